@@ -1,0 +1,124 @@
+# `make run` and `make test` are the two commands of the README.  Each prepares whatever is missing: the virtual
+# environment .venv in this directory, the dependencies named in pyproject.toml, and the compiled modules.
+#
+# Checked, sanitizer and coverage builds work on a copy below build/, so the release build stays as it is.
+#
+#   PYTHON=python3.12   interpreter for a new .venv (default python3)
+#   ARGS="..."          arguments for `wse run` or pytest
+#   WSE_JOBS=N          parallel compilations (default: one per core)
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet
+RESULTS ?= build/bench
+
+PACKAGES := wse_core fabric memx swarm harness traces
+COMPILED := wse_core fabric
+SOURCES := $(filter-out %/opcodes.pxd,$(shell find $(COMPILED) -name '*.pyx' -o -name '*.pxd' -o -name '*.h'))
+INPUTS := setup.py $(wildcard wse_core/isa.py) $(SOURCES)
+TREE := $(wildcard .ci .gitignore LICENSE MANIFEST.in Makefile README.md docs pyproject.toml setup.py tests $(PACKAGES))
+
+# The stamp alone does not tell whether somebody built another mode in place since.
+STAMP := build/release/in-place
+IN_PLACE := $(shell sed -n "s/^MODE = '\(.*\)'$$/\1/p" wse_core/_build_info.py 2>/dev/null)
+ifneq ($(IN_PLACE),release)
+.PHONY: $(STAMP)
+endif
+
+SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
+
+.PHONY: help run test build bench checked sanitize coverage lint lint-tools clean
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make run       run the main job: classify handwritten digits on a rectangle of PEs"
+	@echo "make test      run the test suite"
+	@echo "make build     prepare .venv and compile, nothing else"
+	@echo "make bench     run the benchmarks; JSON goes to build/bench"
+	@echo "make checked   run the suite in a build with every run-time check on"
+	@echo "make sanitize  run the suite under the address and undefined-behaviour sanitizers"
+	@echo "make coverage  run the suite in a tracing build and report the covered Cython lines"
+	@echo "make lint      check style of Python and Cython sources"
+	@echo "make clean     delete everything that was built (not .venv)"
+	@echo 'Variables: ARGS="..." for run, test and bench; PYTHON=python3.12 for a new .venv; WSE_JOBS=N'
+
+run: build
+	@$(VENV)/bin/wse run $(ARGS)
+
+test: build
+	@$(PY) -m pytest $(ARGS)
+
+build: $(STAMP)
+
+$(PY):
+	@command -v $(PYTHON) >/dev/null || { echo "make: no $(PYTHON) found; install Python 3.11 or newer, or name one: make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) harness/preflight.py
+	@echo "==> creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# The console script doubles as the stamp of the installation.
+$(VENV)/bin/wse: pyproject.toml | $(PY)
+	@$(PY) harness/preflight.py
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip --upgrade >/dev/null
+	@echo "==> installing dependencies and compiling (the first time takes a minute or two)"
+	@$(PY) harness/preflight.py --build-requires > $(VENV)/build-requires.txt
+	@$(PIP) install -r $(VENV)/build-requires.txt
+	@WSE_BUILD=release $(PIP) install --no-build-isolation --editable '.[test,demo]'
+	@touch $@
+
+$(STAMP): $(VENV)/bin/wse $(INPUTS)
+	@echo "==> compiling what changed"
+	@WSE_BUILD=release $(PY) setup.py --quiet build_ext --inplace
+	@mkdir -p $(@D) && touch $@
+
+bench: build
+	@mkdir -p $(RESULTS)
+	@$(PY) -m pytest -o addopts= tests/bench --benchmark-only --benchmark-json=$(RESULTS)/latest.json $(ARGS)
+	@echo "==> results in $(RESULTS)/latest.json"
+
+# $(call copy_tree,MODE): bring build/tree-MODE up to date and compile there.  Files keep their times, so that only
+# what changed is compiled; extension modules and the generated C of an earlier build stay.
+define copy_tree
+	@echo "==> $(1) build in build/tree-$(1)"
+	@mkdir -p build/tree-$(1)
+	@find build/tree-$(1) -path build/tree-$(1)/build -prune -o -type f ! -name '*.so' ! -name '*.c' \
+	    ! -name opcodes.pxd ! -name _build_info.py -print0 | xargs -0 -r rm -f
+	@tar --exclude='*.so' --exclude='*.c' --exclude=opcodes.pxd --exclude=_build_info.py --exclude=__pycache__ \
+	    -cf - $(TREE) | tar -C build/tree-$(1) -xf -
+	@cd build/tree-$(1) && WSE_BUILD=$(1) $(CURDIR)/$(PY) setup.py --quiet build_ext --inplace
+endef
+
+checked: $(VENV)/bin/wse
+	$(call copy_tree,checked)
+	@cd build/tree-checked && WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-quick} $(CURDIR)/$(PY) -m pytest $(SLOW_BUILD) $(ARGS)
+
+# Capturing is left to Python level so that a report of the sanitizers reaches the terminal when they end the process.
+sanitize: $(VENV)/bin/wse
+	$(call copy_tree,sanitize)
+	@cd build/tree-sanitize && WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-quick} PYTHONMALLOC=malloc \
+	    LD_PRELOAD="$$($${CC:-gcc} -print-file-name=libasan.so)" \
+	    ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:allocator_may_return_null=1 \
+	    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+	    $(CURDIR)/$(PY) -m pytest $(SLOW_BUILD) --capture=sys $(ARGS)
+
+coverage: $(VENV)/bin/wse
+	$(call copy_tree,coverage)
+	@cd build/tree-coverage && WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-smoke} $(CURDIR)/$(PY) -m coverage run -m pytest \
+	    $(SLOW_BUILD) -m "not packaging and not slow" $(ARGS)
+	@cd build/tree-coverage && $(CURDIR)/$(PY) -m coverage report --include='*.pyx'
+
+lint-tools: $(VENV)/bin/wse
+	@$(PY) -c "import ruff, cython_lint" 2>/dev/null || $(PIP) install --no-build-isolation --editable '.[dev]'
+
+lint: lint-tools
+	@$(PY) -m ruff check .
+	@if [ -n "$(SOURCES)" ]; then $(VENV)/bin/cython-lint $(filter %.pyx %.pxd,$(SOURCES)); fi
+
+clean:
+	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage .benchmarks
+	@rm -f wse_core/opcodes.pxd wse_core/_build_info.py
+	@find $(PACKAGES) tests -name '*.so' -exec rm -f {} +
+	@find $(PACKAGES) tests -name __pycache__ -prune -exec rm -rf {} +
+	@for f in $(SOURCES:.pyx=.c); do case $$f in *.c) rm -f $$f;; esac; done

@@ -1,0 +1,946 @@
+# cython: overflowcheck=False
+"""The compiled machine: owns the tables of `wse_core.state`, runs the cycle loop, gives the host access.
+
+`Engine` implements the machine interface of docs/internals.md.  It is single-owner: one thread per Engine.  The cycle loop
+runs without the GIL and comes back every few million events to let Python see a Ctrl-C.
+
+Memory: every table is a private no-reserve mapping, so what no wavelet and no program touches costs nothing: an idle PE
+costs its bits in the activity maps.  SRAM is backed for the words that the program declares (code is kept once per program).
+
+Phases of a cycle, in this order: `router_phase`, `ce_phase`; see docs/machine.md.  If in a cycle no wavelet moved and none is
+under way, time jumps to the next cycle in which a CE has something to do: nothing active costs nothing.
+"""
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport uint8_t, uint16_t, int16_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from wse_core.ce cimport ce_block_bytes, ce_init, ce_phase, ce_settle
+from wse_core.router cimport refresh_shared, router_phase
+from wse_core.state cimport *
+
+from wse_core import image as _image
+from wse_core import isa as _isa
+from wse_core.errors import ConfigError, InternalError, MemoryLimitError, SramFault
+
+cdef extern from "sys/mman.h" nogil:
+    void* mmap(void* addr, size_t length, int prot, int flags, int fd, int64_t offset)
+    int munmap(void* addr, size_t length)
+    enum:
+        PROT_READ
+        PROT_WRITE
+        MAP_PRIVATE
+        MAP_ANONYMOUS
+        MAP_NORESERVE
+        MAP_FAILED
+
+cdef enum:
+    RUN_LIMIT = 0
+    RUN_QUIET = 1           # nothing can ever change
+    RUN_FAULT = 2
+    RUN_BREAK = 3           # let Python look for signals
+    EVENTS_PER_BREAK = 2000000
+    REFRESH = 1 << 28       # cycles between sweeps of the stamps
+
+FAULT_KINDS = ("none", "sram_range", "sram_align", "program", "queue", "collision", "memory")
+FAULT_DETAILS = ("", "a DSR that holds no descriptor", "a DSR whose descriptor cannot stand in this place",
+                 "fabric operands that pack differently", "trap", "calls nested too deeply", "return without a call",
+                 "a circular buffer or FIFO of length 0", "dfilt needs a fabric input and must be asynchronous",
+                 "an activated task without an entry", "a queue, color or filter that the program has not bound",
+                 "the program ran off its end")
+THREADS = tuple(f"ut{k}" for k in range(8)) + ("main",)
+
+if (sizeof(dsr_t) != _image.DESC_DTYPE.itemsize or sizeof(route_t) != _image.ROUTE_DTYPE.itemsize
+        or sizeof(filter_t) != _image.FILTER_DTYPE.itemsize):
+    raise InternalError("state.pxd and image.py disagree about a record; rebuild the extension modules")
+if _isa.FORMS != ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task", "dsr", "tsc", "rand", "route",
+                  "in_td", "flt"):
+    raise InternalError("ce.pyx and isa.py disagree about the instruction forms; rebuild the extension modules")
+
+
+cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
+    # Advance to cycle `limit` at most; s.limit bounds how far a CE may run ahead.
+    cdef uint64_t stop = s.events + EVENTS_PER_BREAK
+    cdef uint64_t next
+    s.limit = limit
+    while s.now < limit:
+        if s.now >= s.next_refresh:
+            stamps_refresh(s)
+        router_phase(s)
+        ce_phase(s)
+        s.events += s.moved
+        if s.fault.kind and s.fault.cycle <= s.now:
+            s.now += 1
+            return RUN_FAULT
+        if s.moved or s.waiting:
+            s.now += 1
+        else:
+            next = next_wake(s)
+            if next == 0:
+                return RUN_QUIET
+            s.now = next if next < limit else limit
+        if s.events >= stop:
+            return RUN_BREAK
+    return RUN_LIMIT
+
+cdef uint64_t next_wake(state_t* s) noexcept nogil:
+    # First cycle after now in which a CE must be looked at; 0 = never.
+    cdef uint64_t best = 0, t
+    cdef uint32_t k, cell, bucket
+    if s.ring_any:
+        for k in range(1, RING + 1):
+            if (s.ring_any >> ((s.now + k) & (RING - 1))) & 1:
+                best = s.now + k
+                break
+    if s.wheel_count:
+        for k in range(1, WHEEL + 1):
+            bucket = <uint32_t>((s.now + k) & (WHEEL - 1))
+            if best and s.now + k >= best:
+                return best
+            if not (s.wheel_used[bucket >> 6] >> (bucket & 63)) & 1:
+                continue
+            cell = s.wheel_head[bucket]
+            while cell:
+                if s.wheel_time[cell] == s.now + k:
+                    return s.now + k
+                cell = s.wheel_next[cell]
+        if best == 0:                   # all of them more than a turn of the wheel ahead
+            for bucket in range(WHEEL):
+                cell = s.wheel_head[bucket]
+                while cell:
+                    t = s.wheel_time[cell]
+                    if best == 0 or t < best:
+                        best = t
+                    cell = s.wheel_next[cell]
+    return best
+
+cdef inline void refresh_words(uint64_t* words, uint64_t n, uint64_t now) noexcept nogil:
+    # Rewrite stamps older than a quarter of the range as that old.
+    cdef uint64_t k
+    cdef uint64_t old = (now - REFRESH) << SHIFT_STAMP
+    cdef uint64_t low = (<uint64_t>1 << SHIFT_STAMP) - 1
+    for k in range(n):
+        if words[k] and usable(words[k], now - REFRESH):
+            words[k] = (words[k] & low) | old
+
+cdef void stamps_refresh(state_t* s) noexcept nogil:
+    # Keeps every stamp within half of its 30-bit range; a word never touched (0) stays 0 while now < 2^29, then is stamped too.
+    cdef int k
+    cdef uint32_t cell, q, w2, w
+    cdef plane_t* p
+    cdef ce_t* ce
+    for k in range(N_PLANES):
+        p = &s.plane[k]
+        if p.slots != NULL:
+            for cell in range(s.n_cells):
+                if p.tail[cell] or p.meta[cell].head & 0xFF or p.meta[cell].granted or p.slots[<uint64_t>cell * p.depth]:
+                    refresh_words(p.slots + <uint64_t>cell * p.depth, p.depth, s.now)
+    for cell in range(s.n_cells):
+        ce = s.ce[cell]
+        if ce != NULL:
+            for q in range(<uint32_t>ce.prog.n_inq):
+                refresh_words(ce.inq[q].slots, 16, s.now)
+    s.next_refresh = s.now + REFRESH
+
+
+cdef class Engine:
+    """The compiled machine.
+
+    Parameters
+    ----------
+    spec : FabricSpec
+        A validated fabric (`fabric.layout` builds it).
+
+    Raises
+    ------
+    MemoryLimitError
+        The host cannot map the tables.
+    """
+
+    cdef state_t* s
+    cdef list maps              # (address, bytes) of every mapping
+    cdef readonly object spec
+    cdef readonly int64_t cycle_offset
+    cdef readonly str status
+
+    def __cinit__(self, spec):
+        self.maps = []
+        self.s = <state_t*>self._map(sizeof(state_t))
+
+    def __init__(self, spec):
+        self.spec = spec
+        self.status = "new"
+        self._params(spec.machine)
+        self._tables(spec)
+        self._routes(spec)
+        self._programs(spec)
+        self._planes(spec)
+        self._streams(spec)
+        self.s.last_active = -1
+        self.s.next_refresh = REFRESH
+
+    def __dealloc__(self):
+        cdef int k
+        if self.s != NULL:
+            for k in range(self.s.n_ins):
+                free(self.s.ins[k].words)
+            for k in range(self.s.n_outs):
+                free(self.s.outs[k].words)
+                free(self.s.outs[k].cycles)
+        for address, size in self.maps or ():
+            munmap(<void*><size_t>address, size)
+
+    cdef void* _map(self, uint64_t size) except NULL:
+        cdef uint64_t n = (size + 4095) & ~<uint64_t>4095
+        cdef void* p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+        if p == <void*><size_t>MAP_FAILED:
+            raise MemoryLimitError(f"the host cannot map {n / 2**20:.0f} MiB for the fabric's tables; "
+                                   "simulate a smaller rectangle or raise the limit on address space")
+        self.maps.append((<size_t>p, n))
+        return p
+
+    # --- building ---------------------------------------------------------------------------------------------------
+    def _params(self, machine):
+        cdef params_t* p = &self.s.p
+        p.hop = machine["router.hop"]
+        p.ramp_in = machine["ramp.in"]
+        p.ramp_out = machine["ramp.out"]
+        p.execute = machine["ramp.execute"]
+        p.task_start = machine["task.start"]
+        p.round_robin = machine["task.priority_rule"] == "round_robin"
+        p.drain = machine["vec.drain"]
+        p.start = machine["vec.start"]
+        p.stride4 = machine["vec.stride4_lanes"]
+        p.banks = machine["mem.banks"]
+        p.conflict_rule = ("none", "mod4", "bank").index(machine["mem.conflict_rule"])
+        p.conflict_cycles = machine["mem.conflict_cycles"]
+        p.read_ports = machine["mem.read_ports"]
+        p.taken = machine["ce.branch_taken"]
+        p.not_taken = machine["ce.branch_not_taken"]
+        p.call = machine["ce.call"]
+        p.ret = machine["ce.ret"]
+        p.fp_latency = machine["ce.fp_latency"]
+        p.prng_steps = machine["prng.steps"]
+        p.tsc_mask = (1 << machine["tsc.bits"]) - 1
+
+    def _tables(self, spec):
+        cdef state_t* s = self.s
+        s.width = spec.width
+        s.height = spec.height
+        s.stride = (spec.width + 2 + 63) // 64 * 64
+        s.n_cells = s.stride * (spec.height + 2)
+        s.n_words = s.n_cells // 64
+        s.n_words2 = (s.n_words + 63) // 64
+        s.delta[DIR_W] = -1
+        s.delta[DIR_E] = 1
+        s.delta[DIR_N] = -<int32_t>s.stride
+        s.delta[DIR_S] = <int32_t>s.stride
+        s.shared = <uint32_t*>self._map(s.n_cells * sizeof(uint32_t))
+        s.arbitrated = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
+        s.ce = <ce_t**>self._map(s.n_cells * sizeof(ce_t*))
+        s.ring_bits = <uint64_t*>self._map(<uint64_t>RING * s.n_words * sizeof(uint64_t))
+        s.ring_bits2 = <uint64_t*>self._map(<uint64_t>RING * s.n_words2 * sizeof(uint64_t))
+        s.wheel_next = <uint32_t*>self._map(s.n_cells * sizeof(uint32_t))
+        s.wheel_prev = <uint32_t*>self._map(s.n_cells * sizeof(uint32_t))
+        s.wheel_time = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
+
+    def _routes(self, spec):
+        # Route words, vectorised over the rectangle; only rows that use a color are written.
+        cdef state_t* s = self.s
+        cdef uint64_t[:, ::1] words
+        cdef int c, y, x
+        cdef uint32_t cell
+        queue_slots = self._queue_slots(spec)
+        for c, table in sorted(spec.routes.items()):
+            s.route[c] = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
+            word = np.zeros((spec.height, spec.width), np.uint64)
+            for k in range(4):
+                word |= table["rx"][..., k].astype(np.uint64) << np.uint64(10 * k)
+                word |= table["tx"][..., k].astype(np.uint64) << np.uint64(10 * k + 5)
+            for name, shift in (("pos", RT_POS), ("valid", RT_VALID), ("ring", RT_RING), ("pop", RT_POP),
+                                ("teardown", RT_TEARDOWN), ("filter", RT_FILTER), ("swap", RT_SWAP_X),
+                                ("inject", RT_INJECT)):
+                word |= table[name].astype(np.uint64) << np.uint64(shift)
+            slot = queue_slots[:, c][spec.program_index]
+            word |= np.where(slot >= 0, slot.astype(np.uint64) << np.uint64(RT_INQ) | np.uint64(<uint64_t>1 << RT_HAS_INQ),
+                             np.uint64(0))
+            special = (table["filter"] != 0) | (table["swap"] != 0) | (table["inject"] != 0)
+            leaves = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, table["tx"], 0), -1)
+            for d, edge in ((DIR_W, np.s_[:, :1]), (DIR_E, np.s_[:, -1:]), (DIR_N, np.s_[:1, :]), (DIR_S, np.s_[-1:, :])):
+                special[edge] |= leaves[edge] >> d & 1 != 0
+            word |= special.astype(np.uint64) << np.uint64(RT_SPECIAL)
+            words = np.ascontiguousarray(word)
+            for y in range(s.height):
+                if np.any(word[y]):
+                    memcpy(s.route[c] + <uint64_t>(y + 1) * s.stride + 1, &words[y, 0], s.width * sizeof(uint64_t))
+        self._mark_shared(spec)
+        if spec.filters is not None:
+            self._filters(spec)
+
+    def _queue_slots(self, spec):
+        # Place of the input queue of each color in the CE blocks of each program; last row: no program.
+        slots = np.full((len(spec.programs) + 1, N_COLORS), -1, np.int64)
+        for g, program in enumerate(spec.programs):
+            bound = [q for q, color in enumerate(program.inq_color) if color >= 0]
+            for k, q in enumerate(bound):
+                slots[g, program.inq_color[q]] = k
+        return slots
+
+    def _mark_shared(self, spec):
+        # refresh_shared for every cell that two colors or an arbitrated color use; the rest needs none.
+        cdef state_t* s = self.s
+        cdef uint32_t cell
+        count = np.zeros((spec.height, spec.width), np.uint8)
+        for table in spec.routes.values():
+            used = table["valid"] != 0
+            rx = table["rx"]
+            many = ((rx & (rx - 1)) != 0).any(-1) | (table["swap"] != 0) | (table["inject"] != 0)
+            count += used + 2 * many.astype(np.uint8)
+        for at in np.flatnonzero(count > 1):
+            cell = <uint32_t>((at // spec.width + 1) * s.stride + at % spec.width + 1)
+            refresh_shared(s, cell)
+
+    def _filters(self, spec):
+        cdef state_t* s = self.s
+        cdef const unsigned char[::1] raw
+        cdef uint32_t cell
+        s.filters = <filter_t*>self._map(<uint64_t>s.n_cells * N_FILTERS * sizeof(filter_t))
+        n = spec.filters.shape[2]
+        for y, x in np.argwhere((spec.filters["kind"] != 0).any(-1)):
+            raw = np.frombuffer(np.ascontiguousarray(spec.filters[y, x]).tobytes(), np.uint8)
+            cell = self._cell(x, y)
+            memcpy(&s.filters[<uint64_t>cell * N_FILTERS], &raw[0], n * sizeof(filter_t))
+
+    def _programs(self, spec):
+        cdef state_t* s = self.s
+        cdef program_t* g
+        cdef int k, f, n_pe
+        cdef uint32_t index, cell
+        cdef int caps[8]
+        cdef const uint16_t[::1] values
+        s.n_programs = len(spec.programs)
+        s.programs = <program_t*>self._map(max(1, s.n_programs) * sizeof(program_t))
+        depths = spec.machine["queue.in_depth"]
+        for k in range(8):
+            caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
+        for number, program in enumerate(spec.programs):
+            g = &s.programs[number]
+            where = np.flatnonzero(spec.program_index.ravel() == number)
+            self._program(number, program, spec.machine)
+            g.n_pe = len(where)
+            if g.n_pe == 0:
+                continue
+            g.block_bytes = ce_block_bytes(g)
+            g.blocks = <char*>self._map(g.n_pe * g.block_bytes)
+            g.sram = <uint16_t*>self._map(max(1, <uint64_t>g.n_pe * g.data_words * 2))
+            for index, at in enumerate(where):
+                cell = <uint32_t>((at // spec.width + 1) * s.stride + at % spec.width + 1)
+                ce_init(s, cell, g, index, program.active, program.blocked, caps, spec.machine["prng.seed"])
+                if program.active & ~program.blocked:
+                    schedule(s, cell, s.now)
+            for address, words in program.data:
+                values = np.ascontiguousarray(words, np.uint16)
+                for index in range(g.n_pe):
+                    memcpy(g.sram + <uint64_t>index * g.data_words + (<int>address - <int>g.code_words), &values[0],
+                           2 * values.shape[0])
+
+    def _program(self, number, program, machine):
+        # Decode one image into a program_t.
+        cdef state_t* s = self.s
+        cdef program_t* g = &s.programs[number]
+        cdef instr_t* i
+        cdef int k
+        cdef const unsigned char[::1] raw
+        decoded = list(_isa.decode(program.code))
+        index_of = {at: n for n, (at, *_) in enumerate(decoded)}
+        g.n_code = len(decoded)
+        g.code = <instr_t*>self._map((g.n_code + 1) * sizeof(instr_t))
+        g.code_words = program.code_words
+        g.data_words = program.footprint - program.code_words
+        g.data_tasks = program.data_tasks
+        g.high = program.high
+        g.main_level = program.main_priority
+        g.num.half = 1 if program.half == "cb16" else 0
+        g.num.bias = machine["num.cb16_bias"]
+        g.num.ftz = machine["num.ftz"]
+        for k in range(32):
+            g.entry[k] = index_of[int(program.entry[k])] if program.entry[k] >= 0 else -1
+            g.inq_of_task[k] = -1
+        for k in range(64):
+            g.control_entry[k] = index_of[int(program.control_entry[k])] if program.control_entry[k] >= 0 else -1
+        for k in range(8):
+            color = program.inq_color[k] if k < len(program.inq_color) else -1
+            g.inq_color[k] = color
+            g.inq_slot[k] = -1
+            g.ut_slot[k] = -1
+            if color >= 0:
+                g.inq_slot[k] = g.n_inq
+                g.inq_of_task[<int>color] = k
+                g.n_inq += 1
+            g.outq_color[k] = program.outq_color[k] if k < len(program.outq_color) else -1
+        n_desc = len(program.descriptors)
+        g.n_desc = n_desc
+        g.descriptors = <dsr_t*>self._map(max(1, n_desc) * sizeof(dsr_t))
+        if n_desc:
+            raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
+            memcpy(g.descriptors, &raw[0], n_desc * sizeof(dsr_t))
+            fifos = program.descriptors[program.descriptors["kind"] == _image.DSD_FIFO]
+            g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
+        microthreads, registers = set(), set()
+        for n, (at, op, a, b, c, d, imm) in enumerate(decoded):
+            i = &g.code[n]
+            self._instruction(i, op, a, b, c, d, imm, machine)
+            i.at = at
+            i.next = n + 1
+            if op.form in ("jmp", "br") and op.name != "trap":
+                i.target = index_of[imm]
+            for f in range(3):
+                registers |= {(f, k) for k in range(16) if i.dsrs[f] >> k & 1}
+            if i.flags & I_ASYNC:
+                named = _isa.async_fields(imm)["ut"]
+                if named is None:
+                    microthreads |= {k for k in range(8) if g.inq_color[k] >= 0 or g.outq_color[k] >= 0}
+                else:
+                    microthreads.add(named)
+        i = &g.code[g.n_code]
+        i.op = _isa.BY_NAME["trap"].code
+        i.form = _isa.FORMS.index("jmp")
+        i.slots = 1
+        i.at = 0xFFFFFFFF
+        for k in sorted(microthreads):
+            g.ut_slot[k] = g.n_ut
+            g.n_ut += 1
+        for f in range(3):
+            for k in range(16):
+                g.dsr_slot[f][k] = -1
+        for f, k in sorted(registers):
+            g.dsr_slot[<int>f][<int>k] = g.n_dsr
+            g.n_dsr += 1
+
+    cdef _instruction(self, instr_t* i, op, a, b, c, d, imm, machine):
+        cdef int k, width
+        i.op = op.code
+        i.form = _isa.FORMS.index(op.form)
+        i.a, i.b, i.c, i.d = a, b, c, d
+        i.wa, i.wb, i.wc, i.wd = (_isa.WORDS[letter] for letter in op.types)
+        i.imm = imm or 0
+        i.flags = I_IMM if imm is not None else 0
+        slots, latency = cost_of(op, machine)
+        i.slots = slots
+        i.latency = latency
+        i.lanes = max(1, op.lanes[_preset_index(machine)])
+        reads, writes = set(), set()
+
+        def registers(field, words):
+            return {(field & 15) + k for k in range(words)} if field >> 4 == _isa.FILE_REG else set()
+
+        if op.form in ("alu", "dfilt"):
+            fields = [(field, words) for field, words in zip((a, b, c), (i.wa, i.wb, i.wc)) if words]
+            if any(field >> 4 != _isa.FILE_REG for field, _ in fields):
+                i.flags |= I_VECTOR
+                if imm is not None and imm & 1:
+                    i.flags |= I_ASYNC
+                for field, _ in fields:
+                    if field >> 4 != _isa.FILE_REG:
+                        i.dsrs[<int>(field >> 4)] |= 1 << (field & 15)
+            reads |= registers(b, i.wb) | registers(d, i.wd)
+            if imm is None or i.flags & I_VECTOR:
+                reads |= registers(c, i.wc)
+            if not i.flags & I_VECTOR:
+                writes |= registers(a, i.wa)
+        elif op.form in ("ldi", "ld", "rand", "in_td"):
+            writes |= registers(a, i.wa)
+            if op.form == "ld":
+                reads |= registers(b, 1)
+        elif op.form == "st":
+            reads |= registers(a, i.wa) | registers(b, 1)
+        elif op.form == "br":
+            reads |= registers(a, i.wa) | registers(b, i.wb)
+        elif op.form == "tsc":
+            writes |= {((a & 15) + k) & 15 for k in range(3)}
+        elif op.form == "flt":
+            reads |= registers(b, 1)
+        elif op.form == "dsr":
+            i.dsrs[<int>(a >> 4)] |= 1 << (a & 15)
+            if op.name != "dsr_load" and imm is None:
+                reads |= registers(b, 1)
+        if op.form in ("route", "in_td", "flt"):
+            i.flags |= I_REAL
+        i.reads = sum(1 << r for r in reads)
+        i.writes = sum(1 << r for r in writes)
+
+    def _planes(self, spec):
+        cdef state_t* s = self.s
+        cdef plane_t* p
+        cdef int c, port
+        cdef uint32_t cell
+        depth = spec.machine["router.depth"]
+        out_depth = spec.machine["queue.out_depth"]
+        for c in spec.routes:
+            for port in range(N_PORTS):
+                p = &s.plane[c * N_PORTS + port]
+                p.color = c
+                p.port = port
+                p.depth = depth
+                if port == DIR_R:
+                    caps = {}
+                    for g, program in enumerate(spec.programs):
+                        for q, color in enumerate(program.outq_color):
+                            if color == c:
+                                caps[g] = out_depth[q] + depth
+                    if not caps:
+                        continue
+                    p.depth = max(caps.values())
+                    p.cap = <uint8_t*>self._map(s.n_cells)
+                    for g, cap in caps.items():
+                        for at in np.flatnonzero(spec.program_index.ravel() == g):
+                            cell = <uint32_t>((at // spec.width + 1) * s.stride + at % spec.width + 1)
+                            p.cap[cell] = cap
+                p.slots = <uint64_t*>self._map(<uint64_t>s.n_cells * p.depth * sizeof(uint64_t))
+                p.meta = <qmeta_t*>self._map(<uint64_t>s.n_cells * sizeof(qmeta_t))
+                p.tail = <uint8_t*>self._map(s.n_cells)
+                p.bits = <uint64_t*>self._map(s.n_words * sizeof(uint64_t))
+                p.bits2 = <uint64_t*>self._map(s.n_words2 * sizeof(uint64_t))
+
+    def _streams(self, spec):
+        cdef state_t* s = self.s
+        cdef int k
+        s.n_ins = len(spec.inputs)
+        s.n_outs = len(spec.outputs)
+        s.ins = <stream_in_t*>self._map(max(1, s.n_ins) * sizeof(stream_in_t))
+        s.outs = <stream_out_t*>self._map(max(1, s.n_outs) * sizeof(stream_out_t))
+        for k, (x, y, d, color) in enumerate(spec.inputs):
+            s.ins[k].cell = self._cell(x, y)
+            s.ins[k].plane = color * N_PORTS + d
+        for k, (x, y, d, color) in enumerate(spec.outputs):
+            s.outs[k].cell = self._cell(x, y) + s.delta[<int>d]
+            s.outs[k].color = color
+            s.outs[k].port = d ^ 1
+            s.plane[color * N_PORTS + (d ^ 1)].meta[s.outs[k].cell].head = k + 1
+
+    # --- host access ---------------------------------------------------------------------------------------------------
+    cdef uint32_t _cell(self, int x, int y):
+        return <uint32_t>((y + 1) * <int>self.s.stride + x + 1)
+
+    cdef ce_t* _ce(self, int x, int y) except NULL:
+        if not (0 <= x < self.s.width and 0 <= y < self.s.height):
+            raise ConfigError(f"PE ({x}, {y}) is outside the {self.s.width} x {self.s.height} rectangle")
+        cdef ce_t* ce = self.s.ce[self._cell(x, y)]
+        if ce == NULL:
+            raise ConfigError(f"PE ({x}, {y}) has no program")
+        ce_settle(self.s, self._cell(x, y))
+        return ce
+
+    cdef uint16_t* _words(self, int x, int y, int address, int count) except NULL:
+        cdef ce_t* ce = self._ce(x, y)
+        cdef int at = address - <int>ce.prog.code_words
+        if at < 0 or count < 0 or at + count > <int>ce.prog.data_words:
+            raise SramFault(f"host access to words {address} .. {address + count - 1} of PE ({x}, {y}): its program "
+                            f"declares data in {ce.prog.code_words} .. {ce.prog.code_words + ce.prog.data_words - 1}",
+                            x=x, y=y, cycle=self.cycle, address=address)
+        return ce.sram + at
+
+    @property
+    def cycle(self):
+        """Cycles run so far."""
+        return self.s.now
+
+    @property
+    def last_active(self):
+        """Last cycle in which anything happened; -1 before the first."""
+        return self.s.last_active
+
+    @property
+    def wavelet_hops(self):
+        """Wavelets moved by routers so far (a multicast is one hop)."""
+        return self.s.hops
+
+    @property
+    def events(self):
+        """Looks at CEs and wavelet moves so far: a measure of the host's work."""
+        return self.s.events
+
+    def read_words(self, int x, int y, int address, int count):
+        """Return `count` words of one PE's SRAM (uint16)."""
+        cdef uint16_t* at = self._words(x, y, address, count)
+        out = np.empty(count, np.uint16)
+        cdef uint16_t[::1] view = out
+        if count:
+            memcpy(&view[0], at, 2 * count)
+        return out
+
+    def write_words(self, int x, int y, int address, words):
+        """Write words (uint16) into one PE's SRAM."""
+        cdef const uint16_t[::1] view = np.ascontiguousarray(words, np.uint16)
+        cdef uint16_t* at = self._words(x, y, address, view.shape[0])
+        if view.shape[0]:
+            memcpy(at, &view[0], 2 * view.shape[0])
+
+    def read_rect(self, int address, int count, int x, int y, int w, int h):
+        """Return the words of every PE of a rectangle, shape (h, w, count)."""
+        out = np.empty((h, w, count), np.uint16)
+        cdef uint16_t[:, :, ::1] view = out
+        cdef int i, j
+        if count:
+            for j in range(h):
+                for i in range(w):
+                    memcpy(&view[j, i, 0], self._words(x + i, y + j, address, count), 2 * count)
+        return out
+
+    def write_rect(self, int address, words, int x, int y):
+        """Write words of shape (h, w, count) into the rectangle whose corner is (x, y)."""
+        cdef const uint16_t[:, :, ::1] view = np.ascontiguousarray(words, np.uint16)
+        cdef int i, j
+        if view.shape[2]:
+            for j in range(view.shape[0]):
+                for i in range(view.shape[1]):
+                    memcpy(self._words(x + i, y + j, address, view.shape[2]), &view[j, i, 0], 2 * view.shape[2])
+
+    def activate(self, int task_id, int x, int y, int w, int h):
+        """Set the activated bit of a task in every PE of a rectangle that has a program."""
+        cdef int i, j
+        cdef uint32_t cell
+        cdef ce_t* ce
+        for j in range(y, y + h):
+            for i in range(x, x + w):
+                cell = self._cell(i, j)
+                ce = self.s.ce[cell]
+                if ce != NULL:
+                    if ce.prog.entry[task_id & 31] < 0 or task_id > 31:
+                        raise ConfigError(f"task {task_id} is not bound in the program of PE ({i}, {j})")
+                    ce_settle(self.s, cell)
+                    ce.activated |= <uint32_t>1 << task_id
+                    schedule(self.s, cell, self.s.now)
+
+    def push_input(self, int index, payload, control=None):
+        """Append wavelets (uint32 payloads, optional control flags) to an input stream."""
+        cdef stream_in_t* i = &self.s.ins[index]
+        values = np.asarray(payload, np.uint32).astype(np.uint64)
+        if control is not None:
+            values |= np.asarray(control, bool).astype(np.uint64) << np.uint64(32)
+        cdef const uint64_t[::1] view = np.ascontiguousarray(values)
+        cdef uint64_t left = i.n - i.at
+        cdef uint64_t* grown = <uint64_t*>malloc(max(1, (left + view.shape[0]) * sizeof(uint64_t)))
+        if grown == NULL:
+            raise MemoryLimitError(f"the host has no memory for an input stream of {left + view.shape[0]} wavelets")
+        if left:
+            memcpy(grown, i.words + i.at, left * sizeof(uint64_t))
+        if view.shape[0]:
+            memcpy(grown + left, &view[0], view.shape[0] * sizeof(uint64_t))
+        free(i.words)
+        i.words = grown
+        i.at = 0
+        i.n = left + view.shape[0]
+
+    def pop_output(self, int index):
+        """Return (cycles, payloads, controls) that arrived at an output stream since the last call."""
+        cdef stream_out_t* o = &self.s.outs[index]
+        cycles = np.empty(o.n, np.int64)
+        words = np.empty(o.n, np.uint64)
+        cdef int64_t[::1] c = cycles
+        cdef uint64_t[::1] v = words
+        if o.n:
+            memcpy(&c[0], o.cycles, o.n * 8)
+            memcpy(&v[0], o.words, o.n * 8)
+        o.n = 0
+        return cycles, (words & np.uint64(0xFFFFFFFF)).astype(np.uint32), (words >> np.uint64(32) & np.uint64(1)).astype(bool)
+
+    # --- running -----------------------------------------------------------------------------------------------------------
+    def run(self, limit):
+        """Run to cycle `limit` at most; return ``limit``, ``complete``, ``stuck`` or ``fault``."""
+        cdef uint64_t stop = min(int(limit), (1 << 62) - 1)
+        cdef int code = RUN_BREAK
+        if self.status == "fault":
+            return self.status
+        while code == RUN_BREAK:
+            with nogil:
+                code = run_cycles(self.s, stop)
+            PyErr_CheckSignals()
+        if code == RUN_QUIET:
+            self.s.now = max(self.s.now if self.s.last_active < 0 else 0, self.s.last_active + 1)
+            self.status = "stuck" if self.waiters() else "complete"
+        else:
+            self.status = "limit" if code == RUN_LIMIT else "fault"
+        return self.status
+
+    @property
+    def fault(self):
+        """None, or a dict that describes the fault that stopped the run."""
+        cdef fault_t* f = &self.s.fault
+        if not f.kind:
+            return None
+        return {"kind": FAULT_KINDS[f.kind], "x": int(f.cell % self.s.stride) - 1, "y": int(f.cell // self.s.stride) - 1,
+                "cycle": f.cycle, "address": f.address, "color": f.color, "value": f.value,
+                "detail": self._collision(f.value) if f.kind == FAULT_COLLISION else FAULT_DETAILS[f.detail]}
+
+    def _collision(self, ports):
+        return "two inputs of one color in one cycle: " + " and ".join(
+            _image.DIRS[k] for k in range(N_PORTS) if ports >> k & 1)
+
+    # --- looking inside ---------------------------------------------------------------------------------------------------
+    def _each_ce(self):
+        cdef int x, y
+        for y in range(self.s.height):
+            for x in range(self.s.width):
+                if self.s.ce[self._cell(x, y)] != NULL:
+                    yield x, y
+
+    def counters(self):
+        """Return dict name -> uint64 array (height, width); see docs/internals.md."""
+        names = ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo",
+                 "instructions", "steps", "elements", "macs", "tasks", "sent", "received")
+        out = np.zeros((len(names), self.s.height, self.s.width), np.uint64)
+        cdef uint64_t[:, :, ::1] v = out
+        cdef int x, y, k
+        cdef uint32_t cell
+        cdef uint64_t total, over, part
+        cdef ce_t* ce
+        cdef uint64_t waits[7]
+        for y in range(self.s.height):
+            for x in range(self.s.width):
+                cell = self._cell(x, y)
+                ce = self.s.ce[cell]
+                if ce == NULL:
+                    continue
+                ce_settle(self.s, cell)
+                v[0, y, x] = ce.busy
+                for k in range(7):
+                    waits[k] = ce.waits[k]
+                if ce.acct > self.s.now:            # an issue booked ahead of the clock: conflict cycles come last
+                    over = ce.acct - self.s.now
+                    part = over if over < ce.tail_conflict else ce.tail_conflict
+                    waits[WAIT_CONFLICT] -= part
+                    v[0, y, x] -= over - part
+                total = v[0, y, x]
+                for k in range(1, 7):
+                    v[1 + k, y, x] = waits[k]
+                    total += waits[k]
+                v[1, y, x] = self.s.now - total
+                v[8, y, x] = ce.instructions
+                v[9, y, x] = ce.steps
+                v[10, y, x] = ce.elements
+                v[11, y, x] = ce.macs
+                v[12, y, x] = ce.tasks
+                v[13, y, x] = ce.sent
+                v[14, y, x] = ce.received
+        return dict(zip(names, out))
+
+    def link_counts(self):
+        """Return dict color -> uint64 (height, width, 5): wavelets that left each input port's queue."""
+        result = {}
+        cdef uint64_t[:, :, ::1] v
+        cdef int c, p, x, y
+        for c in self.spec.routes:
+            out = np.zeros((self.s.height, self.s.width, N_PORTS), np.uint64)
+            v = out
+            for p in range(N_PORTS):
+                if self.s.plane[c * N_PORTS + p].slots != NULL:
+                    for y in range(self.s.height):
+                        for x in range(self.s.width):
+                            v[y, x, p] = self.s.plane[c * N_PORTS + p].meta[self._cell(x, y)].head >> 8
+            result[c] = out
+        return result
+
+    cdef list _ring(self, uint64_t* slots, int head, int cap):
+        cdef int k
+        out = []
+        for k in range(cap):
+            word = slots[(head + k) % cap]
+            if not is_valid(word):
+                break
+            out.append((<uint32_t>word, int(is_control(word)), ready_cycle(word, self.s.now)))
+        return out
+
+    cdef list _queue(self, int c, int p, uint32_t cell):
+        cdef plane_t* q = &self.s.plane[c * N_PORTS + p]
+        if q.slots == NULL:
+            return []
+        cap = q.cap[cell] if q.cap != NULL else q.depth
+        return self._ring(q.slots + <uint64_t>cell * q.depth, q.meta[cell].head & 0xFF, cap) if cap else []
+
+    cdef dict _ce_snapshot(self, int x, int y):
+        cdef ce_t* ce = self._ce(x, y)
+        cdef program_t* g = ce.prog
+        cdef int k, f
+        cdef thread_t* th
+        state = ("idle", "starting", "run", "vector", "fault")[ce.main_state]
+        threads = {}
+        for k in range(8):
+            if ce.uts >> k & 1:
+                th = ce.ut + g.ut_slot[k]
+                threads[k] = (th.k, th.n)
+        if ce.main_state == MAIN_VECTOR:
+            threads[MAIN] = (ce.main.k, ce.main.n)
+        fifos = {}
+        for k in range(g.n_fifo):
+            fifos[k] = self._fifo(ce, k)
+        registers = {}
+        for f in range(3):
+            for k in range(16):
+                if g.dsr_slot[f][k] >= 0 and ce.dsr[g.dsr_slot[f][k]].kind:
+                    d = ce.dsr[g.dsr_slot[f][k]]
+                    registers[f, k] = (d.base, d.extent[0], d.stride[0], d.index)
+        return {
+            "regs": [ce.regs[k] for k in range(N_REGS)], "main": state,
+            "pc": -1 if ce.main_state == MAIN_IDLE else (g.code[ce.pc].at if ce.pc < g.n_code else -1),
+            "threads": threads, "activated": ce.activated, "blocked": ce.blocked,
+            "inq": {k: self._ring(ce.inq[g.inq_slot[k]].slots, ce.inq[g.inq_slot[k]].head, ce.inq[g.inq_slot[k]].cap)
+                    for k in range(8) if g.inq_slot[k] >= 0},
+            "fifo": fifos, "dsr": registers, "prng": (ce.prng, [ce.lfsr[k] for k in range(4)]),
+        }
+
+    cdef list _fifo(self, ce_t* ce, int number):
+        cdef int k
+        cdef dsr_t* d
+        cdef program_t* g = ce.prog
+        for k in range(<int>g.n_desc):
+            d = &g.descriptors[k]
+            if d.kind == _image.DSD_FIFO and d.xdsr == number and d.length:
+                return [(ce.fifo[number].head + k) % d.length for k in range(ce.fifo[number].count)]
+        return []
+
+    def snapshot(self):
+        """Return the canonical state for comparison with another machine; see docs/internals.md."""
+        cdef int c, p
+        cdef uint32_t cell
+        cdef uint64_t word
+        counters = self.counters()
+        pes = {}
+        for x, y in self._each_ce():
+            pes[x, y] = self._ce_snapshot(x, y)
+            pes[x, y]["counters"] = {name: int(values[y, x]) for name, values in counters.items()}
+        routers = {}
+        for y in range(self.s.height):
+            for x in range(self.s.width):
+                cell = self._cell(x, y)
+                entry = {}
+                for c in self.spec.routes:
+                    word = self.s.route[c][cell]
+                    if not word >> RT_VALID & 15:
+                        continue
+                    queues = {p: self._queue(c, p, cell) for p in range(N_PORTS)}
+                    entry[c] = {"pos": word >> RT_POS & 3, "teardown": word >> RT_TEARDOWN & 1,
+                                "queues": {p: q for p, q in queues.items() if q},
+                                "moved": [self.s.plane[c * N_PORTS + p].meta[cell].head >> 8
+                                          if self.s.plane[c * N_PORTS + p].slots != NULL else 0 for p in range(N_PORTS)]}
+                if self.s.filters != NULL:
+                    counts = [self.s.filters[<uint64_t>cell * N_FILTERS + p].counter
+                              for p in range(self.spec.filters.shape[2])]
+                    entry.update({-1: {"filters": counts}})
+                routers[x, y] = entry
+        return {"cycle": self.cycle, "pe": pes, "router": routers}
+
+    def waiters(self):
+        """Return what is left to do and why it cannot go on; see docs/internals.md."""
+        cdef int c, p, k
+        cdef ce_t* ce
+        cdef thread_t* th
+        cdef uint32_t cell
+        out = []
+        for x, y in self._each_ce():
+            cell = self._cell(x, y)
+            ce = self.s.ce[cell]
+            if ce.main_state == MAIN_FAULT:
+                continue
+            if ce.main_state == MAIN_VECTOR and not (ce.main.n == 0xFFFFFFFF and ce.main.wait == WAIT_INPUT):
+                out.append(self._thread(x, y, ce, &ce.main))
+            elif ce.main_state == MAIN_RUN:
+                out.append({"kind": "thread", "x": x, "y": y, "thread": "main", "op": _isa.OPS[ce.prog.code[ce.pc].op].name,
+                            "reason": "resource", "color": None, "queue": None, "done": 0, "length": 0})
+            for k in range(8):
+                if ce.uts >> k & 1:
+                    th = ce.ut + ce.prog.ut_slot[k]
+                    if not (th.n == 0xFFFFFFFF and th.wait == WAIT_INPUT):
+                        out.append(self._thread(x, y, ce, th))
+            for k in range(8):
+                if ce.prog.inq_slot[k] >= 0:
+                    words = self._ring(ce.inq[ce.prog.inq_slot[k]].slots, ce.inq[ce.prog.inq_slot[k]].head,
+                                       ce.inq[ce.prog.inq_slot[k]].cap)
+                    if words:
+                        out.append({"kind": "queue", "x": x, "y": y, "queue": k, "color": ce.prog.inq_color[k],
+                                    "wavelets": len(words)})
+            for k in range(32):
+                if ce.activated >> k & 1:
+                    out.append({"kind": "task", "x": x, "y": y, "task": k})
+        for c in self.spec.routes:
+            for p in range(N_PORTS):
+                if self.s.plane[c * N_PORTS + p].slots == NULL or not self._plane_active(c * N_PORTS + p):
+                    continue
+                for y in range(self.s.height):
+                    for x in range(self.s.width):
+                        words = self._queue(c, p, self._cell(x, y))
+                        if words:
+                            out.append(self._stuck(x, y, c, p, len(words), words[0]))
+        for k in range(self.s.n_ins):
+            if self.s.ins[k].at < self.s.ins[k].n:
+                out.append({"kind": "stream", "index": k, "left": self.s.ins[k].n - self.s.ins[k].at})
+        return out
+
+    cdef bint _plane_active(self, int plane):
+        return self.s.active[plane >> 6] >> (plane & 63) & 1
+
+    cdef dict _thread(self, int x, int y, ce_t* ce, thread_t* th):
+        reason = {WAIT_INPUT: "input", WAIT_OUTPUT: "output", WAIT_FIFO: "fifo"}.get(th.wait, "resource")
+        queue = color = None
+        if th.wait == WAIT_OUTPUT:
+            queue, color = th.a.queue, ce.prog.outq_color[th.a.queue]
+        elif th.wait == WAIT_INPUT:
+            for o in (0, 1):
+                if (th.b.mode if o == 0 else th.c.mode) == OPND_FABIN:
+                    q = th.b.queue if o == 0 else th.c.queue
+                    if not self._ring(ce.inq[ce.prog.inq_slot[<int>q]].slots, ce.inq[ce.prog.inq_slot[<int>q]].head,
+                                      ce.inq[ce.prog.inq_slot[<int>q]].cap):
+                        queue, color = q, ce.prog.inq_color[<int>q]
+                        break
+        return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.op].name, "reason": reason,
+                "color": color, "queue": queue, "done": th.k, "length": None if th.n == 0xFFFFFFFF else th.n}
+
+    cdef dict _stuck(self, int x, int y, int c, int p, int n, head):
+        cdef uint32_t cell = self._cell(x, y)
+        cdef uint64_t word = self.s.route[c][cell]
+        cdef int pos = word >> RT_POS & 3
+        cdef int d
+        cdef uint32_t tx = (word >> (10 * pos + 5)) & 31
+        cdef plane_t* q
+        cdef inq_t* i
+        reason, blocked = "room", []
+        if word >> RT_TEARDOWN & 1:
+            reason = "teardown"
+        elif word >> RT_INJECT & 3:
+            reason = "inject"
+        elif not word >> (10 * pos + p) & 1:
+            reason = "rx"
+        if reason == "room" or reason == "inject":
+            for d in range(N_PORTS):
+                if not tx >> d & 1:
+                    continue
+                if d == DIR_R:
+                    if not word >> RT_HAS_INQ & 1:
+                        blocked.append(d)
+                    else:
+                        i = self.s.ce[cell].inq + (word >> RT_INQ & 7)
+                        if is_valid(i.slots[i.tail]):
+                            blocked.append(d)
+                else:
+                    q = &self.s.plane[c * N_PORTS + (d ^ 1)]
+                    if q.slots == NULL or is_valid(plane_tail(q, cell + self.s.delta[d])[0]):
+                        blocked.append(d)
+        return {"kind": "router", "x": x, "y": y, "color": c, "port": p, "wavelets": n, "reason": reason, "blocked": blocked}
+
+
+def cost_of(op, machine):
+    """Return (issue slots, cycles from issue to use of the result) of a scalar instruction on `machine`."""
+    one = {"int": "ce.int_latency", "fp": "ce.fp_latency", "load": "ce.load_latency"}
+    many = {"divide": "ce.divide", "dsr_load": "ce.dsr_load", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read",
+            "config": "ce.config"}
+    if op.cost in one:
+        return 1, machine[one[op.cost]]
+    if op.cost in many:
+        return machine[many[op.cost]], machine[many[op.cost]]
+    return 1, 1
+
+
+def _preset_index(machine):
+    return ("wse2", "wse3").index(machine.preset)

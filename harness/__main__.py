@@ -1,0 +1,8 @@
+"""``python -m harness`` is the command ``wse``."""
+
+import sys
+
+from harness.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""What the command line says, and where.
+
+Results go to standard output: text, or with ``--json`` exactly one JSON object on one line.  Everything else goes to
+standard error.  Progress appears only when standard error is a terminal, or when it was asked for; it uses rich if
+that is installed and plain lines if not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+
+import numpy as np
+
+__all__ = ["Progress", "make_progress", "plain", "print_json", "table"]
+
+
+def plain(value):
+    """Return `value` as data that JSON can carry.
+
+    NumPy scalars become Python numbers, arrays and tuples become lists, mappings become dicts with str keys, and
+    numbers that are not finite become the strings ``nan``, ``inf`` and ``-inf``, because JSON has no word for them.
+
+    Raises
+    ------
+    TypeError
+        If there is no such form.
+    """
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if hasattr(value, "items"):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def print_json(value):
+    """Print `value` as one JSON object on one line of standard output."""
+    print(json.dumps(plain(value), allow_nan=False))
+
+
+def table(rows, indent=""):
+    """Return `rows` of (label, text) as lines with the texts aligned."""
+    rows = [(str(label), str(text)) for label, text in rows]
+    width = max((len(label) for label, _ in rows), default=0)
+    return "\n".join(f"{indent}{label:<{width}}  {text}".rstrip() for label, text in rows)
+
+
+class Progress:
+    """Silent progress; the base of the visible ones.
+
+    A job calls `phase` when something new begins, `update` as often as it likes, and `note` for a line worth keeping.
+    """
+
+    def phase(self, text):
+        """Announce the next part of the work."""
+
+    def update(self, done, total=None, **facts):
+        """Report how far the current phase is.
+
+        Parameters
+        ----------
+        done, total : int or float
+            Amount of work; `total` may be unknown.
+        **facts
+            Short things to show beside it, such as ``cycles=1200``.
+        """
+
+    def note(self, text):
+        """Show one line."""
+
+    def close(self):
+        """End the display; calling it again does nothing."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+
+class PlainProgress(Progress):
+    """Progress as text: one rewritten line on a terminal, now and then a full line elsewhere."""
+
+    def __init__(self, stream, interactive, clock=time.monotonic):
+        self.stream = stream
+        self.interactive = interactive
+        self.clock = clock
+        self.interval = 0.1 if interactive else 5.0
+        self.last = -math.inf
+        self.open_line = False
+
+    def phase(self, text):
+        self._end_line()
+        self._write(f"==> {text}\n")
+        self.last = self.clock() - self.interval / 2
+
+    def update(self, done, total=None, **facts):
+        now = self.clock()
+        if now - self.last < self.interval and done != total:
+            return
+        self.last = now
+        share = f"{100 * done / total:5.1f} %" if total else f"{done:,}"
+        line = "    " + "  ".join([share, *(f"{name} {_short(value)}" for name, value in facts.items())])
+        if self.interactive:
+            self._write(f"\r\x1b[2K{line}")
+            self.open_line = True
+        else:
+            self._write(f"{line}\n")
+
+    def note(self, text):
+        self._end_line()
+        self._write(f"    {text}\n")
+
+    def close(self):
+        self._end_line()
+
+    def _end_line(self):
+        if self.open_line:
+            self._write("\n")
+            self.open_line = False
+
+    def _write(self, text):
+        self.stream.write(text)
+        self.stream.flush()
+
+
+class RichProgress(Progress):
+    """Progress bars by rich."""
+
+    def __init__(self, stream):
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        columns = [
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[facts]}", markup=False),
+        ]
+        self.bars = Bars(*columns, console=Console(file=stream))
+        self.bars.start()
+        self.task = None
+
+    def phase(self, text):
+        self._finish()
+        self.task = self.bars.add_task(text, total=None, facts="")
+
+    def update(self, done, total=None, **facts):
+        if self.task is None:
+            self.phase("working")
+        shown = "  ".join(f"{name} {_short(value)}" for name, value in facts.items())
+        self.bars.update(self.task, completed=done, total=total, facts=shown)
+
+    def note(self, text):
+        self.bars.console.print(f"    {text}", markup=False, highlight=False)
+
+    def close(self):
+        self._finish()
+        self.bars.stop()
+
+    def _finish(self):
+        """Show the current phase as complete, whatever its length turned out to be."""
+        if self.task is not None:
+            done = self.bars.tasks[self.task].completed or 1
+            self.bars.update(self.task, completed=done, total=done)
+            self.task = None
+
+
+def _short(value):
+    """Return a fact in few characters."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def make_progress(wanted=None, stream=None):
+    """Return the progress display that fits.
+
+    Parameters
+    ----------
+    wanted : bool, optional
+        True or False forces it on or off; None shows it only on a terminal.
+    stream : file, optional
+        Where to show it; standard error if not given.
+
+    Returns
+    -------
+    Progress
+    """
+    stream = sys.stderr if stream is None else stream
+    interactive = bool(getattr(stream, "isatty", lambda: False)())
+    if wanted is False or (wanted is None and not interactive):
+        return Progress()
+    if interactive:
+        try:
+            return RichProgress(stream)
+        except ImportError:
+            pass
+    return PlainProgress(stream, interactive)

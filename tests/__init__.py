@@ -1,0 +1,1 @@
+"""Tests; the directories mirror those of the packages."""

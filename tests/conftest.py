@@ -1,0 +1,79 @@
+"""What all tests share: hypothesis profiles, the place of the sources, a way to run the command line.
+
+The environment variable ``WSE_HYPOTHESIS`` selects how many examples a property test tries:
+
+=======  ==============================================================================
+smoke    5, for builds that are tens of times slower
+quick    15, for the checked and the sanitizer build
+dev      50 (default)
+ci       150, the same ones in every run
+soak     5,000
+=======  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+import wse_core
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SLOW_HOST = [hypothesis.HealthCheck.too_slow]
+for name, examples in {"smoke": 5, "quick": 15, "dev": 50, "ci": 150, "soak": 5000}.items():
+    hypothesis.settings.register_profile(
+        name,
+        max_examples=examples,
+        deadline=None,
+        derandomize=name == "ci",
+        suppress_health_check=SLOW_HOST,
+        print_blob=True,
+    )
+hypothesis.settings.load_profile(os.environ.get("WSE_HYPOTHESIS", "dev"))
+
+
+def pytest_sessionstart(session):
+    """Refuse to test other sources than those beside the tests, such as an installed copy."""
+    found = Path(wse_core.__file__).resolve().parent.parent
+    if found != ROOT:
+        pytest.exit(f"wse_core comes from {found}, the tests stand in {ROOT}; run python -m pytest there", returncode=4)
+
+
+@pytest.fixture(scope="session")
+def root():
+    """Directory of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def child_env():
+    """Environment for a child process that must import these sources from any directory."""
+    env = {key: value for key, value in os.environ.items() if key not in ("WSE_DEBUG", "PYTHONPATH")}
+    return env | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.fixture
+def wse(tmp_path, child_env):
+    """Run ``python -m harness`` in an empty directory; call it with the words of the command line.
+
+    Returns the finished process with ``stdout`` and ``stderr`` as text.
+    """
+
+    def run(*words, env=None, cwd=tmp_path, timeout=240):
+        return subprocess.run(
+            [sys.executable, "-m", "harness", *map(str, words)],
+            cwd=cwd,
+            env=child_env | (env or {}),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run

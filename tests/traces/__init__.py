@@ -1,0 +1,1 @@
+"""Tests of run files and heat maps."""

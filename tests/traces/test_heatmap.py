@@ -1,0 +1,115 @@
+"""Heat maps: the numbers that are drawn, the picture, the table beside it."""
+
+from __future__ import annotations
+
+import errno
+
+import numpy as np
+import pytest
+
+from traces import writer
+from traces.heatmap import plane, write_heatmap
+from wse_core.errors import TraceError
+
+PE = np.arange(2 * 3 * 4).reshape(2, 3, 4)
+LINK = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+
+
+def test_plane_of_a_counter_per_pe():
+    assert np.array_equal(plane(PE), PE[0] + PE[1])
+    assert np.array_equal(plane(PE, window=1), PE[1])
+
+
+def test_plane_of_a_counter_per_link():
+    assert np.array_equal(plane(LINK), LINK.sum(axis=(0, 3)))
+    assert np.array_equal(plane(LINK, window=0, link="S"), LINK[0, :, :, 2])
+
+
+@pytest.mark.parametrize(
+    ("values", "choice", "message"),
+    [
+        (PE, {"window": 2}, "no window 2"),
+        (PE, {"window": -1}, "no window -1"),
+        (PE, {"link": "W"}, "no links"),
+        (LINK, {"link": "Q"}, "no link 'Q'"),
+        (PE[0], {}, "not a counter"),
+    ],
+)
+def test_planes_that_are_not_there(values, choice, message):
+    with pytest.raises(TraceError, match=message):
+        plane(values, **choice)
+
+
+def test_picture_and_table(tmp_path):
+    from matplotlib.image import imread
+
+    values = np.array([[1, 2, 3], [4, 5, 1000]], np.uint64)
+    png, table = write_heatmap(tmp_path / "busy.png", values, "Busy cycles", "cycles")
+    assert sorted(tmp_path.iterdir()) == [table, png]
+    assert table.read_text().splitlines() == ["# Busy cycles [cycles]", "y\\x,0,1,2", "0,1,2,3", "1,4,5,1000"]
+    assert np.array_equal(np.loadtxt(table, delimiter=",", skiprows=2)[:, 1:], values)
+    picture = imread(png)
+    assert picture.ndim == 3
+    assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 50
+
+
+def test_row_zero_is_at_the_top(tmp_path):
+    from matplotlib.image import imread
+
+    values = np.zeros((2, 1))
+    values[0] = 1
+    picture = imread(write_heatmap(tmp_path / "a.png", values, "", "")[0])
+    column = picture[:, int(picture.shape[1] * 0.45), :3]
+    yellow = np.flatnonzero((column[:, 0] > 0.9) & (column[:, 2] < 0.3))
+    purple = np.flatnonzero((column[:, 0] < 0.4) & (column[:, 1] < 0.1) & (column[:, 2] > 0.2))
+    assert yellow.size > 0
+    assert purple.size > 0
+    assert yellow.max() < purple.min()
+
+
+def test_the_same_numbers_give_the_same_bytes(tmp_path):
+    first = write_heatmap(tmp_path / "a.png", PE[0], "t", "u")[0].read_bytes()
+    assert write_heatmap(tmp_path / "b.png", PE[0], "t", "u")[0].read_bytes() == first
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (300, 200)])
+def test_extreme_shapes(tmp_path, shape):
+    png, table = write_heatmap(tmp_path / "a.png", np.ones(shape), "t", "u")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert len(table.read_text().splitlines()) == shape[0] + 2
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 2, 3), (0, 4)])
+def test_shapes_that_are_no_rectangle(tmp_path, shape):
+    with pytest.raises(TraceError, match="height x width"):
+        write_heatmap(tmp_path / "a.png", np.ones(shape), "t", "u")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_not_a_number_is_drawn_and_written(tmp_path):
+    png, table = write_heatmap(tmp_path / "a.png", np.array([[np.nan, 1.0], [np.inf, 2.0]]), "t", "u")
+    assert png.exists()
+    assert table.read_text().splitlines()[2:] == ["0,nan,1.0", "1,inf,2.0"]
+
+
+def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
+    def fail(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(writer.os, "fsync", fail)
+    with pytest.raises(TraceError, match="No space left on device"):
+        write_heatmap(tmp_path / "a.png", PE[0], "t", "u")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_of_the_interactive_part_of_matplotlib_is_loaded(tmp_path, child_env):
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, numpy as np; from traces.heatmap import write_heatmap; "
+        "write_heatmap('a.png', np.ones((2, 2)), 't', 'u'); sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=child_env, check=False, timeout=120)
+    assert done.returncode == 0
+    assert (tmp_path / "a.png").exists()

@@ -1,0 +1,203 @@
+"""Reader of run files; it opens what `traces.writer` wrote and says clearly what it cannot open.
+
+Every failure is a `TraceError` that names the file: missing, not HDF5, not a run file, of a newer major version,
+cut short, or with a checksum that does not fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from traces.schema import FORMAT, FORMAT_VERSION, RunMeta
+from traces.writer import crc32
+from wse_core.errors import TraceError
+
+__all__ = ["Counter", "RunFile"]
+
+# What h5py may raise on damaged bytes; which one depends on where the damage is.
+DAMAGE = (OSError, RuntimeError, ValueError, KeyError, TypeError, UnicodeError, OverflowError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """One counter of a run.
+
+    Attributes
+    ----------
+    name, unit, doc : str
+        What it counts.
+    kind : str
+        "pe" or "link".
+    window_cycles : int
+        Length of a window [cycles]; 0 = one window covers the run.
+    values : numpy.ndarray
+        (n_window, height, width), per link with a last axis in the order of `traces.schema.LINKS`.
+    """
+
+    name: str
+    unit: str
+    doc: str
+    kind: str
+    window_cycles: int
+    values: np.ndarray
+
+
+class RunFile:
+    """A run file, open for reading; use it as a context manager.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Attributes
+    ----------
+    meta : RunMeta
+        Provenance.  Fields that this version does not know are in `extra`.
+    extra : dict
+        Further attributes of ``/meta``.
+    format_version : tuple of int
+        Version of the file, (major, minor).
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be opened as a run file.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self._file = None
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self):
+        if not self.path.exists():
+            raise self._error("no such file")
+        if not self.path.is_file():
+            raise self._error("is not a regular file")
+        with self._guarded():
+            if not h5py.is_hdf5(self.path):
+                raise self._error("is not an HDF5 file", "it was cut short, or is no run file")
+            self._file = h5py.File(self.path, "r")
+            if _python(self._file.attrs.get("format")) != FORMAT:
+                raise self._error("is an HDF5 file, but not a run file of this package")
+            self.format_version = tuple(int(number) for number in self._file.attrs["format_version"])
+        if self.format_version[0] > FORMAT_VERSION[0]:
+            raise self._error(
+                f"has format version {'.'.join(map(str, self.format_version))}; this version reads up to "
+                f"{FORMAT_VERSION[0]}.x",
+                hint="a newer version of wse-sim",
+            )
+        with self._guarded():
+            known = {item.name: item for item in dataclasses.fields(RunMeta)}
+            values, self.extra = {}, {}
+            for name, value in self._file["meta"].attrs.items():
+                (values if name in known else self.extra)[name] = _python(value)
+            values["machine"] = json.loads(values.get("machine", "{}"))
+            if self.extra.pop("config_crc32", None) != crc32(values.get("config_toml", "")):
+                raise ValueError("checksum of the configuration")
+            self.meta = RunMeta(**values)
+            self._counters = list(self._file["counters"])
+            self._results = list(self._file["results"])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+    def close(self):
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def counters(self):
+        """Names of the counters, in the order in which they were written."""
+        return tuple(self._counters)
+
+    @property
+    def results(self):
+        """Names of the results, in the order in which they were written."""
+        return tuple(self._results)
+
+    def counter(self, name):
+        """Return one `Counter`; a name that is not there raises `TraceError`."""
+        dataset = self._dataset("counters", name)
+        with self._guarded():
+            attributes = {key: _python(value) for key, value in dataset.attrs.items()}
+            return Counter(
+                name=name,
+                unit=attributes["unit"],
+                doc=attributes["doc"],
+                kind=attributes["kind"],
+                window_cycles=attributes["window_cycles"],
+                values=dataset[()],
+            )
+
+    def result(self, name):
+        """Return the value of one result; a name that is not there raises `TraceError`."""
+        dataset = self._dataset("results", name)
+        with self._guarded():
+            stored = dataset[()]
+            if "crc32" in dataset.attrs and dataset.attrs["crc32"] != crc32(_text(stored)):
+                raise ValueError("checksum")
+            value = _python(stored)
+            return json.loads(value) if dataset.attrs.get("json", False) else value
+
+    def verify(self):
+        """Read everything, so that every checksum is compared; raise `TraceError` at the first that does not fit."""
+        for name in self.counters:
+            self.counter(name)
+        for name in self.results:
+            self.result(name)
+
+    def _dataset(self, group, name):
+        """Return a dataset that must be there."""
+        listing = self._counters if group == "counters" else self._results
+        if name not in listing:
+            raise self._error(f"has no {group}/{name}", hint=f"there is {', '.join(listing) or 'nothing'}")
+        if self._file is None:
+            raise self._error("is closed already")
+        with self._guarded():
+            return self._file[group][name]
+
+    @contextlib.contextmanager
+    def _guarded(self):
+        """Turn whatever damage makes h5py raise into one `TraceError`."""
+        try:
+            yield
+        except TraceError:
+            raise
+        except DAMAGE as error:
+            if isinstance(error, PermissionError):
+                raise self._error("cannot be read: permission denied") from None
+            text = " ".join(str(error).split())
+            raise self._error("is damaged", f"cut short or changed on disk ({text})") from error
+
+    def _error(self, what, cause=None, hint=None):
+        """Return a `TraceError` about this file."""
+        return TraceError(what, path=self.path, cause=cause, hint=hint, exit_code=2)
+
+
+def _text(value):
+    """Return a value read from HDF5 with a text as str."""
+    return value.decode("utf-8") if isinstance(value, bytes) else value
+
+
+def _python(value):
+    """Return a value read from HDF5 with texts and scalars as Python objects."""
+    value = _text(value)
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,89 @@
+"""Layout of a run file, the HDF5 file that a run leaves behind.
+
+==================  ==============================================================================================
+place               content
+==================  ==============================================================================================
+``/`` attributes    ``format`` = "wse-run", ``format_version`` = [major, minor]
+``/meta``           attributes: one per field of `RunMeta`; the machine is JSON text
+``/counters/NAME``  (n_window, height, width) per PE, or (n_window, height, width, 5) per link in the order of
+                    `LINKS`; attributes ``unit``, ``doc``, ``kind`` ("pe" or "link"), ``window_cycles`` (0 = one
+                    window covers the run)
+``/results/NAME``   numbers, texts or arrays; attributes ``unit``, ``doc``, and ``json`` = true for structured
+                    values, which are stored as JSON text
+==================  ==============================================================================================
+
+A reader refuses a newer major version and skips what it does not know.  The minor version grows when something is
+added, the major one when something changes its meaning.  Rows are y (south is down), columns are x (east is right).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass, field
+
+from wse_core.errors import TraceError
+
+__all__ = ["FORMAT", "FORMAT_VERSION", "LINKS", "STATUSES", "RunMeta", "check_name"]
+
+FORMAT = "wse-run"
+FORMAT_VERSION = (1, 0)
+LINKS = ("W", "E", "S", "N", "R")
+"""Order of the last axis of a per-link counter: the five ports of a router, R being the ramp."""
+
+STATUSES = ("completed", "deadlock", "fault", "cycle limit", "interrupted")
+"""How a run can end."""
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+
+
+def check_name(name):
+    """Return `name` if it can name a counter or result, else raise `TraceError`."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise TraceError(
+            f"{name!r} cannot name a dataset", hint="letters, digits, dot, dash and underscore, a letter first", name=name
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class RunMeta:
+    """Where a run comes from.
+
+    Attributes
+    ----------
+    job : str
+        What ran.
+    config_toml : str
+        Text of the job file; empty if there was none.
+    machine : dict
+        Every modelled number by name.
+    preset : str
+        Preset that the machine started from.
+    seed : int
+        Seed of the run.
+    package_version, commit, build_mode, host, started : str
+        Provenance; `started` is UTC in ISO 8601.  Empty if not known.
+    status : str
+        One of `STATUSES`.
+    """
+
+    job: str = ""
+    config_toml: str = ""
+    machine: dict = field(default_factory=dict)
+    preset: str = ""
+    seed: int = 0
+    package_version: str = ""
+    commit: str = ""
+    build_mode: str = ""
+    host: str = ""
+    started: str = ""
+    status: str = "completed"
+
+    def __post_init__(self):
+        if self.status not in STATUSES:
+            raise TraceError(f"{self.status!r} is not a status of a run", hint=f"one of {', '.join(STATUSES)}")
+
+    def replace(self, **changes):
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)

@@ -1,0 +1,369 @@
+"""Writer of run files: the file appears complete or not at all.
+
+Everything goes to a temporary file beside the target, which is flushed to disk and renamed at the end.  Any failure,
+Ctrl-C included, removes the temporary file and leaves an older file of the target's name as it was.  Only a killed
+process can leave a ``.NAME.*.part`` behind, which nothing ever reads.
+
+HDF5 cannot close a file on a full disk: its library keeps the handle and tries again when the interpreter ends.  It
+therefore writes through `_GuardedFile`, which remembers the first failure and swallows what comes after it, so that
+HDF5 closes in peace and the failure is reported once, as one `TraceError`.
+
+Chunks hold at most about 1 MiB, are shuffled, compressed with gzip level 1 and carry a Fletcher-32 checksum.  HDF5
+checksums its own structures from file version 1.10 on, attributes of fixed length among them, so texts in attributes
+have one.  What it leaves bare, single numbers, texts and long attributes, gets a CRC-32 from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import tempfile
+import zlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from traces.schema import FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
+from wse_core.errors import TraceError
+
+__all__ = ["RunWriter", "atomic_file", "crc32"]
+
+CHUNK_BYTES = 1 << 20
+
+
+class _GuardedFile:
+    """A seekable file for HDF5 that reports failures later instead of raising them into the library.
+
+    Attributes
+    ----------
+    failure : BaseException or None
+        The first failure.  Every write after it is dropped.
+    """
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+        self.position = 0
+        self.size = 0
+        self.failure = None
+
+    def seek(self, offset, whence=os.SEEK_SET):
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self.position, os.SEEK_END: self.size}[whence]
+        self.position = base + offset
+        return self.position
+
+    def tell(self):
+        return self.position
+
+    def write(self, data):
+        view = memoryview(data).cast("B")
+        try:
+            done = 0
+            while self.failure is None and done < len(view):
+                done += os.pwrite(self.descriptor, view[done:], self.position + done)
+        except BaseException as error:
+            self.failure = error
+        self.position += len(view)
+        self.size = max(self.size, self.position)
+        return len(view)
+
+    def read(self, count=-1):
+        """Return bytes from the current position; h5py recognises a file by having this method."""
+        data = bytearray(self.size - self.position if count < 0 else count)
+        return bytes(data[: self.readinto(data)])
+
+    def readinto(self, buffer):
+        view = memoryview(buffer).cast("B")
+        data = os.pread(self.descriptor, len(view), self.position)
+        view[: len(data)] = data
+        view[len(data) :] = bytes(len(view) - len(data))
+        self.position += len(view)
+        return len(view)
+
+    def truncate(self, size=None):
+        size = self.position if size is None else size
+        try:
+            if self.failure is None:
+                os.ftruncate(self.descriptor, size)
+        except BaseException as error:
+            self.failure = error
+        self.size = size
+        return size
+
+    def flush(self):
+        pass
+
+
+def _make_temporary(path):
+    """Return (descriptor, name) of a new file beside `path`, or raise `TraceError`."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(0, "is a directory")
+        return tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise TraceError(f"cannot be written: {error.strerror}", path=path, exit_code=2) from None
+
+
+def _publish(descriptor, temporary, path):
+    """Flush a finished temporary file to disk and give it its name."""
+    mask = os.umask(0)
+    os.umask(mask)
+    os.fchmod(descriptor, 0o666 & ~mask)
+    os.fsync(descriptor)
+    os.replace(temporary, path)
+    with contextlib.suppress(OSError):  # not every file system can flush a directory
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+@contextlib.contextmanager
+def atomic_file(path):
+    """Give a block a binary file that takes the name `path` when the block succeeds, and vanishes otherwise.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be created or written.
+    """
+    path = Path(path)
+    descriptor, temporary = _make_temporary(path)
+    try:
+        with open(descriptor, "wb", closefd=False) as stream:
+            yield stream
+        _publish(descriptor, temporary, path)
+    except OSError as error:
+        raise TraceError(f"cannot be written: {error.strerror or error}", path=path) from None
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+class RunWriter:
+    """Write one run file; use it as a context manager.
+
+    Leaving the block normally publishes the file, leaving it by an exception discards it.
+
+    Parameters
+    ----------
+    path : path-like
+        Target; an older file of that name is replaced at the end.
+    meta : RunMeta
+        Provenance of the run.
+
+    Raises
+    ------
+    TraceError
+        Here and in every method, when the disk is full or the target cannot be written.
+
+    Examples
+    --------
+    >>> with RunWriter("run.h5", RunMeta(job="example")) as writer:  # doctest: +SKIP
+    ...     writer.add_counter("busy_cycles", np.zeros((1, 4, 4), np.uint64), "cycles")
+    ...     writer.add_result("cycles", 128, unit="cycles")
+    """
+
+    def __init__(self, path, meta):
+        self.path = Path(path)
+        self.meta = meta
+        self._descriptor, self._temporary = _make_temporary(self.path)
+        self._guard = _GuardedFile(self._descriptor)
+        self._file = None
+        try:
+            self._file = h5py.File(self._guard, "w", libver="v110", track_order=True)
+            _set(self._file.attrs, "format", FORMAT)
+            self._file.attrs["format_version"] = np.array(FORMAT_VERSION, np.uint32)
+            for name in ("meta", "counters", "results"):
+                self._file.create_group(name, track_order=True)
+            self._check()
+        except BaseException:
+            self.discard()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def add_counter(self, name, values, unit, doc="", window_cycles=0):
+        """Add an array of counts.
+
+        Parameters
+        ----------
+        name : str
+            Name of the counter.
+        values : array_like
+            Integers or floats shaped (n_window, height, width) or, per link, (n_window, height, width, 5).  An array
+            (height, width) counts as one window.
+        unit : str
+            Unit, such as "cycles".
+        doc : str, optional
+            Meaning.
+        window_cycles : int, optional
+            Length of a window [cycles]; 0 means that one window covers the run.
+        """
+        values = np.asarray(values)
+        if values.ndim == 2:
+            values = values[np.newaxis]
+        if values.ndim not in (3, 4) or (values.ndim == 4 and values.shape[3] != len(LINKS)):
+            raise TraceError(
+                f"counter {name} has shape {values.shape}",
+                path=self.path,
+                hint=f"(windows, height, width), or with a last axis of {len(LINKS)} links",
+            )
+        if values.dtype.kind not in "iuf":
+            raise TraceError(f"counter {name} holds {values.dtype}, not numbers", path=self.path)
+        kind = "link" if values.ndim == 4 else "pe"
+        attributes = {"unit": unit, "doc": doc, "kind": kind, "window_cycles": np.int64(window_cycles)}
+        self._add("counters", name, values, attributes)
+
+    def add_result(self, name, value, unit="", doc=""):
+        """Add a result.
+
+        Parameters
+        ----------
+        name : str
+            Name of the result.
+        value : number, str, array_like of numbers, dict or list
+            The value; what is neither a number, a text nor an array of numbers is stored as JSON text.
+        unit, doc : str, optional
+            Unit and meaning.
+        """
+        attributes = {"unit": unit, "doc": doc}
+        if not isinstance(value, (str, bool, int, float, np.generic, np.ndarray)):
+            value = json.dumps(value, default=_listed)
+            attributes["json"] = True
+        if isinstance(value, str) and "\0" in value:
+            raise TraceError(f"results/{name} is a text with a zero byte in it", path=self.path)
+        self._add("results", name, value, attributes)
+
+    def set_meta(self, **changes):
+        """Change fields of the provenance, such as ``status="deadlock"``; it is written at the end."""
+        self.meta = self.meta.replace(**changes)
+
+    def close(self):
+        """Complete the file and give it its name; calling it again does nothing."""
+        if self._descriptor is None:
+            return
+        try:
+            with self._translated():
+                attributes = self._file["meta"].attrs
+                for item in dataclasses.fields(RunMeta):
+                    value = getattr(self.meta, item.name)
+                    _set(attributes, item.name, json.dumps(value) if isinstance(value, dict) else value)
+                attributes["config_crc32"] = crc32(self.meta.config_toml)
+            with self._translated():
+                self._file.close()
+            _publish(self._descriptor, self._temporary, self.path)
+        except OSError as error:
+            raise self._error(error) from None
+        finally:
+            self.discard()
+
+    def discard(self):
+        """Remove the temporary file; an older file of the target's name stays.  Harmless after `close`."""
+        if self._descriptor is None:
+            return
+        descriptor, self._descriptor = self._descriptor, None
+        # From here on nothing is worth writing, and HDF5 has to close all the same.
+        self._guard.failure = self._guard.failure or InterruptedError()
+        with contextlib.suppress(Exception):
+            if self._file is not None:
+                self._file.close()
+        os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)
+
+    def _add(self, group, name, value, attributes):
+        """Create one dataset with its attributes."""
+        check_name(name)
+        if self._descriptor is None:
+            raise TraceError("the file is closed already", path=self.path)
+        if name in self._file[group]:
+            raise TraceError(f"{group}/{name} is there already", path=self.path)
+        options = {}
+        if isinstance(value, np.ndarray) and value.ndim and value.size:
+            if value.dtype.kind not in "biuf":
+                raise TraceError(f"{group}/{name} holds {value.dtype}, not numbers", path=self.path)
+            options = {
+                "chunks": _chunks(value.shape, value.dtype.itemsize),
+                "compression": "gzip",
+                "compression_opts": 1,
+                "shuffle": True,
+                "fletcher32": True,
+            }
+        else:
+            attributes = attributes | {"crc32": crc32(value)}
+        with self._translated():
+            dataset = self._file[group].create_dataset(name, data=value, **options)
+            for key, item in attributes.items():
+                _set(dataset.attrs, key, item)
+            self._file.flush()
+
+    @contextlib.contextmanager
+    def _translated(self):
+        """Report a failure of the disk that the block met, in place of what HDF5 made of it."""
+        try:
+            yield
+        except (OSError, RuntimeError, ValueError, KeyError):
+            self._check()
+            raise
+        self._check()
+
+    def _check(self):
+        """Raise if a write has failed."""
+        failure = self._guard.failure
+        if isinstance(failure, OSError):
+            raise self._error(failure) from None
+        if failure is not None:
+            raise failure
+
+    def _error(self, error):
+        """Return the `TraceError` for a failed write."""
+        return TraceError(
+            f"cannot be written: {error.strerror or error}; nothing was left behind",
+            path=self.path,
+            hint="free space on the disk, or write elsewhere",
+        )
+
+
+def crc32(value):
+    """Return the CRC-32 of a text, a number or an array, as the files carry it for what HDF5 does not checksum."""
+    data = value.encode("utf-8") if isinstance(value, str) else np.asarray(value).tobytes()
+    return np.uint32(zlib.crc32(data))
+
+
+def _set(attributes, name, value):
+    """Set an attribute; a text gets a fixed length, so that it lies in a header that HDF5 checksums."""
+    if isinstance(value, str):
+        data = value.encode("utf-8")
+        attributes.create(name, data, dtype=h5py.string_dtype("utf-8", max(1, len(data))))
+    else:
+        attributes[name] = value
+
+
+def _listed(value):
+    """Return NumPy data inside a structured value as lists and numbers."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be stored as a result")
+
+
+def _chunks(shape, item_bytes):
+    """Return a chunk shape of at most about 1 MiB that cuts leading axes first."""
+    chunk = list(shape)
+    for axis in range(len(chunk)):
+        rest = item_bytes * int(np.prod(chunk[axis + 1 :], dtype=np.int64))
+        chunk[axis] = max(1, min(chunk[axis], CHUNK_BYTES // max(1, rest)))
+        if chunk[axis] > 1:
+            break
+    return tuple(chunk)

@@ -1,0 +1,1324 @@
+# cython: overflowcheck=False
+"""The CE phase of a cycle: tasks, the scalar pipeline, vector operations on the main thread and on microthreads.
+
+A CE is looked at (`step_ce`) only in cycles in which something can change: a wavelet becomes ready in one of its input
+queues, room appears in an output queue it waits for, or a time that it set itself has come.  Each look books the cycles
+since the last one, lets the picker choose, issues at most one thing, and computes when to look again.
+
+Two ways to save looks, both exact (docs/internals.md, "What runs ahead"):
+
+* *bulk*: a vector operation whose operands all lie in memory is not stepped; whenever the CE is looked at, the steps that
+  fell into the cycles since then are done in one call.  Nothing else of this PE issued in these cycles, else it would
+  have been looked at.
+* *run ahead*: with no microthread busy, nobody can observe the main thread between two operations that touch the
+  fabric, so it runs on in its own time up to the run's cycle limit.  64-element fp16 work: one look instead of hundreds.
+
+Rules, costs and accounting: docs/machine.md, "CE".  Reads and writes: its own `ce_t`, SRAM, input queues (taking),
+R queues of its router (pushing), route words and filters of its router (in real time only).
+"""
+from libc.string cimport memset
+
+from wse_core.alu cimport alu, condition
+from wse_core.opcodes cimport *
+from wse_core.router cimport set_route_word
+from wse_core.state cimport *
+from wse_core.vector cimport (
+    vec_faddh, vec_faddhs, vec_fadds, vec_fmach, vec_fmachs, vec_fmacs, vec_fmulh, vec_fmuls, vec_fsubh, vec_fsubs)
+
+cdef enum:
+    NEVER_BITS = 62
+    ENDLESS = 0x7FFF
+    KIND_MEM1D = 1
+    KIND_MEM4D = 2
+    KIND_CIRCULAR = 3
+    KIND_FIFO = 4
+    KIND_FABIN = 5
+    KIND_FABOUT = 6
+    F_SAVE = 1
+    F_INDEX = 2
+    F_CONTROL = 4
+    F_ADVANCE = 8
+    F_ZERO = 16
+    F_PACKED = 32
+    F_TERMINATE = 64
+    ON_TERMINATE = 1
+    ON_ACTIVATE = 2
+    ON_UNBLOCK = 4
+    NO_TASK = 255
+    FILE_REG = 3
+    N_FORMS = 15
+    FORM_NONE = 0           # order of isa.FORMS; the engine checks it when it is imported
+    FORM_ALU = 1
+    FORM_DFILT = 2
+    FORM_LDI = 3
+    FORM_LD = 4
+    FORM_ST = 5
+    FORM_BR = 6
+    FORM_JMP = 7
+    FORM_TASK = 8
+    FORM_DSR = 9
+    FORM_TSC = 10
+    FORM_RAND = 11
+    FORM_ROUTE = 12
+    FORM_IN_TD = 13
+    FORM_FLT = 14
+    # details of faults, index into fabric.engine.FAULT_DETAILS
+    D_DSR_EMPTY = 1
+    D_DSR_PLACE = 2
+    D_PACKING = 3
+    D_TRAP = 4
+    D_CALL_DEPTH = 5
+    D_RETURN = 6
+    D_LENGTH_ZERO = 7
+    D_DFILT = 8
+    D_NO_ENTRY = 9
+    D_NO_QUEUE = 10
+    D_RAN_OFF = 11
+
+cdef uint64_t NEVER = <uint64_t>1 << NEVER_BITS
+cdef uint64_t ADVANCE_WORD = <uint64_t>0x095F9249 | (<uint64_t>1 << SHIFT_CTRL)
+
+
+# --- set-up ---------------------------------------------------------------------------------------------------------------
+cdef uint64_t ce_block_bytes(program_t* g) noexcept nogil:
+    # Everything one PE needs besides SRAM, as a multiple of 64 bytes.
+    cdef uint64_t n = (sizeof(ce_t) + g.n_ut * sizeof(thread_t) + g.n_inq * sizeof(inq_t) + g.n_dsr * sizeof(dsr_t)
+                       + g.n_fifo * sizeof(fifo_t))
+    return (n + 63) & ~<uint64_t>63
+
+cdef void ce_init(state_t* s, uint32_t cell, program_t* g, uint32_t index, uint32_t active, uint32_t blocked,
+                  const int* in_caps, uint32_t seed) noexcept nogil:
+    cdef ce_t* ce = <ce_t*>(g.blocks + index * g.block_bytes)
+    cdef char* at = <char*>ce + sizeof(ce_t)
+    cdef int k
+    ce.prog = g
+    ce.sram = g.sram + <uint64_t>index * g.data_words
+    ce.ut = <thread_t*>at
+    at += g.n_ut * sizeof(thread_t)
+    ce.inq = <inq_t*>at
+    at += g.n_inq * sizeof(inq_t)
+    ce.dsr = <dsr_t*>at
+    at += g.n_dsr * sizeof(dsr_t)
+    ce.fifo = <fifo_t*>at
+    ce.activated = active
+    ce.blocked = blocked
+    ce.rr = MAIN
+    ce.last_task = 31
+    for k in range(4):
+        ce.lfsr[k] = seed
+    for k in range(8):
+        if g.inq_slot[k] >= 0:
+            ce.inq[g.inq_slot[k]].cap = in_caps[k]
+            ce.inq[g.inq_slot[k]].color = g.inq_color[k]
+    s.ce[cell] = ce
+
+
+# --- small helpers -----------------------------------------------------------------------------------------------------------
+cdef void fault(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int kind, int64_t address, int color, int detail,
+                int64_t value) noexcept nogil:
+    ce.main_state = MAIN_FAULT
+    ce.uts = 0
+    ce.wait = WAIT_IDLE
+    record_fault(s, kind, cell, t, address, color, detail, value)
+
+cdef inline uint32_t reg_read(ce_t* ce, int r, int words) noexcept nogil:
+    if words == 2:
+        return <uint32_t>ce.regs[r & 15] | (<uint32_t>ce.regs[(r + 1) & 15] << 16)
+    return ce.regs[r & 15]
+
+cdef inline void reg_write(ce_t* ce, int r, int words, uint32_t value) noexcept nogil:
+    ce.regs[r & 15] = <uint16_t>value
+    if words == 2:
+        ce.regs[(r + 1) & 15] = <uint16_t>(value >> 16)
+
+cdef inline void touched(state_t* s, uint64_t t) noexcept nogil:
+    if <int64_t>t > s.last_active:
+        s.last_active = <int64_t>t
+
+cdef inline inq_t* inq_of(ce_t* ce, int queue) noexcept nogil:
+    return ce.inq + ce.prog.inq_slot[queue]
+
+cdef inline uint64_t inq_take(ce_t* ce, inq_t* q, uint64_t t) noexcept nogil:
+    cdef uint64_t word = q.slots[q.head]
+    q.slots[q.head] = stamp_of(t + 1)
+    q.head += 1
+    if q.head == q.cap:
+        q.head = 0
+    ce.received += 1
+    return word
+
+cdef inline bint sram_at(ce_t* ce, int64_t address, int words, uint32_t* index) noexcept nogil:
+    # Index of a legal access into the PE's data; 0 = fault.
+    cdef int64_t i = address - <int64_t>ce.prog.code_words
+    if i < 0 or i + words > <int64_t>ce.prog.data_words or (words == 2 and address & 1):
+        return False
+    index[0] = <uint32_t>i
+    return True
+
+cdef inline void sram_fault(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int64_t address, int words) noexcept nogil:
+    cdef int64_t i = address - <int64_t>ce.prog.code_words
+    if words == 2 and address & 1 and i >= 0 and i + words <= <int64_t>ce.prog.data_words:
+        fault(s, ce, cell, t, FAULT_SRAM_ALIGN, address, -1, 0, words)
+    else:
+        fault(s, ce, cell, t, FAULT_SRAM_RANGE, address, -1, 0, words)
+
+cdef inline uint32_t sram_read(ce_t* ce, uint32_t index, int words) noexcept nogil:
+    if words == 2:
+        return <uint32_t>ce.sram[index] | (<uint32_t>ce.sram[index + 1] << 16)
+    return ce.sram[index]
+
+cdef inline void sram_write(ce_t* ce, uint32_t index, int words, uint32_t value) noexcept nogil:
+    ce.sram[index] = <uint16_t>value
+    if words == 2:
+        ce.sram[index + 1] = <uint16_t>(value >> 16)
+
+cdef inline void book(ce_t* ce, uint64_t t, uint32_t busy, uint32_t conflict) noexcept nogil:
+    # An issue in cycle t that takes busy + conflict cycles.
+    ce.busy += busy
+    ce.waits[WAIT_CONFLICT] += conflict
+    ce.acct = t + busy + conflict
+    ce.pipe_free = ce.acct
+    ce.tail_conflict = conflict
+
+cdef inline bint activate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int task) noexcept nogil:
+    if task > 31 or ce.prog.entry[task] < 0:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_NO_ENTRY, task)
+        return False
+    ce.activated |= <uint32_t>1 << task
+    return True
+
+cdef inline void unblock(ce_t* ce, int task) noexcept nogil:
+    ce.blocked &= ~(<uint32_t>1 << (task & 31))
+
+
+# --- vector operations: set-up --------------------------------------------------------------------------------------------
+cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, int field, int words, int dest,
+                        const instr_t* ins) noexcept nogil:
+    # Fill `o` from an operand field. dest: 1 destination, 0 source. Return False after a fault.
+    cdef dsr_t* d
+    cdef int file = field >> 4
+    cdef int number = field & 15
+    o.mode = OPND_NONE
+    o.words = words
+    o.aligned = 0
+    o.flags = 0
+    o.dsr = NULL
+    if words == 0:
+        return True
+    if file == FILE_REG:
+        o.reg = number
+        if dest or (ins.a >> 4 == FILE_REG and ins.a & 15 == number and ins.wa):
+            o.mode = OPND_REG
+        else:
+            o.mode = OPND_CONST
+            o.value = reg_read(ce, number, words)
+        return True
+    d = ce.dsr + ce.prog.dsr_slot[file][number]
+    o.dsr = d
+    o.flags = d.flags
+    o.queue = d.queue & 7
+    o.xdsr = d.xdsr
+    o.base = d.base
+    if d.kind == KIND_MEM1D:
+        o.mode = OPND_MEM1D
+        o.step = <int32_t>d.stride[0] * words
+    elif d.kind == KIND_MEM4D:
+        o.mode = OPND_MEM4D
+        o.step = <int32_t>d.stride[d.ndim - 1] * words
+    elif d.kind == KIND_CIRCULAR or d.kind == KIND_FIFO:
+        o.mode = OPND_CIRCULAR if d.kind == KIND_CIRCULAR else OPND_FIFO
+        if d.length == 0:
+            fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_LENGTH_ZERO, field)
+            return False
+    elif d.kind == KIND_FABIN and not dest:
+        o.mode = OPND_FABIN
+        if ce.prog.inq_slot[o.queue] < 0:
+            fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, o.queue)
+            return False
+    elif d.kind == KIND_FABOUT and dest:
+        o.mode = OPND_FABOUT
+        if ce.prog.outq_color[o.queue] < 0:
+            fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, o.queue)
+            return False
+        o.cap = ce.prog.outq_color[o.queue] * N_PORTS + DIR_R
+    else:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY if d.kind == 0 else D_DSR_PLACE, field)
+        return False
+    return True
+
+cdef inline uint32_t length_of(dsr_t* d) noexcept nogil:
+    cdef uint32_t n = d.extent[0]
+    cdef int k
+    if n == ENDLESS:
+        return 0xFFFFFFFFU
+    if d.kind == KIND_MEM4D:
+        for k in range(1, d.ndim):
+            n *= d.extent[k]
+    return n
+
+cdef inline uint32_t stride_lanes(state_t* s, opnd_t* o, uint32_t lanes) noexcept nogil:
+    # SIMD width left by the stride of a memory operand (arch §4.2).
+    cdef int32_t e = o.step // o.words
+    cdef int32_t m
+    cdef uint32_t limit
+    if (o.mode != OPND_MEM1D and o.mode != OPND_MEM4D) or e == 0 or e == 1:
+        return lanes
+    m = (-e if e < 0 else e) & 7
+    if m == 0:
+        limit = 1
+    elif m == 4:
+        limit = s.p.stride4
+    elif m == 1 or m == 7:
+        limit = 2
+    else:
+        return lanes
+    return limit if limit < lanes else lanes
+
+cdef inline bint is_fabric(opnd_t* o) noexcept nogil:
+    return o.mode == OPND_FABIN or o.mode == OPND_FABOUT
+
+cdef inline int packing(opnd_t* o) noexcept nogil:
+    # -1 no fabric operand, else whether it is packed
+    if not is_fabric(o):
+        return -1
+    return 1 if (o.flags & F_PACKED and o.words == 1) else 0
+
+cdef void check_range(ce_t* ce, opnd_t* o, uint32_t n) noexcept nogil:
+    # Mark a one-dimensional memory operand whose n elements are all legal, so that bulk steps need no checks.
+    cdef int64_t first, last, lo, hi
+    if o.mode == OPND_CONST or o.mode == OPND_REG or o.mode == OPND_NONE:
+        o.aligned = 1
+        return
+    if o.mode != OPND_MEM1D or n == 0xFFFFFFFFU:
+        return
+    if n == 0:
+        o.aligned = 1
+        return
+    first = o.base
+    last = first + <int64_t>(n - 1) * o.step
+    lo = first if first < last else last
+    hi = last if first < last else first
+    o.aligned = (lo >= <int64_t>ce.prog.code_words
+                 and hi + o.words <= <int64_t>ce.prog.code_words + <int64_t>ce.prog.data_words
+                 and (o.words == 1 or (o.base & 1) == 0))
+
+cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
+    # Turn a vector instruction into a running operation; False after a fault.
+    cdef opnd_t* ops[3]
+    cdef int pack = -1, k, p
+    cdef bint streams = False
+    if not setup_operand(s, ce, cell, t, &th.b, ins.b, ins.wb, 0, ins):
+        return False
+    if not setup_operand(s, ce, cell, t, &th.c, ins.c, ins.wc, 0, ins):
+        return False
+    if not setup_operand(s, ce, cell, t, &th.a, ins.a, ins.wa, 1, ins):
+        return False
+    th.op = ins.op
+    th.k = 0
+    th.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
+    th.sending_advance = 0
+    if th.b.dsr != NULL:
+        th.n = length_of(th.b.dsr)
+    elif th.c.dsr != NULL:
+        th.n = length_of(th.c.dsr)
+    else:
+        th.n = length_of(th.a.dsr)
+    ops[0] = &th.b
+    ops[1] = &th.c
+    ops[2] = &th.a
+    th.lanes = ins.lanes
+    for k in range(3):
+        th.lanes = stride_lanes(s, ops[k], th.lanes)
+        p = packing(ops[k])
+        if p >= 0:
+            streams = True
+            if pack >= 0 and pack != p:
+                fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_PACKING, 0)
+                return False
+            pack = p
+        if ops[k].mode == OPND_FIFO:
+            streams = True
+    if streams:
+        th.group = 2 if pack == 1 else 1
+    elif th.a.mode == OPND_REG or (th.a.mode == OPND_MEM1D and th.a.step == 0 and th.n > 1):
+        th.group = 1
+    else:
+        th.group = th.lanes
+    th.bulk = not streams
+    if ins.form == FORM_DFILT and th.b.mode != OPND_FABIN:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
+        return False
+    if th.bulk:
+        for k in range(3):
+            check_range(ce, ops[k], th.n)
+    th.next = t + 1 + s.p.start
+    th.wait = WAIT_PIPE
+    return True
+
+
+# --- vector operations: one step -------------------------------------------------------------------------------------------
+cdef inline int64_t address_of(opnd_t* o, uint32_t k) noexcept nogil:
+    # Word address of element k of a memory operand.
+    cdef dsr_t* d = o.dsr
+    cdef int64_t offset = 0
+    cdef uint32_t rest = k, e
+    cdef int i
+    if o.mode == OPND_MEM1D:
+        return o.base + <int64_t>k * o.step
+    if o.mode == OPND_CIRCULAR:
+        return o.base + <int64_t>((<uint32_t>d.index + k) % d.length) * o.words
+    i = d.ndim
+    while i:
+        i -= 1
+        e = d.extent[i]
+        offset += <int64_t>(rest % e) * d.stride[i]
+        rest //= e
+    return o.base + offset * o.words
+
+cdef inline uint32_t row_left(opnd_t* o, uint32_t k, uint32_t g) noexcept nogil:
+    # A step does not cross the end of the innermost row of a 4-D operand.
+    cdef uint32_t e
+    if o.mode != OPND_MEM4D:
+        return g
+    e = o.dsr.extent[o.dsr.ndim - 1]
+    e = e - k % e
+    return e if e < g else g
+
+cdef inline uint32_t group_of(thread_t* th) noexcept nogil:
+    cdef uint32_t g = th.group
+    if g > th.n - th.k:
+        g = th.n - th.k
+    if g > 1:
+        g = row_left(&th.a, th.k, row_left(&th.b, th.k, row_left(&th.c, th.k, g)))
+    return g
+
+cdef inline bint is_memory(opnd_t* o) noexcept nogil:
+    return o.mode == OPND_MEM1D or o.mode == OPND_MEM4D or o.mode == OPND_CIRCULAR
+
+cdef inline bint conflicts(state_t* s, opnd_t* b, opnd_t* c, uint32_t k) noexcept nogil:
+    cdef int64_t m
+    if not (is_memory(b) and is_memory(c)):
+        return False
+    if s.p.read_ports < 2:
+        return True
+    if s.p.conflict_rule == 0:
+        return False
+    m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
+    return m > 0 and (address_of(b, k) - address_of(c, k)) % m == 0
+
+cdef inline fifo_t* fifo_of(ce_t* ce, opnd_t* o) noexcept nogil:
+    return ce.fifo + o.xdsr
+
+cdef inline uint64_t fabin_ready(ce_t* ce, opnd_t* o, uint64_t t, int* control) noexcept nogil:
+    # First cycle in which the head of a fabric input is ready; NEVER if nothing is queued.
+    cdef inq_t* q = inq_of(ce, o.queue)
+    cdef uint64_t word = q.slots[q.head]
+    if not is_valid(word):
+        return NEVER
+    control[0] = is_control(word)
+    return ready_cycle(word, t)
+
+cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+    # First cycle in which the next step can issue as things stand in cycle t; NEVER = something must happen first.
+    # Sets th.wait to the cause of waiting.
+    cdef uint64_t when = th.next, r, word, diverted = NEVER
+    cdef int control, k
+    cdef uint32_t g
+    cdef opnd_t* ops[3]
+    cdef fifo_t* f
+    cdef bint starved = False
+    th.wait = WAIT_PIPE
+    if th.bulk or when > t + 1:
+        return when
+    ops[0] = &th.b
+    ops[1] = &th.c
+    ops[2] = &th.a
+    if not th.sending_advance:
+        g = group_of(th)
+        for k in range(3):
+            if ops[k].mode == OPND_FABIN:
+                control = 0
+                r = fabin_ready(ce, ops[k], t, &control)
+                if r < th.next:
+                    r = th.next
+                if control and r < diverted:        # a control wavelet makes the step able by itself
+                    diverted = r
+                if r > when:
+                    when = r
+                    th.wait = WAIT_INPUT
+            elif ops[k].mode == OPND_FIFO:
+                f = fifo_of(ce, ops[k])
+                if (f.count < g) if k < 2 else (f.count + g > ops[k].dsr.length):
+                    if ops[k].flags & F_TERMINATE:  # so does a FIFO that ends the operation
+                        diverted = th.next
+                    else:
+                        starved = True
+        if diverted < NEVER:
+            return diverted
+        if starved:
+            if th.wait == WAIT_PIPE:
+                th.wait = WAIT_FIFO
+            return NEVER
+    if th.a.mode == OPND_FABOUT:
+        word = plane_tail(&s.plane[th.a.cap], cell)[0]
+        if is_valid(word):
+            ce.want_space = 1
+            r = NEVER
+        else:
+            r = ready_cycle(word, t)
+        if r > when:
+            when = r
+            if th.wait == WAIT_PIPE:
+                th.wait = WAIT_OUTPUT
+    return when
+
+cdef inline void wait_reg(ce_t* ce, int r, int words, uint64_t ready) noexcept nogil:
+    ce.ready[r & 15] = ready
+    if words == 2:
+        ce.ready[(r + 1) & 15] = ready
+    if ready > ce.ready_max:
+        ce.ready_max = ready
+
+cdef void free_ut(ce_t* ce, thread_t* th) noexcept nogil:
+    cdef int k, f
+    ce.uts &= ~(<uint32_t>1 << th.id)
+    for f in range(3):
+        ce.dsr_busy[f] = 0
+        for k in range(ce.prog.n_ut):
+            if ce.ut[k].active:
+                ce.dsr_busy[f] |= ce.ut[k].dsrs[f]
+
+cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t cost) noexcept nogil:
+    # The operation ends with the step of this cost that issued in cycle t.
+    cdef opnd_t* ops[3]
+    cdef int k
+    cdef uint32_t latency
+    ops[0] = &th.b
+    ops[1] = &th.c
+    ops[2] = &th.a
+    for k in range(3):
+        if ops[k].flags & F_SAVE and ops[k].dsr != NULL and not (k == 2 and ops[2].dsr == ops[0].dsr):
+            if ops[k].mode == OPND_MEM1D:
+                ops[k].dsr.base = <uint16_t>(ops[k].base + <int32_t>th.k * ops[k].step)
+            elif ops[k].mode == OPND_CIRCULAR:
+                ops[k].dsr.index = <uint16_t>((<uint32_t>ops[k].dsr.index + th.k) % ops[k].dsr.length)
+    th.active = 0
+    if th.id == MAIN:
+        ce.main_state = MAIN_RUN
+        ce.next = t + cost + s.p.drain
+    else:
+        free_ut(ce, th)
+    if th.a.mode == OPND_REG:
+        latency = cost if cost > <uint32_t>s.p.fp_latency else <uint32_t>s.p.fp_latency
+        wait_reg(ce, th.a.reg, th.a.words, t + latency)
+    if th.has_unblock:
+        unblock(ce, th.unblock_task)
+    if th.has_activate:
+        activate(s, ce, cell, t, th.act_task)
+
+cdef inline bint read_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
+                              uint32_t word, uint32_t* out) noexcept nogil:
+    # Element k of a source; j-th of this step; `word`: payload taken in this step if the source is a fabric input.
+    cdef uint32_t index
+    cdef int64_t address
+    cdef fifo_t* f
+    if o.mode == OPND_MEM1D:
+        if not sram_at(ce, o.base + <int64_t>k * o.step, o.words, &index):
+            sram_fault(s, ce, cell, t, o.base + <int64_t>k * o.step, o.words)
+            return False
+        out[0] = sram_read(ce, index, o.words)
+    elif o.mode == OPND_FABIN:
+        if o.words == 2:
+            out[0] = word
+        else:
+            out[0] = (word >> (16 * j)) & 0xFFFF
+    elif o.mode == OPND_CONST:
+        out[0] = o.value
+    elif o.mode == OPND_REG:
+        out[0] = reg_read(ce, o.reg, o.words)
+    elif o.mode == OPND_NONE:
+        out[0] = 0
+    else:
+        if o.mode == OPND_FIFO:
+            f = fifo_of(ce, o)
+            address = o.base + <int64_t>f.head * o.words
+            f.head = 0 if f.head + 1 >= o.dsr.length else f.head + 1
+            f.count -= 1
+        else:
+            address = address_of(o, k)
+        if not sram_at(ce, address, o.words, &index):
+            sram_fault(s, ce, cell, t, address, o.words)
+            return False
+        out[0] = sram_read(ce, index, o.words)
+    return True
+
+cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
+                               uint32_t offset, uint32_t value, uint32_t* word) noexcept nogil:
+    # Element k of the destination; `offset` is added to the address, `word` collects the payload of a fabric output.
+    cdef uint32_t index
+    cdef int64_t address
+    cdef fifo_t* f
+    if o.mode == OPND_FABOUT:
+        if o.words == 2:
+            word[0] = value
+        else:
+            word[0] |= value << (16 * j)
+        return True
+    if o.mode == OPND_REG:
+        reg_write(ce, o.reg, o.words, value)
+        return True
+    if o.mode == OPND_MEM1D:
+        address = o.base + <int64_t>k * o.step + offset
+    elif o.mode == OPND_FIFO:
+        f = fifo_of(ce, o)
+        address = o.base + <int64_t>((<uint32_t>f.head + f.count) % o.dsr.length) * o.words
+        f.count += 1
+    elif o.mode == OPND_NONE:
+        return True
+    else:
+        address = address_of(o, k)
+    if not sram_at(ce, address, o.words, &index):
+        sram_fault(s, ce, cell, t, address, o.words)
+        return False
+    sram_write(ce, index, o.words, value)
+    return True
+
+cdef inline void send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t, uint32_t cost) noexcept nogil:
+    plane_push(s, plane, &s.plane[plane], cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
+    ce.sent += 1
+
+cdef void end_step(ce_t* ce, thread_t* th, uint64_t t, uint32_t busy, uint32_t conflict) noexcept nogil:
+    book(ce, t, busy, conflict)
+    th.next = ce.pipe_free
+    ce.steps += 1
+    ce.rr = th.id
+
+cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+    # A step that takes a control wavelet, is part of dfilt, or ends the operation at a full or empty FIFO.
+    cdef opnd_t* ops[3]
+    cdef int k, control
+    cdef uint32_t g
+    cdef uint8_t on
+    cdef fifo_t* f
+    cdef dsr_t* d
+    ops[0] = &th.b
+    ops[1] = &th.c
+    ops[2] = &th.a
+    for k in range(2):
+        if ops[k].mode != OPND_FABIN:
+            continue
+        control = 0
+        if fabin_ready(ce, ops[k], t, &control) > t or not (control or th.op == OP_DFILT):
+            continue
+        inq_take(ce, inq_of(ce, ops[k].queue), t)
+        end_step(ce, th, t, 1, 0)
+        if th.op == OP_DFILT:
+            if control:
+                th.k += 1
+                ce.elements += 1
+                if th.k == th.n:
+                    vec_complete(s, ce, cell, th, t, 1)
+            return True
+        d = ops[k].dsr
+        on = d.on_control
+        if on & ON_UNBLOCK:
+            unblock(ce, d.control_task)
+        if on & ON_ACTIVATE and not activate(s, ce, cell, t, d.control_task):
+            return True
+        if on & ON_TERMINATE:
+            vec_complete(s, ce, cell, th, t, 1)
+        return True
+    g = group_of(th)
+    for k in range(3):
+        if ops[k].mode == OPND_FIFO and ops[k].flags & F_TERMINATE:
+            f = fifo_of(ce, ops[k])
+            if (f.count < g) if k < 2 else (f.count + g > ops[k].dsr.length):
+                end_step(ce, th, t, 1, 0)
+                vec_complete(s, ce, cell, th, t, 1)
+                return True
+    return False
+
+cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+    # One step of an operation that is able in cycle t.
+    cdef uint32_t g, busy, conflict = 0, j, bv, cv, r, word_b = 0, word_c = 0, word_a = 0, offset = 0, index
+    cdef int64_t address
+    cdef uint64_t payload
+    if not th.bulk and diverted_step(s, ce, cell, th, t):
+        return
+    if th.sending_advance:
+        end_step(ce, th, t, 1, 0)
+        send(s, ce, cell, th.a.cap, ADVANCE_WORD, t, 1)
+        vec_complete(s, ce, cell, th, t, 1)
+        return
+    g = group_of(th)
+    busy = (g + th.lanes - 1) // th.lanes
+    if conflicts(s, &th.b, &th.c, th.k):
+        conflict = s.p.conflict_cycles
+    if th.b.mode == OPND_FABIN:
+        word_b = <uint32_t>inq_take(ce, inq_of(ce, th.b.queue), t)
+    if th.c.mode == OPND_FABIN:
+        word_c = <uint32_t>inq_take(ce, inq_of(ce, th.c.queue), t)
+    if th.a.mode == OPND_MEM1D and th.a.flags & F_INDEX:
+        if th.b.mode == OPND_FABIN:
+            offset = word_b >> 16
+        elif th.c.mode == OPND_FABIN:
+            offset = word_c >> 16
+    end_step(ce, th, t, busy, conflict)
+    for j in range(g):
+        if not read_element(s, ce, cell, t, &th.b, th.k + j, j, word_b, &bv):
+            return
+        if not read_element(s, ce, cell, t, &th.c, th.k + j, j, word_c, &cv):
+            return
+        r = alu(th.op, &ce.prog.num, bv, cv, th.scalar)
+        if not write_element(s, ce, cell, t, &th.a, th.k + j, j, offset, r, &word_a):
+            return
+        if th.a.mode == OPND_FABOUT and th.a.flags & F_ZERO and is_memory(&th.b):
+            address = address_of(&th.b, th.k + j)
+            if sram_at(ce, address, th.b.words, &index):
+                sram_write(ce, index, th.b.words, 0)
+    if th.a.mode == OPND_FABOUT:
+        payload = word_a
+        if th.a.flags & F_INDEX and th.a.words == 1 and not th.a.flags & F_PACKED:
+            payload |= <uint64_t>th.a.dsr.index << 16
+        if th.a.flags & F_CONTROL:
+            payload |= <uint64_t>1 << SHIFT_CTRL
+        send(s, ce, cell, th.a.cap, payload, t, busy + conflict)
+    ce.elements += g
+    if is_mac(th.op):
+        ce.macs += g
+    th.k += g
+    if th.a.mode == OPND_FIFO and th.a.dsr.push_task != NO_TASK and not activate(s, ce, cell, t, th.a.dsr.push_task):
+        return
+    if th.b.mode == OPND_FIFO and th.b.dsr.pop_task != NO_TASK and not activate(s, ce, cell, t, th.b.dsr.pop_task):
+        return
+    if th.c.mode == OPND_FIFO and th.c.dsr.pop_task != NO_TASK and not activate(s, ce, cell, t, th.c.dsr.pop_task):
+        return
+    if th.k == th.n and th.n != 0xFFFFFFFFU:
+        if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
+            th.sending_advance = 1
+        else:
+            vec_complete(s, ce, cell, th, t, busy + conflict)
+
+cdef inline bint is_mac(int op) noexcept nogil:
+    return op == OP_FMACS or op == OP_FMACH or op == OP_FMACHS
+
+
+# --- vector operations in bulk ---------------------------------------------------------------------------------------------
+cdef inline bint apart(opnd_t* a, opnd_t* o, uint32_t k, uint32_t n) noexcept nogil:
+    # Whether contiguous source `o` is the destination itself or does not touch it: the condition of vec_*.
+    cdef int64_t a0, o0
+    if o.mode != OPND_MEM1D:
+        return o.mode != OPND_REG
+    a0 = a.base + <int64_t>k * a.step
+    o0 = o.base + <int64_t>k * o.step
+    if a0 == o0 and a.words == o.words:
+        return True
+    return o0 + <int64_t>n * o.words <= a0 or a0 + <int64_t>n * a.words <= o0
+
+cdef inline bint contiguous(opnd_t* o) noexcept nogil:
+    return o.mode == OPND_MEM1D and o.step == o.words
+
+cdef bint vec_contiguous(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
+    # n elements from k on through a bulk kernel, if there is one for this shape. Gain over the loop below: 10-60x.
+    cdef const num_t* num = &ce.prog.num
+    cdef uint16_t* m = ce.sram - ce.prog.code_words
+    cdef opnd_t* a = &th.a
+    cdef opnd_t* b = &th.b
+    cdef opnd_t* c = &th.c
+    cdef uint16_t* pa
+    cdef uint16_t* pb
+    cdef uint16_t* pc
+    cdef int op = th.op
+    if not (contiguous(a) and contiguous(b) and contiguous(c) and apart(a, b, th.k, n) and apart(a, c, th.k, n)):
+        return False
+    pa = m + a.base + <int64_t>th.k * a.step
+    pb = m + b.base + <int64_t>th.k * b.step
+    pc = m + c.base + <int64_t>th.k * c.step
+    if op == OP_FMACS:
+        vec_fmacs(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, th.scalar, n)
+    elif op == OP_FMACHS:
+        vec_fmachs(num, <uint32_t*>pa, <uint32_t*>pb, pc, <uint16_t>th.scalar, n)
+    elif op == OP_FMACH:
+        vec_fmach(num, pa, pb, pc, <uint16_t>th.scalar, n)
+    elif op == OP_FADDS:
+        vec_fadds(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, n)
+    elif op == OP_FSUBS:
+        vec_fsubs(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, n)
+    elif op == OP_FMULS:
+        vec_fmuls(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, n)
+    elif op == OP_FADDH:
+        vec_faddh(num, pa, pb, pc, n)
+    elif op == OP_FSUBH:
+        vec_fsubh(num, pa, pb, pc, n)
+    elif op == OP_FMULH:
+        vec_fmulh(num, pa, pb, pc, n)
+    elif op == OP_FADDHS:
+        vec_faddhs(num, <uint32_t*>pa, pb, <uint32_t*>pc, n)
+    else:
+        return False
+    return True
+
+cdef inline uint32_t read_bulk(ce_t* ce, opnd_t* o, uint32_t k) noexcept nogil:
+    cdef uint16_t* m
+    if o.mode == OPND_MEM1D:
+        m = ce.sram - ce.prog.code_words + o.base + <int64_t>k * o.step
+        return <uint32_t>m[0] | (<uint32_t>m[1] << 16) if o.words == 2 else m[0]
+    if o.mode == OPND_REG:
+        return reg_read(ce, o.reg, o.words)
+    return o.value
+
+cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
+    # n elements from k on of an operation all of whose operands were checked (`aligned`).
+    cdef uint32_t k, r
+    cdef uint16_t* m
+    if n < 4 or not vec_contiguous(ce, th, n):
+        for k in range(th.k, th.k + n):
+            r = alu(th.op, &ce.prog.num, read_bulk(ce, &th.b, k), read_bulk(ce, &th.c, k), th.scalar)
+            if th.a.mode == OPND_REG:
+                reg_write(ce, th.a.reg, th.a.words, r)
+            else:
+                m = ce.sram - ce.prog.code_words + th.a.base + <int64_t>k * th.a.step
+                m[0] = <uint16_t>r
+                if th.a.words == 2:
+                    m[1] = <uint16_t>(r >> 16)
+    th.k += n
+    ce.elements += n
+    if is_mac(th.op):
+        ce.macs += n
+
+cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil:
+    # All steps of a memory operation of the main thread that issue in cycles start .. end - 1, back to back.
+    cdef uint64_t t = start, steps, left
+    cdef uint32_t cost = 1, conflict, n
+    cdef int64_t m
+    cdef bint uniform
+    if th.a.aligned and th.b.aligned and th.c.aligned:
+        m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
+        uniform = (s.p.conflict_rule == 0 or not (th.b.mode == OPND_MEM1D and th.c.mode == OPND_MEM1D)
+                   or (<int64_t>(th.b.step - th.c.step) * th.group) % m == 0)
+        while t < end and th.k < th.n:
+            conflict = s.p.conflict_cycles if conflicts(s, &th.b, &th.c, th.k) else 0
+            cost = 1 + conflict
+            left = (th.n - th.k + th.group - 1) // th.group
+            steps = left if uniform else 1
+            if steps > (end - t + cost - 1) // cost:
+                steps = (end - t + cost - 1) // cost
+            n = <uint32_t>(steps * th.group) if steps < left else th.n - th.k
+            vec_elements(ce, th, n)
+            t += steps * cost
+            ce.steps += steps
+            ce.busy += steps
+            ce.waits[WAIT_CONFLICT] += steps * conflict
+            ce.tail_conflict = conflict
+        if t > start:
+            ce.acct = t
+            ce.pipe_free = t
+            th.next = t
+            ce.rr = MAIN
+            touched(s, t - cost)
+            if th.k == th.n:
+                vec_complete(s, ce, cell, th, t - cost, cost)
+        return
+    while t < end and ce.main_state == MAIN_VECTOR:
+        touched(s, t)
+        vec_step(s, ce, cell, th, t)
+        t = ce.pipe_free
+
+
+# --- the main thread ----------------------------------------------------------------------------------------------------------
+cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
+    # Microthread of an asynchronous operation: named, else that of the output queue, else of the first fabric input.
+    cdef int ut = (ins.imm >> 4) & 15
+    cdef int k, field
+    cdef dsr_t* d
+    if ut != 15:
+        return ut & 7
+    for k in range(3):
+        field = ins.a if k == 0 else (ins.b if k == 1 else ins.c)
+        if field >> 4 == FILE_REG or ((ins.wa if k == 0 else (ins.wb if k == 1 else ins.wc)) == 0):
+            continue
+        d = ce.dsr + ce.prog.dsr_slot[field >> 4][field & 15]
+        if d.kind == (KIND_FABOUT if k == 0 else KIND_FABIN):
+            return d.queue & 7
+    return 0
+
+cdef uint64_t main_when(state_t* s, ce_t* ce, uint64_t t) noexcept nogil:
+    # First cycle in which the main thread can issue its next instruction, as things stand in cycle t.
+    cdef const instr_t* ins = ce.prog.code + ce.pc
+    cdef uint64_t when = ce.next
+    cdef uint32_t regs
+    cdef int r
+    ce.main.wait = WAIT_PIPE
+    if ce.ready_max > when:
+        regs = ins.reads
+        while regs:
+            r = ctz64(regs)
+            regs &= regs - 1
+            if ce.ready[r] > when:
+                when = ce.ready[r]
+    if ce.uts and when <= t + 1:
+        if (ins.dsrs[0] & ce.dsr_busy[0] or ins.dsrs[1] & ce.dsr_busy[1] or ins.dsrs[2] & ce.dsr_busy[2]
+                or (ins.flags & I_ASYNC and (ce.uts >> async_ut(ce, ins)) & 1)):
+            if when > t and ce.acct < when:
+                return when                     # until then it waits for the pipeline, from then on for the resource
+            ce.main.wait = WAIT_RESOURCE
+            return NEVER
+    return when
+
+cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+    cdef thread_t* th = &ce.main
+    cdef int ut = MAIN, k
+    cdef bint asynchronous = ins.flags & I_ASYNC
+    if asynchronous:
+        ut = async_ut(ce, ins)
+        if ce.prog.ut_slot[ut] < 0:
+            fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, ut)
+            return
+        th = ce.ut + ce.prog.ut_slot[ut]
+    elif ins.form == FORM_DFILT:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
+        return
+    th.id = ut
+    th.has_activate = 0
+    th.has_unblock = 0
+    if not vec_setup(s, ce, cell, t, ins, th):
+        return
+    th.active = 1
+    if asynchronous:
+        th.bulk = 0
+        k = (ins.imm >> 1) & 3
+        th.level = 2 * k
+        th.has_activate = (ins.imm >> 8) & 1
+        th.act_task = (ins.imm >> 9) & 63
+        th.has_unblock = (ins.imm >> 15) & 1
+        th.unblock_task = (ins.imm >> 16) & 63
+        ce.uts |= <uint32_t>1 << ut
+        for k in range(3):
+            th.dsrs[k] = ins.dsrs[k]
+            ce.dsr_busy[k] |= ins.dsrs[k]
+        ce.next = t + 1
+    else:
+        th.level = ce.prog.main_level
+        ce.main_state = MAIN_VECTOR
+    if th.n == 0:
+        if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
+            th.sending_advance = 1
+        else:
+            vec_complete(s, ce, cell, th, t, 1 + s.p.start)
+
+cdef uint32_t draw(state_t* s, ce_t* ce) noexcept nogil:
+    cdef uint32_t x = ce.lfsr[ce.prng]
+    cdef int k
+    for k in range(s.p.prng_steps):
+        x = (x << 1) | (((x >> 22) ^ (x >> 17)) & 1)
+    ce.lfsr[ce.prng] = x
+    return x & 0xFFFF
+
+cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+    # Writes to the router's configuration, in real time: they count from the next cycle on.
+    cdef uint64_t word, bits
+    cdef int c = ins.a, k
+    if c >= N_COLORS or s.route[c] == NULL:
+        fault(s, ce, cell, t, FAULT_QUEUE, 0, c, D_NO_QUEUE, c)
+        return
+    word = s.route[c][cell]
+    if ins.op == OP_SW_POS:
+        word = (word & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>(ins.imm & 3) << RT_POS)
+    elif ins.op == OP_TD_EXIT:
+        word &= ~(<uint64_t>1 << RT_TEARDOWN)
+    else:
+        k = (ins.imm >> 10) & 3
+        bits = ins.imm & 0x3FF
+        word = (word & ~(<uint64_t>0x3FF << (10 * k))) | (bits << (10 * k)) | (<uint64_t>1 << (RT_VALID + k))
+    set_route_word(s, c, cell, word)
+
+cdef void exec_dsr(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+    cdef dsr_t* d = ce.dsr + ce.prog.dsr_slot[ins.a >> 4][ins.a & 15]
+    cdef uint32_t value = ins.imm if ins.flags & I_IMM else ce.regs[ins.b & 15]
+    if ins.op == OP_DSR_LOAD:
+        d[0] = ce.prog.descriptors[ins.imm]
+    elif d.kind == 0:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY, ins.a)
+    elif ins.op == OP_DSR_BASE:
+        d.base = <uint16_t>value
+    elif ins.op == OP_DSR_OFF:
+        d.base = <uint16_t>(d.base + value)
+    elif ins.op == OP_DSR_LEN:
+        d.extent[0] = <uint16_t>value
+    else:
+        d.stride[0] = <int16_t><uint16_t>value
+
+cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # Issue the main thread's next instruction in cycle t; all its effects are in t.
+    cdef const instr_t* ins = ce.prog.code + ce.pc
+    cdef int form = ins.form
+    cdef uint32_t value, index
+    cdef int64_t address
+    cdef filter_t* f
+    ce.main_state = MAIN_RUN
+    ce.instructions += 1
+    ce.rr = MAIN
+    if ins.flags & I_VECTOR:
+        ce.pc = ins.next
+        book(ce, t, 1, 0)
+        issue_vector(s, ce, cell, t, ins)
+        return
+    book(ce, t, ins.slots, 0)
+    ce.next = t + ins.slots
+    ce.pc = ins.next
+    if form == FORM_ALU:
+        value = alu(ins.op, &ce.prog.num, reg_read(ce, ins.b, ins.wb),
+                    ins.imm if ins.flags & I_IMM else (reg_read(ce, ins.c, ins.wc) if ins.wc else 0),
+                    reg_read(ce, ins.d, ins.wd) if ins.wd else 0)
+        reg_write(ce, ins.a, ins.wa, value)
+        if is_mac(ins.op):
+            ce.macs += 1
+    elif form == FORM_LDI:
+        reg_write(ce, ins.a, ins.wa, ins.imm)
+    elif form == FORM_LD or form == FORM_ST:
+        address = (ins.imm + (ce.regs[ins.b & 15] if ins.b >> 4 == FILE_REG else 0)) & 0xFFFF
+        if not sram_at(ce, address, ins.wa, &index):
+            sram_fault(s, ce, cell, t, address, ins.wa)
+            return
+        if form == FORM_LD:
+            reg_write(ce, ins.a, ins.wa, sram_read(ce, index, ins.wa))
+        else:
+            sram_write(ce, index, ins.wa, reg_read(ce, ins.a, ins.wa))
+    elif form == FORM_BR:
+        value = reg_read(ce, ins.b, ins.wb) if ins.b >> 4 == FILE_REG else 0
+        if condition(ins.op, ins.d, &ce.prog.num, reg_read(ce, ins.a, ins.wa), value):
+            ce.pc = ins.target
+            ce.next = t + s.p.taken
+        else:
+            ce.next = t + s.p.not_taken
+    elif form == FORM_JMP:
+        if ins.op == OP_TRAP:
+            fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RAN_OFF if ins.at == 0xFFFFFFFFU else D_TRAP, ins.imm)
+            return
+        if ins.op == OP_CALL:
+            if ce.depth == RETURN_DEPTH:
+                fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_CALL_DEPTH, RETURN_DEPTH)
+                return
+            ce.stack[ce.depth] = ce.pc
+            ce.depth += 1
+            ce.next = t + s.p.call
+        else:
+            ce.next = t + s.p.taken
+        ce.pc = ins.target
+    elif form == FORM_NONE:
+        if ins.op == OP_RET:
+            if ce.depth == 0:
+                fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RETURN, 0)
+                return
+            ce.depth -= 1
+            ce.pc = ce.stack[ce.depth]
+            ce.next = t + s.p.ret
+        elif ins.op == OP_DONE:
+            ce.main_state = MAIN_IDLE
+    elif form == FORM_TASK:
+        if ins.op == OP_ACTIVATE:
+            activate(s, ce, cell, t, ins.a)
+        elif ins.op == OP_BLOCK:
+            ce.blocked |= <uint32_t>1 << (ins.a & 31)
+        elif ins.op == OP_UNBLOCK:
+            unblock(ce, ins.a)
+        else:
+            ce.prng = ins.a & 3
+    elif form == FORM_DSR:
+        exec_dsr(s, ce, cell, t, ins)
+    elif form == FORM_TSC:
+        ce.regs[ins.a & 15] = <uint16_t>(t & s.p.tsc_mask)
+        ce.regs[(ins.a + 1) & 15] = <uint16_t>((t & s.p.tsc_mask) >> 16)
+        ce.regs[(ins.a + 2) & 15] = <uint16_t>((t & s.p.tsc_mask) >> 32)
+    elif form == FORM_RAND:
+        ce.regs[ins.a & 15] = <uint16_t>draw(s, ce)
+    elif form == FORM_ROUTE:
+        exec_route(s, ce, cell, t, ins)
+    elif form == FORM_IN_TD:
+        value = 0
+        if ins.imm < N_COLORS and s.route[ins.imm] != NULL:
+            value = (s.route[ins.imm][cell] >> RT_TEARDOWN) & 1
+        reg_write(ce, ins.a, 1, value)
+    elif form == FORM_FLT:
+        if s.filters == NULL or ins.a >= N_FILTERS:
+            fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_NO_QUEUE, ins.a)
+            return
+        f = &s.filters[<uint64_t>cell * N_FILTERS + ins.a]
+        if ins.imm == 0:
+            f.counter = ce.regs[ins.b & 15]
+        elif ins.imm == 1:
+            f.max = ce.regs[ins.b & 15]
+        else:
+            f.limit = ce.regs[ins.b & 15]
+    if ins.latency > ins.slots:
+        value = ins.writes
+        while value:
+            wait_reg(ce, ctz64(value), 1, t + ins.latency)
+            value &= value - 1
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------------------
+cdef inline void start_task(state_t* s, ce_t* ce, uint64_t t, int32_t entry) noexcept nogil:
+    ce.main_state = MAIN_STARTING
+    ce.pc = entry
+    ce.depth = 0
+    ce.next = t + s.p.task_start
+    ce.tasks += 1
+    touched(s, t)
+
+cdef inline void take_arguments(ce_t* ce, uint64_t word) noexcept nogil:
+    ce.regs[0] = <uint16_t>word
+    ce.regs[1] = <uint16_t>(word >> 16)
+    ce.ready[0] = 0
+    ce.ready[1] = 0
+
+cdef uint64_t heads_for_picker(ce_t* ce, uint64_t t, uint32_t* ready) noexcept nogil:
+    # Colors whose head the picker could take in cycle t; returns the first cycle after t that adds to them.
+    cdef program_t* g = ce.prog
+    cdef uint64_t word, when = NEVER, r
+    cdef inq_t* q
+    cdef int k
+    ready[0] = 0
+    for k in range(g.n_inq):
+        q = &ce.inq[k]
+        word = q.slots[q.head]
+        if not is_valid(word) or (ce.blocked >> q.color) & 1:
+            continue
+        if not is_control(word) and not (g.data_tasks >> q.color) & 1:
+            continue
+        r = ready_cycle(word, t)
+        if r <= t:
+            ready[0] |= <uint32_t>1 << q.color
+        elif r < when:
+            when = r
+    return when
+
+cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # Let the picker choose in cycle t.
+    cdef program_t* g = ce.prog
+    cdef uint32_t able = ce.activated & ~ce.blocked
+    cdef uint32_t heads, set
+    cdef uint64_t word
+    cdef inq_t* q
+    cdef int k, id
+    heads_for_picker(ce, t, &heads)
+    set = able | heads
+    if set == 0:
+        return
+    if set & g.high:
+        set &= g.high
+    if s.p.round_robin and set & ~((<uint32_t>2 << ce.last_task) - 1):
+        set &= ~((<uint32_t>2 << ce.last_task) - 1)
+    id = ctz64(set)
+    ce.last_task = id
+    if (able >> id) & 1:
+        ce.activated &= ~(<uint32_t>1 << id)
+        start_task(s, ce, t, g.entry[id])
+        return
+    q = inq_of(ce, g.inq_of_task[id])
+    word = inq_take(ce, q, t)
+    if is_control(word):
+        k = <int>(word >> 16) & 63
+        if g.control_entry[k] < 0:
+            touched(s, t)
+            return
+        take_arguments(ce, word)
+        start_task(s, ce, t, g.control_entry[k])
+    else:
+        take_arguments(ce, word)
+        start_task(s, ce, t, g.entry[id])
+
+
+# --- a look at a CE -----------------------------------------------------------------------------------------------------------------
+cdef void catch_up(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # Do and book everything that happened by itself in the cycles before t.
+    cdef uint64_t start
+    if ce.main_state == MAIN_VECTOR and ce.main.bulk:
+        start = ce.main.next if ce.main.next > ce.pipe_free else ce.pipe_free
+        if start < t:
+            if ce.acct < start:
+                ce.waits[ce.wait] += start - ce.acct
+                ce.acct = start
+            vec_bulk(s, ce, cell, &ce.main, start, t)
+            if ce.main_state == MAIN_RUN:
+                ce.wait = WAIT_PIPE
+    if ce.acct < t:
+        ce.waits[ce.wait] += t - ce.acct
+        ce.acct = t
+
+cdef inline uint64_t when_of(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
+    if thread < MAIN:
+        return vec_when(s, ce, cell, ce.ut + ce.prog.ut_slot[thread], t)
+    if ce.main_state == MAIN_VECTOR:
+        return vec_when(s, ce, cell, &ce.main, t)
+    if ce.main_state == MAIN_IDLE:
+        return NEVER
+    return main_when(s, ce, t)
+
+cdef inline int level_of(ce_t* ce, int thread) noexcept nogil:
+    return ce.prog.main_level if thread == MAIN else ce.ut[ce.prog.ut_slot[thread]].level
+
+cdef int arbitrate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # The thread that issues in cycle t, -1 = none: highest level, then cyclic order after the one that issued last.
+    cdef int best = -1, best_level = -1, k, thread, level
+    for k in range(1, 10):
+        thread = (ce.rr + k) % 9
+        if thread == MAIN:
+            if ce.main_state == MAIN_IDLE:
+                continue
+        elif not (ce.uts >> thread) & 1:
+            continue
+        level = level_of(ce, thread)
+        if level > best_level and when_of(s, ce, cell, thread, t) <= t:
+            best = thread
+            best_level = level
+    return best
+
+cdef void issue(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
+    touched(s, t)
+    if thread < MAIN:
+        vec_step(s, ce, cell, ce.ut + ce.prog.ut_slot[thread], t)
+    elif ce.main_state == MAIN_VECTOR:
+        vec_step(s, ce, cell, &ce.main, t)
+    else:
+        exec_main(s, ce, cell, t)
+
+cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # After cycle t: when must this CE be looked at next, and what are the cycles until then booked as?
+    cdef uint64_t first = t + 1 if ce.pipe_free <= t else ce.pipe_free
+    cdef uint64_t when, next = NEVER
+    cdef uint32_t uts = ce.uts, heads
+    cdef int k
+    ce.wait = WAIT_IDLE
+    ce.want_space = 0
+    if ce.main_state == MAIN_IDLE:
+        next = heads_for_picker(ce, t, &heads)
+        if heads or ce.activated & ~ce.blocked:
+            next = t + 1
+    else:
+        when = when_of(s, ce, cell, MAIN, t)
+        ce.wait = ce.main.wait
+        if when < first:
+            when = first
+        if when < NEVER and ce.main_state == MAIN_VECTOR and ce.main.bulk:
+            # Looked at when it may be complete: no step costs less than a cycle.
+            when += (ce.main.n - ce.main.k + ce.main.group - 1) // ce.main.group
+            if ce.main.k < ce.main.n:
+                when += s.p.drain
+        if when < next:
+            next = when
+    while uts:
+        k = ctz64(uts)
+        uts &= uts - 1
+        when = when_of(s, ce, cell, k, t)
+        if ce.wait == WAIT_IDLE:
+            ce.wait = ce.ut[ce.prog.ut_slot[k]].wait
+        if (ce.main_state == MAIN_VECTOR and ce.main.bulk and level_of(ce, k) < level_of(ce, MAIN)
+                and ce.main.next <= first):
+            continue                # cannot issue before the main thread's operation is complete
+        if when < first:
+            when = first
+        if when < next:
+            next = when
+    return next
+
+cdef inline bint runs_alone(ce_t* ce) noexcept nogil:
+    # Whether the main thread's next action concerns nobody but this PE.
+    if ce.uts:
+        return False
+    if ce.main_state == MAIN_VECTOR:
+        return ce.main.bulk
+    if ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING:
+        return not ce.prog.code[ce.pc].flags & I_REAL
+    return False
+
+cdef void take_teardown(ce_t* ce, uint64_t t) noexcept nogil:
+    # Task 29 becomes activated in the cycles noted by the router; those after t stay noted.
+    cdef uint32_t later = 0
+    cdef int k
+    for k in range(1, 9):
+        later |= <uint32_t>1 << ((t + k) & 15)
+    if ce.teardown_due & ~later:
+        ce.activated |= <uint32_t>1 << 29
+    ce.teardown_due &= later
+
+cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
+    cdef ce_t* ce = s.ce[cell]
+    cdef uint64_t t = s.now, next
+    cdef int thread
+    if ce == NULL or t < ce.resume or ce.main_state == MAIN_FAULT:
+        return
+    s.events += 1
+    while True:
+        catch_up(s, ce, cell, t)
+        if ce.teardown_due and t == s.now:
+            take_teardown(ce, t)
+        if ce.main_state == MAIN_IDLE:
+            pick(s, ce, cell, t)
+        if ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
+            if ce.uts:
+                thread = arbitrate(s, ce, cell, t)
+            else:
+                thread = MAIN if when_of(s, ce, cell, MAIN, t) <= t else -1
+            if thread >= 0:
+                issue(s, ce, cell, thread, t)
+        if ce.main_state == MAIN_FAULT:
+            return
+        if ce.main_state == MAIN_VECTOR and ce.main.bulk and not ce.uts:
+            catch_up_alone(s, ce, cell)
+        next = look_ahead(s, ce, cell, t)
+        if next < s.limit and runs_alone(ce):
+            t = next
+            s.events += 1
+            continue
+        ce.resume = t + 1
+        if t > s.now and not runs_alone(ce):
+            next = t + 1                # wake-ups before that were not heard
+        if next < NEVER:
+            schedule(s, cell, next)
+        return
+
+cdef inline void catch_up_alone(state_t* s, ce_t* ce, uint32_t cell) noexcept nogil:
+    # Nobody can disturb this operation before the run's limit: do all of it now.
+    cdef uint64_t start = ce.main.next if ce.main.next > ce.pipe_free else ce.pipe_free
+    if start < s.limit:
+        if ce.acct < start:
+            ce.waits[WAIT_PIPE] += start - ce.acct
+            ce.acct = start
+        vec_bulk(s, ce, cell, &ce.main, start, s.limit)
+
+cdef void ce_settle(state_t* s, uint32_t cell) noexcept nogil:
+    # Bring a CE's books and memory up to the cycle that is about to begin.
+    if s.ce[cell] != NULL and s.ce[cell].main_state != MAIN_FAULT:
+        catch_up(s, s.ce[cell], cell, s.now)
+
+cdef void ce_phase(state_t* s) noexcept nogil:
+    cdef uint32_t slot = <uint32_t>(s.now & (RING - 1))
+    cdef uint32_t bucket = <uint32_t>(s.now & (WHEEL - 1))
+    cdef uint32_t cell, after, w2, w
+    cdef uint64_t b2, b
+    cdef uint64_t* bits
+    cdef uint64_t* bits2
+    cell = s.wheel_head[bucket]
+    while cell:
+        after = s.wheel_next[cell]
+        if s.wheel_time[cell] == s.now:
+            wheel_remove(s, cell)
+            ring_set(s, cell, s.now)
+        cell = after
+    if not (s.ring_any >> slot) & 1:
+        return
+    s.ring_any &= ~(<uint32_t>1 << slot)
+    bits = s.ring_bits + <uint64_t>slot * s.n_words
+    bits2 = s.ring_bits2 + <uint64_t>slot * s.n_words2
+    for w2 in range(s.n_words2):
+        b2 = bits2[w2]
+        bits2[w2] = 0
+        while b2:
+            w = w2 * 64 + ctz64(b2)
+            b2 &= b2 - 1
+            b = bits[w]
+            bits[w] = 0
+            while b:
+                step_ce(s, w * 64 + ctz64(b))
+                b &= b - 1

@@ -1,0 +1,173 @@
+"""What a loader hands to a machine: program images and the description of one fabric.
+
+`fabric` builds these; the compiled engine (`fabric.engine`) and the plain-Python reference (`wse_core.reference`) both
+run from them, so that the two start from the same bits.  The record layouts here have C twins in ``state.pxd``; the
+engine checks sizes and offsets when it is imported.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wse_core.params import Machine
+
+__all__ = ["DIRS", "DIR_W", "DIR_E", "DIR_N", "DIR_S", "DIR_R", "STEP", "DESC_DTYPE", "ROUTE_DTYPE", "FILTER_DTYPE",
+           "ProgramImage", "FabricSpec", "Symbol"]
+
+# Directions, with fixed numbers. x grows east, y grows south (docs/machine.md, "Coordinates").
+DIRS = "WENSR"
+DIR_W, DIR_E, DIR_N, DIR_S, DIR_R = range(5)
+STEP = ((-1, 0), (1, 0), (0, -1), (0, 1))  # (dx, dy) of W, E, N, S; the opposite of d is d ^ 1
+
+# Kinds of descriptor.
+DSD_NONE, DSD_MEM1D, DSD_MEM4D, DSD_CIRCULAR, DSD_FIFO, DSD_FABIN, DSD_FABOUT = range(7)
+DSD_KINDS = ("none", "mem1d", "mem4d", "circular", "fifo", "fabin", "fabout")
+# Flags of a descriptor.
+F_SAVE, F_INDEX, F_CONTROL, F_ADVANCE, F_ZERO, F_PACKED = 1, 2, 4, 8, 16, 32
+F_TERMINATE = 64  # FIFO full or empty ends the operation instead of suspending it
+ENDLESS = 0x7FFF  # extent of an operation that never ends (arch §4.3)
+# Actions on a control wavelet at a fabric input; bits, may be combined.
+ON_TERMINATE, ON_ACTIVATE, ON_UNBLOCK = 1, 2, 4
+NO_TASK = 255
+
+DESC_DTYPE = np.dtype([
+    ("kind", "u1"), ("flags", "u1"), ("queue", "u1"), ("xdsr", "u1"),  # xdsr: FIFO number
+    ("on_control", "u1"), ("control_task", "u1"), ("push_task", "u1"), ("pop_task", "u1"),
+    ("base", "<u2"),        # word address
+    ("index", "<u2"),       # fabout: upper half of outgoing 16-bit wavelets when F_INDEX is set
+    ("length", "<u2"),      # circular buffer or FIFO: capacity [elements]
+    ("ndim", "u1"), ("pad", "u1"),
+    ("extent", "<u2", 4),   # [elements], outermost dimension first
+    ("stride", "<i2", 4),   # [elements]
+])
+"""A descriptor (DSD), also the content of a DSR; 32 bytes. `control_task` is activated or unblocked on a control wavelet
+at a fabin; `push_task` / `pop_task` are activated when a step pushes to / pops from a FIFO."""
+
+ROUTE_DTYPE = np.dtype([
+    ("rx", "u1", 4), ("tx", "u1", 4),   # sets of directions (bit d) per switch position
+    ("valid", "u1"),                    # set of valid positions (bit p); position 0 valid = color used here
+    ("pos", "u1"), ("ring", "u1"),
+    ("pop", "u1"),                      # 0 no_pop, 1 always_pop, 2 pop_on_advance, 3 pop_on_advance_nop
+    ("teardown", "u1"),
+    ("filter", "u1"),                   # 0 none, k = filter k - 1 of this PE
+    ("swap", "u1"),                     # bit 0: x axis, bit 1: y axis
+    ("inject", "u1"),                   # 0 off, 1 low priority, 2 high priority
+])
+"""Routing of one color at one PE; 16 bytes."""
+POP_MODES = ("no_pop", "always_pop", "pop_on_advance", "pop_on_advance_nop")
+
+FILTER_DTYPE = np.dtype([
+    ("kind", "u1"),                     # 0 none, 1 counter, 2 range
+    ("count_data", "u1"), ("count_control", "u1"), ("filter_control", "u1"),
+    ("counter", "<u2"), ("max", "<u2"), ("limit", "<u2"), ("min_idx", "<u2"), ("max_idx", "<u2"), ("pad", "<u2"),
+])
+"""One filter; 16 bytes."""
+FILTER_NONE, FILTER_COUNTER, FILTER_RANGE = range(3)
+
+# Ids (arch §6, §7).
+N_TASK_IDS, N_CONTROL_IDS = 32, 64
+TASK_TEARDOWN, TASK_NULL = 29, 31
+CMD_NOP, CMD_ADV, CMD_RST, CMD_TEARDOWN = range(4)
+
+# Levels of issue priority (docs/machine.md, "Issue").
+MAIN_PRIORITY = {"medium_low": 1, "medium": 2, "medium_high": 3, "high": 4}
+UT_PRIORITY = (0, 2, 4)  # low, medium, high
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A named array in SRAM: word address, number of elements, numpy dtype of the host's view."""
+
+    name: str
+    address: int
+    count: int
+    dtype: str  # "f16", "cb16", "f32", "i16", "u16", "i32", "u32"
+
+    @property
+    def words(self):
+        """SRAM words taken."""
+        return self.count * (2 if self.dtype in ("f32", "i32", "u32") else 1)
+
+
+@dataclass(frozen=True)
+class ProgramImage:
+    """One assembled PE program, shared by every PE that runs it.
+
+    Attributes
+    ----------
+    name : str
+    code : ndarray[uint32]
+        Encoded instructions; they occupy SRAM words 0 .. code_words - 1.
+    code_words : int
+        ``2 * len(code)`` rounded up to a multiple of 4.
+    footprint : int
+        First SRAM word that the program does not use; a multiple of 4. Data live in code_words .. footprint - 1.
+    descriptors : ndarray[DESC_DTYPE]
+    entry, control_entry : ndarray[int32], shape (32,), (64,)
+        Code word index of each local or data task and of each control task; -1 = unbound.
+    data_tasks : int
+        Bit set of the ids that are data tasks.
+    active, blocked, high : int
+        Initial activated bits, initial blocked bits, bits of high-priority tasks.
+    inq_color, outq_color : tuple[int, ...]
+        Color bound to each input / output queue; -1 = none.
+    half : str
+        ``f16`` or ``cb16``: what a 16-bit float is in this program.
+    main_priority : int
+        Issue level of the main thread.
+    data : tuple[(address, ndarray[uint16]), ...]
+        Initial contents of SRAM; the rest starts as zero.
+    symbols : dict[str, Symbol]
+    lines : tuple[str, ...]
+        For the disassembler: label or comment per code word, may be empty.
+    """
+
+    name: str
+    code: np.ndarray
+    code_words: int
+    footprint: int
+    descriptors: np.ndarray
+    entry: np.ndarray
+    control_entry: np.ndarray
+    data_tasks: int
+    active: int
+    blocked: int
+    high: int
+    inq_color: tuple
+    outq_color: tuple
+    half: str = "f16"
+    main_priority: int = MAIN_PRIORITY["medium_low"]
+    data: tuple = ()
+    symbols: dict = field(default_factory=dict)
+    labels: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FabricSpec:
+    """A validated fabric, ready to run.
+
+    Attributes
+    ----------
+    machine : Machine
+    width, height : int
+    programs : tuple[ProgramImage, ...]
+    program_index : ndarray[int16], shape (height, width)
+        Program of each PE; -1 = router only.
+    routes : dict[int, ndarray[ROUTE_DTYPE]]
+        Per used color, shape (height, width).
+    filters : ndarray[FILTER_DTYPE] or None
+        Shape (height, width, n_filters); None if no PE uses a filter.
+    inputs, outputs : tuple[(x, y, direction, color), ...]
+        Links at the rectangle's edge to which the host attaches: (x, y) is the edge PE, direction the side it faces.
+    """
+
+    machine: Machine
+    width: int
+    height: int
+    programs: tuple
+    program_index: np.ndarray
+    routes: dict
+    filters: np.ndarray | None = None
+    inputs: tuple = ()
+    outputs: tuple = ()

@@ -1,0 +1,419 @@
+"""The element's arithmetic with exact rationals: slow, and short enough to be checked by reading.
+
+What      every scalar form of wse_core/numerics.pxd under the same name, as a method of `Num`; whole-number bit
+          patterns in and out.
+Contract  decode exactly, calculate exactly, round once (`Format.encode`). Nothing is ever held in a host float, so no
+          compiler flag, host float mode or library can change a result.
+Timing    about 10 microseconds per operation.
+Known     as numerics.pxd: CB16's infinities and NaN, the fused multiply-adds and the rounding mode are assumptions
+differences listed in docs/numerics.md.
+Sources   IEEE 754-2019 clauses 3, 4.3.1, 5, 6, 9.6; CSL language guide for the formats.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+from typing import NamedTuple
+
+__all__ = [
+    "BF16",
+    "F16",
+    "F32",
+    "FMT_BF16",
+    "FMT_CB16",
+    "FMT_F16",
+    "FMT_F32",
+    "Format",
+    "Num",
+    "Real",
+    "cb16_format",
+]
+
+FMT_F16, FMT_CB16, FMT_BF16, FMT_F32 = range(4)
+BIAS_DEFAULT = 42  # source: CSL type page, 6.0 = 0x5900; confidence: published for CSL
+
+
+class Real(NamedTuple):
+    """A number as IEEE 754 sees it: a sign and a size.
+
+    `size` is a Fraction >= 0, or one of the marks `INFINITE` and `NAN`.
+    """
+
+    negative: bool
+    size: Fraction | str
+
+    @property
+    def value(self):
+        """Signed value of a finite number, a Fraction."""
+        return -self.size if self.negative else self.size
+
+
+INFINITE, NAN = "infinite", "nan"
+NOT_A_NUMBER = Real(False, NAN)
+
+
+def power_of_two(n):
+    """Return 2**n as a Fraction, for any whole n."""
+    return Fraction(1 << n) if n >= 0 else Fraction(1, 1 << -n)
+
+
+def floor_log2(x):
+    """Return the whole e with 2**e <= x < 2**(e+1), for a Fraction x > 0."""
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if power_of_two(e) <= x else e - 1
+
+
+def nearest_even(x):
+    """Return the whole number nearest to the Fraction x >= 0, the even one of two equally near."""
+    whole, rest = divmod(x, 1)
+    return int(whole) + (rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1))
+
+
+class Format(NamedTuple):
+    """A binary interchange format: 1 sign bit, then the fields below; top exponent field infinity and NaN."""
+
+    exponent_bits: int
+    fraction_bits: int
+    bias: int
+
+    @property
+    def infinity(self):
+        """Code of +infinity."""
+        return (1 << self.exponent_bits) - 1 << self.fraction_bits
+
+    @property
+    def sign(self):
+        """The sign bit."""
+        return 1 << self.exponent_bits + self.fraction_bits
+
+    @property
+    def nan(self):
+        """Code of the one NaN that arithmetic returns: positive, quiet, no payload."""
+        return self.infinity | 1 << self.fraction_bits - 1
+
+    @property
+    def e_min(self):
+        """Exponent of the smallest normal number."""
+        return 1 - self.bias
+
+    def decode(self, code):
+        """Return the `Real` that a code stands for."""
+        negative = bool(code & self.sign)
+        exponent, fraction = divmod(code & self.sign - 1, 1 << self.fraction_bits)
+        if exponent == (1 << self.exponent_bits) - 1:
+            return Real(negative, NAN if fraction else INFINITE)
+        if exponent > 0:
+            fraction += 1 << self.fraction_bits
+        return Real(negative, fraction * power_of_two(max(exponent, 1) - self.bias - self.fraction_bits))
+
+    def encode(self, number):
+        """Return the code of a `Real` rounded to this format: to nearest even, gradual underflow, overflow."""
+        if number.size == NAN:
+            return self.nan
+        sign = self.sign if number.negative else 0
+        if number.size == INFINITE:
+            return sign | self.infinity
+        if number.size == 0:
+            return sign
+        exponent = max(floor_log2(number.size), self.e_min)
+        units = nearest_even(number.size / power_of_two(exponent - self.fraction_bits))
+        # A normal number has 2**fraction_bits units or more: that leading one steps the exponent field up by one, and
+        # so does a rounding that reaches the next power of two.
+        code = (exponent - self.e_min << self.fraction_bits) + units
+        return sign | min(code, self.infinity)
+
+    def is_subnormal(self, code):
+        """Return whether a code is zero or subnormal."""
+        return code & self.infinity == 0
+
+
+F16 = Format(5, 10, 15)
+BF16 = Format(8, 7, 127)
+F32 = Format(8, 23, 127)
+
+
+def cb16_format(bias=BIAS_DEFAULT):
+    """Return CB16 with the given exponent bias."""
+    return Format(6, 9, bias)
+
+
+def add(x, y):
+    """Return the exact sum of two `Real`, signs of zero as in round-to-nearest."""
+    if NAN in (x.size, y.size):
+        return NOT_A_NUMBER
+    if INFINITE in (x.size, y.size):
+        if x.size == y.size and x.negative != y.negative:
+            return NOT_A_NUMBER
+        return x if x.size == INFINITE else y
+    total = x.value + y.value
+    if total == 0:
+        return Real(x.negative and y.negative, Fraction(0))
+    return Real(total < 0, abs(total))
+
+
+def multiply(x, y):
+    """Return the exact product of two `Real`."""
+    if NAN in (x.size, y.size):
+        return NOT_A_NUMBER
+    negative = x.negative != y.negative
+    if INFINITE in (x.size, y.size):
+        return NOT_A_NUMBER if 0 in (x.size, y.size) else Real(negative, INFINITE)
+    return Real(negative, x.size * y.size)
+
+
+def divide(x, y):
+    """Return the exact quotient of two `Real`."""
+    if NAN in (x.size, y.size) or (x.size == y.size and x.size in (0, INFINITE)):
+        return NOT_A_NUMBER
+    negative = x.negative != y.negative
+    if x.size == INFINITE or y.size == 0:
+        return Real(negative, INFINITE)
+    if y.size == INFINITE:
+        return Real(negative, Fraction(0))
+    return Real(negative, x.size / y.size)
+
+
+def square_root(x):
+    """Return the square root of a `Real`; an irrational one with 64 bits and a last bit that says "and more"."""
+    if x.size == NAN or (x.negative and x.size != 0):
+        return NOT_A_NUMBER
+    if x.size in (0, INFINITE):
+        return x
+    shift = 64 - floor_log2(x.size) // 2
+    scaled = x.size * power_of_two(2 * shift)
+    root = isqrt(scaled.numerator // scaled.denominator)
+    more = root * root != scaled
+    return Real(False, Fraction(2 * root + more) * power_of_two(-shift - 1))
+
+
+def negated(x):
+    """Return -x."""
+    return Real(not x.negative, x.size)
+
+
+def larger(x, y):
+    """Return IEEE 754-2019 maximum of two `Real`."""
+    if NAN in (x.size, y.size):
+        return NOT_A_NUMBER
+    if x.negative != y.negative:  # decides zeros as well
+        return y if x.negative else x
+    x_is_bigger = x.size == INFINITE or (y.size != INFINITE and x.size >= y.size)
+    return x if x_is_bigger != x.negative else y
+
+
+def order(x, y):
+    """Return -1, 0 or 1 as x is below, equal to or above y, and None if either is NaN."""
+    if NAN in (x.size, y.size):
+        return None
+    if x.size == y.size and (x.negative == y.negative or x.size == 0):
+        return 0
+    return 1 if larger(x, y) == x else -1
+
+
+def whole_number(x, low, high, rne):
+    """Return a `Real` as a whole number: rounded or truncated, then held within low..high; NaN gives 0."""
+    if x.size == NAN:
+        return 0
+    if x.size == INFINITE:
+        return low if x.negative else high
+    size = nearest_even(x.size) if rne else int(x.size)
+    return max(low, min(high, -size if x.negative else size))
+
+
+def real(value):
+    """Return a whole number as a `Real`."""
+    return Real(value < 0, Fraction(abs(value)))
+
+
+class Num:
+    """The scalar forms of one element, for given settings.
+
+    Parameters
+    ----------
+    half : int
+        FMT_F16 or FMT_CB16.
+    bias : int
+        Exponent bias of cb16, 1 to 62.
+    ftz : int
+        1 to take subnormal operands and results as zeros of their sign, 0 for gradual underflow.
+
+    Notes
+    -----
+    Bit patterns are whole numbers of 16 (`h_`) or 32 bits (`f32_`, `hs_`). Operands come in the order of the compiled
+    forms, without their settings argument.
+
+    Examples
+    --------
+    >>> hex(Num(FMT_CB16).h_fma(0x3100, 0xFDAA, 0x0001))    # in float64 arithmetic: 0xdac0
+    '0xdabf'
+    """
+
+    def __init__(self, half=FMT_F16, bias=BIAS_DEFAULT, ftz=0):
+        if half not in (FMT_F16, FMT_CB16) or not 1 <= bias <= 62 or ftz not in (0, 1):
+            raise ValueError(f"no such settings: half {half}, bias {bias}, ftz {ftz}")
+        self.half, self.bias, self.ftz = half, bias, ftz
+        self.formats = {FMT_F16: F16, FMT_CB16: cb16_format(bias), FMT_BF16: BF16, FMT_F32: F32}
+        self.h = self.formats[half]
+
+    def _in(self, fmt, code):
+        if self.ftz and fmt.is_subnormal(code):
+            code &= fmt.sign
+        return fmt.decode(code)
+
+    def _out(self, fmt, number):
+        code = fmt.encode(number)
+        if self.ftz and fmt.is_subnormal(code):
+            code &= fmt.sign
+        return code
+
+    # f32
+
+    def f32_add(self, a, b):
+        return self._out(F32, add(self._in(F32, a), self._in(F32, b)))
+
+    def f32_sub(self, a, b):
+        return self._out(F32, add(self._in(F32, a), negated(self._in(F32, b))))
+
+    def f32_mul(self, a, b):
+        return self._out(F32, multiply(self._in(F32, a), self._in(F32, b)))
+
+    def f32_div(self, a, b):
+        return self._out(F32, divide(self._in(F32, a), self._in(F32, b)))
+
+    def f32_fma(self, a, b, c):
+        return self._out(F32, add(multiply(self._in(F32, a), self._in(F32, b)), self._in(F32, c)))
+
+    def f32_sqrt(self, a):
+        return self._out(F32, square_root(self._in(F32, a)))
+
+    def f32_max(self, a, b):
+        return self._out(F32, larger(self._in(F32, a), self._in(F32, b)))
+
+    def f32_min(self, a, b):
+        return self._out(F32, negated(larger(negated(self._in(F32, a)), negated(self._in(F32, b)))))
+
+    def f32_neg(self, a):
+        return a ^ F32.sign
+
+    def f32_abs(self, a):
+        return a & F32.sign - 1
+
+    def f32_scale(self, a, n):
+        return self._out(F32, multiply(self._in(F32, a), Real(False, power_of_two(n))))
+
+    def f32_eq(self, a, b):
+        return int(order(self._in(F32, a), self._in(F32, b)) == 0)
+
+    def f32_lt(self, a, b):
+        return int(order(self._in(F32, a), self._in(F32, b)) == -1)
+
+    def f32_le(self, a, b):
+        return int(order(self._in(F32, a), self._in(F32, b)) in (-1, 0))
+
+    # the chosen 16-bit format
+
+    def h_add(self, a, b):
+        return self._out(self.h, add(self._in(self.h, a), self._in(self.h, b)))
+
+    def h_sub(self, a, b):
+        return self._out(self.h, add(self._in(self.h, a), negated(self._in(self.h, b))))
+
+    def h_mul(self, a, b):
+        return self._out(self.h, multiply(self._in(self.h, a), self._in(self.h, b)))
+
+    def h_div(self, a, b):
+        return self._out(self.h, divide(self._in(self.h, a), self._in(self.h, b)))
+
+    def h_fma(self, a, b, c):
+        return self._out(self.h, add(multiply(self._in(self.h, a), self._in(self.h, b)), self._in(self.h, c)))
+
+    def h_sqrt(self, a):
+        return self._out(self.h, square_root(self._in(self.h, a)))
+
+    def h_max(self, a, b):
+        return self._out(self.h, larger(self._in(self.h, a), self._in(self.h, b)))
+
+    def h_min(self, a, b):
+        return self._out(self.h, negated(larger(negated(self._in(self.h, a)), negated(self._in(self.h, b)))))
+
+    def h_neg(self, a):
+        return a ^ self.h.sign
+
+    def h_abs(self, a):
+        return a & self.h.sign - 1
+
+    def h_scale(self, a, n):
+        return self._out(self.h, multiply(self._in(self.h, a), Real(False, power_of_two(n))))
+
+    def h_eq(self, a, b):
+        return int(order(self._in(self.h, a), self._in(self.h, b)) == 0)
+
+    def h_lt(self, a, b):
+        return int(order(self._in(self.h, a), self._in(self.h, b)) == -1)
+
+    def h_le(self, a, b):
+        return int(order(self._in(self.h, a), self._in(self.h, b)) in (-1, 0))
+
+    # mixed
+
+    def hs_fma(self, a, b, c):
+        return self._out(F32, add(multiply(self._in(self.h, a), self._in(self.h, b)), self._in(F32, c)))
+
+    def hs_add(self, a, b):
+        return self._out(F32, add(self._in(self.h, a), self._in(F32, b)))
+
+    # float formats to float formats; widening never meets a subnormal result that was not one before
+
+    def h_to_f32(self, a):
+        return F32.encode(self._in(self.h, a))
+
+    def f32_to_h(self, a):
+        return self._out(self.h, self._in(F32, a))
+
+    def f32_to_bf16(self, a):
+        return self._out(BF16, self._in(F32, a))
+
+    def bf16_to_f32(self, a):
+        return F32.encode(BF16.decode(a))
+
+    def convert(self, from_fmt, to_fmt, bits):
+        return self._out(self.formats[to_fmt], self._in(self.formats[from_fmt], bits))
+
+    # floats to whole numbers and back
+
+    def h_to_i16(self, a, rne):
+        return whole_number(self.h.decode(a), -(2**15), 2**15 - 1, rne)
+
+    def h_to_u16(self, a, rne):
+        return whole_number(self.h.decode(a), 0, 2**16 - 1, rne)
+
+    def h_to_i32(self, a, rne):
+        return whole_number(self.h.decode(a), -(2**31), 2**31 - 1, rne)
+
+    def f32_to_i16(self, a, rne):
+        return whole_number(F32.decode(a), -(2**15), 2**15 - 1, rne)
+
+    def f32_to_u16(self, a, rne):
+        return whole_number(F32.decode(a), 0, 2**16 - 1, rne)
+
+    def f32_to_i32(self, a, rne):
+        return whole_number(F32.decode(a), -(2**31), 2**31 - 1, rne)
+
+    def i16_to_h(self, v):
+        return self.h.encode(real(v))
+
+    def u16_to_h(self, v):
+        return self.h.encode(real(v))
+
+    def i32_to_h(self, v):
+        return self.h.encode(real(v))
+
+    def i16_to_f32(self, v):
+        return F32.encode(real(v))
+
+    def u16_to_f32(self, v):
+        return F32.encode(real(v))
+
+    def i32_to_f32(self, v):
+        return F32.encode(real(v))

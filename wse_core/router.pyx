@@ -1,0 +1,473 @@
+# cython: overflowcheck=False
+"""The router phase of a cycle: every wavelet that can move moves one router further.
+
+Reads: queue words stamped no later than the cycle, route words, filters.  Writes: queue words stamped later, route
+words and filters (for the next cycle on), wake-ups of CEs.  Because of the stamps the order in which cells and planes
+are visited cannot matter (see state.pxd); the phase costs work per wavelet in a router, nothing per idle router.
+
+Two paths.  *Fast*: a data wavelet of a color that shares no output link of this router with another color, has one
+input, no filter, swap, injection or teardown: nothing to arbitrate.  *General*: all queues of the sharing colors of a
+router are arbitrated together, once per cycle, in the order least recently granted first.  A color on the fast path is
+one for which the general path would give the same result; the reference model knows only the general rule.
+
+Timing and rules: docs/machine.md, "Router".  Sources: arch §8.  Known differences from the machine: buffer depth,
+arbitration and atomic multicast are not public (docs/accuracy.md).
+"""
+from wse_core.state cimport (
+    DIR_R, FAULT_COLLISION, FAULT_MEMORY, N_COLORS, N_FILTERS, N_PORTS, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ,
+    RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL, RT_SWAP_X, RT_SWAP_Y, RT_TEARDOWN, RT_VALID, SHIFT_CTRL,
+    SHIFT_VALID, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, plane_push, plane_t, plane_tail,
+    popcount32, qmeta_t, ready_cycle, record_fault, ring_set, schedule, stamp_of, state_t, stream_in_t, stream_out_t,
+    takeable, uint8_t, uint32_t, uint64_t, unlikely, usable)
+from libc.stdlib cimport realloc
+
+cdef enum:
+    CMD_ADV = 1
+    CMD_RST = 2
+    CMD_TEARDOWN = 3
+    RAMP = 16               # bit of DIR_R in a set of directions
+
+cdef uint64_t PAYLOAD = (<uint64_t>1 << SHIFT_VALID) - 1        # payload and control bit
+cdef uint64_t SLOW = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SHARED) | (<uint64_t>1 << RT_SPECIAL)
+
+ctypedef struct request_t:
+    plane_t* q
+    uint64_t word
+    uint64_t route          # route word of the effective color
+    uint64_t granted
+    int color               # effective
+    uint32_t outs
+    int counts              # moves the filter's counter
+
+
+# --- route words --------------------------------------------------------------------------------------------------------
+cdef inline uint32_t rx_of(uint64_t word, int pos) noexcept nogil:
+    return <uint32_t>(word >> (10 * pos)) & 31
+
+cdef inline uint32_t tx_of(uint64_t word, int pos) noexcept nogil:
+    return <uint32_t>(word >> (10 * pos + 5)) & 31
+
+cdef inline int pos_of(uint64_t word) noexcept nogil:
+    return <int>(word >> RT_POS) & 3
+
+cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
+    # Recompute which colors of a router need arbitration: those that share an output link with another color in any
+    # position, have several inputs in one position, are swapped or fed by CE injection.
+    cdef uint32_t outs[N_COLORS]
+    cdef uint32_t seen = 0, twice = 0, shared = 0
+    cdef uint64_t word
+    cdef int c, k
+    for c in range(N_COLORS):
+        outs[c] = 0
+        if s.route[c] == NULL:
+            continue
+        word = s.route[c][cell]
+        for k in range(4):
+            if (word >> (RT_VALID + k)) & 1:
+                outs[c] |= tx_of(word, k)
+                if popcount32(rx_of(word, k)) > 1:
+                    shared |= <uint32_t>1 << c
+        if (word >> RT_SWAP_X) & 3 or (word >> RT_INJECT) & 3:
+            shared |= <uint32_t>1 << c
+        twice |= seen & outs[c]
+        seen |= outs[c]
+    for c in range(N_COLORS):
+        if s.route[c] == NULL:
+            continue
+        if outs[c] & twice:
+            shared |= <uint32_t>1 << c
+        word = s.route[c][cell] & ~(<uint64_t>1 << RT_SHARED)
+        s.route[c][cell] = word | (<uint64_t>((shared >> c) & 1) << RT_SHARED)
+    if s.shared[cell] != shared:
+        s.shared[cell] = shared
+
+cdef void set_route_word(state_t* s, int color, uint32_t cell, uint64_t word) noexcept nogil:
+    s.route[color][cell] = word
+    refresh_shared(s, cell)
+
+
+# --- the general path ------------------------------------------------------------------------------------------------------
+cdef inline bint held_at_start(state_t* s, int color, int port, uint32_t cell) noexcept nogil:
+    # Whether a link queue held a wavelet when this cycle began (one pushed in this cycle is ready in now + hop).
+    cdef plane_t* q = &s.plane[color * N_PORTS + port]
+    cdef uint64_t word
+    if q.slots == NULL:
+        return False
+    word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & 0xFF)]
+    if not is_valid(word):
+        return False
+    return port == DIR_R or usable(word, s.now + s.p.hop - 1)
+
+cdef bint filter_passes(filter_t* f, uint64_t word, int* counts) noexcept nogil:
+    cdef bint control = is_control(word)
+    cdef uint32_t index = <uint32_t>(word >> 16) & 0xFFFF
+    counts[0] = 0
+    if f.kind == 2:
+        return control or (f.min_idx <= index <= f.max_idx)
+    if f.kind == 1:
+        if (f.count_control if control else f.count_data):
+            counts[0] = 1
+            if control and not f.filter_control:
+                return True
+            return f.counter <= f.max
+    return True
+
+cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t* r) noexcept nogil:
+    # Fill `r` and return whether the queue asks to move its head in this cycle.
+    cdef plane_t* q = &s.plane[color * N_PORTS + port]
+    cdef uint64_t word, route, other
+    cdef int e = color, inject, axis, k, f
+    if q.slots == NULL:
+        return False
+    word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & 0xFF)]
+    if not is_valid(word):
+        return False
+    if not usable(word, s.now):
+        s.waiting = 1
+        return False
+    route = s.route[color][cell]
+    if (route >> RT_SWAP_X) & 3 and s.route[color ^ 1] != NULL:
+        other = s.route[color ^ 1][cell]
+        axis = 1 if port < 2 else (2 if port < 4 else 3)
+        if ((route & other) >> RT_SWAP_X) & axis == axis:
+            e = color ^ 1
+            route = other
+    if (route >> RT_TEARDOWN) & 1:
+        return False
+    inject = <int>(route >> RT_INJECT) & 3
+    if inject and port == DIR_R:
+        if inject == 1:
+            for k in range(4):
+                if held_at_start(s, color, k, cell):
+                    return False
+    elif not (rx_of(route, pos_of(route)) >> port) & 1:
+        return False
+    elif inject == 2 and held_at_start(s, color, DIR_R, cell):
+        return False
+    r.q = q
+    r.word = word
+    r.route = route
+    r.granted = q.meta[cell].granted
+    r.color = e
+    r.outs = tx_of(route, pos_of(route))
+    r.counts = 0
+    if is_control(word) and (word >> 24) & 1:
+        r.outs &= ~<uint32_t>RAMP
+    f = <int>(route >> RT_FILTER) & 7
+    if f and r.outs & RAMP and not filter_passes(&s.filters[<uint64_t>cell * N_FILTERS + f - 1], word, &r.counts):
+        r.outs &= ~<uint32_t>RAMP
+    return True
+
+cdef inline bint is_border(state_t* s, uint32_t cell) noexcept nogil:
+    cdef uint32_t x = cell % s.stride
+    return x == 0 or x > <uint32_t>s.width or cell < s.stride or cell >= <uint32_t>(s.height + 1) * s.stride
+
+cdef void stream_take(state_t* s, stream_out_t* o, uint64_t cycle, uint64_t payload) noexcept nogil:
+    cdef uint64_t room
+    cdef uint64_t* grown
+    if o.n == o.room:
+        room = 2 * o.room + 256
+        grown = <uint64_t*>realloc(o.words, room * sizeof(uint64_t))
+        if grown != NULL:
+            o.words = grown
+            grown = <uint64_t*>realloc(o.cycles, room * sizeof(uint64_t))
+        if grown == NULL:
+            record_fault(s, FAULT_MEMORY, 0, s.now, 0, o.color, 0, 0)
+            return
+        o.cycles = grown
+        o.room = room
+    o.cycles[o.n] = cycle
+    o.words[o.n] = payload
+    o.n += 1
+
+cdef inline uint64_t popped(uint64_t payload) noexcept nogil:
+    # Remove command 0, move the others down, fill with NOP and do-not-deliver. Commands k >= 3 lie at bits 3k-8 up.
+    cdef uint64_t keep = payload & ~<uint64_t>0x3FC0FFFF
+    cdef uint64_t seq = ((payload >> 22) & 0xFF) | ((payload & 0xFFFF) << 8)    # 8 commands x 3 bits, command 0 lowest
+    seq = (seq >> 3) | (<uint64_t>4 << 21)
+    return keep | ((seq & 0xFF) << 22) | ((seq >> 8) & 0xFFFF)
+
+cdef inline void push_ramp(state_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
+    cdef ce_t* ce = s.ce[cell]
+    cdef inq_t* q = ce.inq + ((route >> RT_INQ) & 7)
+    q.slots[q.tail] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(s.now + s.p.ramp_in)
+    q.tail += 1
+    if q.tail == q.cap:
+        q.tail = 0
+    ring_set(s, cell, s.now + s.p.ramp_in)
+
+cdef inline bint ramp_has_room(state_t* s, uint32_t cell, uint64_t route) noexcept nogil:
+    cdef inq_t* q
+    if not (route >> RT_HAS_INQ) & 1:
+        return False
+    q = s.ce[cell].inq + ((route >> RT_INQ) & 7)
+    return has_room(q.slots[q.tail], s.now)
+
+cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    cdef qmeta_t* m = &q.meta[cell]
+    cdef uint64_t h = m.head & 0xFF
+    cdef uint64_t cap = q.cap[cell] if q.cap != NULL else <uint64_t>q.depth
+    q.slots[<uint64_t>cell * q.depth + h] = stamp_of(s.now + 1)
+    m.head = ((m.head & ~<uint64_t>0xFF) | (0 if h + 1 == cap else h + 1)) + 256
+    m.granted = s.now + 1
+    s.moved += 1
+    if q.port == DIR_R and s.ce[cell].want_space:
+        ring_set(s, cell, s.now + 1)
+
+cdef bint grant(state_t* s, uint32_t cell, request_t* r, uint32_t used) noexcept nogil:
+    # Move the wavelet of `r` if none of its outputs is in `used` and all have room.
+    cdef uint32_t links = r.outs & 15
+    cdef uint32_t d, to
+    cdef uint64_t payload = r.word & PAYLOAD
+    cdef uint64_t route
+    cdef int plane, cmd, pop, k, pos
+    cdef filter_t* f
+    cdef bint control = is_control(r.word)
+    if r.outs & used:
+        return False
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        plane = r.color * N_PORTS + (d ^ 1)
+        to = cell + s.delta[d]
+        if unlikely(s.plane[plane].slots == NULL):
+            return False
+        if (r.route >> RT_SPECIAL) & 1 and is_border(s, to):
+            if s.plane[plane].meta[to].head == 0:
+                return False
+        elif not has_room(plane_tail(&s.plane[plane], to)[0], s.now):
+            return False
+    if r.outs & RAMP and not ramp_has_room(s, cell, r.route):
+        return False
+    cmd = <int>(payload >> 22) & 3
+    if control:
+        pop = <int>(r.route >> RT_POP) & 3
+        if pop == 1 or (pop == 2 and cmd == CMD_ADV) or (pop == 3 and cmd <= CMD_ADV):
+            payload = popped(payload)
+    take_head(s, r.q, cell)
+    links = r.outs & 15
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        plane = r.color * N_PORTS + (d ^ 1)
+        to = cell + s.delta[d]
+        if (r.route >> RT_SPECIAL) & 1 and is_border(s, to):
+            stream_take(s, &s.outs[s.plane[plane].meta[to].head - 1], s.now + s.p.hop, payload)
+        else:
+            plane_push(s, plane, &s.plane[plane], to, payload, s.now + s.p.hop)
+    if r.outs & RAMP:
+        push_ramp(s, cell, r.route, payload)
+    if r.counts:
+        f = &s.filters[<uint64_t>cell * N_FILTERS + ((r.route >> RT_FILTER) & 7) - 1]
+        f.counter = 0 if f.counter >= f.limit else f.counter + 1
+    if control and cmd:
+        route = s.route[r.color][cell]
+        if cmd == CMD_TEARDOWN:
+            s.route[r.color][cell] = route | (<uint64_t>1 << RT_TEARDOWN)
+            if s.ce[cell] != NULL:
+                s.ce[cell].teardown_due |= <uint32_t>1 << ((s.now + s.p.ramp_in) & 15)
+                ring_set(s, cell, s.now + s.p.ramp_in)
+        else:
+            pos = 0
+            if cmd == CMD_ADV:
+                pos = pos_of(route)
+                for k in range(pos + 1, 5):
+                    if k < 4 and (route >> (RT_VALID + k)) & 1:
+                        pos = k
+                        break
+                else:
+                    if (route >> RT_RING) & 1:
+                        pos = 0
+            s.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
+    return True
+
+cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
+    # Two inputs of one color in one cycle: the vendor's simulator stops here, and so do we.
+    cdef uint32_t rx = rx_of(route, pos_of(route))
+    cdef uint32_t landed = 0, p, k, cap
+    cdef plane_t* q
+    cdef uint64_t word
+    if (route >> RT_INJECT) & 3:
+        rx &= 15
+    if popcount32(rx) < 2 or (route >> RT_SWAP_X) & 3:
+        return
+    while rx:
+        p = ctz64(rx)
+        rx &= rx - 1
+        q = &s.plane[color * N_PORTS + p]
+        if q.slots == NULL:
+            continue
+        cap = q.cap[cell] if q.cap != NULL else q.depth
+        for k in range(cap):
+            word = q.slots[<uint64_t>cell * q.depth + k]
+            if is_valid(word) and word >> 34 == stamp_of(s.now) >> 34:
+                landed |= <uint32_t>1 << p
+    if popcount32(landed) > 1:
+        record_fault(s, FAULT_COLLISION, cell, s.now, 0, color, 0, landed)
+
+cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
+    # All sharing colors of one router, once per cycle: collect requests on the state at the start of the cycle, grant
+    # least recently granted first (then color, then port: the order in which they are collected).
+    cdef request_t requests[N_COLORS * N_PORTS]
+    cdef uint32_t colors = s.shared[cell]
+    cdef uint32_t used = 0, taken = 0, ports
+    cdef int n = 0, c, p, k, best
+    cdef uint64_t route
+    if s.arbitrated[cell] == s.now + 1:
+        return
+    s.arbitrated[cell] = s.now + 1
+    while colors:
+        c = ctz64(colors)
+        colors &= colors - 1
+        route = s.route[c][cell]
+        check_landing(s, cell, c, route)
+        ports = rx_of(route, pos_of(route))
+        if (route >> RT_INJECT) & 3:
+            ports |= RAMP
+        if (route >> RT_SWAP_X) & 3:
+            ports = 31
+        while ports:
+            p = ctz64(ports)
+            ports &= ports - 1
+            if make_request(s, cell, c, p, &requests[n]):
+                n += 1
+    while n:
+        best = 0
+        for k in range(1, n):
+            if requests[k].granted < requests[best].granted:
+                best = k
+        if not (taken >> requests[best].color) & 1 and grant(s, cell, &requests[best], used):
+            used |= requests[best].outs
+            taken |= <uint32_t>1 << requests[best].color
+        n -= 1
+        for k in range(best, n):
+            requests[k] = requests[k + 1]
+
+cdef void visit_general(state_t* s, uint32_t cell, int color, int port, uint64_t route) noexcept nogil:
+    cdef request_t r
+    if (route >> RT_SHARED) & 1:
+        arbitrate(s, cell)
+    elif make_request(s, cell, color, port, &r):
+        grant(s, cell, &r, 0)
+
+
+# --- the fast path ---------------------------------------------------------------------------------------------------------
+cdef inline void visit(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    cdef qmeta_t* m = &q.meta[cell]
+    cdef uint64_t h = m.head & 0xFF
+    cdef uint64_t* slot = &q.slots[<uint64_t>cell * q.depth + h]
+    cdef uint64_t word = slot[0]
+    cdef uint64_t route, payload, cap
+    cdef uint32_t w, tx, links, d, to
+    cdef plane_t* t
+    cdef int base
+    if not is_valid(word):
+        w = cell >> 6
+        q.bits[w] &= ~(<uint64_t>1 << (cell & 63))
+        if q.bits[w] == 0:
+            q.bits2[w >> 6] &= ~(<uint64_t>1 << (w & 63))
+        return
+    if not usable(word, s.now):
+        s.waiting = 1
+        return
+    route = s.route[q.color][cell]
+    if unlikely(route & SLOW or is_control(word)):
+        visit_general(s, cell, q.color, q.port, route)
+        return
+    if not (rx_of(route, pos_of(route)) >> q.port) & 1:
+        return
+    tx = tx_of(route, pos_of(route))
+    base = q.color * N_PORTS
+    links = tx & 15
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        t = &s.plane[base + (d ^ 1)]
+        to = cell + s.delta[d]
+        if not has_room(t.slots[<uint64_t>to * t.depth + t.tail[to]], s.now):
+            return
+    if tx & RAMP and not ramp_has_room(s, cell, route):
+        return
+    payload = word & PAYLOAD
+    take_head(s, q, cell)
+    links = tx & 15
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        plane_push(s, base + (d ^ 1), &s.plane[base + (d ^ 1)], cell + s.delta[d], payload, s.now + s.p.hop)
+    if tx & RAMP:
+        push_ramp(s, cell, route, payload)
+
+
+cdef void scan_up(state_t* s, plane_t* q) noexcept nogil:
+    cdef uint32_t w2, w
+    cdef uint64_t b2, b
+    for w2 in range(s.n_words2):
+        b2 = q.bits2[w2]
+        while b2:
+            w = w2 * 64 + ctz64(b2)
+            b2 &= b2 - 1
+            b = q.bits[w]
+            while b:
+                visit(s, q, w * 64 + ctz64(b))
+                b &= b - 1
+
+cdef void scan_down(state_t* s, plane_t* q) noexcept nogil:
+    cdef uint32_t w2, w, k
+    cdef uint64_t b2, b
+    cdef int at
+    for k in range(s.n_words2):
+        w2 = s.n_words2 - 1 - k
+        b2 = q.bits2[w2]
+        while b2:
+            at = 63 - clz64(b2)
+            w = w2 * 64 + at
+            b2 &= ~(<uint64_t>1 << at)
+            b = q.bits[w]
+            while b:
+                at = 63 - clz64(b)
+                visit(s, q, w * 64 + at)
+                b &= ~(<uint64_t>1 << at)
+
+cdef void scan(state_t* s, int plane) noexcept nogil:
+    # Against the direction of flow, so that a word pushed in this cycle is not met again in it (a third fewer visits).
+    cdef plane_t* q = &s.plane[plane]
+    cdef uint32_t w2
+    if q.port == 0 or q.port == 2:
+        scan_down(s, q)
+    else:
+        scan_up(s, q)
+    for w2 in range(s.n_words2):
+        if q.bits2[w2]:
+            return
+    s.active[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
+
+cdef void feed_streams(state_t* s) noexcept nogil:
+    cdef int k
+    cdef stream_in_t* i
+    cdef plane_t* q
+    for k in range(s.n_ins):
+        i = &s.ins[k]
+        if i.at < i.n:
+            q = &s.plane[i.plane]
+            if has_room(plane_tail(q, i.cell)[0], s.now):
+                plane_push(s, i.plane, q, i.cell, i.words[i.at], s.now + s.p.hop)
+                i.at += 1
+                s.moved += 1
+                s.hops -= 1         # not a hop: nothing left a router
+
+cdef void router_phase(state_t* s) noexcept nogil:
+    cdef int half
+    cdef uint64_t planes
+    s.moved = 0
+    s.waiting = 0
+    for half in range(2):
+        planes = s.active[half]
+        while planes:
+            scan(s, half * 64 + ctz64(planes))
+            planes &= planes - 1
+    if s.n_ins:
+        feed_streams(s)
+    if s.moved:
+        s.hops += s.moved
+        s.last_active = <int64_t>s.now

@@ -1,0 +1,488 @@
+# The state of a fabric: flat tables, indexed by cell, and the small inline functions that everybody shares.
+#
+# A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1, stride a
+# multiple of 64 so that each row owns its bitmap words; the neighbour in direction d is cell + delta[d].  Nothing here
+# knows Python; `fabric.engine` allocates the tables (no-reserve mappings: what is never touched costs nothing), router.pyx
+# and ce.pyx advance them.  Cycle rules: docs/machine.md.
+#
+# A queue word is one uint64: payload (bits 0-31), control (32), valid (33), stamp (34-63).  The stamp is the first cycle,
+# modulo 2^30, in which the word may be used by the other side: a valid word may be taken, a free place may be filled.  So
+# a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped t + 1 or later and
+# cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances; `stamps_refresh`
+# keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
+from libc.stdint cimport uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t
+
+from wse_core.numerics cimport num_t
+
+cdef extern from *:
+    """
+    #define WSE_CTZ64(x) __builtin_ctzll(x)
+    #define WSE_CLZ64(x) __builtin_clzll(x)
+    #define WSE_POP32(x) __builtin_popcount(x)
+    #define WSE_LIKELY(x) __builtin_expect(!!(x), 1)
+    #define WSE_UNLIKELY(x) __builtin_expect(!!(x), 0)
+    """
+    int ctz64 "WSE_CTZ64"(uint64_t x) noexcept nogil
+    int clz64 "WSE_CLZ64"(uint64_t x) noexcept nogil
+    int popcount32 "WSE_POP32"(uint32_t x) noexcept nogil
+    bint likely "WSE_LIKELY"(bint x) noexcept nogil
+    bint unlikely "WSE_UNLIKELY"(bint x) noexcept nogil
+
+cdef enum:
+    N_COLORS = 24
+    N_PORTS = 5
+    N_PLANES = 120          # color * 5 + port
+    DIR_W = 0
+    DIR_E = 1
+    DIR_N = 2
+    DIR_S = 3
+    DIR_R = 4
+    RING = 16               # cycles ahead that the wake ring covers; a power of two
+    WHEEL = 1024            # buckets of the timing wheel; a power of two
+    MAIN = 8                # thread number of the main thread
+    N_REGS = 16
+    RETURN_DEPTH = 8
+    N_FILTERS = 8           # room per cell; the machine may have fewer
+
+cdef enum:                  # queue word
+    SHIFT_CTRL = 32
+    SHIFT_VALID = 33
+    SHIFT_STAMP = 34
+
+cdef enum:                  # bits of a route word, above 4 x (5 rx + 5 tx)
+    RT_POS = 40             # 2 bits
+    RT_VALID = 42           # 4 bits
+    RT_RING = 46
+    RT_POP = 47             # 2 bits
+    RT_TEARDOWN = 49
+    RT_FILTER = 50          # 3 bits: 0 none, k = filter k - 1
+    RT_SWAP_X = 53
+    RT_SWAP_Y = 54
+    RT_INJECT = 55          # 2 bits
+    RT_INQ = 57             # 3 bits
+    RT_HAS_INQ = 60
+    RT_SHARED = 61          # shares a link with another color, or has several inputs: needs arbitration
+    RT_SPECIAL = 62         # filter, swap, injection or an edge of the rectangle: needs the general path
+
+cdef enum:                  # machine faults
+    FAULT_NONE = 0
+    FAULT_SRAM_RANGE = 1
+    FAULT_SRAM_ALIGN = 2
+    FAULT_PROGRAM = 3
+    FAULT_QUEUE = 4
+    FAULT_COLLISION = 5
+    FAULT_MEMORY = 6        # the host ran out of memory
+
+cdef enum:                  # why a cycle was lost
+    WAIT_IDLE = 0
+    WAIT_PIPE = 1
+    WAIT_CONFLICT = 2
+    WAIT_RESOURCE = 3
+    WAIT_INPUT = 4
+    WAIT_OUTPUT = 5
+    WAIT_FIFO = 6
+    N_WAITS = 7
+
+cdef enum:                  # main thread
+    MAIN_IDLE = 0
+    MAIN_STARTING = 1
+    MAIN_RUN = 2
+    MAIN_VECTOR = 3
+    MAIN_FAULT = 4
+
+cdef enum:                  # operand of a vector operation
+    OPND_NONE = 0
+    OPND_CONST = 1          # register value captured at issue
+    OPND_REG = 2            # destination register
+    OPND_MEM1D = 3
+    OPND_MEM4D = 4
+    OPND_CIRCULAR = 5
+    OPND_FIFO = 6
+    OPND_FABIN = 7
+    OPND_FABOUT = 8
+
+ctypedef struct qmeta_t:
+    uint64_t head           # low 8 bits: index of the head; above: wavelets moved out of this queue
+    uint64_t granted        # cycle of the last grant + 1; 0 = never
+
+ctypedef struct plane_t:    # all queues of one color and input port
+    uint64_t* slots         # n_cells * stride words
+    qmeta_t* meta           # n_cells
+    uint8_t* tail           # n_cells: index of the place to fill next
+    uint8_t* cap            # n_cells: capacity of each ring, or NULL: `depth` everywhere
+    uint64_t* bits          # cells that may hold wavelets
+    uint64_t* bits2         # words of `bits` that are not zero
+    int depth               # words per cell in `slots`
+    int color
+    int port
+
+ctypedef struct dsr_t:      # twin of image.DESC_DTYPE
+    uint8_t kind
+    uint8_t flags
+    uint8_t queue
+    uint8_t xdsr
+    uint8_t on_control
+    uint8_t control_task
+    uint8_t push_task
+    uint8_t pop_task
+    uint16_t base
+    uint16_t index
+    uint16_t length
+    uint8_t ndim
+    uint8_t pad
+    uint16_t extent[4]
+    int16_t stride[4]
+
+ctypedef struct route_t:    # twin of image.ROUTE_DTYPE
+    uint8_t rx[4]
+    uint8_t tx[4]
+    uint8_t valid
+    uint8_t pos
+    uint8_t ring
+    uint8_t pop
+    uint8_t teardown
+    uint8_t filter
+    uint8_t swap
+    uint8_t inject
+
+ctypedef struct filter_t:   # twin of image.FILTER_DTYPE
+    uint8_t kind
+    uint8_t count_data
+    uint8_t count_control
+    uint8_t filter_control
+    uint16_t counter
+    uint16_t max
+    uint16_t limit
+    uint16_t min_idx
+    uint16_t max_idx
+    uint16_t pad
+
+ctypedef struct instr_t:    # a decoded instruction
+    uint8_t op
+    uint8_t form
+    uint8_t cost            # cost class
+    uint8_t flags           # I_* below
+    uint8_t a, b, c, d      # operand fields
+    uint8_t lanes
+    uint8_t wa, wb, wc, wd  # SRAM words per element of each operand, 0 = absent
+    uint8_t slots_hi
+    uint16_t slots          # issue slots [cycles]
+    uint16_t latency        # issue to use of the result [cycles]
+    uint32_t imm
+    uint32_t next           # index of the next instruction
+    uint32_t target         # index of the branch target
+    uint32_t at             # code word index, for people
+    uint16_t reads          # registers read at issue
+    uint16_t writes         # registers written
+    uint16_t dsrs[3]        # DSRs named, per file
+
+cdef enum:                  # instr_t.flags
+    I_VECTOR = 1
+    I_IMM = 2
+    I_REAL = 4              # touches the router: must execute in real time, not ahead of it
+    I_ASYNC = 8
+
+ctypedef struct opnd_t:     # one operand of a running vector operation, 24 bytes
+    uint8_t mode
+    uint8_t words           # SRAM words per element
+    uint8_t reg             # OPND_REG: register number
+    uint8_t queue
+    uint8_t flags           # descriptor flags
+    uint8_t xdsr
+    uint8_t cap             # OPND_FABOUT: plane number of the R queue
+    uint8_t aligned         # memory operand checked: whole range legal and aligned
+    uint32_t value          # OPND_CONST
+    int32_t base            # word address of element 0
+    int32_t step            # words from element to element (innermost dimension)
+    dsr_t* dsr
+
+ctypedef struct thread_t:   # a vector operation in progress
+    uint8_t active
+    uint8_t op
+    uint8_t level
+    uint8_t lanes           # after stride rules
+    uint8_t group           # elements of a full step
+    uint8_t bulk            # memory operands only: may advance many steps at once
+    uint8_t sending_advance # all elements done, the advance_switch wavelet is still to be sent
+    uint8_t has_activate
+    uint8_t has_unblock
+    uint8_t act_task
+    uint8_t unblock_task
+    uint8_t wait            # WAIT_* found at the last look
+    uint8_t id              # 0-7 microthread, 8 main
+    uint8_t pad[3]
+    uint16_t dsrs[3]        # DSRs in use, per file
+    uint32_t n              # length; 0xffffffff = endless
+    uint32_t k              # elements done
+    uint32_t scalar         # multiplier of a multiply-add
+    uint64_t next           # first cycle in which the next step may issue
+    opnd_t a, b, c
+
+ctypedef struct inq_t:
+    uint8_t head
+    uint8_t tail
+    uint8_t cap
+    uint8_t color
+    uint8_t pad[4]
+    uint64_t slots[16]
+
+ctypedef struct fifo_t:
+    uint16_t head
+    uint16_t count
+
+ctypedef struct program_t:
+    instr_t* code
+    uint32_t n_code
+    int32_t entry[32]
+    int32_t control_entry[64]
+    uint32_t data_tasks
+    uint32_t high
+    uint32_t inq_mask       # queues bound
+    int8_t inq_color[8]
+    int8_t outq_color[8]
+    int8_t inq_of_task[32]  # input queue of a color, -1 = none
+    int8_t ut_slot[8]       # place of a microthread in the CE block, -1 = not used
+    int8_t dsr_slot[3][16]
+    int8_t inq_slot[8]
+    int n_ut
+    int n_dsr
+    int n_inq
+    int n_fifo
+    dsr_t* descriptors
+    uint32_t n_desc
+    uint32_t code_words
+    uint32_t data_words     # footprint - code_words
+    uint8_t main_level
+    num_t num
+    uint64_t block_bytes    # of one CE block: ce_t, microthreads, input queues, DSRs, FIFOs
+    char* blocks
+    uint16_t* sram          # data of all PEs of this program, data_words each
+    uint32_t n_pe
+
+ctypedef struct ce_t:
+    uint16_t regs[16]
+    uint8_t main_state
+    uint8_t rr              # thread that issued last
+    uint8_t wait            # WAIT_* of the cycles from `acct` on
+    uint8_t last_task
+    uint8_t prng
+    uint8_t depth           # return stack
+    uint8_t want_space      # a thread waits for room in an output queue
+    uint8_t uts             # set of busy microthreads
+    uint32_t pc             # index of the next instruction
+    uint32_t activated
+    uint32_t blocked
+    uint32_t teardown_due   # ring of 16 bits: task 29 to be activated in cycle (bit index modulo 16)
+    uint16_t dsr_busy[3]    # DSRs in use by microthreads
+    uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
+    uint64_t acct           # every cycle before this one is booked
+    uint64_t next           # main: first cycle in which it may issue
+    uint64_t pipe_free
+    uint64_t resume         # the main thread ran ahead to here; nothing to do before
+    uint64_t ready_max      # no register is ready later than this
+    uint64_t ready[16]
+    uint32_t stack[8]
+    uint32_t lfsr[4]
+    uint64_t busy
+    uint64_t waits[7]
+    uint64_t instructions
+    uint64_t steps
+    uint64_t elements
+    uint64_t macs
+    uint64_t tasks
+    uint64_t sent
+    uint64_t received
+    program_t* prog
+    uint16_t* sram          # word address code_words
+    thread_t* ut            # prog.n_ut of them
+    inq_t* inq
+    dsr_t* dsr
+    fifo_t* fifo
+    thread_t main
+
+ctypedef struct fault_t:
+    int kind
+    uint32_t cell
+    uint64_t cycle
+    int64_t address
+    int color
+    int detail              # index into engine.FAULT_DETAILS
+    int64_t value
+
+ctypedef struct stream_in_t:
+    uint32_t cell           # edge PE
+    int plane
+    uint64_t* words         # payload | control << 32
+    uint64_t n
+    uint64_t at
+    uint64_t room
+
+ctypedef struct stream_out_t:
+    uint32_t cell           # border cell
+    int color
+    int port                # port of the border cell
+    uint64_t* cycles
+    uint64_t* words
+    uint64_t n
+    uint64_t room
+
+ctypedef struct params_t:   # of the machine, in cycles and words
+    int hop, ramp_in, ramp_out, execute
+    int task_start, round_robin
+    int drain, start, stride4
+    int banks, conflict_rule, conflict_cycles, read_ports   # rule: 0 none, 1 mod4, 2 bank
+    int taken, not_taken, call, ret
+    int fp_latency
+    int prng_steps
+    uint64_t tsc_mask
+
+ctypedef struct state_t:
+    uint64_t now
+    uint64_t limit
+    int width, height
+    uint32_t stride
+    uint32_t n_cells
+    uint32_t n_words        # of a bitmap over cells
+    uint32_t n_words2
+    int32_t delta[4]
+    params_t p
+    plane_t plane[120]
+    uint64_t* route[24]     # route words per color, NULL = color not used
+    uint32_t* shared        # per cell: colors that need arbitration
+    uint64_t* arbitrated    # per cell: cycle + 1 of the last arbitration
+    filter_t* filters       # per cell N_FILTERS, or NULL
+    uint64_t active[2]      # planes that may hold wavelets
+    ce_t** ce               # per cell, NULL = no program
+    # wake ring and timing wheel of the CEs
+    uint64_t* ring_bits     # RING * n_words
+    uint64_t* ring_bits2    # RING * n_words2
+    uint32_t ring_any       # ring slots with work
+    uint32_t* wheel_next    # per cell, 0 = end (cell 0 is border, never a PE)
+    uint32_t* wheel_prev
+    uint64_t* wheel_time    # per cell, 0 = not in the wheel
+    uint32_t wheel_head[1024]
+    uint64_t wheel_used[16]
+    uint64_t wheel_count
+    # what happened
+    int moved               # a wavelet moved in this cycle
+    int waiting             # a word was seen whose ready cycle lies ahead
+    int64_t last_active
+    uint64_t hops
+    uint64_t next_refresh
+    fault_t fault
+    stream_in_t* ins
+    int n_ins
+    stream_out_t* outs
+    int n_outs
+    uint64_t events         # work done, for the engine's breaks
+    program_t* programs
+    int n_programs
+
+
+# --- queue words ------------------------------------------------------------------------------------------------------
+cdef inline uint64_t stamp_of(uint64_t cycle) noexcept nogil:
+    return cycle << SHIFT_STAMP
+
+cdef inline bint usable(uint64_t word, uint64_t now) noexcept nogil:
+    # Whether the stamp of `word` is not in the future of `now`: sign of the distance modulo 2^30.
+    return <int64_t>((now << SHIFT_STAMP) - ((word >> SHIFT_STAMP) << SHIFT_STAMP)) >= 0
+
+cdef inline bint is_valid(uint64_t word) noexcept nogil:
+    return (word >> SHIFT_VALID) & 1
+
+cdef inline bint is_control(uint64_t word) noexcept nogil:
+    return (word >> SHIFT_CTRL) & 1
+
+cdef inline bint takeable(uint64_t word, uint64_t now) noexcept nogil:
+    return is_valid(word) and usable(word, now)
+
+cdef inline bint has_room(uint64_t word, uint64_t now) noexcept nogil:
+    return not is_valid(word) and usable(word, now)
+
+cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
+    # The full cycle number of a stamp, which lies within 2^29 cycles of `now`.
+    return now - <uint64_t>(<int64_t>((now << SHIFT_STAMP) - ((word >> SHIFT_STAMP) << SHIFT_STAMP)) >> SHIFT_STAMP)
+
+
+# --- waking a CE ----------------------------------------------------------------------------------------------------------
+cdef inline void ring_set(state_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
+    cdef uint32_t slot = <uint32_t>(cycle & (RING - 1))
+    cdef uint32_t w = cell >> 6
+    cdef uint64_t* word = s.ring_bits + <uint64_t>slot * s.n_words + w
+    if not (word[0] >> (cell & 63)) & 1:
+        if word[0] == 0:
+            s.ring_bits2[<uint64_t>slot * s.n_words2 + (w >> 6)] |= <uint64_t>1 << (w & 63)
+        word[0] |= <uint64_t>1 << (cell & 63)
+        s.ring_any |= <uint32_t>1 << slot
+
+cdef inline void wheel_remove(state_t* s, uint32_t cell) noexcept nogil:
+    cdef uint32_t bucket = <uint32_t>(s.wheel_time[cell] & (WHEEL - 1))
+    cdef uint32_t after = s.wheel_next[cell]
+    cdef uint32_t before = s.wheel_prev[cell]
+    if before:
+        s.wheel_next[before] = after
+    else:
+        s.wheel_head[bucket] = after
+        if after == 0:
+            s.wheel_used[bucket >> 6] &= ~(<uint64_t>1 << (bucket & 63))
+    if after:
+        s.wheel_prev[after] = before
+    s.wheel_time[cell] = 0
+    s.wheel_count -= 1
+
+cdef inline void schedule(state_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
+    # Have the CE of `cell` looked at in `cycle` (> now, or == now before the CE phase).  A CE that is looked at decides
+    # anew when it must be looked at next, so one entry in the wheel, the earliest, is enough.
+    cdef uint32_t bucket, first
+    if cycle - s.now < RING:
+        ring_set(s, cell, cycle)
+        return
+    if s.wheel_time[cell]:
+        if s.wheel_time[cell] <= cycle:
+            return
+        wheel_remove(s, cell)
+    bucket = <uint32_t>(cycle & (WHEEL - 1))
+    first = s.wheel_head[bucket]
+    s.wheel_next[cell] = first
+    s.wheel_prev[cell] = 0
+    if first:
+        s.wheel_prev[first] = cell
+    s.wheel_head[bucket] = cell
+    s.wheel_used[bucket >> 6] |= <uint64_t>1 << (bucket & 63)
+    s.wheel_time[cell] = cycle
+    s.wheel_count += 1
+
+
+# --- pushing a wavelet ------------------------------------------------------------------------------------------------------
+cdef inline void plane_mark(state_t* s, int plane, plane_t* q, uint32_t cell) noexcept nogil:
+    cdef uint32_t w = cell >> 6
+    if not (q.bits[w] >> (cell & 63)) & 1:
+        if q.bits[w] == 0:
+            q.bits2[w >> 6] |= <uint64_t>1 << (w & 63)
+            s.active[plane >> 6] |= <uint64_t>1 << (plane & 63)
+        q.bits[w] |= <uint64_t>1 << (cell & 63)
+
+cdef inline uint64_t* plane_tail(plane_t* q, uint32_t cell) noexcept nogil:
+    return q.slots + <uint64_t>cell * q.depth + q.tail[cell]
+
+cdef inline void plane_push(state_t* s, int plane, plane_t* q, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
+    # payload: bits 0-32 (control included).  The caller has checked that there is room.
+    cdef uint8_t t = q.tail[cell]
+    q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
+    t += 1
+    q.tail[cell] = 0 if t == (q.cap[cell] if q.cap != NULL else q.depth) else t
+    plane_mark(s, plane, q, cell)
+
+
+cdef inline void record_fault(state_t* s, int kind, uint32_t cell, uint64_t cycle, int64_t address, int color,
+                              int detail, int64_t value) noexcept nogil:
+    # Keep the earliest fault; among those of one cycle, the first cell in row-major order.
+    if s.fault.kind and (s.fault.cycle < cycle or (s.fault.cycle == cycle and s.fault.cell <= cell)):
+        return
+    s.fault.kind = kind
+    s.fault.cell = cell
+    s.fault.cycle = cycle
+    s.fault.address = address
+    s.fault.color = color
+    s.fault.detail = detail
+    s.fault.value = value
