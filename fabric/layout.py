@@ -158,8 +158,8 @@ class Layout:
         if min(rect.w, rect.h, rect.sx, rect.sy) < 1:
             raise LayoutError(f"{what} {tuple(rect)} is empty", x=rect.x, y=rect.y)
         if rect.x < 0 or rect.y < 0 or rect.x + rect.w > self.width or rect.y + rect.h > self.height:
-            raise LayoutError(f"{what} {tuple(rect)} reaches outside the {self.width} x {self.height} PEs of the layout",
-                              x=rect.x, y=rect.y)
+            raise LayoutError(f"{what} {tuple(rect)} reaches outside the {self.width} x {self.height} PEs of the "
+                              "layout", x=rect.x, y=rect.y)
         return rect
 
     def _changing(self):
@@ -191,13 +191,9 @@ class Layout:
             other = self._programs[region[row, column]]
             raise LayoutError(f"programs {other.name!r} and {program.name!r} overlap", x=int(rect.x + column * rect.sx),
                               y=int(rect.y + row * rect.sy))
-        for index, known in enumerate(self._programs):
-            if known is program:
-                break
-        else:
-            index = len(self._programs)
+        if not any(known is program for known in self._programs):
             self._programs.append(program)
-        region[...] = index
+        region[...] = next(k for k, known in enumerate(self._programs) if known is program)
 
     # --- routes ---------------------------------------------------------------------------------------------------
 
@@ -276,8 +272,8 @@ class Layout:
                 raise wrong(f"switch position {number}: {dict(change)!r} changes neither rx nor tx",
                             'dict(rx="E") or dict(tx="R")')
             if m.preset == "wse2" and (len(change) > 1 or len(next(iter(change.values()))) != 1):
-                raise wrong(f"switch position {number}: {_describe(change)}; on wse2 a position changes one of rx or tx, "
-                            "to a single direction", 'dict(rx="E") or dict(tx="R")')
+                raise wrong(f"switch position {number}: {_describe(change)}; on wse2 a position changes one of rx or "
+                            "tx, to a single direction", 'dict(rx="E") or dict(tx="R")')
             sets.append((_directions(change["rx"], "rx", wrong) if "rx" in change else sets[0][0],
                          _directions(change["tx"], "tx", wrong) if "tx" in change else sets[0][1]))
         for number, (inputs, outputs) in enumerate(sets):
@@ -468,10 +464,8 @@ class Layout:
                             np.shape(value), symbol, rect)
             for row, first, stop in runs(index == k):
                 if rect.sx == 1 and rect.sy == 1:
-                    height = row[1] - row[0]
                     writes.append((symbol.address, np.broadcast_to(words, (*rect.shape, symbol.words))
                                    [row[0]:row[1], first:stop], rect.x + first, rect.y + row[0]))
-                    assert height > 0
                 else:
                     full = np.broadcast_to(words, (*rect.shape, symbol.words))
                     for r in range(*row):
@@ -545,7 +539,7 @@ class _Check:
                     f"PE ({x}, {y}), color {color}: swap is enabled on one color of the pair {color}, {partner} only",
                     feature="swap_one_axis_one_color", cause="what the vendor's router does then is not modelled",
                     hint=f'swap=... in the route of color {partner} as well')
-        tx, rx = self.tx(color), self.rx(color)
+        tx = self.tx(color)
         if any(_union(c.tx) >> DIR_R & 1 for c in configs):
             missing = (tx >> DIR_R & 1).astype(bool) & ~self.has_in[color][self.index]
             self.fail(missing, color, "tx has R, the ramp to the CE, but {program} there binds no input queue to the "
@@ -607,26 +601,26 @@ class _Check:
             if stuck.any():
                 y, x = divmod(int(np.argmax(stuck)), stuck.shape[1])
                 has = layout._configs[color][layout._ids[color][y + dy, x + dx]]
-                what = "has no route for it" if has is None else f"takes it from {_letters(_union(has.rx)) or 'nowhere'} only"
-                raise RouteError(f"tx {letter} leads to PE ({x + dx}, {y + dy}), which {what}: a wavelet would be stuck in "
-                                 "its router for ever", x=x, y=y, color=color,
-                                 hint=f'rx with {came} ({_NAMES[d ^ 1]}) in the route of PE ({x + dx}, {y + dy}), or no '
-                                 f"{letter} in this tx")
+                from_ = "" if has is None else _letters(_union(has.rx))
+                what = "has no route for it" if has is None else f"takes it from {from_ or 'nowhere'} only"
+                raise RouteError(f"tx {letter} leads to PE ({x + dx}, {y + dy}), which {what}: a wavelet would be "
+                                 "stuck in its router for ever", x=x, y=y, color=color,
+                                 hint=f'rx with {came} ({_NAMES[d ^ 1]}) in the route of PE ({x + dx}, {y + dy}), or '
+                                 f"no {letter} in this tx")
 
     def streams(self):
         for s in self.layout._inputs:
             port = DIRS.index(s.side)
             if s.color not in self.layout._ids or not self.accepts(s.color, port)[s.y, s.x]:
-                raise RouteError(f"input stream on side {s.side}: the PE has no route for the color with {s.side} in rx",
-                                 x=s.x, y=s.y, color=s.color, hint=f"layout.route({s.color}, ({s.x}, {s.y}), "
-                                 f'rx="{s.side}", tx=...)')
+                raise RouteError(f"input stream on side {s.side}: the PE has no route for the color with {s.side} in "
+                                 "rx", x=s.x, y=s.y, color=s.color,
+                                 hint=f'layout.route({s.color}, ({s.x}, {s.y}), rx="{s.side}", tx=...)')
         for s in self.layout._outputs:
-            if s.color not in self.layout._ids or not self.tx(s.color)[s.y, s.x] >> DIRS.index(s.side) & 1:
-                if self.runtime[s.color][self.index[s.y, s.x]]:
-                    continue
-                raise RouteError(f"output stream on side {s.side}: the PE has no route for the color with {s.side} in tx",
-                                 x=s.x, y=s.y, color=s.color, hint=f"layout.route({s.color}, ({s.x}, {s.y}), rx=..., "
-                                 f'tx="{s.side}")')
+            sends = s.color in self.layout._ids and self.tx(s.color)[s.y, s.x] >> DIRS.index(s.side) & 1
+            if not sends and not self.runtime[s.color][self.index[s.y, s.x]]:
+                raise RouteError(f"output stream on side {s.side}: the PE has no route for the color with {s.side} in "
+                                 "tx", x=s.x, y=s.y, color=s.color,
+                                 hint=f'layout.route({s.color}, ({s.x}, {s.y}), rx=..., tx="{s.side}")')
 
 
 def runs(mask):
@@ -650,11 +644,10 @@ def _spread(words, shape, symbol, rect):
     per = symbol.words // symbol.count
     if len(shape) < 2:
         if len(words) not in (per, symbol.words):
-            raise LayoutError(f"set_param: {len(words) // per} values for the {symbol.count} elements of {symbol.name!r}",
-                              x=rect.x, y=rect.y)
+            raise LayoutError(f"set_param: {len(words) // per} values for the {symbol.count} elements of "
+                              f"{symbol.name!r}", x=rect.x, y=rect.y)
         return np.tile(words, symbol.count) if len(words) < symbol.words else words
-    if shape[:2] != rect.shape or (len(shape) == 2 and symbol.count != 1) or (len(shape) == 3
-                                                                             and shape[2] != symbol.count) or len(shape) > 3:
+    if shape not in ((*rect.shape, symbol.count), rect.shape if symbol.count == 1 else None):
         raise LayoutError(f"set_param: values of shape {shape} for {symbol.name!r} with {symbol.count} elements on "
                           f"{rect.shape[0]} rows of {rect.shape[1]} PEs", x=rect.x, y=rect.y,
                           hint="one value, (h, w) for scalars, or (h, w, elements)")

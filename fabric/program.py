@@ -1064,7 +1064,7 @@ class Program:
                 fields.append(self._reg_field(source, letter, f"{op.name} source {k + 1}"))
             elif k == 1:
                 imm = self._imm(source, letter, f"{op.name} source 2")
-                fields.append(0)
+                fields.append(isa.FILE_REG << 4)  # any register: the extension word takes its place
             else:
                 fields.append(self._held(source, letter, op, held))
         self._emit(op.name, a, *fields, imm=imm)
@@ -1271,7 +1271,8 @@ class Program:
             return derived
         if self._wse2 and derived is not None and async_.ut != derived:
             raise self._error(f"{op.name}: microthread {async_.ut} asked for, but WSE-2 runs this operation on "
-                              f"microthread {derived}, the number of its queue", hint="leave ut out, or bind another queue")
+                              f"microthread {derived}, the number of its queue",
+                              hint="leave ut out, or bind another queue")
         return async_.ut
 
     def _pair(self, ins):
@@ -2163,10 +2164,10 @@ def _operation_method(op):
 
     method.__name__ = method.__qualname__ = op.name
     method.__doc__ = (
-        f"{op.name}({', '.join(names)}): {op.doc}\n\n        In the table's words a is the destination, b, c and d are the "
-        f"sources in order.\n        {kinds}.\n        Vector form: {_lanes_text(op)}. Cost class {op.cost}. Source: "
-        f"{op.source}.\n        Keywords: async_=True or Program.async_(...), or its attributes beside async_=True.\n"
-        "        ")
+        f"{op.name}({', '.join(names)}): {op.doc}\n\n        In the table's words a is the destination, b, c and d are "
+        f"the sources in order.\n        {kinds}.\n        Vector form: {_lanes_text(op)}. Cost class {op.cost}. "
+        f"Source: {op.source}.\n        Keywords: async_=True or Program.async_(...), or its attributes beside "
+        "async_=True.\n        ")
     return method
 
 

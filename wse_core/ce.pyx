@@ -348,12 +348,47 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     if ins.form == FORM_DFILT and th.b.mode != OPND_FABIN:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return False
-    if th.bulk:
-        for k in range(3):
-            check_range(ce, ops[k], th.n)
+    for k in range(3):
+        check_range(ce, ops[k], th.n)
+    set_stream(s, ce, th)
     th.next = t + 1 + s.p.start
     th.wait = WAIT_PIPE
     return True
+
+
+cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
+    # Whether the operation is a plain stream: one fabric input at most, the rest checked memory, constants or a fabric
+    # output without flags. Such operations need none of the questions of the general step.
+    cdef opnd_t* i = NULL
+    th.stream = 0
+    th.q = NULL
+    th.out = NULL
+    th.from_c = 0
+    if th.bulk or th.op == OP_DFILT:
+        return
+    if th.b.mode == OPND_FABIN:
+        i = &th.b
+    if th.c.mode == OPND_FABIN:
+        if i != NULL:
+            return
+        i = &th.c
+        th.from_c = 1
+    if i != NULL:
+        th.q = inq_of(ce, i.queue)
+    elif is_memory(&th.b) and is_memory(&th.c):
+        return
+    if not (plain_source(&th.b) and plain_source(&th.c)):
+        return
+    if th.a.mode == OPND_FABOUT:
+        if th.a.flags & (F_INDEX | F_CONTROL | F_ZERO):
+            return
+        th.out = &s.plane[th.a.cap]
+    elif th.a.mode != OPND_MEM1D or not th.a.aligned or th.a.flags & F_INDEX:
+        return
+    th.stream = 1
+
+cdef inline bint plain_source(opnd_t* o) noexcept nogil:
+    return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (o.mode == OPND_MEM1D and o.aligned)
 
 
 # --- vector operations: one step -------------------------------------------------------------------------------------------
@@ -430,6 +465,8 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
     th.wait = WAIT_PIPE
     if th.bulk or when > t + 1:
         return when
+    if th.stream and (th.q == NULL or not is_control(th.q.slots[th.q.head])):
+        return stream_when(s, ce, cell, th, t)
     ops[0] = &th.b
     ops[1] = &th.c
     ops[2] = &th.a
@@ -643,6 +680,9 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     cdef uint32_t g, busy, conflict = 0, j, bv, cv, r, word_b = 0, word_c = 0, word_a = 0, offset = 0, index
     cdef int64_t address
     cdef uint64_t payload
+    if th.stream and (th.q == NULL or not is_control(th.q.slots[th.q.head])):
+        stream_run(s, ce, cell, th, t, ce.uts == 0)
+        return
     if not th.bulk and diverted_step(s, ce, cell, th, t):
         return
     if th.sending_advance:
@@ -701,6 +741,97 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
 
 cdef inline bint is_mac(int op) noexcept nogil:
     return op == OP_FMACS or op == OP_FMACH or op == OP_FMACHS
+
+
+# --- plain streams -----------------------------------------------------------------------------------------------------------
+cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+    # vec_when for a plain stream with no control wavelet at its head.
+    cdef uint64_t when = th.next, word, r
+    if th.q != NULL:
+        word = th.q.slots[th.q.head]
+        if not is_valid(word):
+            th.wait = WAIT_INPUT
+            when = NEVER
+        else:
+            r = ready_cycle(word, t)
+            if r > when:
+                th.wait = WAIT_INPUT
+                when = r
+    if th.out != NULL:
+        word = plane_tail(th.out, cell)[0]
+        if is_valid(word):
+            ce.want_space = 1
+            r = NEVER
+        else:
+            r = ready_cycle(word, t)
+        if r > when:
+            if th.wait == WAIT_PIPE:
+                th.wait = WAIT_OUTPUT
+            when = r
+    return when
+
+cdef inline uint32_t stream_read(ce_t* ce, opnd_t* o, uint32_t k, uint32_t j, uint32_t word) noexcept nogil:
+    if o.mode == OPND_FABIN:
+        return word if o.words == 2 else (word >> (16 * j)) & 0xFFFF
+    return read_bulk(ce, o, k)
+
+cdef void stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
+    # Steps of a plain stream that is able in cycle `start`: one, or, if the main thread is alone, as many as are able back to
+    # back with what is in the queues now. Gain over general steps: 3x fewer instructions per element.
+    cdef uint64_t t = start, word = 0, space
+    cdef uint32_t g, j, r, payload, cost, k = th.k, n_steps = 0, sent = 0
+    cdef uint16_t* m
+    cdef inq_t* q = th.q
+    cdef bint more = True
+    while more:
+        g = th.group if th.group <= th.n - k else th.n - k
+        if q != NULL:
+            word = q.slots[q.head]
+            q.slots[q.head] = stamp_of(t + 1)
+            q.head = 0 if q.head + 1 == q.cap else q.head + 1
+        cost = 1 if g <= th.lanes else (g + th.lanes - 1) // th.lanes
+        payload = 0
+        for j in range(g):
+            r = alu(th.op, &ce.prog.num, stream_read(ce, &th.b, k + j, j, <uint32_t>word),
+                    stream_read(ce, &th.c, k + j, j, <uint32_t>word), th.scalar)
+            if th.out != NULL:
+                payload |= r << (16 * j)
+            else:
+                m = ce.sram - ce.prog.code_words + th.a.base + <int64_t>(k + j) * th.a.step
+                m[0] = <uint16_t>r
+                if th.a.words == 2:
+                    m[1] = <uint16_t>(r >> 16)
+        if th.out != NULL:
+            plane_push(s, th.a.cap, th.out, cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
+            sent += 1
+        k += g
+        t += cost
+        n_steps += 1
+        more = alone and t < s.limit and k != th.n
+        if more and q != NULL:
+            word = q.slots[q.head]
+            more = takeable(word, t) and not is_control(word)
+        if more and th.out != NULL:
+            space = plane_tail(th.out, cell)[0]
+            more = has_room(space, t)
+    touched(s, t - cost)
+    ce.elements += k - th.k
+    if is_mac(th.op):
+        ce.macs += k - th.k
+    ce.steps += n_steps
+    ce.sent += sent
+    if q != NULL:
+        ce.received += n_steps
+    th.k = k
+    book(ce, start, <uint32_t>(t - start), 0)
+    th.next = t
+    ce.rr = th.id
+    if k == th.n and th.n != 0xFFFFFFFFU:
+        if th.out != NULL and th.a.flags & F_ADVANCE:
+            th.sending_advance = 1
+            th.stream = 0
+        else:
+            vec_complete(s, ce, cell, th, t - cost, cost)
 
 
 # --- vector operations in bulk ---------------------------------------------------------------------------------------------
@@ -1223,11 +1354,13 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
     return next
 
 cdef inline bint runs_alone(ce_t* ce) noexcept nogil:
-    # Whether the main thread's next action concerns nobody but this PE.
+    # Whether the main thread's next action can be done ahead of time: no other thread competes, and what the action
+    # needs from the router (a wavelet in an input queue, room in an output queue) is there with a known ready cycle.
+    # What it gives to the router carries its own ready cycle.
     if ce.uts:
         return False
     if ce.main_state == MAIN_VECTOR:
-        return ce.main.bulk
+        return True
     if ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING:
         return not ce.prog.code[ce.pc].flags & I_REAL
     return False
@@ -1262,18 +1395,26 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
                 thread = MAIN if when_of(s, ce, cell, MAIN, t) <= t else -1
             if thread >= 0:
                 issue(s, ce, cell, thread, t)
+            elif t > s.now:
+                # Not able with what is known now; the router may still make it able by then.
+                ce.resume = t
+                schedule(s, cell, t)
+                return
         if ce.main_state == MAIN_FAULT:
             return
-        if ce.main_state == MAIN_VECTOR and ce.main.bulk and not ce.uts:
-            catch_up_alone(s, ce, cell)
+        if not ce.uts and ce.main_state != MAIN_IDLE:
+            if ce.main_state == MAIN_VECTOR and ce.main.bulk:
+                catch_up_alone(s, ce, cell)
+            if ce.pipe_free > t + 1:
+                t = ce.pipe_free - 1        # done with every cycle before pipe_free
         next = look_ahead(s, ce, cell, t)
-        if next < s.limit and runs_alone(ce):
+        if next < s.limit and runs_alone(ce):        # NEVER is beyond any limit
             t = next
             s.events += 1
             continue
         ce.resume = t + 1
-        if t > s.now and not runs_alone(ce):
-            next = t + 1                # wake-ups before that were not heard
+        if t > s.now and (next == NEVER or not runs_alone(ce)) and (ce.want_space or t > s.now + s.p.ramp_in):
+            next = t + 1                # wake-ups before that cycle are not heard
         if next < NEVER:
             schedule(s, cell, next)
         return

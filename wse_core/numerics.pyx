@@ -5,7 +5,7 @@ What      the scalar forms of numerics.pxd, looped over numpy arrays with broadc
 Contract  arguments and results are bit patterns: uint16 for f16, cb16 and bf16, uint32 for f32 (whole numbers that
           fit are taken too). One rounding per operation, to nearest even; NaN results canonical; see docs/numerics.md
           for the definitions and for what is assumed. Zero-dimensional arguments give numpy scalars.
-Timing    none: cycles are counted elsewhere. Cost per element is that of the scalar form, 0.2 to 5 ns.
+Timing    none: cycles are counted elsewhere. Cost per element is that of the scalar form, 0.2 to 6 ns.
 Errors    ConfigError for a wrong format, dtype, shape or setting, and if the calling thread does not round to nearest
           or flushes subnormals (some libraries switch that on for the whole process).
 Known     bf16 is for storage and conversion; the element does not calculate in it, so arithmetic refuses it.

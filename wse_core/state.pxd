@@ -196,6 +196,14 @@ ctypedef struct opnd_t:     # one operand of a running vector operation, 24 byte
     int32_t step            # words from element to element (innermost dimension)
     dsr_t* dsr
 
+ctypedef struct inq_t:
+    uint8_t head
+    uint8_t tail
+    uint8_t cap
+    uint8_t color
+    uint8_t pad[4]
+    uint64_t slots[16]
+
 ctypedef struct thread_t:   # a vector operation in progress
     uint8_t active
     uint8_t op
@@ -217,14 +225,11 @@ ctypedef struct thread_t:   # a vector operation in progress
     uint32_t scalar         # multiplier of a multiply-add
     uint64_t next           # first cycle in which the next step may issue
     opnd_t a, b, c
-
-ctypedef struct inq_t:
-    uint8_t head
-    uint8_t tail
-    uint8_t cap
-    uint8_t color
-    uint8_t pad[4]
-    uint64_t slots[16]
+    # The plain stream: at most one fabric input, memory operands checked (see ce.pyx, "Plain streams")
+    uint8_t stream
+    uint8_t from_c          # the fabric input is operand c, not b
+    inq_t* q                # the fabric input's queue, or NULL
+    plane_t* out            # R queues of the fabric output's color, or NULL
 
 ctypedef struct fifo_t:
     uint16_t head

@@ -9,8 +9,8 @@ Rounding  16-bit fused multiply-add: the product is exact in f32; the f32 sum is
           13). A plain f32 sum in its place is wrong for a few operands in a million. 16-bit sums and differences go
           through one f32 rounding, which is harmless (24 >= 2*11 + 2, Figueroa). CB16 is decoded and encoded with
           integers, f16 by the host's conversion instructions.
-Gain      256 elements in cache, scalar loop / AVX2 / AVX-512, ns per element: fmach f16 4.3 / 0.27 / 0.14, cb16
-          4.9 / 0.95 / 0.45; fmachs f16 1.7 / 0.05 / 0.04; fmacs 1.6 / 0.05 / 0.05. docs/numerics.md has all of
+Gain      256 elements in cache, scalar loop / AVX2 / AVX-512, ns per element: fmach f16 3.8 / 0.27 / 0.14, cb16
+          5.5 / 0.95 / 0.45; fmachs f16 1.7 / 0.05 / 0.04; fmacs 1.6 / 0.05 / 0.05. docs/numerics.md has all of
           them. Naive twin: set_backend("portable").
 Sources   docs/numerics.md; Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms
           using rounding to odd.
@@ -35,6 +35,9 @@ cdef extern from *:
     #include <string.h>
 
     enum { WSE_VEC_PORTABLE = 0, WSE_VEC_AVX2 = 1, WSE_VEC_AVX512 = 2 };
+
+    /* [elements] Below a full vector a kernel costs about 13 ns: four 16-bit or eight f32 scalar forms. */
+    enum { WSE_VEC_SHORT = 6 };
 
     #if defined(__GNUC__) && defined(__x86_64__)
     #define WSE_VEC_X86 1
@@ -220,16 +223,16 @@ cdef extern from *:
     #define WSE_DO_FMACHS(X, h, d, a, b) X##_st(d, X##_add(X##_mul(X##_ld##h(b, bias), kk), X##_ld(a)));
     #define WSE_DO_FADDHS(X, h, d, a, b) X##_st(d, X##_add(X##_ld##h(a, bias), X##_ld(b)));
 
-    /* A kernel for instruction set X with N lanes. The last n % N elements go through buffers of N, so that they take
-       the same instructions and nothing beyond n is touched. */
+    /* A kernel for instruction set X with N lanes; returns how many elements it did. A tail of WSE_VEC_SHORT or more
+       goes through buffers of N, so that it takes the same instructions and nothing beyond n is touched. */
     #define WSE_KERNEL(X, ATTR, N, NAME, h, TD, TA, TB, DO)                                                   \
-        ATTR static void X##_##NAME(TD *d, const TA *a, const TB *b, float k, int bias, Py_ssize_t n)         \
+        ATTR static Py_ssize_t X##_##NAME(TD *d, const TA *a, const TB *b, float k, int bias, Py_ssize_t n)   \
         {                                                                                                     \
             X##_v kk = X##_set(k);                                                                            \
             Py_ssize_t i;                                                                                     \
             (void)kk; (void)bias;                                                                             \
             for (i = 0; i + N <= n; i += N) { DO(X, h, d + i, a + i, b + i) }                                 \
-            if (i < n) {                                                                                      \
+            if (n - i >= WSE_VEC_SHORT) {                                                                     \
                 TD d_tail[N];                                                                                 \
                 TA a_tail[N] = {0};                                                                           \
                 TB b_tail[N] = {0};                                                                           \
@@ -237,7 +240,9 @@ cdef extern from *:
                 memcpy(b_tail, b + i, (size_t)(n - i) * sizeof(TB));                                          \
                 DO(X, h, d_tail, a_tail, b_tail)                                                              \
                 memcpy(d + i, d_tail, (size_t)(n - i) * sizeof(TD));                                          \
+                i = n;                                                                                        \
             }                                                                                                 \
+            return i;                                                                                         \
         }
 
     #define WSE_EACH(M)                                                    \
@@ -263,14 +268,15 @@ cdef extern from *:
     WSE_EACH(WSE_AVX2_KERNEL)
     WSE_EACH(WSE_AVX512_KERNEL)
 
-    /* kernel_<name>: 1 if a kernel did the work, 0 if the caller must */
-    #define WSE_CHOICE(NAME, h, TD, TA, TB, DO)                                                                   \
-        static int kernel_##NAME(int level, TD *d, const TA *a, const TB *b, float k, int bias, Py_ssize_t n)     \
-        {                                                                                                         \
-            if (level == WSE_VEC_AVX512) avx512_##NAME(d, a, b, k, bias, n);                                      \
-            else if (level == WSE_VEC_AVX2) avx2_##NAME(d, a, b, k, bias, n);                                     \
-            else return 0;                                                                                        \
-            return 1;                                                                                             \
+    /* kernel_<name> returns how many elements it did; the caller does the rest with the scalar form. Whole vectors of
+       sixteen first, the rest as if there were only eight lanes. */
+    #define WSE_CHOICE(NAME, h, TD, TA, TB, DO)                                                                       \
+        static Py_ssize_t kernel_##NAME(int level, TD *d, const TA *a, const TB *b, float k, int bias, Py_ssize_t n)  \
+        {                                                                                                             \
+            Py_ssize_t m = 0;                                                                                         \
+            if (level == WSE_VEC_PORTABLE || n < WSE_VEC_SHORT) return 0;                                             \
+            if (level == WSE_VEC_AVX512 && n >= 16) m = avx512_##NAME(d, a, b, k, bias, n - n % 16);                  \
+            return m + avx2_##NAME(d + m, a + m, b + m, k, bias, n - m);                                              \
         }
     WSE_EACH(WSE_CHOICE)
 
@@ -299,155 +305,145 @@ cdef extern from *:
     int LEVEL_AVX2 "WSE_VEC_AVX2"
     int LEVEL_AVX512 "WSE_VEC_AVX512"
     int detect "wse_vec_detect"() noexcept nogil
-    int kernel_fmacs(int level, uint32_t* d, const uint32_t* a, const uint32_t* b, float k, int bias,
-                     Py_ssize_t n) noexcept nogil
-    int kernel_fadds(int level, uint32_t* d, const uint32_t* a, const uint32_t* b, float k, int bias,
-                     Py_ssize_t n) noexcept nogil
-    int kernel_fsubs(int level, uint32_t* d, const uint32_t* a, const uint32_t* b, float k, int bias,
-                     Py_ssize_t n) noexcept nogil
-    int kernel_fmuls(int level, uint32_t* d, const uint32_t* a, const uint32_t* b, float k, int bias,
-                     Py_ssize_t n) noexcept nogil
-    int kernel_fmach_f16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
-                         Py_ssize_t n) noexcept nogil
-    int kernel_faddh_f16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
-                         Py_ssize_t n) noexcept nogil
-    int kernel_fsubh_f16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
-                         Py_ssize_t n) noexcept nogil
-    int kernel_fmulh_f16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
-                         Py_ssize_t n) noexcept nogil
-    int kernel_fmachs_f16(int level, uint32_t* d, const uint32_t* a, const uint16_t* b, float k, int bias,
-                          Py_ssize_t n) noexcept nogil
-    int kernel_faddhs_f16(int level, uint32_t* d, const uint16_t* a, const uint32_t* b, float k, int bias,
-                          Py_ssize_t n) noexcept nogil
-    int kernel_fmach_cb16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
-                          Py_ssize_t n) noexcept nogil
-    int kernel_faddh_cb16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
-                          Py_ssize_t n) noexcept nogil
-    int kernel_fsubh_cb16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
-                          Py_ssize_t n) noexcept nogil
-    int kernel_fmulh_cb16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
-                          Py_ssize_t n) noexcept nogil
-    int kernel_fmachs_cb16(int level, uint32_t* d, const uint32_t* a, const uint16_t* b, float k, int bias,
-                           Py_ssize_t n) noexcept nogil
-    int kernel_faddhs_cb16(int level, uint32_t* d, const uint16_t* a, const uint32_t* b, float k, int bias,
-                           Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fmacs(int level, uint32_t* d, const uint32_t* a, const uint32_t* b, float k, int bias,
+                            Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fadds(int level, uint32_t* d, const uint32_t* a, const uint32_t* b, float k, int bias,
+                            Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fsubs(int level, uint32_t* d, const uint32_t* a, const uint32_t* b, float k, int bias,
+                            Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fmuls(int level, uint32_t* d, const uint32_t* a, const uint32_t* b, float k, int bias,
+                            Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fmach_f16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
+                                Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_faddh_f16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
+                                Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fsubh_f16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
+                                Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fmulh_f16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
+                                Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fmachs_f16(int level, uint32_t* d, const uint32_t* a, const uint16_t* b, float k, int bias,
+                                 Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_faddhs_f16(int level, uint32_t* d, const uint16_t* a, const uint32_t* b, float k, int bias,
+                                 Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fmach_cb16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
+                                 Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_faddh_cb16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
+                                 Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fsubh_cb16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
+                                 Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fmulh_cb16(int level, uint16_t* d, const uint16_t* a, const uint16_t* b, float k, int bias,
+                                 Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_fmachs_cb16(int level, uint32_t* d, const uint32_t* a, const uint16_t* b, float k, int bias,
+                                  Py_ssize_t n) noexcept nogil
+    Py_ssize_t kernel_faddhs_cb16(int level, uint32_t* d, const uint16_t* a, const uint32_t* b, float k, int bias,
+                                  Py_ssize_t n) noexcept nogil
 
 # What the host can do, and what is in use. Written only by set_backend.
 cdef int _host_level = detect()
 cdef int _level = _host_level
 
 
-cdef enum:
-    SHORT = 6       # [elements] below a full vector a kernel costs about 13 ns: four 16-bit or eight f32 scalar forms
-
-
 # ---- the operations ---------------------------------------------------------------------------------------------
-# Each: the kernel if there is one for this host and format and nothing is flushed, else the scalar form in a loop.
+# Each: the kernel if there is one for this host and nothing is flushed; then the scalar form for what is left.
 
 cdef void vec_fmacs(const num_t* s, uint32_t* d, const uint32_t* a, const uint32_t* b, uint32_t k,
                     Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0 and kernel_fmacs(_level, d, a, b, f32_of_bits(k), 0, n):
-        return
-    for i in range(n):
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
+        done = kernel_fmacs(_level, d, a, b, f32_of_bits(k), 0, n)
+    for i in range(done, n):
         d[i] = f32_fma(b[i], k, a[i], s.ftz)
 
 
 cdef void vec_fmach(const num_t* s, uint16_t* d, const uint16_t* a, const uint16_t* b, uint16_t k,
                     Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0:
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
         if s.half == FMT_F16:
-            if kernel_fmach_f16(_level, d, a, b, _h_in(s, k), 0, n):
-                return
-        elif kernel_fmach_cb16(_level, d, a, b, _h_in(s, k), s.bias, n):
-            return
-    for i in range(n):
+            done = kernel_fmach_f16(_level, d, a, b, _h_in(s, k), 0, n)
+        else:
+            done = kernel_fmach_cb16(_level, d, a, b, _h_in(s, k), s.bias, n)
+    for i in range(done, n):
         d[i] = h_fma(s, b[i], k, a[i])
 
 
 cdef void vec_fmachs(const num_t* s, uint32_t* d, const uint32_t* a, const uint16_t* b, uint16_t k,
                      Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0:
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
         if s.half == FMT_F16:
-            if kernel_fmachs_f16(_level, d, a, b, _h_in(s, k), 0, n):
-                return
-        elif kernel_fmachs_cb16(_level, d, a, b, _h_in(s, k), s.bias, n):
-            return
-    for i in range(n):
+            done = kernel_fmachs_f16(_level, d, a, b, _h_in(s, k), 0, n)
+        else:
+            done = kernel_fmachs_cb16(_level, d, a, b, _h_in(s, k), s.bias, n)
+    for i in range(done, n):
         d[i] = hs_fma(s, b[i], k, a[i])
 
 
 cdef void vec_fadds(const num_t* s, uint32_t* d, const uint32_t* a, const uint32_t* b, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0 and kernel_fadds(_level, d, a, b, 0.0, 0, n):
-        return
-    for i in range(n):
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
+        done = kernel_fadds(_level, d, a, b, 0.0, 0, n)
+    for i in range(done, n):
         d[i] = f32_add(a[i], b[i], s.ftz)
 
 
 cdef void vec_fsubs(const num_t* s, uint32_t* d, const uint32_t* a, const uint32_t* b, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0 and kernel_fsubs(_level, d, a, b, 0.0, 0, n):
-        return
-    for i in range(n):
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
+        done = kernel_fsubs(_level, d, a, b, 0.0, 0, n)
+    for i in range(done, n):
         d[i] = f32_sub(a[i], b[i], s.ftz)
 
 
 cdef void vec_fmuls(const num_t* s, uint32_t* d, const uint32_t* a, const uint32_t* b, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0 and kernel_fmuls(_level, d, a, b, 0.0, 0, n):
-        return
-    for i in range(n):
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
+        done = kernel_fmuls(_level, d, a, b, 0.0, 0, n)
+    for i in range(done, n):
         d[i] = f32_mul(a[i], b[i], s.ftz)
 
 
 cdef void vec_faddh(const num_t* s, uint16_t* d, const uint16_t* a, const uint16_t* b, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0:
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
         if s.half == FMT_F16:
-            if kernel_faddh_f16(_level, d, a, b, 0.0, 0, n):
-                return
-        elif kernel_faddh_cb16(_level, d, a, b, 0.0, s.bias, n):
-            return
-    for i in range(n):
+            done = kernel_faddh_f16(_level, d, a, b, 0.0, 0, n)
+        else:
+            done = kernel_faddh_cb16(_level, d, a, b, 0.0, s.bias, n)
+    for i in range(done, n):
         d[i] = h_add(s, a[i], b[i])
 
 
 cdef void vec_fsubh(const num_t* s, uint16_t* d, const uint16_t* a, const uint16_t* b, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0:
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
         if s.half == FMT_F16:
-            if kernel_fsubh_f16(_level, d, a, b, 0.0, 0, n):
-                return
-        elif kernel_fsubh_cb16(_level, d, a, b, 0.0, s.bias, n):
-            return
-    for i in range(n):
+            done = kernel_fsubh_f16(_level, d, a, b, 0.0, 0, n)
+        else:
+            done = kernel_fsubh_cb16(_level, d, a, b, 0.0, s.bias, n)
+    for i in range(done, n):
         d[i] = h_sub(s, a[i], b[i])
 
 
 cdef void vec_fmulh(const num_t* s, uint16_t* d, const uint16_t* a, const uint16_t* b, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0:
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
         if s.half == FMT_F16:
-            if kernel_fmulh_f16(_level, d, a, b, 0.0, 0, n):
-                return
-        elif kernel_fmulh_cb16(_level, d, a, b, 0.0, s.bias, n):
-            return
-    for i in range(n):
+            done = kernel_fmulh_f16(_level, d, a, b, 0.0, 0, n)
+        else:
+            done = kernel_fmulh_cb16(_level, d, a, b, 0.0, s.bias, n)
+    for i in range(done, n):
         d[i] = h_mul(s, a[i], b[i])
 
 
 cdef void vec_faddhs(const num_t* s, uint32_t* d, const uint16_t* a, const uint32_t* b, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t i
-    if n >= SHORT and s.ftz == 0:
+    cdef Py_ssize_t i, done = 0
+    if s.ftz == 0:
         if s.half == FMT_F16:
-            if kernel_faddhs_f16(_level, d, a, b, 0.0, 0, n):
-                return
-        elif kernel_faddhs_cb16(_level, d, a, b, 0.0, s.bias, n):
-            return
-    for i in range(n):
+            done = kernel_faddhs_f16(_level, d, a, b, 0.0, 0, n)
+        else:
+            done = kernel_faddhs_cb16(_level, d, a, b, 0.0, s.bias, n)
+    for i in range(done, n):
         d[i] = hs_add(s, a[i], b[i])
 
 
@@ -561,7 +557,7 @@ def run(operation, a, b, k=0, *, out=None, fmt="f16", bias=CB16_BIAS_DEFAULT, ft
     cdef void* a_at
     cdef void* b_at
     cdef Py_ssize_t n
-    cdef int i, code, times = repeat
+    cdef int _i, code, times = repeat
     cdef uint32_t factor
     if operation not in _OPERATIONS:
         raise ConfigError(f"no bulk operation {operation!r}", hint=f"one of {', '.join(_OPERATIONS)}")
@@ -590,7 +586,7 @@ def run(operation, a, b, k=0, *, out=None, fmt="f16", bias=CB16_BIAS_DEFAULT, ft
     factor = k
     code = list(_OPERATIONS).index(operation)
     with nogil:
-        for i in range(times):
+        for _i in range(times):
             if code == 0:
                 vec_fmacs(&s, <uint32_t*>d_at, <uint32_t*>a_at, <uint32_t*>b_at, factor, n)
             elif code == 1:

@@ -1,0 +1,380 @@
+"""Why nothing moves: the wait-for chain of a stuck machine.
+
+A machine reports who waits (`waiters()` of the machine interface, docs/internals.md).  From these entries and the
+routes of the `FabricSpec` a graph of "waits for" is followed:
+
+* a vector operation without wavelets waits for the routers on the way back to whoever sends the color, and, if those
+  hold none, for the compute element at their end;
+* one without room in its output queue waits for the router's queue of that color from the ramp;
+* a wavelet in a router waits for the queue that has no room for it: the neighbour's, or the CE's input queue, which in
+  turn waits for a thread or task that takes from it;
+* a task that is activated or has data waits for the main thread to end, because tasks run to completion.
+
+A cycle of the graph is the usual deadlock; without one the chain ends where something is missing (a sender that is
+done, a blocked task, a switch that nobody advances).
+
+The routes are those of the specification, all switch positions taken together: what a program rewrote at run time is
+not seen, so the chain is an explanation, not a proof.  Timing: none, runs after the machine has stopped.
+Sources: docs/machine.md, "Router", "CE"; arch §14.
+"""
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from wse_core.errors import DeadlockError
+from wse_core.image import DIR_R, DIRS, STEP, TASK_TEARDOWN
+
+__all__ = ["Wait", "deadlock", "explain"]
+
+_SIDES = ("the west", "the east", "the north", "the south", "its CE")
+_MAX_STARTS = 64  # threads whose chains are followed
+_MAX_CHAIN = 4096
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One link of a chain: `text` says who waits for what; `entry` is the machine's record of it."""
+
+    text: str
+    entry: dict = field(compare=False, default_factory=dict)
+
+    def __str__(self):
+        return self.text
+
+
+def deadlock(machine, spec):
+    """Return the `DeadlockError` that describes a stuck machine.
+
+    Parameters
+    ----------
+    machine : Engine or ReferenceMachine
+        Its `run` returned ``stuck``.
+    spec : FabricSpec
+
+    Returns
+    -------
+    DeadlockError
+        ``waiters`` holds the chain as `Wait` objects.
+    """
+    entries = machine.waiters()
+    chain, is_cycle = explain(entries, spec)
+    count = {}
+    for entry in entries:
+        count[entry["kind"]] = count.get(entry["kind"], 0) + 1
+    names = {"thread": "thread", "router": "router queue", "queue": "input queue", "task": "task", "stream": "stream"}
+    held = ", ".join(f"{n} {names[kind]}{'s' * (n != 1)}" for kind, n in sorted(count.items()))
+    shape = "in a circle" if is_cycle else "for something that will not come"
+    hint = None
+    if chain and chain[-1].entry.get("hint"):
+        hint = chain[-1].entry["hint"]
+    elif is_cycle:
+        hint = ("an asynchronous operation does not hold up tasks; a deeper queue or another order of the sends breaks "
+                "the circle")
+    return DeadlockError(f"nothing can move any more and work is left ({held}): waiting {shape}", waiters=chain,
+                         cycle=max(0, machine.last_active), hint=hint, is_cycle=is_cycle)
+
+
+def explain(entries, spec):
+    """Return (chain, whether it is a circle) for the waiters of a stuck machine.
+
+    Parameters
+    ----------
+    entries : list of dict
+        `waiters()` of the machine.
+    spec : FabricSpec
+
+    Returns
+    -------
+    list of Wait
+        Each waits for the next; the last one waits for the first if it is a circle.
+    bool
+    """
+    graph = _Graph(entries, spec)
+    best, best_rank = [], (-1, 0)
+    for start in graph.starts():
+        path, is_cycle = graph.follow(start)
+        rank = (is_cycle, len(path) if not is_cycle else -len(path))
+        if rank > best_rank:
+            best, best_rank = path, rank
+    is_cycle = best_rank[0] == 1
+    return _shorten([Wait(graph.text(key), graph.entries.get(key, {})) for key in best], best), is_cycle
+
+
+class _Graph:
+    """Who waits for whom, found on demand.
+
+    Nodes are keys: ("thread", x, y, name), ("router", x, y, color, port), ("queue", x, y, queue), ("task", x, y, id),
+    ("stream", index), and ("end", ...) for what is missing.
+    """
+
+    def __init__(self, entries, spec):
+        self.spec = spec
+        self.entries, self.at = {}, {}
+        for entry in entries:
+            key = _key(entry)
+            self.entries[key] = entry
+            if key[0] in ("thread", "task", "queue"):
+                self.at.setdefault(key[1:3], []).append(key)
+        self.ends = {}
+
+    def starts(self):
+        order = {"thread": 0, "task": 1, "queue": 2, "router": 3, "stream": 4}
+        keys = sorted(self.entries, key=lambda k: (order[k[0]], tuple(map(str, k[1:]))))
+        step = max(1, len(keys) // _MAX_STARTS)
+        return keys[::step]
+
+    def follow(self, start):
+        """Walk depth first to the first circle; without one return the first path found, to its end."""
+        path, seen, index = [start], {start: 0}, 0
+        first = None
+        todo = [iter(self.next(start))]
+        visited = {start}
+        while todo:
+            node = next(todo[-1], None)
+            if node is None:
+                if first is None:
+                    first = list(path)
+                todo.pop()
+                del seen[path.pop()]
+                continue
+            index += 1
+            if node in seen:
+                return path[seen[node]:], True
+            if node in visited or len(path) > _MAX_CHAIN or index > 100 * _MAX_CHAIN:
+                continue
+            visited.add(node)
+            seen[node] = len(path)
+            path.append(node)
+            todo.append(iter(self.next(node)))
+        return first or [start], False
+
+    # --- who waits for whom ---------------------------------------------------------------------------------------
+
+    def next(self, key):
+        kind = key[0]
+        if kind == "end":
+            return []
+        return getattr(self, "_next_" + kind)(key, self.entries[key])
+
+    def threads(self, x, y, but=None):
+        """Return waiting threads of a PE, the main thread first."""
+        keys = [k for k in self.at.get((x, y), ()) if k[0] == "thread" and k != but]
+        return sorted(keys, key=lambda k: k[3] != "main")
+
+    def _next_thread(self, key, entry):
+        x, y, reason, color = key[1], key[2], entry["reason"], entry["color"]
+        if reason == "input" and color is not None:
+            return self._senders(x, y, color)
+        if reason == "output" and color is not None:
+            router = ("router", x, y, color, DIR_R)
+            return [router] if router in self.entries else [
+                self._end(x, y, f"PE ({x}, {y}): the router has no route for color {color} from the ramp",
+                          f"layout.route({color}, ({x}, {y}), rx='R', ...)")]
+        return self.threads(x, y, key)
+
+    def _next_router(self, key, entry):
+        _, x, y, color, port = key
+        e = self._leaves_as(x, y, color, port)
+        reason = entry["reason"]
+        if reason == "teardown":
+            others = self.threads(x, y) + [k for k in self.at.get((x, y), ()) if k[:1] == ("task",)]
+            return others or [self._end(x, y, f"PE ({x}, {y}): color {e} is in teardown and nothing there ends it",
+                                        f"a task with id {TASK_TEARDOWN} that calls td_exit({e})")]
+        if reason == "rx":
+            return [self._end(x, y, f"PE ({x}, {y}): color {e} is not taken from {_SIDES[port]} in the present switch "
+                              "position", "a control wavelet that advances the switch, or sw_pos")]
+        found = []
+        for d in entry["blocked"]:
+            if d == DIR_R:
+                found += self._consumers(x, y, e)
+            else:
+                there = ("router", x + STEP[d][0], y + STEP[d][1], e, d ^ 1)
+                if there in self.entries:
+                    found.append(there)
+        if reason == "inject":
+            ramp = ("router", x, y, color, DIR_R)
+            found += [ramp] if ramp in self.entries and ramp != key else []
+        return found
+
+    def _consumers(self, x, y, color):
+        k = self.spec.program_index[y, x]
+        if k < 0:
+            return []
+        queues = [q for q, c in enumerate(self.spec.programs[k].inq_color) if c == color]
+        keys = [("queue", x, y, q) for q in queues if ("queue", x, y, q) in self.entries]
+        return keys or self.threads(x, y)
+
+    def _next_queue(self, key, entry):
+        _, x, y, _ = key
+        color = entry["color"]
+        program = self.spec.programs[self.spec.program_index[y, x]]
+        threads = self.threads(x, y)
+        if threads:
+            return threads
+        if not program.data_tasks >> color & 1:
+            return [self._end(x, y, f"PE ({x}, {y}): no operation takes color {color}, and it has no data task there",
+                              f"an operation with a fabin on color {color}, or a data task")]
+        return [self._end(x, y, f"PE ({x}, {y}): the data task of color {color} is blocked and nothing unblocks it",
+                          f"unblock({color})")]
+
+    def _next_task(self, key, entry):
+        _, x, y, task = key
+        threads = [k for k in self.threads(x, y) if k[3] == "main"]
+        name = self._task_name(x, y, task)
+        return threads or [self._end(x, y, f"PE ({x}, {y}): task {name} is blocked and nothing unblocks it",
+                                     f"unblock({name})")]
+
+    def _next_stream(self, key, entry):
+        x, y, d, color = self.spec.inputs[key[1]]
+        router = ("router", x, y, color, d)
+        return [router] if router in self.entries else self.threads(x, y)
+
+    # --- the way back to the senders of a color --------------------------------------------------------------------
+
+    def _route(self, x, y, color):
+        """Return (rx, tx) of a color at a PE, all positions together."""
+        table = self.spec.routes.get(color)
+        if table is None:
+            return 0, 0
+        row = table[y, x]
+        rx = tx = 0
+        for p in range(4):
+            if row["valid"] >> p & 1:
+                rx |= int(row["rx"][p])
+                tx |= int(row["tx"][p])
+        if row["inject"]:
+            rx |= 1 << DIR_R
+        return rx, tx
+
+    def _leaves_as(self, x, y, color, port):
+        """Return the color as which a wavelet of `color` in `port` leaves (color swap)."""
+        need = 3 if port == DIR_R else 1 << port // 2
+        pair = [self.spec.routes.get(c) for c in (color, color ^ 1)]
+        if any(table is None or int(table[y, x]["swap"]) & need != need for table in pair):
+            return color
+        return color ^ 1
+
+    def _senders(self, x, y, color):
+        """Return the routers that hold wavelets of `color` on the way to the CE of a PE, else the PEs that send it."""
+        if not self._route(x, y, color)[1] >> DIR_R & 1:
+            return [self._end(x, y, f"PE ({x}, {y}): no route brings color {color} to this PE",
+                              f"layout.route({color}, ({x}, {y}), rx=..., tx='R')")]
+        held, sources, streams = [], [], []
+        todo, seen = deque([(x, y, color)]), {(x, y, color)}
+        while todo:
+            px, py, e = todo.popleft()
+            for port in range(5):
+                if not self._route(px, py, e)[0] >> port & 1:
+                    continue
+                c = self._leaves_as(px, py, e, port)  # its own inverse: how the wavelet came in
+                router = ("router", px, py, c, port)
+                if router in self.entries:
+                    held.append(router)
+                elif port == DIR_R:
+                    sources.append((px, py, c))
+                else:
+                    qx, qy = px + STEP[port][0], py + STEP[port][1]
+                    if not (0 <= qx < self.spec.width and 0 <= qy < self.spec.height):
+                        streams += [k for k, (sx, sy, d, sc) in enumerate(self.spec.inputs)
+                                    if (sx, sy, d, sc) == (px, py, port, c)]
+                    elif self._route(qx, qy, c)[1] >> (port ^ 1) & 1 and (qx, qy, c) not in seen:
+                        seen.add((qx, qy, c))
+                        todo.append((qx, qy, c))
+        if held:
+            return held
+        found = []
+        for px, py, _ in sources:
+            threads = self.threads(px, py)
+            tasks = [k for k in self.at.get((px, py), ()) if k[0] == "task"]
+            found += threads or tasks
+        if found:
+            return found
+        if sources:
+            px, py, c = sources[0]
+            more = f" (nor one of {len(sources) - 1} other PEs)" if len(sources) > 1 else ""
+            return [self._end(px, py, f"PE ({px}, {py}){more}: has nothing left to do and sends no more wavelets of "
+                              f"color {c}", "fewer elements at the receiver, or more at the sender; was it launched?")]
+        if streams:
+            return [self._end(x, y, f"input stream {streams[0]} (color {color}): all its wavelets are taken",
+                              "Fabric.send more of them, or expect fewer")]
+        return [self._end(x, y, f"color {color} on its way to PE ({x}, {y}): no PE and no stream sends it",
+                          f"rx='R' in a route of color {color}, or an input stream")]
+
+    def _end(self, x, y, text, hint):
+        key = ("end", x, y, text)
+        self.entries.setdefault(key, {"kind": "end", "x": x, "y": y, "hint": hint})
+        return key
+
+    # --- text -----------------------------------------------------------------------------------------------------
+
+    def _task_name(self, x, y, task):
+        program = self.spec.programs[self.spec.program_index[y, x]]
+        at = int(program.entry[task])
+        names = [name for name, label in program.labels.items() if label == at and not name.startswith(".")]
+        return f"{names[0]!r}" if at >= 0 and names else f"{task}"
+
+    def text(self, key):
+        kind, entry = key[0], self.entries.get(key, {})
+        if kind == "end":
+            return key[3]
+        if kind == "stream":
+            x, y, _, color = self.spec.inputs[key[1]]
+            return (f"input stream {key[1]}: {entry['left']} wavelets of color {color} for PE ({x}, {y}) find no room "
+                    "in its router")
+        pe = f"PE ({key[1]}, {key[2]})"
+        if kind == "thread":
+            length = entry["length"]
+            done = f", {entry['done']} of {'endless' if length is None else length} elements done"
+            what = {"input": f"a wavelet of color {entry['color']} (input queue {entry['queue']})",
+                    "output": f"room in output queue {entry['queue']} (color {entry['color']})",
+                    "fifo": "a FIFO", "resource": "a DSR or microthread in use"}[entry["reason"]]
+            who = "main thread" if entry["thread"] == "main" else f"microthread {entry['thread'][2:]}"
+            return f"{pe}: {who}, {entry['op']}{done if length != 0 else ''}, waits for {what}"
+        n = entry.get("wavelets", 0)
+        some = f"{n} wavelet{'s' * (n != 1)}"
+        if kind == "router":
+            color, port = key[3], key[4]
+            why = {"teardown": "in teardown", "rx": "for the switch to take this direction",
+                   "inject": "for the other side of CE injection", "room": "for room"}[entry["reason"]]
+            to = [DIRS[d] if d != DIR_R else "the CE" for d in entry["blocked"]]
+            return f"{pe}: {some} of color {color} from {_SIDES[port]} wait {why}{' to ' + ', '.join(to) if to else ''}"
+        if kind == "queue":
+            return f"{pe}: {some} of color {entry['color']} in input queue {key[3]} that nothing takes"
+        return f"{pe}: task {self._task_name(key[1], key[2], key[3])} is activated and cannot start"
+
+
+def _key(entry):
+    kind = entry["kind"]
+    if kind == "stream":
+        return kind, entry["index"]
+    last = {"thread": ("thread",), "router": ("color", "port"), "queue": ("queue",), "task": ("task",)}[kind]
+    return (kind, entry["x"], entry["y"], *(entry[name] for name in last))
+
+
+def _shorten(chain, keys):
+    """Fold long runs of links of one shape: a color handed on from router to router or from PE to PE."""
+    shapes = [_shape(key, link) for key, link in zip(keys, chain, strict=True)]
+    result, k = [], 0
+    while k < len(chain):
+        stop = k
+        while stop + 1 < len(chain) and shapes[stop + 1] == shapes[k]:
+            stop += 1
+        hidden = stop - k - 1
+        if hidden > 1:
+            what = "routers" if keys[k][0] == "router" else "threads"
+            result += [chain[k], Wait(f"... {hidden} more {what} in the same way"), chain[stop]]
+        else:
+            result += chain[k:stop + 1]
+        k = stop + 1
+    return result
+
+
+def _shape(key, link):
+    """Return what makes two links of a chain alike; places and colors do not count."""
+    entry = link.entry
+    if key[0] == "router":
+        return key[0], key[4], entry["reason"], tuple(entry["blocked"])
+    if key[0] == "thread":
+        return key[0], key[3], entry["op"], entry["reason"]
+    return key
