@@ -337,6 +337,8 @@ class _Graph:
             color, port = key[3], key[4]
             why = {"teardown": "in teardown", "rx": "for the switch to take this direction",
                    "inject": "for the other side of CE injection", "room": "for room"}[entry["reason"]]
+            if entry["reason"] == "room" and not entry["blocked"]:
+                why = "although nothing blocks them"
             to = [DIRS[d] if d != DIR_R else "the CE" for d in entry["blocked"]]
             return f"{pe}: {some} of color {color} from {_SIDES[port]} wait {why}{' to ' + ', '.join(to) if to else ''}"
         if kind == "queue":

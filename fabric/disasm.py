@@ -21,7 +21,7 @@ from wse_core import image as im
 from wse_core import isa
 from wse_core.errors import ProgramError
 
-__all__ = ["format_instruction", "line_at", "listing", "parse_instruction", "parse_listing"]
+__all__ = ["around", "describe", "format_instruction", "listing", "parse_instruction", "parse_listing"]
 
 _OPERAND = re.compile(r"^(dest|src0|src1)\[(\d+)\]$")
 
@@ -224,16 +224,23 @@ def parse_listing(text):
     return np.array(words, np.uint32)
 
 
-def line_at(image, pc):
-    """Return the instruction at code word index `pc` with the label before it, or None."""
-    if pc < 0:
+def around(image, pc, before=2):
+    """Return the instructions that end at code word index `pc`, the last one marked, or None if there is no such place.
+
+    A vector operation counts as passed while it runs, so what stopped a PE is the marked instruction or the one before.
+    """
+    decoded = list(isa.decode(image.code))
+    places = [at for at, *_ in decoded]
+    if pc not in places:
         return None
-    for at, op, a, b, c, d, imm in isa.decode(image.code):
-        if at == pc:
-            before = [(where, name) for name, where in image.labels.items() if where <= pc and not name.startswith(".")]
-            where, name = max(before, default=(0, "code"))
-            return f"program {image.name!r}, {name} + {at - where}: {format_instruction(op, a, b, c, d, imm)}"
-    return None
+    k = places.index(pc)
+    lines = []
+    for at, op, a, b, c, d, imm in decoded[max(0, k - before):k + 1]:
+        known = [(where, name) for name, where in image.labels.items() if where <= at and not name.startswith(".")]
+        where, name = max(known, default=(0, "code"))
+        lines.append(f"{'>' if at == pc else ' '} {name} + {at - where}: {format_instruction(op, a, b, c, d, imm)}"
+                     f"{_remark(image, op, imm)}")
+    return "\n".join([f"program {image.name!r}, main thread:", *lines])
 
 
 def describe(row, image=None):

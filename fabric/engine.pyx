@@ -368,6 +368,8 @@ cdef class Engine:
         for k in range(32):
             g.entry[k] = index_of[int(program.entry[k])] if program.entry[k] >= 0 else -1
             g.inq_of_task[k] = -1
+            if g.entry[k] >= 0:
+                g.bound |= <uint32_t>1 << k
         for k in range(64):
             g.control_entry[k] = index_of[int(program.control_entry[k])] if program.control_entry[k] >= 0 else -1
         for k in range(8):
@@ -438,7 +440,7 @@ cdef class Engine:
 
         if op.form in ("alu", "dfilt"):
             fields = [(field, words) for field, words in zip((a, b, c), (i.wa, i.wb, i.wc)) if words]
-            if any(field >> 4 != _isa.FILE_REG for field, _ in fields):
+            if _isa.is_vector(op, a, b, c):
                 i.flags |= I_VECTOR
                 if imm is not None and imm & 1:
                     i.flags |= I_ASYNC
@@ -708,11 +710,18 @@ cdef class Engine:
                 v[0, y, x] = ce.busy
                 for k in range(7):
                     waits[k] = ce.waits[k]
-                if ce.acct > self.s.now:            # an issue booked ahead of the clock: conflict cycles come last
+                if ce.acct > self.s.now:            # booked ahead of the clock: conflict cycles come last
                     over = ce.acct - self.s.now
                     part = over if over < ce.tail_conflict else ce.tail_conflict
                     waits[WAIT_CONFLICT] -= part
-                    v[0, y, x] -= over - part
+                    over -= part
+                    part = over if over < v[0, y, x] else v[0, y, x]
+                    v[0, y, x] -= part
+                    over -= part
+                    for k in range(1, 7):           # only after a fault elsewhere stopped the clock early
+                        part = over if over < waits[k] else waits[k]
+                        waits[k] -= part
+                        over -= part
                 total = v[0, y, x]
                 for k in range(1, 7):
                     v[1 + k, y, x] = waits[k]
@@ -862,7 +871,7 @@ cdef class Engine:
                         out.append({"kind": "queue", "x": x, "y": y, "queue": k, "color": ce.prog.inq_color[k],
                                     "wavelets": len(words)})
             for k in range(32):
-                if ce.activated >> k & 1:
+                if (ce.activated & ce.prog.bound) >> k & 1:
                     out.append({"kind": "task", "x": x, "y": y, "task": k})
         for c in self.spec.routes:
             for p in range(N_PORTS):

@@ -538,7 +538,8 @@ class Fabric:
         value = record.get("value")
         if "trap" in what and value is not None:
             what = f"trap {value}"
-        return error(what or f"{kind} fault", **parts, cause=cause, hint=hint, detail=self._place_of(x, y))
+        return error(what or f"{kind} fault", **parts, cause=cause, hint=hint,
+                     detail=None if error is RouterFault else self._place_of(x, y))
 
     def _program_at(self, x, y):
         k = self._index[y, x]
@@ -550,7 +551,7 @@ class Fabric:
         if program is None or self._index.size > _LOOK_INSIDE:
             return None
         pe = self.machine.snapshot()["pe"].get((x, y), {})
-        return disasm.line_at(program, pe.get("pc", -1))
+        return disasm.around(program, pe.get("pc", -1))
 
 
 def task_id(image, name):

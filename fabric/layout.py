@@ -365,6 +365,9 @@ class Layout:
         self._changing()
         if side not in DIRS[:4] or len(side) != 1:
             raise LayoutError(f"{kind} stream: side {side!r} is not W, E, N or S", x=x, y=y, color=color)
+        if not isinstance(color, (int, np.integer)) or not 0 <= color < self.machine["router.colors"]:
+            raise RouteError(f"{kind} stream: color {color!r} does not exist", x=x, y=y,
+                             hint=f"colors 0 .. {self.machine['router.colors'] - 1}")
         if not 0 <= x < self.width or not 0 <= y < self.height:
             raise LayoutError(f"{kind} stream: outside the {self.width} x {self.height} PEs of the layout", x=x, y=y)
         d = DIRS.index(side)

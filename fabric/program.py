@@ -357,7 +357,7 @@ class Task:
         return f"Task({self.name!r}, {self.kind})"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Ins:
     """One symbolic instruction: operand fields are ints or `Dsr`, imm is whatever `Program._resolve` understands."""
 
@@ -1050,12 +1050,7 @@ class Program:
         if len(sources) > 1 and not isinstance(sources[0], Reg) and isinstance(sources[1], Reg) and op.name in _COMMUTE:
             sources[:2] = sources[1], sources[0]
         if len(sources) == 1 and not isinstance(sources[0], Reg) and op.name in ("mov16", "mov32", "fmovh", "fmovs"):
-            letter = letters[1]
-            if op.name == "mov32" and isinstance(sources[0], (float, np.floating)):
-                letter = "s"
-            elif op.name == "mov16" and isinstance(sources[0], (float, np.floating)):
-                letter = "h"
-            imm = self._imm(sources[0], letter, f"{op.name} source")
+            imm = self._imm(sources[0], self._moved(op, sources[0], letters[1]), f"{op.name} source")
             self._emit("ldi" if letters[0] in "hi" else "ldi32", a=a, imm=imm)
             return
         fields, imm, held = [], None, []
@@ -1070,9 +1065,16 @@ class Program:
         self._emit(op.name, a, *fields, imm=imm)
         self._release(held)
 
+    @staticmethod
+    def _moved(op, value, letter):
+        """Return the type of an immediate: a float that is copied as bits stays a float."""
+        if op.name in _MOVES and isinstance(value, (float, np.floating)):
+            return "h" if letter == "i" else "s"
+        return letter
+
     def _held(self, value, letter, op, held):
         """Load an immediate into a register that lives until `_release` and return its operand field."""
-        imm = self._imm(value, letter, f"{op.name} source")
+        imm = self._imm(value, self._moved(op, value, letter), f"{op.name} source")
         if letter in "hi":
             reg = self._register("", 1)
             self._emit("ldi", a=isa.FILE_REG << 4 | reg.id, imm=imm)
@@ -1132,7 +1134,7 @@ class Program:
         operands = self._lengths(op, operands)
         by_value = {id(old): new for old, new in zip([x for x in (b, c, dst) if isinstance(x, (Dsd, Dsr))], operands,
                                                      strict=True)}
-        same = isinstance(dst, Dsd) and isinstance(b, Dsd) and dst == b and c is not None
+        same = isinstance(dst, Dsd) and isinstance(b, Dsd) and dst == b and b.kind != "fifo"
         dst, b, c = (by_value.get(id(x), x) for x in (dst, b, c))
         thread = self._thread(op, operands, async_)
 
@@ -1146,7 +1148,7 @@ class Program:
             if isinstance(source, Dsr):
                 fields[key] = source
             elif isinstance(source, Dsd):
-                file = "src0" if k == 0 and c is not None else "src1"
+                file = "src0" if k == 0 and (c is not None or same) else "src1"
                 if k == 0 and isinstance(c, Dsr) and c.file == "src0":
                     file = "src1"
                 if k == 0 and source.kind == "fifo":
@@ -1253,25 +1255,30 @@ class Program:
             result.append(operand)
         return result
 
-    def _thread(self, op, operands, async_):
-        """Return the microthread of an operation, -1 for the main thread; check what WSE-2 allows."""
+    def _thread(self, op, operands, async_, ins=None):
+        """Return the microthread of an operation, -1 for the main thread; check what WSE-2 allows.
+
+        A DSR that is loaded only further down in the code leaves the microthread open (8); `assemble` asks again.
+        """
         if async_ is None:
             return -1
+        is_open = any(isinstance(x, Dsr) and not x.loads for x in operands)
         fabric = [d for x in operands for d in (x.loads if isinstance(x, Dsr) else [x])]
         out = [d.queue.id for d in fabric if d.kind == "fabout"]
         into = [d.queue.id for d in fabric if d.kind == "fabin"]
         derived = (out or into or [None])[0]
-        if derived is None and not any(d.kind == "fifo" for d in fabric) and not any(
-                isinstance(x, Dsr) and not x.loads for x in operands):
-            raise self._error(f"{op.name}: an asynchronous operation needs an operand on the fabric or a FIFO")
+        if derived is None and is_open:
+            return 8 if async_.ut is None else async_.ut
+        if derived is None and not any(d.kind == "fifo" for d in fabric):
+            raise self._error(f"{op.name}: an asynchronous operation needs an operand on the fabric or a FIFO", ins=ins)
         if async_.ut is None:
             if derived is None:
-                raise self._error(f"{op.name}: without an operand on the fabric the microthread must be named",
+                raise self._error(f"{op.name}: without an operand on the fabric the microthread must be named", ins=ins,
                                   hint="ut=0 .. 7")
             return derived
         if self._wse2 and derived is not None and async_.ut != derived:
             raise self._error(f"{op.name}: microthread {async_.ut} asked for, but WSE-2 runs this operation on "
-                              f"microthread {derived}, the number of its queue",
+                              f"microthread {derived}, the number of its queue", ins=ins,
                               hint="leave ut out, or bind another queue")
         return async_.ut
 
@@ -1304,7 +1311,9 @@ class Program:
 
     def dfilt(self, source, async_=True, **attributes):
         """Discard data wavelets of a fabin until its extent in control wavelets has been seen; asynchronous only."""
-        if isinstance(source, Dsd) and source.kind != "fabin":
+        if isinstance(source, Dsr):
+            self._own(source)
+        elif not isinstance(source, Dsd) or source.kind != "fabin":
             raise self._error(f"dfilt: {source} is not a fabin")
         if not async_:
             raise self._error("dfilt: asynchronous only", hint="async_=True")
@@ -1997,6 +2006,8 @@ class _Assembler:
                 if not x.loads:
                     raise p._error(f"{ins.op.name}: nothing is ever loaded into {x}", ins=ins, hint="p.load(dsr, dsd)")
                 for dsd in x.loads:
+                    if ins.op.form == "dfilt" and dsd.kind != "fabin":
+                        raise p._error(f"dfilt: {dsd} is not a fabin", ins=ins)
                     if dsd.kind in ("circular", "mem4d"):
                         extended[(x.file, x._id)] = dsd
                     if ins.op.form == "alu" and x.thread is None:
@@ -2006,6 +2017,8 @@ class _Assembler:
                             raise p._error(error.what, hint=error.hint, ins=ins) from None
             if ins.op.form == "alu":
                 self.check_packing(ins)
+            if isinstance(ins.imm, Async):
+                p._thread(ins.op, [x for x in (ins.b, ins.c, ins.a) if isinstance(x, Dsr)], ins.imm, ins)
         n = p._fifos + len(extended)
         if n > p.machine["dsr.xdsr"]:
             raise p._error(f"{p._fifos} FIFOs and {len(extended)} DSRs with circular or four-dimensional descriptors "

@@ -90,7 +90,7 @@ class RunFile:
             if not h5py.is_hdf5(self.path):
                 raise self._error("is not an HDF5 file", "it was cut short, or is no run file")
             self._file = h5py.File(self.path, "r")
-            if _python(self._file.attrs.get("format")) != FORMAT:
+            if _attributes(self._file).get("format") != FORMAT:
                 raise self._error("is an HDF5 file, but not a run file of this package")
             self.format_version = tuple(int(number) for number in self._file.attrs["format_version"])
         if self.format_version[0] > FORMAT_VERSION[0]:
@@ -102,8 +102,8 @@ class RunFile:
         with self._guarded():
             known = {item.name: item for item in dataclasses.fields(RunMeta)}
             values, self.extra = {}, {}
-            for name, value in self._file["meta"].attrs.items():
-                (values if name in known else self.extra)[name] = _python(value)
+            for name, value in _attributes(self._file["meta"]).items():
+                (values if name in known else self.extra)[name] = value
             values["machine"] = json.loads(values.get("machine", "{}"))
             if self.extra.pop("config_crc32", None) != crc32(values.get("config_toml", "")):
                 raise ValueError("checksum of the configuration")
@@ -137,7 +137,7 @@ class RunFile:
         """Return one `Counter`; a name that is not there raises `TraceError`."""
         dataset = self._dataset("counters", name)
         with self._guarded():
-            attributes = {key: _python(value) for key, value in dataset.attrs.items()}
+            attributes = _attributes(dataset)
             return Counter(
                 name=name,
                 unit=attributes["unit"],
@@ -151,11 +151,12 @@ class RunFile:
         """Return the value of one result; a name that is not there raises `TraceError`."""
         dataset = self._dataset("results", name)
         with self._guarded():
-            stored = dataset[()]
-            if "crc32" in dataset.attrs and dataset.attrs["crc32"] != crc32(_text(stored)):
+            attributes = _attributes(dataset)
+            stored = _text(dataset[()])
+            if "crc32" in attributes and attributes["crc32"] != crc32(stored):
                 raise ValueError("checksum")
             value = _python(stored)
-            return json.loads(value) if dataset.attrs.get("json", False) else value
+            return json.loads(value) if attributes.get("json", False) else value
 
     def verify(self):
         """Read everything, so that every checksum is compared; raise `TraceError` at the first that does not fit."""
@@ -172,7 +173,9 @@ class RunFile:
         if self._file is None:
             raise self._error("is closed already")
         with self._guarded():
-            return self._file[group][name]
+            dataset = self._file[group][name]
+            _refuse_heap(dataset.dtype)
+            return dataset
 
     @contextlib.contextmanager
     def _guarded(self):
@@ -190,6 +193,22 @@ class RunFile:
     def _error(self, what, cause=None, hint=None):
         """Return a `TraceError` about this file."""
         return TraceError(what, path=self.path, cause=cause, hint=hint, exit_code=2)
+
+
+def _refuse_heap(dtype):
+    """Raise on texts of variable length: no run file has them, and reading damaged ones may never end."""
+    text = h5py.check_string_dtype(dtype)
+    if text is not None and text.length is None:
+        raise ValueError("a text of variable length")
+
+
+def _attributes(item):
+    """Return the attributes of a file, group or dataset as Python objects."""
+    found = {}
+    for name in item.attrs:
+        _refuse_heap(item.attrs.get_id(name).dtype)
+        found[name] = _python(item.attrs[name])
+    return found
 
 
 def _text(value):

@@ -11,6 +11,7 @@ HDF5 closes in peace and the failure is reported once, as one `TraceError`.
 Chunks hold at most about 1 MiB, are shuffled, compressed with gzip level 1 and carry a Fletcher-32 checksum.  HDF5
 checksums its own structures from file version 1.10 on, attributes of fixed length among them, so texts in attributes
 have one.  What it leaves bare, single numbers, texts and long attributes, gets a CRC-32 from here.
+Texts never have variable length: their heap has no checksum, and HDF5 2.0 loops for ever on some damaged ones.
 """
 
 from __future__ import annotations
@@ -304,6 +305,8 @@ class RunWriter:
         else:
             attributes = attributes | {"crc32": crc32(value)}
         with self._translated():
+            if isinstance(value, str):
+                value, options["dtype"] = _fixed(value)
             dataset = self._file[group].create_dataset(name, data=value, **options)
             for key, item in attributes.items():
                 _set(dataset.attrs, key, item)
@@ -342,11 +345,17 @@ def crc32(value):
     return np.uint32(zlib.crc32(data))
 
 
+def _fixed(text):
+    """Return a text as bytes and the HDF5 type of that length."""
+    data = text.encode("utf-8")
+    return data, h5py.string_dtype("utf-8", max(1, len(data)))
+
+
 def _set(attributes, name, value):
     """Set an attribute; a text gets a fixed length, so that it lies in a header that HDF5 checksums."""
     if isinstance(value, str):
-        data = value.encode("utf-8")
-        attributes.create(name, data, dtype=h5py.string_dtype("utf-8", max(1, len(data))))
+        data, dtype = _fixed(value)
+        attributes.create(name, data, dtype=dtype)
     else:
         attributes[name] = value
 

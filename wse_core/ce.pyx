@@ -1227,7 +1227,7 @@ cdef uint64_t heads_for_picker(ce_t* ce, uint64_t t, uint32_t* ready) noexcept n
 cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Let the picker choose in cycle t.
     cdef program_t* g = ce.prog
-    cdef uint32_t able = ce.activated & ~ce.blocked
+    cdef uint32_t able = ce.activated & ~ce.blocked & g.bound
     cdef uint32_t heads, set
     cdef uint64_t word
     cdef inq_t* q
@@ -1324,7 +1324,7 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
     ce.want_space = 0
     if ce.main_state == MAIN_IDLE:
         next = heads_for_picker(ce, t, &heads)
-        if heads or ce.activated & ~ce.blocked:
+        if heads or ce.activated & ~ce.blocked & ce.prog.bound:
             next = t + 1
     else:
         when = when_of(s, ce, cell, MAIN, t)

@@ -19,8 +19,8 @@ bits        field   meaning
 ==========  ======  =============================================================================================
 
 An operand is ``file << 4 | id``: file 0 = dest DSR, 1 = src0 DSR, 2 = src1 DSR, 3 = register.  An ALU instruction whose
-operands are all registers is scalar; its extension word, if any, replaces source c by an immediate.  With at least one
-DSR it is a vector operation; its extension word, if any, makes it asynchronous and carries the attributes of `ASYNC`.
+operands are all registers is scalar; its extension word, if any, replaces source c by an immediate (field c is then 0: a
+dest DSR is never a source).  With at least one DSR (any file as destination, src0 or src1 as source) it is a vector operation; its extension word, if any, makes it asynchronous and carries the attributes of `ASYNC`.
 
 Sources: arch §4.2 (SIMD widths), §4.3 (vector builtins), §3 (scalar).
 """
@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = ["Op", "OPS", "BY_NAME", "UNSUPPORTED", "encode", "decode", "opcodes_pxd", "FILES", "CONDITIONS",
-           "N_REGS", "RETURN_DEPTH", "async_word", "async_fields"]
+           "N_REGS", "RETURN_DEPTH", "is_vector", "async_word", "async_fields"]
 
 N_REGS = 16  # 16-bit registers; a 32-bit value takes an even/odd pair (arch §2, published; count assumed)
 RETURN_DEPTH = 8  # return addresses a PE can hold (assumed)
@@ -219,6 +219,14 @@ def async_fields(word):
     return {"priority": PRIORITIES[get["priority"]], "ut": None if get["ut"] == UT_DERIVED else get["ut"],
             "activate": get["activate"] if get["has_activate"] else None,
             "unblock": get["unblock"] if get["has_unblock"] else None}
+
+
+def is_vector(op, a, b, c):
+    """Whether an instruction with these operand fields is a vector operation (False for what is not an ALU op)."""
+    if op.form not in ("alu", "dfilt"):
+        return False
+    sources = [field for field, letter in ((b, op.types[1]), (c, op.types[2])) if letter != "-"]
+    return (op.types[0] != "-" and a >> 4 != FILE_REG) or any(f >> 4 in (FILE_SRC0, FILE_SRC1) for f in sources)
 
 
 def encode(op, a=0, b=0, c=0, d=0, imm=None):

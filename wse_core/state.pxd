@@ -240,6 +240,7 @@ ctypedef struct program_t:
     uint32_t n_code
     int32_t entry[32]
     int32_t control_entry[64]
+    uint32_t bound          # ids with an entry
     uint32_t data_tasks
     uint32_t high
     uint32_t inq_mask       # queues bound

@@ -377,7 +377,7 @@ def test_a_newer_major_version_is_refused_and_a_newer_minor_one_is_read(tmp_path
 
     def newer(file):
         file.attrs.modify("format_version", np.array([1, 9], np.uint32))
-        file["meta"].attrs["colour"] = "green"
+        file["meta"].attrs["colour"] = np.bytes_(b"green")
         file.create_group("events")
 
     changed(tmp_path / "minor.h5", newer)
@@ -393,7 +393,10 @@ def test_a_newer_major_version_is_refused_and_a_newer_minor_one_is_read(tmp_path
     [
         lambda file: file.__delitem__("counters"),
         lambda file: file.attrs.__delitem__("format_version"),
-        lambda file: file["meta"].attrs.modify("machine", "{"),
+        lambda file: file["meta"].attrs.modify("machine", np.bytes_(b"{")),
+        lambda file: file["meta"].attrs.modify("config_toml", np.bytes_(b"changed")),
+        lambda file: file["meta"].attrs.__setitem__("host", "text of variable length"),
+        lambda file: file["results/cycles"].__setitem__((), 12346),
         lambda file: file["counters/busy"].attrs.__delitem__("unit"),
     ],
 )

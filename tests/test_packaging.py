@@ -1,0 +1,354 @@
+"""The build: modes that do not mix, what distributions contain, and what the project's files promise each other.
+
+Builds of the whole project carry the mark ``packaging``; the others build a toy project with the same setup.py.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import wse_core
+from tests.conftest import ROOT
+
+PROJECT = tomllib.loads(Path(ROOT, "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
+SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
+DIRECTIVE = re.compile(r"^#\s*cython:\s*(.+)$", re.MULTILINE)
+
+TOY = {
+    "pyproject.toml": '[build-system]\nrequires = ["setuptools"]\n[project]\nname = "toy"\nversion = "1"\n',
+    "wse_core/__init__.py": "",
+    "wse_core/twice.h": "static inline unsigned twice(unsigned x) { return 2 * x; }\n",
+    "wse_core/isa.py": (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Op:\n"
+        "    code: int\n\n\ndef opcodes_pxd() -> str:\n    return f'cdef enum:\\n    OP_ADD = {Op(7).code}\\n'\n"
+    ),
+    "wse_core/strict.pyx": (
+        "from libc.stdint cimport uint32_t\nfrom wse_core.opcodes cimport OP_ADD\n\n"
+        'cdef extern from "twice.h":\n    unsigned twice(unsigned) nogil\n\n'
+        'cdef extern from *:\n    """\n    #ifdef WSE_CHECKED\n    #define IS_CHECKED 1\n    #else\n    #define IS_CHECKED 0\n'
+        '    #endif\n    """\n    int IS_CHECKED\n\n'
+        "def add(uint32_t a, uint32_t b):\n    cdef uint32_t c = a + b\n    return c\n\n"
+        "def item(int[:] values, int i):\n    return values[i]\n\n"
+        "def facts():\n    return OP_ADD, IS_CHECKED, twice(21)\n"
+    ),
+    "fabric/__init__.py": "",
+    "fabric/kernels/__init__.py": "",
+    "fabric/kernels/wraps.pyx": (
+        "# cython: overflowcheck=False\nfrom libc.stdint cimport uint32_t\n\n"
+        "def add(uint32_t a, uint32_t b):\n    cdef uint32_t c = a + b\n    return c\n"
+    ),
+}
+
+
+def environment(**changes):
+    """Return the environment for a child without settings of the outer build."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("WSE_") and k != "LD_PRELOAD"} | changes
+
+
+def python(*words, cwd, **changes):
+    """Run this interpreter in a directory and return the finished process."""
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env=environment(**changes),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1100,
+    )
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """A small project around a copy of setup.py."""
+    for name, text in TOY.items():
+        path = tmp_path / "toy" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "setup.py", tmp_path / "toy")
+    return tmp_path / "toy"
+
+
+def build(toy, mode="release"):
+    """Build the toy in place and assert that it worked in silence."""
+    done = python("setup.py", "--quiet", "build_ext", "--inplace", cwd=toy, WSE_BUILD=mode)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def ask(toy, code):
+    """Return what an expression gives in a fresh interpreter in the toy's directory, or the name of its exception."""
+    program = (
+        "import array, json\nfrom wse_core import strict, _build_info\nfrom fabric.kernels import wraps\n"
+        f"try:\n    answer = {code}\nexcept Exception as error:\n    answer = type(error).__name__\nprint(json.dumps(answer))"
+    )
+    done = python("-c", program, cwd=toy, PYTHONDONTWRITEBYTECODE="1")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_release_build(toy):
+    build(toy)
+    assert ask(toy, "strict.facts()") == [7, 0, 42]
+    assert ask(toy, "strict.add(2**32 - 1, 2)") == 1
+    assert ask(toy, "_build_info.MODE") == "release"
+    assert {"-O3", "-ffp-contract=off"} <= set(ask(toy, "_build_info.C_FLAGS"))
+    assert not any(flag.startswith("-march") for flag in ask(toy, "_build_info.C_FLAGS"))
+    assert ask(toy, "strict.add.__doc__").startswith("add(a, b)") or "add(" in ask(toy, "strict.add.__doc__")
+    assert list(toy.glob("*/**/*.c")) == list(toy.glob("build/**/*.c"))
+
+
+def test_modes_replace_each_other_in_place_and_keep_their_objects_apart(toy):
+    build(toy, "release")
+    build(toy, "checked")
+    assert ask(toy, "_build_info.MODE") == "checked"
+    assert ask(toy, "strict.facts()") == [7, 1, 42]
+    assert ask(toy, "strict.add(2**32 - 1, 2)") == "OverflowError"
+    assert ask(toy, "wraps.add(2**32 - 1, 2)") == 1
+    assert ask(toy, "strict.item(array.array('i', [1, 2]), 2)") == "IndexError"
+    build(toy, "release")
+    assert ask(toy, "_build_info.MODE") == "release"
+    assert ask(toy, "strict.facts()") == [7, 0, 42]
+    assert sorted(path.name for path in (toy / "build").iterdir()) == ["checked", "release"]
+
+
+def test_coverage_build_keeps_the_c_beside_the_source(toy):
+    build(toy, "coverage")
+    assert (toy / "wse_core" / "strict.c").exists()
+    assert ask(toy, "_build_info.DIRECTIVES")["linetrace"] is True
+    (toy / ".coveragerc").write_text("[run]\nplugins = Cython.Coverage\nsource = wse_core\ncore = ctrace\n")
+    (toy / "use.py").write_text("from wse_core import strict\nassert strict.add(1, 2) == 3\n")
+    done = python("-m", "coverage", "run", "use.py", cwd=toy)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(python("-m", "coverage", "json", "-q", "-o", "-", cwd=toy).stdout)
+    lines = TOY["wse_core/strict.pyx"].splitlines()
+    executed = report["files"]["wse_core/strict.pyx"]["executed_lines"]
+    missing = report["files"]["wse_core/strict.pyx"]["missing_lines"]
+    assert lines.index("    cdef uint32_t c = a + b") + 1 in executed
+    assert lines.index("    return values[i]") + 1 in missing
+
+
+def test_sanitize_build_calls_the_sanitizers(toy):
+    build(toy, "sanitize")
+    module = (toy / "wse_core" / f"strict{SUFFIX}").read_bytes()
+    assert b"__asan_init" in module
+    assert b"__ubsan_handle" in module
+    assert "MODE = 'sanitize'" in (toy / "wse_core" / "_build_info.py").read_text()
+
+
+def test_only_what_changed_is_compiled(toy):
+    build(toy)
+    modules = {name: toy / "build" / "release" / "lib" / name for name in (
+        f"wse_core/strict{SUFFIX}", f"fabric/kernels/wraps{SUFFIX}"
+    )}  # fmt: skip
+    opcodes = toy / "wse_core" / "opcodes.pxd"
+    before = {name: path.stat().st_mtime_ns for name, path in modules.items()}
+    written = opcodes.stat().st_mtime_ns
+    build(toy)
+    assert {name: path.stat().st_mtime_ns for name, path in modules.items()} == before
+    assert opcodes.stat().st_mtime_ns == written
+
+    time.sleep(0.02)
+    table = toy / "wse_core" / "isa.py"
+    table.write_text(table.read_text().replace("Op(7)", "Op(9)"))
+    build(toy)
+    after = {name: path.stat().st_mtime_ns for name, path in modules.items()}
+    assert [name for name in before if after[name] != before[name]] == [f"wse_core/strict{SUFFIX}"]
+    assert ask(toy, "strict.facts()[0]") == 9
+
+    time.sleep(0.02)
+    header = toy / "wse_core" / "twice.h"
+    header.write_text(header.read_text().replace("2 * x", "3 * x"))
+    build(toy)
+    assert ask(toy, "strict.facts()[2]") == 63
+
+
+def test_a_module_without_source_disappears(toy):
+    build(toy)
+    (toy / "fabric" / "kernels" / "wraps.pyx").unlink()
+    build(toy)
+    assert list((toy / "fabric").rglob("*.so")) == []
+    assert len(list((toy / "wse_core").rglob("*.so"))) == 1
+
+
+def test_a_warning_of_cython_stops_the_build(toy):
+    (toy / "wse_core" / "bad.pyx").write_text("def f():\n    cdef int x\n    return x\n")
+    done = python("setup.py", "--quiet", "build_ext", "--inplace", cwd=toy)
+    assert done.returncode != 0
+    assert "bad.pyx:3" in done.stdout + done.stderr
+    assert "Cython refused" in done.stderr
+
+
+@pytest.mark.parametrize(("name", "value"), [("WSE_BUILD", "fast"), ("WSE_JOBS", "many"), ("WSE_JOBS", "0")])
+def test_unknown_settings_are_one_line(toy, name, value):
+    done = python("setup.py", "--quiet", "build_ext", "--inplace", cwd=toy, **{name: value})
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].startswith(f"setup.py: {name}={value!r} is not")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wheel_does_not_take_the_mode_of_an_older_build_in_place(toy):
+    build(toy, "checked")
+    done = python(
+        "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", "dist", ".", cwd=toy, WSE_BUILD="release"
+    )
+    assert done.returncode == 0, done.stderr
+    wheel = next((toy / "dist").glob("*.whl"))
+    assert "MODE = 'release'" in zipfile.ZipFile(wheel).read("wse_core/_build_info.py").decode()
+    assert "MODE = 'checked'" in (toy / "wse_core" / "_build_info.py").read_text()
+
+
+def test_metadata():
+    project = PROJECT["project"]
+    assert (project["name"], project["version"]) == ("wse-sim", wse_core.__version__)
+    assert project["requires-python"] == ">=3.11"
+    assert project["scripts"] == {"wse": "harness.cli:main"}
+    assert set(project["optional-dependencies"]) == {"test", "demo", "nice", "dev"}
+    names = {re.split(r"[<>=]", item)[0] for item in project["dependencies"]}
+    assert names == {"numpy", "h5py", "matplotlib"}
+
+
+def test_license_is_complete():
+    text = Path(ROOT, "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_sources_set_no_directive_of_their_own():
+    found = {}
+    for package in PACKAGES:
+        for path in [*Path(ROOT, package).rglob("*.pyx"), *Path(ROOT, package).rglob("*.pxd")]:
+            for words in DIRECTIVE.findall(path.read_text(encoding="utf-8")):
+                if words.replace(" ", "") != "overflowcheck=False":
+                    found[str(path.relative_to(ROOT))] = words
+    assert found == {}
+
+
+def test_every_package_is_typed_and_has_a_head():
+    for package in PACKAGES:
+        assert Path(ROOT, package, "py.typed").exists()
+        assert Path(ROOT, package, "__init__.py").read_text(encoding="utf-8").startswith('"""')
+
+
+def test_sources_carry_no_machine_paths():
+    found = []
+    for path in [*ROOT.glob("*.*"), *(p for package in (*PACKAGES, "docs") for p in Path(ROOT, package).rglob("*"))]:
+        if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".toml", ".md", ".in", ".h") and path.name != "_build_info.py":
+            text = path.read_text(encoding="utf-8")
+            found += [str(path) for word in ("/home/", "/root/", "/work/", "/Users/") if word in text]
+    assert found == []
+
+
+def test_the_two_commands_of_the_readme(root):
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    assert "make run" in readme
+    assert "make test" in readme
+    script = root / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "set -euo pipefail" in script.read_text(encoding="utf-8")
+    assert "make test" in script.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make_help_names_every_target(root, tmp_path):
+    done = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0
+    for name in ("run", "test", "bench", "checked", "sanitize", "coverage", "lint", "clean"):
+        assert f"make {name} " in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make_says_what_is_missing(root, tmp_path):
+    for name in ("Makefile", "pyproject.toml", "setup.py"):
+        shutil.copy(root / name, tmp_path)
+    for name in PACKAGES:
+        (tmp_path / name).mkdir()
+    shutil.copy(root / "harness" / "preflight.py", tmp_path / "harness")
+
+    def make(*words, **changes):
+        return subprocess.run(
+            ["make", *words], cwd=tmp_path, env=environment(**changes), capture_output=True, text=True, check=False, timeout=60
+        )
+
+    done = make("test", "PYTHON=python-that-is-not-there")
+    assert done.returncode != 0
+    assert "no python-that-is-not-there found; install Python 3.11 or newer" in done.stderr
+    done = make("test", f"PYTHON={sys.executable} -S", CC="compiler-that-is-not-there")
+    assert done.returncode != 0
+    assert "no C compiler: compiler-that-is-not-there was not found" in done.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def sources():
+    """Return every file that a source distribution must contain, as text paths."""
+    wanted = ["setup.py", "pyproject.toml", "README.md", "LICENSE", "Makefile", "MANIFEST.in", ".ci/run"]
+    for package in (*PACKAGES, "tests", "docs"):
+        for path in Path(ROOT, package).rglob("*"):
+            if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".h", ".typed", ".toml", ".md") and path.is_file():
+                wanted.append(str(path.relative_to(ROOT)))
+    return sorted(set(wanted) - {"wse_core/opcodes.pxd", "wse_core/_build_info.py"})
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    """The source distribution of the project, made in a copy so that nothing of it is left in the checkout."""
+    copy = tmp_path_factory.mktemp("sdist") / "project"
+    skip = shutil.ignore_patterns(".venv", ".git", "build", "runs", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, copy, ignore=skip)
+    done = python("setup.py", "--quiet", "sdist", cwd=copy)
+    assert done.returncode == 0, done.stderr
+    return next((copy / "dist").glob("wse_sim-*.tar.gz"))
+
+
+@pytest.mark.packaging
+def test_the_source_distribution_is_complete_and_clean(sdist):
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert [name for name in sources() if name not in names] == []
+    assert [name for name in names if name.endswith((".so", ".c", ".pyc", "_build_info.py", "opcodes.pxd"))] == []
+
+
+@pytest.mark.packaging
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_wheel_from_the_source_distribution_works_elsewhere(sdist, tmp_path):
+    done = python(
+        "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", tmp_path, sdist, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    wheel = next(tmp_path.glob("wse_sim-*.whl"))
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert tops == set(PACKAGES)
+    assert [name for name in names if name.endswith((".c", ".pyx", ".pyc"))] == []
+    for source in sources():
+        if source.startswith(PACKAGES):
+            if source.endswith(".pyx"):
+                assert source.removesuffix(".pyx") + SUFFIX in names
+            else:
+                assert source in names
+
+    target = tmp_path / "site"
+    done = python("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", target, wheel, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = python("-m", "harness", "doctor", "--json", cwd=tmp_path, PYTHONPATH=str(target))
+    facts = json.loads(done.stdout)
+    assert facts["build"]["mode"] == "release"
+    assert facts["problems"] == []
+    assert all(Path(entry["origin"]).is_relative_to(target) for entry in facts["imports"].values())
+    for name in facts["build"]["compiled"]:
+        assert python("-c", f"import {name}", cwd=tmp_path, PYTHONPATH=str(target)).returncode == 0
