@@ -95,10 +95,12 @@ checked: $(VENV)/bin/wse
 	@cd build/tree-checked && WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-quick} $(CURDIR)/$(PY) -m pytest $(SLOW_BUILD) $(ARGS)
 
 # Capturing is left to Python level so that a report of the sanitizers reaches the terminal when they end the process.
+# The C++ runtime is loaded early because the sanitizer looks for its exceptions once, at the start; libraries that
+# come in later, such as matplotlib's, throw them.
 sanitize: $(VENV)/bin/wse
 	$(call copy_tree,sanitize)
 	@cd build/tree-sanitize && WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-quick} PYTHONMALLOC=malloc \
-	    LD_PRELOAD="$$($${CC:-gcc} -print-file-name=libasan.so)" \
+	    LD_PRELOAD="$$($${CC:-gcc} -print-file-name=libasan.so) $$($${CC:-gcc} -print-file-name=libstdc++.so.6)" \
 	    ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:allocator_may_return_null=1 \
 	    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 	    $(CURDIR)/$(PY) -m pytest $(SLOW_BUILD) --capture=sys $(ARGS)
@@ -114,7 +116,7 @@ lint-tools: $(VENV)/bin/wse
 
 lint: lint-tools
 	@$(PY) -m ruff check .
-	@if [ -n "$(SOURCES)" ]; then $(VENV)/bin/cython-lint $(filter %.pyx %.pxd,$(SOURCES)); fi
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" cython-lint $(filter %.pyx %.pxd,$(SOURCES))
 
 clean:
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage .benchmarks

@@ -57,11 +57,13 @@ DIRECTIVES = {
 }
 
 # -fno-fast-math after CFLAGS of the environment: no flag from outside may change a bit of a result.
-COMMON_FLAGS = ["-std=gnu11", "-ffp-contract=off", "-fno-fast-math", "-Wno-unused-function", "-Wno-unused-variable"]
+# What is silenced is habitual in generated code; doubts about uninitialised values are left to the checked builds.
+QUIET = [f"-Wno-{name}" for name in ("unused-function", "unused-variable", "unused-but-set-variable", "sign-compare")]
+COMMON_FLAGS = ["-std=gnu11", "-ffp-contract=off", "-fno-fast-math", *QUIET]
 MODE_FLAGS = {
-    "release": ["-O3"],
+    "release": ["-O3", "-Wno-maybe-uninitialized"],
     "checked": ["-O1", "-g"],
-    "coverage": ["-O1"],
+    "coverage": ["-O1", "-Wno-maybe-uninitialized"],
     "sanitize": ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"],
 }
 MODE_LINK_FLAGS = {"sanitize": ["-fsanitize=address,undefined"]}
@@ -138,7 +140,9 @@ def build_info():
         "DIRECTIVES": DIRECTIVES,
     }
     lines = [f"{name} = {value!r}" for name, value in facts.items()]
-    return '"""How the extension modules beside this file were built; written by setup.py."""\n\n' + "\n".join(lines) + "\n"
+    return "\n".join(
+        ['"""How the extension modules beside this file were built; written by setup.py."""', "", *lines, ""]
+    )
 
 
 def fingerprint():

@@ -17,7 +17,7 @@ from libc.stdint cimport uint8_t, uint16_t, int16_t, int32_t, int64_t, uint32_t,
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from wse_core.ce cimport ce_block_bytes, ce_init, ce_phase, ce_settle
+from wse_core.ce cimport ce_phase, ce_settle
 from wse_core.router cimport refresh_shared, router_phase
 from wse_core.state cimport *
 
@@ -49,7 +49,8 @@ FAULT_DETAILS = ("", "a DSR that holds no descriptor", "a DSR whose descriptor c
                  "fabric operands that pack differently", "trap", "calls nested too deeply", "return without a call",
                  "a circular buffer or FIFO of length 0", "dfilt needs a fabric input and must be asynchronous",
                  "an activated task without an entry", "a queue, color or filter that the program has not bound",
-                 "the program ran off its end")
+                 "the program ran off its end", "an asynchronous operation from whose operands no microthread follows",
+                 "two fabric inputs of one operation from the same queue")
 THREADS = tuple(f"ut{k}" for k in range(8)) + ("main",)
 
 if (sizeof(dsr_t) != _image.DESC_DTYPE.itemsize or sizeof(route_t) != _image.ROUTE_DTYPE.itemsize
@@ -78,6 +79,8 @@ cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
             s.now += 1
         else:
             next = next_wake(s)
+            if s.fault.kind and (next == 0 or next > s.fault.cycle):
+                next = s.fault.cycle        # found by a CE that ran ahead
             if next == 0:
                 return RUN_QUIET
             s.now = next if next < limit else limit
@@ -139,7 +142,7 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
                     refresh_words(p.slots + <uint64_t>cell * p.depth, p.depth, s.now)
     for cell in range(s.n_cells):
         ce = s.ce[cell]
-        if ce != NULL:
+        if ce != NULL and ce.prog != NULL:
             for q in range(<uint32_t>ce.prog.n_inq):
                 refresh_words(ce.inq[q].slots, 16, s.now)
     s.next_refresh = s.now + REFRESH
@@ -152,6 +155,9 @@ cdef class Engine:
     ----------
     spec : FabricSpec
         A validated fabric (`fabric.layout` builds it).
+    order : int
+        0, or a seed that varies the order in which queues and PEs are visited within a phase. No result depends on it;
+        tests use it to show that.
 
     Raises
     ------
@@ -165,12 +171,13 @@ cdef class Engine:
     cdef readonly int64_t cycle_offset
     cdef readonly str status
 
-    def __cinit__(self, spec):
+    def __cinit__(self, spec, order=0):
         self.maps = []
         self.s = <state_t*>self._map(sizeof(state_t))
 
-    def __init__(self, spec):
+    def __init__(self, spec, order=0):
         self.spec = spec
+        self.s.order = order
         self.status = "new"
         self._params(spec.machine)
         self._tables(spec)
@@ -316,35 +323,46 @@ cdef class Engine:
     def _programs(self, spec):
         cdef state_t* s = self.s
         cdef program_t* g
-        cdef int k, f, n_pe
-        cdef uint32_t index, cell
-        cdef int caps[8]
+        cdef int k
+        cdef uint32_t index
+        cdef int64_t at
+        cdef const int64_t[::1] cells
         cdef const uint16_t[::1] values
         s.n_programs = len(spec.programs)
         s.programs = <program_t*>self._map(max(1, s.n_programs) * sizeof(program_t))
+        s.program_of = <int16_t*>self._map(s.n_cells * sizeof(int16_t))
+        s.seed = spec.machine["prng.seed"]
         depths = spec.machine["queue.in_depth"]
         for k in range(8):
-            caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
+            s.in_caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
         for number, program in enumerate(spec.programs):
             g = &s.programs[number]
-            where = np.flatnonzero(spec.program_index.ravel() == number)
+            cells = self._cells_of(spec, number)
             self._program(number, program, spec.machine)
-            g.n_pe = len(where)
+            g.n_pe = cells.shape[0]
             if g.n_pe == 0:
                 continue
+            g.active = program.active
+            g.blocked = program.blocked
             g.block_bytes = ce_block_bytes(g)
             g.blocks = <char*>self._map(g.n_pe * g.block_bytes)
             g.sram = <uint16_t*>self._map(max(1, <uint64_t>g.n_pe * g.data_words * 2))
-            for index, at in enumerate(where):
-                cell = <uint32_t>((at // spec.width + 1) * s.stride + at % spec.width + 1)
-                ce_init(s, cell, g, index, program.active, program.blocked, caps, spec.machine["prng.seed"])
-                if program.active & ~program.blocked:
-                    schedule(s, cell, s.now)
+            for index in range(g.n_pe):
+                at = cells[index]
+                s.ce[at] = <ce_t*>(g.blocks + index * g.block_bytes)
+                s.program_of[at] = number
+                if g.active & ~g.blocked:
+                    schedule(s, <uint32_t>at, s.now)
             for address, words in program.data:
                 values = np.ascontiguousarray(words, np.uint16)
                 for index in range(g.n_pe):
                     memcpy(g.sram + <uint64_t>index * g.data_words + (<int>address - <int>g.code_words), &values[0],
                            2 * values.shape[0])
+
+    def _cells_of(self, spec, number):
+        # Cells of the PEs that run a program, in row-major order.
+        y, x = np.nonzero(spec.program_index == number)
+        return (y.astype(np.int64) + 1) * self.s.stride + x + 1
 
     def _program(self, number, program, machine):
         # Decode one image into a program_t.
@@ -477,7 +495,8 @@ cdef class Engine:
         cdef state_t* s = self.s
         cdef plane_t* p
         cdef int c, port
-        cdef uint32_t cell
+        cdef Py_ssize_t k
+        cdef const int64_t[::1] cells
         depth = spec.machine["router.depth"]
         out_depth = spec.machine["queue.out_depth"]
         for c in spec.routes:
@@ -497,9 +516,9 @@ cdef class Engine:
                     p.depth = max(caps.values())
                     p.cap = <uint8_t*>self._map(s.n_cells)
                     for g, cap in caps.items():
-                        for at in np.flatnonzero(spec.program_index.ravel() == g):
-                            cell = <uint32_t>((at // spec.width + 1) * s.stride + at % spec.width + 1)
-                            p.cap[cell] = cap
+                        cells = self._cells_of(spec, g)
+                        for k in range(cells.shape[0]):
+                            p.cap[cells[k]] = cap
                 p.slots = <uint64_t*>self._map(<uint64_t>s.n_cells * p.depth * sizeof(uint64_t))
                 p.meta = <qmeta_t*>self._map(<uint64_t>s.n_cells * sizeof(qmeta_t))
                 p.tail = <uint8_t*>self._map(s.n_cells)
@@ -532,6 +551,8 @@ cdef class Engine:
         cdef ce_t* ce = self.s.ce[self._cell(x, y)]
         if ce == NULL:
             raise ConfigError(f"PE ({x}, {y}) has no program")
+        if ce.prog == NULL:
+            ce_awaken(self.s, self._cell(x, y))
         ce_settle(self.s, self._cell(x, y))
         return ce
 
@@ -608,11 +629,10 @@ cdef class Engine:
         for j in range(y, y + h):
             for i in range(x, x + w):
                 cell = self._cell(i, j)
-                ce = self.s.ce[cell]
-                if ce != NULL:
-                    if ce.prog.entry[task_id & 31] < 0 or task_id > 31:
+                if self.s.ce[cell] != NULL:
+                    ce = self._ce(i, j)
+                    if not 0 <= task_id < 32 or ce.prog.entry[task_id] < 0:
                         raise ConfigError(f"task {task_id} is not bound in the program of PE ({i}, {j})")
-                    ce_settle(self.s, cell)
                     ce.activated |= <uint32_t>1 << task_id
                     schedule(self.s, cell, self.s.now)
 
@@ -674,7 +694,8 @@ cdef class Engine:
         if not f.kind:
             return None
         return {"kind": FAULT_KINDS[f.kind], "x": int(f.cell % self.s.stride) - 1, "y": int(f.cell // self.s.stride) - 1,
-                "cycle": f.cycle, "address": f.address, "color": f.color, "value": f.value,
+                "cycle": f.cycle, "address": f.address if f.kind in (FAULT_SRAM_RANGE, FAULT_SRAM_ALIGN) else None,
+                "color": f.color if f.kind == FAULT_COLLISION else None, "value": f.value,
                 "detail": self._collision(f.value) if f.kind == FAULT_COLLISION else FAULT_DETAILS[f.detail]}
 
     def _collision(self, ports):
@@ -705,6 +726,9 @@ cdef class Engine:
                 cell = self._cell(x, y)
                 ce = self.s.ce[cell]
                 if ce == NULL:
+                    continue
+                if ce.prog == NULL:                 # has never done anything
+                    v[1, y, x] = self.s.now
                     continue
                 ce_settle(self.s, cell)
                 v[0, y, x] = ce.busy
@@ -775,13 +799,17 @@ cdef class Engine:
         cdef int k, f
         cdef thread_t* th
         state = ("idle", "starting", "run", "vector", "fault")[ce.main_state]
+        if ce.main_state == MAIN_STARTING and self.s.now > ce.next:
+            state = "run"
         threads = {}
         for k in range(8):
             if ce.uts >> k & 1:
                 th = ce.ut + g.ut_slot[k]
-                threads[k] = (th.k, th.n)
+                threads[k] = (th.k, _length(th.n))
         if ce.main_state == MAIN_VECTOR:
-            threads[MAIN] = (ce.main.k, ce.main.n)
+            threads[MAIN] = (ce.main.k, _length(ce.main.n))
+        queues = {k: self._ring(ce.inq[g.inq_slot[k]].slots, ce.inq[g.inq_slot[k]].head, ce.inq[g.inq_slot[k]].cap)
+                  for k in range(8) if g.inq_slot[k] >= 0}
         fifos = {}
         for k in range(g.n_fifo):
             fifos[k] = self._fifo(ce, k)
@@ -795,8 +823,7 @@ cdef class Engine:
             "regs": [ce.regs[k] for k in range(N_REGS)], "main": state,
             "pc": -1 if ce.main_state == MAIN_IDLE else (g.code[ce.pc].at if ce.pc < g.n_code else -1),
             "threads": threads, "activated": ce.activated, "blocked": ce.blocked,
-            "inq": {k: self._ring(ce.inq[g.inq_slot[k]].slots, ce.inq[g.inq_slot[k]].head, ce.inq[g.inq_slot[k]].cap)
-                    for k in range(8) if g.inq_slot[k] >= 0},
+            "inq": {k: words for k, words in queues.items() if words},
             "fifo": fifos, "dsr": registers, "prng": (ce.prng, [ce.lfsr[k] for k in range(4)]),
         }
 
@@ -834,7 +861,7 @@ cdef class Engine:
                                 "queues": {p: q for p, q in queues.items() if q},
                                 "moved": [self.s.plane[c * N_PORTS + p].meta[cell].head >> 8
                                           if self.s.plane[c * N_PORTS + p].slots != NULL else 0 for p in range(N_PORTS)]}
-                if self.s.filters != NULL:
+                if self.s.filters != NULL and self.spec.filters["kind"][y, x].any():
                     counts = [self.s.filters[<uint64_t>cell * N_FILTERS + p].counter
                               for p in range(self.spec.filters.shape[2])]
                     entry.update({-1: {"filters": counts}})
@@ -851,7 +878,7 @@ cdef class Engine:
         for x, y in self._each_ce():
             cell = self._cell(x, y)
             ce = self.s.ce[cell]
-            if ce.main_state == MAIN_FAULT:
+            if ce.prog == NULL or ce.main_state == MAIN_FAULT:
                 continue
             if ce.main_state == MAIN_VECTOR and not (ce.main.n == 0xFFFFFFFF and ce.main.wait == WAIT_INPUT):
                 out.append(self._thread(x, y, ce, &ce.main))
@@ -904,7 +931,7 @@ cdef class Engine:
                         queue, color = q, ce.prog.inq_color[<int>q]
                         break
         return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.op].name, "reason": reason,
-                "color": color, "queue": queue, "done": th.k, "length": None if th.n == 0xFFFFFFFF else th.n}
+                "color": color, "queue": queue, "done": th.k, "length": _length(th.n)}
 
     cdef dict _stuck(self, int x, int y, int c, int p, int n, head):
         cdef uint32_t cell = self._cell(x, y)
@@ -949,6 +976,11 @@ def cost_of(op, machine):
     if op.cost in many:
         return machine[many[op.cost]], machine[many[op.cost]]
     return 1, 1
+
+
+cdef int _length(uint32_t n):
+    # The length of an operation as its descriptor has it.
+    return _image.ENDLESS if n == 0xFFFFFFFFU else n
 
 
 def _preset_index(machine):

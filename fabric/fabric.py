@@ -90,7 +90,7 @@ class RunResult:
     @property
     def utilisation(self):
         """Busy cycles per PE with a program and cycle of the run, 0 .. 1."""
-        return self.counters["busy"] / max(1, self.n_pe * (self.cycle - self.start))
+        return self.counters["busy"] / max(1, self.n_pe * self.cycles)
 
     def seconds(self, ghz=0.85):
         """Return the cycles as time of the hardware [s] at a clock [GHz]."""

@@ -138,7 +138,7 @@ class Layout:
         self._programs = []
         self._index = np.full((self.height, self.width), -1, np.int16)
         self._ids, self._configs, self._filters = {}, {}, {}
-        self._inputs, self._outputs = [], []
+        self._inputs, self._outputs, self._attached = [], [], set()
         self._params = []
         self._spec = None
 
@@ -182,7 +182,7 @@ class Layout:
         """
         self._changing()
         rect = self.rect((x, y, w, h) if y is not None else x, "place")
-        if isinstance(program, Program) and program.machine != self.machine:
+        if isinstance(program, Program) and _seen_by_programs(program.machine) != _seen_by_programs(self.machine):
             raise LayoutError(f"program {program.name!r} is written for {program.machine!r}, the layout is one of "
                               f"{self.machine!r}", hint="Program(name, machine) with the layout's machine")
         region = self._index[rect.slices]
@@ -375,8 +375,9 @@ class Layout:
         if 0 <= nx < self.width and 0 <= ny < self.height:
             raise LayoutError(f"{kind} stream: side {side} of this PE faces PE ({nx}, {ny}), not the outside", x=x, y=y,
                               color=color)
-        if any((s.x, s.y, s.side, s.color) == (x, y, side, color) for s in streams):
+        if (kind, x, y, side, color) in self._attached:
             raise LayoutError(f"two {kind} streams of one color on side {side}", x=x, y=y, color=color)
+        self._attached.add((kind, x, y, side, color))
         stream = Stream(kind, len(streams), int(x), int(y), side, int(color))
         streams.append(stream)
         return stream
@@ -513,22 +514,33 @@ class _Check:
         values = np.array([0 if c is None else function(c) for c in configs], np.uint8)
         return values[self.layout._ids[color]]
 
+    def cached(self, name, color, function):
+        key = name, color
+        if key not in self.masks:
+            self.masks[key] = self.table(color, function)
+        return self.masks[key]
+
     def rx(self, color):
-        return self.table(color, lambda c: _union(c.rx) | (c.inject > 0) << DIR_R)
+        """Return the inputs of a color, all positions together."""
+        return self.cached("rx", color, lambda c: _union(c.rx) | (c.inject > 0) << DIR_R)
 
     def tx(self, color):
-        return self.table(color, lambda c: _union(c.tx))
+        """Return the outputs of a color, all positions together."""
+        return self.cached("tx", color, lambda c: _union(c.tx))
 
     def swap(self, color):
-        return self.table(color, lambda c: c.swap)
+        """Return the axes on which a color swaps."""
+        return self.cached("swap", color, lambda c: c.swap)
 
-    def fail(self, bad, color, what, **parts):
+    def fail(self, bad, color, what, hint, lack=""):
+        """Raise a `RouteError` for the first PE of `bad`; `lack` is what its program does not do."""
         if bad.any():
             y, x = divmod(int(np.argmax(bad)), bad.shape[1])
             k = self.index[y, x]
-            name = f"program {self.programs[k].name!r}" if k < len(self.programs) else "no program"
-            parts = {key: text.format(x=x, y=y, program=name) for key, text in parts.items()}
-            raise RouteError(what.format(x=x, y=y, program=name), x=x, y=y, color=color, **parts)
+            if lack:
+                what += ", but " + (f"program {self.programs[k].name!r} there {lack}" if k < len(self.programs) else
+                                    "no program runs there")
+            raise RouteError(what, x=x, y=y, color=color, hint=hint.format(x=x, y=y))
 
     def ramp(self, color):
         """Routes from and to the CE need queues; swap needs both colors; injection its one queue."""
@@ -545,25 +557,23 @@ class _Check:
         tx = self.tx(color)
         if any(_union(c.tx) >> DIR_R & 1 for c in configs):
             missing = (tx >> DIR_R & 1).astype(bool) & ~self.has_in[color][self.index]
-            self.fail(missing, color, "tx has R, the ramp to the CE, but {program} there binds no input queue to the "
-                      "color: a wavelet would be stuck", hint=f"p.input_queue(q, {color}), a program on that PE, or no "
-                      "R in tx")
+            self.fail(missing, color, "tx has R, the ramp to the CE", f"p.input_queue(q, {color}), a program on that "
+                      "PE, or no R in tx", "binds no input queue to the color: a wavelet would be stuck")
         if any(_union(c.rx) >> DIR_R & 1 for c in configs):
             from_ce = self.has_out[color][self.index]
             if any(c.swap == 3 for c in configs):
                 from_ce = np.where(self.swap(color) == 3, self.has_out[partner][self.index], from_ce)
             plain = self.table(color, lambda c: _union(c.rx) >> DIR_R & 1).astype(bool)
-            self.fail(plain & ~from_ce, color, "rx has R, the ramp from the CE, but {program} there binds no output "
-                      "queue to the color", hint=f"p.output_queue(q, {color}), a program on that PE, or no R in rx")
+            self.fail(plain & ~from_ce, color, "rx has R, the ramp from the CE", f"p.output_queue(q, {color}), a "
+                      "program on that PE, or no R in rx", "binds no output queue to the color")
         if any(c.inject for c in configs):
             queue = color // 4
             right = np.zeros(len(self.programs) + 1, bool)
             for k, program in enumerate(self.programs):
                 right[k] = queue < len(program.outq_color) and program.outq_color[queue] == color
             inject = self.table(color, lambda c: c.inject > 0).astype(bool)
-            self.fail(inject & ~right[self.index], color, "CE injection of a color comes from output queue color // 4, "
-                      f"but {{program}} there does not bind output queue {queue} to it",
-                      hint=f"p.output_queue({queue}, {color})")
+            self.fail(inject & ~right[self.index], color, "CE injection of a color comes from output queue color // 4",
+                      f"p.output_queue({queue}, {color})", f"does not bind output queue {queue} to it")
 
     def accepts(self, color, port):
         """Return where a wavelet of `color` that lands in `port` can ever leave again, or is configured at run time."""
@@ -655,6 +665,12 @@ def _spread(words, shape, symbol, rect):
                           f"{rect.shape[0]} rows of {rect.shape[1]} PEs", x=rect.x, y=rect.y,
                           hint="one value, (h, w) for scalars, or (h, w, elements)")
     return words.reshape(*rect.shape, symbol.words)
+
+
+def _seen_by_programs(machine):
+    """Return what of a machine a program is assembled for; timing and the size of the fabric are not."""
+    parts = ("mem.words", "mem.banks", "dsr.", "ut.", "queue.", "num.cb16_bias", "router.colors", "router.filters")
+    return machine.preset, tuple(machine[key] for key in machine if key.startswith(parts))
 
 
 def _rewritten(image):

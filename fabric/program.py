@@ -1091,89 +1091,82 @@ class Program:
     # --- vector operations ----------------------------------------------------------------------------------------
 
     def _vector(self, op, args, letters, async_):
-        what = op.name
-        if not op.lanes[self._preset]:
-            raise self._error(f"{what} has no vector form on {self.machine.preset}", hint="write a loop of scalar "
-                              "instructions")
         dst, *sources = args
-        if len(sources) == 3 and isinstance(sources[2], (Dsd, Dsr)):
-            raise self._error(f"{what}: the multiplier is a scalar, not {sources[2]}")
-        for k, (arg, letter) in enumerate(zip(args, letters, strict=True)):
-            if isinstance(arg, Dsd):
-                self._check_type(op, arg, letter, "destination" if k == 0 else f"source {k}")
-        if not isinstance(dst, (Dsd, Dsr, Reg)):
-            raise self._error(f"{what}: {dst!r} cannot be a destination")
-        if isinstance(dst, Dsd) and dst.kind == "fabin":
-            raise self._error(f"{what}: {dst} cannot be a destination")
-        for k, source in enumerate(sources):
-            if isinstance(source, Dsd) and source.kind == "fabout":
-                raise self._error(f"{what}: {source} cannot be a source")
-            if isinstance(source, Dsr):
-                self._own(source)
-                if source.file == "dest":
-                    raise self._error(f"{what}: {source} cannot be source {k + 1}",
-                                      hint="a src0 DSR can be both source and destination")
-        if isinstance(dst, Dsr):
-            self._own(dst)
-            if dst.file == "src1":
-                raise self._error(f"{what}: {dst} cannot be the destination")
-        if async_ is not None and isinstance(dst, Reg):
-            raise self._error(f"{what}: an asynchronous operation cannot return into a register",
-                              hint="a destination in memory (stride 0 for a sum)")
-        b = sources[0]
-        c = sources[1] if len(sources) > 1 else None
+        self._check_operands(op, dst, sources, letters, async_)
+        b, c, scalar = [*sources, None, None][:3]
         if isinstance(b, Dsd) and b.kind == "fifo" and isinstance(c, (Dsd, Dsr)):
             if op.name not in _COMMUTE or (isinstance(c, Dsd) and c.kind == "fifo"):
-                raise self._error(f"{what}: a FIFO cannot be the first of two sources")
+                raise self._error(f"{op.name}: a FIFO cannot be the first of two sources")
             b, c = c, b
-            sources[:2] = b, c
-        if isinstance(b, Dsd) and isinstance(c, Dsd) and b.is_fabric and c.is_fabric and b.queue == c.queue:
-            raise self._error(f"{what}: both sources take wavelets from color {b.queue.color}")
         operands = [x for x in (b, c, dst) if isinstance(x, (Dsd, Dsr))]  # in the order that decides the length
         self._check_fabric(op, operands, dst, b)
-        operands = self._lengths(op, operands)
-        by_value = {id(old): new for old, new in zip([x for x in (b, c, dst) if isinstance(x, (Dsd, Dsr))], operands,
-                                                     strict=True)}
-        same = isinstance(dst, Dsd) and isinstance(b, Dsd) and dst == b and b.kind != "fifo"
-        dst, b, c = (by_value.get(id(x), x) for x in (dst, b, c))
-        thread = self._thread(op, operands, async_)
+        in_place = isinstance(b, Dsd) and b.kind != "fifo" and dst == b
+        complete = dict(zip(map(id, operands), self._lengths(op, operands), strict=True))
+        dst, b, c = (complete.get(id(x), x) for x in (dst, b, c))
+        thread = self._thread(op, complete.values(), async_)
 
-        held, loads = [], []
-        fields = {"d": 0}
-        for key, k in (("b", 0), ("c", 1), ("d", 2)):
-            if k >= len(sources):
-                fields[key] = 0
-                continue
-            source = (b, c, sources[2] if k == 2 else None)[k]
+        held, loads, fields = [], [], []
+        files = self._files(b, c, in_place)
+        for k, source in enumerate((b, c, scalar)[:len(sources)]):
             if isinstance(source, Dsr):
-                fields[key] = source
+                fields.append(source)
             elif isinstance(source, Dsd):
-                file = "src0" if k == 0 and (c is not None or same) else "src1"
-                if k == 0 and isinstance(c, Dsr) and c.file == "src0":
-                    file = "src1"
-                if k == 0 and source.kind == "fifo":
-                    file = "src1"
-                if k == 1 and isinstance(b, Dsr) and b.file == "src1":
-                    file = "src0"
-                fields[key] = self._auto(file, source, thread, loads)
+                fields.append(self._auto(files[k], source, thread, loads))
             elif isinstance(source, Reg):
-                fields[key] = self._reg_field(source, letters[k + 1], f"{what} source {k + 1}")
+                fields.append(self._reg_field(source, letters[k + 1], f"{op.name} source {k + 1}"))
             else:
-                fields[key] = self._held(source, letters[k + 1], op, held)
+                fields.append(self._held(source, letters[k + 1], op, held))
         if isinstance(dst, Reg):
-            fields["a"] = self._reg_field(dst, letters[0], f"{what} destination")
+            a = self._reg_field(dst, letters[0], f"{op.name} destination")
         elif isinstance(dst, Dsr):
-            fields["a"] = dst
-        elif same and isinstance(fields["b"], Dsr) and fields["b"].file == "src0":
-            fields["a"] = fields["b"]
+            a = dst
+        elif in_place and files[0] == "src0":
+            a = fields[0]
         else:
-            fields["a"] = self._auto("dest", dst, thread, loads)
+            a = self._auto("dest", dst, thread, loads)
         for dsr, dsd in loads:
             self._emit("dsr_load", a=dsr, imm=(dsd, dsr))
-        ins = self._emit(what, fields["a"], fields["b"], fields["c"], fields["d"], imm=async_)
+        ins = self._emit(op.name, a, *fields, imm=async_)
         if self._wse2:
             self._pair(ins)
         self._release(held)
+
+    @staticmethod
+    def _files(b, c, in_place):
+        """Return the DSR files for descriptors given as first and second source."""
+        first = "src0" if c is not None or in_place else "src1"
+        if (isinstance(c, Dsr) and c.file == "src0") or (isinstance(b, Dsd) and b.kind == "fifo"):
+            first = "src1"
+        return first, "src0" if isinstance(b, Dsr) and b.file == "src1" else "src1"
+
+    def _check_operands(self, op, dst, sources, letters, async_):
+        """Refuse operands that no vector operation has in these places."""
+        what = op.name
+        if not op.lanes[self._preset]:
+            raise self._error(f"{what} has no vector form on {self.machine.preset}",
+                              hint="write a loop of scalar instructions")
+        if len(sources) == 3 and isinstance(sources[2], (Dsd, Dsr)):
+            raise self._error(f"{what}: the multiplier is a scalar, not {sources[2]}")
+        for k, (arg, letter) in enumerate(zip((dst, *sources), letters, strict=True)):
+            if isinstance(arg, Dsd):
+                self._check_type(op, arg, letter, "destination" if k == 0 else f"source {k}")
+            elif isinstance(arg, Dsr):
+                self._own(arg)
+        if not isinstance(dst, (Dsd, Dsr, Reg)) or (isinstance(dst, Dsd) and dst.kind == "fabin") or (
+                isinstance(dst, Dsr) and dst.file == "src1"):
+            raise self._error(f"{what}: {dst} cannot be the destination")
+        for k, source in enumerate(sources):
+            if isinstance(source, Dsd) and source.kind == "fabout":
+                raise self._error(f"{what}: {source} cannot be a source")
+            if isinstance(source, Dsr) and source.file == "dest":
+                raise self._error(f"{what}: {source} cannot be source {k + 1}",
+                                  hint="a src0 DSR can be both source and destination")
+        if async_ is not None and isinstance(dst, Reg):
+            raise self._error(f"{what}: an asynchronous operation cannot return into a register",
+                              hint="a destination in memory (stride 0 for a sum)")
+        fabric = [x.queue for x in sources if isinstance(x, Dsd) and x.is_fabric]
+        if len(fabric) == 2 and fabric[0] == fabric[1]:
+            raise self._error(f"{what}: both sources take wavelets from color {fabric[0].color}")
 
     def _auto(self, file, dsd, thread, loads):
         if dsd.flags & im.F_SAVE:
@@ -1793,6 +1786,13 @@ class Program:
         return self._image
 
 
+    def listing(self):
+        """Return the assembled program as readable text (`fabric.disasm.listing`)."""
+        from fabric import disasm
+
+        return disasm.listing(self.assemble())
+
+
 class _Assembler:
     """One pass over a finished `Program`; the order of everything is that of the source, so results are equal."""
 
@@ -1808,6 +1808,12 @@ class _Assembler:
         self.pick_task_ids()
         self.pick_dsrs()
         self.check_explicit_dsrs()
+        self.sizes = {}  # DSR -> words per element of the operations on it
+        for ins in p._ins:
+            if ins.op.form in ("alu", "dfilt"):
+                for x, letter in zip((ins.a, ins.b, ins.c), ins.op.types, strict=False):
+                    if isinstance(x, Dsr):
+                        self.sizes.setdefault(id(x), set()).add(isa.WORDS[letter])
         offsets = np.zeros(len(p._ins) + 1, np.int64)
         for k, ins in enumerate(p._ins):
             offsets[k + 1] = offsets[k] + 1 + (ins.imm is not None)
@@ -1914,9 +1920,8 @@ class _Assembler:
             bits[key] = 0
             for ref, where in refs:
                 bits[key] |= 1 << self.task_id(ref, where)
-        if p.machine["router.colors"]:
-            bound = {t._id for t in p._tasks.values() if t.kind != "control"}
-            empty = sum(1 << c for c in range(_N_DATA_IDS) if c not in bound)
+        bound = {t._id for t in p._tasks.values() if t.kind != "control"}
+        empty = sum(1 << c for c in range(_N_DATA_IDS) if c not in bound)
         blocked = (empty | bits["blocked"]) & ~bits["unblocked"]
         high = sum(1 << t._id for t in p._tasks.values() if t.high and t.kind != "control")
         return bits["start"], blocked, high
@@ -1934,10 +1939,6 @@ class _Assembler:
         for dsr in own:
             groups.setdefault(self.root(dsr), []).append(dsr)
         for members in groups.values():
-            chosen = {d._id for d in members if d.chosen}
-            if len(chosen) > 1:
-                raise p._error(f"{' and '.join(map(str, members))} are used together by operations; on WSE-2 they "
-                               "must have the same id", where=members[-1].where)
             for dsr in members:
                 if dsr.chosen:
                     taken[dsr.file][dsr._id] = dsr
@@ -2008,6 +2009,8 @@ class _Assembler:
                 for dsd in x.loads:
                     if ins.op.form == "dfilt" and dsd.kind != "fabin":
                         raise p._error(f"dfilt: {dsd} is not a fabin", ins=ins)
+                    if key == "a" and dsd.kind == "fabin" and ins.op.form == "alu":
+                        raise p._error(f"{ins.op.name}: {dsd} cannot be the destination", ins=ins)
                     if dsd.kind in ("circular", "mem4d"):
                         extended[(x.file, x._id)] = dsd
                     if ins.op.form == "alu" and x.thread is None:
@@ -2038,14 +2041,7 @@ class _Assembler:
         """Return the packed flag of a fabric descriptor that is loaded into `dsr`."""
         if not dsd.is_fabric:
             return False
-        sizes = set()
-        if dsd.dtype is not None:
-            sizes = {_WORDS[dsd.dtype]}
-        else:
-            for ins in self.p._ins:
-                if ins.op.form in ("alu", "dfilt"):
-                    sizes |= {isa.WORDS[letter] for x, letter in
-                              zip((ins.a, ins.b, ins.c), ins.op.types, strict=False) if x is dsr}
+        sizes = {_WORDS[dsd.dtype]} if dsd.dtype is not None else self.sizes.get(id(dsr), set())
         if sizes == {2}:
             return False
         if dsd.packed is not None:
@@ -2088,8 +2084,6 @@ class _Assembler:
             raise p._error(f"{ins.op.name}: there is no label {imm!r}", ins=ins)
         if label.at is None:
             raise p._error(f"{ins.op.name}: label {label.name!r} is never placed", ins=ins)
-        if label.at >= len(p._ins):
-            raise p._error(f"{ins.op.name}: label {label.name!r} is past the end of the code", ins=ins)
         return int(self.offsets[label.at])
 
     def descriptor(self, dsd, dsr, ins):

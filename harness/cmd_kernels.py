@@ -59,5 +59,6 @@ def main(args):
         for param in kernel["params"]:
             choices = f" ({', '.join(map(str, param['choices']))})" if param["choices"] else ""
             head = f"    {param['name']}={param['default']}"
-            print(textwrap.fill(f"{param['doc']}{choices}", 110, initial_indent=f"{head:<24}", subsequent_indent=" " * 24))
+            text = f"{param['doc']}{choices}"
+            print(textwrap.fill(text, 110, initial_indent=f"{head:<24}", subsequent_indent=" " * 24))
         print(textwrap.fill(f"source: {kernel['source']}", 110, initial_indent=" " * 4, subsequent_indent=" " * 8))

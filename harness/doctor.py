@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -235,8 +234,6 @@ def assumptions():
 def _problems(facts):
     """Return what is wrong, as sentences that say what to do."""
     found = []
-    if sys.version_info < (3, 11):
-        found.append(f"Python {facts['versions']['python']} is too old; 3.11 or newer is needed")
     found += [f"{name} is not installed: make build" for name in REQUIRED if facts["versions"][name] is None]
     build = facts["build"]
     if build["mode"] is None:
@@ -254,12 +251,12 @@ def _problems(facts):
         if entry["origin"] is None:
             found.append(f"the package {name} cannot be found: reinstall {DISTRIBUTION}")
         elif not entry["ours"]:
-            found.append(f"import {name} finds {entry['origin']}, which is not ours: check PYTHONPATH and the directory")
+            found.append(f"import {name} finds {entry['origin']}, which is not ours: check PYTHONPATH")
     numerics = facts["numerics"]
     if not numerics["subnormals"]:
-        found.append("this process flushes subnormal numbers to zero: a library set the floating-point mode of the host")
+        found.append("this process flushes subnormal numbers to zero: a library changed the floating-point mode")
     if not numerics["round_to_nearest"]:
-        found.append("this process does not round to nearest: a library set the floating-point mode of the host")
+        found.append("this process does not round to nearest: a library changed the floating-point mode")
     return found
 
 

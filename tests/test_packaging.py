@@ -1,6 +1,7 @@
 """The build: modes that do not mix, what distributions contain, and what the project's files promise each other.
 
-Builds of the whole project carry the mark ``packaging``; the others build a toy project with the same setup.py.
+Most build a toy project with the same setup.py; the last two build the whole one.  All carry the mark ``packaging``:
+the copies that ``make checked`` and its relatives test need not repeat them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ import pytest
 import wse_core
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.packaging
+
 PROJECT = tomllib.loads(Path(ROOT, "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
+WHEEL = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
 DIRECTIVE = re.compile(r"^#\s*cython:\s*(.+)$", re.MULTILINE)
 
 TOY = {
@@ -33,14 +37,15 @@ TOY = {
     "wse_core/__init__.py": "",
     "wse_core/twice.h": "static inline unsigned twice(unsigned x) { return 2 * x; }\n",
     "wse_core/isa.py": (
-        "from __future__ import annotations\nfrom dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Op:\n"
-        "    code: int\n\n\ndef opcodes_pxd() -> str:\n    return f'cdef enum:\\n    OP_ADD = {Op(7).code}\\n'\n"
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n\n\n@dataclass(frozen=True)\n"
+        "class Op:\n    code: int\n\n\n"
+        "def opcodes_pxd() -> str:\n    return f'cdef enum:\\n    OP_ADD = {Op(7).code}\\n'\n"
     ),
     "wse_core/strict.pyx": (
         "from libc.stdint cimport uint32_t\nfrom wse_core.opcodes cimport OP_ADD\n\n"
         'cdef extern from "twice.h":\n    unsigned twice(unsigned) nogil\n\n'
-        'cdef extern from *:\n    """\n    #ifdef WSE_CHECKED\n    #define IS_CHECKED 1\n    #else\n    #define IS_CHECKED 0\n'
-        '    #endif\n    """\n    int IS_CHECKED\n\n'
+        'cdef extern from *:\n    """\n    #ifdef WSE_CHECKED\n    #define IS_CHECKED 1\n    #else\n'
+        '    #define IS_CHECKED 0\n    #endif\n    """\n    int IS_CHECKED\n\n'
         "def add(uint32_t a, uint32_t b):\n    cdef uint32_t c = a + b\n    return c\n\n"
         "def item(int[:] values, int i):\n    return values[i]\n\n"
         "def facts():\n    return OP_ADD, IS_CHECKED, twice(21)\n"
@@ -94,7 +99,8 @@ def ask(toy, code):
     """Return what an expression gives in a fresh interpreter in the toy's directory, or the name of its exception."""
     program = (
         "import array, json\nfrom wse_core import strict, _build_info\nfrom fabric.kernels import wraps\n"
-        f"try:\n    answer = {code}\nexcept Exception as error:\n    answer = type(error).__name__\nprint(json.dumps(answer))"
+        f"try:\n    answer = {code}\nexcept Exception as error:\n    answer = type(error).__name__\n"
+        "print(json.dumps(answer))"
     )
     done = python("-c", program, cwd=toy, PYTHONDONTWRITEBYTECODE="1")
     assert done.returncode == 0, done.stderr
@@ -203,9 +209,7 @@ def test_unknown_settings_are_one_line(toy, name, value):
 
 def test_a_wheel_does_not_take_the_mode_of_an_older_build_in_place(toy):
     build(toy, "checked")
-    done = python(
-        "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", "dist", ".", cwd=toy, WSE_BUILD="release"
-    )
+    done = python("-m", *WHEEL, "-w", "dist", ".", cwd=toy, WSE_BUILD="release")
     assert done.returncode == 0, done.stderr
     wheel = next((toy / "dist").glob("*.whl"))
     assert "MODE = 'release'" in zipfile.ZipFile(wheel).read("wse_core/_build_info.py").decode()
@@ -246,8 +250,9 @@ def test_every_package_is_typed_and_has_a_head():
 
 def test_sources_carry_no_machine_paths():
     found = []
+    kinds = (".py", ".pyx", ".pxd", ".pyi", ".toml", ".md", ".in", ".h")
     for path in [*ROOT.glob("*.*"), *(p for package in (*PACKAGES, "docs") for p in Path(ROOT, package).rglob("*"))]:
-        if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".toml", ".md", ".in", ".h") and path.name != "_build_info.py":
+        if path.suffix in kinds and path.name != "_build_info.py":
             text = path.read_text(encoding="utf-8")
             found += [str(path) for word in ("/home/", "/root/", "/work/", "/Users/") if word in text]
     assert found == []
@@ -280,9 +285,9 @@ def test_make_says_what_is_missing(root, tmp_path):
     shutil.copy(root / "harness" / "preflight.py", tmp_path / "harness")
 
     def make(*words, **changes):
-        return subprocess.run(
-            ["make", *words], cwd=tmp_path, env=environment(**changes), capture_output=True, text=True, check=False, timeout=60
-        )
+        env = environment(**changes)
+        command = ["make", *words]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
 
     done = make("test", "PYTHON=python-that-is-not-there")
     assert done.returncode != 0
@@ -307,14 +312,13 @@ def sources():
 def sdist(tmp_path_factory):
     """The source distribution of the project, made in a copy so that nothing of it is left in the checkout."""
     copy = tmp_path_factory.mktemp("sdist") / "project"
-    skip = shutil.ignore_patterns(".venv", ".git", "build", "runs", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
-    shutil.copytree(ROOT, copy, ignore=skip)
+    skip = (".venv", ".git", "build", "runs", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*skip))
     done = python("setup.py", "--quiet", "sdist", cwd=copy)
     assert done.returncode == 0, done.stderr
     return next((copy / "dist").glob("wse_sim-*.tar.gz"))
 
 
-@pytest.mark.packaging
 def test_the_source_distribution_is_complete_and_clean(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -322,13 +326,10 @@ def test_the_source_distribution_is_complete_and_clean(sdist):
     assert [name for name in names if name.endswith((".so", ".c", ".pyc", "_build_info.py", "opcodes.pxd"))] == []
 
 
-@pytest.mark.packaging
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_a_wheel_from_the_source_distribution_works_elsewhere(sdist, tmp_path):
-    done = python(
-        "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", tmp_path, sdist, cwd=tmp_path
-    )
+    done = python("-m", *WHEEL, "-w", tmp_path, sdist, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     wheel = next(tmp_path.glob("wse_sim-*.whl"))
     names = zipfile.ZipFile(wheel).namelist()

@@ -40,9 +40,8 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 def check_name(name):
     """Return `name` if it can name a counter or result, else raise `TraceError`."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise TraceError(
-            f"{name!r} cannot name a dataset", hint="letters, digits, dot, dash and underscore, a letter first", name=name
-        )
+        hint = "letters, digits, dot, dash and underscore, a letter first"
+        raise TraceError(f"{name!r} cannot name a dataset", hint=hint, name=name)
     return name
 
 

@@ -16,8 +16,6 @@ Two ways to save looks, both exact (docs/internals.md, "What runs ahead"):
 Rules, costs and accounting: docs/machine.md, "CE".  Reads and writes: its own `ce_t`, SRAM, input queues (taking),
 R queues of its router (pushing), route words and filters of its router (in real time only).
 """
-from libc.string cimport memset
-
 from wse_core.alu cimport alu, condition
 from wse_core.opcodes cimport *
 from wse_core.router cimport set_route_word
@@ -74,43 +72,11 @@ cdef enum:
     D_NO_ENTRY = 9
     D_NO_QUEUE = 10
     D_RAN_OFF = 11
+    D_NO_MICROTHREAD = 12
+    D_SAME_QUEUE = 13
 
 cdef uint64_t NEVER = <uint64_t>1 << NEVER_BITS
 cdef uint64_t ADVANCE_WORD = <uint64_t>0x095F9249 | (<uint64_t>1 << SHIFT_CTRL)
-
-
-# --- set-up ---------------------------------------------------------------------------------------------------------------
-cdef uint64_t ce_block_bytes(program_t* g) noexcept nogil:
-    # Everything one PE needs besides SRAM, as a multiple of 64 bytes.
-    cdef uint64_t n = (sizeof(ce_t) + g.n_ut * sizeof(thread_t) + g.n_inq * sizeof(inq_t) + g.n_dsr * sizeof(dsr_t)
-                       + g.n_fifo * sizeof(fifo_t))
-    return (n + 63) & ~<uint64_t>63
-
-cdef void ce_init(state_t* s, uint32_t cell, program_t* g, uint32_t index, uint32_t active, uint32_t blocked,
-                  const int* in_caps, uint32_t seed) noexcept nogil:
-    cdef ce_t* ce = <ce_t*>(g.blocks + index * g.block_bytes)
-    cdef char* at = <char*>ce + sizeof(ce_t)
-    cdef int k
-    ce.prog = g
-    ce.sram = g.sram + <uint64_t>index * g.data_words
-    ce.ut = <thread_t*>at
-    at += g.n_ut * sizeof(thread_t)
-    ce.inq = <inq_t*>at
-    at += g.n_inq * sizeof(inq_t)
-    ce.dsr = <dsr_t*>at
-    at += g.n_dsr * sizeof(dsr_t)
-    ce.fifo = <fifo_t*>at
-    ce.activated = active
-    ce.blocked = blocked
-    ce.rr = MAIN
-    ce.last_task = 31
-    for k in range(4):
-        ce.lfsr[k] = seed
-    for k in range(8):
-        if g.inq_slot[k] >= 0:
-            ce.inq[g.inq_slot[k]].cap = in_caps[k]
-            ce.inq[g.inq_slot[k]].color = g.inq_color[k]
-    s.ce[cell] = ce
 
 
 # --- small helpers -----------------------------------------------------------------------------------------------------------
@@ -138,13 +104,14 @@ cdef inline void touched(state_t* s, uint64_t t) noexcept nogil:
 cdef inline inq_t* inq_of(ce_t* ce, int queue) noexcept nogil:
     return ce.inq + ce.prog.inq_slot[queue]
 
-cdef inline uint64_t inq_take(ce_t* ce, inq_t* q, uint64_t t) noexcept nogil:
+cdef inline uint64_t inq_take(state_t* s, ce_t* ce, inq_t* q, uint64_t t) noexcept nogil:
     cdef uint64_t word = q.slots[q.head]
     q.slots[q.head] = stamp_of(t + 1)
     q.head += 1
     if q.head == q.cap:
         q.head = 0
     ce.received += 1
+    s.waiting = 1                   # the router can use the place from the next cycle on
     return word
 
 cdef inline bint sram_at(ce_t* ce, int64_t address, int words, uint32_t* index) noexcept nogil:
@@ -258,10 +225,12 @@ cdef inline uint32_t length_of(dsr_t* d) noexcept nogil:
 
 cdef inline uint32_t stride_lanes(state_t* s, opnd_t* o, uint32_t lanes) noexcept nogil:
     # SIMD width left by the stride of a memory operand (arch §4.2).
-    cdef int32_t e = o.step // o.words
-    cdef int32_t m
+    cdef int32_t e, m
     cdef uint32_t limit
-    if (o.mode != OPND_MEM1D and o.mode != OPND_MEM4D) or e == 0 or e == 1:
+    if o.mode != OPND_MEM1D and o.mode != OPND_MEM4D:
+        return lanes
+    e = o.step // o.words
+    if e == 0 or e == 1:
         return lanes
     m = (-e if e < 0 else e) & 7
     if m == 0:
@@ -348,6 +317,9 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     if ins.form == FORM_DFILT and th.b.mode != OPND_FABIN:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return False
+    if th.b.mode == OPND_FABIN and th.c.mode == OPND_FABIN and th.b.queue == th.c.queue:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_SAME_QUEUE, th.b.queue)
+        return False
     for k in range(3):
         check_range(ce, ops[k], th.n)
     set_stream(s, ce, th)
@@ -402,12 +374,13 @@ cdef inline int64_t address_of(opnd_t* o, uint32_t k) noexcept nogil:
         return o.base + <int64_t>k * o.step
     if o.mode == OPND_CIRCULAR:
         return o.base + <int64_t>((<uint32_t>d.index + k) % d.length) * o.words
-    i = d.ndim
-    while i:
-        i -= 1
+    i = d.ndim - 1
+    while i > 0:
         e = d.extent[i]
         offset += <int64_t>(rest % e) * d.stride[i]
         rest //= e
+        i -= 1
+    offset += <int64_t>rest * d.stride[0]       # the outermost dimension has no end here, as in one dimension
     return o.base + offset * o.words
 
 cdef inline uint32_t row_left(opnd_t* o, uint32_t k, uint32_t g) noexcept nogil:
@@ -423,7 +396,7 @@ cdef inline uint32_t group_of(thread_t* th) noexcept nogil:
     cdef uint32_t g = th.group
     if g > th.n - th.k:
         g = th.n - th.k
-    if g > 1:
+    if g > 1 and th.bulk:
         g = row_left(&th.a, th.k, row_left(&th.b, th.k, row_left(&th.c, th.k, g)))
     return g
 
@@ -623,6 +596,7 @@ cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, 
 cdef inline void send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t, uint32_t cost) noexcept nogil:
     plane_push(s, plane, &s.plane[plane], cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
     ce.sent += 1
+    s.waiting = 1
 
 cdef void end_step(ce_t* ce, thread_t* th, uint64_t t, uint32_t busy, uint32_t conflict) noexcept nogil:
     book(ce, t, busy, conflict)
@@ -647,7 +621,7 @@ cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         control = 0
         if fabin_ready(ce, ops[k], t, &control) > t or not (control or th.op == OP_DFILT):
             continue
-        inq_take(ce, inq_of(ce, ops[k].queue), t)
+        inq_take(s, ce, inq_of(ce, ops[k].queue), t)
         end_step(ce, th, t, 1, 0)
         if th.op == OP_DFILT:
             if control:
@@ -695,9 +669,9 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     if conflicts(s, &th.b, &th.c, th.k):
         conflict = s.p.conflict_cycles
     if th.b.mode == OPND_FABIN:
-        word_b = <uint32_t>inq_take(ce, inq_of(ce, th.b.queue), t)
+        word_b = <uint32_t>inq_take(s, ce, inq_of(ce, th.b.queue), t)
     if th.c.mode == OPND_FABIN:
-        word_c = <uint32_t>inq_take(ce, inq_of(ce, th.c.queue), t)
+        word_c = <uint32_t>inq_take(s, ce, inq_of(ce, th.c.queue), t)
     if th.a.mode == OPND_MEM1D and th.a.flags & F_INDEX:
         if th.b.mode == OPND_FABIN:
             offset = word_b >> 16
@@ -820,6 +794,7 @@ cdef void stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
         ce.macs += k - th.k
     ce.steps += n_steps
     ce.sent += sent
+    s.waiting = 1                   # the router must look at what was taken and sent
     if q != NULL:
         ce.received += n_steps
     th.k = k
@@ -971,7 +946,7 @@ cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
         d = ce.dsr + ce.prog.dsr_slot[field >> 4][field & 15]
         if d.kind == (KIND_FABOUT if k == 0 else KIND_FABIN):
             return d.queue & 7
-    return 0
+    return -1
 
 cdef uint64_t main_when(state_t* s, ce_t* ce, uint64_t t) noexcept nogil:
     # First cycle in which the main thread can issue its next instruction, as things stand in cycle t.
@@ -989,7 +964,7 @@ cdef uint64_t main_when(state_t* s, ce_t* ce, uint64_t t) noexcept nogil:
                 when = ce.ready[r]
     if ce.uts and when <= t + 1:
         if (ins.dsrs[0] & ce.dsr_busy[0] or ins.dsrs[1] & ce.dsr_busy[1] or ins.dsrs[2] & ce.dsr_busy[2]
-                or (ins.flags & I_ASYNC and (ce.uts >> async_ut(ce, ins)) & 1)):
+                or (ins.flags & I_ASYNC and (<int>ce.uts << 1) >> (async_ut(ce, ins) + 1) & 1)):
             if when > t and ce.acct < when:
                 return when                     # until then it waits for the pipeline, from then on for the resource
             ce.main.wait = WAIT_RESOURCE
@@ -1002,6 +977,9 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
     cdef bint asynchronous = ins.flags & I_ASYNC
     if asynchronous:
         ut = async_ut(ce, ins)
+        if ut < 0:
+            fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_NO_MICROTHREAD, 0)
+            return
         if ce.prog.ut_slot[ut] < 0:
             fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, ut)
             return
@@ -1062,6 +1040,7 @@ cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
         bits = ins.imm & 0x3FF
         word = (word & ~(<uint64_t>0x3FF << (10 * k))) | (bits << (10 * k)) | (<uint64_t>1 << (RT_VALID + k))
     set_route_word(s, c, cell, word)
+    s.waiting = 1
 
 cdef void exec_dsr(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
     cdef dsr_t* d = ce.dsr + ce.prog.dsr_slot[ins.a >> 4][ins.a & 15]
@@ -1175,6 +1154,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
             fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_NO_QUEUE, ins.a)
             return
         f = &s.filters[<uint64_t>cell * N_FILTERS + ins.a]
+        s.waiting = 1
         if ins.imm == 0:
             f.counter = ce.regs[ins.b & 15]
         elif ins.imm == 1:
@@ -1247,7 +1227,7 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
         start_task(s, ce, t, g.entry[id])
         return
     q = inq_of(ce, g.inq_of_task[id])
-    word = inq_take(ce, q, t)
+    word = inq_take(s, ce, q, t)
     if is_control(word):
         k = <int>(word >> 16) & 63
         if g.control_entry[k] < 0:
@@ -1334,7 +1314,7 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
         if when < NEVER and ce.main_state == MAIN_VECTOR and ce.main.bulk:
             # Looked at when it may be complete: no step costs less than a cycle.
             when += (ce.main.n - ce.main.k + ce.main.group - 1) // ce.main.group
-            if ce.main.k < ce.main.n:
+            if ce.main.k < ce.main.n and not uts:   # a microthread may issue while the main thread drains
                 when += s.p.drain
         if when < next:
             next = when
@@ -1365,27 +1345,23 @@ cdef inline bint runs_alone(ce_t* ce) noexcept nogil:
         return not ce.prog.code[ce.pc].flags & I_REAL
     return False
 
-cdef void take_teardown(ce_t* ce, uint64_t t) noexcept nogil:
-    # Task 29 becomes activated in the cycles noted by the router; those after t stay noted.
-    cdef uint32_t later = 0
-    cdef int k
-    for k in range(1, 9):
-        later |= <uint32_t>1 << ((t + k) & 15)
-    if ce.teardown_due & ~later:
-        ce.activated |= <uint32_t>1 << 29
-    ce.teardown_due &= later
-
 cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
     cdef ce_t* ce = s.ce[cell]
     cdef uint64_t t = s.now, next
     cdef int thread
-    if ce == NULL or t < ce.resume or ce.main_state == MAIN_FAULT:
+    if ce == NULL:
+        return
+    if unlikely(ce.prog == NULL):
+        ce_awaken(s, cell)
+    if unlikely(ce.teardown_due != 0) and (ce.teardown_due >> (t & 15)) & 1:
+        # In real time, also if the main thread has run ahead: only the picker looks at the bit, and it does not run ahead.
+        ce.teardown_due &= ~(<uint32_t>1 << (t & 15))
+        ce.activated |= <uint32_t>1 << 29
+    if t < ce.resume or ce.main_state == MAIN_FAULT:
         return
     s.events += 1
     while True:
         catch_up(s, ce, cell, t)
-        if ce.teardown_due and t == s.now:
-            take_teardown(ce, t)
         if ce.main_state == MAIN_IDLE:
             pick(s, ce, cell, t)
         if ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
@@ -1429,8 +1405,8 @@ cdef inline void catch_up_alone(state_t* s, ce_t* ce, uint32_t cell) noexcept no
         vec_bulk(s, ce, cell, &ce.main, start, s.limit)
 
 cdef void ce_settle(state_t* s, uint32_t cell) noexcept nogil:
-    # Bring a CE's books and memory up to the cycle that is about to begin.
-    if s.ce[cell] != NULL and s.ce[cell].main_state != MAIN_FAULT:
+    # Bring a CE's books and memory up to the cycle that is about to begin; the cell has a program.
+    if s.ce[cell].prog != NULL and s.ce[cell].main_state != MAIN_FAULT:
         catch_up(s, s.ce[cell], cell, s.now)
 
 cdef void ce_phase(state_t* s) noexcept nogil:
@@ -1438,6 +1414,7 @@ cdef void ce_phase(state_t* s) noexcept nogil:
     cdef uint32_t bucket = <uint32_t>(s.now & (WHEEL - 1))
     cdef uint32_t cell, after, w2, w
     cdef uint64_t b2, b
+    cdef int at
     cdef uint64_t* bits
     cdef uint64_t* bits2
     cell = s.wheel_head[bucket]
@@ -1461,5 +1438,8 @@ cdef void ce_phase(state_t* s) noexcept nogil:
             b = bits[w]
             bits[w] = 0
             while b:
-                step_ce(s, w * 64 + ctz64(b))
-                b &= b - 1
+                at = ctz64(b)
+                if unlikely(s.order != 0) and vary(s, 2):
+                    at = 63 - clz64(b)
+                step_ce(s, w * 64 + at)
+                b &= ~(<uint64_t>1 << at)

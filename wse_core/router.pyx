@@ -16,9 +16,9 @@ arbitration and atomic multicast are not public (docs/accuracy.md).
 from wse_core.state cimport (
     DIR_R, FAULT_COLLISION, FAULT_MEMORY, N_COLORS, N_FILTERS, N_PORTS, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ,
     RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL, RT_SWAP_X, RT_SWAP_Y, RT_TEARDOWN, RT_VALID, SHIFT_CTRL,
-    SHIFT_VALID, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, plane_push, plane_t, plane_tail,
+    SHIFT_VALID, ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, plane_mark, plane_push, plane_t, plane_tail,
     popcount32, qmeta_t, ready_cycle, record_fault, ring_set, schedule, stamp_of, state_t, stream_in_t, stream_out_t,
-    takeable, uint8_t, uint32_t, uint64_t, unlikely, usable)
+    takeable, uint8_t, uint32_t, uint64_t, unlikely, usable, vary)
 from libc.stdlib cimport realloc
 
 cdef enum:
@@ -84,6 +84,15 @@ cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
 cdef void set_route_word(state_t* s, int color, uint32_t cell, uint64_t word) noexcept nogil:
     s.route[color][cell] = word
     refresh_shared(s, cell)
+
+
+cdef inline bint room_at(state_t* s, uint64_t word, uint64_t now) noexcept nogil:
+    # has_room; a place that will be free in a later cycle means that time must not jump over that cycle.
+    if has_room(word, now):
+        return True
+    if not is_valid(word):
+        s.waiting = 1
+    return False
 
 
 # --- the general path ------------------------------------------------------------------------------------------------------
@@ -200,8 +209,10 @@ cdef inline bint ramp_has_room(state_t* s, uint32_t cell, uint64_t route) noexce
     cdef inq_t* q
     if not (route >> RT_HAS_INQ) & 1:
         return False
+    if unlikely(s.ce[cell].prog == NULL):
+        ce_awaken(s, cell)
     q = s.ce[cell].inq + ((route >> RT_INQ) & 7)
-    return has_room(q.slots[q.tail], s.now)
+    return room_at(s, q.slots[q.tail], s.now)
 
 cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     cdef qmeta_t* m = &q.meta[cell]
@@ -235,7 +246,7 @@ cdef bint grant(state_t* s, uint32_t cell, request_t* r, uint32_t used) noexcept
         if (r.route >> RT_SPECIAL) & 1 and is_border(s, to):
             if s.plane[plane].meta[to].head == 0:
                 return False
-        elif not has_room(plane_tail(&s.plane[plane], to)[0], s.now):
+        elif not room_at(s, plane_tail(&s.plane[plane], to)[0], s.now):
             return False
     if r.outs & RAMP and not ramp_has_room(s, cell, r.route):
         return False
@@ -265,6 +276,8 @@ cdef bint grant(state_t* s, uint32_t cell, request_t* r, uint32_t used) noexcept
         if cmd == CMD_TEARDOWN:
             s.route[r.color][cell] = route | (<uint64_t>1 << RT_TEARDOWN)
             if s.ce[cell] != NULL:
+                if s.ce[cell].prog == NULL:
+                    ce_awaken(s, cell)
                 s.ce[cell].teardown_due |= <uint32_t>1 << ((s.now + s.p.ramp_in) & 15)
                 ring_set(s, cell, s.now + s.p.ramp_in)
         else:
@@ -352,56 +365,89 @@ cdef void visit_general(state_t* s, uint32_t cell, int color, int port, uint64_t
 
 
 # --- the fast path ---------------------------------------------------------------------------------------------------------
-cdef inline void visit(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell) noexcept nogil:
+    # `now` and `routes` (of q's color) are passed so that they stay in registers across the stores below.
     cdef qmeta_t* m = &q.meta[cell]
     cdef uint64_t h = m.head & 0xFF
     cdef uint64_t* slot = &q.slots[<uint64_t>cell * q.depth + h]
     cdef uint64_t word = slot[0]
-    cdef uint64_t route, payload, cap
-    cdef uint32_t w, tx, links, d, to
-    cdef plane_t* t
-    cdef int base
+    cdef uint64_t route, payload
+    cdef uint64_t* place = NULL
+    cdef uint32_t w, tx, links, d, to = 0
+    cdef plane_t* t = NULL
+    cdef ce_t* ce
+    cdef inq_t* i = NULL
+    cdef int shift, plane = 0
+    cdef uint8_t tail, cap
     if not is_valid(word):
         w = cell >> 6
         q.bits[w] &= ~(<uint64_t>1 << (cell & 63))
         if q.bits[w] == 0:
             q.bits2[w >> 6] &= ~(<uint64_t>1 << (w & 63))
         return
-    if not usable(word, s.now):
+    if not usable(word, now):
         s.waiting = 1
         return
-    route = s.route[q.color][cell]
+    route = routes[cell]
     if unlikely(route & SLOW or is_control(word)):
         visit_general(s, cell, q.color, q.port, route)
         return
-    if not (rx_of(route, pos_of(route)) >> q.port) & 1:
+    shift = 10 * pos_of(route)
+    if not (route >> (shift + q.port)) & 1:
         return
-    tx = tx_of(route, pos_of(route))
-    base = q.color * N_PORTS
+    tx = <uint32_t>(route >> (shift + 5)) & 31
+    # All outputs must have room. The last link is kept: with one output, the usual case, it is not looked up again.
     links = tx & 15
     while links:
         d = ctz64(links)
         links &= links - 1
-        t = &s.plane[base + (d ^ 1)]
+        plane = q.color * N_PORTS + (d ^ 1)
+        t = &s.plane[plane]
         to = cell + s.delta[d]
-        if not has_room(t.slots[<uint64_t>to * t.depth + t.tail[to]], s.now):
+        place = &t.slots[<uint64_t>to * t.depth + t.tail[to]]
+        if not room_at(s, place[0], now):
             return
-    if tx & RAMP and not ramp_has_room(s, cell, route):
-        return
-    payload = word & PAYLOAD
-    take_head(s, q, cell)
-    links = tx & 15
-    while links:
-        d = ctz64(links)
-        links &= links - 1
-        plane_push(s, base + (d ^ 1), &s.plane[base + (d ^ 1)], cell + s.delta[d], payload, s.now + s.p.hop)
+    ce = s.ce[cell]
     if tx & RAMP:
-        push_ramp(s, cell, route, payload)
+        if not (route >> RT_HAS_INQ) & 1:
+            return
+        if unlikely(ce.prog == NULL):
+            ce_awaken(s, cell)
+        i = ce.inq + ((route >> RT_INQ) & 7)
+        if not room_at(s, i.slots[i.tail], now):
+            return
+    payload = word & PAYLOAD
+    # take_head
+    slot[0] = stamp_of(now + 1)
+    cap = q.cap[cell] if q.cap != NULL else <uint8_t>q.depth
+    m.head += 256 - h if h + 1 == cap else 257
+    m.granted = now + 1
+    s.moved += 1
+    if q.port == DIR_R and ce.want_space:
+        ring_set(s, cell, now + 1)
+    if tx & 15:
+        links = tx & 15
+        links ^= <uint32_t>1 << (d & 31)            # all but the last one, which is at hand
+        place[0] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(now + s.p.hop)
+        tail = t.tail[to] + 1
+        t.tail[to] = 0 if tail == t.depth else tail
+        plane_mark(s, plane, t, to)
+        while unlikely(links != 0):
+            d = ctz64(links)
+            links &= links - 1
+            plane = q.color * N_PORTS + (d ^ 1)
+            plane_push(s, plane, &s.plane[plane], cell + s.delta[d], payload, now + s.p.hop)
+    if i != NULL:
+        i.slots[i.tail] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(now + s.p.ramp_in)
+        tail = i.tail + 1
+        i.tail = 0 if tail == i.cap else tail
+        ring_set(s, cell, now + s.p.ramp_in)
 
 
 cdef void scan_up(state_t* s, plane_t* q) noexcept nogil:
     cdef uint32_t w2, w
-    cdef uint64_t b2, b
+    cdef uint64_t b2, b, now = s.now
+    cdef const uint64_t* routes = s.route[q.color]
     for w2 in range(s.n_words2):
         b2 = q.bits2[w2]
         while b2:
@@ -409,12 +455,13 @@ cdef void scan_up(state_t* s, plane_t* q) noexcept nogil:
             b2 &= b2 - 1
             b = q.bits[w]
             while b:
-                visit(s, q, w * 64 + ctz64(b))
+                visit(s, q, now, routes, w * 64 + ctz64(b))
                 b &= b - 1
 
 cdef void scan_down(state_t* s, plane_t* q) noexcept nogil:
     cdef uint32_t w2, w, k
-    cdef uint64_t b2, b
+    cdef uint64_t b2, b, now = s.now
+    cdef const uint64_t* routes = s.route[q.color]
     cdef int at
     for k in range(s.n_words2):
         w2 = s.n_words2 - 1 - k
@@ -426,14 +473,17 @@ cdef void scan_down(state_t* s, plane_t* q) noexcept nogil:
             b = q.bits[w]
             while b:
                 at = 63 - clz64(b)
-                visit(s, q, w * 64 + at)
+                visit(s, q, now, routes, w * 64 + at)
                 b &= ~(<uint64_t>1 << at)
 
 cdef void scan(state_t* s, int plane) noexcept nogil:
     # Against the direction of flow, so that a word pushed in this cycle is not met again in it (a third fewer visits).
     cdef plane_t* q = &s.plane[plane]
     cdef uint32_t w2
-    if q.port == 0 or q.port == 2:
+    cdef bint down = q.port == 0 or q.port == 2
+    if unlikely(s.order != 0):
+        down = vary(s, 2)
+    if down:
         scan_down(s, q)
     else:
         scan_up(s, q)
@@ -450,18 +500,20 @@ cdef void feed_streams(state_t* s) noexcept nogil:
         i = &s.ins[k]
         if i.at < i.n:
             q = &s.plane[i.plane]
-            if has_room(plane_tail(q, i.cell)[0], s.now):
+            if room_at(s, plane_tail(q, i.cell)[0], s.now):
                 plane_push(s, i.plane, q, i.cell, i.words[i.at], s.now + s.p.hop)
                 i.at += 1
-                s.moved += 1
-                s.hops -= 1         # not a hop: nothing left a router
+                s.waiting = 1
 
 cdef void router_phase(state_t* s) noexcept nogil:
-    cdef int half
+    cdef int half, turn = 0
     cdef uint64_t planes
     s.moved = 0
     s.waiting = 0
+    if unlikely(s.order != 0):
+        turn = vary(s, 2)
     for half in range(2):
+        half ^= turn
         planes = s.active[half]
         while planes:
             scan(s, half * 64 + ctz64(planes))
@@ -470,4 +522,5 @@ cdef void router_phase(state_t* s) noexcept nogil:
         feed_streams(s)
     if s.moved:
         s.hops += s.moved
-        s.last_active = <int64_t>s.now
+        if s.last_active < <int64_t>s.now:          # a CE may have run ahead
+            s.last_active = <int64_t>s.now

@@ -241,6 +241,8 @@ ctypedef struct program_t:
     int32_t entry[32]
     int32_t control_entry[64]
     uint32_t bound          # ids with an entry
+    uint32_t active         # initial bits
+    uint32_t blocked
     uint32_t data_tasks
     uint32_t high
     uint32_t inq_mask       # queues bound
@@ -358,7 +360,10 @@ ctypedef struct state_t:
     uint64_t* arbitrated    # per cell: cycle + 1 of the last arbitration
     filter_t* filters       # per cell N_FILTERS, or NULL
     uint64_t active[2]      # planes that may hold wavelets
-    ce_t** ce               # per cell, NULL = no program
+    ce_t** ce               # per cell, NULL = no program; zero memory until the PE first does something
+    int16_t* program_of     # per cell
+    int in_caps[8]          # capacity of the input queues
+    uint32_t seed           # of the random generators
     # wake ring and timing wheel of the CEs
     uint64_t* ring_bits     # RING * n_words
     uint64_t* ring_bits2    # RING * n_words2
@@ -371,7 +376,7 @@ ctypedef struct state_t:
     uint64_t wheel_count
     # what happened
     int moved               # a wavelet moved in this cycle
-    int waiting             # a word was seen whose ready cycle lies ahead
+    int waiting             # the next cycle must not be skipped: a stamp lies ahead, or a CE changed what routers see
     int64_t last_active
     uint64_t hops
     uint64_t next_refresh
@@ -381,8 +386,15 @@ ctypedef struct state_t:
     stream_out_t* outs
     int n_outs
     uint64_t events         # work done, for the engine's breaks
+    uint64_t order          # 0, or the state of a generator that varies the order of visits (tests: it must not matter)
     program_t* programs
     int n_programs
+
+
+cdef inline uint32_t vary(state_t* s, uint32_t n) noexcept nogil:
+    # A number below n for a varied order of visits.
+    s.order = s.order * <uint64_t>6364136223846793005 + <uint64_t>1442695040888963407
+    return <uint32_t>(s.order >> 33) % n
 
 
 # --- queue words ------------------------------------------------------------------------------------------------------
@@ -408,6 +420,40 @@ cdef inline bint has_room(uint64_t word, uint64_t now) noexcept nogil:
 cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
     # The full cycle number of a stamp, which lies within 2^29 cycles of `now`.
     return now - <uint64_t>(<int64_t>((now << SHIFT_STAMP) - ((word >> SHIFT_STAMP) << SHIFT_STAMP)) >> SHIFT_STAMP)
+
+
+# --- CE blocks ---------------------------------------------------------------------------------------------------------
+cdef inline uint64_t ce_block_bytes(program_t* g) noexcept nogil:
+    # Everything one PE needs besides SRAM, as a multiple of 64 bytes.
+    cdef uint64_t n = (sizeof(ce_t) + g.n_ut * sizeof(thread_t) + g.n_inq * sizeof(inq_t) + g.n_dsr * sizeof(dsr_t)
+                       + g.n_fifo * sizeof(fifo_t))
+    return (n + 63) & ~<uint64_t>63
+
+cdef inline void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
+    # Give a CE its initial state. Done when it first does something, so that idle PEs take no memory.
+    cdef program_t* g = &s.programs[s.program_of[cell]]
+    cdef ce_t* ce = s.ce[cell]
+    cdef char* at = <char*>ce + sizeof(ce_t)
+    cdef int k
+    ce.prog = g
+    ce.sram = g.sram + <uint64_t>(<char*>ce - g.blocks) // g.block_bytes * g.data_words
+    ce.ut = <thread_t*>at
+    at += g.n_ut * sizeof(thread_t)
+    ce.inq = <inq_t*>at
+    at += g.n_inq * sizeof(inq_t)
+    ce.dsr = <dsr_t*>at
+    at += g.n_dsr * sizeof(dsr_t)
+    ce.fifo = <fifo_t*>at
+    ce.activated = g.active
+    ce.blocked = g.blocked
+    ce.rr = MAIN
+    ce.last_task = 31
+    for k in range(4):
+        ce.lfsr[k] = s.seed
+    for k in range(8):
+        if g.inq_slot[k] >= 0:
+            ce.inq[g.inq_slot[k]].cap = s.in_caps[k]
+            ce.inq[g.inq_slot[k]].color = g.inq_color[k]
 
 
 # --- waking a CE ----------------------------------------------------------------------------------------------------------

@@ -61,8 +61,10 @@ class Kernel:
         self.calls.append((machine, params))
         if isinstance(self.answer, BaseException):
             raise self.answer
-        base = {"cycles": 22, "wavelet_hops": 0, "macs": np.int64(16), "bit_exact": True, "max_abs_error": np.float32(0)}
-        return base | {"verified": True, "counters": {"busy": (np.ones((2, 3), np.uint32), "cycles")}} | (self.answer or {})
+        counts = {"cycles": 22, "wavelet_hops": 0, "macs": np.int64(16)}
+        checks = {"verified": True, "bit_exact": True, "max_abs_error": np.float32(0)}
+        arrays = {"counters": {"busy": (np.ones((2, 3), np.uint32), "cycles")}}
+        return counts | checks | arrays | (self.answer or {})
 
 
 @pytest.fixture
@@ -137,9 +139,9 @@ def test_every_command_has_help_and_the_common_options(capsys, name):
     assert all(word in out for word in ("--json", "--progress", "--debug"))
 
 
-@pytest.mark.parametrize("words", [["bogus"], ["run", "--bogus"], ["run", "a", "b"], ["kernel"], ["doctor", "x"], ["--js"]])
+@pytest.mark.parametrize("words", ["bogus", "run --bogus", "run a b", "kernel", "doctor x", "--js"])
 def test_wrong_usage_is_one_message_and_status_two(capsys, words):
-    status, out, err = run(capsys, *words)
+    status, out, err = run(capsys, *words.split())
     assert (status, out) == (2, "")
     assert err.startswith("wse: error: ")
     assert err.count("\n") == 1
@@ -191,7 +193,7 @@ def test_kernel_prints_text(capsys, kernel):
 def test_kernel_keeps_what_the_result_already_says(capsys, kernel):
     kernel.answer = {"kernel": "other", "params": {"n": 1}, "host_seconds": 5.0, "peak_rss_bytes": 7, "extra": (1, 2)}
     found = json.loads(run(capsys, "kernel", "sum", "--json")[1])
-    assert (found["kernel"], found["params"], found["host_seconds"], found["peak_rss_bytes"]) == ("other", {"n": 1}, 5, 7)
+    assert found | {"extra": None} == found | kernel.answer | {"extra": None}
     assert found["extra"] == [1, 2]
 
 

@@ -68,8 +68,7 @@ def test_build_requirements_are_those_of_the_project(root, monkeypatch, capsys):
 
 
 def test_it_runs_before_anything_is_installed(root, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", str(root / "harness" / "preflight.py")], cwd=tmp_path, capture_output=True, check=False
-    )
+    command = [sys.executable, "-I", "-S", str(root / "harness" / "preflight.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0
     assert done.stderr == b""

@@ -1,0 +1,82 @@
+"""Every benchmark workload once, small: right results, exact cycles, and the measuring code runs."""
+from __future__ import annotations
+
+import pytest
+
+from tests.bench import instructions, measure, table, workloads
+
+SMALL = {
+    "broadcast": lambda: workloads.broadcast(7, 3, 20),
+    "broadcast, one row": lambda: workloads.broadcast(6, 5, 20, rows=1),
+    "chain_reduce 2": lambda: workloads.chain_reduce(2, 2, 9),
+    "chain_reduce 3": lambda: workloads.chain_reduce(3, 1, 9),
+    "chain_reduce": lambda: workloads.chain_reduce(8, 3, 30),
+    "exchange": lambda: workloads.exchange(5, 4, 12),
+    "multicast": lambda: workloads.multicast(6, 5, 12),
+    "fmach": lambda: workloads.vector_tiles(2, 2, 30, 5),
+    "fmachs": lambda: workloads.vector_tiles(2, 2, 30, 5, "fmachs"),
+    "fmacs": lambda: workloads.vector_tiles(2, 2, 30, 5, "fmacs", repeat=2),
+    "events": lambda: workloads.events(3, 2, 40),
+    "quiet": lambda: workloads.quiet(3, 3, 2),
+    "quiet row": lambda: workloads.quiet(3, 3, 2, row=True),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_workload(name):
+    """Results, work and cycles are as they must be, and the same when the run is cut in two."""
+    first, second = SMALL[name]().run(), SMALL[name]().run(warm=10)
+    assert first.cycles == second.cycles + 10
+    assert first.seconds > 0
+
+
+def test_wrong_results_are_noticed():
+    """A workload whose cycles or results are off does not pass for a measurement."""
+    workload = workloads.broadcast(4, 1, 8)
+    workload.cycles += 1
+    with pytest.raises(AssertionError, match="cycles"):
+        workload.run()
+    workload = workloads.broadcast(4, 1, 8)
+    workload.work["hops"] -= 1
+    with pytest.raises(AssertionError, match="hops"):
+        workload.run()
+
+
+def test_measuring(tmp_path):
+    """Yardstick, rates, pairs, traces: plausible numbers from tiny runs."""
+    rate = measure.rate(workloads.broadcast(4, 2, 16), rounds=2)
+    assert rate.best("hops") >= rate.median("hops") > 0
+    assert rate.ratio("hops") > 0
+    ratio, windows, size = measure.traced(workloads.broadcast(4, 2, 100), tmp_path / "t.h5", 20, rounds=1)
+    assert ratio > 0
+    assert windows == 7
+    assert size > 0
+    cost, _ = measure.idle_cost(workloads.broadcast(4, 4, 16, rows=1), workloads.broadcast(4, 1, 16), 12, rounds=1)
+    assert cost >= 0
+
+
+def test_memory():
+    """A child process measures memory."""
+    found = measure.resident("idle", 64, 64)
+    assert set(found) == {"engine", "description", "sram"}
+
+
+def test_table_is_complete():
+    """Every row of the table names a metric, a unit and a target, and the text keeps its columns."""
+    rows = [table.Row(goal, 1.0, "note") for goal in table.GOALS.values()]
+    text = table.render(rows)
+    assert len(text.splitlines()) == len(rows) + 2
+    assert all(line.count("|") == 6 for line in text.splitlines())
+
+
+def test_instructions_reads_counts():
+    """The number is read from what callgrind prints; anything else is an error."""
+    assert instructions.total("==1== Events    : Ir\n==1== Collected : 42188624\n") == 42188624
+    with pytest.raises(RuntimeError, match="did not say"):
+        instructions.total("==1== Bad permissions")
+
+
+@pytest.mark.parametrize("name", instructions.CASES)
+def test_instructions_cases(name):
+    """Each case runs in its shorter length."""
+    instructions.run_case(name, instructions.CASES[name][2][0])

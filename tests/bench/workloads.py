@@ -1,0 +1,522 @@
+"""What the benchmarks run: small programs on rectangles of PEs, each with the results and cycles it must have.
+
+A function here returns a `Workload`: a validated fabric, what to activate, how much work the run is, and what must be
+true after it.  Workloads run straight on `fabric.engine.Engine`, without the conveniences of `fabric.fabric`.  Cycle
+counts follow from docs/machine.md and are asserted with the results, so that a faster engine cannot be a wrong one.
+
+================  ====================================================================================================
+`broadcast`       the first PE of each row sends n words east; every other PE adds them up and passes them on
+`chain_reduce`    each row adds n words per PE from east to west, one fused fabric-to-fabric add per PE
+`exchange`        each PE sends n words to each neighbour and adds up what each neighbour sends: eight microthreads
+`multicast`       each PE sends n words to all neighbours at once and adds two incoming streams per operation
+`vector_tiles`    multiply-adds on tiles in SRAM, no traffic: the inner loop of a matrix product
+`events`          two tasks that activate each other
+`quiet`           one PE of many computes, nothing else happens
+================  ====================================================================================================
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fabric.engine import Engine
+from fabric.layout import Layout
+from fabric.program import Program
+from wse_core.params import machine
+
+__all__ = ["FOREVER", "Sample", "Workload", "broadcast", "chain_reduce", "events", "exchange", "multicast", "quiet",
+           "vector_tiles"]
+
+FOREVER = 1 << 40  # cycles; more than any run here
+OPPOSITE = {"W": "E", "E": "W", "N": "S", "S": "N"}
+STEP = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
+
+
+@dataclass
+class Workload:
+    """A fabric with something to do.
+
+    Attributes
+    ----------
+    name : str
+        For reports.
+    spec : FabricSpec
+        What to build an engine from.
+    start : callable
+        Called with a fresh engine: writes data, activates tasks.
+    check : callable
+        Called with the engine after the run; raises AssertionError if a result is wrong.
+    work : dict[str, int]
+        How much the run is, exactly, by unit: ``hops`` (grants of queues), ``steps`` (of vector operations, each one
+        PE-cycle at work), ``macs``, ``tasks``.
+    cycles : int or tuple
+        Cycles of the run, exact or (lowest, highest).
+    limit : int
+        Where to stop; a run that goes on for ever ends there.
+    active : int
+        PEs that work.
+    """
+
+    name: str
+    spec: object
+    start: Callable
+    check: Callable
+    work: dict
+    cycles: int | tuple
+    limit: int = FOREVER
+    active: int = 0
+    params: dict = field(default_factory=dict)
+
+    def engine(self):
+        """Return a new engine, ready to run."""
+        engine = Engine(self.spec)
+        self.start(engine)
+        return engine
+
+    def finish(self, engine, status):
+        """Check everything after a run that ended with `status`."""
+        wanted = "complete" if self.limit == FOREVER else "limit"
+        assert status == wanted, f"{self.name}: {status}, not {wanted}; fault {engine.fault}"
+        low, high = self.cycles if isinstance(self.cycles, tuple) else (self.cycles, self.cycles)
+        assert low <= engine.last_active + 1 <= high, f"{self.name}: {engine.last_active + 1} cycles, not {self.cycles}"
+        done = self.done(engine)
+        assert done == self.work, f"{self.name}: {done}, not {self.work}"
+        self.check(engine)
+
+    def done(self, engine):
+        """Return the work that an engine has done, with the keys of `work`."""
+        counters = engine.counters()
+        return {key: sum(int(count.sum()) for count in engine.link_counts().values()) if key == "hops"
+                else int(counters[key].sum()) for key in self.work}
+
+    def run(self, warm=0):
+        """Run once, check, and return a `Sample`; the first `warm` cycles count for nothing."""
+        engine = self.engine()
+        if warm:
+            engine.run(warm)
+        before, at = self.done(engine), engine.cycle
+        begin = time.perf_counter()
+        status = engine.run(self.limit)
+        seconds = time.perf_counter() - begin
+        self.finish(engine, status)
+        return Sample(seconds, engine.last_active + 1 - at, {key: self.work[key] - before[key] for key in self.work})
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one run took: host seconds, cycles, work by unit."""
+
+    seconds: float
+    cycles: int
+    work: dict
+
+    def per_second(self, unit):
+        """Return work per host second."""
+        return self.work[unit] / self.seconds
+
+    def nanoseconds(self, unit):
+        """Return host nanoseconds per unit of work."""
+        return self.seconds / self.work[unit] * 1e9
+
+
+def _machine(width, height):
+    """Return wse2 on a mesh that is large enough."""
+    return machine("wse2", {"fabric.width": max(757, width), "fabric.height": max(996, height)})
+
+
+def _floats(engine, symbol, x, y, w, h):
+    """Return an f32 symbol over a rectangle, shape (h, w, count)."""
+    words = engine.read_rect(symbol.address, symbol.words, x, y, w, h)
+    return np.ascontiguousarray(words).view("<f4")
+
+
+def _write(engine, symbol, values, x, y):
+    """Write an f32 symbol over a rectangle; values shaped (h, w, count)."""
+    words = np.ascontiguousarray(values, "<f4").view("<u2")
+    assert words.shape[2] == symbol.words
+    engine.write_rect(symbol.address, words, x, y)
+
+
+def broadcast(width, height, n, rows=None):
+    """One sender per row; `rows` of the rows at work (default all), the others are idle copies of the same code."""
+    rows = height if rows is None else rows
+    m = _machine(width, height)
+    source = Program("source", m)
+    one = source.array("one", 1, "f32", [1.5])
+    source.output_queue(0, 0)
+    with source.task("main"):
+        source.fmovs(source.fabout(0, n), source.mem1d(one, stride=0))
+    sink = Program("sink", m)
+    total = sink.array("total", 1, "f32")
+    sink.input_queue(0, 0)
+    with sink.task("main"):
+        t = sink.mem1d(total, n, stride=0)
+        sink.fadds(t, t, sink.fabin(0, n))
+    layout = Layout(width, height, m)
+    layout.place(source, 0, 0, 1, height)
+    layout.place(sink, 1, 0, width - 1, height)
+    layout.route(0, (0, 0, 1, height), rx="R", tx="E")
+    layout.route(0, (1, 0, width - 1, height), rx="W", tx="ER")
+    layout.route(0, (width - 1, 0, 1, height), rx="W", tx="R")
+    spec = layout.build()
+    task = {p.name: _task(p) for p in spec.programs}
+    symbol = spec.programs[1].symbols["total"]
+
+    def start(engine):
+        engine.activate(task["source"], 0, 0, 1, rows)
+        engine.activate(task["sink"], 1, 0, width - 1, rows)
+
+    def check(engine):
+        found = _floats(engine, symbol, 1, 0, width - 1, height)[..., 0]
+        assert (found[:rows] == 1.5 * n).all()
+        assert (found[rows:] == 0).all()
+
+    # start of the task, two descriptors, issue; n words; ramps and links to the last PE; the drain and the task's end
+    cycles = (m["task.start"] + 2 * m["ce.dsr_load"] + 1) + n + (m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+                                                                 + (width - 1) * m["router.hop"]) + m["vec.drain"] + 1
+    work = {"hops": rows * width * n, "steps": rows * width * n}
+    return Workload(f"broadcast {width}x{rows}", spec, start, check, work, cycles, active=rows * width,
+                    params={"width": width, "height": height, "rows": rows, "n": n})
+
+
+def _task(program, name="main"):
+    """Return the id of a program's task, found by its label."""
+    at = program.labels[name] if name in program.labels else None
+    ids = [i for i, entry in enumerate(program.entry) if entry >= 0 and (at is None or entry == at)]
+    assert len(ids) == 1, (program.name, program.labels)
+    return ids[0]
+
+
+def chain_reduce(width, height, n):
+    """Sum of n words per PE along each row, to the PE at x = 0; two colors alternate by parity of x."""
+    m = _machine(width, height)
+    layout = Layout(width, height, m)
+    programs = {}
+    for parity in (0, 1):
+        into, out = 1 - parity, parity  # PE x sends on color x % 2 and receives on the other one
+        p = Program(f"inner{parity}", m)
+        data = p.array("data", n, "f32")
+        p.input_queue(0, into)
+        p.output_queue(0, out)
+        with p.task("main"):
+            p.fadds(p.fabout(out, n), data, p.fabin(into, n))
+        programs[parity] = p
+    last = Program("last", m)
+    data = last.array("data", n, "f32")
+    last.output_queue(0, (width - 1) % 2)
+    with last.task("main"):
+        last.fmovs(last.fabout((width - 1) % 2, n), data)
+    root = Program("root", m)
+    data = root.array("data", n, "f32")
+    root.input_queue(0, 1)
+    with root.task("main"):
+        root.fadds(data, data, root.fabin(1, n))
+    layout.place(root, 0, 0, 1, height)
+    layout.place(last, width - 1, 0, 1, height)
+    if width > 2:
+        layout.place(programs[1], (1, 0, width - 2, height, 2, 1))
+    if width > 3:
+        layout.place(programs[0], (2, 0, width - 3, height, 2, 1))
+    for parity in (0, 1):
+        senders = (2 - parity, 0, width - 2 + parity, height, 2, 1)
+        receivers = (1 - parity, 0, width - 1 - (1 - parity), height, 2, 1)
+        if senders[0] < width:
+            layout.route(parity, senders, rx="R", tx="W")
+            layout.route(parity, receivers, rx="E", tx="R")
+    spec = layout.build()
+    rng = np.random.default_rng(7)
+    values = rng.integers(-50, 50, (height, width, n)).astype(np.float32)
+
+    def start(engine):
+        for k, p in enumerate(spec.programs):
+            task = _task(p)
+            for y, x0, x1 in _row_runs(spec.program_index == k):
+                _write(engine, p.symbols["data"], values[y:y + 1, x0:x1], x0, y)
+                engine.activate(task, x0, y, x1 - x0, 1)
+
+    def check(engine):
+        assert (_floats(engine, spec.programs[0].symbols["data"], 0, 0, 1, height)[:, 0] == values.sum(1)).all()
+
+    stage = m["ramp.execute"] + m["ramp.out"] + m["router.hop"] + m["ramp.in"]
+    # the last PE starts as any other, with two descriptors to load; it sends from then on
+    cycles = (m["task.start"] + 2 * m["ce.dsr_load"] + 1) + n + stage * (width - 1) + m["vec.drain"] + 1
+    work = {"hops": 2 * n * (width - 1) * height, "steps": n * width * height}
+    return Workload(f"chain_reduce {width}x{height}", spec, start, check, work, cycles, active=width * height,
+                    params={"width": width, "height": height, "n": n})
+
+
+def _row_runs(mask):
+    """Yield (y, first x, stop x) of the runs of true entries."""
+    for y, row in enumerate(mask):
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], row.view(np.int8), [0]))))
+        for first, stop in edges.reshape(-1, 2):
+            yield y, int(first), int(stop)
+
+
+def exchange(width, height, n):
+    """All links busy in both directions: color by direction and by parity of the sender's x or y."""
+    m = _machine(width, height)
+    layout = Layout(width, height, m)
+    number = {"E": 0, "W": 1, "S": 2, "N": 3}
+
+    def color(d, x, y):
+        return 2 * number[d] + ((x if d in "EW" else y) & 1)
+
+    programs, index = {}, {}
+    for y in range(height):
+        for x in range(width):
+            key = tuple((d, color(d, x, y), color(OPPOSITE[d], x + STEP[d][0], y + STEP[d][1])) for d in number
+                        if 0 <= x + STEP[d][0] < width and 0 <= y + STEP[d][1] < height)
+            index.setdefault(key, []).append((x, y))
+    for key, places in index.items():
+        p = Program(f"exchange{len(programs)}", m)
+        mine = p.array("mine", 1, "f32")
+        sums = p.array("sums", 4, "f32")
+        for d, out, into in key:
+            p.output_queue(number[d], out)
+            p.input_queue(4 + number[d], into)
+        with p.task("main"):
+            for d, out, into in key:
+                t = p.mem1d(sums, n, stride=0, offset=number[d])
+                p.fadds(t, t, p.fabin(into, n), async_=True)
+            for _, out, _ in key:
+                p.fmovs(p.fabout(out, n), p.mem1d(mine, stride=0), async_=True)
+        programs[key] = p
+        for x, y in places:
+            layout.place(p, x, y)
+    for d, (dx, dy) in STEP.items():
+        for parity in (0, 1):
+            c = 2 * number[d] + parity
+            # senders: PEs of that parity with a neighbour in direction d; receivers: those neighbours
+            if dx:
+                first = parity + (2 if parity + dx < 0 else 0)
+                span = (width if dx < 0 else width - 1) - first
+                if span < 1:
+                    continue
+                layout.route(c, (first, 0, span, height, 2, 1), rx="R", tx=d)
+                layout.route(c, (first + dx, 0, span, height, 2, 1), rx=OPPOSITE[d], tx="R")
+            else:
+                first = parity + (2 if parity + dy < 0 else 0)
+                span = (height if dy < 0 else height - 1) - first
+                if span < 1:
+                    continue
+                layout.route(c, (0, first, width, span, 1, 2), rx="R", tx=d)
+                layout.route(c, (0, first + dy, width, span, 1, 2), rx=OPPOSITE[d], tx="R")
+    spec = layout.build()
+    values = (1 + np.arange(width * height, dtype=np.float32) % 97).reshape(height, width)
+    mine, sums = spec.programs[0].symbols["mine"], spec.programs[0].symbols["sums"]
+    same = all(p.symbols["mine"].address == mine.address for p in spec.programs)
+
+    def start(engine):
+        for k, p in enumerate(spec.programs):
+            task = _task(p)
+            for y, x0, x1 in _row_runs(spec.program_index == k):
+                _write(engine, p.symbols["mine"], values[y:y + 1, x0:x1, None], x0, y)
+                engine.activate(task, x0, y, x1 - x0, 1)
+
+    def check(engine):
+        padded = np.pad(values, 1) * n
+        want = {"E": padded[1:-1, 2:], "W": padded[1:-1, :-2], "S": padded[2:, 1:-1], "N": padded[:-2, 1:-1]}
+        if same:
+            found = _floats(engine, sums, 0, 0, width, height)
+            for d, k in number.items():
+                assert (found[..., k] == want[d]).all(), d
+            return
+        for k, p in enumerate(spec.programs):
+            for y, x0, x1 in _row_runs(spec.program_index == k):
+                found = _floats(engine, p.symbols["sums"], x0, y, x1 - x0, 1)
+                for d, j in number.items():
+                    assert (found[0, :, j] == want[d][y, x0:x1]).all(), d
+
+    links = 2 * ((width - 1) * height + width * (height - 1))
+    busiest = n * 2 * (min(width - 1, 2) + min(height - 1, 2))  # CE operations of a PE with the most neighbours
+    work = {"hops": 2 * n * links, "steps": 2 * n * links}
+    return Workload(f"exchange {width}x{height}", spec, start, check, work, (busiest, busiest + busiest // 4 + 200), active=width * height,
+                    params={"width": width, "height": height, "n": n})
+
+
+def multicast(width, height, n):
+    """Each PE sends to its neighbours at once; color (x + 2 y) mod 5, so that all five of a cross differ."""
+    m = _machine(width, height)
+    layout = Layout(width, height, m)
+    index = {}
+    for y in range(height):
+        for x in range(width):
+            around = {d: (x + dx + 2 * (y + dy)) % 5 for d, (dx, dy) in STEP.items()
+                      if 0 <= x + dx < width and 0 <= y + dy < height}
+            index.setdefault(((x + 2 * y) % 5, tuple(sorted(around.items()))), []).append((x, y))
+    for (out, around), places in index.items():
+        p = Program(f"multicast{out}{''.join(d for d, _ in around)}", m)
+        mine = p.array("mine", 1, "f32")
+        sums = p.array("sums", 2, "f32")
+        p.output_queue(0, out)
+        for k, (_, into) in enumerate(around):
+            p.input_queue(1 + k, into)
+        with p.task("main"):
+            pairs = [around[k:k + 2] for k in range(0, len(around), 2)]
+            for k, pair in enumerate(pairs):
+                t = p.mem1d(sums, n, stride=0, offset=k)
+                sources = [p.fabin(into, n) for _, into in pair]
+                if len(sources) == 2:
+                    p.fadds(t, *sources, async_=True)
+                else:
+                    p.fmovs(t, sources[0], async_=True)
+            p.fmovs(p.fabout(out, n), p.mem1d(mine, stride=0), async_=True)
+        for x, y in places:
+            layout.place(p, x, y)
+            layout.route(out, (x, y), rx="R", tx="".join(d for d, _ in around))
+            for d, into in around:
+                layout.route(into, (x, y), rx=d, tx="R")
+    spec = layout.build()
+    values = (1 + np.arange(width * height, dtype=np.float32) % 97).reshape(height, width)
+
+    def start(engine):
+        for k, p in enumerate(spec.programs):
+            task = _task(p)
+            for y, x0, x1 in _row_runs(spec.program_index == k):
+                _write(engine, p.symbols["mine"], values[y:y + 1, x0:x1, None], x0, y)
+                engine.activate(task, x0, y, x1 - x0, 1)
+
+    def check(engine):
+        padded = np.pad(values, 1)
+        want = padded[1:-1, 2:] + padded[1:-1, :-2] + padded[2:, 1:-1] + padded[:-2, 1:-1]
+        for k, p in enumerate(spec.programs):
+            for y, x0, x1 in _row_runs(spec.program_index == k):
+                found = _floats(engine, p.symbols["sums"], x0, y, x1 - x0, 1)
+                assert (found[0].sum(-1) == want[y, x0:x1]).all()
+
+    links = 2 * ((width - 1) * height + width * (height - 1))
+    steps = sum(n * (1 + (len(around) + 1) // 2) * len(places) for (_, around), places in index.items())
+    busiest = 3 * n
+    work = {"hops": n * (links + width * height), "steps": steps}
+    return Workload(f"multicast {width}x{height}", spec, start, check, work, (busiest, 2 * busiest + 200), active=width * height,
+                    params={"width": width, "height": height, "n": n})
+
+
+def vector_tiles(width, height, n, k, op="fmach", repeat=1):
+    """Rank-one updates c += a[:, j] * b[j] on tiles in SRAM: the inner loop of a matrix product, no traffic.
+
+    `op` is fmach (f16, 4 lanes), fmachs (f16 times f16 into fp32, 2 lanes) or fmacs (fp32, 1 lane).  Per column the
+    main thread loads b[j] and moves the DSR of a on (save_address), as compiled code does.  Operands are placed so that
+    they never conflict.
+    """
+    m = _machine(width, height)
+    half = op != "fmacs"
+    wide = op != "fmach"
+    a_type, c_type = "f16" if half else "f32", "f32" if wide else "f16"
+    p = Program(f"tiles_{op}", m)
+    c = p.array("c", n, c_type, align=8)
+    a = p.array("a", n * k, a_type, bank=1 if half else 2)
+    b = p.array("b", k, a_type)
+    with p.task("main"):
+        dc = p.dsr("src0")
+        da = p.dsr("src1")
+        p.load(dc, p.mem1d(c))
+        with p.loop(repeat):
+            p.load(da, p.mem1d(a, n, save=True))
+            with p.loop(k, index=True) as j:
+                if half:
+                    s = p.reg16("s")
+                    p.ld16(s, b, index=j)
+                else:
+                    at, s = p.reg16("at"), p.reg32("s")
+                    p.add16(at, j, j)
+                    p.ld32(s, b, index=at)
+                getattr(p, op)(dc, dc, da, s)
+    layout = Layout(width, height, m)
+    layout.place(p, 0, 0, width, height)
+    spec = layout.build()
+    image = spec.programs[0]
+    rng = np.random.default_rng(11)
+    a_values = rng.integers(-3, 4, (k, n)).astype(np.float32)
+    b_values = (rng.integers(0, 2, k) * 2 - 1).astype(np.float32)
+    assert 3 * k * repeat <= 2048, "sums must stay integers that f16 holds exactly"
+    want = repeat * (a_values * b_values[:, None]).sum(0)
+    task = _task(image)
+
+    def start(engine):
+        for name, values, dtype in (("a", a_values, a_type), ("b", b_values, a_type)):
+            words = values.reshape(-1).astype({"f16": "<f2", "f32": "<f4"}[dtype]).view("<u2")
+            symbol = image.symbols[name]
+            full = np.ascontiguousarray(np.broadcast_to(words, (height, width, symbol.words)))
+            engine.write_rect(symbol.address, full, 0, 0)
+        engine.activate(task, 0, 0, width, height)
+
+    def check(engine):
+        symbol = image.symbols["c"]
+        words = engine.read_rect(symbol.address, symbol.words, 0, 0, width, height)
+        found = np.ascontiguousarray(words).view({"f16": "<f2", "f32": "<f4"}[c_type])
+        assert (found == want).all()
+        assert int(engine.counters()["stall_conflict"].sum()) == 0
+
+    lanes = {"fmach": 4, "fmachs": 2, "fmacs": 1}[op]
+    steps = -(-n // lanes)
+    load = {"fmach": 1 + m["ce.load_latency"], "fmachs": 1 + m["ce.load_latency"]}.get(op, 2 + m["ce.load_latency"])
+    # one turn: load, its latency, issue, steps, drain, two adds of the loop, taken branch
+    turn = (load - 1) + 1 + steps + m["vec.drain"] + 2 + m["ce.branch_taken"]
+    macs = width * height * n * k * repeat
+    work = {"macs": macs, "steps": width * height * steps * k * repeat}
+    total = turn * k * repeat
+    return Workload(f"{op} {width}x{height} n={n}", spec, start, check, work, (total, total + 40 + 20 * repeat),
+                    active=width * height, params={"width": width, "height": height, "n": n, "k": k, "op": op})
+
+
+def events(width, height, turns):
+    """Two tasks activate each other for ever; every turn is a task start, an activation and the end of the task."""
+    m = _machine(width, height)
+    p = Program("ping_pong", m)
+    with p.task("ping"):
+        p.activate("pong")
+    with p.task("pong"):
+        p.activate("ping")
+    p.start("ping")
+    layout = Layout(width, height, m)
+    layout.place(p, 0, 0, width, height)
+    spec = layout.build()
+    turn = m["task.start"] + 2  # start, activate, done; the picker chooses again in the cycle after done
+    limit = turn * turns
+
+    def start(engine):
+        pass  # the program starts by itself
+
+    def check(engine):
+        counters = engine.counters()
+        assert (counters["tasks"] == turns).all()
+        assert (counters["busy"] == 2 * turns).all()
+
+    work = {"tasks": width * height * turns}
+    return Workload(f"events {width}x{height}", spec, start, check, work, (limit - turn, limit), limit=limit,
+                    active=width * height, params={"width": width, "height": height, "turns": turns})
+
+
+def quiet(width, height, repeat, row=False):
+    """One PE (or, with `row`, the first row) adds vectors in SRAM; all others hold the same code and do nothing."""
+    m = _machine(width, height)
+    p = Program("quiet", m)
+    n = 4096
+    data = p.array("data", n, "f32")
+    with p.task("main"):
+        d = p.dsr("src0")
+        p.load(d, p.mem1d(data))
+        with p.loop(repeat):
+            p.fadds(d, d, 1.0)
+    layout = Layout(width, height, m)
+    layout.place(p, 0, 0, width, height)
+    spec = layout.build()
+    symbol = spec.programs[0].symbols["data"]
+    task = _task(spec.programs[0])
+    active = width if row else 1
+
+    def start(engine):
+        engine.activate(task, 0, 0, active, 1)
+
+    def check(engine):
+        assert (_floats(engine, symbol, 0, 0, active, 1) == repeat).all()
+
+    low = (n // 2) * repeat
+    work = {"steps": active * low}
+    return Workload(f"quiet {width}x{height}", spec, start, check, work, (low, low + 20 * repeat + 20), active=active,
+                    params={"width": width, "height": height, "repeat": repeat, "row": row})

@@ -1,0 +1,541 @@
+"""Host access, runs and errors, on every machine that can be imported; and the code of docs/kernels.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabric import control
+from fabric.fabric import Fabric, RunResult, _payload, estimate_bytes, make_machine
+from fabric.layout import Layout
+from fabric.program import Program
+from tests.fabric import BACKENDS
+from wse_core import image as im
+from wse_core.errors import (
+    ConfigError,
+    CycleLimitError,
+    LayoutError,
+    MachineFault,
+    MemoryLimitError,
+    ProgramError,
+    ProgramFault,
+    QueueFault,
+    RouterFault,
+    SramFault,
+    WseError,
+)
+
+pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def single(write, backend="compiled", half="f16", at=(0, 0), size=(1, 1)):
+    """Return a Fabric whose PE `at` runs the task ``main`` written by `write(p)`, launched."""
+    p = Program("p", half=half)
+    write(p)
+    layout = Layout(*size)
+    layout.place(p, *at)
+    fabric = Fabric(layout, backend)
+    if p._tasks.get("main"):
+        fabric.launch("main")
+    return fabric
+
+
+def body(*lines):
+    def write(p):
+        with p.task("main"):
+            for line in lines:
+                line(p)
+
+    return write
+
+
+def arrays(*rows):
+    def write(p):
+        for name, count, dtype in rows:
+            p.array(name, count, dtype)
+        with p.task("main"):
+            p.nop()
+
+    return write
+
+
+# --- copies -----------------------------------------------------------------------------------------------------------
+
+
+def mixed(backend):
+    """Two programs with the symbol ``v`` at different addresses, on a 4 x 3 rectangle with a hole."""
+    a, b = Program("a"), Program("b")
+    a.array("v", 3, "i16")
+    b.array("pad", 5, "u16")
+    b.array("v", 3, "i16")
+    for p in (a, b):
+        with p.task("main"):
+            p.nop()
+    layout = Layout(4, 3)
+    layout.place(a, (0, 0, 4, 3, 2, 1))
+    layout.place(b, (1, 0, 3, 2, 2, 1))
+    return Fabric(layout, backend)
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_copies_over_rectangles_and_programs(backend, data):
+    fabric = mixed(backend)
+    x, y = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 1))
+    w, h = data.draw(st.integers(1, 4 - x)), data.draw(st.integers(1, 2 - y))
+    values = np.arange(w * h * 3, dtype=np.int16).reshape(h, w, 3) - 7
+    image = np.zeros((2, 4, 3), np.int16)
+    image[y:y + h, x:x + w] = values
+    fabric.write("v", values if data.draw(st.booleans()) else values.ravel(), x, y, w, h)
+    assert np.array_equal(fabric.read("v", 0, 0, 4, 2), image)
+    fabric.write("v", [1, 2, 3], (x, y, w, h))
+    image[y:y + h, x:x + w] = [1, 2, 3]
+    fabric.write("v", -5, x, y)
+    image[y, x] = -5
+    assert np.array_equal(fabric.read("v", (0, 0, 4, 2)), image)
+
+
+@pytest.mark.parametrize(
+    ("do", "message"),
+    [
+        (lambda f: f.read("v"), r"PE \(1, 2\): no program runs here, so there is no symbol 'v'"),
+        (lambda f: f.read("w", 0, 0), r"PE \(0, 0\): program 'a' has no symbol 'w'. Try: symbols: v"),
+        (lambda f: f.read("v", 4, 0), r"rectangle \(4, 0, 1, 1\) is empty or reaches outside the 4 x 3 PEs"),
+        (lambda f: f.read("v", 0, 0, 0, 1), "is empty or reaches outside"),
+        (lambda f: f.read("v", (0, 0, 4, 1, 2, 1)), "host access takes rectangles without steps"),
+        (lambda f: f.write("v", [1, 2], 0, 0), "write 'v': 2 values for 1 x 1 PEs with 3 elements each"),
+        (lambda f: f.write("v", [1, 2, 70000], 0, 0), "write 'v': 70000 is outside -32768 .. 32767 of i16"),
+        (lambda f: f.write("v", [1j, 2, 3], 0, 0), "complex128 is not a kind of number that i16 can hold"),
+        (lambda f: f.launch("start"), r"in the rectangle \(0, 0, 4, 3\) has a task 'start'. Try: tasks: main"),
+        (lambda f: f.launch("main", (1, 2)), "has a task 'main'"),
+        (lambda f: f.launch("main", (0, 0), n=3), "has no symbol 'n'"),
+        (lambda f: f.send(0, [1]), "input stream 0 does not exist; there are 0"),
+        (lambda f: f.run(on_limit="stop"), "on_limit 'stop' is unknown"),
+        (lambda f: f.run(-1), "max_cycles -1 is negative"),
+    ],
+)
+def test_host_access_that_cannot_be(backend, do, message):
+    with pytest.raises((LayoutError, ProgramError, ConfigError), match=message):
+        do(mixed(backend))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "half", "values", "numpy_type"),
+    [
+        ("f16", "f16", [1.5, -2.0, np.inf], np.float16),
+        ("f32", "f16", [1.5, -2.0, 2.0**100], np.float32),
+        ("i32", "f16", [-1, 2, 2**31 - 1], np.int32),
+        ("u32", "f16", [1, 2, 2**32 - 1], np.uint32),
+        ("u16", "f16", [1, 2, 65535], np.uint16),
+        ("cb16", "cb16", [1.5, -2.0, 6.0], np.uint16),
+    ],
+)
+def test_types_of_variables(backend, dtype, half, values, numpy_type):
+    fabric = single(arrays(("v", 3, dtype)), backend, half)
+    fabric.write("v", values)
+    assert fabric.read("v").dtype == numpy_type
+    assert fabric.read_float("v").ravel().tolist() == np.asarray(values, np.float64).tolist()
+    bits = np.array([0x7C01, 0x0001, 0x8000], np.uint16) if dtype in ("f16", "cb16") else None
+    if bits is not None:
+        fabric.write("v", bits)  # bit patterns stay as they are, signalling NaN included
+        assert np.array_equal(fabric.read("v").ravel().view(np.uint16), bits)
+
+
+def test_symbols_of_different_types_do_not_mix(backend):
+    layout = Layout(2, 1)
+    for x, dtype in enumerate(("f32", "u16")):
+        p = Program(dtype)
+        arrays(("v", 2, dtype))(p)
+        layout.place(p, x, 0)
+    with pytest.raises(LayoutError, match="symbol 'v' has different types or lengths"):
+        Fabric(layout, backend).read("v")
+
+
+def test_parameters_are_written_before_the_run_and_at_launch(backend):
+    p = Program("p")
+    n = p.param("n", "u16", 1)
+    out = p.scalar("out", "u16")
+    with p.task("main"):
+        p.ld16(p.r[2], n)
+        p.st16(p.r[2], out)
+    layout = Layout(3, 1)
+    layout.place(p, 0, 0, 3, 1)
+    layout.set_param("n", 5, (1, 0))
+    fabric = Fabric(layout, backend)
+    fabric.launch("main", (0, 0, 2, 1))
+    fabric.run()
+    assert fabric.read("out").ravel().tolist() == [1, 5, 0]
+    fabric.launch("main", (1, 0, 2, 1), n=9)
+    fabric.run()
+    assert fabric.read("out").ravel().tolist() == [1, 9, 9]
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 3), st.lists(st.integers(0, 2**32 - 1), max_size=20))
+@settings(max_examples=25)
+def test_what_is_sent_through_a_row_is_received_in_order(backend, kind, values):
+    layout = Layout(4, 1)
+    layout.route(3, None, rx="W", tx="E")
+    source, sink = layout.input_stream(0, 0, "W", 3), layout.output_stream(3, 0, "E", 3)
+    fabric = Fabric(layout, backend)
+    words = np.array(values, np.uint32)
+    flags = (words & 1 == 1) & (words >> 22 & 3 == 0)  # control wavelets whose command is NOP
+    sent = [words, words.view(np.int32), words.view(np.float32), [int(v) for v in values]][kind]
+    fabric.send(source, sent, control=flags)
+    fabric.send(0, np.array([1.5, 2.5, 3.5], np.float16))
+    result = fabric.run()
+    assert result.wavelet_hops == 4 * (len(values) + 2)
+    got = fabric.receive(sink)
+    assert got.payload[:-2].tolist() == values
+    assert got.control.tolist() == [*flags, False, False]
+    assert len(set(got.cycles.tolist())) == len(got)
+    assert got.payload[-2:].tolist() == [0x41003E00, 0x4300]
+    assert got.values("u32").tolist() == [*words[~flags].tolist(), *got.payload[-2:].tolist()]
+    assert len(fabric.receive(0)) == 0
+
+
+def test_values_of_wavelets(backend):
+    assert _payload(np.array([1, 2, 3], np.uint16), packed=False).tolist() == [1, 2, 3]
+    assert _payload([1.0], True).tolist() == [0x3F800000]
+    with pytest.raises(LayoutError, match="does not fit 32 bits"):
+        _payload([1 << 32], True)
+    with pytest.raises(LayoutError, match="is not a kind of number"):
+        _payload(["a"], True)
+    layout = Layout(1, 1)
+    layout.route(3, None, rx="W", tx="E")
+    a, b = layout.input_stream(0, 0, "W", 3), layout.output_stream(0, 0, "E", 3)
+    fabric = Fabric(layout, backend)
+    fabric.send(a, np.array([1, 2, 3], np.float16))
+    fabric.run()
+    got = fabric.receive(b)
+    assert got.values("f16").tolist() == [1, 2, 3, 0]
+    assert got.values("f16", packed=False).tolist() == [1, 3]
+    with pytest.raises(LayoutError, match="an input stream given where an output stream belongs"):
+        fabric.receive(a)
+
+
+# --- tasks, end to end ------------------------------------------------------------------------------------------------
+
+
+def test_data_and_control_tasks(backend):
+    p = Program("p")
+    log, n = p.array("log", 8, "u16"), p.scalar("n", "u16")
+
+    def note(value):
+        at = p.reg16()
+        p.ld16(at, n)
+        p.st16(value, log, index=at)
+        p.add16(at, at, 1)
+        p.st16(at, n)
+
+    with p.task("data", kind="data", color=5) as t:
+        note(t.data)
+        note(t.index)
+    with p.task("ctl", kind="control", id=9) as t:
+        note(t.data)
+        p.activate("end")
+    with p.task("end"):
+        p.ldi(p.r[5], 77)
+        note(p.r[5])
+    layout = Layout(1, 1)
+    layout.place(p, 0, 0)
+    layout.route(5, None, "N", "R")
+    source = layout.input_stream(0, 0, "N", 5)
+    fabric = Fabric(layout, backend)
+    fabric.send(source, [1 | 2 << 16, 3 | 4 << 16])
+    fabric.send(source, control.single(task=9, data=55), control=True)
+    assert fabric.run().counters["tasks"] == 4
+    assert fabric.read("log").ravel().tolist() == [1, 2, 3, 4, 55, 77, 0, 0]
+
+
+def test_control_wavelets_on_a_color_without_a_data_task_need_it_unblocked(backend):
+    for unblock in (False, True):
+        p = Program("p")
+        p.input_queue(1, 5)
+        v = p.scalar("v", "u16")
+        with p.task("ctl", kind="control", id=2) as t:
+            p.st16(t.data, v)
+        if unblock:
+            p.unblocked(5)
+        layout = Layout(1, 1)
+        layout.place(p, 0, 0)
+        layout.route(5, None, "N", "R")
+        source = layout.input_stream(0, 0, "N", 5)
+        fabric = Fabric(layout, backend)
+        fabric.send(source, control.single(task=2, data=6), control=True)
+        if unblock:
+            fabric.run()
+            assert fabric.read("v").item() == 6
+        else:
+            with pytest.raises(WseError, match="in input queue 1 that nothing takes"):
+                fabric.run()
+
+
+def test_a_fifo_between_two_microthreads(backend):
+    p = Program("p")
+    buffer = p.array("buffer", 6, "u32")
+    fifo = p.fifo(buffer)
+    into, out = p.input_queue(1, 2), p.output_queue(2, 3)
+    with p.task("main"):
+        p.mov32(fifo, p.fabin(into, 20), async_=True)
+        p.mov32(p.fabout(out, 20), fifo, async_=True)
+    layout = Layout(1, 1)
+    layout.place(p, 0, 0)
+    layout.route(2, None, "W", "R")
+    layout.route(3, None, "R", "E")
+    source, sink = layout.input_stream(0, 0, "W", 2), layout.output_stream(0, 0, "E", 3)
+    fabric = Fabric(layout, backend)
+    fabric.send(source, np.arange(20))
+    fabric.launch("main")
+    fabric.run()
+    assert fabric.receive(sink).payload.tolist() == list(range(20))
+
+
+@given(st.integers(1, 9), st.integers(0, 8), st.sampled_from([1, 2, 3, 5]), st.booleans())
+@settings(max_examples=30)
+def test_descriptors_walk_as_numpy_does(backend, n, offset, stride, backwards):
+    def write(p):
+        a, b = p.array("a", 64, "f32"), p.array("b", 64, "f32")
+        step = -stride if backwards else stride
+        first = offset + (n - 1) * stride if backwards else offset
+        with p.task("main"):
+            p.fmovs(p.mem1d(b, n, step, first), p.mem1d(a, n, stride, offset))
+            p.fmovs(b[60:64], p.mem4d(a, (2, 2), (10, 3)))
+            total = p.mem1d(b, stride=0, offset=59)
+            p.fadds(total, total, a[:n]) if n > 1 else None
+
+    fabric = single(write, backend)
+    a = np.arange(64, dtype=np.float32)
+    b = np.full(64, 0.5, np.float32)
+    fabric.write("a", a)
+    fabric.write("b", b)
+    fabric.run()
+    index = offset + stride * np.arange(n)
+    b[index[::-1] if backwards else index] = a[index]
+    b[60:64] = [0, 3, 10, 13]
+    if n > 1:
+        b[59] += a[:n].sum()
+    assert np.array_equal(fabric.read("b").ravel(), b)
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def spin(p):
+    with p.task("main"):
+        p.jump(p.label())
+
+
+def test_the_result_of_a_run_counts_from_its_start(backend):
+    fabric = single(body(lambda p: p.fmacs(p.array("a", 8, "f32"), p._vars["a"], p._vars["a"], 2.0)), backend)
+    first = fabric.run()
+    assert isinstance(first, RunResult)
+    assert (first.status, first.start, first.macs) == ("complete", 0, 8)
+    assert 0 < first.utilisation <= 1
+    assert first.seconds(1.0) == pytest.approx(first.cycles * 1e-9)
+    fabric.launch("main")
+    second = fabric.run()
+    assert (second.macs, second.start) == (8, first.cycle)
+    assert first.cycles - 1 <= second.cycles <= first.cycles  # the first run also has cycle 0
+    assert fabric.run().cycles == 0
+    assert int(fabric.counters()["macs"].sum()) == 16
+    assert fabric.link_counts() == {}
+
+
+def test_cycle_limits(backend):
+    fabric = single(spin, backend)
+    result = fabric.run(100, on_limit="return")
+    assert (result.status, result.cycles, fabric.cycle) == ("limit", 100, 100)
+    with pytest.raises(CycleLimitError, match=r"cycle 150: still working after 50 cycles\. Try: a larger") as info:
+        fabric.run(50)
+    assert (info.value.cycle, info.value.limit) == (150, 50)
+    assert fabric.step(7) == "limit"
+    assert fabric.cycle == 157
+
+
+def test_pieces_change_nothing(backend, monkeypatch):
+    cycles = []
+    for seconds in (1e-9, 10.0):
+        monkeypatch.setattr("fabric.fabric._PIECE_SECONDS", seconds)
+        seen = []
+        fabric = single(lambda p: body(lambda p: p.fadds(p.array("a", 900, "f32"), p._vars["a"], 1.0))(p), backend)
+        cycles.append(fabric.run(progress=lambda done, seconds, seen=seen: seen.append(done)).cycles)
+        assert seen == sorted(seen)
+    assert cycles[0] == cycles[1]
+
+
+def test_progress_is_printed(backend, capsys, monkeypatch):
+    monkeypatch.setattr("fabric.fabric._PIECE_SECONDS", 1e-6)
+    single(spin, backend).run(20_000 if backend == "compiled" else 100, progress=True, on_limit="return")
+    assert re.search(r"\d+ cycles, \d+\.\d s", capsys.readouterr().out)
+
+
+def test_ctrl_c_comes_between_cycles_and_the_machine_goes_on(backend):
+    fabric = single(spin, backend)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        fabric.run()
+    assert time.perf_counter() - started < 5
+    before = fabric.cycle
+    assert before > 0
+    fabric.step(10)
+    assert fabric.cycle == before + 10
+    assert int(fabric.counters()["busy"].sum() + fabric.counters()["idle"].sum()) <= fabric.cycle
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def out_of_range(p):
+    a = p.array("a", 4, "f32")
+    with p.task("main"):
+        p.fmovs(p.mem1d(a, 40, check=False), 1.0)
+
+
+def misaligned(p):
+    p.array("a", 9, "u16")
+    with p.task("main"):
+        p.ldi(p.r[2], p._vars["a"][1])
+        p.ld32(p.r[4], p.r[2])
+
+
+def mixed_queues(p):
+    a = p.array("a", 4, "f32")
+    d = p.dsr("dest")
+    with p.task("main"):
+        p.load(d, a)
+        p.dsr_base(d, 3)
+        p.fmovs(d, 1.0)
+
+
+FAULTS = [
+    (out_of_range, SramFault, r"PE \(1, 1\), cycle \d+, address 0x[0-9a-f]{4}: access outside the data of the program"),
+    (misaligned, SramFault, "32-bit access to an odd address"),
+    (mixed_queues, SramFault, r"odd address|outside the data"),
+    (body(lambda p: p.trap(7)), ProgramFault, r"PE \(1, 1\), cycle \d+.*trap"),
+    (body(lambda p: p.ret()), ProgramFault, "ret"),
+]
+
+
+@pytest.mark.parametrize(("write", "error", "message"), FAULTS, ids=[row[0].__name__ for row in FAULTS])
+def test_faults_have_a_type_a_place_and_a_cycle(backend, write, error, message):
+    fabric = single(write, backend, at=(1, 1), size=(3, 2))
+    with pytest.raises(error, match=message) as info:
+        fabric.run(1000)
+    assert (info.value.x, info.value.y) == (1, 1)
+    assert info.value.cycle < 1000
+    assert "main thread:" in str(info.value)
+    with pytest.raises(error):  # a faulted machine stays so
+        fabric.step()
+
+
+def test_two_inputs_of_one_color_in_one_cycle(backend):
+    send, take = Program("send"), Program("take")
+    a, q = send.array("a", 4, "f32"), send.output_queue(0, 3)
+    with send.task("main"):
+        send.fmovs(send.fabout(q, 4), a)
+    b, i = take.array("b", 8, "f32"), take.input_queue(0, 3)
+    with take.task("main"):
+        take.fmovs(b, take.fabin(i, 8))
+    layout = Layout(3, 1)
+    layout.place(send, (0, 0, 3, 1, 2, 1))
+    layout.place(take, 1, 0)
+    layout.route(3, (0, 0), "R", "E")
+    layout.route(3, (2, 0), "R", "W")
+    layout.route(3, (1, 0), "WE", "R")
+    fabric = Fabric(layout, backend)
+    fabric.launch("main")
+    with pytest.raises(RouterFault, match=r"PE \(1, 0\), cycle \d+, color 3: two inputs of .* in one cycle"):
+        fabric.run(1000)
+
+
+class Stopped:
+    """A machine that stopped with a given record."""
+
+    def __init__(self, **record):
+        self.fault = {"x": 0, "y": 0, "cycle": 5, "address": -1, "color": -1, "detail": "", **record}
+
+    def snapshot(self):
+        return {"pe": {}}
+
+
+@pytest.mark.parametrize(
+    ("record", "error", "message"),
+    [
+        ({"kind": "queue", "detail": "queue 3 is not bound"}, QueueFault, "cycle 5: queue 3 is not bound"),
+        ({"kind": "QueueFault", "color": 4}, QueueFault, "color 4"),
+        ({"kind": "SramFault", "address": 7, "detail": "misaligned"}, SramFault, "address 0x0007: misaligned"),
+        ({"kind": "router", "color": 2, "detail": "two inputs"}, RouterFault, "color 2: two inputs"),
+        ({"kind": "memory"}, MemoryLimitError, "the host has no memory"),
+        ({"kind": "weird"}, MachineFault, "weird fault"),
+    ],
+)
+def test_every_kind_of_record_becomes_a_typed_error(backend, record, error, message):
+    fabric = single(spin, backend)
+    fabric.machine = Stopped(**record)
+    assert isinstance(fabric._fault(), error)
+    assert re.search(message, str(fabric._fault()))
+
+
+# --- memory and backends ----------------------------------------------------------------------------------------------
+
+
+def test_too_little_memory_is_said_before_anything_is_built(backend):
+    p = Program("p")
+    p.array("a", 20_000, "u16")
+    spin(p)
+    layout = Layout(40, 30)
+    layout.place(p, 0, 0, 40, 30)
+    with pytest.raises(MemoryLimitError, match=r"40 x 30 PEs with 0 colors and up to 20\d{3} words each .* GiB") as e:
+        Fabric(layout, backend, memory_limit=1 << 20)
+    assert e.value.needed_bytes > 40 * 30 * 40_000
+    assert e.value.available_bytes == 1 << 20
+
+
+def test_the_estimate_grows_with_what_is_used(backend):
+    def spec(colors, words):
+        layout = Layout(20, 20)
+        p = Program("p")
+        p.array("a", words, "u16")
+        spin(p)
+        layout.place(p, 0, 0, 20, 20)
+        for color in range(colors):
+            layout.route(color, None, "", "", teardown=True)
+        return layout.build()
+
+    assert estimate_bytes(spec(1, 100), backend) < estimate_bytes(spec(2, 100), backend)
+    assert estimate_bytes(spec(1, 100), backend) < estimate_bytes(spec(1, 200), backend)
+
+
+def test_backends_have_names(backend):
+    layout = Layout(1, 1)
+    with pytest.raises(ConfigError, match=r"unknown backend 'fast'\. Try: compiled or reference"):
+        Fabric(layout, "fast")
+    with pytest.raises(ConfigError, match="unknown backend"):
+        make_machine(layout._spec, "fast")
+    assert "1 x 1" in repr(Fabric(layout.build(), backend))
+    assert im.DIRS == "WENSR"
+
+
+# --- the page on kernels ----------------------------------------------------------------------------------------------
+
+
+def test_docs(backend, root):
+    text = (root / "docs" / "kernels.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(code) > 8
+    source = "\n".join(code).replace("Fabric(layout)", f"Fabric(layout, {backend!r})")
+    source = source.replace('backend="compiled"', f"backend={backend!r}")
+    exec(compile(source, "kernels.md", "exec"), {"__name__": "kernels"})

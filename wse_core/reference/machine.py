@@ -1,0 +1,253 @@
+"""A whole fabric in plain Python: the oracle with which the compiled engine is compared cycle by cycle.
+
+What      `ReferenceMachine` builds routers and compute elements from a `FabricSpec`, wires them, runs cycles and gives
+          the host its access: SRAM, task activation, streams, counters.
+Ports     the machine interface of docs/internals.md.
+Contract  one object per PE, router and queue; every router, then every CE, in each cycle; nothing is skipped because it
+          looks idle. `shuffle` evaluates the PEs of a phase in a random order, and the state must not depend on it.
+Timing    docs/machine.md; some ten thousand PE cycles per second.
+Known     as the page says; this model adds none of its own.
+differences
+Sources   docs/machine.md, docs/internals.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wse_core.errors import SramFault
+from wse_core.image import DIR_R, ROUTE_DTYPE, STEP
+from wse_core.reference.ce import CE, COUNTERS
+from wse_core.reference.router import InputStream, OutputStream, Router
+
+__all__ = ["ReferenceMachine"]
+
+
+class ReferenceMachine:
+    """The machine of docs/machine.md, slowly.
+
+    Parameters
+    ----------
+    spec : FabricSpec
+    shuffle : random.Random, optional
+        Evaluate the PEs of each phase in an order drawn from it; default row by row.
+
+    Attributes
+    ----------
+    cycle : int
+        Cycles run so far.
+    last_active : int
+        Last cycle in which a router moved a wavelet or a CE issued, started or ended something; -1 before the first.
+    fault : dict or None
+        Keys kind, x, y, cycle, address, color, detail, and for a trap value.
+    """
+
+    def __init__(self, spec, shuffle=None):
+        self.spec, self.machine, self.shuffle = spec, spec.machine, shuffle
+        self.cycle, self.last_active, self.fault = 0, -1, None
+        self.places = [(x, y) for y in range(spec.height) for x in range(spec.width)]
+        self.routers = {place: self._make_router(*place) for place in self.places}
+        self.ces = {}
+        for x, y in self.places:
+            program = int(spec.program_index[y, x])
+            if program >= 0:
+                self.ces[x, y] = CE(x, y, spec.machine, spec.programs[program], self.routers[x, y])
+        self.outputs = {}  # (x, y, direction, color) -> OutputStream
+        for link in spec.outputs:
+            self.outputs[tuple(link)] = OutputStream()
+        for place in self.places:
+            self._wire(*place)
+        self.inputs = [InputStream(self.routers[x, y].colors[color].queues[direction])
+                       for x, y, direction, color in spec.inputs]
+
+    # --- construction ----------------------------------------------------------------------------------------------
+
+    def _make_router(self, x, y):
+        routes = {color: table[y, x] for color, table in self.spec.routes.items()}
+        for program in self.spec.programs:  # a color that is sent without a route anywhere waits at the ramp
+            for color in program.outq_color:
+                if color >= 0 and color not in routes:
+                    routes[color] = np.zeros((), ROUTE_DTYPE)
+        filters = [] if self.spec.filters is None else self.spec.filters[y, x]
+        return Router(x, y, self.machine, routes, filters)
+
+    def _wire(self, x, y):
+        """Tell a router what each direction of each color leads to."""
+        router, ce = self.routers[x, y], self.ces.get((x, y))
+        for color in router.colors:
+            for direction, (dx, dy) in enumerate(STEP):
+                neighbour = self.routers.get((x + dx, y + dy))
+                if neighbour is not None:
+                    router.targets[color, direction] = neighbour.colors[color].queues[direction ^ 1]
+                elif (x, y, direction, color) in self.outputs:
+                    router.targets[color, direction] = self.outputs[x, y, direction, color]
+            if ce is not None and ce.queue_of_color(color) is not None:
+                router.targets[color, DIR_R] = ce.queue_of_color(color)
+        if ce is not None:
+            router.ce = ce
+            for queue in ce.out_queues.values():
+                router.colors[queue.color].queues[DIR_R] = queue
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, limit):
+        """Run to cycle `limit` at most.
+
+        Returns
+        -------
+        str
+            ``limit``; ``complete`` or ``stuck`` if nothing can ever change; ``fault``.
+        """
+        while self.fault is None and self.cycle < limit:
+            moved = self.step()
+            if self.fault is None and not moved and not self.future(self.cycle - 1):
+                return "stuck" if self.unfinished() else "complete"
+        return "limit" if self.fault is None else "fault"
+
+    def step(self):
+        """Run one cycle; return whether anything moved, issued, started or ended."""
+        t = self.cycle
+        router_faults, active = {}, False
+
+        granted = {}
+        for place in self._order():
+            landing = self.routers[place].landing_fault(t)
+            if landing is not None:
+                router_faults[place] = landing
+            granted[place] = self.routers[place].decide(t)
+        for place in self._order():
+            active = self.routers[place].apply(granted[place], t) or active
+        pushed = False
+        for stream in self.inputs:
+            pushed = stream.phase(t, self.machine["router.hop"]) or pushed
+
+        for place in self._order():
+            if place in self.ces:
+                active = self.ces[place].phase(t) or active
+
+        for x, y in self.places:  # row by row, so the first fault found is the one that counts
+            if self.fault is None and (x, y) in router_faults:
+                color, text = router_faults[x, y]
+                self.fault = {"kind": "collision", "x": x, "y": y, "cycle": t, "address": None, "color": color,
+                              "detail": text}
+            if self.fault is None and (x, y) in self.ces:
+                self.fault = self.ces[x, y].fault
+        if active:
+            self.last_active = t
+        self.cycle = t + 1
+        return active or pushed
+
+    def _order(self):
+        if self.shuffle is None:
+            return self.places
+        order = list(self.places)
+        self.shuffle.shuffle(order)
+        return order
+
+    def future(self, t):
+        """Whether anything becomes ready or due after cycle t."""
+        return (any(router.future(t) for router in self.routers.values())
+                or any(ce.future(t) for ce in self.ces.values()))
+
+    def unfinished(self):
+        """Whether work is left in a machine in which nothing can change."""
+        return (any(queue.wavelets for router in self.routers.values() for state in router.colors.values()
+                    for queue in state.queues.values())
+                or any(stream.waiting for stream in self.inputs)
+                or any(ce.unfinished(self.cycle) for ce in self.ces.values()))
+
+    def waiters(self):
+        """Return why the machine is stuck: a list of dicts (docs/internals.md)."""
+        found = []
+        for place in self.places:
+            if place in self.ces:
+                found += self.ces[place].waiters(self.cycle)
+            found += self.routers[place].waiters(self.cycle)
+        found += [{"kind": "stream", "index": index, "left": len(stream.waiting)}
+                  for index, stream in enumerate(self.inputs) if stream.waiting]
+        return found
+
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def _data(self, x, y, address, count):
+        """Return the memory of a PE after checking that the words lie in its data."""
+        ce = self.ces.get((x, y))
+        if ce is None:
+            raise SramFault("the PE has no program and no data", x=x, y=y, cycle=self.cycle, address=address)
+        if count and not (ce.image.code_words <= address and address + count <= ce.image.footprint):
+            raise SramFault("host access outside the data of the program", x=x, y=y, cycle=self.cycle, address=address)
+        return ce.memory
+
+    def read_words(self, x, y, address, count):
+        """Return `count` words of one PE as uint16; SramFault outside its data."""
+        memory = self._data(x, y, address, count)
+        return np.array(memory[address:address + count], np.uint16)
+
+    def write_words(self, x, y, address, words):
+        """Write words to one PE; SramFault outside its data."""
+        memory = self._data(x, y, address, len(words))
+        for offset, word in enumerate(words):
+            memory[address + offset] = int(word) & 0xFFFF
+
+    def read_rect(self, address, count, x, y, w, h):
+        """Return words of a rectangle of PEs, shape (h, w, count)."""
+        result = np.zeros((h, w, count), np.uint16)
+        for row in range(h):
+            for column in range(w):
+                result[row, column] = self.read_words(x + column, y + row, address, count)
+        return result
+
+    def write_rect(self, address, words, x, y):
+        """Write words, shape (h, w, count), to a rectangle of PEs with its corner at (x, y)."""
+        for row in range(len(words)):
+            for column in range(len(words[row])):
+                self.write_words(x + column, y + row, address, words[row][column])
+
+    # --- tasks and streams -----------------------------------------------------------------------------------------
+
+    def activate(self, task_id, x, y, w, h):
+        """Set the activated bit of a task in every PE of a rectangle that has a program."""
+        for row in range(y, y + h):
+            for column in range(x, x + w):
+                if (column, row) in self.ces:
+                    self.ces[column, row].activated |= 1 << int(task_id)
+
+    def push_input(self, index, payload, control=None):
+        """Append wavelets to input stream `index`; `control` is a truth per wavelet or for all, default data."""
+        payload = np.atleast_1d(np.asarray(payload))
+        control = np.broadcast_to(False if control is None else control, payload.shape)
+        for bits, flag in zip(payload, control, strict=True):
+            self.inputs[index].waiting.append((int(bits) & 0xFFFFFFFF, bool(flag)))
+
+    def pop_output(self, index):
+        """Return (cycles, payloads, controls) of what came to output stream `index` since the last call."""
+        stream = self.outputs[tuple(self.spec.outputs[index])]
+        arrived, stream.arrived = stream.arrived, []
+        return (np.array([wavelet.ready for wavelet in arrived], np.int64),
+                np.array([wavelet.payload for wavelet in arrived], np.uint32),
+                np.array([wavelet.control for wavelet in arrived], bool))
+
+    # --- views -----------------------------------------------------------------------------------------------------
+
+    def counters(self):
+        """Return name -> uint64 array (height, width)."""
+        result = {name: np.zeros((self.spec.height, self.spec.width), np.uint64) for name in COUNTERS}
+        for (x, y), ce in self.ces.items():
+            for name in COUNTERS:
+                result[name][y, x] = ce.counters[name]
+        return result
+
+    def link_counts(self):
+        """Return color -> uint64 array (height, width, 5): wavelets moved out of each input port's queue."""
+        result = {}
+        for color in self.spec.routes:
+            result[color] = np.zeros((self.spec.height, self.spec.width, 5), np.uint64)
+            for (x, y), router in self.routers.items():
+                result[color][y, x] = router.colors[color].moved
+        return result
+
+    def snapshot(self):
+        """Return the whole state as plain data (docs/internals.md)."""
+        return {"cycle": self.cycle,
+                "pe": {place: ce.snapshot() for place, ce in self.ces.items()},
+                "router": {place: router.snapshot() for place, router in self.routers.items()}}

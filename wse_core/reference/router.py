@@ -1,0 +1,466 @@
+"""The router of one PE, one cycle at a time.
+
+What      queues per color and input port, switch positions, filters, teardown, CE injection, color swap;
+          `Router.decide` grants, `Router.apply` moves.
+Ports     inputs and outputs W, E, N, S (to the neighbours' routers or to the host's streams) and R (the ramp: as an
+          input the queue that the CE fills, as an output the CE's input queues).
+Contract  `Router.decide` reads the state at the start of the cycle and changes nothing; when all routers have decided,
+          `Router.apply` carries out what was granted. No order of routers can be seen in the result.
+Timing    docs/machine.md, "Time" and "Router"; the comments here give the numbers of its steps.
+Known     buffer depths, arbitration and atomic multicast are assumptions (wse_core/params.py, "router").
+differences
+Sources   docs/machine.md; arch §7 and §8.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wse_core.image import (
+    CMD_ADV,
+    CMD_NOP,
+    CMD_RST,
+    CMD_TEARDOWN,
+    DIR_E,
+    DIR_N,
+    DIR_R,
+    DIR_S,
+    DIR_W,
+    DIRS,
+    FILTER_COUNTER,
+    FILTER_NONE,
+    FILTER_RANGE,
+)
+
+__all__ = ["ColorState", "Filter", "InputStream", "OutputStream", "Queue", "Request", "Router", "Wavelet", "command",
+           "pop"]
+
+PORTS = (DIR_W, DIR_E, DIR_N, DIR_S, DIR_R)
+NEVER = -1
+
+# --- commands of a control wavelet ---------------------------------------------------------------------------------
+
+# Command k has two bits of command and one of do-not-deliver: 22, 23 and 24 for k = 0, then on upwards, and from bit 0
+# on after bit 29 (arch §7).
+_COMMAND_BITS = ((22, 23, 24), (25, 26, 27), (28, 29, 0), (1, 2, 3), (4, 5, 6), (7, 8, 9), (10, 11, 12), (13, 14, 15))
+
+
+def command(payload, k=0):
+    """Return (command, whether it forbids delivery to the CE) in place `k` of a control wavelet."""
+    low, high, stop = _COMMAND_BITS[k]
+    return (payload >> low & 1) | (payload >> high & 1) << 1, bool(payload >> stop & 1)
+
+
+def pop(payload):
+    """Return a control payload without command 0: command k + 1 moves to place k, place 7 becomes an undelivered NOP.
+
+    Examples
+    --------
+    >>> hex(pop(0x09DF9249))
+    '0x91f9249'
+    """
+    result = 0
+    for bit in (16, 17, 18, 19, 20, 21, 30, 31):
+        result |= payload & 1 << bit
+    for k in range(7):
+        for to, come_from in zip(_COMMAND_BITS[k], _COMMAND_BITS[k + 1], strict=True):
+            result |= (payload >> come_from & 1) << to
+    return result | 1 << _COMMAND_BITS[7][2]
+
+
+# --- queues --------------------------------------------------------------------------------------------------------
+
+class Wavelet(NamedTuple):
+    """What is in a queue: 32 bits, the control bit, the first cycle in which the receiver can use it."""
+
+    payload: int
+    control: bool
+    ready: int
+
+    @property
+    def index(self):
+        """Upper half of the payload."""
+        return self.payload >> 16
+
+    @property
+    def data(self):
+        """Lower half of the payload."""
+        return self.payload & 0xFFFF
+
+
+class Queue:
+    """A ring of fixed capacity.
+
+    Parameters
+    ----------
+    capacity : int
+    color : int
+    """
+
+    def __init__(self, capacity, color):
+        self.capacity, self.color = capacity, color
+        self.wavelets = []
+        self.removed_in = NEVER  # cycle of the last removal ...
+        self.removed = 0  # ... and how many were removed in it
+
+    def has_room(self, t):
+        """Whether a wavelet can be pushed in cycle t: those removed in t still count."""
+        still_there = self.removed if self.removed_in == t else 0
+        return len(self.wavelets) + still_there < self.capacity
+
+    def head(self, t):
+        """Return the first wavelet if it is ready in cycle t, else None."""
+        if self.wavelets and self.wavelets[0].ready <= t:
+            return self.wavelets[0]
+        return None
+
+    def push(self, payload, control, ready):
+        """Append a wavelet."""
+        self.wavelets.append(Wavelet(payload, control, ready))
+
+    def take(self, t):
+        """Remove the first wavelet in cycle t and return it."""
+        if self.removed_in != t:
+            self.removed_in, self.removed = t, 0
+        self.removed += 1
+        return self.wavelets.pop(0)
+
+    def contents(self):
+        """Return the wavelets as plain tuples (payload, control, ready)."""
+        return [tuple(wavelet) for wavelet in self.wavelets]
+
+
+class OutputStream:
+    """Where a link leaves the rectangle and the host takes all that comes."""
+
+    def __init__(self):
+        self.arrived = []
+
+    def has_room(self, t):
+        """Always."""
+        return True
+
+    def push(self, payload, control, ready):
+        """Note a wavelet."""
+        self.arrived.append(Wavelet(payload, control, ready))
+
+
+class InputStream:
+    """Wavelets that the host wants to send, and the queue of the edge PE that takes them."""
+
+    def __init__(self, queue):
+        self.queue = queue
+        self.waiting = []  # (payload, control)
+
+    def phase(self, t, hop):
+        """Push the next wavelet if there is room; return whether one was pushed."""
+        if not self.waiting or not self.queue.has_room(t):
+            return False
+        payload, control = self.waiting.pop(0)
+        self.queue.push(payload, control, t + hop)
+        return True
+
+
+# --- configuration -------------------------------------------------------------------------------------------------
+
+class Filter:
+    """A filter on delivery to the CE; `row` is a record of `FILTER_DTYPE`."""
+
+    def __init__(self, row):
+        self.kind = int(row["kind"])
+        self.count_data, self.count_control = bool(row["count_data"]), bool(row["count_control"])
+        self.filter_control = bool(row["filter_control"])
+        self.counter, self.max, self.limit = int(row["counter"]), int(row["max"]), int(row["limit"])
+        self.min_idx, self.max_idx = int(row["min_idx"]), int(row["max_idx"])
+
+    def counts(self, wavelet):
+        """Whether the counter goes on by one when this wavelet moves."""
+        return self.kind == FILTER_COUNTER and (self.count_control if wavelet.control else self.count_data)
+
+    def passes(self, wavelet):
+        """Whether this wavelet may be delivered."""
+        if self.kind == FILTER_NONE:
+            return True
+        if self.kind == FILTER_RANGE:
+            return wavelet.control or self.min_idx <= wavelet.index <= self.max_idx
+        if wavelet.control and not self.filter_control:
+            return True
+        return not self.counts(wavelet) or self.counter <= self.max
+
+    def count(self):
+        """Go on by one, and back to 0 beyond the limit."""
+        self.counter += 1
+        if self.counter > self.limit:
+            self.counter = 0
+
+
+class ColorState:
+    """Configuration and queues of one color at one router; `row` is a record of `ROUTE_DTYPE`."""
+
+    def __init__(self, row, color, depth):
+        self.color = color
+        self.rx = [int(v) for v in row["rx"]]
+        self.tx = [int(v) for v in row["tx"]]
+        self.valid, self.pos, self.ring = int(row["valid"]), int(row["pos"]), bool(row["ring"])
+        self.pop_mode, self.filter = int(row["pop"]), int(row["filter"])
+        self.swap, self.inject = int(row["swap"]), int(row["inject"])
+        self.teardown = bool(row["teardown"])
+        self.teardown_from = 0  # first cycle of the present teardown
+        self.queues = {port: Queue(depth, color) for port in (DIR_W, DIR_E, DIR_N, DIR_S)}  # R: where the CE sends
+        self.last_grant = [NEVER] * 5
+        self.moved = [0] * 5
+
+    def takes_from(self, port):
+        """Whether the current position has `port` among its inputs; a color with CE injection always takes R."""
+        return bool(self.rx[self.pos] >> port & 1) or (port == DIR_R and self.inject != 0)
+
+    def outputs(self):
+        """Return the directions in tx of the current position."""
+        return [d for d in PORTS if self.tx[self.pos] >> d & 1]
+
+    def holds(self, ports):
+        """Whether one of the queues of `ports` holds any wavelet."""
+        return any(self.queues[port].wavelets for port in ports if port in self.queues)
+
+    def advance(self):
+        """Go to the next valid switch position."""
+        for position in range(self.pos + 1, 4):
+            if self.valid >> position & 1:
+                self.pos = position
+                return
+        if self.ring:
+            self.pos = 0
+
+    def pops(self, payload):
+        """Whether the pop mode removes command 0 of this control payload here."""
+        first, _ = command(payload)
+        return (self.pop_mode == 1 or (self.pop_mode == 2 and first == CMD_ADV)
+                or (self.pop_mode == 3 and first in (CMD_ADV, CMD_NOP)))
+
+
+class Request(NamedTuple):
+    """A wavelet at the head of a queue that wants to leave."""
+
+    color: int
+    port: int
+    effective: int  # color as which it leaves
+    wavelet: Wavelet
+    outputs: tuple  # directions
+    counting: Filter | None  # filter whose counter moves with it
+
+
+class Router:
+    """Router of PE (x, y).
+
+    Parameters
+    ----------
+    x, y : int
+    machine : Mapping
+        Numbers of `wse_core.params`.
+    routes : dict[int, record]
+        Per color a record of `ROUTE_DTYPE`.
+    filters : sequence of record
+        Records of `FILTER_DTYPE`.
+
+    Attributes
+    ----------
+    targets : dict[(int, int), object]
+        What a direction of a color leads to, anything with `has_room` and `push`; missing = a link that does not exist.
+    ce : CE or None
+    """
+
+    def __init__(self, x, y, machine, routes, filters):
+        self.x, self.y, self.machine = x, y, machine
+        self.colors = {color: ColorState(row, color, machine["router.depth"]) for color, row in sorted(routes.items())}
+        self.filters = [Filter(row) for row in filters]
+        self.targets = {}
+        self.ce = None
+
+    # --- step 1 ----------------------------------------------------------------------------------------------------
+
+    def landing_fault(self, t):
+        """Return (color, text) if two inputs of one color receive in cycle t, else None."""
+        for color, state in self.colors.items():
+            inputs = [port for port in PORTS if state.rx[state.pos] >> port & 1]
+            if len(inputs) < 2 or state.swap:
+                continue
+            landed = []
+            for port in inputs:
+                if port == DIR_R and state.inject:
+                    continue
+                if port in state.queues and any(wavelet.ready == t for wavelet in state.queues[port].wavelets):
+                    landed.append(port)
+            if len(landed) >= 2:
+                names = " and ".join(DIRS[port] for port in landed)
+                return color, f"two inputs of color {color} in one cycle: {names}"
+        return None
+
+    # --- steps 2 and 3 ---------------------------------------------------------------------------------------------
+
+    def effective(self, color, port):
+        """Return the color as which a wavelet of `color` in `port` leaves: the other of the pair with color swap."""
+        partner = self.colors.get(color ^ 1)
+        if partner is None:
+            return color
+        axes = {DIR_W: 1, DIR_E: 1, DIR_N: 2, DIR_S: 2, DIR_R: 3}[port]
+        both = self.colors[color].swap & partner.swap
+        return color ^ 1 if both & axes == axes else color
+
+    def held_by_injection(self, color, port):
+        """Whether CE injection holds back the queue (color, port)."""
+        state = self.colors[color]
+        inject = self.colors[self.effective(color, port)].inject
+        if inject == 1 and port == DIR_R:
+            return state.holds((DIR_W, DIR_E, DIR_N, DIR_S))
+        if inject == 2 and port != DIR_R:
+            return state.holds((DIR_R,))
+        return False
+
+    def request(self, color, port, t):
+        """Return the `Request` of a queue in cycle t, or None."""
+        queue = self.colors[color].queues.get(port)
+        wavelet = None if queue is None else queue.head(t)
+        if wavelet is None:
+            return None
+        effective = self.effective(color, port)
+        route = self.colors[effective]
+        if route.teardown or not route.takes_from(port) or self.held_by_injection(color, port):
+            return None
+        outputs, counting = route.outputs(), None
+        if DIR_R in outputs and wavelet.control and command(wavelet.payload)[1]:
+            outputs.remove(DIR_R)
+        if DIR_R in outputs and route.filter:
+            rule = self.filters[route.filter - 1]
+            if rule.counts(wavelet):
+                counting = rule
+            if not rule.passes(wavelet):
+                outputs.remove(DIR_R)
+        return Request(color, port, effective, wavelet, tuple(outputs), counting)
+
+    # --- step 4 ----------------------------------------------------------------------------------------------------
+
+    def has_room(self, color, direction, t):
+        """Whether the queue that `direction` of a color leads to can take a wavelet in cycle t."""
+        target = self.targets.get((color, direction))
+        return target is not None and target.has_room(t)
+
+    def decide(self, t):
+        """Return the requests that are granted in cycle t."""
+        requests = []
+        for color in self.colors:
+            for port in PORTS:
+                request = self.request(color, port, t)
+                if request is not None:
+                    requests.append(request)
+        requests.sort(key=lambda r: (self.colors[r.color].last_grant[r.port], r.color, r.port))
+        granted, taken, served = [], set(), set()
+        for request in requests:
+            if request.effective in served or taken & set(request.outputs):
+                continue
+            if all(self.has_room(request.effective, direction, t) for direction in request.outputs):
+                granted.append(request)
+                taken |= set(request.outputs)
+                served.add(request.effective)
+        return granted
+
+    # --- step 5 ----------------------------------------------------------------------------------------------------
+
+    def apply(self, granted, t):
+        """Move the granted wavelets; return whether there was any."""
+        for request in granted:
+            state, route = self.colors[request.color], self.colors[request.effective]
+            state.queues[request.port].take(t)
+            state.last_grant[request.port] = t
+            state.moved[request.port] += 1
+            if request.counting is not None:
+                request.counting.count()
+            payload, control = request.wavelet.payload, request.wavelet.control
+            sent = pop(payload) if control and route.pops(payload) else payload
+            for direction in request.outputs:
+                latency = self.machine["ramp.in"] if direction == DIR_R else self.machine["router.hop"]
+                self.targets[request.effective, direction].push(sent, control, t + latency)
+            if control:
+                self.obey(route, command(payload)[0], t)
+        return bool(granted)
+
+    def obey(self, route, first, t):
+        """Carry out command 0 of a control wavelet on the color as which it left, from cycle t + 1 on."""
+        if first == CMD_ADV:
+            route.advance()
+        elif first == CMD_RST:
+            route.pos = 0
+        elif first == CMD_TEARDOWN:
+            route.teardown, route.teardown_from = True, t + 1
+            if self.ce is not None:
+                self.ce.teardowns.append(t + self.machine["ramp.in"])
+
+    # --- configuration from the CE; a color without routes or a filter that does not exist has nothing to configure ---
+
+    def set_position(self, color, position):
+        """Set the switch position of a color."""
+        if color in self.colors:
+            self.colors[color].pos = position
+
+    def set_route(self, color, position, rx, tx):
+        """Set the inputs and outputs of one switch position, which becomes a valid one."""
+        if color in self.colors:
+            state = self.colors[color]
+            state.rx[position], state.tx[position] = rx, tx
+            state.valid |= 1 << position
+
+    def exit_teardown(self, color):
+        """End teardown of a color."""
+        if color in self.colors:
+            self.colors[color].teardown = False
+
+    def in_teardown(self, color, t):
+        """Whether a color is in teardown in cycle t."""
+        state = self.colors.get(color)
+        return state is not None and state.teardown and state.teardown_from <= t
+
+    def set_filter(self, number, field, value):
+        """Set the counter (field 0), its maximum (1) or its limit (2) of a filter."""
+        if number < len(self.filters):
+            setattr(self.filters[number], ("counter", "max", "limit")[field], value)
+
+    # --- views -----------------------------------------------------------------------------------------------------
+
+    def future(self, t):
+        """Whether a wavelet here becomes ready after cycle t."""
+        return any(wavelet.ready > t for state in self.colors.values() for queue in state.queues.values()
+                   for wavelet in queue.wavelets)
+
+    def snapshot(self):
+        """Return the state as plain data (docs/internals.md)."""
+        result = {color: {"pos": state.pos, "teardown": state.teardown,
+                          "queues": {port: queue.contents() for port, queue in sorted(state.queues.items())
+                                     if queue.wavelets},
+                          "moved": list(state.moved)}
+                  for color, state in self.colors.items()}
+        if any(rule.kind != FILTER_NONE for rule in self.filters):
+            result[-1] = {"filters": [rule.counter for rule in self.filters]}
+        return result
+
+    def waiters(self, t):
+        """Return why the wavelets here do not move, one dict per queue (docs/internals.md)."""
+        found = []
+        for color, state in self.colors.items():
+            for port, queue in sorted(state.queues.items()):
+                if not queue.wavelets:
+                    continue
+                effective = self.effective(color, port)
+                route = self.colors[effective]
+                blocked = []
+                if route.teardown:
+                    reason = "teardown"
+                elif not route.takes_from(port):
+                    reason = "rx"
+                elif self.held_by_injection(color, port):
+                    reason = "inject"
+                else:
+                    reason = "room"
+                    request = self.request(color, port, t)
+                    blocked = [d for d in (request.outputs if request else ()) if not self.has_room(effective, d, t)]
+                found.append({"kind": "router", "x": self.x, "y": self.y, "color": color, "port": port,
+                              "wavelets": len(queue.wavelets), "reason": reason, "blocked": blocked})
+        return found
