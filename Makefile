@@ -75,7 +75,7 @@ $(STAMP): $(VENV)/bin/wse $(INPUTS)
 
 bench: build
 	@mkdir -p $(RESULTS)
-	@$(PY) -m pytest -o addopts= tests/bench --benchmark-only --benchmark-json=$(RESULTS)/latest.json $(ARGS)
+	@$(PY) -m pytest -W default tests/bench --benchmark-only --benchmark-json=$(RESULTS)/latest.json $(ARGS)
 	@echo "==> results in $(RESULTS)/latest.json"
 
 # $(call copy_tree,MODE): bring build/tree-MODE up to date and compile there.  Files keep their times, so that only

@@ -128,14 +128,14 @@ class _Graph:
         """Walk depth first to the first circle; without one return the first path found, to its end."""
         path, seen, index = [start], {start: 0}, 0
         first = None
-        todo = [iter(self.next(start))]
+        ahead = [iter(self.next(start))]
         visited = {start}
-        while todo:
-            node = next(todo[-1], None)
+        while ahead:
+            node = next(ahead[-1], None)
             if node is None:
                 if first is None:
                     first = list(path)
-                todo.pop()
+                ahead.pop()
                 del seen[path.pop()]
                 continue
             index += 1
@@ -146,7 +146,7 @@ class _Graph:
             visited.add(node)
             seen[node] = len(path)
             path.append(node)
-            todo.append(iter(self.next(node)))
+            ahead.append(iter(self.next(node)))
         return first or [start], False
 
     # --- who waits for whom ---------------------------------------------------------------------------------------
@@ -261,9 +261,9 @@ class _Graph:
             return [self._end(x, y, f"PE ({x}, {y}): no route brings color {color} to this PE",
                               f"layout.route({color}, ({x}, {y}), rx=..., tx='R')")]
         held, sources, streams = [], [], []
-        todo, seen = deque([(x, y, color)]), {(x, y, color)}
-        while todo:
-            px, py, e = todo.popleft()
+        ahead, seen = deque([(x, y, color)]), {(x, y, color)}
+        while ahead:
+            px, py, e = ahead.popleft()
             for port in range(5):
                 if not self._route(px, py, e)[0] >> port & 1:
                     continue
@@ -280,7 +280,7 @@ class _Graph:
                                     if (sx, sy, d, sc) == (px, py, port, c)]
                     elif self._route(qx, qy, c)[1] >> (port ^ 1) & 1 and (qx, qy, c) not in seen:
                         seen.add((qx, qy, c))
-                        todo.append((qx, qy, c))
+                        ahead.append((qx, qy, c))
         if held:
             return held
         found = []

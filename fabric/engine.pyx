@@ -228,7 +228,6 @@ cdef class Engine:
         p.not_taken = machine["ce.branch_not_taken"]
         p.call = machine["ce.call"]
         p.ret = machine["ce.ret"]
-        p.fp_latency = machine["ce.fp_latency"]
         p.prng_steps = machine["prng.steps"]
         p.tsc_mask = (1 << machine["tsc.bits"]) - 1
 
@@ -352,7 +351,7 @@ cdef class Engine:
                 s.ce[at] = <ce_t*>(g.blocks + index * g.block_bytes)
                 s.program_of[at] = number
                 if g.active & ~g.blocked:
-                    schedule(s, <uint32_t>at, s.now)
+                    schedule(s, <uint32_t>at, s.now, s.now)
             for address, words in program.data:
                 values = np.ascontiguousarray(words, np.uint16)
                 for index in range(g.n_pe):
@@ -634,7 +633,7 @@ cdef class Engine:
                     if not 0 <= task_id < 32 or ce.prog.entry[task_id] < 0:
                         raise ConfigError(f"task {task_id} is not bound in the program of PE ({i}, {j})")
                     ce.activated |= <uint32_t>1 << task_id
-                    schedule(self.s, cell, self.s.now)
+                    schedule(self.s, cell, self.s.now, self.s.now)
 
     def push_input(self, int index, payload, control=None):
         """Append wavelets (uint32 payloads, optional control flags) to an input stream."""
@@ -681,7 +680,7 @@ cdef class Engine:
                 code = run_cycles(self.s, stop)
             PyErr_CheckSignals()
         if code == RUN_QUIET:
-            self.s.now = max(self.s.now if self.s.last_active < 0 else 0, self.s.last_active + 1)
+            self.s.now = max(<int64_t>self.s.now, self.s.last_active) + 1
             self.status = "stuck" if self.waiters() else "complete"
         else:
             self.status = "limit" if code == RUN_LIMIT else "fault"

@@ -127,8 +127,11 @@ class Received:
 def make_machine(spec, backend="compiled"):
     """Return a machine: ``compiled`` is `fabric.engine.Engine`, ``reference`` the plain-Python twin."""
     if backend == "compiled":
-        from fabric.engine import Engine
-
+        try:
+            from fabric.engine import Engine
+        except ImportError as error:
+            raise ConfigError("the compiled engine cannot be imported", cause=str(error),
+                              hint='make build, or backend="reference"') from None
         return Engine(spec)
     if backend == "reference":
         from wse_core.reference.machine import ReferenceMachine
@@ -590,14 +593,11 @@ def _payload(values, packed):
 def _held_interrupt(active):
     """Hold back Ctrl-C while a plain-Python machine is inside a cycle; yield a function that tells whether it came."""
     came = []
-    if not active or threading.current_thread() is not threading.main_thread():
+    old = signal.getsignal(signal.SIGINT)
+    if not active or threading.current_thread() is not threading.main_thread() or not callable(old):
         yield lambda: False
         return
-    try:
-        old = signal.signal(signal.SIGINT, lambda *_: came.append(True))
-    except ValueError:  # not the main interpreter
-        yield lambda: False
-        return
+    signal.signal(signal.SIGINT, lambda *_: came.append(True))
     try:
         yield lambda: bool(came)
     finally:

@@ -42,7 +42,7 @@ __all__ = ["Layout", "Rect", "Stream"]
 _NAMES = ("west", "east", "north", "south", "ramp")
 _WSE3_SWITCHES = frozenset({*range(10), 12, 13, 16, 17, 20, 21})  # colors that can switch there (arch §8.2)
 _INJECT = {None: 0, False: 0, "low": 1, "high": 2}
-_MAX_POSITIONS = 4
+_MAX_POSITIONS = im.ROUTE_DTYPE["rx"].shape[0]
 
 
 class Rect(NamedTuple):

@@ -38,6 +38,7 @@ from wse_core import image as im
 from wse_core import isa
 from wse_core.errors import ProgramError, UnsupportedError
 from wse_core.image import ENDLESS, NO_TASK, ProgramImage, Symbol
+from wse_core.params import PARAMETERS
 from wse_core.params import machine as _machine
 
 __all__ = ["ENDLESS", "Async", "Dsd", "Dsr", "Label", "Program", "Queue", "Reg", "Task", "Var", "decode_array",
@@ -62,7 +63,7 @@ _HERE = os.path.splitext(__file__)[0]
 
 # --- host values and SRAM words ---------------------------------------------------------------------------------------
 
-def encode_array(values, dtype, bias=42, what="value"):
+def encode_array(values, dtype, bias=None, what="value"):
     """Return `values` as SRAM words.
 
     Parameters
@@ -72,8 +73,8 @@ def encode_array(values, dtype, bias=42, what="value"):
         is taken as bit patterns.
     dtype : str
         ``f16``, ``cb16``, ``f32``, ``i16``, ``u16``, ``i32`` or ``u32``.
-    bias : int
-        Exponent bias of cb16.
+    bias : int, optional
+        Exponent bias of cb16; default that of the presets.
     what : str
         Name for messages.
 
@@ -97,6 +98,7 @@ def encode_array(values, dtype, bias=42, what="value"):
         elif dtype == "cb16":
             from wse_core import numerics
 
+            bias = PARAMETERS["num.cb16_bias"].value if bias is None else bias
             bits = np.asarray(numerics.encode(array.astype(np.float64), "cb16", bias), np.uint16).reshape(array.shape)
         else:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -187,10 +189,10 @@ class Var:
     known once the program is assembled.
     """
 
-    def __init__(self, program, name, count, dtype, align, bank, words, is_param):
+    def __init__(self, program, name, count, dtype, align, bank, words):
         self._program = program
         self.name, self.count, self.dtype = name, count, dtype
-        self.align, self.bank, self.init, self.is_param = align, bank, words, is_param
+        self.align, self.bank, self.init = align, bank, words
         self._address = None
 
     @property
@@ -459,7 +461,7 @@ class Program:
         return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else None
 
     def _error(self, what, hint=None, ins=None, **fields):
-        where = fields.pop("where", None) or (ins.where if ins is not None else self._where())
+        where = fields.pop("where", ins.where if ins is not None else self._where())
         body = ins.body if ins is not None else self._body.name if self._body else None
         index = self._ins.index(ins) if ins is not None else len(self._ins) if self._body else None
         return ProgramError(what, hint=hint, where=where, program=self.name, task=body, instruction=index, **fields)
@@ -501,11 +503,11 @@ class Program:
         ProgramError
             Name taken, unknown type, impossible alignment, initial values that do not fit.
         """
-        return self._variable(name, count, dtype, init, align, bank, False)
+        return self._variable(name, count, dtype, init, align, bank)
 
     def scalar(self, name, dtype, init=None, bank=None):
         """Declare a variable of one element; see `array`."""
-        return self._variable(name, 1, dtype, init, None, bank, False)
+        return self._variable(name, 1, dtype, init, None, bank)
 
     def param(self, name, dtype, default=0, count=1):
         """Declare a parameter: a variable that `Layout.set_param` sets per PE before the run.
@@ -518,9 +520,9 @@ class Program:
         count : int
             Elements, 1 for a scalar.
         """
-        return self._variable(name, count, dtype, default, None, None, True)
+        return self._variable(name, count, dtype, default, None, None)
 
-    def _variable(self, name, count, dtype, init, align, bank, is_param):
+    def _variable(self, name, count, dtype, init, align, bank):
         self._changing()
         dtype = self.half if dtype == "half" else dtype
         if name in self._vars:
@@ -546,7 +548,7 @@ class Program:
             words = encode_array(init, dtype, self.machine["num.cb16_bias"], f"initial value of {name!r}").ravel()
             if len(words) > count * _WORDS[dtype]:
                 raise self._error(f"{len(words) // _WORDS[dtype]} initial values for {count} elements", symbol=name)
-        self._vars[name] = var = Var(self, name, int(count), dtype, align, bank, words, is_param)
+        self._vars[name] = var = Var(self, name, int(count), dtype, align, bank, words)
         return var
 
     # --- queues ---------------------------------------------------------------------------------------------------
@@ -1156,6 +1158,8 @@ class Program:
                 isinstance(dst, Dsr) and dst.file == "src1"):
             raise self._error(f"{what}: {dst} cannot be the destination")
         for k, source in enumerate(sources):
+            if not (isinstance(source, (Dsd, Dsr, Reg, Address)) or _is_number(source)):
+                raise self._error(f"{what}: {source!r} cannot be a source")
             if isinstance(source, Dsd) and source.kind == "fabout":
                 raise self._error(f"{what}: {source} cannot be a source")
             if isinstance(source, Dsr) and source.file == "dest":
@@ -1203,10 +1207,10 @@ class Program:
             for dsd in operand.loads if isinstance(operand, Dsr) else [operand]:
                 if dsd.is_fabric:
                     letter = letters.get(id(operand), op.types[2])
-                    found.append((dsd, self._packing(dsd, letter), isa.WORDS[letter]))
-        if len({packed for _, packed, _ in found}) > 1:
+                    found.append((dsd, self._packing(dsd, letter)))
+        if len({packed for _, packed in found}) > 1:
             text = ", ".join(f"{dsd}: {'two elements' if packed else 'one element'} per wavelet"
-                             for dsd, packed, _ in found)
+                             for dsd, packed in found)
             raise self._error(f"{op.name}: fabric operands disagree on packing ({text})",
                               hint="packed=False for the 16-bit operand")
         if isinstance(dst, Dsd):
@@ -1216,7 +1220,7 @@ class Program:
             if dst.kind == "mem1d" and dst.flags & im.F_INDEX:
                 if isinstance(b, (Reg, Dsd)) and not found:
                     raise self._error(f"{op.name}: {dst} takes its offset from wavelets, but no source is fabric")
-                if any(packed for _, packed, _ in found):
+                if any(packed for _, packed in found):
                     raise self._error(f"{op.name}: packed wavelets have no index half for {dst}", hint="packed=False")
 
     def _lengths(self, op, operands):
@@ -1232,19 +1236,18 @@ class Program:
                 break
         if length is None:
             raise self._error(f"{op.name}: no operand says how many elements", hint="give one of them an extent")
+        may_end = any(isinstance(x, Dsd) and x.on_control and x.on_control[0] & im.ON_TERMINATE for x in operands)
         result = []
         for k, operand in enumerate(operands):
             if isinstance(operand, Dsd) and operand.extent is None:
                 if length < 0 and k == 0:
                     raise self._error(f"{op.name}: {operand} has no extent and comes first", hint="give it one")
-                operand = operand.with_extent(max(length, 0) if length != -1 else 1)
-            elif (isinstance(operand, Dsd) and operand.is_memory and operand.kind != "circular"
-                  and not operand.flags & im.F_INDEX and length > operand.elements and operand.elements != ENDLESS
-                  and not any(isinstance(x, Dsd) and x.on_control and x.on_control[0] & im.ON_TERMINATE
-                              for x in operands)):
+                operand = operand.with_extent(length if length >= 0 else 1)
+            elif (not may_end and isinstance(operand, Dsd) and operand.kind not in ("circular", "fifo")
+                  and not operand.flags & im.F_INDEX and length > operand.elements and operand.elements != ENDLESS):
                 raise self._error(f"{op.name}: the operation has {'endless' if length == ENDLESS else length} elements "
                                   f"(those of {operands[0]}), {operand} only {operand.elements}",
-                                  hint="stride=0 without an extent repeats one element")
+                                  hint="stride=0 without an extent repeats one element" if operand.is_memory else None)
             result.append(operand)
         return result
 
@@ -1785,7 +1788,6 @@ class Program:
             self._image = _Assembler(self).image()
         return self._image
 
-
     def listing(self):
         """Return the assembled program as readable text (`fabric.disasm.listing`)."""
         from fabric import disasm
@@ -2138,7 +2140,7 @@ class _Assembler:
             lines = ", ".join(f"{name} {words}" for name, words in sorted(sizes.items(), key=lambda item: -item[1]))
             for var in p._vars.values():
                 var._address = None
-            raise p._error(f"the program needs {footprint} words, a PE has {p.machine['mem.words']}", where=p.name,
+            raise p._error(f"the program needs {footprint} words, a PE has {p.machine['mem.words']}", where=None,
                            hint=f"smaller or fewer variables; words per part: {lines}")
         return footprint
 

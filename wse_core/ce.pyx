@@ -167,7 +167,7 @@ cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t*
     cdef int number = field & 15
     o.mode = OPND_NONE
     o.words = words
-    o.aligned = 0
+    o.checked = 0
     o.flags = 0
     o.dsr = NULL
     if words == 0:
@@ -253,21 +253,28 @@ cdef inline int packing(opnd_t* o) noexcept nogil:
     return 1 if (o.flags & F_PACKED and o.words == 1) else 0
 
 cdef void check_range(ce_t* ce, opnd_t* o, uint32_t n) noexcept nogil:
-    # Mark a one-dimensional memory operand whose n elements are all legal, so that bulk steps need no checks.
-    cdef int64_t first, last, lo, hi
-    if o.mode == OPND_CONST or o.mode == OPND_REG or o.mode == OPND_NONE:
-        o.aligned = 1
+    # Mark an operand none of whose n elements can fault, so that nobody has to watch each step.
+    cdef int64_t lo, hi, reach
+    cdef int k
+    o.checked = o.mode == OPND_CONST or o.mode == OPND_REG or o.mode == OPND_NONE or n == 0
+    if o.checked or n == 0xFFFFFFFFU or not is_memory(o):
         return
-    if o.mode != OPND_MEM1D or n == 0xFFFFFFFFU:
-        return
-    if n == 0:
-        o.aligned = 1
-        return
-    first = o.base
-    last = first + <int64_t>(n - 1) * o.step
-    lo = first if first < last else last
-    hi = last if first < last else first
-    o.aligned = (lo >= <int64_t>ce.prog.code_words
+    lo = o.base
+    hi = o.base
+    if o.mode == OPND_MEM1D:
+        reach = <int64_t>(n - 1) * o.step
+        lo += reach if reach < 0 else 0
+        hi += reach if reach > 0 else 0
+    elif o.mode == OPND_CIRCULAR:
+        hi += <int64_t>(o.dsr.length - 1) * o.words
+    else:
+        if n > length_of(o.dsr):
+            return
+        for k in range(o.dsr.ndim):
+            reach = <int64_t>(o.dsr.extent[k] - 1) * o.dsr.stride[k] * o.words
+            lo += reach if reach < 0 else 0
+            hi += reach if reach > 0 else 0
+    o.checked = (lo >= <int64_t>ce.prog.code_words
                  and hi + o.words <= <int64_t>ce.prog.code_words + <int64_t>ce.prog.data_words
                  and (o.words == 1 or (o.base & 1) == 0))
 
@@ -283,6 +290,7 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     if not setup_operand(s, ce, cell, t, &th.a, ins.a, ins.wa, 1, ins):
         return False
     th.op = ins.op
+    th.latency = ins.latency
     th.k = 0
     th.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
     th.sending_advance = 0
@@ -313,7 +321,7 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
         th.group = 1
     else:
         th.group = th.lanes
-    th.bulk = not streams
+    th.memory = not streams
     if ins.form == FORM_DFILT and th.b.mode != OPND_FABIN:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return False
@@ -322,6 +330,7 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
         return False
     for k in range(3):
         check_range(ce, ops[k], th.n)
+    th.bulk = th.memory and th.a.checked and th.b.checked and th.c.checked
     set_stream(s, ce, th)
     th.next = t + 1 + s.p.start
     th.wait = WAIT_PIPE
@@ -336,7 +345,7 @@ cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
     th.q = NULL
     th.out = NULL
     th.from_c = 0
-    if th.bulk or th.op == OP_DFILT:
+    if th.memory or th.op == OP_DFILT:
         return
     if th.b.mode == OPND_FABIN:
         i = &th.b
@@ -355,12 +364,12 @@ cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
         if th.a.flags & (F_INDEX | F_CONTROL | F_ZERO):
             return
         th.out = &s.plane[th.a.cap]
-    elif th.a.mode != OPND_MEM1D or not th.a.aligned or th.a.flags & F_INDEX:
+    elif th.a.mode != OPND_MEM1D or not th.a.checked or th.a.flags & F_INDEX:
         return
     th.stream = 1
 
 cdef inline bint plain_source(opnd_t* o) noexcept nogil:
-    return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (o.mode == OPND_MEM1D and o.aligned)
+    return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (o.mode == OPND_MEM1D and o.checked)
 
 
 # --- vector operations: one step -------------------------------------------------------------------------------------------
@@ -396,7 +405,7 @@ cdef inline uint32_t group_of(thread_t* th) noexcept nogil:
     cdef uint32_t g = th.group
     if g > th.n - th.k:
         g = th.n - th.k
-    if g > 1 and th.bulk:
+    if g > 1 and th.memory:
         g = row_left(&th.a, th.k, row_left(&th.b, th.k, row_left(&th.c, th.k, g)))
     return g
 
@@ -502,7 +511,6 @@ cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
     # The operation ends with the step of this cost that issued in cycle t.
     cdef opnd_t* ops[3]
     cdef int k
-    cdef uint32_t latency
     ops[0] = &th.b
     ops[1] = &th.c
     ops[2] = &th.a
@@ -519,8 +527,7 @@ cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
     else:
         free_ut(ce, th)
     if th.a.mode == OPND_REG:
-        latency = cost if cost > <uint32_t>s.p.fp_latency else <uint32_t>s.p.fp_latency
-        wait_reg(ce, th.a.reg, th.a.words, t + latency)
+        wait_reg(ce, th.a.reg, th.a.words, t + (cost if cost > th.latency else th.latency))
     if th.has_unblock:
         unblock(ce, th.unblock_task)
     if th.has_activate:
@@ -657,12 +664,12 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     if th.stream and (th.q == NULL or not is_control(th.q.slots[th.q.head])):
         stream_run(s, ce, cell, th, t, ce.uts == 0)
         return
-    if not th.bulk and diverted_step(s, ce, cell, th, t):
-        return
     if th.sending_advance:
         end_step(ce, th, t, 1, 0)
         send(s, ce, cell, th.a.cap, ADVANCE_WORD, t, 1)
         vec_complete(s, ce, cell, th, t, 1)
+        return
+    if not th.memory and diverted_step(s, ce, cell, th, t):
         return
     g = group_of(th)
     busy = (g + th.lanes - 1) // th.lanes
@@ -710,6 +717,7 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     if th.k == th.n and th.n != 0xFFFFFFFFU:
         if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
             th.sending_advance = 1
+            th.stream = 0
         else:
             vec_complete(s, ce, cell, th, t, busy + conflict)
 
@@ -874,7 +882,7 @@ cdef inline uint32_t read_bulk(ce_t* ce, opnd_t* o, uint32_t k) noexcept nogil:
     return o.value
 
 cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
-    # n elements from k on of an operation all of whose operands were checked (`aligned`).
+    # n elements from k on of an operation all of whose operands are flat and checked.
     cdef uint32_t k, r
     cdef uint16_t* m
     if n < 4 or not vec_contiguous(ce, th, n):
@@ -892,13 +900,16 @@ cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
     if is_mac(th.op):
         ce.macs += n
 
+cdef inline bint flat(opnd_t* o) noexcept nogil:
+    return o.mode != OPND_MEM4D and o.mode != OPND_CIRCULAR
+
 cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil:
     # All steps of a memory operation of the main thread that issue in cycles start .. end - 1, back to back.
     cdef uint64_t t = start, steps, left
     cdef uint32_t cost = 1, conflict, n
     cdef int64_t m
     cdef bint uniform
-    if th.a.aligned and th.b.aligned and th.c.aligned:
+    if flat(&th.a) and flat(&th.b) and flat(&th.c):
         m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
         uniform = (s.p.conflict_rule == 0 or not (th.b.mode == OPND_MEM1D and th.c.mode == OPND_MEM1D)
                    or (<int64_t>(th.b.step - th.c.step) * th.group) % m == 0)
@@ -1012,6 +1023,7 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
     if th.n == 0:
         if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
             th.sending_advance = 1
+            th.stream = 0
         else:
             vec_complete(s, ce, cell, th, t, 1 + s.p.start)
 
@@ -1374,7 +1386,7 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
             elif t > s.now:
                 # Not able with what is known now; the router may still make it able by then.
                 ce.resume = t
-                schedule(s, cell, t)
+                schedule(s, cell, t, t)
                 return
         if ce.main_state == MAIN_FAULT:
             return
@@ -1392,7 +1404,7 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
         if t > s.now and (next == NEVER or not runs_alone(ce)) and (ce.want_space or t > s.now + s.p.ramp_in):
             next = t + 1                # wake-ups before that cycle are not heard
         if next < NEVER:
-            schedule(s, cell, next)
+            schedule(s, cell, next, ce.resume)
         return
 
 cdef inline void catch_up_alone(state_t* s, ce_t* ce, uint32_t cell) noexcept nogil:

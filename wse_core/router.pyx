@@ -373,7 +373,7 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
     cdef uint64_t word = slot[0]
     cdef uint64_t route, payload
     cdef uint64_t* place = NULL
-    cdef uint32_t w, tx, links, d, to = 0
+    cdef uint32_t w, tx, links, d = 0, to = 0
     cdef plane_t* t = NULL
     cdef ce_t* ce
     cdef inq_t* i = NULL

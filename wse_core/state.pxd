@@ -190,7 +190,7 @@ ctypedef struct opnd_t:     # one operand of a running vector operation, 24 byte
     uint8_t flags           # descriptor flags
     uint8_t xdsr
     uint8_t cap             # OPND_FABOUT: plane number of the R queue
-    uint8_t aligned         # memory operand checked: whole range legal and aligned
+    uint8_t checked         # no element can fault: whole range legal and aligned
     uint32_t value          # OPND_CONST
     int32_t base            # word address of element 0
     int32_t step            # words from element to element (innermost dimension)
@@ -210,7 +210,8 @@ ctypedef struct thread_t:   # a vector operation in progress
     uint8_t level
     uint8_t lanes           # after stride rules
     uint8_t group           # elements of a full step
-    uint8_t bulk            # memory operands only: may advance many steps at once
+    uint8_t memory          # no fabric or FIFO operand
+    uint8_t bulk            # memory operands only, none can fault: may advance many steps at once
     uint8_t sending_advance # all elements done, the advance_switch wavelet is still to be sent
     uint8_t has_activate
     uint8_t has_unblock
@@ -218,7 +219,8 @@ ctypedef struct thread_t:   # a vector operation in progress
     uint8_t unblock_task
     uint8_t wait            # WAIT_* found at the last look
     uint8_t id              # 0-7 microthread, 8 main
-    uint8_t pad[3]
+    uint8_t pad
+    uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[3]        # DSRs in use, per file
     uint32_t n              # length; 0xffffffff = endless
     uint32_t k              # elements done
@@ -340,7 +342,6 @@ ctypedef struct params_t:   # of the machine, in cycles and words
     int drain, start, stride4
     int banks, conflict_rule, conflict_cycles, read_ports   # rule: 0 none, 1 mod4, 2 bank
     int taken, not_taken, call, ret
-    int fp_latency
     int prng_steps
     uint64_t tsc_mask
 
@@ -482,15 +483,16 @@ cdef inline void wheel_remove(state_t* s, uint32_t cell) noexcept nogil:
     s.wheel_time[cell] = 0
     s.wheel_count -= 1
 
-cdef inline void schedule(state_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
+cdef inline void schedule(state_t* s, uint32_t cell, uint64_t cycle, uint64_t since) noexcept nogil:
     # Have the CE of `cell` looked at in `cycle` (> now, or == now before the CE phase).  A CE that is looked at decides
-    # anew when it must be looked at next, so one entry in the wheel, the earliest, is enough.
+    # anew when it must be looked at next, so one entry in the wheel is enough: the earliest not before `since`, up to which
+    # the CE has run ahead and hears nothing.
     cdef uint32_t bucket, first
     if cycle - s.now < RING:
         ring_set(s, cell, cycle)
         return
     if s.wheel_time[cell]:
-        if s.wheel_time[cell] <= cycle:
+        if since <= s.wheel_time[cell] <= cycle:
             return
         wheel_remove(s, cell)
     bucket = <uint32_t>(cycle & (WHEEL - 1))

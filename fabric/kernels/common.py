@@ -217,4 +217,232 @@ class Stamps:
         for k in range(3):
             p.st16(self.first[k], self.var, offset=k)
             p.st16(last[k], self.var, offset=3 + k)
-        p.free(*(reg for reg in p._body.regs if reg.id in (self.first[0].id, last[0].id)))
+
+    def store(self, which):
+        """Read the counter now and store it as reading 0 (start) or 1 (stop)."""
+        self.program.store_tsc(self.var[3 * which])
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+class Session:
+    """A fabric with its data, run once.
+
+    Parameters
+    ----------
+    layout : Layout
+    inputs : iterable of (str, ndarray, int, int)
+        Symbol, bit patterns of shape (h, w, elements), and the PE of the first.
+    task : str
+        Task to activate in all PEs that have it, in the same cycle.
+
+    Attributes
+    ----------
+    fabric : Fabric
+    run : RunResult
+    """
+
+    def __init__(self, layout, inputs, task="main", backend="compiled", progress=None):
+        self.fabric = Fabric(layout, backend)
+        for symbol, bits, x, y in inputs:
+            self.fabric.write(symbol, bits, x, y, bits.shape[1], bits.shape[0])
+        self.fabric.launch(task)
+        self.run = self.fabric.run(_CYCLE_LIMIT, progress)
+
+    def read(self, symbol, x=0, y=0, w=1, h=1):
+        """Return a symbol of the PEs of a rectangle as bit patterns or integers, shape (h, w, elements)."""
+        values = self.fabric.read(symbol, x, y, w, h)
+        return values.view(f"u{values.itemsize}") if values.dtype.kind == "f" else values
+
+    def stamps(self, x=0, y=0, w=1, h=1):
+        """Return the two readings of the cycle counters in a rectangle as int64 arrays (h, w)."""
+        words = self.read("stamps", x, y, w, h).astype(np.int64)
+        weights = 1 << 16 * np.arange(3, dtype=np.int64)
+        return words[..., :3] @ weights, words[..., 3:] @ weights
+
+    def counters(self):
+        """Return all counters as a run file takes them: name -> (array, unit)."""
+        units = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
+                 "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}
+        found = {name: (values, units.get(name, "cycles")) for name, values in self.fabric.counters().items()}
+        order = [DIRS.index(port) for port in _PORTS]
+        for color, values in self.fabric.link_counts().items():
+            found[f"moved_color_{color}"] = values[np.newaxis][..., order], "wavelets"
+        return found
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of the two comparisons.
+
+    Attributes
+    ----------
+    bit_exact : bool
+        Equal to the reference in the order of the PEs, bit for bit.
+    within_bound : bool
+        As close to plain numpy as the derived bound allows, everywhere.
+    max_abs_error : float
+        Largest distance to plain numpy among the results that a bound applies to (if none: where both are finite).
+    max_bound : float
+        Largest bound that applied; NaN if none did.
+    n_results, n_bounded : int
+        Results compared, and those of them that a bound applied to.
+    """
+
+    bit_exact: bool
+    within_bound: bool
+    max_abs_error: float
+    max_bound: float
+    n_results: int
+    n_bounded: int
+
+    @property
+    def verified(self):
+        """Whether both comparisons succeeded."""
+        return self.bit_exact and self.within_bound
+
+    def fields(self):
+        """Return what a result says about it."""
+        return {"verified": self.verified, "bit_exact": self.bit_exact, "max_abs_error": self.max_abs_error,
+                "max_bound": self.max_bound, "n_results": self.n_results, "n_bounded": self.n_bounded}
+
+
+def check_sum(arithmetic, got, expected, plain, magnitude, roundings, operations=None):
+    """Compare results that are sums of terms; see the head of this module.
+
+    Parameters
+    ----------
+    arithmetic : Arithmetic
+        Of the results.
+    got, expected : ndarray
+        Bit patterns from the machine and from the reference.
+    plain, magnitude : ndarray of float64
+        Sum of the terms and of their absolute values by numpy.
+    roundings : int
+        Roundings that a term goes through at most; 0 for copies.
+    operations : int, optional
+        Roundings done in all for one result; default the same.
+
+    Returns
+    -------
+    Check
+    """
+    operations = roundings if operations is None else operations
+    values = arithmetic.decode(got)
+    plain, magnitude = np.asarray(plain, np.float64), np.asarray(magnitude, np.float64)
+    growth = arithmetic.growth(roundings)
+    host = roundings * 2.0 ** -52  # g for u = 2^-53, with room
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = (growth + host) * magnitude + operations * arithmetic.underflow * (1 + growth)
+        applies = np.isfinite(bound) & ((1 + growth) * magnitude <= arithmetic.largest) & np.isfinite(plain)
+        error = np.abs(values - plain)
+    compared = applies if applies.any() else np.isfinite(values) & np.isfinite(plain)
+    sound = np.where(applies, error <= np.where(applies, bound, 0.0),
+                     np.where(np.isnan(plain), np.isnan(values), np.isfinite(plain) | ~np.isfinite(values)))
+    return Check(
+        bit_exact=bool(np.array_equal(got, expected)), within_bound=bool(sound.all()),
+        max_abs_error=float(error[compared].max()) if compared.any() else 0.0,
+        max_bound=float(bound[applies].max()) if applies.any() else math.nan,
+        n_results=int(values.size), n_bounded=int(np.count_nonzero(applies)))
+
+
+def sequential_sum(arithmetic, parts):
+    """Return ``parts[-1]``, then ``parts[k] + sum`` for k = -2, -3 ... 0, each addition rounded: a chain of PEs."""
+    total = parts[-1]
+    for part in parts[-2::-1]:
+        total = arithmetic.call("add", part, total)
+    return total
+
+
+# --- sizes that fit ---------------------------------------------------------------------------------------------------
+
+def fit(name, build, sizes, smaller):
+    """Return ``build(**sizes)``, or say which sizes would fit into a PE.
+
+    Parameters
+    ----------
+    name : str
+        The kernel.
+    build : callable
+        Returns an assembled program; raises `ProgramError` if it is too large.
+    sizes : dict[str, int]
+    smaller : dict[str, tuple[int, int]]
+        Per size that may change the range to search for the value, nearest to the present one, that fits: (low, high).
+
+    Raises
+    ------
+    ConfigError
+        The program does not fit; names the limit and, per size, the value that would fit with the others unchanged.
+    ProgramError
+        What is wrong is not a question of size: the smallest sizes fail as well.
+    """
+    try:
+        return build(**sizes)
+    except ProgramError as error:
+        found = []
+        for key, (low, high) in smaller.items():
+            value = _nearest(build, sizes, key, low, high)
+            if value is not None:
+                found.append(f"{key}={value}")
+        if not found:
+            raise
+        raise ConfigError(f"does not fit into a PE: {error.what}", where=f"kernel {name}", hint=" or ".join(found),
+                          **sizes) from None
+
+
+def _nearest(build, sizes, key, low, high):
+    """Return the value in low .. high, nearest to the present one, for which a program can be built; None if none."""
+    def fits(value):
+        try:
+            build(**{**sizes, key: value})
+        except ProgramError:
+            return False
+        return True
+
+    good, bad = (low, high) if high <= sizes[key] else (high, low)
+    if not fits(good):
+        return None
+    if fits(bad):
+        return bad
+    while abs(good - bad) > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return good
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+def report(session, check, cycles, *, expected_cycles, expected_hops, expected_macs, lanes=0, arrays=None, **extra):
+    """Return the result of a kernel.
+
+    Parameters
+    ----------
+    session : Session
+    check : Check
+    cycles : int
+        Measured interval.
+    expected_cycles, expected_hops, expected_macs : number
+        What the formulas of the kernel's page say; ``cycle_error`` is the relative difference.
+    lanes : int
+        Multiply-adds that a PE can do per cycle; 0 if the kernel does none.
+    arrays : dict, optional
+        Arrays for the run file.
+    **extra
+        Further facts.
+    """
+    run = session.run
+    seconds = max(run.host_seconds, 1e-9)
+    pe_cycles = run.n_pe * run.cycles
+    cycles = int(cycles)
+    result = {"cycles": cycles, "wavelet_hops": run.wavelet_hops, "macs": run.macs, **check.fields(),
+              "expected_cycles": expected_cycles, "cycle_error": cycles / expected_cycles - 1 if expected_cycles else 0.0,
+              "expected_hops": expected_hops, "expected_macs": expected_macs, "run_cycles": run.cycles,
+              "pes_used": run.n_pe, "utilisation": run.counters["busy"] / max(1, pe_cycles)}
+    if lanes:
+        result["mac_utilisation"] = run.macs / max(1, lanes * pe_cycles)
+    result |= extra
+    result |= {"run_seconds": run.host_seconds, "hops_per_second": run.wavelet_hops / seconds,
+               "pe_cycles_per_second": pe_cycles / seconds}
+    return result | {"counters": session.counters(), "arrays": arrays or {}}

@@ -1,11 +1,12 @@
 """Instructions per unit of work, counted by valgrind: a yardstick without noise.
 
-    python -m tests.bench.instructions [NAME ...] [--json]
+    python -m tests.bench.instructions [NAME ...] [--json] [--write docs/performance.md]
 
-Each workload runs in two lengths, each in a process of its own under callgrind; the difference of the two counts divided
-by the difference of the work leaves start and end out.  Counting is about fifty times slower than running, so sizes are
-small; a count does not depend on the size as long as the tables stay in reach, and not at all on other users of the
-machine.  valgrind knows AVX2 and no AVX-512, so the kernels for long vectors are those of AVX2.
+Each workload runs in two lengths, each in a process of its own under callgrind; the difference of the two counts,
+divided by the difference of the work, leaves start and end out.  Counting is about fifty times slower than running, so
+sizes are small; a count does not depend on other users of the machine.  valgrind knows AVX2 and no AVX-512, so the
+kernels for long vectors are those of AVX2.  ``--write`` puts the table between the lines ``<!-- begin instructions -->``
+and ``<!-- end instructions -->`` of a file.
 """
 from __future__ import annotations
 
@@ -19,18 +20,19 @@ import sys
 from pathlib import Path
 
 from tests.bench import workloads
+from tests.bench.table import replace_block
 
-__all__ = ["CASES", "count", "main", "total"]
+__all__ = ["CASES", "count", "main", "render", "total"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 CASES = {
-    "broadcast": (lambda n: workloads.broadcast(16, 16, n), "hops", (100, 200)),
-    "chain_reduce": (lambda n: workloads.chain_reduce(16, 16, n), "hops", (100, 200)),
-    "exchange": (lambda n: workloads.exchange(16, 16, n), "hops", (30, 60)),
-    "multicast": (lambda n: workloads.multicast(16, 16, n), "hops", (30, 60)),
-    "fmach": (lambda n: workloads.vector_tiles(8, 8, 256, n), "steps", (4, 12)),
-    "fmachs": (lambda n: workloads.vector_tiles(8, 8, 256, n, "fmachs"), "steps", (4, 12)),
+    "broadcast": (lambda n: workloads.broadcast(16, 16, n), "hops", (100, 400)),
+    "chain_reduce": (lambda n: workloads.chain_reduce(16, 16, n), "hops", (100, 400)),
+    "exchange": (lambda n: workloads.exchange(16, 16, n), "hops", (50, 200)),
+    "multicast": (lambda n: workloads.multicast(16, 16, n), "hops", (50, 200)),
+    "fmach": (lambda n: workloads.vector_tiles(16, 16, 256, n), "steps", (8, 40)),
+    "fmachs": (lambda n: workloads.vector_tiles(8, 8, 256, n, "fmachs"), "steps", (8, 40)),
     "events": (lambda n: workloads.events(8, 8, n), "tasks", (2000, 6000)),
 }
 """Name -> function of a length, unit of work, the two lengths."""
@@ -63,12 +65,13 @@ def count(name):
     if valgrind is None:
         raise RuntimeError("valgrind is not installed; it comes as the package `valgrind` of Linux distributions")
     make, unit, lengths = CASES[name]
+    run_case(name, lengths[0])  # leaves compiled Python files behind, so that both counts find them
     counts = []
     for n in lengths:
         code = f"from tests.bench import instructions; instructions.run_case({name!r}, {n})"
         done = subprocess.run(
             [valgrind, "--tool=callgrind", f"--callgrind-out-file={os.devnull}", sys.executable, "-c", code], cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
             capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"valgrind failed on {name}:\n{done.stderr[-2000:]}")
@@ -77,11 +80,18 @@ def count(name):
     return (counts[1] - counts[0]) / (work[1] - work[0])
 
 
+def render(results):
+    """Return counts by case as a Markdown table."""
+    rows = [f"| {name} | {CASES[name][1].rstrip('s')} | {number:,.0f} |" for name, number in results.items()]
+    return "\n".join(["| case | instructions per | count |", "|---|---|---|", *rows])
+
+
 def main(argv=None):
     """Count the cases named (default: all) and print one line each."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.instructions", description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"cases: {', '.join(CASES)}; default all")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--write", metavar="FILE", help="put the table into this page")
     args = parser.parse_args(argv)
     unknown = set(args.names) - set(CASES)
     if unknown:
@@ -97,6 +107,8 @@ def main(argv=None):
         return 1
     if args.json:
         print(json.dumps(results))
+    if args.write:
+        replace_block(args.write, "instructions", render(results))
     return 0
 
 

@@ -1,9 +1,9 @@
 """Measuring on a machine that is never quiet: yardsticks, interleaved pairs, memory in a fresh process.
 
-Times depend on the host and on its other users.  Three habits make them comparable: a *yardstick* (a chain of dependent
-integer additions, compiled, in cache) is timed around every sample, so that a test can assert a ratio; two workloads are
-compared in interleaved pairs, and the median of the ratios counts; a rate is the best of several samples, beside which
-the median is told.
+Times depend on the host and on its other users.  Three habits make them comparable: a *yardstick* (a chain of
+dependent integer additions, compiled, in cache) is timed around every sample, so that a test can assert a ratio; two
+workloads are compared in interleaved pairs, and the median of the ratios counts; a rate is the best of several samples,
+beside which the median is told.
 """
 from __future__ import annotations
 
@@ -142,6 +142,7 @@ def traced(workload, path, window, rounds=3):
 def build_seconds(width, height):
     """Return host seconds to describe, check and build a fabric of equal code: (layout, engine)."""
     from fabric.engine import Engine
+
     from tests.bench import workloads
 
     begin = time.perf_counter()
@@ -198,7 +199,8 @@ def resident(kind, width, height):
         ``engine`` (tables of the running machine without SRAM), ``description`` (layout and spec, which the host may
         drop), ``sram`` (subtracted from engine).
     """
-    code = f"import json; from tests.bench import measure; print(json.dumps(measure._child({kind!r}, {width}, {height})))"
+    code = (f"import json; from tests.bench import measure; "
+            f"print(json.dumps(measure._child({kind!r}, {width}, {height})))")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
                           capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,14 +1,16 @@
 """The table of docs/performance.md: what must be reached, what is reached here and now.
 
-    python -m tests.bench.table [--quick] [--json]
+    python -m tests.bench.table [--quick] [--json] [--write docs/performance.md]
 
 Everything is measured in this one run; rates are the best of five samples, with the median in brackets; see
-`tests.bench.measure`.  Takes about three minutes; ``--quick`` takes fewer and shorter samples.
+`tests.bench.measure`.  Takes two or three minutes; ``--quick`` takes fewer and shorter samples.  ``--write`` puts the
+table between the lines ``<!-- begin measured -->`` and ``<!-- end measured -->`` of a file.
 """
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from tests.bench import measure, workloads
 
-__all__ = ["GOALS", "Goal", "Row", "main", "measured", "render"]
+__all__ = ["GOALS", "Goal", "Row", "main", "measured", "render", "replace_block"]
 
 
 @dataclass(frozen=True)
@@ -146,18 +148,33 @@ def render(rows):
     return "\n".join(lines)
 
 
+def replace_block(path, name, text):
+    """Put `text` between the markers of the block `name` of a file; ValueError if the file has no such block."""
+    path = Path(path)
+    page = path.read_text(encoding="utf-8")
+    block = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+    if not block.search(page):
+        raise ValueError(f"{path} has no block {name!r}")
+    path.write_text(block.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page), encoding="utf-8")
+
+
 def main(argv=None):
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.table", description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer, shorter samples")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--write", metavar="FILE", help="put the table into this page")
     args = parser.parse_args(argv)
     rows = list(measured(args.quick, lambda text: print(f"... {text}", file=sys.stderr, flush=True)))
+    order = list(GOALS)
+    rows.sort(key=lambda row: order.index(row.goal.key))
     if args.json:
         print(json.dumps({row.goal.key: {"value": row.value, "must": row.goal.must, "unit": row.goal.unit,
                                          "met": row.goal.met(row.value)} for row in rows}))
     else:
         print(render(rows))
+    if args.write:
+        replace_block(args.write, "measured", render(rows))
     return 0
 
 

@@ -69,6 +69,19 @@ def test_table_is_complete():
     assert all(line.count("|") == 6 for line in text.splitlines())
 
 
+def test_tables_are_put_between_markers(tmp_path):
+    """A block is replaced, the rest stays; a page without it is refused."""
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- begin instructions -->\nold\n<!-- end instructions -->\nb\n", encoding="utf-8")
+    table.replace_block(page, "instructions", instructions.render({"broadcast": 1234.5}))
+    text = page.read_text(encoding="utf-8")
+    assert "| broadcast | hop | 1,234 |" in text
+    assert text.startswith("a\n<!-- begin")
+    assert text.endswith("-->\nb\n")
+    with pytest.raises(ValueError, match="no block"):
+        table.replace_block(page, "measured", "")
+
+
 def test_instructions_reads_counts():
     """The number is read from what callgrind prints; anything else is an error."""
     assert instructions.total("==1== Events    : Ir\n==1== Collected : 42188624\n") == 42188624

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-
 from fabric.engine import Engine
+
 from fabric.layout import Layout
 from fabric.program import Program
 from wse_core.params import machine
@@ -184,7 +184,7 @@ def broadcast(width, height, n, rows=None):
 
 def _task(program, name="main"):
     """Return the id of a program's task, found by its label."""
-    at = program.labels[name] if name in program.labels else None
+    at = program.labels.get(name)
     ids = [i for i, entry in enumerate(program.entry) if entry >= 0 and (at is None or entry == at)]
     assert len(ids) == 1, (program.name, program.labels)
     return ids[0]
@@ -279,7 +279,7 @@ def exchange(width, height, n):
             p.output_queue(number[d], out)
             p.input_queue(4 + number[d], into)
         with p.task("main"):
-            for d, out, into in key:
+            for d, _, into in key:
                 t = p.mem1d(sums, n, stride=0, offset=number[d])
                 p.fadds(t, t, p.fabin(into, n), async_=True)
             for _, out, _ in key:
@@ -334,7 +334,8 @@ def exchange(width, height, n):
     links = 2 * ((width - 1) * height + width * (height - 1))
     busiest = n * 2 * (min(width - 1, 2) + min(height - 1, 2))  # CE operations of a PE with the most neighbours
     work = {"hops": 2 * n * links, "steps": 2 * n * links}
-    return Workload(f"exchange {width}x{height}", spec, start, check, work, (busiest, busiest + busiest // 4 + 200), active=width * height,
+    cycles = busiest, busiest + busiest // 4 + 200  # at full rate, and with waiting for neighbours
+    return Workload(f"exchange {width}x{height}", spec, start, check, work, cycles, active=width * height,
                     params={"width": width, "height": height, "n": n})
 
 
@@ -392,7 +393,8 @@ def multicast(width, height, n):
     steps = sum(n * (1 + (len(around) + 1) // 2) * len(places) for (_, around), places in index.items())
     busiest = 3 * n
     work = {"hops": n * (links + width * height), "steps": steps}
-    return Workload(f"multicast {width}x{height}", spec, start, check, work, (busiest, 2 * busiest + 200), active=width * height,
+    cycles = busiest, 2 * busiest + 200
+    return Workload(f"multicast {width}x{height}", spec, start, check, work, cycles, active=width * height,
                     params={"width": width, "height": height, "n": n})
 
 

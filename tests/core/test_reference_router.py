@@ -41,10 +41,10 @@ def single(first, more=0):
     return payload
 
 
-def stream(*rows, west=1, outputs="E", **parameters):
-    """Return a machine of one router with color 1 from a stream in the west; `rows` are keywords of its route."""
+def stream(row, outputs="E"):
+    """Return a machine of one router that takes color 1 from a stream in the west."""
     links = [(0, 0, letter, 1) for letter in outputs]
-    return fabric({}, {1: {(0, 0): rows[0]}}, inputs=[(0, 0, "W", 1)], outputs=links, **parameters)
+    return fabric({}, {1: {(0, 0): row}}, inputs=[(0, 0, "W", 1)], outputs=links)
 
 
 def send(machine, *items, index=0):
@@ -59,7 +59,7 @@ def payloads(machine, index=0):
     return [(int(v),) if c else int(v) for v, c in zip(values, controls, strict=True)]
 
 
-# --- commands -------------------------------------------------------------------------------------------------------
+# --- commands ------------------------------------------------------------------------------------------------------
 
 
 def test_layout_of_commands():
@@ -83,7 +83,7 @@ def test_popping():
         assert popped & 0xC03F0000 == payload & 0xC03F0000
 
 
-# --- latency and order ----------------------------------------------------------------------------------------------
+# --- latency and order ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hops", [1, 2, 5])
@@ -218,7 +218,7 @@ def test_a_hop_of_two_cycles_needs_three_places_for_full_rate():
             assert cycles[-1] > 29
 
 
-# --- the landing rule ------------------------------------------------------------------------------------------------
+# --- the landing rule ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("teardown", [False, True])
@@ -226,9 +226,9 @@ def test_two_inputs_of_one_color_in_one_cycle(teardown):
     row = route("WN", "E", teardown=teardown)
     machine = fabric({}, {1: {(0, 0): row}}, inputs=[(0, 0, "W", 1), (0, 0, "N", 1)], outputs=[(0, 0, "E", 1)])
     send(machine, 1, index=0)
-    assert machine.run(5) == "limit"
+    machine.run(5)
     send(machine, 2, index=1)
-    assert machine.run(10) == "limit" if not teardown else "stuck"
+    assert machine.run(10) == ("stuck" if teardown else "complete")
     send(machine, 3, index=0)
     send(machine, 4, index=1)
     start = machine.cycle
@@ -249,7 +249,7 @@ def test_different_cycles_are_allowed():
     assert payloads(machine) == [1, 2]
 
 
-# --- switches ----------------------------------------------------------------------------------------------------------
+# --- switches ------------------------------------------------------------------------------------------------------
 
 
 def switched(ring=False, pop_mode=0, positions=2, pos=0):
@@ -341,7 +341,7 @@ def test_an_empty_set_of_outputs_swallows_the_wavelet():
     assert machine.link_counts()[1][0, 0, 0] == 2
 
 
-# --- teardown ------------------------------------------------------------------------------------------------------------
+# --- teardown ------------------------------------------------------------------------------------------------------
 
 
 def test_a_color_in_teardown_holds_its_traffic():
@@ -386,7 +386,7 @@ def test_the_teardown_command_raises_task_29():
     assert register(machine, 2) == 1
 
 
-# --- filters -----------------------------------------------------------------------------------------------------------------
+# --- filters -------------------------------------------------------------------------------------------------------
 
 
 def filtered(*items, **fields):
@@ -444,11 +444,11 @@ def test_filters_can_be_set_at_run_time():
     assert machine.snapshot()["router"][0, 0][-1] == {"filters": [0, 5]}
 
 
-# --- injection and swap --------------------------------------------------------------------------------------------------------
+# --- injection and swap --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("inject", "reason"), [(1, "low"), (2, "high")])
-def test_injection_by_the_ce(inject, reason):
+@pytest.mark.parametrize("inject", [1, 2], ids=["low", "high"])
+def test_injection_by_the_ce(inject):
     code = Code()
     code.load(dest(0), desc("fabout", 4, queue=0))
     code("mov32", dest(0), reg(0))
@@ -499,7 +499,7 @@ def test_swap_on_both_axes_takes_the_ramp():
     assert machine.link_counts()[2][0, 0].tolist() == [0, 0, 0, 0, 1]
 
 
-# --- deadlock ----------------------------------------------------------------------------------------------------------------
+# --- deadlock ------------------------------------------------------------------------------------------------------
 
 
 def test_two_pes_that_wait_for_each_other():

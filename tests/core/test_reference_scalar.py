@@ -21,6 +21,7 @@ from tests.core.test_reference_kit import (
     reg,
     register,
     route,
+    src0,
     src1,
 )
 from wse_core import isa
@@ -474,12 +475,22 @@ def test_program_faults():
         code.load(dest(0), desc("fabout", 3, queue=0))
         code("faddh", dest(0), src1(0), reg(0))
 
+    def same_queue(code):
+        for field in (src0(0), src1(0)):
+            code.load(field, desc("fabin", 3, queue=0))
+        code("fadds", reg(0), src0(0), src1(0))
+
+    def same_fifo(code):
+        for field in (src0(0), src1(0)):
+            code.load(field, desc("fifo", 3, base=DATA, length=4, xdsr=1))
+        code("fadds", reg(0), src0(0), src1(0))
+
     def no_microthread(code):
         code.load(dest(0), mem(DATA, 3))
         code("fadds", dest(0), reg(0), reg(0), imm=isa.async_word())
 
     for build in (too_deep, no_call, no_entry, falls_off, empty, wrong_source, wrong_destination, no_length,
-                  filter_of_memory, unbound, packing, no_microthread):  # fmt: skip
+                  filter_of_memory, unbound, packing, same_queue, same_fifo, no_microthread):  # fmt: skip
         code = Code()
         build(code)
         machine = fabric(code.image(inq={0: 1}, outq={0: 2}), {1: {}, 2: {}})

@@ -54,7 +54,7 @@ def between_time_stamps(name, rows, b=None, c=None, d=0, data=None, **parameters
     fields += [b, c][len(fields) - 1:]
     fields = [field for field in fields if field is not None]
     code("tsc", reg(9))
-    code(name, *(fields + [0, 0])[:3], d)
+    code(name, *[*fields, 0, 0][:3], d)
     code("tsc", reg(12))
     code("done")
     machine = fabric(code.image(data=data, size=1024), **parameters)
@@ -173,6 +173,29 @@ def test_scalars_are_captured_at_the_issue():
     assert machine.pop_output(0)[1].tolist() == [7] * 4
 
 
+def test_a_multiplier_that_is_also_the_destination_is_read_anew():
+    code = Code()
+    code.load(src1(0), mem(DATA, 3))
+    code("ldi32", reg(2), imm=f32_bits(1))
+    code("fmacs", reg(2), reg(2), src1(0), reg(2))  # r = r + c * r
+    code("done")
+    machine = fabric(code.image(data={DATA: f32(1, 2, 3)}))
+    assert machine.run(100) == "complete"
+    assert pair(machine, 2) == f32_bits(2 * 3 * 4)
+
+
+@pytest.mark.parametrize(("n", "wait"), [(0, 0), (1, 2), (3, 2)])
+def test_no_elements_leave_the_destination_register_alone(n, wait):
+    code = Code()
+    code.load(src1(0), mem(DATA, n))
+    code("fadds", reg(2), reg(2), src1(0))
+    code("fadds", reg(4), reg(2), reg(2))
+    code("done")
+    machine = fabric(code.image(), ce_fp_latency=4)
+    # issue in 6, steps in 7 .., next issue n + 2 after the first, or when the register of the last step is ready
+    assert [cycle - FIRST for cycle in changes(machine, "instructions")][1:3] == [6, 6 + n + 2 + wait]
+
+
 def test_sum_into_one_place_of_memory():
     rows = mem(DATA, 8, 0), mem(DATA, 8, 0), mem(DATA + 10, 8)
     machine, cycles = between_time_stamps("fadds", rows, data={DATA + 10: COUNT[:8]})
@@ -253,7 +276,7 @@ STREAMS = {"inputs": [(0, 0, "W", 1)], "outputs": [(0, 0, "E", 2)]}
 
 
 def one_pe(code, **image):
-    """Return a PE whose input queue 0 gets color 1 from input stream 0, and whose output queue 0 feeds output stream 0."""
+    """Return a PE whose input queue 0 gets color 1 from a stream, and whose output queue 0 feeds one."""
     return fabric(code.image(inq={0: 1}, outq={0: 2}, **image), ROUTES, **STREAMS)
 
 
@@ -442,7 +465,7 @@ def test_a_finite_operation_without_input_is_stuck():
 
 
 def two_senders(first, second, main="medium_low"):
-    """Two microthreads that send 3 wavelets each to queues 2 and 3, and a main thread with 3 instructions after them."""
+    """Return who issues, in order: m = main (two sends, then four others), 2 and 3 = microthreads of 3 steps."""
     code = Code()
     for k in (2, 3):
         code.load(dest(k), desc("fabout", 3, queue=k))
@@ -454,21 +477,15 @@ def two_senders(first, second, main="medium_low"):
     machine = fabric(code.image(outq={2: 2, 3: 3}, main=main),
                      {2: {(0, 0): route("R", "E")}, 3: {(0, 0): route("R", "N")}},
                      outputs=[(0, 0, "E", 2), (0, 0, "N", 3)])
-    order, status = [], "limit"
-    before = {}
+    order, status, ce, before = "", "limit", machine.ces[0, 0], None
     while status == "limit":
         status = machine.run(machine.cycle + 1)
-        ce = machine.ces[0, 0]
-        now = {"m": ce.counters["instructions"]} | {str(k): ce.operations[k].k if ce.operations[k] else 0
-                                                    for k in (2, 3)}
-        for name, value in now.items():
-            if before.get(name, 0) != value and (value or name == "m"):
-                order.append(name)
-            elif before.get(name, 0) == 2 and value == 0:
-                order.append(name)
+        now = ce.counters["instructions"], ce.counters["steps"]
+        if now != before and now != (0, 0):
+            order += "23m"[(2, 3, 8).index(ce.last_issued)]
         before = now
     assert_accounts(machine)
-    return "".join(order)[2:]  # without the loads
+    return order[2:]  # without the loads
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
 import time
 
@@ -18,7 +19,6 @@ from fabric.fabric import Fabric, RunResult, _payload, estimate_bytes, make_mach
 from fabric.layout import Layout
 from fabric.program import Program
 from tests.fabric import BACKENDS
-from wse_core import image as im
 from wse_core.errors import (
     ConfigError,
     CycleLimitError,
@@ -28,6 +28,7 @@ from wse_core.errors import (
     ProgramError,
     ProgramFault,
     QueueFault,
+    RouteError,
     RouterFault,
     SramFault,
     WseError,
@@ -380,7 +381,15 @@ def test_progress_is_printed(backend, capsys, monkeypatch):
     assert re.search(r"\d+ cycles, \d+\.\d s", capsys.readouterr().out)
 
 
-def test_ctrl_c_comes_between_cycles_and_the_machine_goes_on(backend):
+@pytest.fixture
+def sigint():
+    """Python's own handler of Ctrl-C, also where the tests run in the background."""
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, old)
+
+
+def test_ctrl_c_comes_between_cycles_and_the_machine_goes_on(backend, sigint):
     fabric = single(spin, backend)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.perf_counter()
@@ -519,14 +528,19 @@ def test_the_estimate_grows_with_what_is_used(backend):
     assert estimate_bytes(spec(1, 100), backend) < estimate_bytes(spec(1, 200), backend)
 
 
+def test_an_engine_that_is_not_built(backend, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fabric.engine", None)
+    with pytest.raises(ConfigError, match="the compiled engine cannot be imported.*make build, or backend="):
+        make_machine(Layout(1, 1).build(), "compiled")
+
+
 def test_backends_have_names(backend):
     layout = Layout(1, 1)
     with pytest.raises(ConfigError, match=r"unknown backend 'fast'\. Try: compiled or reference"):
         Fabric(layout, "fast")
     with pytest.raises(ConfigError, match="unknown backend"):
-        make_machine(layout._spec, "fast")
+        make_machine(layout.build(), "fast")
     assert "1 x 1" in repr(Fabric(layout.build(), backend))
-    assert im.DIRS == "WENSR"
 
 
 # --- the page on kernels ----------------------------------------------------------------------------------------------
@@ -539,3 +553,9 @@ def test_docs(backend, root):
     source = "\n".join(code).replace("Fabric(layout)", f"Fabric(layout, {backend!r})")
     source = source.replace('backend="compiled"', f"backend={backend!r}")
     exec(compile(source, "kernels.md", "exec"), {"__name__": "kernels"})
+    forgotten = "\n".join(line for line in "\n".join(code[:2]).splitlines() if "what it receives" not in line)
+    names = {}
+    exec(forgotten.replace("        if x < pes - 1:\n", ""), names)
+    with pytest.raises(RouteError) as info:
+        names["chain_layout"](4, 8).build()
+    assert str(info.value) in " ".join(text.split())

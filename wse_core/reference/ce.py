@@ -60,7 +60,7 @@ COUNTERS = ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource", "s
             "stall_fifo", "instructions", "steps", "elements", "macs", "tasks", "sent", "received")
 
 
-class Fault(Exception):  # noqa: N818
+class Fault(Exception):
     """Something that the hardware forbids; `kind` is sram_range, sram_align, program or queue."""
 
     def __init__(self, kind, detail, **more):
@@ -708,6 +708,12 @@ class CE:
             raise Fault("program", "dfilt needs a fabin and is asynchronous only")
         for operand in operation.of_kind(*FABRIC_KINDS):
             self.queue_of(operand)
+        inputs = [operand.dsr.queue for operand in operation.of_kind(DSD_FABIN)]
+        if len(set(inputs)) < len(inputs):
+            raise Fault("program", f"{op.name}: both sources take from input queue {inputs[0]}")
+        fifos = [operand.dsr.fifo for operand in operation.of_kind(DSD_FIFO) if operand is not dest]
+        if len(set(fifos)) < len(fifos):
+            raise Fault("program", f"{op.name}: both sources take from FIFO {fifos[0]}")
         inputs = [operand.dsr.queue for operand in sources.values() if operand.kind == DSD_FABIN]
         if len(set(inputs)) < len(inputs):
             raise Fault("program", f"{op.name}: two fabric inputs from the same queue")

@@ -1,0 +1,159 @@
+"""The local part of matrix products: C += A B on the SRAM of one PE, as instructions and as a cycle count.
+
+C (rows x columns) is f32, by columns; A (rows x depth) by columns; B (depth x columns) gives scalars.  Each pair (k, j)
+is one vector multiply-add over a column: ``C[:, j] += A[:, k] * B[k, j]``, `fmachs` for 16-bit factors (two lanes on
+wse2, products exact, one rounding to f32), `fmacs` for f32.  Every element of C sees k = 0, 1, 2 ... in this order,
+which is all that its bits depend on.
+
+The inner loop runs over the longer of k and j.  The descriptor that moves with it keeps its address from one operation
+to the next (save_address), so that moving costs nothing; the other one is moved once per outer turn.  Scalars are loaded
+in groups of up to `GROUP` before the operations that use them, which hides the latency of the loads; B is stored in the
+order in which it is read.  Rows are an even number, A begins at an odd word (16-bit) or at 2 modulo 4 (f32), C at a
+multiple of 4: then C and A are never in one bank class in the same step, for any column.
+
+Cycles: with S steps of the operation (rows / lanes), an operation takes S + 2 from issue to issue and its scalar load
+1; to this come 1 per group, 8 per turn of a loop (3 fewer at its end) and 4 per outer turn for the two descriptors.
+`product_cycles` adds that up exactly.  Published for comparison: Mt + 1 per operation and 43 more per scalar around it
+(csl-experiments, compiled code, FORM-SUMMA14).
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wse_core import isa
+
+__all__ = ["GROUP", "Shape", "emit_product", "product_cycles"]
+
+GROUP = {1: 6, 2: 3}
+"""Scalars loaded ahead, by their words: what the registers of a task have room for."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the tiles on one PE.
+
+    Attributes
+    ----------
+    rows, depth, columns : int
+        A is rows x depth, B depth x columns, C rows x columns; `rows` is even.
+    dtype : str
+        Format of A and B: ``f16``, ``cb16`` or ``f32``.
+    """
+
+    rows: int
+    depth: int
+    columns: int
+    dtype: str
+
+    @property
+    def words(self):
+        """SRAM words of an element of A and B."""
+        return 2 if self.dtype == "f32" else 1
+
+    @property
+    def inner_k(self):
+        """Whether the inner loop runs over k; B is then stored by columns, else by rows."""
+        return self.depth >= self.columns
+
+    @property
+    def a_bank(self):
+        """Bank in which A has to begin; C begins in bank 0."""
+        return 2 if self.words == 2 else 1
+
+    @property
+    def op(self):
+        """The multiply-add of the op table."""
+        return isa.BY_NAME["fmacs" if self.words == 2 else "fmachs"]
+
+    def lanes(self, machine):
+        """Return the multiply-adds that the operation does per cycle."""
+        return self.op.lanes[0 if machine.preset == "wse2" else 1]
+
+    def groups(self):
+        """Return (scalars per group, number of full groups, scalars in the last one) of the inner loop."""
+        inner = self.depth if self.inner_k else self.columns
+        count = -(-inner // GROUP[self.words])
+        size = -(-inner // count)
+        return size, inner // size, inner % size
+
+
+def emit_product(p, shape, c, c_dsr, a, a_dsr, a_base, b, b_index):
+    """Write C += A B into the task of a program that is being written.
+
+    Parameters
+    ----------
+    p : Program
+    shape : Shape
+    c : Var
+        C; its first element begins at a multiple of 4.
+    c_dsr : Dsr
+        Of file src0; loaded here.
+    a : Var
+        A, or the first of several buffers for it.
+    a_dsr : Dsr
+        Of file src1; loaded here.
+    a_base : Reg
+        Word address of the A to use.
+    b : Var
+        B, or the first of several buffers for it.
+    b_index : Reg
+        Words from `b` to the B to use; changed.
+    """
+    rows, words = shape.rows, shape.words
+    size, full, rest = shape.groups()
+    outer = shape.columns if shape.inner_k else shape.depth
+    moving = shape.inner_k
+    p.load(c_dsr, p.mem1d(c, rows, save=not moving))
+    p.load(a_dsr, p.mem1d(a, rows, save=moving))
+    p.dsr_base(a_dsr, a_base)
+    scalars = [p.reg16("b") if words == 1 else p.reg32("b") for _ in range(size)]
+
+    def group(count):
+        for k in range(count):
+            (p.ld16 if words == 1 else p.ld32)(scalars[k], b, offset=k * words, index=b_index)
+        p.add16(b_index, b_index, count * words)
+        for k in range(count):
+            getattr(p, shape.op.name)(c_dsr, c_dsr, a_dsr, scalars[k])
+
+    def inner():
+        if full > 1:
+            with p.loop(full):
+                group(size)
+        else:
+            group(size)
+        if rest:
+            group(rest)
+
+    if outer == 1:
+        inner()
+    else:
+        with p.loop(outer):
+            inner()
+            if moving:
+                p.dsr_base(a_dsr, a_base)
+                p.dsr_off(c_dsr, 2 * rows)
+            else:
+                p.dsr_base(c_dsr, c)
+                p.dsr_off(a_dsr, words * rows)
+    p.free(*scalars)
+
+
+def product_cycles(shape, machine):
+    """Return the cycles of `emit_product`, from the issue of its first instruction to that of the next one after it."""
+    m = machine
+    size, full, rest = shape.groups()
+    outer = shape.columns if shape.inner_k else shape.depth
+    steps = -(-shape.rows // shape.lanes(m))
+    steps *= 1 + (m["mem.conflict_cycles"] if m["mem.read_ports"] == 1 else 0)
+    operation = 1 + m["vec.start"] + steps + m["vec.drain"]
+
+    def loop(turns, body):
+        return 1 + turns * (body + 1) + (turns - 1) * m["ce.branch_taken"] + m["ce.branch_not_taken"]
+
+    def group(count):
+        return max(count + 1, m["ce.load_latency"]) + count * operation
+
+    inner = loop(full, group(size)) if full > 1 else group(size)
+    inner += group(rest) if rest else 0
+    whole = inner if outer == 1 else loop(outer, inner + 2 * m["ce.dsr_edit"])
+    return 2 * m["ce.dsr_load"] + m["ce.dsr_edit"] + whole
