@@ -43,6 +43,7 @@ cdef enum:
     RUN_BREAK = 3           # let Python look for signals
     EVENTS_PER_BREAK = 2000000
     REFRESH = 1 << 28       # cycles between sweeps of the stamps
+    AHEAD = 1 << 22         # cycles that a CE may run ahead of the clock
 
 FAULT_KINDS = ("none", "sram_range", "sram_align", "program", "queue", "collision", "memory")
 FAULT_DETAILS = ("", "a DSR that holds no descriptor", "a DSR whose descriptor cannot stand in this place",
@@ -62,13 +63,13 @@ if _isa.FORMS != ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task"
 
 
 cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
-    # Advance to cycle `limit` at most; s.limit bounds how far a CE may run ahead.
+    # Advance to cycle `limit` at most. A program that never ends must not keep Python from seeing a Ctrl-C, hence AHEAD.
     cdef uint64_t stop = s.events + EVENTS_PER_BREAK
     cdef uint64_t next
-    s.limit = limit
     while s.now < limit:
         if s.now >= s.next_refresh:
             stamps_refresh(s)
+        s.ahead = limit if limit - s.now < AHEAD else s.now + AHEAD
         router_phase(s)
         ce_phase(s)
         s.events += s.moved

@@ -105,7 +105,7 @@ class _Writer:
             d["flags"] = im.F_PACKED if self.packed else 0
             d["index"] = rng.randrange(0, 1 << 16)
             for flag, chance in ((im.F_INDEX, 0.2), (im.F_CONTROL, 0.1), (im.F_ADVANCE, 0.2), (im.F_ZERO, 0.1)):
-                if rng.random() < chance:
+                if rng.random() < chance and not (self.plain and flag in (im.F_CONTROL, im.F_ADVANCE)):
                     d["flags"] |= flag
         self.descriptors.append(d)
         return len(self.descriptors) - 1
@@ -239,10 +239,10 @@ class _Writer:
         return code_words, np.array(words, np.uint32), descriptors
 
 
-def random_program(rng, name, colors, m, filters):
+def random_program(rng, name, colors, m, filters, plain=False):
     """Return a random `ProgramImage` that uses some of `colors`."""
     w = _Writer(rng, name, colors, m)
-    w.colors, w.filters = colors, filters
+    w.colors, w.filters, w.plain = colors, filters, plain
     tasks = [24, 25, 26] + rng.sample(range(N_COLORS, 20), 1)
     data = [c for c in w.inq.values() if rng.random() < 0.4]
     w.tasks = tasks + data
@@ -271,7 +271,7 @@ def random_program(rng, name, colors, m, filters):
         half=rng.choice(("f16", "f16", "cb16")), main_priority=rng.choice((1, 1, 2, 3, 4)), data=((code_words, values),))
 
 
-def random_routes(rng, width, height, colors, program_index, programs, n_filters):
+def random_routes(rng, width, height, colors, program_index, programs, n_filters, plain=False):
     """Return route tables that stay in the rectangle; most carry traffic towards somebody who takes it."""
     routes = {}
     for color in colors:
@@ -297,6 +297,9 @@ def random_routes(rng, width, height, colors, program_index, programs, n_filters
                         tx.add(rng.choice(outs))
                     entry["rx"][p] = sum(1 << d for d in rx)
                     entry["tx"][p] = sum(1 << d for d in tx)
+                entry["valid"] = 1
+                if plain:
+                    continue
                 entry["valid"] = rng.choice((1, 1, 1, 3, 7, 15, 5))
                 entry["ring"] = rng.random() < 0.5
                 entry["pop"] = rng.randrange(0, 4)
@@ -311,23 +314,25 @@ def random_routes(rng, width, height, colors, program_index, programs, n_filters
     return routes
 
 
-def random_spec(rng):
-    """Return a random `FabricSpec`."""
+def random_spec(rng, plain=False):
+    """Return a random `FabricSpec`; a plain one has one switch position per color and no special router feature,
+    and no control wavelet is sent on it."""
     m = random_machine(rng)
     width, height = rng.randint(1, 4), rng.randint(1, 3)
     colors = sorted(rng.sample(range(N_COLORS), rng.randint(1, 4)))
     filters = None
-    if rng.random() < 0.4:
+    if not plain and rng.random() < 0.4:
         filters = np.zeros((height, width, 2), im.FILTER_DTYPE)
         for f in filters.reshape(-1):
             f["kind"] = rng.randrange(0, 3)
             f["count_data"], f["count_control"], f["filter_control"] = (rng.randrange(0, 2) for _ in range(3))
             f["counter"], f["max"], f["limit"] = rng.randrange(0, 4), rng.randrange(0, 3), rng.randrange(1, 4)
             f["min_idx"], f["max_idx"] = rng.choice(((0, 0xFFFF), (0, 100), (0x3C00, 0xC000)))
-    programs = tuple(random_program(rng, f"p{k}", colors, m, filters is not None) for k in range(rng.randint(1, 3)))
+    programs = tuple(random_program(rng, f"p{k}", colors, m, filters is not None, plain) for k in range(rng.randint(1, 3)))
     index = np.array([[rng.randrange(-1 if rng.random() < 0.1 else 0, len(programs)) for _ in range(width)]
                       for _ in range(height)], np.int16)
-    routes = random_routes(rng, width, height, colors, index, programs, 2 if filters is not None else 0)
+    routes = random_routes(rng, width, height, colors, index, programs, 2 if filters is not None else 0,
+                           plain)
     sides = [(x, y, d) for x in range(width) for y in range(height) for d in range(4)
              if not (0 <= x + im.STEP[d][0] < width and 0 <= y + im.STEP[d][1] < height)]
     inputs, outputs = [], []
@@ -343,13 +348,13 @@ def random_spec(rng):
                          filters=filters, inputs=tuple(inputs), outputs=tuple(outputs))
 
 
-def random_inputs(rng, spec):
+def random_inputs(rng, spec, plain=False):
     """Yield (stream, payload, control) bursts for the input streams of `spec`."""
     for index in range(len(spec.inputs)):
         n = rng.randint(0, 12)
         payload = [rng.choice((rng.getrandbits(32), 0x095F9249, 0x09DF9249 if rng.random() < 0.1 else rng.getrandbits(32)))
                    for _ in range(n)]
-        yield index, payload, [rng.random() < 0.25 for _ in range(n)]
+        yield index, payload, [rng.random() < 0.25 and not plain for _ in range(n)]
 
 
 def difference(a, b, path=""):

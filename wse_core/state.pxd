@@ -347,7 +347,7 @@ ctypedef struct params_t:   # of the machine, in cycles and words
 
 ctypedef struct state_t:
     uint64_t now
-    uint64_t limit
+    uint64_t ahead          # no CE may act in this cycle or later: the end of the run, or a bound on running ahead
     int width, height
     uint32_t stride
     uint32_t n_cells

@@ -164,7 +164,7 @@ class Arithmetic:
         if data == "special" and bits.size:
             values = self.specials()
             flat = bits.reshape(-1)
-            count = min(flat.size, max(len(values), flat.size // (8 * terms)))
+            count = min(flat.size, max(len(values) if terms == 1 else 1, flat.size // (8 * terms)))
             flat[rng.choice(flat.size, count, replace=False)] = np.resize(rng.permutation(values), count)
         return bits
 

@@ -27,13 +27,13 @@ __all__ = ["CASES", "count", "main", "render", "total"]
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 CASES = {
-    "broadcast": (lambda n: workloads.broadcast(16, 16, n), "hops", (100, 400)),
-    "chain_reduce": (lambda n: workloads.chain_reduce(16, 16, n), "hops", (100, 400)),
+    "broadcast": (lambda n: workloads.broadcast(32, 16, n), "hops", (100, 400)),
+    "chain_reduce": (lambda n: workloads.chain_reduce(32, 16, n), "hops", (100, 400)),
     "exchange": (lambda n: workloads.exchange(16, 16, n), "hops", (50, 200)),
     "multicast": (lambda n: workloads.multicast(16, 16, n), "hops", (50, 200)),
     "fmach": (lambda n: workloads.vector_tiles(16, 16, 256, n), "steps", (8, 40)),
     "fmachs": (lambda n: workloads.vector_tiles(8, 8, 256, n, "fmachs"), "steps", (8, 40)),
-    "events": (lambda n: workloads.events(8, 8, n), "tasks", (2000, 6000)),
+    "events": (lambda n: workloads.events(32, 32, n), "tasks", (100, 400)),
 }
 """Name -> function of a length, unit of work, the two lengths."""
 

@@ -64,6 +64,7 @@ def test_memory():
 def test_table_is_complete():
     """Every row of the table names a metric, a unit and a target, and the text keeps its columns."""
     rows = [table.Row(goal, 1.0, "note") for goal in table.GOALS.values()]
+    assert len({row.goal.metric for row in rows}) == len(rows)
     text = table.render(rows)
     assert len(text.splitlines()) == len(rows) + 2
     assert all(line.count("|") == 6 for line in text.splitlines())

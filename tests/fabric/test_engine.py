@@ -1,0 +1,174 @@
+"""Properties of the compiled engine that need no second machine: accounting, conservation, determinism, time, memory."""
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabric.engine import Engine
+from fabric.layout import Layout
+from fabric.program import Program
+from tests.random_machines import difference, random_inputs, random_spec
+from wse_core import image as im
+from wse_core.errors import ConfigError, SramFault
+from wse_core.params import machine
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def started(seed, plain=False):
+    rng = random.Random(seed)
+    spec = random_spec(rng, plain)
+    engine = Engine(spec)
+    for burst in random_inputs(rng, spec, plain):
+        engine.push_input(*burst)
+    return spec, engine
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.integers(1, 300))
+def test_every_cycle_is_busy_stalled_or_idle(seed, cycles):
+    spec, engine = started(seed)
+    engine.run(cycles)
+    counters = engine.counters()
+    total = sum(v for name, v in counters.items() if name in ("busy", "idle") or name.startswith("stall"))
+    has_program = spec.program_index >= 0
+    assert (total[has_program] == engine.cycle).all()
+    assert (total[~has_program] == 0).all()
+
+
+@settings(max_examples=80, deadline=None)
+@given(SEEDS, st.integers(1, 300))
+def test_wavelets_are_conserved(seed, cycles):
+    """What left the routers on one side of a link is what left the queue on its other side plus what is still in it."""
+    spec, engine = started(seed, plain=True)
+    if engine.run(cycles) == "fault":
+        return
+    moved, snapshot = engine.link_counts(), engine.snapshot()
+    to_ce = {place: 0 for place in snapshot["pe"]}
+    for color, table in spec.routes.items():
+        for y in range(spec.height):
+            for x in range(spec.width):
+                gone = int(moved[color][y, x].sum())
+                for d in range(4):
+                    nx, ny = x + im.STEP[d][0], y + im.STEP[d][1]
+                    if not int(table["tx"][y, x, 0]) >> d & 1 or not (0 <= nx < spec.width and 0 <= ny < spec.height):
+                        continue
+                    port = d ^ 1
+                    held = len(snapshot["router"][nx, ny].get(color, {"queues": {}})["queues"].get(port, ()))
+                    assert gone == int(moved[color][ny, nx, port]) + held
+                if int(table["tx"][y, x, 0]) >> im.DIR_R & 1 and (x, y) in to_ce:
+                    to_ce[x, y] += gone
+    for place, arrived in to_ce.items():
+        pe = snapshot["pe"][place]
+        assert arrived == pe["counters"]["received"] + sum(map(len, pe["inq"].values()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEEDS)
+def test_runs_are_deterministic(seed):
+    snapshots = []
+    for _ in range(2):
+        spec, engine = started(seed)
+        status = engine.run(300)
+        snapshots.append((status, engine.snapshot(), [list(map(list, engine.pop_output(k)))
+                                                      for k in range(len(spec.outputs))]))
+    assert difference(*snapshots) is None
+
+
+def two_pes(wait_cycles, n=3, half="f16"):
+    """PE 0 waits, then sends n words to PE 1, `rounds` times; returns the engine and the images."""
+    m = machine()
+    sender = Program("sender", m, half=half)
+    a = sender.array("a", n, "f32", init=np.arange(1, n + 1))
+    sender.output_queue(2, 0)
+    with sender.task("main"):
+        outer = sender.reg16()
+        divisor = sender.reg32()
+        sender.ldi32(divisor, 0x3F800000)
+        with sender.loop(2):
+            sender.ldi(outer, max(1, wait_cycles // (65535 * 57)))
+            top = sender.label()
+            with sender.loop(65535):
+                sender.fdivs(divisor, divisor, divisor)
+            sender.sub16(outer, outer, 1)
+            sender.branch("ne", outer, 0, top)
+            sender.fmovs(sender.fabout(0, n), sender.mem1d(a))
+    sender.start("main")
+    receiver = Program("receiver", m)
+    b = receiver.array("b", 2 * n, "f32")
+    receiver.input_queue(2, 0)
+    with receiver.task("main"):
+        receiver.fmovs(receiver.mem1d(b), receiver.fabin(0, 2 * n))
+    receiver.start("main")
+    layout = Layout(2, 1, m)
+    layout.place(sender, 0, 0)
+    layout.place(receiver, 1, 0)
+    layout.route(0, (0, 0), rx="R", tx="E")
+    layout.route(0, (1, 0), rx="W", tx="R")
+    return Engine(layout.build()), receiver.assemble()
+
+
+def test_stamps_survive_more_cycles_than_they_can_count():
+    """Queue words carry 30 bits of their cycle; two transfers lie more than 2^30 cycles apart."""
+    engine, image = two_pes(2**30 + 2**29)
+    assert engine.run(10**11) == "complete"
+    assert engine.cycle > 3 * 2**30
+    words = engine.read_words(1, 0, image.symbols["b"].address, 12).view(np.float32)
+    assert words.tolist() == [1, 2, 3, 1, 2, 3]
+
+
+def test_time_jumps_over_idle_cycles():
+    """A machine in which one PE computes for 10^8 cycles is looked at a few thousand times, not 10^8 times."""
+    engine, _ = two_pes(10**8)
+    assert engine.run(10**11) == "complete"
+    assert engine.cycle > 10**8
+    assert engine.events < engine.cycle / 10
+
+
+def test_host_access_is_checked():
+    engine, image = two_pes(0)
+    with pytest.raises(ConfigError, match="outside"):
+        engine.read_words(2, 0, 0, 1)
+    with pytest.raises(SramFault, match="declares data"):
+        engine.read_words(1, 0, 0, 1)
+    with pytest.raises(SramFault):
+        engine.write_words(1, 0, image.footprint - 1, np.zeros(2, np.uint16))
+    with pytest.raises(ConfigError, match="not bound"):
+        engine.activate(3, 0, 0, 1, 1)
+
+
+MEMORY = """
+import resource, sys
+from fabric.engine import Engine
+from fabric.layout import Layout
+from fabric.program import Program
+from wse_core.params import machine
+
+size = int(sys.argv[1])
+m = machine("wse2", {"fabric.width": 2000, "fabric.height": 2000})
+p = Program("idle", m)
+p.array("a", 1000, "f32")
+p.input_queue(2, 0)
+p.output_queue(2, 0)
+with p.task("main"):
+    p.nop()
+layout = Layout(size, size, m)
+layout.place(p, 0, 0, size, size)
+layout.route(0, (0, 0, size, size), rx="R", tx="R")
+spec = layout.build()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+engine = Engine(spec)
+engine.run(1000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_idle_pes_take_no_memory_of_their_own():
+    """At most 128 bytes of resident memory per idle PE, SRAM not counted (nothing of it is touched)."""
+    size = 600
+    done = subprocess.run([sys.executable, "-c", MEMORY, str(size)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) * 1024 / size**2 <= 128
