@@ -51,7 +51,7 @@ FAULT_DETAILS = ("", "a DSR that holds no descriptor", "a DSR whose descriptor c
                  "a circular buffer or FIFO of length 0", "dfilt needs a fabric input and must be asynchronous",
                  "an activated task without an entry", "a queue, color or filter that the program has not bound",
                  "the program ran off its end", "an asynchronous operation from whose operands no microthread follows",
-                 "two fabric inputs of one operation from the same queue")
+                 "two sources of one operation from the same queue or FIFO")
 THREADS = tuple(f"ut{k}" for k in range(8)) + ("main",)
 
 if (sizeof(dsr_t) != _image.DESC_DTYPE.itemsize or sizeof(route_t) != _image.ROUTE_DTYPE.itemsize
@@ -264,8 +264,9 @@ cdef class Engine:
             s.route[c] = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
             word = np.zeros((spec.height, spec.width), np.uint64)
             for k in range(4):
-                word |= table["rx"][..., k].astype(np.uint64) << np.uint64(10 * k)
-                word |= table["tx"][..., k].astype(np.uint64) << np.uint64(10 * k + 5)
+                valid = (table["valid"] >> k & 1).astype(np.uint64)     # an invalid position has no inputs and no outputs
+                word |= valid * table["rx"][..., k] << np.uint64(10 * k)
+                word |= valid * table["tx"][..., k] << np.uint64(10 * k + 5)
             for name, shift in (("pos", RT_POS), ("valid", RT_VALID), ("ring", RT_RING), ("pop", RT_POP),
                                 ("teardown", RT_TEARDOWN), ("filter", RT_FILTER), ("swap", RT_SWAP_X),
                                 ("inject", RT_INJECT)):
@@ -303,7 +304,8 @@ cdef class Engine:
         for table in spec.routes.values():
             used = table["valid"] != 0
             rx = table["rx"]
-            many = ((rx & (rx - 1)) != 0).any(-1) | (table["swap"] != 0) | (table["inject"] != 0)
+            rx = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, rx, 0), -1)
+            many = ((rx & (rx - 1)) != 0) | (table["swap"] != 0) | (table["inject"] != 0)
             count += used + 2 * many.astype(np.uint8)
         for at in np.flatnonzero(count > 1):
             cell = <uint32_t>((at // spec.width + 1) * s.stride + at % spec.width + 1)
@@ -854,8 +856,6 @@ cdef class Engine:
                 entry = {}
                 for c in self.spec.routes:
                     word = self.s.route[c][cell]
-                    if not word >> RT_VALID & 15:
-                        continue
                     queues = {p: self._queue(c, p, cell) for p in range(N_PORTS)}
                     entry[c] = {"pos": word >> RT_POS & 3, "teardown": word >> RT_TEARDOWN & 1,
                                 "queues": {p: q for p, q in queues.items() if q},

@@ -176,9 +176,11 @@ class _Writer:
             self.emit("rand16", self.reg(1)) if rng.random() < 0.7 else self.emit("prng", rng.randrange(0, 4))
         elif kind == 10:
             color = rng.choice(self.colors)
-            what = rng.randrange(0, 5)
-            if what == 0:
-                self.emit("sw_pos", color, imm=0)
+            what = rng.randrange(0, 6)
+            if what == 5 and rng.random() < 0.5:
+                self.emit("route", color, imm=rng.getrandbits(12))
+            elif what == 0:
+                self.emit("sw_pos", color, imm=rng.choice((0, 0, 1, 2, 3)))
             elif what == 1:
                 self.emit("td_exit", color)
             elif what == 2:

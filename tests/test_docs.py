@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 
@@ -129,6 +130,28 @@ def test_timing_table_follows_from_the_parameters():
     rows = dict(re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| `", text_of(ROOT / "docs" / "timing.md"), re.MULTILINE))
     for question, answer in want.items():
         assert rows[question] == answer
+
+
+def kernel_cycles(words, capsys):
+    """Return the cycles of a kernel run from the command line."""
+    assert cli.main([*words, "--json", "--no-progress"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["verified"]
+    return result["cycles"]
+
+
+def test_accuracy_of_kernels(capsys):
+    """The commands of the comparison in docs/accuracy.md, and those of the README, give the cycles stated there."""
+    rows = re.findall(r"\| `wse (kernel [^`]+)` \| (\d+) \| (\d+) \|", text_of(ROOT / "docs" / "accuracy.md"))
+    assert len(rows) == 5
+    found = re.findall(r"^\| ([^|]+?) \| `wse (kernel [^`]+)` \|$", text_of(ROOT / "README.md"), re.MULTILINE)
+    readme = {command: text for text, command in found}
+    assert set(readme) <= {command for command, _, _ in rows}
+    for command, published, here in rows:
+        cycles = kernel_cycles(command.split(), capsys)
+        assert cycles == int(here), command
+        assert abs(cycles / int(published) - 1) < 0.01, command
+        assert f"{cycles} cycles" in readme.get(command, f"{cycles} cycles"), command
 
 
 def test_accuracy_tables_are_generated():

@@ -165,6 +165,7 @@ cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t*
     cdef dsr_t* d
     cdef int file = field >> 4
     cdef int number = field & 15
+    cdef int k
     o.mode = OPND_NONE
     o.words = words
     o.checked = 0
@@ -191,6 +192,10 @@ cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t*
         o.step = <int32_t>d.stride[0] * words
     elif d.kind == KIND_MEM4D:
         o.mode = OPND_MEM4D
+        for k in range(1, d.ndim if 1 <= d.ndim <= 4 else 5):
+            if k == 4 or d.extent[k] == 0:
+                fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_LENGTH_ZERO, field)
+                return False
         o.step = <int32_t>d.stride[d.ndim - 1] * words
     elif d.kind == KIND_CIRCULAR or d.kind == KIND_FIFO:
         o.mode = OPND_CIRCULAR if d.kind == KIND_CIRCULAR else OPND_FIFO
@@ -293,6 +298,7 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     th.latency = ins.latency
     th.k = 0
     th.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
+    th.live = ins.wd != 0 and th.a.mode == OPND_REG and ins.d == ins.a
     th.sending_advance = 0
     if th.b.dsr != NULL:
         th.n = length_of(th.b.dsr)
@@ -325,8 +331,12 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     if ins.form == FORM_DFILT and th.b.mode != OPND_FABIN:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return False
-    if th.b.mode == OPND_FABIN and th.c.mode == OPND_FABIN and th.b.queue == th.c.queue:
+    if (th.b.mode == OPND_FABIN and th.c.mode == OPND_FABIN and th.b.queue == th.c.queue
+            or th.b.mode == OPND_FIFO and th.c.mode == OPND_FIFO and th.b.xdsr == th.c.xdsr):
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_SAME_QUEUE, th.b.queue)
+        return False
+    if ins.wd and ins.d >> 4 != FILE_REG:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_PLACE, ins.d)
         return False
     for k in range(3):
         check_range(ce, ops[k], th.n)
@@ -438,15 +448,17 @@ cdef inline uint64_t fabin_ready(ce_t* ce, opnd_t* o, uint64_t t, int* control) 
 cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # First cycle in which the next step can issue as things stand in cycle t; NEVER = something must happen first.
     # Sets th.wait to the cause of waiting.
-    cdef uint64_t when = th.next, r, word, diverted = NEVER
+    cdef uint64_t when = th.next if th.next > ce.acct else ce.acct, r, word, diverted = NEVER
     cdef int control, k
     cdef uint32_t g
     cdef opnd_t* ops[3]
     cdef fifo_t* f
     cdef bint starved = False
+    cdef uint64_t when0 = when
+    # A cause counts only for cycles still to be booked, those from ce.acct on.
     th.wait = WAIT_PIPE
-    if th.bulk or when > t + 1:
-        return when
+    if th.bulk or th.next > ce.acct:
+        return th.next
     if th.stream and (th.q == NULL or not is_control(th.q.slots[th.q.head])):
         return stream_when(s, ce, cell, th, t)
     ops[0] = &th.b
@@ -458,8 +470,8 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
             if ops[k].mode == OPND_FABIN:
                 control = 0
                 r = fabin_ready(ce, ops[k], t, &control)
-                if r < th.next:
-                    r = th.next
+                if r < when0:
+                    r = when0
                 if control and r < diverted:        # a control wavelet makes the step able by itself
                     diverted = r
                 if r > when:
@@ -469,7 +481,7 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
                 f = fifo_of(ce, ops[k])
                 if (f.count < g) if k < 2 else (f.count + g > ops[k].dsr.length):
                     if ops[k].flags & F_TERMINATE:  # so does a FIFO that ends the operation
-                        diverted = th.next
+                        diverted = when0
                     else:
                         starved = True
         if diverted < NEVER:
@@ -568,6 +580,9 @@ cdef inline bint read_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, o
             return False
         out[0] = sram_read(ce, index, o.words)
     return True
+
+cdef inline uint32_t multiplier(ce_t* ce, thread_t* th) noexcept nogil:
+    return reg_read(ce, th.a.reg, th.a.words) if unlikely(th.live) else th.scalar
 
 cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
                                uint32_t offset, uint32_t value, uint32_t* word) noexcept nogil:
@@ -690,7 +705,7 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
             return
         if not read_element(s, ce, cell, t, &th.c, th.k + j, j, word_c, &cv):
             return
-        r = alu(th.op, &ce.prog.num, bv, cv, th.scalar)
+        r = alu(th.op, &ce.prog.num, bv, cv, multiplier(ce, th))
         if not write_element(s, ce, cell, t, &th.a, th.k + j, j, offset, r, &word_a):
             return
         if th.a.mode == OPND_FABOUT and th.a.flags & F_ZERO and is_memory(&th.b):
@@ -728,7 +743,7 @@ cdef inline bint is_mac(int op) noexcept nogil:
 # --- plain streams -----------------------------------------------------------------------------------------------------------
 cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # vec_when for a plain stream with no control wavelet at its head.
-    cdef uint64_t when = th.next, word, r
+    cdef uint64_t when = ce.acct, word, r
     if th.q != NULL:
         word = th.q.slots[th.q.head]
         if not is_valid(word):
@@ -887,7 +902,7 @@ cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
     cdef uint16_t* m
     if n < 4 or not vec_contiguous(ce, th, n):
         for k in range(th.k, th.k + n):
-            r = alu(th.op, &ce.prog.num, read_bulk(ce, &th.b, k), read_bulk(ce, &th.c, k), th.scalar)
+            r = alu(th.op, &ce.prog.num, read_bulk(ce, &th.b, k), read_bulk(ce, &th.c, k), multiplier(ce, th))
             if th.a.mode == OPND_REG:
                 reg_write(ce, th.a.reg, th.a.words, r)
             else:
@@ -1025,6 +1040,8 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
             th.sending_advance = 1
             th.stream = 0
         else:
+            if th.a.mode == OPND_REG:
+                th.a.mode = OPND_NONE           # nothing was written: nobody waits for it
             vec_complete(s, ce, cell, th, t, 1 + s.p.start)
 
 cdef uint32_t draw(state_t* s, ce_t* ce) noexcept nogil:
@@ -1040,7 +1057,6 @@ cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     cdef uint64_t word, bits
     cdef int c = ins.a, k
     if c >= N_COLORS or s.route[c] == NULL:
-        fault(s, ce, cell, t, FAULT_QUEUE, 0, c, D_NO_QUEUE, c)
         return
     word = s.route[c][cell]
     if ins.op == OP_SW_POS:
@@ -1163,7 +1179,6 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
         reg_write(ce, ins.a, 1, value)
     elif form == FORM_FLT:
         if s.filters == NULL or ins.a >= N_FILTERS:
-            fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_NO_QUEUE, ins.a)
             return
         f = &s.filters[<uint64_t>cell * N_FILTERS + ins.a]
         s.waiting = 1

@@ -52,9 +52,9 @@ cdef inline int pos_of(uint64_t word) noexcept nogil:
 
 cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
     # Recompute which colors of a router need arbitration: those that share an output link with another color in any
-    # position, have several inputs in one position, are swapped or fed by CE injection.
+    # position, have several inputs (in all positions together: a switch may move within a cycle), are swapped or injected.
     cdef uint32_t outs[N_COLORS]
-    cdef uint32_t seen = 0, twice = 0, shared = 0
+    cdef uint32_t seen = 0, twice = 0, shared = 0, ins
     cdef uint64_t word
     cdef int c, k
     for c in range(N_COLORS):
@@ -62,11 +62,13 @@ cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
         if s.route[c] == NULL:
             continue
         word = s.route[c][cell]
+        ins = 0
         for k in range(4):
             if (word >> (RT_VALID + k)) & 1:
                 outs[c] |= tx_of(word, k)
-                if popcount32(rx_of(word, k)) > 1:
-                    shared |= <uint32_t>1 << c
+                ins |= rx_of(word, k)
+        if popcount32(ins) > 1:
+            shared |= <uint32_t>1 << c
         if (word >> RT_SWAP_X) & 3 or (word >> RT_INJECT) & 3:
             shared |= <uint32_t>1 << c
         twice |= seen & outs[c]
@@ -81,7 +83,17 @@ cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
     if s.shared[cell] != shared:
         s.shared[cell] = shared
 
+cdef inline bint is_border(state_t* s, uint32_t cell) noexcept nogil:
+    cdef uint32_t x = cell % s.stride
+    return x == 0 or x > <uint32_t>s.width or cell < s.stride or cell >= <uint32_t>(s.height + 1) * s.stride
+
 cdef void set_route_word(state_t* s, int color, uint32_t cell, uint64_t word) noexcept nogil:
+    # A configuration word written at run time; it may now lead out of the rectangle.
+    cdef int k, d
+    for k in range(4):
+        for d in range(4):
+            if (tx_of(word, k) >> d) & 1 and is_border(s, cell + s.delta[d]):
+                word |= <uint64_t>1 << RT_SPECIAL
     s.route[color][cell] = word
     refresh_shared(s, cell)
 
@@ -166,10 +178,6 @@ cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t
     if f and r.outs & RAMP and not filter_passes(&s.filters[<uint64_t>cell * N_FILTERS + f - 1], word, &r.counts):
         r.outs &= ~<uint32_t>RAMP
     return True
-
-cdef inline bint is_border(state_t* s, uint32_t cell) noexcept nogil:
-    cdef uint32_t x = cell % s.stride
-    return x == 0 or x > <uint32_t>s.width or cell < s.stride or cell >= <uint32_t>(s.height + 1) * s.stride
 
 cdef void stream_take(state_t* s, stream_out_t* o, uint64_t cycle, uint64_t payload) noexcept nogil:
     cdef uint64_t room

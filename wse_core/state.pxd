@@ -219,7 +219,7 @@ ctypedef struct thread_t:   # a vector operation in progress
     uint8_t unblock_task
     uint8_t wait            # WAIT_* found at the last look
     uint8_t id              # 0-7 microthread, 8 main
-    uint8_t pad
+    uint8_t live            # the multiplier is the destination register: read anew for each element
     uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[3]        # DSRs in use, per file
     uint32_t n              # length; 0xffffffff = endless

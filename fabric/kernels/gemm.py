@@ -3,32 +3,33 @@
 What moves
     PE (c, r) holds the tiles A[r, c], B[r, c] and C[r, c].  In step i = 0 .. p-1 the PEs of column i send their tile
     of A along their row, to both sides at once, and the PEs of row i their tile of B along their column.  Every PE adds
-    the product of the two tiles that it has received to its tile of C.
+    the product of the two tiles of the step to its tile of C; a sender uses its own tile where it lies.
 
 Colors, routers, queues
-    One color per axis: 8 for A, 9 for B.  Between two steps at most three PEs of a row have to turn their router:
+    One color per axis, 8 for A and 9 for B; input queues 0 and 1, output queues 2 and 3.  Along a row:
 
-        steps before its own    rx = W   tx = E R      takes from the west, copies to its CE, passes on
-        its own step            rx = R   tx = W E R    sends to both sides and to itself
-        steps after             rx = E   tx = W R      takes from the east, copies to its CE, passes on
+        steps before its own    rx = W   tx = E R    takes from the west, copies to its CE, passes on
+        its own step            rx = R   tx = W E    sends to both sides; in switch position 1  rx = R  tx = R
+        steps after             rx = E   tx = W R    takes from the east, copies to its CE, passes on
 
-    (B: north and south alike.)  A CE turns its router with two instructions when it asks for the next tile.  That is
-    safe: a router hands a wavelet to the CE and to the next router in the same cycle or not at all, so when the CE has
-    received the last wavelet of a step, its own copy included if it is the sender, none of that step is left in its
-    router.  A wavelet of the next step that comes early waits at the port that is not open yet.  At any time one
-    port is open per color: no collisions possible.
-    Input queues 0 and 1 and output queues 2 and 3, the deepest ones.
+    (B: north and south alike.)  A CE turns its router when it asks for the next tile.  No wavelet of the step before
+    can still be inside then: a router gives a wavelet to the next router and to its CE in the same cycle or not at
+    all, so a CE that has the whole tile knows that its router has passed it on.  A sender has no copy to count.  The
+    control wavelet behind its tile (`advance_switch`) puts its own router, and no other since it is popped there, into
+    position 1, and a token sent after it comes straight back: when it arrives, the tile has left.  A wavelet of the
+    next step that comes early waits at a port that is not open yet.  Each color has one open port per router at any
+    time: no collisions possible.
 
-    Why not two colors per axis, one for each direction, turned by control wavelets behind the data: a switch position
-    of wse2 changes either rx or tx, so that the sender's own copy cannot be avoided in one direction and has to be
-    drained, and every tile is sent twice.  One color sends it once; the price is that a sender starts its step when
-    it has received the one before, about 25 cycles later than data could follow data.
+    Why not two colors per axis, one for each direction, turned by control wavelets alone: a switch position of wse2
+    changes either rx or tx, so that a sender would get, and have to drain, a copy of what it sends, and every tile
+    would be sent twice.  The CE pays a slot per wavelet in either direction, and its slots are what this kernel is
+    short of.
 
 Tasks
-    ``step`` runs when both tiles of a step are there: the receive of A activates it, that of B unblocks it.  With two
-    buffers it first turns the routers, starts the sends if the next step is its own, and the receives of the next
-    step, all on microthreads, then multiplies: communication hides behind arithmetic and takes only the issue slots
-    of its wavelets.  With one buffer it multiplies first.
+    ``step`` runs when both tiles of a step are there: A activates it, B unblocks it.  It multiplies and asks for the
+    next tiles; with ``buffers=2`` it asks first, so that tiles arrive on microthreads while it multiplies.  That hides
+    latency only: an arriving wavelet takes its slot of the CE in either case, and the additional instructions cost
+    as much as they save.  One buffer is the default, as it leaves room for larger tiles.
 
 Order (bit exact)
     C starts from +0; for k = 0 .. K-1, padding included: C = fma(A[:, k], B[k, :], C).  f16, cb16: fmachs, exact
@@ -37,18 +38,18 @@ Order (bit exact)
 Sizes that p does not divide are padded with zeros, the rows of a tile to an even number.
 
 Cycles
-    From the first time stamp of any PE to its last, the most of all PEs.  With SA and SB wavelets per tile, the
-    arithmetic of a step takes M = `fabric.kernels.product.product_cycles`, and a PE spends a slot per wavelet that it
-    sends or receives:
+    From the first to the last time stamp of a PE, the most of all PEs.  With SA and SB wavelets per tile, M cycles for
+    the product of two tiles (`fabric.kernels.product`) and I for the instructions around it (76, or 89 with two
+    buffers, part of them hidden by arriving wavelets):
 
-        two buffers   p (M + SA + SB + task)                 + the first step's communication
-        one buffer    p (M + SA + SB + task + turn-around)
+        cycles = p (M + SA + SB + I) + start          (p > 1)
 
-    Measured: 6 % below to 4 % above that for p to 32 (steps of a few hundred cycles and more).  wavelet_hops are exactly
-    p^3 (SA + SB), multiply-adds exactly the padded sizes' product.
+    within 2 % of the measurement for steps of 500 cycles and more, 10 % for the smallest tiles.  Exactly:
+    wavelet_hops = p^3 (SA + SB + 2) + 2 p^2 with the control wavelets and tokens; multiply-adds = product of the padded
+    sizes.
 
 Sources
-    SUMMA: van de Geijn and Watts, 1997; as on the machine in the vendor's gemm-collectives_2d example and in
+    SUMMA: van de Geijn and Watts, 1997; on the machine in the vendor's gemm-collectives_2d example and in
     Wang-oss-tech/csl-experiments.
 """
 from __future__ import annotations
@@ -66,6 +67,93 @@ __all__ = ["Gemm", "expected_cycles", "gemm"]
 
 # Per axis: color, input queue, output queue, and the directions of lower and of higher coordinates.
 AXES = {"a": (8, 0, 2, "W", "E"), "b": (9, 1, 3, "N", "S")}
+SENDING, LOOP_BACK = 0, 1  # switch positions; position 0 is also that of receiving
+
+
+class _Axis:
+    """What a PE needs for the tiles of one matrix: variables, descriptors, and the code that asks for a tile.
+
+    Parameters
+    ----------
+    p : Program
+    key : {"a", "b"}
+    elements : int
+        Of a tile.
+    dtype : str
+    end : {"first", "inner", "last"}
+        Place of the PE along the axis.
+    buffers : {1, 2}
+    bank : int or None
+        In which a tile has to begin.
+    """
+
+    def __init__(self, p, key, elements, dtype, end, buffers, bank):
+        self.p, self.key, self.elements, self.buffers, self.end = p, key, elements, buffers, end
+        self.color, q_in, q_out, self.low, self.high = AXES[key]
+        self.move = p.mov32 if dtype == "f32" else p.mov16
+        self.own = p.array(key, elements, dtype, bank=bank)
+        self.place = p.param(f"p{'x' if key == 'a' else 'y'}", "u16")
+        self.received = p.array(f"{key}_received", buffers * elements, dtype, bank=bank)
+        self.token = p.scalar(f"{key}_token", dtype)
+        self.into, self.out = p.input_queue(q_in, self.color), p.output_queue(q_out, self.color)
+        self.links = ("" if end == "first" else self.low) + ("" if end == "last" else self.high)
+        self.dsrs = {name: (p.dsr("dest", name=f"{key} {name} to"), p.dsr("src1", name=f"{key} {name} from"))
+                     for name in ("receive", "send", "token out", "token in")}
+        self.offset = p.reg16(f"{key} offset") if buffers == 2 else None
+
+    def prepare(self):
+        """Load all descriptors; in the task that begins."""
+        p, n = self.p, self.elements
+        pairs = {"receive": (p.mem1d(self.received, n), p.fabin(self.into, n)),
+                 "send": (p.fabout(self.out, n, advance_switch=True), self.own),
+                 "token out": (p.fabout(self.out, 1), self.token), "token in": (self.token, p.fabin(self.into, 1))}
+        for name, pair in pairs.items():
+            for dsr, dsd in zip(self.dsrs[name], pair, strict=True):
+                p.load(dsr, dsd)
+        if self.offset is not None:
+            p.ldi(self.offset, 0)
+
+    def ask(self, step, mine, then):
+        """Turn the router for the step in register `step` and start what the PE does in it; `then` when it is done."""
+        p, high = self.p, self.high
+        p.ld16(mine, self.place)
+        with p.if_("eq", step, mine):
+            p.route(self.color, "R", self.links, SENDING)
+            p.route(self.color, "R", "R", LOOP_BACK)
+            self.move(*self.dsrs["send"], activate=f"{self.key} sent", async_=True)
+            self.move(*self.dsrs["token in"], async_=then)
+        with p.else_():
+            if self.end != "last":
+                p.add16(mine, mine, 1)
+                with p.if_("eq", step, mine):
+                    p.route(self.color, high, self.links.replace(high, "") + "R")
+                    p.sw_pos(self.color, 0)
+            if self.buffers == 2:
+                p.dsr_base(self.dsrs["receive"][0], self.received)
+                p.dsr_off(self.dsrs["receive"][0], self.offset)
+            self.move(*self.dsrs["receive"], async_=then)
+
+    def sent(self):
+        """Write the task that runs when the own tile has been handed over: the token follows the tile."""
+        with self.p.task(f"{self.key} sent"):
+            self.move(*self.dsrs["token out"], async_=True)
+
+    def find(self, base, step):
+        """Set register `base` to the word address of the tile of the step in register `step`."""
+        p = self.p
+        p.ld16(base, self.place)
+        with p.if_("eq", step, base):
+            p.ldi(base, self.own)
+        with p.else_():
+            p.ldi(base, self.received)
+            if self.buffers == 2:
+                p.add16(base, base, self.offset)
+
+    def toggle(self):
+        """Let the next tile go into the other buffer."""
+        if self.buffers == 2:
+            words = self.elements * self.own.words_per_element
+            self.p.xor16(self.offset, self.offset, words)
 
 
 def program(shape, p, column, row, buffers, machine):
@@ -75,80 +163,60 @@ def program(shape, p, column, row, buffers, machine):
     ----------
     shape : Shape
     p : int
-        PEs along a side.
-    column, row : {"first", "inner", "last", "only"}
+        PEs along a side; one PE alone only multiplies.
+    column, row : {"first", "inner", "last"}
         Where in its row and in its column the PE stands.
     buffers : {1, 2}
         Tiles of A and of B that can be received besides the own ones.
     machine : Machine
     """
     prog = Program(f"gemm {column} column, {row} row", machine, half="cb16" if shape.dtype == "cb16" else "f16")
-    words = shape.words
-    elements = {"a": shape.rows * shape.depth, "b": shape.depth * shape.columns}
-    stride = {"a": elements["a"], "b": elements["b"]}  # from one buffer to the next
     c = prog.array("c", shape.rows * shape.columns, "f32", bank=0)
-    received = {"a": prog.array("a_received", buffers * stride["a"], shape.dtype, bank=shape.a_bank),
-                "b": prog.array("b_received", buffers * stride["b"], shape.dtype)}
-    own = {key: prog.array(key, elements[key], shape.dtype) for key in "ab"}
-    place = {"a": prog.param("px", "u16"), "b": prog.param("py", "u16")}
     stamps = common.Stamps(prog)
-    step = prog.reg16("step")
-    offset = {key: prog.reg16(f"offset {key}") for key in "ab"} if buffers == 2 else {}
-    move = prog.mov32 if words == 2 else prog.mov16
-    links, ends, dsrs = {}, {"a": column, "b": row}, {}
-    for key, (color, q_in, q_out, low, high) in AXES.items():
-        links[key] = ("" if ends[key] in ("first", "only") else low) + ("" if ends[key] in ("last", "only") else high)
-        dsrs[key] = {"in": (prog.dsr("dest"), prog.dsr("src1")), "out": (prog.dsr("dest"), prog.dsr("src1"))}
-        dsrs[key]["queues"] = prog.input_queue(q_in, color), prog.output_queue(q_out, color)
     c_dsr, a_dsr = prog.dsr("src0"), prog.dsr("src1")
+    sizes = {"a": shape.rows * shape.depth, "b": shape.depth * shape.columns}
+    if p == 1:
+        a, b = prog.array("a", sizes["a"], shape.dtype, bank=shape.a_bank), prog.array("b", sizes["b"], shape.dtype)
+        with prog.task("main"):
+            stamps.store(0)
+            a_base, b_base = prog.reg16("a base"), prog.reg16("b base")
+            prog.ldi(a_base, a)
+            prog.ldi(b_base, b)
+            emit_product(prog, shape, c, c_dsr, a, a_dsr, a_base, b_base)
+            stamps.store(1)
+        prog.assemble()
+        return prog
+    axis_a = _Axis(prog, "a", sizes["a"], shape.dtype, column, buffers, shape.a_bank)
+    axis_b = _Axis(prog, "b", sizes["b"], shape.dtype, row, buffers, None)
+    step = prog.reg16("step")
 
     with prog.task("main"):
         stamps.store(0)
-        for key, var in own.items():
-            source, target = dsrs[key]["queues"]
-            prog.load(dsrs[key]["in"][0], prog.mem1d(received[key], elements[key]))
-            prog.load(dsrs[key]["in"][1], prog.fabin(source, elements[key]))
-            prog.load(dsrs[key]["out"][0], prog.fabout(target, elements[key]))
-            prog.load(dsrs[key]["out"][1], var)
+        axis_a.prepare()
+        axis_b.prepare()
         prog.ldi(step, 0)
-        for reg in offset.values():
-            prog.ldi(reg, 0)
         prog.call("ask")
 
     with prog.function("ask"):
-        # Turns the routers for the step in `step` and starts its sends and receives.
-        own_step = prog.reg16("own step")
-        for key, (color, _, _, low, high) in AXES.items():
-            prog.ld16(own_step, place[key])
-            with prog.if_("eq", step, own_step):
-                prog.route(color, "R", links[key] + "R")
-                move(*dsrs[key]["out"], async_=True)
-            if high in links[key]:
-                with prog.else_():
-                    prog.add16(own_step, own_step, 1)
-                    with prog.if_("eq", step, own_step):
-                        prog.route(color, high, links[key].replace(high, "") + "R")
-            if buffers == 2:
-                prog.dsr_base(dsrs[key]["in"][0], received[key])
-                prog.dsr_off(dsrs[key]["in"][0], offset[key])
-            then = prog.async_(activate="step") if key == "a" else prog.async_(unblock="step")
-            move(*dsrs[key]["in"], async_=then)
+        mine = prog.reg16("mine")
+        axis_a.ask(step, mine, prog.async_(activate="step"))
+        axis_b.ask(step, mine, prog.async_(unblock="step"))
+
+    axis_a.sent()
+    axis_b.sent()
 
     with prog.task("step"):
         prog.block("step")
-        base, index = prog.reg16("base"), prog.reg16("index")
-        prog.ldi(base, received["a"])
+        a_base, b_base = prog.reg16("a base"), prog.reg16("b base")
+        axis_a.find(a_base, step)
+        axis_b.find(b_base, step)
         prog.add16(step, step, 1)
         if buffers == 2:
-            prog.add16(base, base, offset["a"])
-            prog.mov16(index, offset["b"])
-            for key in "ab":
-                prog.xor16(offset[key], offset[key], words * stride[key])
+            axis_a.toggle()
+            axis_b.toggle()
             with prog.if_("ne", step, p):
                 prog.call("ask")
-        else:
-            prog.ldi(index, 0)
-        emit_product(prog, shape, c, c_dsr, received["a"], a_dsr, base, received["b"], index)
+        emit_product(prog, shape, c, c_dsr, axis_a.own, a_dsr, a_base, b_base)
         if buffers == 2:
             with prog.if_("eq", step, p):
                 stamps.store(1)
@@ -172,13 +240,12 @@ class Gemm:
     m, k, n : int
         A is m x k, B k x n.
     dtype : str
-    buffers : {0, 1, 2}
-        0: two if they fit, else one.
+    buffers : {1, 2}
+        Tiles of A and of B that can be received besides the own ones.
 
     Attributes
     ----------
     shape : Shape
-    buffers : int
 
     Raises
     ------
@@ -186,7 +253,7 @@ class Gemm:
         The tiles do not fit into a PE, or the PEs not onto the machine.
     """
 
-    def __init__(self, machine, p, m, k, n, dtype, buffers=0, name="gemm"):
+    def __init__(self, machine, p, m, k, n, dtype, buffers=1, name="gemm"):
         self.machine, self.p, self.m, self.k, self.n, self.dtype = machine, p, m, k, n, dtype
         self.given, self.single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
         self.shape = tiles.shape_of(p, m, k, n, dtype)
@@ -194,7 +261,7 @@ class Gemm:
         if p > limit:
             raise ConfigError(f"{p} x {p} PEs exceed the {machine['fabric.width']} x {machine['fabric.height']} of "
                               f"{machine.preset}", where=f"kernel {name}: p", hint=f"at most {limit}", value=p)
-        self.buffers = buffers or self._choose()
+        self.buffers = buffers
 
         def build(p, m, k, n):
             return self._program(tiles.shape_of(p, m, k, n, dtype), p, self.buffers)
@@ -205,28 +272,22 @@ class Gemm:
     def _program(self, shape, p, buffers, column="inner", row="inner"):
         return program(shape, p, column, row, buffers, self.machine)
 
-    def _choose(self):
-        from wse_core.errors import ProgramError
-
-        try:
-            self._program(self.shape, self.p, 2)
-        except ProgramError:
-            return 1
-        return 2
-
     def layout(self):
         """Return a new `Layout` with programs, routes and parameters."""
         p, layout = self.p, Layout(self.p, self.p, self.machine)
-        kinds = [("only", 0, 1)] if p == 1 else [("first", 0, 1), ("inner", 1, p - 2), ("last", p - 1, 1)]
-        kinds = [kind for kind in kinds if kind[2]]
+        if p == 1:
+            layout.place(self._program(self.shape, p, self.buffers), 0, 0)
+            return layout
+        kinds = [kind for kind in (("first", 0, 1), ("inner", 1, p - 2), ("last", p - 1, 1)) if kind[2]]
         for row, y, h in kinds:
             for column, x, w in kinds:
                 layout.place(self._program(self.shape, p, self.buffers, column, row), x, y, w, h)
         for key, (color, _, _, low, high) in AXES.items():
             for end, at, count in kinds:
                 rect = (at, 0, count, p) if key == "a" else (0, at, p, count)
-                layout.route(color, rect, rx="R" if end in ("first", "only") else low,
-                             tx="R" if end in ("last", "only") else high + "R")
+                layout.route(color, rect, rx="R" if end == "first" else low,
+                             tx=high if end == "first" else "R" if end == "last" else high + "R",
+                             switches=dict(tx="R") if end != "last" else dict(rx="R"), pop="always_pop")
         place = np.arange(p)
         layout.set_param("px", np.broadcast_to(place, (p, p)).copy())
         layout.set_param("py", np.broadcast_to(place[:, np.newaxis], (p, p)).copy())
@@ -281,7 +342,8 @@ class Gemm:
     @property
     def hops(self):
         """Wavelet hops of a product."""
-        return self.p**3 * sum(self.wavelets)
+        p = self.p
+        return p**3 * (sum(self.wavelets) + 2) + 2 * p**2 if p > 1 else 0
 
     @property
     def macs(self):
@@ -291,7 +353,20 @@ class Gemm:
 
 def expected_cycles(product, machine):
     """Return the cycles of the formula in the module's head for a `Gemm`."""
-    return 0
+    m = machine
+    begin = m["ce.tsc_read"] + 3  # the reading and its three stores
+    local = product_cycles(product.shape, m)
+    if product.p == 1:
+        return begin + 2 + local
+    two = product.buffers == 2
+    test = m["ce.load_latency"] + m["ce.branch_taken"]  # of a place that is not the PE's own
+    find = test + 1 + two
+    ask = test + 1 + m["ce.branch_taken"] + 1 + (2 * m["ce.dsr_edit"] if two else 0)
+    around = (m["task.start"] + 1 + 2 * find + 1 + 2 * two                       # block, find, count, toggle
+              + 1 + m["ce.branch_not_taken"] + m["ce.call"] + 2 * ask + m["ce.ret"]
+              + two + m["ce.branch_taken"] + 1)                                  # test for the end or jump over it, done
+    start = begin + 16 * m["ce.dsr_load"] + 1 + m["ramp.execute"] + m["ramp.out"] + m["router.hop"] + m["ramp.in"]
+    return product.p * (local + sum(product.wavelets) + around) + start
 
 
 @kernel("gemm", "matrix product over p x p PEs: SUMMA, one color per axis, routers turned by the PEs",
@@ -301,7 +376,7 @@ def expected_cycles(product, machine):
             KernelParam("k", 128, int, "columns of A, rows of B", low=1),
             KernelParam("n", 128, int, "columns of B and C", low=1),
             KernelParam("dtype", "f16", str, "format of A and B; sums are f32", ("f16", "cb16", "f32")),
-            KernelParam("buffers", 0, int, "tiles received ahead: 1, 2, or 0 = two if they fit", (0, 1, 2)),
+            KernelParam("buffers", 1, int, "buffers for arriving tiles; with 2, tiles arrive during the product", (1, 2)),
             *common.data_params(),
         ])
 def gemm(machine, p, m, k, n, dtype, buffers, seed, data):
@@ -316,5 +391,5 @@ def gemm(machine, p, m, k, n, dtype, buffers, seed, data):
     return common.report(
         session, product.check(a, b, c), (stops - starts).max(), expected_cycles=expected_cycles(product, machine),
         expected_hops=product.hops, expected_macs=product.macs, lanes=shape.lanes(machine), useful_macs=m * k * n,
-        tile=f"{shape.rows} x {shape.depth} x {shape.columns}", buffers=product.buffers,
+        tile=f"{shape.rows} x {shape.depth} x {shape.columns}",
         product_cycles=product_cycles(shape, machine), arrays={"c": c})

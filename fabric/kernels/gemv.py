@@ -79,10 +79,10 @@ def program(shape, top, role, parity, machine, alone=False):
             move(p.fabout(p.output_queue(QUEUE_X, COLOR_X), shape.depth), x, async_=True)
         elif not top:
             move(x, p.fabin(p.input_queue(QUEUE_X, COLOR_X), shape.depth))
-        base, index = p.reg16("base"), p.reg16("index")
-        p.ldi(base, a)
-        p.ldi(index, 0)
-        emit_product(p, shape, y, total, a, column, base, x, index)
+        a_base, x_base = p.reg16("a base"), p.reg16("x base")
+        p.ldi(a_base, a)
+        p.ldi(x_base, x)
+        emit_product(p, shape, y, total, a, column, a_base, x_base)
         if role == "first":
             p.mov32(leaving, y)
         elif role == "middle":

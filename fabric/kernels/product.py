@@ -12,8 +12,8 @@ order in which it is read.  Rows are an even number, A begins at an odd word (16
 multiple of 4: then C and A are never in one bank class in the same step, for any column.
 
 Cycles: with S steps of the operation (rows / lanes), an operation takes S + 2 from issue to issue and its scalar load
-1; to this come 1 per group, 8 per turn of a loop (3 fewer at its end) and 4 per outer turn for the two descriptors.
-`product_cycles` adds that up exactly.  Published for comparison: Mt + 1 per operation and 43 more per scalar around it
+1; to this come 1 per group, 7 per turn of a loop (3 fewer in the last one) and 4 per outer turn for the two descriptors.
+`product_cycles` adds that up, for machines whose integer latency is 1.  Published for comparison: Mt + 1 per operation and 43 more per scalar around it
 (csl-experiments, compiled code, FORM-SUMMA14).
 """
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Shape:
         return size, inner // size, inner % size
 
 
-def emit_product(p, shape, c, c_dsr, a, a_dsr, a_base, b, b_index):
+def emit_product(p, shape, c, c_dsr, a, a_dsr, a_base, b_base):
     """Write C += A B into the task of a program that is being written.
 
     Parameters
@@ -89,15 +89,13 @@ def emit_product(p, shape, c, c_dsr, a, a_dsr, a_base, b, b_index):
     c_dsr : Dsr
         Of file src0; loaded here.
     a : Var
-        A, or the first of several buffers for it.
+        A, or one of several places for it.
     a_dsr : Dsr
         Of file src1; loaded here.
     a_base : Reg
         Word address of the A to use.
-    b : Var
-        B, or the first of several buffers for it.
-    b_index : Reg
-        Words from `b` to the B to use; changed.
+    b_base : Reg
+        Word address of the B to use; changed.
     """
     rows, words = shape.rows, shape.words
     size, full, rest = shape.groups()
@@ -110,8 +108,8 @@ def emit_product(p, shape, c, c_dsr, a, a_dsr, a_base, b, b_index):
 
     def group(count):
         for k in range(count):
-            (p.ld16 if words == 1 else p.ld32)(scalars[k], b, offset=k * words, index=b_index)
-        p.add16(b_index, b_index, count * words)
+            (p.ld16 if words == 1 else p.ld32)(scalars[k], b_base, offset=k * words)
+        p.add16(b_base, b_base, count * words)
         for k in range(count):
             getattr(p, shape.op.name)(c_dsr, c_dsr, a_dsr, scalars[k])
 

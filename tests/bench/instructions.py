@@ -5,8 +5,8 @@
 Each workload runs in two lengths, each in a process of its own under callgrind; the difference of the two counts,
 divided by the difference of the work, leaves start and end out.  Counting is about fifty times slower than running, so
 sizes are small; a count does not depend on other users of the machine.  valgrind knows AVX2 and no AVX-512, so the
-kernels for long vectors are those of AVX2.  ``--write`` puts the table between the lines ``<!-- begin instructions -->``
-and ``<!-- end instructions -->`` of a file.
+kernels for long vectors are those of AVX2.  ``--write`` puts the table between the lines
+``<!-- begin instructions -->`` and ``<!-- end instructions -->`` of a file.
 """
 from __future__ import annotations
 

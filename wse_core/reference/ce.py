@@ -649,7 +649,7 @@ class CE:
 
     def do_in_td(self, ins, t):
         """Ask whether a color is in teardown."""
-        self.result(ins.a, 1, int(self.router.in_teardown(ins.imm, t)))
+        self.result(ins.a, 1, int(self.router.in_teardown(ins.imm)))
 
     def do_flt(self, ins, t):
         """Set a field of a filter."""

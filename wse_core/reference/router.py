@@ -199,13 +199,13 @@ class ColorState:
 
     def __init__(self, row, color, depth):
         self.color = color
-        self.rx = [int(v) for v in row["rx"]]
-        self.tx = [int(v) for v in row["tx"]]
         self.valid, self.pos, self.ring = int(row["valid"]), int(row["pos"]), bool(row["ring"])
+        # A position that is not valid has no inputs and no outputs.
+        self.rx = [int(v) if self.valid >> k & 1 else 0 for k, v in enumerate(row["rx"])]
+        self.tx = [int(v) if self.valid >> k & 1 else 0 for k, v in enumerate(row["tx"])]
         self.pop_mode, self.filter = int(row["pop"]), int(row["filter"])
         self.swap, self.inject = int(row["swap"]), int(row["inject"])
         self.teardown = bool(row["teardown"])
-        self.teardown_from = 0  # first cycle of the present teardown
         self.queues = {port: Queue(depth, color) for port in (DIR_W, DIR_E, DIR_N, DIR_S)}  # R: where the CE sends
         self.last_grant = [NEVER] * 5
         self.moved = [0] * 5
@@ -390,7 +390,7 @@ class Router:
         elif first == CMD_RST:
             route.pos = 0
         elif first == CMD_TEARDOWN:
-            route.teardown, route.teardown_from = True, t + 1
+            route.teardown = True
             if self.ce is not None:
                 self.ce.teardowns.append(t + self.machine["ramp.in"])
 
@@ -413,10 +413,10 @@ class Router:
         if color in self.colors:
             self.colors[color].teardown = False
 
-    def in_teardown(self, color, t):
-        """Whether a color is in teardown in cycle t."""
+    def in_teardown(self, color):
+        """Whether a color is in teardown, as the routers left it in this cycle."""
         state = self.colors.get(color)
-        return state is not None and state.teardown and state.teardown_from <= t
+        return state is not None and state.teardown
 
     def set_filter(self, number, field, value):
         """Set the counter (field 0), its maximum (1) or its limit (2) of a filter."""
