@@ -283,6 +283,7 @@ cdef class Engine:
             for y in range(s.height):
                 if np.any(word[y]):
                     memcpy(s.route[c] + <uint64_t>(y + 1) * s.stride + 1, &words[y, 0], s.width * sizeof(uint64_t))
+        s.injects = any(table["inject"].any() for table in spec.routes.values())
         self._mark_shared(spec)
         if spec.filters is not None:
             self._filters(spec)
@@ -882,7 +883,7 @@ cdef class Engine:
                 continue
             if ce.main_state == MAIN_VECTOR and not (ce.main.n == 0xFFFFFFFF and ce.main.wait == WAIT_INPUT):
                 out.append(self._thread(x, y, ce, &ce.main))
-            elif ce.main_state == MAIN_RUN:
+            elif ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING:
                 out.append({"kind": "thread", "x": x, "y": y, "thread": "main", "op": _isa.OPS[ce.prog.code[ce.pc].op].name,
                             "reason": "resource", "color": None, "queue": None, "done": 0, "length": 0})
             for k in range(8):

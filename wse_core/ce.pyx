@@ -677,7 +677,7 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     cdef int64_t address
     cdef uint64_t payload
     if th.stream and (th.q == NULL or not is_control(th.q.slots[th.q.head])):
-        stream_run(s, ce, cell, th, t, ce.uts == 0)
+        stream_run(s, ce, cell, th, t, ce.uts == 0 and not s.injects)
         return
     if th.sending_advance:
         end_step(ce, th, t, 1, 0)
@@ -918,38 +918,67 @@ cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
 cdef inline bint flat(opnd_t* o) noexcept nogil:
     return o.mode != OPND_MEM4D and o.mode != OPND_CIRCULAR
 
+cdef uint32_t conflict_pattern(state_t* s, thread_t* th, uint8_t* pattern) noexcept nogil:
+    # Whether the steps from element k on conflict: periodic, because addresses advance evenly. Returns the period.
+    cdef int64_t m, gap, advance
+    cdef uint32_t period = 1, n
+    pattern[0] = conflicts(s, &th.b, &th.c, th.k)
+    if th.b.mode != OPND_MEM1D or th.c.mode != OPND_MEM1D or s.p.conflict_rule == 0 or s.p.read_ports < 2:
+        return 1
+    m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
+    if m < 1:
+        return 1
+    advance = <int64_t>(th.b.step - th.c.step) * th.group % m
+    gap = address_of(&th.b, th.k) - address_of(&th.c, th.k)
+    for n in range(1, <uint32_t>m):
+        if advance * n % m == 0:
+            break
+        pattern[n] = (gap + advance * n) % m == 0
+        period += 1
+    return period
+
 cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil:
     # All steps of a memory operation of the main thread that issue in cycles start .. end - 1, back to back.
-    cdef uint64_t t = start, steps, left
-    cdef uint32_t cost = 1, conflict, n
-    cdef int64_t m
-    cdef bint uniform
+    cdef uint64_t t = start, left, rounds, turn, steps = 0, lost = 0
+    cdef uint32_t cost = 1, conflict, period, n, hits = 0
+    cdef uint8_t pattern[64]
     if flat(&th.a) and flat(&th.b) and flat(&th.c):
-        m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
-        uniform = (s.p.conflict_rule == 0 or not (th.b.mode == OPND_MEM1D and th.c.mode == OPND_MEM1D)
-                   or (<int64_t>(th.b.step - th.c.step) * th.group) % m == 0)
-        while t < end and th.k < th.n:
-            conflict = s.p.conflict_cycles if conflicts(s, &th.b, &th.c, th.k) else 0
+        if start >= end:
+            return
+        period = conflict_pattern(s, th, pattern)
+        for n in range(period):
+            hits += pattern[n]
+        left = (th.n - th.k + th.group - 1) // th.group
+        turn = period + <uint64_t>hits * s.p.conflict_cycles
+        rounds = left // period
+        if rounds > (end - t) // turn:
+            rounds = (end - t) // turn
+        if rounds:
+            steps = rounds * period
+            t += rounds * turn
+            lost = rounds * hits * s.p.conflict_cycles
+            cost = 1 + pattern[period - 1] * s.p.conflict_cycles
+        n = 0
+        while steps < left and t < end:
+            conflict = pattern[n] * s.p.conflict_cycles
             cost = 1 + conflict
-            left = (th.n - th.k + th.group - 1) // th.group
-            steps = left if uniform else 1
-            if steps > (end - t + cost - 1) // cost:
-                steps = (end - t + cost - 1) // cost
-            n = <uint32_t>(steps * th.group) if steps < left else th.n - th.k
-            vec_elements(ce, th, n)
-            t += steps * cost
-            ce.steps += steps
-            ce.busy += steps
-            ce.waits[WAIT_CONFLICT] += steps * conflict
-            ce.tail_conflict = conflict
-        if t > start:
-            ce.acct = t
-            ce.pipe_free = t
-            th.next = t
-            ce.rr = MAIN
-            touched(s, t - cost)
-            if th.k == th.n:
-                vec_complete(s, ce, cell, th, t - cost, cost)
+            t += cost
+            lost += conflict
+            steps += 1
+            n = 0 if n + 1 == period else n + 1
+        n = th.n - th.k if steps == left else <uint32_t>(steps * th.group)
+        vec_elements(ce, th, n)
+        ce.steps += steps
+        ce.busy += steps
+        ce.waits[WAIT_CONFLICT] += lost
+        ce.tail_conflict = cost - 1
+        ce.acct = t
+        ce.pipe_free = t
+        th.next = t
+        ce.rr = MAIN
+        touched(s, t - cost)
+        if th.k == th.n:
+            vec_complete(s, ce, cell, th, t - cost, cost)
         return
     while t < end and ce.main_state == MAIN_VECTOR:
         touched(s, t)
@@ -1022,7 +1051,7 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
     if asynchronous:
         th.bulk = 0
         k = (ins.imm >> 1) & 3
-        th.level = 2 * k
+        ce.levels[ut] = 2 * k
         th.has_activate = (ins.imm >> 8) & 1
         th.act_task = (ins.imm >> 9) & 63
         th.has_unblock = (ins.imm >> 15) & 1
@@ -1033,7 +1062,6 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
             ce.dsr_busy[k] |= ins.dsrs[k]
         ce.next = t + 1
     else:
-        th.level = ce.prog.main_level
         ce.main_state = MAIN_VECTOR
     if th.n == 0:
         if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
@@ -1294,22 +1322,36 @@ cdef inline uint64_t when_of(state_t* s, ce_t* ce, uint32_t cell, int thread, ui
     return main_when(s, ce, t)
 
 cdef inline int level_of(ce_t* ce, int thread) noexcept nogil:
-    return ce.prog.main_level if thread == MAIN else ce.ut[ce.prog.ut_slot[thread]].level
+    return ce.prog.main_level if thread == MAIN else ce.levels[thread]
 
 cdef int arbitrate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # The thread that issues in cycle t, -1 = none: highest level, then cyclic order after the one that issued last.
-    cdef int best = -1, best_level = -1, k, thread, level
-    for k in range(1, 10):
-        thread = (ce.rr + k) % 9
-        if thread == MAIN:
-            if ce.main_state == MAIN_IDLE:
-                continue
-        elif not (ce.uts >> thread) & 1:
-            continue
+    cdef uint32_t set = ce.uts, left
+    cdef int best = -1, best_level = -1, top = -1, thread, level
+    if ce.main_state != MAIN_IDLE:
+        set |= <uint32_t>1 << MAIN
+    left = set
+    while left:
+        level = level_of(ce, ctz64(left))
+        left &= left - 1
+        if level > top:
+            top = level
+    left = set & ~((<uint32_t>2 << ce.rr) - 1)      # those after the last issuer, then the others
+    set ^= left
+    while True:
+        if left == 0:
+            if set == 0:
+                break
+            left = set
+            set = 0
+        thread = ctz64(left)
+        left &= left - 1
         level = level_of(ce, thread)
         if level > best_level and when_of(s, ce, cell, thread, t) <= t:
             best = thread
             best_level = level
+            if level == top:
+                break
     return best
 
 cdef void issue(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
@@ -1346,6 +1388,8 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
         if when < next:
             next = when
     while uts:
+        if next == first and ce.acct >= first:      # somebody issues in the first cycle not booked: no more to know
+            return next
         k = ctz64(uts)
         uts &= uts - 1
         when = when_of(s, ce, cell, k, t)
@@ -1360,14 +1404,14 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
             next = when
     return next
 
-cdef inline bint runs_alone(ce_t* ce) noexcept nogil:
+cdef inline bint runs_alone(state_t* s, ce_t* ce) noexcept nogil:
     # Whether the main thread's next action can be done ahead of time: no other thread competes, and what the action
     # needs from the router (a wavelet in an input queue, room in an output queue) is there with a known ready cycle.
     # What it gives to the router carries its own ready cycle.
     if ce.uts:
         return False
     if ce.main_state == MAIN_VECTOR:
-        return True
+        return ce.main.memory or not s.injects
     if ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING:
         return not ce.prog.code[ce.pc].flags & I_REAL
     return False
@@ -1433,12 +1477,12 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
             if ce.pipe_free > t + 1:
                 t = ce.pipe_free - 1        # done with every cycle before pipe_free
         next = look_ahead(s, ce, cell, t)
-        if next < s.ahead and runs_alone(ce):        # NEVER is beyond any limit
+        if next < s.ahead and runs_alone(s, ce):        # NEVER is beyond any limit
             t = next
             s.events += 1
             continue
         ce.resume = t + 1
-        if t > s.now and (next == NEVER or not runs_alone(ce)) and (ce.want_space or t > s.now + s.p.ramp_in):
+        if t > s.now and (next == NEVER or not runs_alone(s, ce)) and (ce.want_space or t > s.now + s.p.ramp_in):
             next = t + 1                # wake-ups before that cycle are not heard
         if next < NEVER:
             schedule(s, cell, next, ce.resume)

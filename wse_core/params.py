@@ -178,7 +178,7 @@ _p("ramp.out", 2, "cycles", "HPDC24: ramp latency about 2", "published", "CE out
 _p("ramp.execute", 1, "cycles", "HPDC24: 2 T_R + 1 per dependent stage; SPMM: 6 cycles per PE", "published",
    "step of a vector operation to its result entering the output queue", low=1, high=8)
 _p("ramp.in_buffer", 2, "wavelets", "one register per cycle of the ramp, so that a queue of depth 2 runs at full rate",
-   "assumed", "registers of the off-ramp per color, beyond the input queue's depth", 2, low=0, high=8)
+   "assumed", "registers of the off-ramp per color, beyond the input queue's depth", 2, low=0, high=4)
 _p("router.filters", 6, "filters", "arch §8.3 (SDK 1.4 notes)", "published", "filters per PE", low=0, high=6)
 
 # --- numerics ------------------------------------------------------------------------------------------------------------------

@@ -207,7 +207,6 @@ ctypedef struct inq_t:
 ctypedef struct thread_t:   # a vector operation in progress
     uint8_t active
     uint8_t op
-    uint8_t level
     uint8_t lanes           # after stride rules
     uint8_t group           # elements of a full step
     uint8_t memory          # no fabric or FIFO operand
@@ -279,6 +278,7 @@ ctypedef struct ce_t:
     uint8_t depth           # return stack
     uint8_t want_space      # a thread waits for room in an output queue
     uint8_t uts             # set of busy microthreads
+    uint8_t levels[8]       # their issue levels
     uint32_t pc             # index of the next instruction
     uint32_t activated
     uint32_t blocked
@@ -386,6 +386,7 @@ ctypedef struct state_t:
     int n_ins
     stream_out_t* outs
     int n_outs
+    bint injects            # some color has CE injection: routers look at what R queues hold, so nothing is sent ahead of time
     uint64_t events         # work done, for the engine's breaks
     uint64_t order          # 0, or the state of a generator that varies the order of visits (tests: it must not matter)
     program_t* programs

@@ -75,7 +75,8 @@ def broadcast_layout(shape, width, height, n, dtype, machine):
     layout = Layout(width, height, machine)
 
     def make(role):
-        return common.fit("broadcast", lambda n: program(role, n, dtype, machine), {"n": n}, {"n": (1, n)})
+        return common.fit("kernel broadcast", machine, lambda n: program(role, n, dtype, machine), {"n": n},
+                          {"n": (1, n)})
 
     roots = {"row": (0, 0, 1, height), "column": (0, 0, width, 1), "2d": (0, 0, 1, 1)}[shape]
     w, h = roots[2], roots[3]

@@ -89,7 +89,7 @@ def chain_layout(pes, n, dtype, sums, machine):
                 p.assemble()
                 return p
 
-            programs[key] = common.fit("chain_reduce", build, {"n": n}, {"n": (1, n)})
+            programs[key] = common.fit("kernel chain_reduce", machine, build, {"n": n}, {"n": (1, n)})
         layout.place(programs[key], rect)
 
     place("last" if pes > 1 else "only", (0, 0))

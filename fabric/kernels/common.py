@@ -36,7 +36,7 @@ from wse_core.errors import ConfigError, ProgramError
 from wse_core.image import DIRS
 
 __all__ = ["DATA", "FLOATS", "Arithmetic", "Check", "Session", "Stamps", "check_sum", "data_params", "fit", "integers",
-           "report", "sequential_sum"]
+           "nearest", "report", "sequential_sum"]
 
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
@@ -358,13 +358,14 @@ def sequential_sum(arithmetic, parts):
 
 # --- sizes that fit ---------------------------------------------------------------------------------------------------
 
-def fit(name, build, sizes, smaller):
+def fit(where, machine, build, sizes, smaller):
     """Return ``build(**sizes)``, or say which sizes would fit into a PE.
 
     Parameters
     ----------
-    name : str
-        The kernel.
+    where : str
+        Who asks, for the message.
+    machine : Machine
     build : callable
         Returns an assembled program; raises `ProgramError` if it is too large.
     sizes : dict[str, int]
@@ -383,16 +384,16 @@ def fit(name, build, sizes, smaller):
     except ProgramError as error:
         found = []
         for key, (low, high) in smaller.items():
-            value = _nearest(build, sizes, key, low, high)
+            value = nearest(build, sizes, key, low, high)
             if value is not None:
                 found.append(f"{key}={value}")
         if not found:
             raise
-        raise ConfigError(f"does not fit into a PE: {error.what}", where=f"kernel {name}", hint=" or ".join(found),
-                          **sizes) from None
+        raise ConfigError(f"does not fit into the {machine['mem.words']} words of a PE", cause=error.what, where=where,
+                          hint=" or ".join(found), **sizes) from None
 
 
-def _nearest(build, sizes, key, low, high):
+def nearest(build, sizes, key, low, high):
     """Return the value in low .. high, nearest to the present one, for which a program can be built; None if none."""
     def fits(value):
         try:
@@ -432,12 +433,12 @@ def report(session, check, cycles, *, expected_cycles, expected_hops, expected_m
     **extra
         Further facts.
     """
-    run = session.run
+    run, cycles = session.run, int(cycles)
     seconds = max(run.host_seconds, 1e-9)
     pe_cycles = run.n_pe * run.cycles
-    cycles = int(cycles)
+    error = cycles / expected_cycles - 1 if expected_cycles else 0.0
     result = {"cycles": cycles, "wavelet_hops": run.wavelet_hops, "macs": run.macs, **check.fields(),
-              "expected_cycles": expected_cycles, "cycle_error": cycles / expected_cycles - 1 if expected_cycles else 0.0,
+              "expected_cycles": expected_cycles, "cycle_error": error,
               "expected_hops": expected_hops, "expected_macs": expected_macs, "run_cycles": run.cycles,
               "pes_used": run.n_pe, "utilisation": run.counters["busy"] / max(1, pe_cycles)}
     if lanes:

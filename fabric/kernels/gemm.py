@@ -54,6 +54,8 @@ Sources
 """
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from fabric.kernels import common, tiles
@@ -242,6 +244,8 @@ class Gemm:
     dtype : str
     buffers : {1, 2}
         Tiles of A and of B that can be received besides the own ones.
+    where : str
+        Who asks, for messages.
 
     Attributes
     ----------
@@ -253,27 +257,28 @@ class Gemm:
         The tiles do not fit into a PE, or the PEs not onto the machine.
     """
 
-    def __init__(self, machine, p, m, k, n, dtype, buffers=1, name="gemm"):
+    def __init__(self, machine, p, m, k, n, dtype, buffers=1, where="kernel gemm"):
         self.machine, self.p, self.m, self.k, self.n, self.dtype = machine, p, m, k, n, dtype
         self.given, self.single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
         self.shape = tiles.shape_of(p, m, k, n, dtype)
         limit = min(machine["fabric.width"], machine["fabric.height"])
         if p > limit:
             raise ConfigError(f"{p} x {p} PEs exceed the {machine['fabric.width']} x {machine['fabric.height']} of "
-                              f"{machine.preset}", where=f"kernel {name}: p", hint=f"at most {limit}", value=p)
+                              f"{machine.preset}", where=f"{where}: p", hint=f"at most {limit}", value=p)
         self.buffers = buffers
 
         def build(p, m, k, n):
             return self._program(tiles.shape_of(p, m, k, n, dtype), p, self.buffers)
 
         ranges = {"m": (1, m), "k": (1, k), "n": (1, n), "p": (p, limit)}
-        common.fit(name, build, {"p": p, "m": m, "k": k, "n": n}, ranges)
+        common.fit(where, machine, build, {"p": p, "m": m, "k": k, "n": n}, ranges)
 
     def _program(self, shape, p, buffers, column="inner", row="inner"):
         return program(shape, p, column, row, buffers, self.machine)
 
+    @functools.cached_property
     def layout(self):
-        """Return a new `Layout` with programs, routes and parameters."""
+        """`Layout` with programs, routes and parameters; the same for every run."""
         p, layout = self.p, Layout(self.p, self.p, self.machine)
         if p == 1:
             layout.place(self._program(self.shape, p, self.buffers), 0, 0)
@@ -287,7 +292,7 @@ class Gemm:
                 rect = (at, 0, count, p) if key == "a" else (0, at, p, count)
                 layout.route(color, rect, rx="R" if end == "first" else low,
                              tx=high if end == "first" else "R" if end == "last" else high + "R",
-                             switches=dict(tx="R") if end != "last" else dict(rx="R"), pop="always_pop")
+                             switches={"rx": "R"} if end == "last" else {"tx": "R"}, pop="always_pop")
         place = np.arange(p)
         layout.set_param("px", np.broadcast_to(place, (p, p)).copy())
         layout.set_param("py", np.broadcast_to(place[:, np.newaxis], (p, p)).copy())
@@ -317,7 +322,7 @@ class Gemm:
         p, shape = self.p, self.shape
         a, b = self.padded(a, b)
         order = tiles.columns_first if shape.inner_k else tiles.rows_first
-        session = common.Session(self.layout(), [
+        session = common.Session(self.layout, [
             ("a", tiles.columns_first(tiles.tiles(a, p)), 0, 0), ("b", order(tiles.tiles(b, p)), 0, 0)],
             progress=progress)
         c = session.read("c", 0, 0, p, p).reshape(p, p, shape.columns, shape.rows)
@@ -362,9 +367,9 @@ def expected_cycles(product, machine):
     test = m["ce.load_latency"] + m["ce.branch_taken"]  # of a place that is not the PE's own
     find = test + 1 + two
     ask = test + 1 + m["ce.branch_taken"] + 1 + (2 * m["ce.dsr_edit"] if two else 0)
-    around = (m["task.start"] + 1 + 2 * find + 1 + 2 * two                       # block, find, count, toggle
+    around = (m["task.start"] + 1 + 2 * find + 1 + 2 * two  # block, find, count, toggle
               + 1 + m["ce.branch_not_taken"] + m["ce.call"] + 2 * ask + m["ce.ret"]
-              + two + m["ce.branch_taken"] + 1)                                  # test for the end or jump over it, done
+              + two + m["ce.branch_taken"] + 1)  # test for the end, or jump over it; done
     start = begin + 16 * m["ce.dsr_load"] + 1 + m["ramp.execute"] + m["ramp.out"] + m["router.hop"] + m["ramp.in"]
     return product.p * (local + sum(product.wavelets) + around) + start
 
@@ -376,7 +381,7 @@ def expected_cycles(product, machine):
             KernelParam("k", 128, int, "columns of A, rows of B", low=1),
             KernelParam("n", 128, int, "columns of B and C", low=1),
             KernelParam("dtype", "f16", str, "format of A and B; sums are f32", ("f16", "cb16", "f32")),
-            KernelParam("buffers", 1, int, "buffers for arriving tiles; with 2, tiles arrive during the product", (1, 2)),
+            KernelParam("buffers", 1, int, "buffers for arriving tiles; 2: tiles arrive during the product", (1, 2)),
             *common.data_params(),
         ])
 def gemm(machine, p, m, k, n, dtype, buffers, seed, data):

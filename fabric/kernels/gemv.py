@@ -100,10 +100,12 @@ def gemv_layout(p, m, n, dtype, machine):
     shape = tiles.shape_of(p, m, n, 1, dtype)
 
     def build(top, role, parity):
+        def make(p, m, n):
+            return program(tiles.shape_of(p, m, n, 1, dtype), top, role, parity, machine, alone=p == 1)
+
         limit = min(machine["fabric.width"], machine["fabric.height"])
-        return common.fit(
-            "gemv", lambda p, m, n: program(tiles.shape_of(p, m, n, 1, dtype), top, role, parity, machine, alone=p == 1),
-            {"p": p, "m": m, "n": n}, {"m": (1, m), "n": (1, n), "p": (p, limit)})
+        return common.fit("kernel gemv", machine, make, {"p": p, "m": m, "n": n},
+                          {"m": (1, m), "n": (1, n), "p": (p, limit)})
 
     columns = [("last" if p > 1 else "only", 0, (0, 1, 1))]
     if p > 1:
@@ -150,7 +152,7 @@ def expected_cycles(p, shape, machine):
             KernelParam("p", 8, int, "PEs along each side", low=1),
             KernelParam("m", 512, int, "rows of A", low=1),
             KernelParam("n", 512, int, "columns of A", low=1),
-            KernelParam("dtype", "f16", str, "format of A and x; 16-bit data are summed in f32", ("f16", "cb16", "f32")),
+            KernelParam("dtype", "f16", str, "format of A and x; sums are f32", ("f16", "cb16", "f32")),
             *common.data_params(),
         ])
 def gemv(machine, p, m, n, dtype, seed, data):

@@ -5,16 +5,16 @@ is one vector multiply-add over a column: ``C[:, j] += A[:, k] * B[k, j]``, `fma
 wse2, products exact, one rounding to f32), `fmacs` for f32.  Every element of C sees k = 0, 1, 2 ... in this order,
 which is all that its bits depend on.
 
-The inner loop runs over the longer of k and j.  The descriptor that moves with it keeps its address from one operation
-to the next (save_address), so that moving costs nothing; the other one is moved once per outer turn.  Scalars are loaded
-in groups of up to `GROUP` before the operations that use them, which hides the latency of the loads; B is stored in the
-order in which it is read.  Rows are an even number, A begins at an odd word (16-bit) or at 2 modulo 4 (f32), C at a
-multiple of 4: then C and A are never in one bank class in the same step, for any column.
+The inner loop runs over the longer of k and j.  The descriptor that moves with it keeps its address from one
+operation to the next (save_address), so that moving costs nothing; the other one is moved once per outer turn.
+Scalars are loaded in groups of up to `GROUP` before the operations that use them, which hides the latency of the
+loads; B is stored in the order in which it is read.  Rows are an even number, A begins at an odd word (16-bit) or at
+2 modulo 4 (f32), C at a multiple of 4: then C and A are never in one bank class in the same step, for any column.
 
 Cycles: with S steps of the operation (rows / lanes), an operation takes S + 2 from issue to issue and its scalar load
-1; to this come 1 per group, 7 per turn of a loop (3 fewer in the last one) and 4 per outer turn for the two descriptors.
-`product_cycles` adds that up, for machines whose integer latency is 1.  Published for comparison: Mt + 1 per operation and 43 more per scalar around it
-(csl-experiments, compiled code, FORM-SUMMA14).
+1; to this come 1 per group, 7 per turn of a loop (3 fewer in the last one) and 4 per outer turn for the two
+descriptors.  `product_cycles` adds that up, for machines whose integer latency is 1.  Published for comparison:
+Mt + 1 per operation and 43 more per scalar around it (csl-experiments, code of a compiler; FORM-SUMMA14).
 """
 from __future__ import annotations
 

@@ -75,7 +75,8 @@ def reference(name, half, single, b, c, d):
     with np.errstate(over="ignore"):
         table = {
             "add16": lambda: b + c, "sub16": lambda: b - c, "and16": lambda: b & c, "or16": lambda: b | c,
-            "xor16": lambda: b ^ c, "sll16": lambda: b << (c & np.uint16(15)), "slr16": lambda: b >> (c & np.uint16(15)),
+            "xor16": lambda: b ^ c, "sll16": lambda: b << (c & np.uint16(15)),
+            "slr16": lambda: b >> (c & np.uint16(15)),
             "sar16": lambda: (_i16(b) >> (_i16(c) & 15)).view(np.uint16), "mov16": lambda: b, "mov32": lambda: b,
             "clz": lambda: _count_bits(b, name), "ctz": lambda: _count_bits(b, name),
             "popcnt": lambda: _count_bits(b, name),
@@ -116,7 +117,8 @@ def check(name, half, single, got, expected, b, c, d):
     values = [None if bits is None else arithmetic[letter].operand(bits) if letter in arithmetic else
               _i16(bits).astype(np.float64) for bits, letter in zip((b, c, d), op.types[1:], strict=True)]
     x, y, z = values
-    base = name[:-1] if name[:-1] in ("fadd", "fsub", "fmul", "fmax", "fmin", "fabs", "fneg", "fmov", "fscale") else name
+    plain = ("fadd", "fsub", "fmul", "fmax", "fmin", "fabs", "fneg", "fmov", "fscale")
+    base = name[:-1] if name[:-1] in plain else name
     copies = base in ("fmax", "fmin", "fabs", "fneg", "fmov", "fh2s")
     if base in ("fabs", "fneg", "fmov"):
         x = arithmetic[op.types[1]].decode(b)  # these never flush
@@ -215,7 +217,7 @@ def _half(op, dtype):
     if "h" in letters:
         legal = ("f16", "cb16")
     else:
-        legal = ("f32",) if "s" in letters else ("i32",) if "l" in letters else ("i16",)
+        legal = ("f32",) if "s" in letters else ("i32", "u32") if "l" in letters else ("i16", "u16")
     if dtype == "auto":
         return legal[0] if "h" in letters else "f16"
     if dtype not in legal:
@@ -229,7 +231,7 @@ def _half(op, dtype):
         "bank conflicts", [
             KernelParam("op", "fmuls", str, "operation of the op table with a vector form", VECTOR_OPS),
             KernelParam("dtype", "auto", str, "element type, checked against the operation: of the 16-bit floats if it "
-                        "has any, else of all operands", ("auto", "f16", "cb16", "f32", "i16", "i32")),
+                        "has any, else of all operands", ("auto", "f16", "cb16", "f32", "i16", "u16", "i32", "u32")),
             KernelParam("n", 5124, int, "elements", low=1, high=32766),
             KernelParam("stride", 1, int, "elements from one to the next, in all operands", low=-128, high=127),
             KernelParam("conflict", False, bool, "whether the two memory sources begin in one bank class"),
@@ -251,7 +253,7 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
     if two and not conflict:
         words = [isa.WORDS[letter] for letter in op.types[1:3]]
         banks = (0, count // 4 & ~1) if words[0] == words[1] else tuple(int(size == 1) for size in words)
-    p = common.fit("vector", lambda n, stride: vector_program(op, n, stride, half, banks, machine),
+    p = common.fit("kernel vector", machine, lambda n, stride: vector_program(op, n, stride, half, banks, machine),
                    {"n": n, "stride": stride}, {"n": (1, n)})
     layout = Layout(1, 1, machine)
     layout.place(p, 0, 0)

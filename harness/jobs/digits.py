@@ -1,0 +1,208 @@
+"""The main job: classify the 1,797 handwritten digits of scikit-learn with one fully connected layer on the fabric.
+
+1. The host fits the layer: 64 pixels and a constant 1 to ten classes, ridge regression to one-hot targets, in closed
+   form: W = (X'X + r n I)^-1 X'Y over the n digits that are not held out.
+2. Images and weights are rounded to 16 bits and multiplied by the kernel `fabric.kernels.gemm` on a square of PEs,
+   with f32 sums, in batches if not all images fit.  The class with the largest score wins.
+3. The scores are compared bit for bit with a reference in the order of the PEs, and, within the bound derived in
+   `fabric.kernels.common`, with plain numpy in float64 on the same 16-bit numbers.
+
+Files: ``digits.h5`` (configuration, results, counters per PE and per link; see `traces.schema`) and heat maps as PNG
+with the plotted numbers as CSV beside them.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.config import option
+from harness.console import table
+from harness.modules import need
+from harness.provenance import provenance
+from wse_core.errors import ConfigError
+
+__all__ = ["Options", "fit_layer", "report", "run"]
+
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a job file can say below ``[options]``."""
+
+    pes: int = option(10, doc="PEs along each side of the square", low=1, high=996)
+    batch: int = option(0, doc="images per pass over the fabric; 0 means as many as fit", low=0)
+    dtype: str = option("f16", doc="format of images and weights; sums are f32", choices=("f16", "cb16"))
+    ridge: float = option(0.01, doc="weight of the penalty when the layer is fitted, per image", low=0.0)
+    held_out: float = option(0.2, doc="share of the digits that the fit does not see", low=0.0, high=0.9)
+
+
+def load_digits():
+    """Return (images, labels): float64 (1797, 65) with pixels in 0 .. 1 and a last column of ones, and int64.
+
+    Raises
+    ------
+    ConfigError
+        If scikit-learn is not installed.
+    """
+    found = need("sklearn.datasets", "the job digits").load_digits()
+    pixels = np.asarray(found.data, np.float64) / 16.0
+    return np.hstack([pixels, np.ones((len(pixels), 1))]), np.asarray(found.target, np.int64)
+
+
+def fit_layer(images, labels, ridge):
+    """Return the weights (65, 10) of the layer that best maps images to one-hot labels, float64.
+
+    Raises
+    ------
+    ConfigError
+        The equations have no unique solution, which a positive `ridge` cures.
+    """
+    targets = np.eye(CLASSES)[labels]
+    normal = images.T @ images + ridge * len(images) * np.eye(images.shape[1])
+    if np.linalg.matrix_rank(normal) < len(normal):
+        raise ConfigError("the fit of the layer has no unique solution", where="options.ridge",
+                          cause="some pixels are the same in all images", hint="a positive number", value=ridge)
+    return np.linalg.solve(normal, images.T @ targets)
+
+
+def largest_batch(make, images, where):
+    """Return the largest number of images, up to `images`, whose tiles fit into the PEs."""
+    from fabric.kernels import common
+
+    found = common.nearest(lambda m: make(m), {"m": images}, "m", 1, images)
+    if found is None:
+        make(1)  # raises, and says why
+        raise ConfigError("not even one image fits", where=where)
+    return found
+
+
+def run(config, out_dir, progress):
+    """Do the job; see `harness.jobs`."""
+    gemm = need("fabric.kernels.gemm", "the job digits")
+    common = need("fabric.kernels.common", "the job digits")
+    options, machine = config.options, config.build_machine()
+
+    progress.phase("fit the layer on the host")
+    images, labels = load_digits()
+    n = len(images)
+    unseen = np.zeros(n, bool)
+    unseen[np.random.default_rng(config.seed).permutation(n)[: round(options.held_out * n)]] = True
+    weights = fit_layer(images[~unseen], labels[~unseen], options.ridge)
+    given = common.Arithmetic.of(machine, options.dtype)
+    a, b = given.encode(images), given.encode(weights)
+
+    def make(m):
+        return gemm.Gemm(machine, options.pes, m, a.shape[1], CLASSES, options.dtype, where="options")
+
+    batch = min(n, options.batch) or largest_batch(make, n, "options")
+    parts = [slice(start, min(n, start + batch)) for start in range(0, n, batch)]
+    progress.phase(f"classify {n} digits on {options.pes} x {options.pes} PEs, {len(parts)} pass(es)")
+    scores = np.zeros((n, CLASSES), np.uint32)
+    totals = {"cycles": 0, "wavelet_hops": 0, "macs": 0, "useful_macs": 0, "expected_cycles": 0, "expected_hops": 0,
+              "expected_macs": 0}
+    counters, checks, host_seconds, verify_seconds = {}, [], 0.0, 0.0
+    products = {}
+    for part in parts:
+        rows = part.stop - part.start
+        if rows not in products:
+            products[rows] = make(rows)
+        product = products[rows]
+        session, scores[part] = product.run(
+            a[part], b, lambda cycles, _, part=part: progress.update(part.start, n, cycles=totals["cycles"] + cycles))
+        run_facts = {"cycles": session.run.cycles, "wavelet_hops": session.run.wavelet_hops, "macs": session.run.macs,
+                     "useful_macs": rows * a.shape[1] * CLASSES, "expected_hops": product.hops,
+                     "expected_cycles": gemm.expected_cycles(product, machine), "expected_macs": product.macs}
+        for key, value in run_facts.items():
+            totals[key] += value
+        for name, (values, unit) in session.counters().items():
+            counters[name] = (counters[name][0] + values if name in counters else values, unit)
+        host_seconds += session.run.host_seconds
+        started = time.perf_counter()
+        checks.append(product.check(a[part], b, scores[part]))
+        verify_seconds += time.perf_counter() - started
+        progress.update(part.stop, n, cycles=totals["cycles"])
+
+    host_seconds = max(host_seconds, 1e-9)
+    values = scores.view(np.float32)
+    predicted = values.argmax(axis=1)
+    plain = given.operand(a) @ given.operand(b)
+    right = predicted == labels
+    pes = options.pes**2
+    pe_cycles = pes * totals["cycles"]
+    lanes = product.shape.lanes(machine)
+    result = {
+        "digits": n, "accuracy": float(right.mean()),
+        "accuracy_held_out": float(right[unseen].mean()) if unseen.any() else None,
+        "accuracy_numpy": float((plain.argmax(axis=1) == labels).mean()),
+        "same_class_as_numpy": int(np.count_nonzero(plain.argmax(axis=1) == predicted)),
+        "verified": all(check.verified for check in checks), "bit_exact": all(check.bit_exact for check in checks),
+        "within_bound": all(check.within_bound for check in checks),
+        "max_abs_error": max(check.max_abs_error for check in checks),
+        "error_bound": max(check.max_bound for check in checks),
+        "pes": options.pes, "batch": batch, "passes": len(parts), "dtype": options.dtype, "preset": machine.preset,
+        "seed": config.seed, **totals,
+        "utilisation": int(counters["busy"][0].sum()) / pe_cycles,
+        "mac_utilisation": totals["macs"] / (lanes * pe_cycles),
+        "wafer_seconds": totals["cycles"] / (machine["clock.ghz"] * 1e9) if machine["clock.ghz"] else None,
+        "host_seconds": host_seconds, "verify_seconds": verify_seconds,
+        "hops_per_second": totals["wavelet_hops"] / host_seconds, "pe_cycles_per_second": pe_cycles / host_seconds,
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    progress.phase("write the run file and the heat maps")
+    arrays = {"scores": values, "predicted": predicted, "labels": labels, "weights": b, "held_out": unseen}
+    write_files(config, machine, out_dir, result, counters, arrays)
+    return result
+
+
+def write_files(config, machine, out_dir, result, counters, arrays):
+    """Write the run file and the heat maps into `out_dir`."""
+    from traces.heatmap import plane, write_heatmap
+    from traces.schema import RunMeta
+    from traces.writer import RunWriter
+
+    meta = RunMeta(job="digits", config_toml=config.text, machine=dict(machine), preset=machine.preset,
+                   seed=config.seed, **provenance())
+    with RunWriter(out_dir / "digits.h5", meta) as writer:
+        for name, (values, unit) in counters.items():
+            writer.add_counter(name, values, unit)
+        for name, value in (result | arrays).items():
+            if value is not None:
+                writer.add_result(name, value)
+    share = 100.0 * counters["busy"][0] / result["cycles"]
+    write_heatmap(out_dir / "utilisation.png", share, "digits: busy cycles of each PE", "% of the run")
+    links = [plane(values, link="W") for name, (values, _) in counters.items() if name.startswith("moved_color_")]
+    if links:
+        write_heatmap(out_dir / "traffic_from_west.png", sum(links), "digits: wavelets from the western neighbour",
+                      "wavelets")
+
+
+def report(result):
+    """Return the result of `run` as text."""
+    def share(value):
+        return "not measured" if value is None else f"{100 * value:.2f} %"
+
+    r = result
+    exact = "yes" if r["bit_exact"] else "NO"
+    bound = "within" if r["within_bound"] else "OUTSIDE"
+    rows = [
+        ("accuracy", f"{share(r['accuracy'])} of {r['digits']:,} digits ({share(r['accuracy_held_out'])} of those that "
+                     f"the fit has not seen; numpy in float64: {share(r['accuracy_numpy'])})"),
+        ("fabric", f"{r['pes']} x {r['pes']} PEs of {r['preset']}, {r['dtype']} with f32 sums, {r['passes']} pass(es) "
+                   f"of up to {r['batch']:,} images"),
+        ("cycles", f"{r['cycles']:,} (formula {r['expected_cycles']:,}), "
+                   + ("" if r["wafer_seconds"] is None else f"{1e6 * r['wafer_seconds']:.1f} us on the wafer")),
+        ("PE utilisation", f"{share(r['utilisation'])} busy, {share(r['mac_utilisation'])} of the multiply-add rate"),
+        ("work", f"{r['macs']:,} multiply-adds, {r['wavelet_hops']:,} wavelet hops"),
+        ("bit-exact", f"{exact}, against the reference in the order of the PEs"),
+        ("against numpy", f"largest error {r['max_abs_error']:.3g}, {bound} the derived bound {r['error_bound']:.3g}; "
+                          f"same class for {r['same_class_as_numpy']:,} of {r['digits']:,}"),
+        ("host", f"{r['host_seconds']:.2f} s simulated at {r['hops_per_second'] / 1e6:.1f} M wavelet-hops/s, "
+                 f"{r['pe_cycles_per_second'] / 1e6:.1f} M PE-cycles/s; {r['total_seconds']:.1f} s in all"),
+        ("files", ", ".join(r["files"])),
+    ]
+    return table(rows)
