@@ -16,8 +16,8 @@ arbitration and atomic multicast are not public (docs/accuracy.md).
 from wse_core.state cimport (
     DIR_R, FAULT_COLLISION, FAULT_MEMORY, N_COLORS, N_FILTERS, N_PORTS, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ,
     RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL, RT_SWAP_X, RT_SWAP_Y, RT_TEARDOWN, RT_VALID, SHIFT_CTRL,
-    SHIFT_VALID, ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, plane_mark, plane_push, plane_t, plane_tail,
-    popcount32, qmeta_t, ready_cycle, record_fault, ring_set, schedule, stamp_of, state_t, stream_in_t, stream_out_t,
+    SHIFT_STAMP, SHIFT_VALID, ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, plane_mark, plane_push, plane_t, plane_tail,
+    qmeta_t, ready_cycle, record_fault, ring_set, schedule, stamp_of, state_t, stream_in_t, stream_out_t,
     takeable, uint8_t, uint32_t, uint64_t, unlikely, usable, vary)
 from libc.stdlib cimport realloc
 
@@ -29,6 +29,7 @@ cdef enum:
 
 cdef uint64_t PAYLOAD = (<uint64_t>1 << SHIFT_VALID) - 1        # payload and control bit
 cdef uint64_t SLOW = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SHARED) | (<uint64_t>1 << RT_SPECIAL)
+cdef uint64_t GENERAL = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SPECIAL)
 
 ctypedef struct request_t:
     plane_t* q
@@ -67,7 +68,7 @@ cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
             if (word >> (RT_VALID + k)) & 1:
                 outs[c] |= tx_of(word, k)
                 ins |= rx_of(word, k)
-        if popcount32(ins) > 1:
+        if ins & (ins - 1):
             shared |= <uint32_t>1 << c
         if (word >> RT_SWAP_X) & 3 or (word >> RT_INJECT) & 3:
             shared |= <uint32_t>1 << c
@@ -233,8 +234,8 @@ cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil
     if q.port == DIR_R and s.ce[cell].want_space:
         ring_set(s, cell, s.now + 1)
 
-cdef bint grant(state_t* s, uint32_t cell, request_t* r, uint32_t used) noexcept nogil:
-    # Move the wavelet of `r` if none of its outputs is in `used` and all have room.
+cdef bint grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
+    # Move the wavelet of `r` if all its outputs have room.
     cdef uint32_t links = r.outs & 15
     cdef uint32_t d, to
     cdef uint64_t payload = r.word & PAYLOAD
@@ -242,8 +243,6 @@ cdef bint grant(state_t* s, uint32_t cell, request_t* r, uint32_t used) noexcept
     cdef int plane, cmd, pop, k, pos
     cdef filter_t* f
     cdef bint control = is_control(r.word)
-    if r.outs & used:
-        return False
     while links:
         d = ctz64(links)
         links &= links - 1
@@ -309,8 +308,8 @@ cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) no
     cdef plane_t* q
     cdef uint64_t word
     if (route >> RT_INJECT) & 3:
-        rx &= 15
-    if popcount32(rx) < 2 or (route >> RT_SWAP_X) & 3:
+        rx &= RAMP - 1
+    if (rx & (rx - 1)) == 0 or (route >> RT_SWAP_X) & 3:
         return
     while rx:
         p = ctz64(rx)
@@ -321,28 +320,55 @@ cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) no
         cap = q.cap[cell] if q.cap != NULL else q.depth
         for k in range(cap):
             word = q.slots[<uint64_t>cell * q.depth + k]
-            if is_valid(word) and word >> 34 == stamp_of(s.now) >> 34:
+            if is_valid(word) and word >> SHIFT_STAMP == stamp_of(s.now) >> SHIFT_STAMP:
                 landed |= <uint32_t>1 << p
-    if popcount32(landed) > 1:
+    if landed & (landed - 1):
         record_fault(s, FAULT_COLLISION, cell, s.now, 0, color, 0, landed)
 
 cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
     # All sharing colors of one router, once per cycle: collect requests on the state at the start of the cycle, grant
     # least recently granted first (then color, then port: the order in which they are collected).
     cdef request_t requests[N_COLORS * N_PORTS]
+    cdef uint64_t route, word, now = s.now, oldest
     cdef uint32_t colors = s.shared[cell]
     cdef uint32_t used = 0, taken = 0, ports
-    cdef int n = 0, c, p, k, best
-    cdef uint64_t route
-    if s.arbitrated[cell] == s.now + 1:
+    cdef int n = 0, c, p, k, best, left
+    cdef request_t* r
+    cdef plane_t* q
+    if s.arbitrated[cell] == now + 1:
         return
-    s.arbitrated[cell] = s.now + 1
+    s.arbitrated[cell] = now + 1
     while colors:
         c = ctz64(colors)
         colors &= colors - 1
         route = s.route[c][cell]
-        check_landing(s, cell, c, route)
         ports = rx_of(route, pos_of(route))
+        r = &requests[n]
+        if (ports & (ports - 1)) == 0 and not route & GENERAL:
+            # One input, nothing special: the request in a few instructions.
+            if ports == 0:
+                continue
+            q = &s.plane[c * N_PORTS + ctz64(ports)]
+            if q.slots == NULL:
+                continue
+            word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & 0xFF)]
+            if not is_valid(word):
+                continue
+            if not usable(word, now):
+                s.waiting = 1
+                continue
+            r.q = q
+            r.word = word
+            r.route = route
+            r.granted = q.meta[cell].granted
+            r.color = c
+            r.outs = tx_of(route, pos_of(route))
+            r.counts = 0
+            if is_control(word) and (word >> 24) & 1:
+                r.outs &= ~<uint32_t>RAMP
+            n += 1
+            continue
+        check_landing(s, cell, c, route)
         if (route >> RT_INJECT) & 3:
             ports |= RAMP
         if (route >> RT_SWAP_X) & 3:
@@ -352,24 +378,29 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
             ports &= ports - 1
             if make_request(s, cell, c, p, &requests[n]):
                 n += 1
-    while n:
-        best = 0
-        for k in range(1, n):
-            if requests[k].granted < requests[best].granted:
+    left = n
+    while left:
+        best = -1
+        oldest = ~<uint64_t>0
+        for k in range(n):
+            if requests[k].granted < oldest:
+                oldest = requests[k].granted
                 best = k
-        if not (taken >> requests[best].color) & 1 and grant(s, cell, &requests[best], used):
-            used |= requests[best].outs
-            taken |= <uint32_t>1 << requests[best].color
-        n -= 1
-        for k in range(best, n):
-            requests[k] = requests[k + 1]
+        r = &requests[best]
+        r.granted = ~<uint64_t>0            # looked at
+        left -= 1
+        if r.outs & used or (taken >> r.color) & 1:
+            continue
+        if grant(s, cell, r):
+            used |= r.outs
+            taken |= <uint32_t>1 << r.color
 
 cdef void visit_general(state_t* s, uint32_t cell, int color, int port, uint64_t route) noexcept nogil:
     cdef request_t r
     if (route >> RT_SHARED) & 1:
         arbitrate(s, cell)
     elif make_request(s, cell, color, port, &r):
-        grant(s, cell, &r, 0)
+        grant(s, cell, &r)
 
 
 # --- the fast path ---------------------------------------------------------------------------------------------------------
@@ -398,7 +429,8 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
         return
     route = routes[cell]
     if unlikely(route & SLOW or is_control(word)):
-        visit_general(s, cell, q.color, q.port, route)
+        if s.arbitrated[cell] != now + 1 or not (route >> RT_SHARED) & 1:
+            visit_general(s, cell, q.color, q.port, route)
         return
     shift = 10 * pos_of(route)
     if not (route >> (shift + q.port)) & 1:

@@ -231,6 +231,9 @@ ctypedef struct thread_t:   # a vector operation in progress
     uint8_t from_c          # the fabric input is operand c, not b
     inq_t* q                # the fabric input's queue, or NULL
     plane_t* out            # R queues of the fabric output's color, or NULL
+    uint16_t* pa            # the next element of each memory operand
+    uint16_t* pb
+    uint16_t* pc
 
 ctypedef struct fifo_t:
     uint16_t head

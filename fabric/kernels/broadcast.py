@@ -74,17 +74,16 @@ def broadcast_layout(shape, width, height, n, dtype, machine):
     """Return the `Layout`; senders are column 0 (``row``), row 0 (``column``) or PE (0, 0) (``2d``)."""
     layout = Layout(width, height, machine)
 
-    def make(role):
-        return common.fit("kernel broadcast", machine, lambda n: program(role, n, dtype, machine), {"n": n},
-                          {"n": (1, n)})
-
     roots = {"row": (0, 0, 1, height), "column": (0, 0, width, 1), "2d": (0, 0, 1, 1)}[shape]
     w, h = roots[2], roots[3]
-    if (w, h) == (width, height):
-        layout.place(make("alone"), roots)
+    roles = ("alone",) if (w, h) == (width, height) else ("sender", "receiver")
+    sender, *receivers = common.fit("kernel broadcast", machine,
+                                    lambda n: [program(role, n, dtype, machine) for role in roles], {"n": n},
+                                    {"n": (1, n)})
+    layout.place(sender, roots)
+    if not receivers:
         return layout
-    layout.place(make("sender"), roots)
-    receiver = make("receiver")
+    receiver = receivers[0]
     if w < width:
         layout.place(receiver, (w, 0, width - w, h))
     if h < height:

@@ -40,9 +40,10 @@ from fabric.kernels import common
 from fabric.kernels.kernel import KernelParam, kernel
 from fabric.layout import Layout
 from fabric.program import Program
+from wse_core import isa
 from wse_core.errors import ConfigError
 
-__all__ = ["chain_layout", "chain_reduce"]
+__all__ = ["COLORS", "chain_layout", "chain_places", "chain_reduce", "stage_cycles"]
 
 COLORS = (0, 1)  # sent by even and by odd columns
 QUEUE = 2  # input and output: the deepest output queue
@@ -73,31 +74,29 @@ def reduce_program(role, parity, n, dtype, sums, machine):
         elif mixed:
             move(total, x)
         stamps.stop()
+    p.assemble()
     return p
+
+
+def chain_places(pes):
+    """Return (role, parity of the columns, first column, columns) of the PEs of a chain; steps of two columns."""
+    if pes == 1:
+        return [("only", 0, 0, 1)]
+    inner = [("middle", x % 2, x, pes - 1 - x) for x in (1, 2) if x < pes - 1]
+    return [("last", 0, 0, 1), ("first", (pes - 1) % 2, pes - 1, 1), *inner]
 
 
 def chain_layout(pes, n, dtype, sums, machine):
     """Return the `Layout` of a chain over a row of `pes` PEs."""
     layout = Layout(pes, 1, machine)
-    programs = {}
+    places = chain_places(pes)
 
-    def place(role, rect):
-        key = role, rect[0] % 2
-        if key not in programs:
-            def build(n):
-                p = reduce_program(*key, n, dtype, sums, machine)
-                p.assemble()
-                return p
+    def build(n):
+        return [reduce_program(role, parity, n, dtype, sums, machine) for role, parity, *_ in places]
 
-            programs[key] = common.fit("kernel chain_reduce", machine, build, {"n": n}, {"n": (1, n)})
-        layout.place(programs[key], rect)
-
-    place("last" if pes > 1 else "only", (0, 0))
-    if pes > 1:
-        place("first", (pes - 1, 0))
-    for x in (1, 2):
-        if x < pes - 1:
-            place("middle", (x, 0, pes - 1 - x, 1, 2, 1))
+    programs = common.fit("kernel chain_reduce", machine, build, {"n": n}, {"n": (1, n)})
+    for program, (_, _, x, w) in zip(programs, places, strict=True):
+        layout.place(program, (x, 0, w, 1, 2, 1))
     for x in (1, 2):  # senders
         if x < pes:
             layout.route(COLORS[x % 2], (x, 0, pes - x, 1, 2, 1), rx="R", tx="W")
@@ -115,13 +114,16 @@ def stage_cycles(machine):
 def expected_cycles(pes, wavelets, machine, mixed=False):
     """Return the cycles between the time stamps of PE 0: the formula of the module's head, for any machine.
 
-    A PE can take its first step once it has loaded its descriptors; a chain of short latency waits for that.
+    A PE can take its first step once it has loaded its descriptors; a chain of short latency waits for that.  One PE
+    alone converts its data to the format of the sums, if that is another, at the rate of `fh2s`.
     """
     def ready(loads):
         return machine["ce.tsc_read"] + loads * machine["ce.dsr_load"] + 1 + machine["vec.start"]
 
     if pes == 1 and not mixed:
         return machine["ce.tsc_read"]
+    if pes == 1:
+        wavelets = -(-wavelets // isa.BY_NAME["fh2s"].lanes[machine.preset != "wse2"])
     first = ready(2)
     for k in range(pes - 1):
         first = max(first + stage_cycles(machine), ready(2 + mixed) if k == pes - 2 else ready(3))
@@ -157,7 +159,7 @@ def chain_reduce(machine, pes, n, dtype, sums, seed, data):
             expected = given.call("add_mixed", row, expected)
     else:
         expected = common.sequential_sum(given, rows)
-    values = given.operand(x[0])
+    values = given.decode(x[0]) if pes == 1 and not mixed else given.operand(x[0])
     with np.errstate(invalid="ignore"):
         plain = values.sum(axis=0)
     check = common.check_sum(result, total, expected, plain, np.abs(values).sum(axis=0), pes - 1)

@@ -232,6 +232,11 @@ def program(shape, p, column, row, buffers, machine):
     return prog
 
 
+def _ends(p):
+    """Return (end, first, count): the places along a side with p PEs that need code of their own."""
+    return [place for place in (("first", 0, 1), ("inner", 1, p - 2), ("last", p - 1, 1)) if place[2] > 0][:p]
+
+
 class Gemm:
     """A matrix product laid out over PEs: fits the tiles, runs products, holds the reference.
 
@@ -250,6 +255,8 @@ class Gemm:
     Attributes
     ----------
     shape : Shape
+    programs : dict[(str, str), Program]
+        By place in the row and in the column.
 
     Raises
     ------
@@ -268,27 +275,25 @@ class Gemm:
         self.buffers = buffers
 
         def build(p, m, k, n):
-            return self._program(tiles.shape_of(p, m, k, n, dtype), p, self.buffers)
+            shape = tiles.shape_of(p, m, k, n, dtype)
+            ends = [end for end, _, _ in _ends(p)]
+            return {(column, row): program(shape, p, column, row, buffers, machine) for column in ends for row in ends}
 
         ranges = {"m": (1, m), "k": (1, k), "n": (1, n), "p": (p, limit)}
-        common.fit(where, machine, build, {"p": p, "m": m, "k": k, "n": n}, ranges)
-
-    def _program(self, shape, p, buffers, column="inner", row="inner"):
-        return program(shape, p, column, row, buffers, self.machine)
+        self.programs = common.fit(where, machine, build, {"p": p, "m": m, "k": k, "n": n}, ranges)
 
     @functools.cached_property
     def layout(self):
         """`Layout` with programs, routes and parameters; the same for every run."""
         p, layout = self.p, Layout(self.p, self.p, self.machine)
+        ends = _ends(p)
+        for row, y, h in ends:
+            for column, x, w in ends:
+                layout.place(self.programs[column, row], x, y, w, h)
         if p == 1:
-            layout.place(self._program(self.shape, p, self.buffers), 0, 0)
             return layout
-        kinds = [kind for kind in (("first", 0, 1), ("inner", 1, p - 2), ("last", p - 1, 1)) if kind[2]]
-        for row, y, h in kinds:
-            for column, x, w in kinds:
-                layout.place(self._program(self.shape, p, self.buffers, column, row), x, y, w, h)
         for key, (color, _, _, low, high) in AXES.items():
-            for end, at, count in kinds:
+            for end, at, count in ends:
                 rect = (at, 0, count, p) if key == "a" else (0, at, p, count)
                 layout.route(color, rect, rx="R" if end == "first" else low,
                              tx=high if end == "first" else "R" if end == "last" else high + "R",

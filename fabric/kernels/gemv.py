@@ -99,22 +99,15 @@ def gemv_layout(p, m, n, dtype, machine):
     layout = Layout(p, p, machine)
     shape = tiles.shape_of(p, m, n, 1, dtype)
 
-    def build(top, role, parity):
-        def make(p, m, n):
-            return program(tiles.shape_of(p, m, n, 1, dtype), top, role, parity, machine, alone=p == 1)
+    def build(p, m, n):
+        found = tiles.shape_of(p, m, n, 1, dtype)
+        return [(program(found, top, role, parity, machine, p == 1), (x, 0 if top else 1, w, 1 if top else p - 1, 2, 1))
+                for role, parity, x, w in chain.chain_places(p) for top in (True, False)[:p]]
 
-        limit = min(machine["fabric.width"], machine["fabric.height"])
-        return common.fit("kernel gemv", machine, make, {"p": p, "m": m, "n": n},
-                          {"m": (1, m), "n": (1, n), "p": (p, limit)})
-
-    columns = [("last" if p > 1 else "only", 0, (0, 1, 1))]
-    if p > 1:
-        columns.append(("first", (p - 1) % 2, (p - 1, 1, 1)))
-    columns += [("middle", x % 2, (x, p - 1 - x, 2)) for x in (1, 2) if x < p - 1]
-    for role, parity, (x, w, step) in columns:
-        layout.place(build(True, role, parity), (x, 0, w, 1, step, 1))
-        if p > 1:
-            layout.place(build(False, role, parity), (x, 1, w, p - 1, step, 1))
+    limit = min(machine["fabric.width"], machine["fabric.height"])
+    for placed, rect in common.fit("kernel gemv", machine, build, {"p": p, "m": m, "n": n},
+                                   {"m": (1, m), "n": (1, n), "p": (p, limit)}):
+        layout.place(placed, rect)
     for x in (1, 2):
         if x < p:
             layout.route(chain.COLORS[x % 2], (x, 0, p - x, p, 2, 1), rx="R", tx="W")

@@ -1,0 +1,136 @@
+"""Formats, bounds, and the two comparisons: that they hold, and that they notice."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabric.kernels import common, tiles
+from fabric.kernels.common import Arithmetic
+from fabric.kernels.registry import KERNELS
+from wse_core.params import machine
+
+F32 = Arithmetic.of(machine(), "f32")
+F16 = Arithmetic.of(machine(), "f16")
+CB16 = Arithmetic.of(machine(), "cb16")
+
+
+@pytest.mark.parametrize(("arithmetic", "info"), [(F16, np.finfo(np.float16)), (F32, np.finfo(np.float32))])
+def test_limits_are_those_of_numpy(arithmetic, info):
+    assert arithmetic.unit == float(info.eps) / 2
+    assert arithmetic.largest == float(info.max)
+    assert arithmetic.smallest_normal == float(info.smallest_normal)
+    assert arithmetic.underflow == float(info.smallest_subnormal) / 2
+
+
+@pytest.mark.parametrize("bias", [31, 42, 62])
+def test_limits_of_cb16(bias):
+    found = Arithmetic.of(machine("wse2", {"num.cb16_bias": bias}), "cb16")
+    bits = np.array([0x7DFF, 0x0200, 0x0001, 0x7E00], np.uint16)
+    largest, normal, subnormal, infinity = found.decode(bits)
+    assert (found.largest, found.smallest_normal, 2 * found.underflow) == (largest, normal, subnormal)
+    assert infinity == math.inf
+
+
+@pytest.mark.parametrize("arithmetic", [F16, CB16, F32])
+def test_specials_have_every_kind(arithmetic):
+    values = arithmetic.decode(arithmetic.specials())
+    assert np.isnan(values).sum() == 3
+    assert np.isposinf(values).sum() == np.isneginf(values).sum() == 1
+    assert (np.abs(values) == arithmetic.largest).sum() == 2
+    assert ((values != 0) & (np.abs(values) < arithmetic.smallest_normal)).sum() == 2
+    assert (values == 0).sum() == 2
+
+
+@pytest.mark.parametrize("arithmetic", [F16, CB16, F32])
+def test_data(arithmetic):
+    rng = np.random.default_rng(1)
+    assert (arithmetic.decode(arithmetic.random(rng, (5, 7), "ones")) == 1).all()
+    normal = arithmetic.decode(arithmetic.random(rng, (100, 10)))
+    assert abs(normal.mean()) < 0.2
+    assert np.isfinite(normal).all()
+    special = arithmetic.decode(arithmetic.random(rng, (100, 10), "special"))
+    assert np.isnan(special).any()
+    assert np.isfinite(special).mean() > 0.8
+    few = arithmetic.decode(arithmetic.random(rng, (100, 10), "special", terms=100))
+    assert (few != few).sum() + np.isinf(few).sum() <= 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["f16", "cb16", "f32"]), st.integers(1, 300), st.integers(0, 2**32 - 1), st.booleans(),
+       st.floats(-6, 3))
+def test_the_bound_holds_for_sums_and_products(fmt, terms, seed, ftz, exponent):
+    """Against exact sums; the magnitudes reach from subnormal numbers to overflow."""
+    m = machine("wse2", {"num.ftz": int(ftz)})
+    arithmetic, single = Arithmetic.of(m, fmt), Arithmetic.of(m, "f32")
+    rng = np.random.default_rng(seed)
+    scale = 10.0 ** (exponent * (6 if fmt == "f32" else 1))
+    a, b = (arithmetic.encode(scale * rng.standard_normal((terms, 4))) for _ in "ab")
+    x, y = arithmetic.operand(a), arithmetic.operand(b)
+    total = common.sequential_sum(arithmetic, list(a))
+    exact = np.array([math.fsum(column) for column in x.T])
+    found = common.check_sum(arithmetic, total, total, exact, np.abs(x).sum(axis=0), terms - 1)
+    assert found.verified
+    zero = np.zeros((1, 1), np.uint32)
+    product = np.array([tiles.multiply(arithmetic, single, a[:, k][None], b[:, k][:, None], zero)[0, 0]
+                        for k in range(4)])
+    exact = np.array([math.fsum(x[:, k] * y[:, k]) for k in range(4)])  # each product is exact in float64
+    found = common.check_sum(single, product, product, exact, (np.abs(x) * np.abs(y)).sum(axis=0), terms)
+    assert found.verified
+
+
+def test_check_notices_one_bit():
+    bits = F32.encode([1.0, 2.0, 3.0])
+    plain = F32.decode(bits)
+    assert common.check_sum(F32, bits, bits, plain, plain, 5).verified
+    other = bits ^ np.uint32([0, 1, 0])
+    found = common.check_sum(F32, other, bits, plain, plain, 5)
+    assert (found.bit_exact, found.within_bound, found.verified) == (False, True, False)
+    wrong = bits + np.uint32([0, 1 << 12, 0])
+    found = common.check_sum(F32, wrong, wrong, plain, plain, 5)
+    assert (found.bit_exact, found.within_bound, found.verified) == (True, False, False)
+    assert found.max_abs_error > found.max_bound
+
+
+@pytest.mark.parametrize(("value", "plain", "sound"), [
+    (math.nan, math.nan, True), (1.0, math.nan, False), (math.inf, math.inf, True), (math.nan, math.inf, True),
+    (3.0, math.inf, False), (math.inf, 1.0, False), (math.nan, 1.0, False), (math.inf, 3e38 * 4, True)])
+def test_check_of_what_is_not_finite(value, plain, sound):
+    bits = F32.encode([value])
+    found = common.check_sum(F32, bits, bits, [plain], [abs(plain)], 3)
+    assert found.within_bound is sound
+    assert found.n_bounded == (plain == 1.0)
+
+
+@pytest.mark.parametrize("name", ["chain_reduce", "gemv", "gemm", "vector", "broadcast"])
+def test_a_wrong_bit_of_the_machine_is_reported(name, monkeypatch):
+    """What a kernel reads back decides: flip one bit of it."""
+    read = common.Session.read
+
+    def damaged(self, symbol, *rect):
+        values = read(self, symbol, *rect)
+        if symbol != "stamps":
+            values = values.copy()
+            values.reshape(-1)[0] ^= values.dtype.type(1)
+        return values
+
+    monkeypatch.setattr(common.Session, "read", damaged)
+    sizes = {"vector": {"n": 9}, "broadcast": {"width": 2, "height": 2, "n": 3}, "chain_reduce": {"pes": 3, "n": 3},
+             "gemv": {"p": 2, "m": 6, "n": 6}, "gemm": {"p": 2, "m": 6, "k": 6, "n": 6}}[name]
+    result = KERNELS[name].run(machine(), **sizes)
+    assert result["bit_exact"] is False
+    assert result["verified"] is False
+
+
+def test_tiles_and_back():
+    matrix = np.arange(6 * 8).reshape(6, 8)
+    found = tiles.tiles(matrix, 2)
+    assert found.shape == (2, 2, 3, 4)
+    assert (found[1, 0] == matrix[3:, :4]).all()
+    assert tiles.columns_first(found)[0, 1].tolist() == matrix[:3, 4:].T.ravel().tolist()
+    assert tiles.rows_first(found)[0, 1].tolist() == matrix[:3, 4:].ravel().tolist()
+    assert (tiles.pad(matrix, 7, 9)[:6, :8] == matrix).all()
+    assert tiles.pad(matrix, 7, 9).sum() == matrix.sum()
