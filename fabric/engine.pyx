@@ -145,7 +145,7 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
         ce = s.ce[cell]
         if ce != NULL and ce.prog != NULL:
             for q in range(<uint32_t>ce.prog.n_inq):
-                refresh_words(ce.inq[q].slots, 16, s.now)
+                refresh_words(ce.inq[q].slots, 15, s.now)
     s.next_refresh = s.now + REFRESH
 
 
@@ -807,7 +807,7 @@ cdef class Engine:
         threads = {}
         for k in range(8):
             if ce.uts >> k & 1:
-                th = ce.ut + g.ut_slot[k]
+                th = ut_of(ce, k)
                 threads[k] = (th.k, _length(th.n))
         if ce.main_state == MAIN_VECTOR:
             threads[MAIN] = (ce.main.k, _length(ce.main.n))
@@ -888,7 +888,7 @@ cdef class Engine:
                             "reason": "resource", "color": None, "queue": None, "done": 0, "length": 0})
             for k in range(8):
                 if ce.uts >> k & 1:
-                    th = ce.ut + ce.prog.ut_slot[k]
+                    th = ut_of(ce, k)
                     if not (th.n == 0xFFFFFFFF and th.wait == WAIT_INPUT):
                         out.append(self._thread(x, y, ce, th))
             for k in range(8):

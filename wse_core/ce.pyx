@@ -16,6 +16,8 @@ Two ways to save looks, both exact (docs/internals.md, "What runs ahead"):
 Rules, costs and accounting: docs/machine.md, "CE".  Reads and writes: its own `ce_t`, SRAM, input queues (taking),
 R queues of its router (pushing), route words and filters of its router (in real time only).
 """
+from libc.string cimport memset
+
 from wse_core.alu cimport alu, condition
 from wse_core.opcodes cimport *
 from wse_core.router cimport set_route_word
@@ -212,7 +214,7 @@ cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t*
         if ce.prog.outq_color[o.queue] < 0:
             fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, o.queue)
             return False
-        o.cap = ce.prog.outq_color[o.queue] * N_PORTS + DIR_R
+        o.plane = ce.prog.outq_color[o.queue] * N_PORTS + DIR_R
     else:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY if d.kind == 0 else D_DSR_PLACE, field)
         return False
@@ -350,43 +352,50 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
 cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
     # Whether the operation is a plain stream: one fabric input at most, the rest checked memory, constants or a fabric
     # output without flags. Such operations need none of the questions of the general step.
-    cdef opnd_t* i = NULL
     th.stream = 0
-    th.q = NULL
-    th.out = NULL
-    th.from_c = 0
+    th.inq = NO_PLACE
+    th.plane = NO_PLACE
     if th.memory or th.op == OP_DFILT:
         return
-    if th.b.mode == OPND_FABIN:
-        i = &th.b
-    if th.c.mode == OPND_FABIN:
-        if i != NULL:
-            return
-        i = &th.c
-        th.from_c = 1
-    if i != NULL:
-        th.q = inq_of(ce, i.queue)
-    elif is_memory(&th.b) and is_memory(&th.c):
+    if th.b.mode == OPND_FABIN and th.c.mode == OPND_FABIN or is_memory(&th.b) and is_memory(&th.c):
         return
     if not (plain_source(&th.b) and plain_source(&th.c)):
         return
     if th.a.mode == OPND_FABOUT:
         if th.a.flags & (F_INDEX | F_CONTROL | F_ZERO):
             return
-        th.out = &s.plane[th.a.cap]
+        th.plane = th.a.plane
     elif th.a.mode != OPND_MEM1D or not th.a.checked or th.a.flags & F_INDEX:
         return
+    if th.b.mode == OPND_FABIN or th.c.mode == OPND_FABIN:
+        th.inq = ce.prog.inq_slot[th.b.queue if th.b.mode == OPND_FABIN else th.c.queue]
+    stream_operand(ce, &th.to, &th.a)
+    stream_operand(ce, &th.from_b, &th.b)
+    stream_operand(ce, &th.from_c, &th.c)
     th.stream = 1
-    th.pb = stream_pointer(ce, &th.b)
-    th.pc = stream_pointer(ce, &th.c)
-    th.pa = stream_pointer(ce, &th.a)
 
-cdef inline uint16_t* stream_pointer(ce_t* ce, opnd_t* o) noexcept nogil:
-    # Where element 0 of an operand of a plain stream is read or written: SRAM, or its constant.
+cdef void stream_operand(ce_t* ce, stream_t* to, opnd_t* o) noexcept nogil:
+    to.words = o.words
+    to.step = 0
+    to.at = o.value
     if o.mode == OPND_MEM1D:
-        return ce.sram - ce.prog.code_words + o.base
-    o.step = 0
-    return <uint16_t*>&o.value
+        to.source = STREAM_MEMORY
+        to.at = <uint32_t>(o.base - <int32_t>ce.prog.code_words)
+        to.step = <int16_t>o.step
+    elif o.mode == OPND_FABIN:
+        to.source = STREAM_FABRIC
+    else:
+        to.source = STREAM_CONST if o.mode == OPND_CONST else STREAM_NONE
+
+cdef inline bint streams_on(ce_t* ce, thread_t* th) noexcept nogil:
+    # A plain stream with no control wavelet at its head.
+    cdef inq_t* q
+    if not th.stream:
+        return False
+    if th.inq == NO_PLACE:
+        return True
+    q = ce.inq + th.inq
+    return not is_control(q.slots[q.head])
 
 cdef inline bint plain_source(opnd_t* o) noexcept nogil:
     return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (o.mode == OPND_MEM1D and o.checked)
@@ -469,7 +478,7 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
     th.wait = WAIT_PIPE
     if th.bulk or th.next > ce.acct:
         return th.next
-    if th.stream and (th.q == NULL or not is_control(th.q.slots[th.q.head])):
+    if streams_on(ce, th):
         return stream_when(s, ce, cell, th, t)
     ops[0] = &th.b
     ops[1] = &th.c
@@ -501,7 +510,7 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
                 th.wait = WAIT_FIFO
             return NEVER
     if th.a.mode == OPND_FABOUT:
-        word = plane_tail(&s.plane[th.a.cap], cell)[0]
+        word = plane_tail(&s.plane[th.a.plane], cell)[0]
         if is_valid(word):
             ce.want_space = 1
             r = NEVER
@@ -513,21 +522,34 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
                 th.wait = WAIT_OUTPUT
     return when
 
-cdef inline void wait_reg(ce_t* ce, int r, int words, uint64_t ready) noexcept nogil:
-    ce.ready[r & 15] = ready
+cdef inline void wait_reg(ce_t* ce, int r, int words, uint64_t t, uint32_t latency) noexcept nogil:
+    # Register r is ready in cycle t + latency. Ready cycles are kept relative to a base that moves on when all are past.
+    cdef uint64_t ready = t + latency
+    cdef uint64_t gone = t - ce.ready_base
+    cdef int k
+    if ce.ready_max <= t:
+        ce.ready_base = t
+        memset(ce.ready, 0, sizeof(ce.ready))
+    elif gone > 30000:
+        ce.ready_base = t
+        for k in range(16):
+            ce.ready[k] = ce.ready[k] - <uint16_t>gone if ce.ready[k] > gone else 0
+    ce.ready[r & 15] = <uint16_t>(ready - ce.ready_base)
     if words == 2:
-        ce.ready[(r + 1) & 15] = ready
+        ce.ready[(r + 1) & 15] = ce.ready[r & 15]
     if ready > ce.ready_max:
         ce.ready_max = ready
 
 cdef void free_ut(ce_t* ce, thread_t* th) noexcept nogil:
-    cdef int k, f
+    cdef int f
+    cdef uint32_t uts
     ce.uts &= ~(<uint32_t>1 << th.id)
     for f in range(3):
         ce.dsr_busy[f] = 0
-        for k in range(ce.prog.n_ut):
-            if ce.ut[k].active:
-                ce.dsr_busy[f] |= ce.ut[k].dsrs[f]
+        uts = ce.uts
+        while uts:
+            ce.dsr_busy[f] |= ut_of(ce, ctz64(uts)).dsrs[f]
+            uts &= uts - 1
 
 cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t cost) noexcept nogil:
     # The operation ends with the step of this cost that issued in cycle t.
@@ -549,7 +571,7 @@ cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
     else:
         free_ut(ce, th)
     if th.a.mode == OPND_REG:
-        wait_reg(ce, th.a.reg, th.a.words, t + (cost if cost > th.latency else th.latency))
+        wait_reg(ce, th.a.reg, th.a.words, t, cost if cost > th.latency else th.latency)
     if th.has_unblock:
         unblock(ce, th.unblock_task)
     if th.has_activate:
@@ -686,12 +708,12 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     cdef uint32_t g, busy, conflict = 0, j, bv, cv, r, word_b = 0, word_c = 0, word_a = 0, offset = 0, index
     cdef int64_t address
     cdef uint64_t payload
-    if th.stream and (th.q == NULL or not is_control(th.q.slots[th.q.head])):
+    if streams_on(ce, th):
         stream_run(s, ce, cell, th, t, ce.uts == 0 and not s.injects)
         return
     if th.sending_advance:
         end_step(ce, th, t, 1, 0)
-        send(s, ce, cell, th.a.cap, ADVANCE_WORD, t, 1)
+        send(s, ce, cell, th.a.plane, ADVANCE_WORD, t, 1)
         vec_complete(s, ce, cell, th, t, 1)
         return
     if not th.memory and diverted_step(s, ce, cell, th, t):
@@ -728,7 +750,7 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
             payload |= <uint64_t>th.a.dsr.index << 16
         if th.a.flags & F_CONTROL:
             payload |= <uint64_t>1 << SHIFT_CTRL
-        send(s, ce, cell, th.a.cap, payload, t, busy + conflict)
+        send(s, ce, cell, th.a.plane, payload, t, busy + conflict)
     ce.elements += g
     if is_mac(th.op):
         ce.macs += g
@@ -754,8 +776,10 @@ cdef inline bint is_mac(int op) noexcept nogil:
 cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # vec_when for a plain stream with no control wavelet at its head.
     cdef uint64_t when = ce.acct, word, r
-    if th.q != NULL:
-        word = th.q.slots[th.q.head]
+    cdef inq_t* q
+    if th.inq != NO_PLACE:
+        q = ce.inq + th.inq
+        word = q.slots[q.head]
         if not is_valid(word):
             th.wait = WAIT_INPUT
             when = NEVER
@@ -764,8 +788,8 @@ cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* 
             if r > when:
                 th.wait = WAIT_INPUT
                 when = r
-    if th.out != NULL:
-        word = plane_tail(th.out, cell)[0]
+    if th.plane != NO_PLACE:
+        word = plane_tail(&s.plane[th.plane], cell)[0]
         if is_valid(word):
             ce.want_space = 1
             r = NEVER
@@ -777,22 +801,31 @@ cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* 
             when = r
     return when
 
-cdef inline uint32_t load(const uint16_t* p, int words) noexcept nogil:
-    return (<const uint32_t*>p)[0] if words == 2 else p[0]
+cdef inline uint32_t stream_take(const uint16_t* sram, stream_t* o, uint32_t j, uint32_t word) noexcept nogil:
+    # The next element of a source; j-th of this step, `word` is the payload of the step's wavelet.
+    cdef uint32_t at = o.at
+    if o.source == STREAM_MEMORY:
+        o.at = at + o.step
+        return (<const uint32_t*>(sram + at))[0] if o.words == 2 else sram[at]
+    if o.source == STREAM_FABRIC:
+        return word if o.words == 2 else (word >> (16 * j)) & 0xFFFF
+    return at
 
 cdef void stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
     # Steps of a plain stream that is able in cycle `start`: one, or, if the main thread is alone, as many as are able back to
     # back with what is in the queues now. Gain over general steps: 3x fewer instructions per element.
-    cdef uint64_t t = start, word = 0, space
+    cdef uint64_t t = start, word = 0
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
-    cdef uint32_t g, j, r, b, c, payload, cost = 1, k = th.k, n_steps = 0, sent = 0
-    cdef inq_t* q = th.q
+    cdef uint32_t g, j, r, b, payload, cost = 1, k = th.k, n_steps = 0
+    cdef bint receives = th.inq != NO_PLACE, sends = th.plane != NO_PLACE
+    cdef inq_t* q = ce.inq + (th.inq if receives else 0)
+    cdef plane_t* out = &s.plane[th.plane if sends else 0]
     cdef const num_t* num = &ce.prog.num
+    cdef uint16_t* sram = ce.sram
     cdef bint more = True
-    cdef bint to_b = q != NULL and not th.from_c, to_c = q != NULL and th.from_c
     while more:
         g = th.group if th.group <= th.n - k else th.n - k
-        if q != NULL:
+        if receives:
             word = q.slots[q.head]
             q.slots[q.head] = stamp_of(t + 1)
             q.head = 0 if q.head + 1 == q.cap else q.head + 1
@@ -800,51 +833,43 @@ cdef void stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
             cost = (g + th.lanes - 1) // th.lanes
         payload = 0
         for j in range(g):
-            b = <uint32_t>word if to_b else load(th.pb, th.b.words)
-            c = <uint32_t>word if to_c else load(th.pc, th.c.words)
-            if to_b and th.b.words == 1:
-                b = (b >> (16 * j)) & 0xFFFF
-            elif to_c and th.c.words == 1:
-                c = (c >> (16 * j)) & 0xFFFF
-            r = alu(th.op, num, b, c, th.scalar)
-            th.pb += th.b.step
-            th.pc += th.c.step
-            if th.out != NULL:
+            b = stream_take(sram, &th.from_b, j, <uint32_t>word)
+            r = alu(th.op, num, b, stream_take(sram, &th.from_c, j, <uint32_t>word), th.scalar)
+            if sends:
                 payload |= r << (16 * j)
             else:
-                if th.a.words == 2:
-                    (<uint32_t*>th.pa)[0] = r
+                if th.to.words == 2:
+                    (<uint32_t*>(sram + th.to.at))[0] = r
                 else:
-                    th.pa[0] = <uint16_t>r
-                th.pa += th.a.step
-        if th.out != NULL:
-            plane_push(s, th.a.cap, th.out, cell, payload, t + cost - 1 + latency)
-            sent += 1
+                    sram[th.to.at] = <uint16_t>r
+                th.to.at += th.to.step
+        if sends:
+            plane_push(s, th.plane, out, cell, payload, t + cost - 1 + latency)
         k += g
         t += cost
         n_steps += 1
         more = alone and t < s.ahead and k != th.n
-        if more and q != NULL:
+        if more and receives:
             word = q.slots[q.head]
             more = takeable(word, t) and not is_control(word)
-        if more and th.out != NULL:
-            space = plane_tail(th.out, cell)[0]
-            more = has_room(space, t)
+        if more and sends:
+            more = has_room(plane_tail(out, cell)[0], t)
     touched(s, t - cost)
     ce.elements += k - th.k
     if is_mac(th.op):
         ce.macs += k - th.k
     ce.steps += n_steps
-    ce.sent += sent
     s.waiting = 1                   # the router must look at what was taken and sent
-    if q != NULL:
+    if sends:
+        ce.sent += n_steps
+    if receives:
         ce.received += n_steps
     th.k = k
     book(ce, start, <uint32_t>(t - start), 0)
     th.next = t
     ce.rr = th.id
     if k == th.n and th.n != 0xFFFFFFFFU:
-        if th.out != NULL and th.a.flags & F_ADVANCE:
+        if sends and th.a.flags & F_ADVANCE:
             th.sending_advance = 1
             th.stream = 0
         else:
@@ -1034,8 +1059,8 @@ cdef uint64_t main_when(state_t* s, ce_t* ce, uint64_t t) noexcept nogil:
         while regs:
             r = ctz64(regs)
             regs &= regs - 1
-            if ce.ready[r] > when:
-                when = ce.ready[r]
+            if ce.ready_base + ce.ready[r] > when:
+                when = ce.ready_base + ce.ready[r]
     if ce.uts and when <= t + 1:
         if (ins.dsrs[0] & ce.dsr_busy[0] or ins.dsrs[1] & ce.dsr_busy[1] or ins.dsrs[2] & ce.dsr_busy[2]
                 or (ins.flags & I_ASYNC and (<int>ce.uts << 1) >> (async_ut(ce, ins) + 1) & 1)):
@@ -1057,7 +1082,7 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
         if ce.prog.ut_slot[ut] < 0:
             fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, ut)
             return
-        th = ce.ut + ce.prog.ut_slot[ut]
+        th = ut_of(ce, ut)
     elif ins.form == FORM_DFILT:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return
@@ -1238,7 +1263,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
     if ins.latency > ins.slots:
         value = ins.writes
         while value:
-            wait_reg(ce, ctz64(value), 1, t + ins.latency)
+            wait_reg(ce, ctz64(value), 1, t, ins.latency)
             value &= value - 1
 
 
@@ -1333,7 +1358,7 @@ cdef void catch_up(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nog
 
 cdef inline uint64_t when_of(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
     if thread < MAIN:
-        return vec_when(s, ce, cell, ce.ut + ce.prog.ut_slot[thread], t)
+        return vec_when(s, ce, cell, ut_of(ce, thread), t)
     if ce.main_state == MAIN_VECTOR:
         return vec_when(s, ce, cell, &ce.main, t)
     if ce.main_state == MAIN_IDLE:
@@ -1376,7 +1401,7 @@ cdef int arbitrate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nog
 cdef void issue(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
     touched(s, t)
     if thread < MAIN:
-        vec_step(s, ce, cell, ce.ut + ce.prog.ut_slot[thread], t)
+        vec_step(s, ce, cell, ut_of(ce, thread), t)
     elif ce.main_state == MAIN_VECTOR:
         vec_step(s, ce, cell, &ce.main, t)
     else:
@@ -1413,7 +1438,7 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
         uts &= uts - 1
         when = when_of(s, ce, cell, k, t)
         if ce.wait == WAIT_IDLE:
-            ce.wait = ce.ut[ce.prog.ut_slot[k]].wait
+            ce.wait = ut_of(ce, k).wait
         if (ce.main_state == MAIN_VECTOR and ce.main.bulk and level_of(ce, k) < level_of(ce, MAIN)
                 and ce.main.next <= first):
             continue                # cannot issue before the main thread's operation is complete

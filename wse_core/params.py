@@ -164,7 +164,7 @@ _p("task.priority_rule", "lowest", "rule", "arch §6: order inside a level not p
 
 # --- queues ---------------------------------------------------------------------------------------------------------------
 _p("queue.in_depth", (6, 6, 4, 4, 2, 2, 2, 2), "wavelets", "arch §5.3 (CSL types)", "published",
-   "depth of each input queue", (8, 8, 4, 4, 4, 4, 4, 4), low=0, high=12)
+   "depth of each input queue", (8, 8, 4, 4, 4, 4, 4, 4), low=0, high=11)
 _p("queue.out_depth", (2, 2, 6, 6, 2, 2, 0, 0), "wavelets", "arch §5.3 (CSL types); wse3 depths assumed", "published",
    "depth of each output queue; 0 means that the queue does not exist", (2, 2, 6, 6, 2, 2, 2, 2), low=0, high=12)
 

@@ -101,6 +101,13 @@ cdef enum:                  # operand of a vector operation
     OPND_FABIN = 7
     OPND_FABOUT = 8
 
+cdef enum:                  # source of a plain stream's operand
+    STREAM_NONE = 0
+    STREAM_MEMORY = 1
+    STREAM_CONST = 2
+    STREAM_FABRIC = 3
+    NO_PLACE = 255
+
 ctypedef struct qmeta_t:
     uint64_t head           # low 8 bits: index of the head; above: wavelets moved out of this queue
     uint64_t granted        # cycle of the last grant + 1; 0 = never
@@ -182,58 +189,61 @@ cdef enum:                  # instr_t.flags
     I_REAL = 4              # touches the router: must execute in real time, not ahead of it
     I_ASYNC = 8
 
-ctypedef struct opnd_t:     # one operand of a running vector operation, 24 bytes
+ctypedef struct opnd_t:     # one operand of a running vector operation
     uint8_t mode
     uint8_t words           # SRAM words per element
     uint8_t reg             # OPND_REG: register number
     uint8_t queue
     uint8_t flags           # descriptor flags
     uint8_t xdsr
-    uint8_t cap             # OPND_FABOUT: plane number of the R queue
+    uint8_t plane           # OPND_FABOUT: plane number of the R queue
     uint8_t checked         # no element can fault: whole range legal and aligned
     uint32_t value          # OPND_CONST
     int32_t base            # word address of element 0
     int32_t step            # words from element to element (innermost dimension)
     dsr_t* dsr
 
-ctypedef struct inq_t:
+ctypedef struct inq_t:      # an input queue, two cache lines
     uint8_t head
     uint8_t tail
     uint8_t cap
     uint8_t color
     uint8_t pad[4]
-    uint64_t slots[16]
+    uint64_t slots[15]
 
-ctypedef struct thread_t:   # a vector operation in progress
+ctypedef struct stream_t:   # where a plain stream reads or writes one operand (see ce.pyx, "Plain streams")
+    uint32_t at             # next word, relative to the PE's data; or the value of a constant
+    int16_t step            # words from element to element; 0 for a constant
+    uint8_t words           # SRAM words per element
+    uint8_t source          # STREAM_*
+
+ctypedef struct thread_t:   # a vector operation in progress; all that a plain stream needs lies in the first cache line
+    uint64_t next           # first cycle in which the next step may issue
+    uint32_t n              # length; 0xffffffff = endless
+    uint32_t k              # elements done
+    uint32_t scalar         # multiplier of a multiply-add
     uint8_t active
     uint8_t op
     uint8_t lanes           # after stride rules
     uint8_t group           # elements of a full step
+    stream_t to, from_b, from_c
+    uint8_t stream          # a plain stream
+    uint8_t inq             # its fabric input's place in the CE block, NO_PLACE = none
+    uint8_t plane           # plane of the R queue of its fabric output, NO_PLACE = none
+    uint8_t wait            # WAIT_* found at the last look
+    uint8_t id              # 0-7 microthread, 8 main
     uint8_t memory          # no fabric or FIFO operand
     uint8_t bulk            # memory operands only, none can fault: may advance many steps at once
     uint8_t sending_advance # all elements done, the advance_switch wavelet is still to be sent
+    uint8_t live            # the multiplier is the destination register: read anew for each element
     uint8_t has_activate
     uint8_t has_unblock
     uint8_t act_task
     uint8_t unblock_task
-    uint8_t wait            # WAIT_* found at the last look
-    uint8_t id              # 0-7 microthread, 8 main
-    uint8_t live            # the multiplier is the destination register: read anew for each element
+    uint8_t pad
     uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[3]        # DSRs in use, per file
-    uint32_t n              # length; 0xffffffff = endless
-    uint32_t k              # elements done
-    uint32_t scalar         # multiplier of a multiply-add
-    uint64_t next           # first cycle in which the next step may issue
     opnd_t a, b, c
-    # The plain stream: at most one fabric input, memory operands checked (see ce.pyx, "Plain streams")
-    uint8_t stream
-    uint8_t from_c          # the fabric input is operand c, not b
-    inq_t* q                # the fabric input's queue, or NULL
-    plane_t* out            # R queues of the fabric output's color, or NULL
-    uint16_t* pa            # the next element of each memory operand
-    uint16_t* pb
-    uint16_t* pc
 
 ctypedef struct fifo_t:
     uint16_t head
@@ -241,7 +251,7 @@ ctypedef struct fifo_t:
 
 ctypedef struct program_t:
     instr_t* code
-    uint32_t n_code
+    uint32_t n_code         # at most 12,288: a program fits SRAM
     int32_t entry[32]
     int32_t control_entry[64]
     uint32_t bound          # ids with an entry
@@ -271,46 +281,47 @@ ctypedef struct program_t:
     uint16_t* sram          # data of all PEs of this program, data_words each
     uint32_t n_pe
 
-ctypedef struct ce_t:
-    uint16_t regs[16]
+ctypedef struct ce_t:       # ordered by how often a look touches it
     uint8_t main_state
     uint8_t rr              # thread that issued last
     uint8_t wait            # WAIT_* of the cycles from `acct` on
+    uint8_t want_space      # a thread waits for room in an output queue
+    uint8_t uts             # set of busy microthreads
     uint8_t last_task
     uint8_t prng
     uint8_t depth           # return stack
-    uint8_t want_space      # a thread waits for room in an output queue
-    uint8_t uts             # set of busy microthreads
-    uint8_t levels[8]       # their issue levels
+    uint8_t levels[8]       # issue levels of the busy microthreads
     uint32_t pc             # index of the next instruction
     uint32_t activated
     uint32_t blocked
     uint32_t teardown_due   # ring of 16 bits: task 29 to be activated in cycle (bit index modulo 16)
-    uint16_t dsr_busy[3]    # DSRs in use by microthreads
-    uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
     uint64_t acct           # every cycle before this one is booked
     uint64_t next           # main: first cycle in which it may issue
     uint64_t pipe_free
     uint64_t resume         # the main thread ran ahead to here; nothing to do before
-    uint64_t ready_max      # no register is ready later than this
-    uint64_t ready[16]
-    uint32_t stack[8]
-    uint32_t lfsr[4]
+    program_t* prog         # NULL until the PE first does something
+    inq_t* inq
+    thread_t* ut            # prog.n_ut of them
+    uint16_t* sram          # word address code_words
     uint64_t busy
-    uint64_t waits[7]
-    uint64_t instructions
     uint64_t steps
     uint64_t elements
     uint64_t macs
-    uint64_t tasks
     uint64_t sent
     uint64_t received
-    program_t* prog
-    uint16_t* sram          # word address code_words
-    thread_t* ut            # prog.n_ut of them
-    inq_t* inq
+    uint64_t waits[7]
+    uint64_t instructions
+    uint64_t tasks
+    uint64_t ready_max      # no register is ready later than this
     dsr_t* dsr
     fifo_t* fifo
+    uint16_t regs[16]
+    uint16_t dsr_busy[3]    # DSRs in use by microthreads
+    uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
+    uint64_t ready_base     # registers are ready in ready_base + ready[r]
+    uint16_t ready[16]
+    uint16_t stack[8]
+    uint32_t lfsr[4]
     thread_t main
 
 ctypedef struct fault_t:
@@ -428,24 +439,29 @@ cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
 
 
 # --- CE blocks ---------------------------------------------------------------------------------------------------------
-cdef inline uint64_t ce_block_bytes(program_t* g) noexcept nogil:
-    # Everything one PE needs besides SRAM, as a multiple of 64 bytes.
-    cdef uint64_t n = (sizeof(ce_t) + g.n_ut * sizeof(thread_t) + g.n_inq * sizeof(inq_t) + g.n_dsr * sizeof(dsr_t)
-                       + g.n_fifo * sizeof(fifo_t))
+cdef inline uint64_t lines(uint64_t n) noexcept nogil:
     return (n + 63) & ~<uint64_t>63
+
+cdef inline uint64_t ce_block_bytes(program_t* g) noexcept nogil:
+    # Everything one PE needs besides SRAM. Hot parts begin on cache lines.
+    return (g.n_inq * sizeof(inq_t) + lines(sizeof(ce_t)) + g.n_ut * lines(sizeof(thread_t))
+            + lines(g.n_dsr * sizeof(dsr_t) + g.n_fifo * sizeof(fifo_t)))
+
+cdef inline thread_t* ut_of(ce_t* ce, int ut) noexcept nogil:
+    return <thread_t*>(<char*>ce.ut + <uint64_t>ce.prog.ut_slot[ut] * lines(sizeof(thread_t)))
 
 cdef inline void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
     # Give a CE its initial state. Done when it first does something, so that idle PEs take no memory.
     cdef program_t* g = &s.programs[s.program_of[cell]]
     cdef ce_t* ce = s.ce[cell]
-    cdef char* at = <char*>ce + sizeof(ce_t)
+    cdef char* at = <char*>ce + lines(sizeof(ce_t))
     cdef int k
     ce.prog = g
     ce.sram = g.sram + <uint64_t>(<char*>ce - g.blocks) // g.block_bytes * g.data_words
-    ce.ut = <thread_t*>at
-    at += g.n_ut * sizeof(thread_t)
     ce.inq = <inq_t*>at
     at += g.n_inq * sizeof(inq_t)
+    ce.ut = <thread_t*>at
+    at += g.n_ut * lines(sizeof(thread_t))
     ce.dsr = <dsr_t*>at
     at += g.n_dsr * sizeof(dsr_t)
     ce.fifo = <fifo_t*>at

@@ -35,14 +35,15 @@ from wse_core import numerics
 from wse_core.errors import ConfigError, ProgramError
 from wse_core.image import DIRS
 
-__all__ = ["DATA", "FLOATS", "Arithmetic", "Check", "Session", "Stamps", "check_sum", "data_params", "fit", "integers",
+__all__ = ["CYCLE_LIMIT", "DATA", "FLOATS", "Arithmetic", "Check", "Session", "Stamps", "check_sum", "data_params", "fit", "integers",
            "nearest", "report", "sequential_sum"]
 
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
 DATA = ("normal", "ones", "special")
 _PORTS = "WESNR"  # order of the ports in a run file; the machine's is DIRS
-_CYCLE_LIMIT = 1 << 40
+CYCLE_LIMIT = 1 << 40
+"""Cycles after which a kernel is taken to run for ever."""
 
 
 def data_params(*, seed=0, data="normal"):
@@ -235,6 +236,11 @@ class Session:
         Symbol, bit patterns of shape (h, w, elements), and the PE of the first.
     task : str
         Task to activate in all PEs that have it, in the same cycle.
+    backend : {"compiled", "reference"}
+    progress : callable, optional
+        As `fabric.fabric.Fabric.run` takes it.
+    cycle_limit : int
+        Most cycles that the run may take.
 
     Attributes
     ----------
@@ -242,12 +248,12 @@ class Session:
     run : RunResult
     """
 
-    def __init__(self, layout, inputs, task="main", backend="compiled", progress=None):
+    def __init__(self, layout, inputs, task="main", backend="compiled", progress=None, cycle_limit=CYCLE_LIMIT):
         self.fabric = Fabric(layout, backend)
         for symbol, bits, x, y in inputs:
             self.fabric.write(symbol, bits, x, y, bits.shape[1], bits.shape[0])
         self.fabric.launch(task)
-        self.run = self.fabric.run(_CYCLE_LIMIT, progress)
+        self.run = self.fabric.run(cycle_limit, progress)
 
     def read(self, symbol, x=0, y=0, w=1, h=1):
         """Return a symbol of the PEs of a rectangle as bit patterns or integers, shape (h, w, elements)."""

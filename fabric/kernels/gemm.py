@@ -65,7 +65,7 @@ from fabric.layout import Layout
 from fabric.program import Program
 from wse_core.errors import ConfigError
 
-__all__ = ["Gemm", "expected_cycles", "gemm"]
+__all__ = ["Gemm", "expected_cycles", "gemm", "programs"]
 
 # Per axis: color, input queue, output queue, and the directions of lower and of higher coordinates.
 AXES = {"a": (8, 0, 2, "W", "E"), "b": (9, 1, 3, "N", "S")}
@@ -237,6 +237,19 @@ def _ends(p):
     return [place for place in (("first", 0, 1), ("inner", 1, p - 2), ("last", p - 1, 1)) if place[2] > 0][:p]
 
 
+def programs(machine, p, m, k, n, dtype, buffers=1):
+    """Return the programs by (place in the row, place in the column), assembled; arguments as `Gemm`.
+
+    Raises
+    ------
+    ProgramError
+        The tiles do not fit into a PE.
+    """
+    shape = tiles.shape_of(p, m, k, n, dtype)
+    ends = [end for end, _, _ in _ends(p)]
+    return {(column, row): program(shape, p, column, row, buffers, machine) for column in ends for row in ends}
+
+
 class Gemm:
     """A matrix product laid out over PEs: fits the tiles, runs products, holds the reference.
 
@@ -275,9 +288,7 @@ class Gemm:
         self.buffers = buffers
 
         def build(p, m, k, n):
-            shape = tiles.shape_of(p, m, k, n, dtype)
-            ends = [end for end, _, _ in _ends(p)]
-            return {(column, row): program(shape, p, column, row, buffers, machine) for column in ends for row in ends}
+            return programs(machine, p, m, k, n, dtype, buffers)
 
         ranges = {"m": (1, m), "k": (1, k), "n": (1, n), "p": (p, limit)}
         self.programs = common.fit(where, machine, build, {"p": p, "m": m, "k": k, "n": n}, ranges)
@@ -308,7 +319,7 @@ class Gemm:
         p, shape = self.p, self.shape
         return (tiles.pad(a, p * shape.rows, p * shape.depth), tiles.pad(b, p * shape.depth, p * shape.columns))
 
-    def run(self, a, b, progress=None):
+    def run(self, a, b, progress=None, cycle_limit=common.CYCLE_LIMIT):
         """Multiply on the fabric.
 
         Parameters
@@ -317,6 +328,8 @@ class Gemm:
             Bit patterns, shapes (m, k), (k, n).
         progress : callable, optional
             As `fabric.fabric.Fabric.run` takes it.
+        cycle_limit : int
+            Most cycles that the run may take.
 
         Returns
         -------
@@ -329,7 +342,7 @@ class Gemm:
         order = tiles.columns_first if shape.inner_k else tiles.rows_first
         session = common.Session(self.layout, [
             ("a", tiles.columns_first(tiles.tiles(a, p)), 0, 0), ("b", order(tiles.tiles(b, p)), 0, 0)],
-            progress=progress)
+            progress=progress, cycle_limit=cycle_limit)
         c = session.read("c", 0, 0, p, p).reshape(p, p, shape.columns, shape.rows)
         return session, c.transpose(0, 3, 1, 2).reshape(p * shape.rows, p * shape.columns)[:self.m, :self.n]
 

@@ -70,14 +70,32 @@ def fit_layer(images, labels, ridge):
     return np.linalg.solve(normal, images.T @ targets)
 
 
-def largest_batch(make, images, where):
-    """Return the largest number of images, up to `images`, whose tiles fit into the PEs."""
-    from fabric.kernels import common
+def choose_batch(options, machine, images, inputs):
+    """Return how many images to multiply at a time.
 
-    found = common.nearest(lambda m: make(m), {"m": images}, "m", 1, images)
-    if found is None:
-        make(1)  # raises, and says why
-        raise ConfigError("not even one image fits", where=where)
+    Raises
+    ------
+    ConfigError
+        The PEs are more than the machine has, or as many images as asked for do not fit into them.
+    """
+    from fabric.kernels import common, gemm
+
+    limit = min(machine["fabric.width"], machine["fabric.height"])
+    if options.pes > limit:
+        raise ConfigError(f"{options.pes} x {options.pes} PEs exceed the {machine['fabric.width']} x "
+                          f"{machine['fabric.height']} of {machine.preset}", where="options.pes",
+                          hint=f"at most {limit}", value=options.pes)
+    wanted = min(images, options.batch or images)
+
+    def build(m):
+        return gemm.programs(machine, options.pes, m, inputs, CLASSES, options.dtype)
+
+    found = common.nearest(build, {"m": wanted}, "m", 1, wanted)
+    if found is None or (options.batch and found < wanted):
+        what = "the layer does" if found is None else f"{options.batch} images at a time do"
+        raise ConfigError(f"{what} not fit into the {machine['mem.words']} words of each of {options.pes} x "
+                          f"{options.pes} PEs", where="options.pes" if found is None else "options.batch",
+                          hint="more PEs" + ("" if found is None else f", or batch = {found}"))
     return found
 
 
@@ -99,7 +117,7 @@ def run(config, out_dir, progress):
     def make(m):
         return gemm.Gemm(machine, options.pes, m, a.shape[1], CLASSES, options.dtype, where="options")
 
-    batch = min(n, options.batch) or largest_batch(make, n, "options")
+    batch = choose_batch(options, machine, n, a.shape[1])
     parts = [slice(start, min(n, start + batch)) for start in range(0, n, batch)]
     progress.phase(f"classify {n} digits on {options.pes} x {options.pes} PEs, {len(parts)} pass(es)")
     scores = np.zeros((n, CLASSES), np.uint32)
@@ -113,7 +131,8 @@ def run(config, out_dir, progress):
             products[rows] = make(rows)
         product = products[rows]
         session, scores[part] = product.run(
-            a[part], b, lambda cycles, _, part=part: progress.update(part.start, n, cycles=totals["cycles"] + cycles))
+            a[part], b, lambda cycles, _, part=part: progress.update(part.start, n, cycles=totals["cycles"] + cycles),
+            config.cycle_limit)
         run_facts = {"cycles": session.run.cycles, "wavelet_hops": session.run.wavelet_hops, "macs": session.run.macs,
                      "useful_macs": rows * a.shape[1] * CLASSES, "expected_hops": product.hops,
                      "expected_cycles": gemm.expected_cycles(product, machine), "expected_macs": product.macs}

@@ -78,7 +78,7 @@ def test_ports_are_in_the_order_of_run_files():
 def test_seed_decides_the_data(name):
     def data(seed):
         result = KERNELS[name].run(machine(), **SMALL[name], seed=seed)
-        return {key: np.asarray(value).tobytes() for key, value in result["arrays"].items()} | {"cycles": result["cycles"]}
+        return [(key, np.asarray(value).tobytes()) for key, value in result["arrays"].items()]
 
     assert data(3) == data(3)
     if name != "ping":
