@@ -240,15 +240,18 @@ cdef class Engine:
         s.n_cells = s.stride * (spec.height + 2)
         s.n_words = s.n_cells // 64
         s.n_words2 = (s.n_words + 63) // 64
+        s.n_words3 = (s.n_words2 + 63) // 64
         s.delta[DIR_W] = -1
         s.delta[DIR_E] = 1
         s.delta[DIR_N] = -<int32_t>s.stride
         s.delta[DIR_S] = <int32_t>s.stride
         s.shared = <uint32_t*>self._map(s.n_cells * sizeof(uint32_t))
-        s.arbitrated = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
+        s.arb_bits = <uint64_t*>self._map(s.n_words * sizeof(uint64_t))
+        s.arb_bits2 = <uint64_t*>self._map(s.n_words2 * sizeof(uint64_t))
         s.ce = <ce_t**>self._map(s.n_cells * sizeof(ce_t*))
         s.ring_bits = <uint64_t*>self._map(<uint64_t>RING * s.n_words * sizeof(uint64_t))
         s.ring_bits2 = <uint64_t*>self._map(<uint64_t>RING * s.n_words2 * sizeof(uint64_t))
+        s.ring_bits3 = <uint64_t*>self._map(<uint64_t>RING * s.n_words3 * sizeof(uint64_t))
         s.wheel_next = <uint32_t*>self._map(s.n_cells * sizeof(uint32_t))
         s.wheel_prev = <uint32_t*>self._map(s.n_cells * sizeof(uint32_t))
         s.wheel_time = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
@@ -262,6 +265,7 @@ cdef class Engine:
         queue_slots = self._queue_slots(spec)
         for c, table in sorted(spec.routes.items()):
             s.route[c] = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
+            s.shared_bits[c] = <uint64_t*>self._map(s.n_words * sizeof(uint64_t))
             word = np.zeros((spec.height, spec.width), np.uint64)
             for k in range(4):
                 valid = (table["valid"] >> k & 1).astype(np.uint64)     # an invalid position has no inputs and no outputs
@@ -527,6 +531,7 @@ cdef class Engine:
                 p.tail = <uint8_t*>self._map(s.n_cells)
                 p.bits = <uint64_t*>self._map(s.n_words * sizeof(uint64_t))
                 p.bits2 = <uint64_t*>self._map(s.n_words2 * sizeof(uint64_t))
+                p.bits3 = <uint64_t*>self._map(s.n_words3 * sizeof(uint64_t))
 
     def _streams(self, spec):
         cdef state_t* s = self.s

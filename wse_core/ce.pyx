@@ -1460,6 +1460,14 @@ cdef inline bint runs_alone(state_t* s, ce_t* ce) noexcept nogil:
         return not ce.prog.code[ce.pc].flags & I_REAL
     return False
 
+cdef inline bint sees_next_cycle(state_t* s, ce_t* ce) noexcept nogil:
+    # Whether cycle now + 1 can be done in the same look. Everything that a CE sees in it is there: what routers do in now + 1
+    # reaches a CE in now + 2 at the earliest. Exceptions: configuration, which the CE reads as the routers of its own
+    # cycle left it, injection (see `runs_alone`), and task 29.
+    return not (s.injects or ce.teardown_due
+                or (ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING)
+                and ce.prog.code[ce.pc].flags & I_REAL)
+
 cdef uint64_t run_scalar(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # The main thread alone, able in cycle t: its instructions up to the next one that starts a vector operation, ends the
     # task, touches the router or lies beyond the horizon. Returns the cycle of the last issue. Gain over looks: 3x.
@@ -1508,7 +1516,7 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
                 t = run_scalar(s, ce, cell, t)
             elif thread >= 0:
                 issue(s, ce, cell, thread, t)
-            elif t > s.now:
+            elif t > s.now + 1:
                 # Not able with what is known now; the router may still make it able by then.
                 ce.resume = t
                 schedule(s, cell, t, t)
@@ -1521,7 +1529,7 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
             if ce.pipe_free > t + 1:
                 t = ce.pipe_free - 1        # done with every cycle before pipe_free
         next = look_ahead(s, ce, cell, t)
-        if next < s.ahead and runs_alone(s, ce):        # NEVER is beyond any limit
+        if next < s.ahead and (runs_alone(s, ce) or (next == s.now + 1 and sees_next_cycle(s, ce))):
             t = next
             s.events += 1
             continue
@@ -1549,9 +1557,10 @@ cdef void ce_settle(state_t* s, uint32_t cell) noexcept nogil:
 cdef void ce_phase(state_t* s) noexcept nogil:
     cdef uint32_t slot = <uint32_t>(s.now & (RING - 1))
     cdef uint32_t bucket = <uint32_t>(s.now & (WHEEL - 1))
-    cdef uint32_t cell, after, w2, w
-    cdef uint64_t b2, b
+    cdef uint32_t cell, after, w3, w2, w
+    cdef uint64_t b3, b2, b
     cdef int at
+    cdef uint64_t* bits3
     cdef uint64_t* bits
     cdef uint64_t* bits2
     cell = s.wheel_head[bucket]
@@ -1566,17 +1575,23 @@ cdef void ce_phase(state_t* s) noexcept nogil:
     s.ring_any &= ~(<uint32_t>1 << slot)
     bits = s.ring_bits + <uint64_t>slot * s.n_words
     bits2 = s.ring_bits2 + <uint64_t>slot * s.n_words2
-    for w2 in range(s.n_words2):
-        b2 = bits2[w2]
-        bits2[w2] = 0
-        while b2:
-            w = w2 * 64 + ctz64(b2)
-            b2 &= b2 - 1
-            b = bits[w]
-            bits[w] = 0
-            while b:
-                at = ctz64(b)
-                if unlikely(s.order != 0) and vary(s, 2):
-                    at = 63 - clz64(b)
-                step_ce(s, w * 64 + at)
-                b &= ~(<uint64_t>1 << at)
+    bits3 = s.ring_bits3 + <uint64_t>slot * s.n_words3
+    for w3 in range(s.n_words3):
+        b3 = bits3[w3]
+        bits3[w3] = 0
+        while b3:
+            w2 = w3 * 64 + ctz64(b3)
+            b3 &= b3 - 1
+            b2 = bits2[w2]
+            bits2[w2] = 0
+            while b2:
+                w = w2 * 64 + ctz64(b2)
+                b2 &= b2 - 1
+                b = bits[w]
+                bits[w] = 0
+                while b:
+                    at = ctz64(b)
+                    if unlikely(s.order != 0) and vary(s, 2):
+                        at = 63 - clz64(b)
+                    step_ce(s, w * 64 + at)
+                    b &= ~(<uint64_t>1 << at)

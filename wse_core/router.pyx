@@ -81,6 +81,11 @@ cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
             shared |= <uint32_t>1 << c
         word = s.route[c][cell] & ~(<uint64_t>1 << RT_SHARED)
         s.route[c][cell] = word | (<uint64_t>((shared >> c) & 1) << RT_SHARED)
+        if (shared >> c) & 1:
+            s.shared_bits[c][cell >> 6] |= <uint64_t>1 << (cell & 63)
+            s.shares = 1
+        elif s.shared[cell]:
+            s.shared_bits[c][cell >> 6] &= ~(<uint64_t>1 << (cell & 63))
     if s.shared[cell] != shared:
         s.shared[cell] = shared
 
@@ -106,6 +111,13 @@ cdef inline bint room_at(state_t* s, uint64_t word, uint64_t now) noexcept nogil
     if not is_valid(word):
         s.waiting = 1
     return False
+
+
+cdef inline void unmark(plane_t* q, uint32_t cell) noexcept nogil:
+    cdef uint32_t w = cell >> 6
+    q.bits[w] &= ~(<uint64_t>1 << (cell & 63))
+    if q.bits[w] == 0:
+        q.bits2[w >> 6] &= ~(<uint64_t>1 << (w & 63))
 
 
 # --- the general path ------------------------------------------------------------------------------------------------------
@@ -335,9 +347,7 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
     cdef int n = 0, c, p, k, best, left
     cdef request_t* r
     cdef plane_t* q
-    if s.arbitrated[cell] == now + 1:
-        return
-    s.arbitrated[cell] = now + 1
+    cdef bint held = False
     while colors:
         c = ctz64(colors)
         colors &= colors - 1
@@ -353,7 +363,9 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
                 continue
             word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & 0xFF)]
             if not is_valid(word):
+                unmark(q, cell)
                 continue
+            held = True
             if not usable(word, now):
                 s.waiting = 1
                 continue
@@ -378,6 +390,8 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
             ports &= ports - 1
             if make_request(s, cell, c, p, &requests[n]):
                 n += 1
+    if n == 0 and not held:
+        unmark_empty(s, cell)
     left = n
     while left:
         best = -1
@@ -395,11 +409,20 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
             used |= r.outs
             taken |= <uint32_t>1 << r.color
 
-cdef void visit_general(state_t* s, uint32_t cell, int color, int port, uint64_t route) noexcept nogil:
+cdef void unmark_empty(state_t* s, uint32_t cell) noexcept nogil:
+    # Nothing asked to move: take the empty queues of the sharing colors out of the activity maps.
+    cdef uint32_t colors = s.shared[cell], p
+    cdef plane_t* q
+    while colors:
+        for p in range(N_PORTS):
+            q = &s.plane[ctz64(colors) * N_PORTS + p]
+            if q.slots != NULL and not is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & 0xFF)]):
+                unmark(q, cell)
+        colors &= colors - 1
+
+cdef void visit_general(state_t* s, uint32_t cell, int color, int port) noexcept nogil:
     cdef request_t r
-    if (route >> RT_SHARED) & 1:
-        arbitrate(s, cell)
-    elif make_request(s, cell, color, port, &r):
+    if make_request(s, cell, color, port, &r):
         grant(s, cell, &r)
 
 
@@ -412,25 +435,21 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
     cdef uint64_t word = slot[0]
     cdef uint64_t route, payload
     cdef uint64_t* place = NULL
-    cdef uint32_t w, tx, links, d = 0, to = 0
+    cdef uint32_t tx, links, d = 0, to = 0
     cdef plane_t* t = NULL
     cdef ce_t* ce
     cdef inq_t* i = NULL
     cdef int shift, plane = 0
     cdef uint8_t tail, cap
     if not is_valid(word):
-        w = cell >> 6
-        q.bits[w] &= ~(<uint64_t>1 << (cell & 63))
-        if q.bits[w] == 0:
-            q.bits2[w >> 6] &= ~(<uint64_t>1 << (w & 63))
+        unmark(q, cell)
         return
     if not usable(word, now):
         s.waiting = 1
         return
     route = routes[cell]
     if unlikely(route & SLOW or is_control(word)):
-        if s.arbitrated[cell] != now + 1 or not (route >> RT_SHARED) & 1:
-            visit_general(s, cell, q.color, q.port, route)
+        visit_general(s, cell, q.color, q.port)
         return
     shift = 10 * pos_of(route)
     if not (route >> (shift + q.port)) & 1:
@@ -484,42 +503,61 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
         ring_set(s, cell, now + s.p.ramp_in)
 
 
+cdef inline uint64_t apart(state_t* s, int color, uint32_t w, uint64_t cells) noexcept nogil:
+    # Put the cells in which this color needs arbitration aside, to be done once for all their colors; return the others.
+    cdef uint64_t sharing = cells & s.shared_bits[color][w]
+    if sharing:
+        s.arb_bits[w] |= sharing
+        s.arb_bits2[w >> 6] |= <uint64_t>1 << (w & 63)
+    return cells ^ sharing
+
 cdef void scan_up(state_t* s, plane_t* q) noexcept nogil:
-    cdef uint32_t w2, w
-    cdef uint64_t b2, b, now = s.now
+    cdef uint32_t w3, w2, w
+    cdef uint64_t b3, b2, b, now = s.now
     cdef const uint64_t* routes = s.route[q.color]
-    for w2 in range(s.n_words2):
-        b2 = q.bits2[w2]
-        while b2:
-            w = w2 * 64 + ctz64(b2)
-            b2 &= b2 - 1
-            b = q.bits[w]
-            while b:
-                visit(s, q, now, routes, w * 64 + ctz64(b))
-                b &= b - 1
+    for w3 in range(s.n_words3):
+        b3 = q.bits3[w3]
+        while b3:
+            w2 = w3 * 64 + ctz64(b3)
+            b3 &= b3 - 1
+            b2 = q.bits2[w2]
+            while b2:
+                w = w2 * 64 + ctz64(b2)
+                b2 &= b2 - 1
+                b = apart(s, q.color, w, q.bits[w])
+                while b:
+                    visit(s, q, now, routes, w * 64 + ctz64(b))
+                    b &= b - 1
 
 cdef void scan_down(state_t* s, plane_t* q) noexcept nogil:
-    cdef uint32_t w2, w, k
-    cdef uint64_t b2, b, now = s.now
+    cdef uint32_t w3, w2, w, k
+    cdef uint64_t b3, b2, b, now = s.now
     cdef const uint64_t* routes = s.route[q.color]
     cdef int at
-    for k in range(s.n_words2):
-        w2 = s.n_words2 - 1 - k
-        b2 = q.bits2[w2]
-        while b2:
-            at = 63 - clz64(b2)
-            w = w2 * 64 + at
-            b2 &= ~(<uint64_t>1 << at)
-            b = q.bits[w]
-            while b:
-                at = 63 - clz64(b)
-                visit(s, q, now, routes, w * 64 + at)
-                b &= ~(<uint64_t>1 << at)
+    for k in range(s.n_words3):
+        w3 = s.n_words3 - 1 - k
+        b3 = q.bits3[w3]
+        while b3:
+            at = 63 - clz64(b3)
+            b3 &= ~(<uint64_t>1 << at)
+            w2 = w3 * 64 + at
+            b2 = q.bits2[w2]
+            while b2:
+                at = 63 - clz64(b2)
+                w = w2 * 64 + at
+                b2 &= ~(<uint64_t>1 << at)
+                b = apart(s, q.color, w, q.bits[w])
+                while b:
+                    at = 63 - clz64(b)
+                    visit(s, q, now, routes, w * 64 + at)
+                    b &= ~(<uint64_t>1 << at)
 
 cdef void scan(state_t* s, int plane) noexcept nogil:
     # Against the direction of flow, so that a word pushed in this cycle is not met again in it (a third fewer visits).
     cdef plane_t* q = &s.plane[plane]
-    cdef uint32_t w2
+    cdef uint32_t w3
+    cdef uint64_t b3
+    cdef bint any = False
     cdef bint down = q.port == 0 or q.port == 2
     if unlikely(s.order != 0):
         down = vary(s, 2)
@@ -527,10 +565,30 @@ cdef void scan(state_t* s, int plane) noexcept nogil:
         scan_down(s, q)
     else:
         scan_up(s, q)
+    for w3 in range(s.n_words3):
+        b3 = q.bits3[w3]
+        while b3:
+            if q.bits2[w3 * 64 + ctz64(b3)] == 0:
+                q.bits3[w3] &= ~(b3 & (~b3 + 1))
+            b3 &= b3 - 1
+        any = any or q.bits3[w3] != 0
+    if not any:
+        s.active[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
+
+cdef void arbitrate_all(state_t* s) noexcept nogil:
+    cdef uint32_t w2, w
+    cdef uint64_t b2, b
     for w2 in range(s.n_words2):
-        if q.bits2[w2]:
-            return
-    s.active[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
+        b2 = s.arb_bits2[w2]
+        s.arb_bits2[w2] = 0
+        while b2:
+            w = w2 * 64 + ctz64(b2)
+            b2 &= b2 - 1
+            b = s.arb_bits[w]
+            s.arb_bits[w] = 0
+            while b:
+                arbitrate(s, w * 64 + ctz64(b))
+                b &= b - 1
 
 cdef void feed_streams(state_t* s) noexcept nogil:
     cdef int k
@@ -558,6 +616,8 @@ cdef void router_phase(state_t* s) noexcept nogil:
         while planes:
             scan(s, half * 64 + ctz64(planes))
             planes &= planes - 1
+    if s.shares:
+        arbitrate_all(s)
     if s.n_ins:
         feed_streams(s)
     if s.moved:

@@ -119,6 +119,7 @@ ctypedef struct plane_t:    # all queues of one color and input port
     uint8_t* cap            # n_cells: capacity of each ring, or NULL: `depth` everywhere
     uint64_t* bits          # cells that may hold wavelets
     uint64_t* bits2         # words of `bits` that are not zero
+    uint64_t* bits3         # words of `bits2` that are not zero
     int depth               # words per cell in `slots`
     int color
     int port
@@ -367,12 +368,15 @@ ctypedef struct state_t:
     uint32_t n_cells
     uint32_t n_words        # of a bitmap over cells
     uint32_t n_words2
+    uint32_t n_words3
     int32_t delta[4]
     params_t p
     plane_t plane[120]
     uint64_t* route[24]     # route words per color, NULL = color not used
     uint32_t* shared        # per cell: colors that need arbitration
-    uint64_t* arbitrated    # per cell: cycle + 1 of the last arbitration
+    uint64_t* shared_bits[24]   # per color: cells in which it needs arbitration
+    uint64_t* arb_bits      # cells to arbitrate in this cycle, and the words of them that are not zero
+    uint64_t* arb_bits2
     filter_t* filters       # per cell N_FILTERS, or NULL
     uint64_t active[2]      # planes that may hold wavelets
     ce_t** ce               # per cell, NULL = no program; zero memory until the PE first does something
@@ -382,6 +386,7 @@ ctypedef struct state_t:
     # wake ring and timing wheel of the CEs
     uint64_t* ring_bits     # RING * n_words
     uint64_t* ring_bits2    # RING * n_words2
+    uint64_t* ring_bits3    # RING * n_words3
     uint32_t ring_any       # ring slots with work
     uint32_t* wheel_next    # per cell, 0 = end (cell 0 is border, never a PE)
     uint32_t* wheel_prev
@@ -400,6 +405,7 @@ ctypedef struct state_t:
     int n_ins
     stream_out_t* outs
     int n_outs
+    bint shares             # some router has colors that need arbitration
     bint injects            # some color has CE injection: routers look at what R queues hold, so nothing is sent ahead of time
     uint64_t events         # work done, for the engine's breaks
     uint64_t order          # 0, or the state of a generator that varies the order of visits (tests: it must not matter)
@@ -485,6 +491,7 @@ cdef inline void ring_set(state_t* s, uint32_t cell, uint64_t cycle) noexcept no
     if not (word[0] >> (cell & 63)) & 1:
         if word[0] == 0:
             s.ring_bits2[<uint64_t>slot * s.n_words2 + (w >> 6)] |= <uint64_t>1 << (w & 63)
+            s.ring_bits3[<uint64_t>slot * s.n_words3 + (w >> 12)] |= <uint64_t>1 << ((w >> 6) & 63)
         word[0] |= <uint64_t>1 << (cell & 63)
         s.ring_any |= <uint32_t>1 << slot
 
@@ -533,6 +540,7 @@ cdef inline void plane_mark(state_t* s, int plane, plane_t* q, uint32_t cell) no
     if not (q.bits[w] >> (cell & 63)) & 1:
         if q.bits[w] == 0:
             q.bits2[w >> 6] |= <uint64_t>1 << (w & 63)
+            q.bits3[w >> 12] |= <uint64_t>1 << ((w >> 6) & 63)
             s.active[plane >> 6] |= <uint64_t>1 << (plane & 63)
         q.bits[w] |= <uint64_t>1 << (cell & 63)
 

@@ -35,8 +35,8 @@ from wse_core import numerics
 from wse_core.errors import ConfigError, ProgramError
 from wse_core.image import DIRS
 
-__all__ = ["CYCLE_LIMIT", "DATA", "FLOATS", "Arithmetic", "Check", "Session", "Stamps", "check_sum", "data_params", "fit", "integers",
-           "nearest", "report", "sequential_sum"]
+__all__ = ["CYCLE_LIMIT", "DATA", "FLOATS", "Arithmetic", "Check", "Session", "Stamps", "check_sum", "data_params",
+           "fit", "integers", "nearest", "report", "sequential_sum"]
 
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
