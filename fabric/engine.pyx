@@ -132,7 +132,7 @@ cdef inline void refresh_words(uint64_t* words, uint64_t n, uint64_t now) noexce
 cdef void stamps_refresh(state_t* s) noexcept nogil:
     # Keeps every stamp within half of its 30-bit range; a word never touched (0) stays 0 while now < 2^29, then is stamped too.
     cdef int k
-    cdef uint32_t cell, q, w2, w
+    cdef uint32_t cell, q, w
     cdef plane_t* p
     cdef ce_t* ce
     for k in range(N_PLANES):
@@ -141,11 +141,10 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
             for cell in range(s.n_cells):
                 if p.tail[cell] or p.meta[cell].head & 0xFF or p.meta[cell].granted or p.slots[<uint64_t>cell * p.depth]:
                     refresh_words(p.slots + <uint64_t>cell * p.depth, p.depth, s.now)
-    for cell in range(s.n_cells):
-        ce = s.ce[cell]
-        if ce != NULL and ce.prog != NULL:
-            for q in range(<uint32_t>ce.prog.n_inq):
-                refresh_words(ce.inq[q].slots, 15, s.now)
+    for w in range(s.n_awake):
+        ce = s.ce[s.awake[w]]
+        for q in range(<uint32_t>ce.prog.n_inq):
+            refresh_words(ce.inq[q].slots, 15, s.now)
     s.next_refresh = s.now + REFRESH
 
 
@@ -338,6 +337,7 @@ cdef class Engine:
         s.n_programs = len(spec.programs)
         s.programs = <program_t*>self._map(max(1, s.n_programs) * sizeof(program_t))
         s.program_of = <int16_t*>self._map(s.n_cells * sizeof(int16_t))
+        s.awake = <uint32_t*>self._map(s.n_cells * sizeof(uint32_t))
         s.seed = spec.machine["prng.seed"]
         depths = spec.machine["queue.in_depth"]
         for k in range(8):
@@ -711,61 +711,60 @@ cdef class Engine:
             _image.DIRS[k] for k in range(N_PORTS) if ports >> k & 1)
 
     # --- looking inside ---------------------------------------------------------------------------------------------------
-    def _each_ce(self):
-        cdef int x, y
-        for y in range(self.s.height):
-            for x in range(self.s.width):
-                if self.s.ce[self._cell(x, y)] != NULL:
-                    yield x, y
+    def _places(self, everybody=False):
+        # (x, y) of the PEs that have done something, or of all that have a program, in row-major order.
+        cdef uint32_t k
+        if everybody:
+            return [(int(x), int(y)) for y, x in np.argwhere(self.spec.program_index >= 0)]
+        cells = sorted(self.s.awake[k] for k in range(self.s.n_awake))
+        return [(cell % self.s.stride - 1, cell // self.s.stride - 1) for cell in cells]
 
     def counters(self):
         """Return dict name -> uint64 array (height, width); see docs/internals.md."""
         names = ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo",
                  "instructions", "steps", "elements", "macs", "tasks", "sent", "received")
         out = np.zeros((len(names), self.s.height, self.s.width), np.uint64)
+        out[1][self.spec.program_index >= 0] = self.s.now       # those that have never done anything are idle
         cdef uint64_t[:, :, ::1] v = out
         cdef int x, y, k
+        cdef uint32_t n
         cdef uint32_t cell
         cdef uint64_t total, over, part
         cdef ce_t* ce
         cdef uint64_t waits[7]
-        for y in range(self.s.height):
-            for x in range(self.s.width):
-                cell = self._cell(x, y)
-                ce = self.s.ce[cell]
-                if ce == NULL:
-                    continue
-                if ce.prog == NULL:                 # has never done anything
-                    v[1, y, x] = self.s.now
-                    continue
-                ce_settle(self.s, cell)
-                v[0, y, x] = ce.busy
-                for k in range(7):
-                    waits[k] = ce.waits[k]
-                if ce.acct > self.s.now:            # booked ahead of the clock: conflict cycles come last
-                    over = ce.acct - self.s.now
-                    part = over if over < ce.tail_conflict else ce.tail_conflict
-                    waits[WAIT_CONFLICT] -= part
+        for n in range(self.s.n_awake):
+            cell = self.s.awake[n]
+            ce = self.s.ce[cell]
+            x = cell % self.s.stride - 1
+            y = cell // self.s.stride - 1
+            ce_settle(self.s, cell)
+            v[0, y, x] = ce.busy
+            for k in range(7):
+                waits[k] = ce.waits[k]
+            if ce.acct > self.s.now:            # booked ahead of the clock: conflict cycles come last
+                over = ce.acct - self.s.now
+                part = over if over < ce.tail_conflict else ce.tail_conflict
+                waits[WAIT_CONFLICT] -= part
+                over -= part
+                part = over if over < v[0, y, x] else v[0, y, x]
+                v[0, y, x] -= part
+                over -= part
+                for k in range(1, 7):           # only after a fault elsewhere stopped the clock early
+                    part = over if over < waits[k] else waits[k]
+                    waits[k] -= part
                     over -= part
-                    part = over if over < v[0, y, x] else v[0, y, x]
-                    v[0, y, x] -= part
-                    over -= part
-                    for k in range(1, 7):           # only after a fault elsewhere stopped the clock early
-                        part = over if over < waits[k] else waits[k]
-                        waits[k] -= part
-                        over -= part
-                total = v[0, y, x]
-                for k in range(1, 7):
-                    v[1 + k, y, x] = waits[k]
-                    total += waits[k]
-                v[1, y, x] = self.s.now - total
-                v[8, y, x] = ce.instructions
-                v[9, y, x] = ce.steps
-                v[10, y, x] = ce.elements
-                v[11, y, x] = ce.macs
-                v[12, y, x] = ce.tasks
-                v[13, y, x] = ce.sent
-                v[14, y, x] = ce.received
+            total = v[0, y, x]
+            for k in range(1, 7):
+                v[1 + k, y, x] = waits[k]
+                total += waits[k]
+            v[1, y, x] = self.s.now - total
+            v[8, y, x] = ce.instructions
+            v[9, y, x] = ce.steps
+            v[10, y, x] = ce.elements
+            v[11, y, x] = ce.macs
+            v[12, y, x] = ce.tasks
+            v[13, y, x] = ce.sent
+            v[14, y, x] = ce.received
         return dict(zip(names, out))
 
     def link_counts(self):
@@ -852,7 +851,7 @@ cdef class Engine:
         cdef uint64_t word
         counters = self.counters()
         pes = {}
-        for x, y in self._each_ce():
+        for x, y in self._places(True):
             pes[x, y] = self._ce_snapshot(x, y)
             pes[x, y]["counters"] = {name: int(values[y, x]) for name, values in counters.items()}
         routers = {}
@@ -881,10 +880,10 @@ cdef class Engine:
         cdef thread_t* th
         cdef uint32_t cell
         out = []
-        for x, y in self._each_ce():
+        for x, y in self._places():
             cell = self._cell(x, y)
             ce = self.s.ce[cell]
-            if ce.prog == NULL or ce.main_state == MAIN_FAULT:
+            if ce.main_state == MAIN_FAULT:
                 continue
             if ce.main_state == MAIN_VECTOR and not (ce.main.n == 0xFFFFFFFF and ce.main.wait == WAIT_INPUT):
                 out.append(self._thread(x, y, ce, &ce.main))
@@ -908,20 +907,28 @@ cdef class Engine:
                     out.append({"kind": "task", "x": x, "y": y, "task": k})
         for c in self.spec.routes:
             for p in range(N_PORTS):
-                if self.s.plane[c * N_PORTS + p].slots == NULL or not self._plane_active(c * N_PORTS + p):
-                    continue
-                for y in range(self.s.height):
-                    for x in range(self.s.width):
-                        words = self._queue(c, p, self._cell(x, y))
-                        if words:
-                            out.append(self._stuck(x, y, c, p, len(words), words[0]))
+                for cell in self._marked(c * N_PORTS + p):
+                    words = self._queue(c, p, cell)
+                    if words:
+                        x, y = cell % self.s.stride - 1, cell // self.s.stride - 1
+                        out.append(self._stuck(x, y, c, p, len(words), words[0]))
         for k in range(self.s.n_ins):
             if self.s.ins[k].at < self.s.ins[k].n:
                 out.append({"kind": "stream", "index": k, "left": self.s.ins[k].n - self.s.ins[k].at})
         return out
 
-    cdef bint _plane_active(self, int plane):
-        return self.s.active[plane >> 6] >> (plane & 63) & 1
+    cdef list _marked(self, int plane):
+        # Cells whose queues of this plane may hold wavelets.
+        cdef uint32_t w
+        cdef uint64_t b
+        cells = []
+        if self.s.active[plane >> 6] >> (plane & 63) & 1:
+            for w in range(self.s.n_words):
+                b = self.s.plane[plane].bits[w]
+                while b:
+                    cells.append(w * 64 + ctz64(b))
+                    b &= b - 1
+        return cells
 
     cdef dict _thread(self, int x, int y, ce_t* ce, thread_t* th):
         reason = {WAIT_INPUT: "input", WAIT_OUTPUT: "output", WAIT_FIFO: "fifo"}.get(th.wait, "resource")

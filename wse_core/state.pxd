@@ -381,6 +381,8 @@ ctypedef struct state_t:
     uint64_t active[2]      # planes that may hold wavelets
     ce_t** ce               # per cell, NULL = no program; zero memory until the PE first does something
     int16_t* program_of     # per cell
+    uint32_t* awake         # cells whose CE has done something, in no order
+    uint32_t n_awake
     int in_caps[8]          # capacity of the input queues
     uint32_t seed           # of the random generators
     # wake ring and timing wheel of the CEs
@@ -462,6 +464,8 @@ cdef inline void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
     cdef ce_t* ce = s.ce[cell]
     cdef char* at = <char*>ce + lines(sizeof(ce_t))
     cdef int k
+    s.awake[s.n_awake] = cell
+    s.n_awake += 1
     ce.prog = g
     ce.sram = g.sram + <uint64_t>(<char*>ce - g.blocks) // g.block_bytes * g.data_words
     ce.inq = <inq_t*>at
