@@ -1,9 +1,9 @@
 """Random machines for the comparison of the compiled engine with the plain-Python reference.
 
-`random_spec(rng)` draws a whole `FabricSpec`: a small rectangle, one to three programs of random instructions that touch
-everything the op table has, random routes with switches, filters, swap, injection and teardown, random machine
-parameters.  The programs make no sense on purpose: they starve, block, collide and fault, and both machines must do so in the
-same cycle.  `stall_schedule` draws what the host does meanwhile.  `difference` compares two snapshots.
+`random_spec(rng)` draws a whole `FabricSpec`: a small rectangle, one to three programs of random instructions that
+touch everything the op table has, random routes with switches, filters, swap, injection and teardown, random machine
+parameters.  The programs make no sense on purpose: they starve, block, collide and fault, and both machines must do so
+in the same cycle.  `stall_schedule` draws what the host does meanwhile.  `difference` compares two snapshots.
 """
 import numpy as np
 
@@ -21,7 +21,8 @@ def random_machine(rng):
     changes = {}
     if rng.random() < 0.5:
         for name, values in {
-            "router.hop": (1, 2), "router.depth": (1, 2, 3), "ramp.in": (1, 2, 3), "ramp.out": (1, 2), "ramp.execute": (1, 2),
+            "router.hop": (1, 2), "router.depth": (1, 2, 3), "ramp.in": (1, 2, 3), "ramp.out": (1, 2),
+            "ramp.execute": (1, 2),
             "ramp.in_buffer": (0, 1, 2), "task.start": (0, 1, 3), "vec.start": (0, 1, 2), "vec.drain": (0, 1, 2),
             "mem.conflict_rule": ("mod4", "bank", "none"), "mem.conflict_cycles": (1, 2), "mem.read_ports": (1, 2),
             "ce.fp_latency": (1, 2, 4), "ce.load_latency": (1, 3), "ce.int_latency": (1, 2), "ce.branch_taken": (1, 6),
@@ -43,8 +44,10 @@ class _Writer:
         in_depth, out_depth = m["queue.in_depth"], m["queue.out_depth"]
         inq = [q for q in range(8) if in_depth[q]]
         outq = [q for q in range(8) if out_depth[q]]
-        self.inq = dict(zip(rng.sample(inq, min(len(inq), len(colors))), rng.sample(colors, len(colors))))
-        self.outq = dict(zip(rng.sample(outq, min(len(outq), len(colors))), rng.sample(colors, len(colors))))
+        self.inq = dict(zip(rng.sample(inq, min(len(inq), len(colors))), rng.sample(colors, len(colors)),
+                            strict=False))
+        self.outq = dict(zip(rng.sample(outq, min(len(outq), len(colors))), rng.sample(colors, len(colors)),
+                             strict=False))
         self.n_data = 160
         self.fifos = rng.randint(0, 2)
 
@@ -139,7 +142,7 @@ class _Writer:
             fields[0] = fields[1]
             if kinds and kinds[0] == im.DSD_FABIN and fields[0] >> 4 != FILE_REG:
                 return
-        if all(f >> 4 == FILE_REG for f, w in zip(fields, (wa, wb, wc)) if w):
+        if all(f >> 4 == FILE_REG for f, w in zip(fields, (wa, wb, wc), strict=False) if w):
             return
         imm = None
         if any(k in (im.DSD_FABIN, im.DSD_FABOUT, im.DSD_FIFO) for k in kinds) and rng.random() < 0.6:
@@ -167,7 +170,8 @@ class _Writer:
             self.emit("ldi" if words == 1 else "ldi32", self.reg(words), imm=rng.getrandbits(16 * words))
         elif kind == 6:
             words = rng.choice((1, 2))
-            self.emit(rng.choice(("ld", "st")) + ("16" if words == 1 else "32"), self.reg(words), imm=self.data_address(words))
+            name = rng.choice(("ld", "st")) + ("16" if words == 1 else "32")
+            self.emit(name, self.reg(words), imm=self.data_address(words))
         elif kind == 7:
             self.emit(rng.choice(("activate", "block", "unblock")), rng.choice(self.tasks))
         elif kind == 8:
@@ -245,7 +249,7 @@ def random_program(rng, name, colors, m, filters, plain=False):
     """Return a random `ProgramImage` that uses some of `colors`."""
     w = _Writer(rng, name, colors, m)
     w.colors, w.filters, w.plain = colors, filters, plain
-    tasks = [24, 25, 26] + rng.sample(range(N_COLORS, 20), 1)
+    tasks = [24, 25, 26, *rng.sample(range(N_COLORS, 20), 1)]
     data = [c for c in w.inq.values() if rng.random() < 0.4]
     w.tasks = tasks + data
     w.packed = False
@@ -270,7 +274,8 @@ def random_program(rng, name, colors, m, filters, plain=False):
         active=sum(1 << t for t in rng.sample(tasks, rng.randint(1, len(tasks)))), blocked=blocked,
         high=sum(1 << t for t in w.tasks if rng.random() < 0.3),
         inq_color=tuple(w.inq.get(q, -1) for q in range(8)), outq_color=tuple(w.outq.get(q, -1) for q in range(8)),
-        half=rng.choice(("f16", "f16", "cb16")), main_priority=rng.choice((1, 1, 2, 3, 4)), data=((code_words, values),))
+        half=rng.choice(("f16", "f16", "cb16")), main_priority=rng.choice((1, 1, 2, 3, 4)),
+        data=((code_words, values),))
 
 
 def random_routes(rng, width, height, colors, program_index, programs, n_filters, plain=False):
@@ -330,7 +335,8 @@ def random_spec(rng, plain=False):
             f["count_data"], f["count_control"], f["filter_control"] = (rng.randrange(0, 2) for _ in range(3))
             f["counter"], f["max"], f["limit"] = rng.randrange(0, 4), rng.randrange(0, 3), rng.randrange(1, 4)
             f["min_idx"], f["max_idx"] = rng.choice(((0, 0xFFFF), (0, 100), (0x3C00, 0xC000)))
-    programs = tuple(random_program(rng, f"p{k}", colors, m, filters is not None, plain) for k in range(rng.randint(1, 3)))
+    programs = tuple(random_program(rng, f"p{k}", colors, m, filters is not None, plain)
+                     for k in range(rng.randint(1, 3)))
     index = np.array([[rng.randrange(-1 if rng.random() < 0.1 else 0, len(programs)) for _ in range(width)]
                       for _ in range(height)], np.int16)
     routes = random_routes(rng, width, height, colors, index, programs, 2 if filters is not None else 0,
@@ -354,8 +360,8 @@ def random_inputs(rng, spec, plain=False):
     """Yield (stream, payload, control) bursts for the input streams of `spec`."""
     for index in range(len(spec.inputs)):
         n = rng.randint(0, 12)
-        payload = [rng.choice((rng.getrandbits(32), 0x095F9249, 0x09DF9249 if rng.random() < 0.1 else rng.getrandbits(32)))
-                   for _ in range(n)]
+        payload = [rng.choice((rng.getrandbits(32), 0x095F9249,
+                               0x09DF9249 if rng.random() < 0.1 else rng.getrandbits(32))) for _ in range(n)]
         yield index, payload, [rng.random() < 0.25 and not plain for _ in range(n)]
 
 
@@ -372,7 +378,7 @@ def difference(a, b, path=""):
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         if len(a) != len(b):
             return f"{path}: {list(a)!r} != {list(b)!r}"
-        for k, (x, y) in enumerate(zip(a, b)):
+        for k, (x, y) in enumerate(zip(a, b, strict=True)):
             found = difference(x, y, f"{path}[{k}]")
             if found:
                 return found

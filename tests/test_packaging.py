@@ -300,7 +300,8 @@ def test_make_says_what_is_missing(root, tmp_path):
 
 def sources():
     """Return every file that a source distribution must contain, as text paths."""
-    wanted = ["setup.py", "pyproject.toml", "README.md", "LICENSE", "Makefile", "MANIFEST.in", ".ci/run"]
+    wanted = ["setup.py", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "Makefile", "MANIFEST.in",
+              ".ci/run"]
     for package in (*PACKAGES, "tests", "docs"):
         for path in Path(ROOT, package).rglob("*"):
             if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".h", ".typed", ".toml", ".md") and path.is_file():

@@ -28,8 +28,9 @@ __all__ = ["FORMAT", "FORMAT_VERSION", "LINKS", "STATUSES", "RunMeta", "check_na
 
 FORMAT = "wse-run"
 FORMAT_VERSION = (1, 0)
-LINKS = ("W", "E", "S", "N", "R")
-"""Order of the last axis of a per-link counter: the five ports of a router, R being the ramp."""
+LINKS = ("W", "E", "N", "S", "R")
+"""Order of the last axis of a per-link counter: the five ports of a router as the machine numbers them
+(`wse_core.image.DIRS`), R being the ramp."""
 
 STATUSES = ("completed", "deadlock", "fault", "cycle limit", "interrupted")
 """How a run can end."""

@@ -1407,7 +1407,7 @@ cdef void issue(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noe
     else:
         exec_main(s, ce, cell, t)
 
-cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint issued) noexcept nogil:
     # After cycle t: when must this CE be looked at next, and what are the cycles until then booked as?
     cdef uint64_t first = t + 1 if ce.pipe_free <= t else ce.pipe_free
     cdef uint64_t when, next = NEVER
@@ -1415,6 +1415,8 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
     cdef int k
     ce.wait = WAIT_IDLE
     ce.want_space = 0
+    if issued and ce.uts and ce.acct >= first:
+        return first                # busy microthreads: somebody can issue again more often than not
     if ce.main_state == MAIN_IDLE:
         next = heads_for_picker(ce, t, &heads)
         if heads or ce.activated & ~ce.blocked & ce.prog.bound:
@@ -1507,6 +1509,7 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
         catch_up(s, ce, cell, t)
         if ce.main_state == MAIN_IDLE:
             pick(s, ce, cell, t)
+        thread = -1
         if ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
             if ce.uts:
                 thread = arbitrate(s, ce, cell, t)
@@ -1528,7 +1531,7 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
                 catch_up_alone(s, ce, cell)
             if ce.pipe_free > t + 1:
                 t = ce.pipe_free - 1        # done with every cycle before pipe_free
-        next = look_ahead(s, ce, cell, t)
+        next = look_ahead(s, ce, cell, t, thread >= 0)
         if next < s.ahead and (runs_alone(s, ce) or (next == s.now + 1 and sees_next_cycle(s, ce))):
             t = next
             s.events += 1

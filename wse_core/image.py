@@ -12,8 +12,21 @@ import numpy as np
 
 from wse_core.params import Machine
 
-__all__ = ["DIRS", "DIR_W", "DIR_E", "DIR_N", "DIR_S", "DIR_R", "STEP", "DESC_DTYPE", "ROUTE_DTYPE", "FILTER_DTYPE",
-           "ProgramImage", "FabricSpec", "Symbol"]
+__all__ = [
+    "DESC_DTYPE",
+    "DIRS",
+    "DIR_E",
+    "DIR_N",
+    "DIR_R",
+    "DIR_S",
+    "DIR_W",
+    "FILTER_DTYPE",
+    "ROUTE_DTYPE",
+    "STEP",
+    "FabricSpec",
+    "ProgramImage",
+    "Symbol",
+]
 
 # Directions, with fixed numbers. x grows east, y grows south (docs/machine.md, "Coordinates").
 DIRS = "WENSR"
@@ -41,8 +54,8 @@ DESC_DTYPE = np.dtype([
     ("extent", "<u2", 4),   # [elements], outermost dimension first
     ("stride", "<i2", 4),   # [elements]
 ])
-"""A descriptor (DSD), also the content of a DSR; 32 bytes. `control_task` is activated or unblocked on a control wavelet
-at a fabin; `push_task` / `pop_task` are activated when a step pushes to / pops from a FIFO."""
+"""A descriptor (DSD), also the content of a DSR; 32 bytes. `control_task` is activated or unblocked on a control
+wavelet at a fabin; `push_task` / `pop_task` are activated when a step pushes to / pops from a FIFO."""
 
 ROUTE_DTYPE = np.dtype([
     ("rx", "u1", 4), ("tx", "u1", 4),   # sets of directions (bit d) per switch position

@@ -19,8 +19,9 @@ bits        field   meaning
 ==========  ======  =============================================================================================
 
 An operand is ``file << 4 | id``: file 0 = dest DSR, 1 = src0 DSR, 2 = src1 DSR, 3 = register.  An ALU instruction whose
-operands are all registers is scalar; its extension word, if any, replaces source c by an immediate (field c is then 0: a
-dest DSR is never a source).  With at least one DSR (any file as destination, src0 or src1 as source) it is a vector operation; its extension word, if any, makes it asynchronous and carries the attributes of `ASYNC`.
+operands are all registers is scalar; its extension word, if any, replaces source c by an immediate (field c is then 0:
+a dest DSR is never a source).  With at least one DSR (any file as destination, src0 or src1 as source) it is a vector
+operation; its extension word, if any, makes it asynchronous and carries the attributes of `ASYNC`.
 
 Sources: arch §4.2 (SIMD widths), §4.3 (vector builtins), §3 (scalar).
 """
@@ -28,8 +29,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Op", "OPS", "BY_NAME", "UNSUPPORTED", "encode", "decode", "opcodes_pxd", "FILES", "CONDITIONS",
-           "N_REGS", "RETURN_DEPTH", "is_vector", "async_word", "async_fields"]
+__all__ = [
+    "BY_NAME",
+    "CONDITIONS",
+    "FILES",
+    "N_REGS",
+    "OPS",
+    "RETURN_DEPTH",
+    "UNSUPPORTED",
+    "Op",
+    "async_fields",
+    "async_word",
+    "decode",
+    "encode",
+    "is_vector",
+    "opcodes_pxd",
+]
 
 N_REGS = 16  # 16-bit registers; a 32-bit value takes an even/odd pair (arch §2, published; count assumed)
 RETURN_DEPTH = 8  # return addresses a PE can hold (assumed)
@@ -159,7 +174,8 @@ _ROWS = [
     ("activate", "task", "----", (0, 0), "int", "arch §3, §6", "set the activated bit of task a"),
     ("block", "task", "----", (0, 0), "int", "arch §3, §6", "set the blocked bit of task a"),
     ("unblock", "task", "----", (0, 0), "int", "arch §3, §6", "clear the blocked bit of task a"),
-    ("dsr_load", "dsr", "----", (0, 0), "dsr_load", "arch §5.2", "DSR a = descriptor number <immediate> of the program"),
+    ("dsr_load", "dsr", "----", (0, 0), "dsr_load", "arch §5.2",
+     "DSR a = descriptor number <immediate> of the program"),
     ("dsr_base", "dsr", "i---", (0, 0), "dsr_edit", "arch §5.1", "base word address of DSR a = b or immediate"),
     ("dsr_off", "dsr", "i---", (0, 0), "dsr_edit", "arch §5.1", "base of DSR a += b or immediate, signed words"),
     ("dsr_len", "dsr", "i---", (0, 0), "dsr_edit", "arch §5.1", "extent 0 of DSR a = b or immediate"),

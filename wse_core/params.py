@@ -1,8 +1,8 @@
 """Every modelled number, once, with unit, source and confidence.
 
 A *preset* (``wse2``, ``wse3``) is a column of this table; a `Machine` is a preset with overrides.  The compiled engine,
-the plain-Python reference, the documentation (``docs/accuracy.md``) and ``wse doctor --assumptions`` all read this file.
-No number of the hardware is written anywhere else.
+the plain-Python reference, the documentation (``docs/accuracy.md``) and ``wse doctor --assumptions`` all read this
+file.  No number of the hardware is written anywhere else.
 
 Confidence: *published* (vendor document, vendor tool or peer-reviewed paper), *inferred* (derived from published
 measurements), *assumed* (no public evidence; the most defensible choice).
@@ -13,13 +13,14 @@ SPMM = pr0f3ss/SpMM_Cerebras cycle tables (WSE-2 fabric simulator); CSL = vendor
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Mapping
+from typing import Any
 
 from wse_core.errors import ConfigError
 
-__all__ = ["Param", "Machine", "PARAMETERS", "PRESETS", "machine"]
+__all__ = ["PARAMETERS", "PRESETS", "Machine", "Param", "machine"]
 
 PRESETS = ("wse2", "wse3")
 CONFIDENCES = ("published", "inferred", "assumed")
@@ -78,14 +79,16 @@ class Param:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ConfigError(f"machine parameter {self.name}: expected {kind.__name__}, got {value!r}")
         if self.choices and value not in self.choices:
-            raise ConfigError(f"machine parameter {self.name}: {value!r} is not one of {', '.join(map(str, self.choices))}")
+            raise ConfigError(f"machine parameter {self.name}: {value!r} is not one of "
+                              f"{', '.join(map(str, self.choices))}")
         if kind in (int, float):
             self._bounds(value)
         return value
 
     def _bounds(self, value):
         if not self.low <= value <= self.high:
-            raise ConfigError(f"machine parameter {self.name}: {value} is outside {self.low} .. {self.high} {self.unit}")
+            raise ConfigError(f"machine parameter {self.name}: {value} is outside {self.low} .. {self.high} "
+                              f"{self.unit}")
 
 
 _rows: list[Param] = []
@@ -156,19 +159,20 @@ _p("dsr.count", 16, "per file", "arch §5.2: WSE-3 has 16; unknown for WSE-2", "
 _p("dsr.xdsr", 8, "registers", "arch §5.2", "assumed", "extended DSRs: FIFOs, circular buffers, 4-D descriptors",
    low=1, high=64)
 
-# --- threads and tasks --------------------------------------------------------------------------------------------------
+# --- threads and tasks ------------------------------------------------------------------------------------------------
 _p("ut.count", 8, "microthreads", "arch §5.4", "published", "microthreads besides the main thread", low=1, high=8)
-_p("task.start", 3, "cycles", "arch §6 (WSE-3 measurement)", "inferred", "picker's choice to first instruction", high=64)
+_p("task.start", 3, "cycles", "arch §6 (WSE-3 measurement)", "inferred", "picker's choice to first instruction",
+   high=64)
 _p("task.priority_rule", "lowest", "rule", "arch §6: order inside a level not published", "assumed",
    "among tasks of one priority: lowest id first, or round_robin", choices=("lowest", "round_robin"))
 
-# --- queues ---------------------------------------------------------------------------------------------------------------
+# --- queues -----------------------------------------------------------------------------------------------------------
 _p("queue.in_depth", (6, 6, 4, 4, 2, 2, 2, 2), "wavelets", "arch §5.3 (CSL types)", "published",
    "depth of each input queue", (8, 8, 4, 4, 4, 4, 4, 4), low=0, high=11)
 _p("queue.out_depth", (2, 2, 6, 6, 2, 2, 0, 0), "wavelets", "arch §5.3 (CSL types); wse3 depths assumed", "published",
    "depth of each output queue; 0 means that the queue does not exist", (2, 2, 6, 6, 2, 2, 2, 2), low=0, high=12)
 
-# --- router -----------------------------------------------------------------------------------------------------------------
+# --- router -----------------------------------------------------------------------------------------------------------
 _p("router.colors", 24, "colors", "arch §7", "published", "routable colors", low=1, high=24)
 _p("router.hop", 1, "cycles", "arch §8.4", "published", "router to router", 2, low=1, high=8)
 _p("router.depth", 2, "wavelets", "arch §8.1: not public; enough for full rate", "assumed",
@@ -181,15 +185,16 @@ _p("ramp.in_buffer", 2, "wavelets", "one register per cycle of the ramp, so that
    "assumed", "registers of the off-ramp per color, beyond the input queue's depth", 2, low=0, high=4)
 _p("router.filters", 6, "filters", "arch §8.3 (SDK 1.4 notes)", "published", "filters per PE", low=0, high=6)
 
-# --- numerics ------------------------------------------------------------------------------------------------------------------
+# --- numerics ---------------------------------------------------------------------------------------------------------
 _p("num.cb16_bias", 42, "", "CSL types page: 6.0 is 0x5900", "inferred", "exponent bias of CB16", low=1, high=62)
 _p("num.ftz", 0, "flag", "numerics.md section 2: no public statement", "assumed", "flush subnormals to zero", high=1)
 
-# --- counters and generators ---------------------------------------------------------------------------------------------------
+# --- counters and generators ------------------------------------------------------------------------------------------
 _p("tsc.bits", 48, "bits", "arch §10.3", "published", "width of the time-stamp counter", low=16, high=63)
 _p("prng.seed", 0xDEADBEEF, "", "arch §3 (CSL builtins)", "published", "initial state of the random generators",
    low=1, high=2**32 - 1)
-_p("prng.steps", 128, "steps/draw", "arch §3 (CSL builtins)", "published", "LFSR steps per 16-bit draw", low=1, high=4096)
+_p("prng.steps", 128, "steps/draw", "arch §3 (CSL builtins)", "published", "LFSR steps per 16-bit draw",
+   low=1, high=4096)
 
 PARAMETERS: Mapping[str, Param] = MappingProxyType({row.name: row for row in _rows})
 """All modelled numbers by name, in the order of this file."""
@@ -201,7 +206,7 @@ class Machine(Mapping):
     ``machine("wse2")["router.hop"]`` is 1.  Equal machines compare and hash equal.
     """
 
-    __slots__ = ("preset", "_values")
+    __slots__ = ("_values", "preset")
 
     def __init__(self, preset: str, values: Mapping[str, Any]):
         self.preset = preset
@@ -226,7 +231,7 @@ class Machine(Mapping):
         changed = {k: v for k, v in self.items() if v != PARAMETERS[k].values[self.preset]}
         return f"machine({self.preset!r}{''.join(f', {k}={v!r}' for k, v in changed.items())})"
 
-    def replace(self, overrides: Mapping[str, Any] | None = None, /, **more) -> "Machine":
+    def replace(self, overrides: Mapping[str, Any] | None = None, /, **more) -> Machine:
         """Return a machine with some numbers changed; ``router_hop=2`` may stand for ``router.hop``."""
         values = dict(self._values)
         for key, value in {**(overrides or {}), **more}.items():

@@ -246,29 +246,37 @@ cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil
     if q.port == DIR_R and s.ce[cell].want_space:
         ring_set(s, cell, s.now + 1)
 
-cdef bint grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
-    # Move the wavelet of `r` if all its outputs have room.
-    cdef uint32_t links = r.outs & 15
+cdef bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t outs, uint64_t route) noexcept nogil:
+    # Whether every output has room. As the state is that of the start of the cycle, no grant of this cycle changes it: a queue is
+    # fed by one color of one router, and a color is granted once.
+    cdef uint32_t links = outs & 15
+    cdef uint32_t d, to
+    cdef int plane
+    if outs & RAMP and not ramp_has_room(s, cell, route):
+        return False
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        plane = color * N_PORTS + (d ^ 1)
+        to = cell + s.delta[d]
+        if unlikely(s.plane[plane].slots == NULL):
+            return False
+        if (route >> RT_SPECIAL) & 1 and is_border(s, to):
+            if s.plane[plane].meta[to].head == 0:
+                return False
+        elif not room_at(s, plane_tail(&s.plane[plane], to)[0], s.now):
+            return False
+    return True
+
+cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
+    # Move the wavelet of `r`; all its outputs have room.
+    cdef uint32_t links
     cdef uint32_t d, to
     cdef uint64_t payload = r.word & PAYLOAD
     cdef uint64_t route
     cdef int plane, cmd, pop, k, pos
     cdef filter_t* f
     cdef bint control = is_control(r.word)
-    while links:
-        d = ctz64(links)
-        links &= links - 1
-        plane = r.color * N_PORTS + (d ^ 1)
-        to = cell + s.delta[d]
-        if unlikely(s.plane[plane].slots == NULL):
-            return False
-        if (r.route >> RT_SPECIAL) & 1 and is_border(s, to):
-            if s.plane[plane].meta[to].head == 0:
-                return False
-        elif not room_at(s, plane_tail(&s.plane[plane], to)[0], s.now):
-            return False
-    if r.outs & RAMP and not ramp_has_room(s, cell, r.route):
-        return False
     cmd = <int>(payload >> 22) & 3
     if control:
         pop = <int>(r.route >> RT_POP) & 3
@@ -311,7 +319,6 @@ cdef bint grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
                     if (route >> RT_RING) & 1:
                         pos = 0
             s.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
-    return True
 
 cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
     # Two inputs of one color in one cycle: the vendor's simulator stops here, and so do we.
@@ -343,7 +350,7 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
     cdef request_t requests[N_COLORS * N_PORTS]
     cdef uint64_t route, word, now = s.now, oldest
     cdef uint32_t colors = s.shared[cell]
-    cdef uint32_t used = 0, taken = 0, ports
+    cdef uint32_t used = 0, taken = 0, ports, outs
     cdef int n = 0, c, p, k, best, left
     cdef request_t* r
     cdef plane_t* q
@@ -369,15 +376,18 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
             if not usable(word, now):
                 s.waiting = 1
                 continue
+            outs = tx_of(route, pos_of(route))
+            if is_control(word) and (word >> 24) & 1:
+                outs &= ~<uint32_t>RAMP
+            if not all_have_room(s, cell, c, outs, route):
+                continue
             r.q = q
             r.word = word
             r.route = route
             r.granted = q.meta[cell].granted
             r.color = c
-            r.outs = tx_of(route, pos_of(route))
+            r.outs = outs
             r.counts = 0
-            if is_control(word) and (word >> 24) & 1:
-                r.outs &= ~<uint32_t>RAMP
             n += 1
             continue
         check_landing(s, cell, c, route)
@@ -389,9 +399,15 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
             p = ctz64(ports)
             ports &= ports - 1
             if make_request(s, cell, c, p, &requests[n]):
-                n += 1
+                held = True
+                r = &requests[n]
+                if all_have_room(s, cell, r.color, r.outs, r.route):
+                    n += 1
     if n == 0 and not held:
         unmark_empty(s, cell)
+    if n == 1:
+        grant(s, cell, &requests[0])
+        return
     left = n
     while left:
         best = -1
@@ -405,9 +421,9 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
         left -= 1
         if r.outs & used or (taken >> r.color) & 1:
             continue
-        if grant(s, cell, r):
-            used |= r.outs
-            taken |= <uint32_t>1 << r.color
+        grant(s, cell, r)
+        used |= r.outs
+        taken |= <uint32_t>1 << r.color
 
 cdef void unmark_empty(state_t* s, uint32_t cell) noexcept nogil:
     # Nothing asked to move: take the empty queues of the sharing colors out of the activity maps.
@@ -422,7 +438,7 @@ cdef void unmark_empty(state_t* s, uint32_t cell) noexcept nogil:
 
 cdef void visit_general(state_t* s, uint32_t cell, int color, int port) noexcept nogil:
     cdef request_t r
-    if make_request(s, cell, color, port, &r):
+    if make_request(s, cell, color, port, &r) and all_have_room(s, cell, r.color, r.outs, r.route):
         grant(s, cell, &r)
 
 

@@ -33,7 +33,6 @@ from fabric.fabric import Fabric
 from fabric.kernels.kernel import KernelParam
 from wse_core import numerics
 from wse_core.errors import ConfigError, ProgramError
-from wse_core.image import DIRS
 
 __all__ = ["CYCLE_LIMIT", "DATA", "FLOATS", "Arithmetic", "Check", "Session", "Stamps", "check_sum", "data_params",
            "fit", "integers", "nearest", "report", "sequential_sum"]
@@ -41,7 +40,6 @@ __all__ = ["CYCLE_LIMIT", "DATA", "FLOATS", "Arithmetic", "Check", "Session", "S
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
 DATA = ("normal", "ones", "special")
-_PORTS = "WESNR"  # order of the ports in a run file; the machine's is DIRS
 CYCLE_LIMIT = 1 << 40
 """Cycles after which a kernel is taken to run for ever."""
 
@@ -271,9 +269,8 @@ class Session:
         units = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
                  "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}
         found = {name: (values, units.get(name, "cycles")) for name, values in self.fabric.counters().items()}
-        order = [DIRS.index(port) for port in _PORTS]
         for color, values in self.fabric.link_counts().items():
-            found[f"moved_color_{color}"] = values[np.newaxis][..., order], "wavelets"
+            found[f"moved_color_{color}"] = values[np.newaxis], "wavelets"
         return found
 
 

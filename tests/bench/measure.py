@@ -107,11 +107,9 @@ def traced(workload, path, window, rounds=3):
     float, int, int
         Median of traced / untraced, windows, bytes of the file.
     """
-    from traces.schema import LINKS, RunMeta
+    from traces.schema import RunMeta
     from traces.writer import RunWriter
-    from wse_core.image import DIRS
 
-    order = [DIRS.index(link) for link in LINKS]
     windows = 0
 
     def run(writer):
@@ -122,7 +120,7 @@ def traced(workload, path, window, rounds=3):
         while status == "limit" and engine.cycle < workload.limit:
             status = engine.run(min(engine.cycle + window, workload.limit))
             if writer:
-                grants = {f"grants_color{c}": v[..., order] for c, v in engine.link_counts().items()}
+                grants = {f"grants_color{c}": v for c, v in engine.link_counts().items()}
                 counters = engine.counters() | grants
                 for name, value in counters.items():
                     captured.setdefault(name, []).append(value - before.get(name, 0))
@@ -145,7 +143,6 @@ def traced(workload, path, window, rounds=3):
 def build_seconds(width, height):
     """Return host seconds to describe, check and build a fabric of equal code: (layout, engine)."""
     from fabric.engine import Engine
-
     from tests.bench import workloads
 
     begin = time.perf_counter()

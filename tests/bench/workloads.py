@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from fabric.engine import Engine
 
+from fabric.engine import Engine
 from fabric.layout import Layout
 from fabric.program import Program
 from wse_core.params import machine

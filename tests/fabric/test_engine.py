@@ -1,4 +1,4 @@
-"""Properties of the compiled engine that need no second machine: accounting, conservation, determinism, time, memory."""
+"""Properties of the compiled engine alone: accounting, conservation, determinism, time, memory."""
 import random
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def test_wavelets_are_conserved(seed, cycles):
     if engine.run(cycles) == "fault":
         return
     moved, snapshot = engine.link_counts(), engine.snapshot()
-    to_ce = {place: 0 for place in snapshot["pe"]}
+    to_ce = dict.fromkeys(snapshot["pe"], 0)
     for color, table in spec.routes.items():
         for y in range(spec.height):
             for x in range(spec.width):

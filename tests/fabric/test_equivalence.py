@@ -1,18 +1,18 @@
 """The compiled engine against the plain-Python reference, cycle by cycle, on random machines.
 
-Both get the same `FabricSpec` and the same inputs and are run in the same random steps; after each step every visible piece
-of state must be equal: registers, task bits, queues with ready cycles, SRAM, routes, counters.
+Both get the same `FabricSpec` and the same inputs and are run in the same random steps; after each step every visible
+piece of state must be equal: registers, task bits, queues with ready cycles, SRAM, routes, counters.
 """
 import random
 
 import numpy as np
 import pytest
-from fabric.engine import Engine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wse_core.reference.machine import ReferenceMachine
 
+from fabric.engine import Engine
 from tests.random_machines import difference, random_inputs, random_spec
+from wse_core.reference.machine import ReferenceMachine
 
 LIMIT = 400
 
@@ -29,7 +29,7 @@ def fault_of(machine):
 
 
 def state_of(machine, status):
-    """The snapshot; of a run that ended by itself without the idle cycles at its end, which are a matter of definition."""
+    """Return the snapshot, without the idle cycles at the end of a run that ended: those are by definition."""
     state = machine.snapshot()
     if status != "limit":  # also the slots of a last instruction that takes several
         del state["cycle"]
@@ -75,7 +75,7 @@ def compare(seed, limit=LIMIT, make=Engine):
         found = difference(memory(machines[0], spec), memory(machines[1], spec))
         assert found is None, f"{where}: SRAM {found}"
         for k in range(len(spec.outputs)):
-            for a, b in zip(machines[0].pop_output(k), machines[1].pop_output(k)):
+            for a, b in zip(machines[0].pop_output(k), machines[1].pop_output(k), strict=True):
                 assert np.array_equal(a, b), f"{where}: output stream {k}: {a} != {b}"
         if status[0] != "limit":
             assert machines[0].last_active == machines[1].last_active, where

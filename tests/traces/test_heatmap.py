@@ -9,7 +9,9 @@ import pytest
 
 from traces import writer
 from traces.heatmap import plane, write_heatmap
+from traces.schema import LINKS
 from wse_core.errors import TraceError
+from wse_core.image import DIRS
 
 PE = np.arange(2 * 3 * 4).reshape(2, 3, 4)
 LINK = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
@@ -20,9 +22,13 @@ def test_plane_of_a_counter_per_pe():
     assert np.array_equal(plane(PE, window=1), PE[1])
 
 
+def test_links_are_numbered_as_in_the_machine():
+    assert "".join(LINKS) == DIRS
+
+
 def test_plane_of_a_counter_per_link():
     assert np.array_equal(plane(LINK), LINK.sum(axis=(0, 3)))
-    assert np.array_equal(plane(LINK, window=0, link="S"), LINK[0, :, :, 2])
+    assert np.array_equal(plane(LINK, window=0, link="S"), LINK[0, :, :, 3])
 
 
 @pytest.mark.parametrize(
