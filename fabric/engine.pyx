@@ -1,14 +1,15 @@
 # cython: overflowcheck=False
 """The compiled machine: owns the tables of `wse_core.state`, runs the cycle loop, gives the host access.
 
-`Engine` implements the machine interface of docs/internals.md.  It is single-owner: one thread per Engine.  The cycle loop
-runs without the GIL and comes back every few million events to let Python see a Ctrl-C.
+`Engine` implements the machine interface of docs/internals.md.  It is single-owner: one thread per Engine.  The cycle
+loop runs without the GIL and comes back every few million events to let Python see a Ctrl-C.
 
 Memory: every table is a private no-reserve mapping, so what no wavelet and no program touches costs nothing: an idle PE
-costs its bits in the activity maps.  SRAM is backed for the words that the program declares (code is kept once per program).
+costs its bits in the activity maps.  SRAM is backed for the words that the program declares (code is kept once per
+program).
 
-Phases of a cycle, in this order: `router_phase`, `ce_phase`; see docs/machine.md.  If in a cycle no wavelet moved and none is
-under way, time jumps to the next cycle in which a CE has something to do: nothing active costs nothing.
+Phases of a cycle, in this order: `router_phase`, `ce_phase`; see docs/machine.md.  If in a cycle no wavelet moved and
+none is under way, time jumps to the next cycle in which a CE has something to do: nothing active costs nothing.
 """
 import numpy as np
 
@@ -63,7 +64,8 @@ if _isa.FORMS != ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task"
 
 
 cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
-    # Advance to cycle `limit` at most. A program that never ends must not keep Python from seeing a Ctrl-C, hence AHEAD.
+    # Advance to cycle `limit` at most. A program that never ends must not keep Python from seeing a Ctrl-C, hence
+    # AHEAD.
     cdef uint64_t stop = s.events + EVENTS_PER_BREAK
     cdef uint64_t next
     while s.now < limit:
@@ -130,7 +132,8 @@ cdef inline void refresh_words(uint64_t* words, uint64_t n, uint64_t now) noexce
             words[k] = (words[k] & low) | old
 
 cdef void stamps_refresh(state_t* s) noexcept nogil:
-    # Keeps every stamp within half of its 30-bit range; a word never touched (0) stays 0 while now < 2^29, then is stamped too.
+    # Keeps every stamp within half of its 30-bit range; a word never touched (0) stays 0 while now < 2^29, then is
+    # stamped too.
     cdef int k
     cdef uint32_t cell, q, w
     cdef plane_t* p
@@ -139,7 +142,8 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
         p = &s.plane[k]
         if p.slots != NULL:
             for cell in range(s.n_cells):
-                if p.tail[cell] or p.meta[cell].head & 0xFF or p.meta[cell].granted or p.slots[<uint64_t>cell * p.depth]:
+                if (p.tail[cell] or p.meta[cell].head & 0xFF or p.meta[cell].granted
+                        or p.slots[<uint64_t>cell * p.depth]):
                     refresh_words(p.slots + <uint64_t>cell * p.depth, p.depth, s.now)
     for w in range(s.n_awake):
         ce = s.ce[s.awake[w]]
@@ -267,7 +271,7 @@ cdef class Engine:
             s.shared_bits[c] = <uint64_t*>self._map(s.n_words * sizeof(uint64_t))
             word = np.zeros((spec.height, spec.width), np.uint64)
             for k in range(4):
-                valid = (table["valid"] >> k & 1).astype(np.uint64)     # an invalid position has no inputs and no outputs
+                valid = (table["valid"] >> k & 1).astype(np.uint64)  # an invalid position has no inputs and no outputs
                 word |= valid * table["rx"][..., k] << np.uint64(10 * k)
                 word |= valid * table["tx"][..., k] << np.uint64(10 * k + 5)
             for name, shift in (("pos", RT_POS), ("valid", RT_VALID), ("ring", RT_RING), ("pop", RT_POP),
@@ -275,11 +279,13 @@ cdef class Engine:
                                 ("inject", RT_INJECT)):
                 word |= table[name].astype(np.uint64) << np.uint64(shift)
             slot = queue_slots[:, c][spec.program_index]
-            word |= np.where(slot >= 0, slot.astype(np.uint64) << np.uint64(RT_INQ) | np.uint64(<uint64_t>1 << RT_HAS_INQ),
+            word |= np.where(slot >= 0,
+                             slot.astype(np.uint64) << np.uint64(RT_INQ) | np.uint64(<uint64_t>1 << RT_HAS_INQ),
                              np.uint64(0))
             special = (table["filter"] != 0) | (table["swap"] != 0) | (table["inject"] != 0)
             leaves = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, table["tx"], 0), -1)
-            for d, edge in ((DIR_W, np.s_[:, :1]), (DIR_E, np.s_[:, -1:]), (DIR_N, np.s_[:1, :]), (DIR_S, np.s_[-1:, :])):
+            for d, edge in ((DIR_W, np.s_[:, :1]), (DIR_E, np.s_[:, -1:]),
+                            (DIR_N, np.s_[:1, :]), (DIR_S, np.s_[-1:, :])):
                 special[edge] |= leaves[edge] >> d & 1 != 0
             word |= special.astype(np.uint64) << np.uint64(RT_SPECIAL)
             words = np.ascontiguousarray(word)
@@ -549,7 +555,7 @@ cdef class Engine:
             s.outs[k].port = d ^ 1
             s.plane[color * N_PORTS + (d ^ 1)].meta[s.outs[k].cell].head = k + 1
 
-    # --- host access ---------------------------------------------------------------------------------------------------
+    # --- host access --------------------------------------------------------------------------------------------------
     cdef uint32_t _cell(self, int x, int y):
         return <uint32_t>((y + 1) * <int>self.s.stride + x + 1)
 
@@ -675,9 +681,10 @@ cdef class Engine:
             memcpy(&c[0], o.cycles, o.n * 8)
             memcpy(&v[0], o.words, o.n * 8)
         o.n = 0
-        return cycles, (words & np.uint64(0xFFFFFFFF)).astype(np.uint32), (words >> np.uint64(32) & np.uint64(1)).astype(bool)
+        return (cycles, (words & np.uint64(0xFFFFFFFF)).astype(np.uint32),
+                (words >> np.uint64(32) & np.uint64(1)).astype(bool))
 
-    # --- running -----------------------------------------------------------------------------------------------------------
+    # --- running ------------------------------------------------------------------------------------------------------
     def run(self, limit):
         """Run to cycle `limit` at most; return ``limit``, ``complete``, ``stuck`` or ``fault``."""
         cdef uint64_t stop = min(int(limit), (1 << 62) - 1)
@@ -701,7 +708,8 @@ cdef class Engine:
         cdef fault_t* f = &self.s.fault
         if not f.kind:
             return None
-        return {"kind": FAULT_KINDS[f.kind], "x": int(f.cell % self.s.stride) - 1, "y": int(f.cell // self.s.stride) - 1,
+        return {"kind": FAULT_KINDS[f.kind],
+                "x": int(f.cell % self.s.stride) - 1, "y": int(f.cell // self.s.stride) - 1,
                 "cycle": f.cycle, "address": f.address if f.kind in (FAULT_SRAM_RANGE, FAULT_SRAM_ALIGN) else None,
                 "color": f.color if f.kind == FAULT_COLLISION else None, "value": f.value,
                 "detail": self._collision(f.value) if f.kind == FAULT_COLLISION else FAULT_DETAILS[f.detail]}
@@ -710,7 +718,7 @@ cdef class Engine:
         return "two inputs of one color in one cycle: " + " and ".join(
             _image.DIRS[k] for k in range(N_PORTS) if ports >> k & 1)
 
-    # --- looking inside ---------------------------------------------------------------------------------------------------
+    # --- looking inside -----------------------------------------------------------------------------------------------
     def _places(self, everybody=False):
         # (x, y) of the PEs that have done something, or of all that have a program, in row-major order.
         cdef uint32_t k
@@ -721,8 +729,8 @@ cdef class Engine:
 
     def counters(self):
         """Return dict name -> uint64 array (height, width); see docs/internals.md."""
-        names = ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo",
-                 "instructions", "steps", "elements", "macs", "tasks", "sent", "received")
+        names = ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output",
+                 "stall_fifo", "instructions", "steps", "elements", "macs", "tasks", "sent", "received")
         out = np.zeros((len(names), self.s.height, self.s.width), np.uint64)
         out[1][self.spec.program_index >= 0] = self.s.now       # those that have never done anything are idle
         cdef uint64_t[:, :, ::1] v = out
@@ -865,7 +873,8 @@ cdef class Engine:
                     entry[c] = {"pos": word >> RT_POS & 3, "teardown": word >> RT_TEARDOWN & 1,
                                 "queues": {p: q for p, q in queues.items() if q},
                                 "moved": [self.s.plane[c * N_PORTS + p].meta[cell].head >> 8
-                                          if self.s.plane[c * N_PORTS + p].slots != NULL else 0 for p in range(N_PORTS)]}
+                                          if self.s.plane[c * N_PORTS + p].slots != NULL else 0
+                                          for p in range(N_PORTS)]}
                 if self.s.filters != NULL and self.spec.filters["kind"][y, x].any():
                     counts = [self.s.filters[<uint64_t>cell * N_FILTERS + p].counter
                               for p in range(self.spec.filters.shape[2])]
@@ -888,7 +897,8 @@ cdef class Engine:
             if ce.main_state == MAIN_VECTOR and not (ce.main.n == 0xFFFFFFFF and ce.main.wait == WAIT_INPUT):
                 out.append(self._thread(x, y, ce, &ce.main))
             elif ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING:
-                out.append({"kind": "thread", "x": x, "y": y, "thread": "main", "op": _isa.OPS[ce.prog.code[ce.pc].op].name,
+                out.append({"kind": "thread", "x": x, "y": y, "thread": "main",
+                            "op": _isa.OPS[ce.prog.code[ce.pc].op].name,
                             "reason": "resource", "color": None, "queue": None, "done": 0, "length": 0})
             for k in range(8):
                 if ce.uts >> k & 1:
@@ -943,8 +953,8 @@ cdef class Engine:
                                       ce.inq[ce.prog.inq_slot[<int>q]].cap):
                         queue, color = q, ce.prog.inq_color[<int>q]
                         break
-        return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.op].name, "reason": reason,
-                "color": color, "queue": queue, "done": th.k, "length": _length(th.n)}
+        return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.op].name,
+                "reason": reason, "color": color, "queue": queue, "done": th.k, "length": _length(th.n)}
 
     cdef dict _stuck(self, int x, int y, int c, int p, int n, head):
         cdef uint32_t cell = self._cell(x, y)
@@ -976,7 +986,8 @@ cdef class Engine:
                     q = &self.s.plane[c * N_PORTS + (d ^ 1)]
                     if q.slots == NULL or is_valid(plane_tail(q, cell + self.s.delta[d])[0]):
                         blocked.append(d)
-        return {"kind": "router", "x": x, "y": y, "color": c, "port": p, "wavelets": n, "reason": reason, "blocked": blocked}
+        return {"kind": "router", "x": x, "y": y, "color": c, "port": p, "wavelets": n, "reason": reason,
+                "blocked": blocked}
 
 
 def cost_of(op, machine):

@@ -152,7 +152,7 @@ def numeric_facts():
     -------
     dict
         ``subnormals`` and ``round_to_nearest`` as bool, found by computing with numpy, and ``backend``: what
-        `wse_core.numerics` says about itself, or None if it is not there.
+        `wse_core.vector` uses for long operations, or None if it is not there.
     """
     import numpy as np
 
@@ -164,11 +164,10 @@ def numeric_facts():
         "backend": None,
     }
     try:
-        numerics = importlib.import_module("wse_core.numerics")
+        importlib.import_module("wse_core.numerics")
     except ImportError:
         return facts
-    backend = getattr(numerics, "backend", None) or getattr(numerics, "BACKEND", None)
-    facts["backend"] = backend() if callable(backend) else backend or "compiled, portable C"
+    facts["backend"] = importlib.import_module("wse_core.vector").backend()
     return facts
 
 

@@ -124,7 +124,8 @@ cdef inline uint32_t alu(int op, const num_t* s, uint32_t b, uint32_t c, uint32_
     return 0
 
 cdef inline bint condition(int op, int code, const num_t* s, uint32_t a, uint32_t b) noexcept nogil:
-    # Condition `code` (isa.CONDITIONS: eq ne lt le ltu leu) of a branch; floating point: quiet, false with NaN except ne.
+    # Condition `code` (isa.CONDITIONS: eq ne lt le ltu leu) of a branch; floating point: quiet, false with NaN except
+    # ne.
     if op == OP_BR16:
         if code == 0:
             return a == b

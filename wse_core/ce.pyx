@@ -7,11 +7,12 @@ since the last one, lets the picker choose, issues at most one thing, and comput
 
 Two ways to save looks, both exact (docs/internals.md, "What runs ahead"):
 
-* *bulk*: a vector operation whose operands all lie in memory is not stepped; whenever the CE is looked at, the steps that
-  fell into the cycles since then are done in one call.  Nothing else of this PE issued in these cycles, else it would
-  have been looked at.
+* *bulk*: a vector operation whose operands all lie in memory is not stepped; whenever the CE is looked at, the steps
+  that fell into the cycles since then are done in one call.  Nothing else of this PE issued in these cycles, else it
+  would have been looked at.
 * *run ahead*: with no microthread busy, nobody can observe the main thread between two operations that touch the
-  fabric, so it runs on in its own time up to the run's cycle limit.  64-element fp16 work: one look instead of hundreds.
+  fabric, so it runs on in its own time up to the run's cycle limit.  64-element fp16 work: one look instead of
+  hundreds.
 
 Rules, costs and accounting: docs/machine.md, "CE".  Reads and writes: its own `ce_t`, SRAM, input queues (taking),
 R queues of its router (pushing), route words and filters of its router (in real time only).
@@ -81,7 +82,7 @@ cdef uint64_t NEVER = <uint64_t>1 << NEVER_BITS
 cdef uint64_t ADVANCE_WORD = <uint64_t>0x095F9249 | (<uint64_t>1 << SHIFT_CTRL)
 
 
-# --- small helpers -----------------------------------------------------------------------------------------------------------
+# --- small helpers ----------------------------------------------------------------------------------------------------
 cdef void fault(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int kind, int64_t address, int color, int detail,
                 int64_t value) noexcept nogil:
     ce.main_state = MAIN_FAULT
@@ -160,7 +161,7 @@ cdef inline void unblock(ce_t* ce, int task) noexcept nogil:
     ce.blocked &= ~(<uint32_t>1 << (task & 31))
 
 
-# --- vector operations: set-up --------------------------------------------------------------------------------------------
+# --- vector operations: set-up ----------------------------------------------------------------------------------------
 cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, int field, int words, int dest,
                         const instr_t* ins) noexcept nogil:
     # Fill `o` from an operand field. dest: 1 destination, 0 source. Return False after a fault.
@@ -401,7 +402,7 @@ cdef inline bint plain_source(opnd_t* o) noexcept nogil:
     return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (o.mode == OPND_MEM1D and o.checked)
 
 
-# --- vector operations: one step -------------------------------------------------------------------------------------------
+# --- vector operations: one step --------------------------------------------------------------------------------------
 cdef inline int64_t address_of(opnd_t* o, uint32_t k) noexcept nogil:
     # Word address of element k of a memory operand.
     cdef dsr_t* d = o.dsr
@@ -523,7 +524,8 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
     return when
 
 cdef inline void wait_reg(ce_t* ce, int r, int words, uint64_t t, uint32_t latency) noexcept nogil:
-    # Register r is ready in cycle t + latency. Ready cycles are kept relative to a base that moves on when all are past.
+    # Register r is ready in cycle t + latency. Ready cycles are kept relative to a base that moves on when all are
+    # past.
     cdef uint64_t ready = t + latency
     cdef uint64_t gone = t - ce.ready_base
     cdef int k
@@ -647,7 +649,8 @@ cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, 
     sram_write(ce, index, o.words, value)
     return True
 
-cdef inline void send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t, uint32_t cost) noexcept nogil:
+cdef inline void send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t,
+                      uint32_t cost) noexcept nogil:
     plane_push(s, plane, &s.plane[plane], cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
     ce.sent += 1
     s.waiting = 1
@@ -772,7 +775,7 @@ cdef inline bint is_mac(int op) noexcept nogil:
     return op == OP_FMACS or op == OP_FMACH or op == OP_FMACHS
 
 
-# --- plain streams -----------------------------------------------------------------------------------------------------------
+# --- plain streams ----------------------------------------------------------------------------------------------------
 cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # vec_when for a plain stream with no control wavelet at its head.
     cdef uint64_t when = ce.acct, word, r
@@ -812,8 +815,8 @@ cdef inline uint32_t stream_take(const uint16_t* sram, stream_t* o, uint32_t j, 
     return at
 
 cdef void stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
-    # Steps of a plain stream that is able in cycle `start`: one, or, if the main thread is alone, as many as are able back to
-    # back with what is in the queues now. Gain over general steps: 3x fewer instructions per element.
+    # Steps of a plain stream that is able in cycle `start`: one, or, if the main thread is alone, as many as are able
+    # back to back with what is in the queues now. Gain over general steps: 3x fewer instructions per element.
     cdef uint64_t t = start, word = 0
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
     cdef uint32_t g, j, r, b, payload, cost = 1, k = th.k, n_steps = 0
@@ -876,7 +879,7 @@ cdef void stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
             vec_complete(s, ce, cell, th, t - cost, cost)
 
 
-# --- vector operations in bulk ---------------------------------------------------------------------------------------------
+# --- vector operations in bulk ----------------------------------------------------------------------------------------
 cdef inline bint apart(opnd_t* a, opnd_t* o, uint32_t k, uint32_t n) noexcept nogil:
     # Whether contiguous source `o` is the destination itself or does not touch it: the condition of vec_*.
     cdef int64_t a0, o0
@@ -1030,7 +1033,7 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
         t = ce.pipe_free
 
 
-# --- the main thread ----------------------------------------------------------------------------------------------------------
+# --- the main thread --------------------------------------------------------------------------------------------------
 cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
     # Microthread of an asynchronous operation: named, else that of the output queue, else of the first fabric input.
     cdef int ut = (ins.imm >> 4) & 15
@@ -1267,7 +1270,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
             value &= value - 1
 
 
-# --- tasks -----------------------------------------------------------------------------------------------------------------------
+# --- tasks ------------------------------------------------------------------------------------------------------------
 cdef inline void start_task(state_t* s, ce_t* ce, uint64_t t, int32_t entry) noexcept nogil:
     ce.main_state = MAIN_STARTING
     ce.pc = entry
@@ -1339,7 +1342,7 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
         start_task(s, ce, t, g.entry[id])
 
 
-# --- a look at a CE -----------------------------------------------------------------------------------------------------------------
+# --- a look at a CE ---------------------------------------------------------------------------------------------------
 cdef void catch_up(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Do and book everything that happened by itself in the cycles before t.
     cdef uint64_t start
@@ -1463,16 +1466,16 @@ cdef inline bint runs_alone(state_t* s, ce_t* ce) noexcept nogil:
     return False
 
 cdef inline bint sees_next_cycle(state_t* s, ce_t* ce) noexcept nogil:
-    # Whether cycle now + 1 can be done in the same look. Everything that a CE sees in it is there: what routers do in now + 1
-    # reaches a CE in now + 2 at the earliest. Exceptions: configuration, which the CE reads as the routers of its own
-    # cycle left it, injection (see `runs_alone`), and task 29.
+    # Whether cycle now + 1 can be done in the same look. Everything that a CE sees in it is there: what routers do in
+    # now + 1 reaches a CE in now + 2 at the earliest. Exceptions: configuration, which the CE reads as the routers of
+    # its own cycle left it, injection (see `runs_alone`), and task 29.
     return not (s.injects or ce.teardown_due
                 or (ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING)
                 and ce.prog.code[ce.pc].flags & I_REAL)
 
 cdef uint64_t run_scalar(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
-    # The main thread alone, able in cycle t: its instructions up to the next one that starts a vector operation, ends the
-    # task, touches the router or lies beyond the horizon. Returns the cycle of the last issue. Gain over looks: 3x.
+    # The main thread alone, able in cycle t: its instructions up to the next one that starts a vector operation, ends
+    # the task, touches the router or lies beyond the horizon. Returns the cycle of the last issue. Gain over looks: 3x.
     cdef uint64_t when, n = 1
     while True:
         exec_main(s, ce, cell, t)
@@ -1499,7 +1502,8 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
     if unlikely(ce.prog == NULL):
         ce_awaken(s, cell)
     if unlikely(ce.teardown_due != 0) and (ce.teardown_due >> (t & 15)) & 1:
-        # In real time, also if the main thread has run ahead: only the picker looks at the bit, and it does not run ahead.
+        # In real time, also if the main thread has run ahead: only the picker looks at the bit, and it does not run
+        # ahead.
         ce.teardown_due &= ~(<uint32_t>1 << (t & 15))
         ce.activated |= <uint32_t>1 << 29
     if t < ce.resume or ce.main_state == MAIN_FAULT:
@@ -1515,7 +1519,8 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
                 thread = arbitrate(s, ce, cell, t)
             else:
                 thread = MAIN if when_of(s, ce, cell, MAIN, t) <= t else -1
-            if thread == MAIN and not ce.uts and ce.main_state != MAIN_VECTOR and not ce.prog.code[ce.pc].flags & I_REAL:
+            if (thread == MAIN and not ce.uts and ce.main_state != MAIN_VECTOR
+                    and not ce.prog.code[ce.pc].flags & I_REAL):
                 t = run_scalar(s, ce, cell, t)
             elif thread >= 0:
                 issue(s, ce, cell, thread, t)

@@ -16,8 +16,9 @@ arbitration and atomic multicast are not public (docs/accuracy.md).
 from wse_core.state cimport (
     DIR_R, FAULT_COLLISION, FAULT_MEMORY, N_COLORS, N_FILTERS, N_PORTS, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ,
     RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL, RT_SWAP_X, RT_SWAP_Y, RT_TEARDOWN, RT_VALID, SHIFT_CTRL,
-    SHIFT_STAMP, SHIFT_VALID, ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, plane_mark, plane_push, plane_t, plane_tail,
-    qmeta_t, ready_cycle, record_fault, ring_set, schedule, stamp_of, state_t, stream_in_t, stream_out_t,
+    SHIFT_STAMP, SHIFT_VALID, ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid,
+    plane_mark, plane_push, plane_t, plane_tail, qmeta_t, ready_cycle, record_fault, ring_set, schedule,
+    stamp_of, state_t, stream_in_t, stream_out_t,
     takeable, uint8_t, uint32_t, uint64_t, unlikely, usable, vary)
 from libc.stdlib cimport realloc
 
@@ -41,7 +42,7 @@ ctypedef struct request_t:
     int counts              # moves the filter's counter
 
 
-# --- route words --------------------------------------------------------------------------------------------------------
+# --- route words ------------------------------------------------------------------------------------------------------
 cdef inline uint32_t rx_of(uint64_t word, int pos) noexcept nogil:
     return <uint32_t>(word >> (10 * pos)) & 31
 
@@ -53,7 +54,8 @@ cdef inline int pos_of(uint64_t word) noexcept nogil:
 
 cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
     # Recompute which colors of a router need arbitration: those that share an output link with another color in any
-    # position, have several inputs (in all positions together: a switch may move within a cycle), are swapped or injected.
+    # position, have several inputs (in all positions together: a switch may move within a cycle), are swapped or
+    # injected.
     cdef uint32_t outs[N_COLORS]
     cdef uint32_t seen = 0, twice = 0, shared = 0, ins
     cdef uint64_t word
@@ -120,7 +122,7 @@ cdef inline void unmark(plane_t* q, uint32_t cell) noexcept nogil:
         q.bits2[w >> 6] &= ~(<uint64_t>1 << (w & 63))
 
 
-# --- the general path ------------------------------------------------------------------------------------------------------
+# --- the general path -------------------------------------------------------------------------------------------------
 cdef inline bint held_at_start(state_t* s, int color, int port, uint32_t cell) noexcept nogil:
     # Whether a link queue held a wavelet when this cycle began (one pushed in this cycle is ready in now + hop).
     cdef plane_t* q = &s.plane[color * N_PORTS + port]
@@ -247,8 +249,8 @@ cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil
         ring_set(s, cell, s.now + 1)
 
 cdef bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t outs, uint64_t route) noexcept nogil:
-    # Whether every output has room. As the state is that of the start of the cycle, no grant of this cycle changes it: a queue is
-    # fed by one color of one router, and a color is granted once.
+    # Whether every output has room. As the state is that of the start of the cycle, no grant of this cycle changes it:
+    # a queue is fed by one color of one router, and a color is granted once.
     cdef uint32_t links = outs & 15
     cdef uint32_t d, to
     cdef int plane
@@ -442,7 +444,7 @@ cdef void visit_general(state_t* s, uint32_t cell, int color, int port) noexcept
         grant(s, cell, &r)
 
 
-# --- the fast path ---------------------------------------------------------------------------------------------------------
+# --- the fast path ----------------------------------------------------------------------------------------------------
 cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell) noexcept nogil:
     # `now` and `routes` (of q's color) are passed so that they stay in registers across the stores below.
     cdef qmeta_t* m = &q.meta[cell]
@@ -520,7 +522,8 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
 
 
 cdef inline uint64_t apart(state_t* s, int color, uint32_t w, uint64_t cells) noexcept nogil:
-    # Put the cells in which this color needs arbitration aside, to be done once for all their colors; return the others.
+    # Put the cells in which this color needs arbitration aside, to be done once for all their colors; return the
+    # others.
     cdef uint64_t sharing = cells & s.shared_bits[color][w]
     if sharing:
         s.arb_bits[w] |= sharing

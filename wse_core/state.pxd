@@ -1,15 +1,16 @@
+# cython: overflowcheck=False
 # The state of a fabric: flat tables, indexed by cell, and the small inline functions that everybody shares.
 #
 # A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1, stride a
 # multiple of 64 so that each row owns its bitmap words; the neighbour in direction d is cell + delta[d].  Nothing here
-# knows Python; `fabric.engine` allocates the tables (no-reserve mappings: what is never touched costs nothing), router.pyx
-# and ce.pyx advance them.  Cycle rules: docs/machine.md.
+# knows Python; `fabric.engine` allocates the tables (no-reserve mappings: what is never touched costs nothing),
+# router.pyx and ce.pyx advance them.  Cycle rules: docs/machine.md.
 #
-# A queue word is one uint64: payload (bits 0-31), control (32), valid (33), stamp (34-63).  The stamp is the first cycle,
-# modulo 2^30, in which the word may be used by the other side: a valid word may be taken, a free place may be filled.  So
-# a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped t + 1 or later and
-# cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances; `stamps_refresh`
-# keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
+# A queue word is one uint64: payload (bits 0-31), control (32), valid (33), stamp (34-63).  The stamp is the first
+# cycle, modulo 2^30, in which the word may be used by the other side: a valid word may be taken, a free place may be
+# filled.  So a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped
+# t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances;
+# `stamps_refresh` keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
 from libc.stdint cimport uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t
 
 from wse_core.numerics cimport num_t
@@ -408,7 +409,7 @@ ctypedef struct state_t:
     stream_out_t* outs
     int n_outs
     bint shares             # some router has colors that need arbitration
-    bint injects            # some color has CE injection: routers look at what R queues hold, so nothing is sent ahead of time
+    bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t events         # work done, for the engine's breaks
     uint64_t order          # 0, or the state of a generator that varies the order of visits (tests: it must not matter)
     program_t* programs
@@ -446,7 +447,7 @@ cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
     return now - <uint64_t>(<int64_t>((now << SHIFT_STAMP) - ((word >> SHIFT_STAMP) << SHIFT_STAMP)) >> SHIFT_STAMP)
 
 
-# --- CE blocks ---------------------------------------------------------------------------------------------------------
+# --- CE blocks --------------------------------------------------------------------------------------------------------
 cdef inline uint64_t lines(uint64_t n) noexcept nogil:
     return (n + 63) & ~<uint64_t>63
 
@@ -487,7 +488,7 @@ cdef inline void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
             ce.inq[g.inq_slot[k]].color = g.inq_color[k]
 
 
-# --- waking a CE ----------------------------------------------------------------------------------------------------------
+# --- waking a CE ------------------------------------------------------------------------------------------------------
 cdef inline void ring_set(state_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
     cdef uint32_t slot = <uint32_t>(cycle & (RING - 1))
     cdef uint32_t w = cell >> 6
@@ -516,8 +517,8 @@ cdef inline void wheel_remove(state_t* s, uint32_t cell) noexcept nogil:
 
 cdef inline void schedule(state_t* s, uint32_t cell, uint64_t cycle, uint64_t since) noexcept nogil:
     # Have the CE of `cell` looked at in `cycle` (> now, or == now before the CE phase).  A CE that is looked at decides
-    # anew when it must be looked at next, so one entry in the wheel is enough: the earliest not before `since`, up to which
-    # the CE has run ahead and hears nothing.
+    # anew when it must be looked at next, so one entry in the wheel is enough: the earliest not before `since`, up to
+    # which the CE has run ahead and hears nothing.
     cdef uint32_t bucket, first
     if cycle - s.now < RING:
         ring_set(s, cell, cycle)
@@ -538,7 +539,7 @@ cdef inline void schedule(state_t* s, uint32_t cell, uint64_t cycle, uint64_t si
     s.wheel_count += 1
 
 
-# --- pushing a wavelet ------------------------------------------------------------------------------------------------------
+# --- pushing a wavelet ------------------------------------------------------------------------------------------------
 cdef inline void plane_mark(state_t* s, int plane, plane_t* q, uint32_t cell) noexcept nogil:
     cdef uint32_t w = cell >> 6
     if not (q.bits[w] >> (cell & 63)) & 1:
@@ -551,7 +552,8 @@ cdef inline void plane_mark(state_t* s, int plane, plane_t* q, uint32_t cell) no
 cdef inline uint64_t* plane_tail(plane_t* q, uint32_t cell) noexcept nogil:
     return q.slots + <uint64_t>cell * q.depth + q.tail[cell]
 
-cdef inline void plane_push(state_t* s, int plane, plane_t* q, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
+cdef inline void plane_push(state_t* s, int plane, plane_t* q, uint32_t cell, uint64_t payload,
+                            uint64_t ready) noexcept nogil:
     # payload: bits 0-32 (control included).  The caller has checked that there is room.
     cdef uint8_t t = q.tail[cell]
     q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)

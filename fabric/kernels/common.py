@@ -391,7 +391,11 @@ def fit(where, machine, build, sizes, smaller):
             if value is not None:
                 found.append(f"{key}={value}")
         if not found:
-            raise
+            try:
+                build(**{**sizes, **{key: low for key, (low, high) in smaller.items()}})
+            except ProgramError:
+                raise error from None       # no question of size
+            found = ["smaller values of several of " + ", ".join(smaller)]
         raise ConfigError(f"does not fit into the {machine['mem.words']} words of a PE", cause=error.what, where=where,
                           hint=" or ".join(found), **sizes) from None
 
