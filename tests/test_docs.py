@@ -207,7 +207,7 @@ def test_docs_index_is_complete():
             assert f"({path.name})" in index, path.name
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
 def test_lines_are_short(path):
     """At most 120 columns, except in tables and links."""
     for number, line in enumerate(text_of(path).splitlines(), 1):

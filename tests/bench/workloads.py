@@ -256,6 +256,15 @@ def _row_runs(mask):
             yield y, int(first), int(stop)
 
 
+def _start_with(engine, spec, symbol, values):
+    """Give each PE its value of `values` (height, width) under `symbol` and activate its first task."""
+    for k, p in enumerate(spec.programs):
+        task = _task(p)
+        for y, x0, x1 in _row_runs(spec.program_index == k):
+            _write(engine, p.symbols[symbol], values[y:y + 1, x0:x1, None], x0, y)
+            engine.activate(task, x0, y, x1 - x0, 1)
+
+
 def exchange(width, height, n):
     """All links busy in both directions: color by direction and by parity of the sender's x or y."""
     m = _machine(width, height)
@@ -311,11 +320,7 @@ def exchange(width, height, n):
     same = all(p.symbols["mine"].address == mine.address for p in spec.programs)
 
     def start(engine):
-        for k, p in enumerate(spec.programs):
-            task = _task(p)
-            for y, x0, x1 in _row_runs(spec.program_index == k):
-                _write(engine, p.symbols["mine"], values[y:y + 1, x0:x1, None], x0, y)
-                engine.activate(task, x0, y, x1 - x0, 1)
+        _start_with(engine, spec, "mine", values)
 
     def check(engine):
         padded = np.pad(values, 1) * n
@@ -375,11 +380,7 @@ def multicast(width, height, n):
     values = (1 + np.arange(width * height, dtype=np.float32) % 97).reshape(height, width)
 
     def start(engine):
-        for k, p in enumerate(spec.programs):
-            task = _task(p)
-            for y, x0, x1 in _row_runs(spec.program_index == k):
-                _write(engine, p.symbols["mine"], values[y:y + 1, x0:x1, None], x0, y)
-                engine.activate(task, x0, y, x1 - x0, 1)
+        _start_with(engine, spec, "mine", values)
 
     def check(engine):
         padded = np.pad(values, 1)

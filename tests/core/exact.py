@@ -82,10 +82,12 @@ F32 = Layout("f32", 32, 8, 23, 127)
 
 
 def cb16(bias):
+    """Return the layout of CB16 with an exponent bias."""
     return Layout("cb16", 16, 6, 9, bias)
 
 
 def layout(fmt, bias):
+    """Return the layout of a format by name."""
     return {"f16": F16, "bf16": BF16, "f32": F32}.get(fmt) or cb16(bias)
 
 
@@ -106,6 +108,7 @@ STAND_IN = {"zero": 0.0, "finite": 1.0, "inf": math.inf, "nan": math.nan}
 
 
 def sign_of(x):
+    """Return -1, 0 or 1."""
     return (x > 0) - (x < 0)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fabric.engine import Engine
 from tests.random_machines import difference, random_inputs, random_spec
+from tests.random_traffic import random_traffic
 from wse_core.reference.machine import ReferenceMachine
 
 LIMIT = 400
@@ -48,10 +49,10 @@ def memory(machine, spec):
             for p in (spec.programs[spec.program_index[y, x]],)}
 
 
-def compare(seed, limit=LIMIT, make=Engine):
+def compare(seed, limit=LIMIT, make=Engine, draw=random_spec):
     """Run both machines on random machine `seed`; raise AssertionError at the first difference. Return the status."""
     rng = random.Random(seed)
-    spec = random_spec(rng)
+    spec = draw(rng)
     inputs = list(random_inputs(rng, spec))
     machines = make(spec), ReferenceMachine(spec)
     for machine in machines:
@@ -87,6 +88,12 @@ def compare(seed, limit=LIMIT, make=Engine):
 @given(st.integers(0, 2**32 - 1))
 def test_random_machines_agree_cycle_by_cycle(seed):
     assert compare(seed) in ("limit", "complete", "stuck", "fault")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_working_machines_agree_cycle_by_cycle(seed):
+    assert compare(seed, 3000, draw=random_traffic) in ("complete", "stuck")
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -281,14 +281,21 @@ def test_a_color_in_teardown_may_be_configured_at_run_time():
     layout = Layout(2, 1)
     layout.route(3, (0, 0), rx="W", tx="E")
     layout.route(3, (1, 0), rx="", tx="", teardown=True)
-    layout.build()
+    table = layout.build().routes[3]
+    assert table["teardown"].tolist() == [[0, 1]]
+    assert table["tx"][..., 0].tolist() == [[2, 0]]
 
 
 def test_a_route_instruction_makes_a_color_configurable_at_run_time():
-    layout = Layout(2, 1)
-    layout.place(program(write=lambda p: p.route(3, "W", "R")), 1, 0)
-    layout.route(3, (0, 0), rx="W", tx="E")
-    layout.build()
+    def build(write):
+        layout = Layout(2, 1)
+        layout.place(program(write=write), 1, 0)
+        layout.route(3, (0, 0), rx="W", tx="E")
+        return layout.build()
+
+    assert build(lambda p: p.route(3, "W", "R")).routes[3]["tx"][..., 0].tolist() == [[2, 0]]
+    with pytest.raises(RouteError, match=r"leads to PE \(1, 0\), which has no route for it"):
+        build(lambda p: p.route(4, "W", "R"))
 
 
 @pytest.mark.parametrize(
@@ -392,8 +399,11 @@ def test_swap_crosses_the_checks_of_a_pair():
     for color in (0, 1):
         layout.route(color, (0, 0, 2, 1), rx="W", tx="E", swap="x")
     layout.route(0, (2, 0), rx="W", tx="R")
+    with pytest.raises(RouteError, match=r"color 1: tx E leads to PE \(2, 0\), which has no route for it"):
+        layout.build()
     layout.route(1, (2, 0), rx="W", tx="R")
-    layout.build()
+    routes = layout.build().routes
+    assert [routes[color]["swap"].tolist() for color in (0, 1)] == [[[1, 1, 0]]] * 2
 
 
 @pytest.mark.parametrize(

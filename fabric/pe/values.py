@@ -1,0 +1,73 @@
+"""Numbers of the host and the 16-bit words of SRAM that stand for them."""
+from __future__ import annotations
+
+import numpy as np
+
+from wse_core.errors import ProgramError
+from wse_core.params import PARAMETERS
+
+__all__ = ["NUMPY", "WORDS", "decode_array", "encode_array"]
+
+WORDS = {"f16": 1, "cb16": 1, "i16": 1, "u16": 1, "f32": 2, "i32": 2, "u32": 2}
+"""SRAM words of an element of each type."""
+NUMPY = {"f16": np.float16, "cb16": np.uint16, "f32": np.float32, "i16": np.int16, "u16": np.uint16,
+         "i32": np.int32, "u32": np.uint32}
+"""Type of numpy that holds an element; cb16 as bit patterns."""
+
+
+def encode_array(values, dtype, bias=None, what="value"):
+    """Return `values` as SRAM words.
+
+    Parameters
+    ----------
+    values : array_like
+        Numbers.  A numpy array of the unsigned type of the element's size (uint16 or uint32) given for a float type
+        is taken as bit patterns.
+    dtype : str
+        ``f16``, ``cb16``, ``f32``, ``i16``, ``u16``, ``i32`` or ``u32``.
+    bias : int, optional
+        Exponent bias of cb16; default that of the presets.
+    what : str
+        Name for messages.
+
+    Returns
+    -------
+    ndarray[uint16]
+        Shape of `values` with the last axis doubled for 32-bit types; a scalar counts as shape (1,).
+
+    Raises
+    ------
+    ProgramError
+        Integer out of range, a complex or otherwise unfit value.
+    """
+    raw = isinstance(values, np.ndarray) and values.dtype == np.dtype(f"u{2 * WORDS[dtype]}")
+    array = np.atleast_1d(np.asarray(values))
+    if array.dtype.kind not in "fiub":
+        raise ProgramError(f"{what}: {array.dtype} is not a kind of number that {dtype} can hold")
+    if dtype in ("f16", "f32", "cb16"):
+        if raw:
+            bits = array
+        elif dtype == "cb16":
+            from wse_core import numerics
+
+            bias = PARAMETERS["num.cb16_bias"].value if bias is None else bias
+            bits = np.asarray(numerics.encode(array.astype(np.float64), "cb16", bias), np.uint16).reshape(array.shape)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                bits = array.astype(NUMPY[dtype])
+    else:
+        if array.dtype.kind == "f":
+            raise ProgramError(f"{what}: floating point given for {dtype}", hint="convert it with numpy first")
+        info = np.iinfo(NUMPY[dtype])
+        if array.size and not (array.min() >= info.min and array.max() <= info.max):
+            bad = array[(array < info.min) | (array > info.max)].flat[0]
+            raise ProgramError(f"{what}: {bad} is outside {info.min} .. {info.max} of {dtype}")
+        bits = array.astype(NUMPY[dtype])
+    return np.ascontiguousarray(bits).astype(bits.dtype.newbyteorder("<"), copy=False).view("<u2").astype(np.uint16,
+                                                                                                          copy=False)
+
+
+def decode_array(words, dtype):
+    """Return SRAM words as numbers; inverse of `encode_array`, except that cb16 stays as bit patterns (uint16)."""
+    words = np.ascontiguousarray(words, dtype="<u2")
+    return words.view(np.dtype(NUMPY[dtype]).newbyteorder("<")).astype(NUMPY[dtype], copy=False)

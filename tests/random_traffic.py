@@ -1,0 +1,112 @@
+"""Random machines that work: streams along rows and columns, with computing and stalls in between.
+
+`random_machines` draws programs that make no sense and soon starve; these here run for thousands of cycles.  Each color
+carries one stream of n words from one PE along a straight line; every PE on the line may take a copy, the last one does.
+Each PE sends and receives its streams in random order, synchronously or on microthreads of random priority, and computes in
+memory and in registers meanwhile.  Synchronous operations in a wrong order deadlock now and then; both machines must then say so.
+"""
+import numpy as np
+
+from fabric.layout import Layout
+from fabric.program import Program
+from tests.random_machines import random_machine
+from wse_core.image import STEP
+
+DIRECTIONS = "WENS"
+MEMORY_OPS = {"f32": ("fadds", "fsubs", "fmuls", "fmaxs"), "f16": ("faddh", "fsubh", "fmulh", "fmaxh")}
+
+
+class _Stream:
+    """One color's stream: where it runs, how long it is, what its elements are."""
+
+    def __init__(self, rng, color, width, height):
+        self.color, self.n = color, rng.choice((1, 2, 3, 7, 16, 33, 64))
+        self.dtype, self.packed = rng.choice(("f32", "f32", "f16")), rng.random() < 0.7
+        while True:
+            self.x, self.y, self.d = rng.randrange(width), rng.randrange(height), rng.randrange(4)
+            dx, dy = STEP[self.d]
+            room = {0: self.x, 1: width - 1 - self.x, 2: self.y, 3: height - 1 - self.y}[self.d]
+            if room:
+                break
+        self.path = [(self.x + k * dx, self.y + k * dy) for k in range(rng.randint(1, room) + 1)]
+        self.takers = [place for place in self.path[1:-1] if rng.random() < 0.5] + [self.path[-1]]
+
+    def route(self, layout):
+        """Paint the routes of this stream."""
+        d, back = DIRECTIONS[self.d], DIRECTIONS[self.d ^ 1]
+        layout.route(self.color, self.path[0], rx="R", tx=d)
+        for place in self.path[1:-1]:
+            layout.route(self.color, place, rx=back, tx=d + ("R" if place in self.takers else ""))
+        layout.route(self.color, self.path[-1], rx=back, tx="R")
+
+
+def _program(rng, machine, name, sends, takes):
+    p = Program(name, machine, half=rng.choice(("f16", "f16", "cb16")),
+                main_priority=rng.choice(("medium_low", "medium", "medium_high", "high")))
+    out = [q for q, depth in enumerate(machine["queue.out_depth"]) if depth]
+    into = [q for q, depth in enumerate(machine["queue.in_depth"]) if depth]
+    rng.shuffle(out)
+    rng.shuffle(into)
+    half = p.half
+
+    def array(label, n, dtype):
+        kind = half if dtype == "f16" else "f32"
+        values = np.array([rng.choice((0.0, 1.0, -2.5, 0.125, 3.0)) for _ in range(n)])
+        return p.array(label, n, kind, values, bank=rng.choice((None, 0, 2, 4)))
+
+    actions = []
+    for k, s in enumerate(sends):
+        p.output_queue(out[k], s.color)
+        actions.append(("send", s, array(f"out{k}", s.n, s.dtype)))
+    for k, s in enumerate(takes):
+        p.input_queue(into[k], s.color)
+        actions.append(("take", s, array(f"in{k}", s.n, s.dtype)))
+    for k in range(rng.randint(0, 2)):
+        dtype, n = rng.choice(("f32", "f16")), rng.choice((1, 5, 24, 60))
+        actions.append(("memory", dtype, array(f"a{k}", n, dtype), array(f"b{k}", n, dtype)))
+    for _ in range(rng.randint(0, 2)):
+        actions.append(("scalar", rng.randint(1, 20)))
+    rng.shuffle(actions)
+    with p.task("main"):
+        for action in actions:
+            if action[0] == "scalar":
+                acc = p.reg32()
+                p.ldi32(acc, 0x3F800000)
+                with p.loop(action[1]):
+                    p.fmuls(acc, acc, acc) if rng.random() < 0.5 else p.add32(acc, acc, acc)
+            elif action[0] == "memory":
+                _, dtype, a, b = action
+                getattr(p, rng.choice(MEMORY_OPS[dtype]))(a, a, b)
+            else:
+                way, s, a = action
+                options = {}
+                if rng.random() < 0.6:
+                    options["async_"] = p.async_(priority=rng.choice(("low", "medium", "high")))
+                move = "fmovs" if s.dtype == "f32" else "fmovh"
+                add = "fadds" if s.dtype == "f32" else "faddh"
+                packed = None if s.dtype == "f32" else s.packed
+                if way == "send":
+                    getattr(p, move)(p.fabout(s.color, s.n, packed=packed), a, **options)
+                elif rng.random() < 0.5:
+                    getattr(p, move)(a, p.fabin(s.color, s.n, packed=packed), **options)
+                else:
+                    getattr(p, add)(a, a, p.fabin(s.color, s.n, packed=packed), **options)
+    p.start("main")
+    return p
+
+
+def random_traffic(rng):
+    """Return the `FabricSpec` of a random machine with live streams."""
+    machine = random_machine(rng)
+    width, height = rng.randint(2, 5), rng.randint(1, 4)
+    streams = [_Stream(rng, color, width, height) for color in range(rng.randint(1, 6))]
+    layout = Layout(width, height, machine)
+    for y in range(height):
+        for x in range(width):
+            sends = [s for s in streams if (s.x, s.y) == (x, y)]
+            takes = [s for s in streams if (x, y) in s.takers]
+            if sends or takes or rng.random() < 0.3:
+                layout.place(_program(rng, machine, f"p{x}_{y}", sends, takes), x, y)
+    for s in streams:
+        s.route(layout)
+    return layout.build()
