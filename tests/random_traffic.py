@@ -1,9 +1,10 @@
 """Random machines that work: streams along rows and columns, with computing and stalls in between.
 
-`random_machines` draws programs that make no sense and soon starve; these here run for thousands of cycles.  Each color
-carries one stream of n words from one PE along a straight line; every PE on the line may take a copy, the last one does.
-Each PE sends and receives its streams in random order, synchronously or on microthreads of random priority, and computes in
-memory and in registers meanwhile.  Synchronous operations in a wrong order deadlock now and then; both machines must then say so.
+`random_machines` draws programs that make no sense and soon starve; these here run for thousands of cycles.  Each
+color carries one stream of n words from one PE along a straight line; every PE on the line may take a copy, the last
+one does.  Each PE sends and receives its streams in random order, synchronously or on microthreads of random priority,
+and computes in memory and in registers meanwhile.  Synchronous operations in a wrong order deadlock now and then; both
+machines must then say so.
 """
 import numpy as np
 

@@ -814,69 +814,94 @@ cdef inline uint32_t stream_take(const uint16_t* sram, stream_t* o, uint32_t j, 
         return word if o.words == 2 else (word >> (16 * j)) & 0xFFFF
     return at
 
-cdef void stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
-    # Steps of a plain stream that is able in cycle `start`: one, or, if the main thread is alone, as many as are able
-    # back to back with what is in the queues now. Gain over general steps: 3x fewer instructions per element.
-    cdef uint64_t t = start, word = 0
+cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
+    # Steps of a plain stream from cycle `start` on: one that is able, or, if the main thread is alone, as many as are able back
+    # to back with what is in the queues now. Returns when the next step can issue as things stand, like `stream_when`.
+    # Gain over general steps: 3x fewer instructions per element.
+    cdef uint64_t t = start, word = 0, place = 0, when = NEVER, r
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
-    cdef uint32_t g, j, r, b, payload, cost = 1, k = th.k, n_steps = 0
+    cdef uint32_t g, j, b, payload, cost = 1, k = th.k, n_steps = 0
     cdef bint receives = th.inq != NO_PLACE, sends = th.plane != NO_PLACE
     cdef inq_t* q = ce.inq + (th.inq if receives else 0)
     cdef plane_t* out = &s.plane[th.plane if sends else 0]
     cdef const num_t* num = &ce.prog.num
     cdef uint16_t* sram = ce.sram
-    cdef bint more = True
-    while more:
-        g = th.group if th.group <= th.n - k else th.n - k
+    while True:
         if receives:
             word = q.slots[q.head]
+            if not takeable(word, t) or is_control(word):
+                break
+        if sends:
+            place = plane_tail(out, cell)[0]
+            if not has_room(place, t):
+                break
+        if receives:
             q.slots[q.head] = stamp_of(t + 1)
             q.head = 0 if q.head + 1 == q.cap else q.head + 1
+        g = th.group if th.group <= th.n - k else th.n - k
         if g > th.lanes:
             cost = (g + th.lanes - 1) // th.lanes
         payload = 0
         for j in range(g):
             b = stream_take(sram, &th.from_b, j, <uint32_t>word)
-            r = alu(th.op, num, b, stream_take(sram, &th.from_c, j, <uint32_t>word), th.scalar)
+            b = alu(th.op, num, b, stream_take(sram, &th.from_c, j, <uint32_t>word), th.scalar)
             if sends:
-                payload |= r << (16 * j)
+                payload |= b << (16 * j)
             else:
                 if th.to.words == 2:
-                    (<uint32_t*>(sram + th.to.at))[0] = r
+                    (<uint32_t*>(sram + th.to.at))[0] = b
                 else:
-                    sram[th.to.at] = <uint16_t>r
+                    sram[th.to.at] = <uint16_t>b
                 th.to.at += th.to.step
         if sends:
             plane_push(s, th.plane, out, cell, payload, t + cost - 1 + latency)
         k += g
         t += cost
         n_steps += 1
-        more = alone and t < s.ahead and k != th.n
-        if more and receives:
-            word = q.slots[q.head]
-            more = takeable(word, t) and not is_control(word)
-        if more and sends:
-            more = has_room(plane_tail(out, cell)[0], t)
-    touched(s, t - cost)
-    ce.elements += k - th.k
-    if is_mac(th.op):
-        ce.macs += k - th.k
-    ce.steps += n_steps
-    s.waiting = 1                   # the router must look at what was taken and sent
+        if not alone or t >= s.ahead or k == th.n:
+            break
+    if n_steps:
+        touched(s, t - cost)
+        ce.elements += k - th.k
+        if is_mac(th.op):
+            ce.macs += k - th.k
+        ce.steps += n_steps
+        s.waiting = 1               # the router must look at what was taken and sent
+        if sends:
+            ce.sent += n_steps
+        if receives:
+            ce.received += n_steps
+        th.k = k
+        book(ce, start, <uint32_t>(t - start), 0)
+        th.next = t
+        ce.rr = th.id
+        if k == th.n and th.n != 0xFFFFFFFFU:
+            if sends and th.a.flags & F_ADVANCE:
+                th.sending_advance = 1
+                th.stream = 0
+            else:
+                vec_complete(s, ce, cell, th, t - cost, cost)
+            return t
+    if not alone or t >= s.ahead:
+        return t
+    # Stopped by a head that is not ready or by a full queue: the first of the two causes that holds, as in stream_when.
+    when = t
+    th.wait = WAIT_PIPE
+    if receives and not takeable(word, t):
+        th.wait = WAIT_INPUT
+        when = ready_cycle(word, t) if is_valid(word) else NEVER
     if sends:
-        ce.sent += n_steps
-    if receives:
-        ce.received += n_steps
-    th.k = k
-    book(ce, start, <uint32_t>(t - start), 0)
-    th.next = t
-    ce.rr = th.id
-    if k == th.n and th.n != 0xFFFFFFFFU:
-        if sends and th.a.flags & F_ADVANCE:
-            th.sending_advance = 1
-            th.stream = 0
+        place = plane_tail(out, cell)[0]
+        if is_valid(place):
+            ce.want_space = 1
+            r = NEVER
         else:
-            vec_complete(s, ce, cell, th, t - cost, cost)
+            r = ready_cycle(place, t)
+        if r > when:
+            if th.wait == WAIT_PIPE:
+                th.wait = WAIT_OUTPUT
+            when = r
+    return when
 
 
 # --- vector operations in bulk ----------------------------------------------------------------------------------------
@@ -1493,6 +1518,33 @@ cdef uint64_t run_scalar(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
     touched(s, t)
     return t
 
+cdef bint stream_alone(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # A look at a CE whose main thread does nothing but a plain stream: the general look in a few steps. False: not the
+    # end of it, go on with the general look. Gain on streaming benchmarks: a fifth.
+    cdef thread_t* th = &ce.main
+    cdef uint64_t next
+    if not streams_on(ce, th) or th.next > t or ce.pipe_free > t:
+        return False
+    if ce.acct < t:
+        ce.waits[ce.wait] += t - ce.acct
+        ce.acct = t
+    ce.want_space = 0
+    next = stream_run(s, ce, cell, th, t, True)
+    if ce.main_state != MAIN_VECTOR or not th.stream:
+        return False                    # complete: general look at the cycle of its last step, nothing issues in it again
+    if ce.acct == t:
+        return False                    # not able
+    t = ce.acct - 1
+    if not streams_on(ce, th):
+        next = t + 1
+    ce.wait = th.wait
+    ce.resume = t + 1
+    if next > t + 1 and t > s.now and next == NEVER and (ce.want_space or t > s.now + s.p.ramp_in):
+        next = t + 1                    # wake-ups before that cycle are not heard
+    if next < NEVER:
+        schedule(s, cell, next, ce.resume)
+    return True
+
 cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
     cdef ce_t* ce = s.ce[cell]
     cdef uint64_t t = s.now, next
@@ -1509,6 +1561,9 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
     if t < ce.resume or ce.main_state == MAIN_FAULT:
         return
     s.events += 1
+    if ce.main_state == MAIN_VECTOR and ce.main.stream and not ce.uts and not s.injects:
+        if stream_alone(s, ce, cell, t):
+            return
     while True:
         catch_up(s, ce, cell, t)
         if ce.main_state == MAIN_IDLE:

@@ -253,6 +253,7 @@ class Task:
 
 
 def extent_of(value, what):
+    """Return `value` as an extent, or refuse it; `what` names it in the message."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not 0 <= value <= 0xFFFF:
         raise ProgramError(f"{what} {value!r} is not a number of elements in 0 .. {0xFFFF}",
                            hint=f"ENDLESS ({ENDLESS}) for an operation that never ends")
@@ -260,4 +261,5 @@ def extent_of(value, what):
 
 
 def is_number(value):
+    """Whether `value` is a number of Python or numpy; truth values are none."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -11,8 +11,10 @@ from wse_core.image import ENDLESS
 __all__ = ["COMMUTE", "Vector"]
 
 COMMUTE = frozenset(("add16", "mul16", "and16", "or16", "xor16", "add32", "mul32", "and32", "or32", "xor32", "faddh",
-                      "fmulh", "fmaxh", "fminh", "fadds", "fmuls", "fmaxs", "fmins"))
+                     "fmulh", "fmaxh", "fminh", "fadds", "fmuls", "fmaxs", "fmins"))
+"""Operations whose first two sources may change places."""
 LETTER = {"f16": "h", "cb16": "h", "i16": "i", "u16": "i", "f32": "s", "i32": "l", "u32": "l"}
+"""Letter of the op table for each element type."""
 
 
 class Vector:
