@@ -15,8 +15,8 @@ import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint8_t, uint16_t, int16_t, int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from wse_core.ce cimport ce_phase, ce_settle
 from wse_core.router cimport refresh_shared, router_phase
@@ -263,8 +263,7 @@ cdef class Engine:
         # Route words, vectorised over the rectangle; only rows that use a color are written.
         cdef state_t* s = self.s
         cdef uint64_t[:, ::1] words
-        cdef int c, y, x
-        cdef uint32_t cell
+        cdef int c, y
         queue_slots = self._queue_slots(spec)
         for c, table in sorted(spec.routes.items()):
             s.route[c] = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
@@ -453,7 +452,6 @@ cdef class Engine:
             g.n_dsr += 1
 
     cdef _instruction(self, instr_t* i, op, a, b, c, d, imm, machine):
-        cdef int k, width
         i.op = op.code
         i.form = _isa.FORMS.index(op.form)
         i.a, i.b, i.c, i.d = a, b, c, d

@@ -815,8 +815,9 @@ cdef inline uint32_t stream_take(const uint16_t* sram, stream_t* o, uint32_t j, 
     return at
 
 cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
-    # Steps of a plain stream from cycle `start` on: one that is able, or, if the main thread is alone, as many as are able back
-    # to back with what is in the queues now. Returns when the next step can issue as things stand, like `stream_when`.
+    # Steps of a plain stream from cycle `start` on: one that is able, or, if the main thread is alone, as many as are
+    # able back to back with what is in the queues now. Returns when the next step can issue as things stand, like
+    # `stream_when`.
     # Gain over general steps: 3x fewer instructions per element.
     cdef uint64_t t = start, word = 0, place = 0, when = NEVER, r
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
@@ -839,8 +840,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
             q.slots[q.head] = stamp_of(t + 1)
             q.head = 0 if q.head + 1 == q.cap else q.head + 1
         g = th.group if th.group <= th.n - k else th.n - k
-        if g > th.lanes:
-            cost = (g + th.lanes - 1) // th.lanes
+        cost = (g + th.lanes - 1) // th.lanes if g > th.lanes else 1     # a last step may be shorter
         payload = 0
         for j in range(g):
             b = stream_take(sram, &th.from_b, j, <uint32_t>word)
@@ -1531,7 +1531,7 @@ cdef bint stream_alone(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept
     ce.want_space = 0
     next = stream_run(s, ce, cell, th, t, True)
     if ce.main_state != MAIN_VECTOR or not th.stream:
-        return False                    # complete: general look at the cycle of its last step, nothing issues in it again
+        return False                    # complete: general look at the cycle of its last step, no further issue in it
     if ce.acct == t:
         return False                    # not able
     t = ce.acct - 1

@@ -15,11 +15,10 @@ arbitration and atomic multicast are not public (docs/accuracy.md).
 """
 from wse_core.state cimport (
     DIR_R, FAULT_COLLISION, FAULT_MEMORY, N_COLORS, N_FILTERS, N_PORTS, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ,
-    RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL, RT_SWAP_X, RT_SWAP_Y, RT_TEARDOWN, RT_VALID, SHIFT_CTRL,
-    SHIFT_STAMP, SHIFT_VALID, ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid,
-    plane_mark, plane_push, plane_t, plane_tail, qmeta_t, ready_cycle, record_fault, ring_set, schedule,
-    stamp_of, state_t, stream_in_t, stream_out_t,
-    takeable, uint8_t, uint32_t, uint64_t, unlikely, usable, vary)
+    RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL, RT_SWAP_X, RT_TEARDOWN, RT_VALID, SHIFT_STAMP, SHIFT_VALID,
+    ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, plane_mark, plane_push,
+    plane_t, plane_tail, qmeta_t, record_fault, ring_set, stamp_of, state_t, stream_in_t, stream_out_t, uint8_t,
+    uint32_t, uint64_t, unlikely, usable, vary)
 from libc.stdlib cimport realloc
 
 cdef enum:

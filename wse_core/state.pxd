@@ -236,7 +236,7 @@ ctypedef struct thread_t:   # a vector operation in progress; all that a plain s
     uint8_t id              # 0-7 microthread, 8 main
     uint8_t memory          # no fabric or FIFO operand
     uint8_t bulk            # memory operands only, none can fault: may advance many steps at once
-    uint8_t sending_advance # all elements done, the advance_switch wavelet is still to be sent
+    uint8_t sending_advance     # all elements done, the advance_switch wavelet is still to be sent
     uint8_t live            # the multiplier is the destination register: read anew for each element
     uint8_t has_activate
     uint8_t has_unblock

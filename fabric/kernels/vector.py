@@ -151,7 +151,7 @@ def expected_cycles(op, n, stride, machine, banks=(0, 2), words=(1, 1)):
     n, stride : int
     machine : Machine
     banks : tuple[int, int]
-        Word addresses of the first elements of the two memory sources, modulo the number of banks.
+        Word addresses of the elements that the two memory sources begin with, modulo the number of banks.
     words : tuple[int, int]
         SRAM words of their elements; 0 for the second if there is only one memory source.
     """
@@ -277,8 +277,10 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
     expected = reference(name, arithmetic["h"], arithmetic["s"], b, c, d)
     found = check(name, arithmetic["h"], arithmetic["s"], got, expected, b, c, d)
     image = p.assemble()
-    start = [image.symbols[key].address % count if key in image.symbols else 0 for key in "bc"]
     words = [isa.WORDS[letter] for letter in op.types[1:3]]
+    before = length - 1 if stride < 0 else 0  # elements between the start of an array and the first one walked over
+    start = [(image.symbols[key].address + before * size) % count if key in image.symbols else 0
+             for key, size in zip("bc", words, strict=True)]
     first, last = session.stamps()
     return common.report(
         session, found, (last - first)[0, 0],

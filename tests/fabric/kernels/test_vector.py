@@ -61,6 +61,15 @@ def test_stride_rule(stride, lanes):
     assert run("vector", op="faddh", n=48, stride=stride)["cycles"] == 48 // lanes + 6
 
 
+@pytest.mark.parametrize("n", range(1, 12))
+@pytest.mark.parametrize("stride", [-1, -2, -3, -4, -8])
+def test_sources_of_different_width_walked_backwards(n, stride):
+    """Arrays of different width put their last elements into banks that depend on the length."""
+    for conflict in (False, True):
+        result = run("vector", op="fscales", n=n, stride=stride, conflict=conflict)
+        assert result["cycles"] == result["expected_cycles"]
+
+
 def test_plain_values():
     result = run("vector", op="add16", n=100, seed=5)
     assert result["arrays"]["result"].dtype == np.uint16
