@@ -1146,8 +1146,9 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
 
 cdef uint32_t draw(state_t* s, ce_t* ce) noexcept nogil:
     cdef uint32_t x = ce.lfsr[ce.prng]
-    cdef int k
-    for k in range(s.p.prng_steps):
+    cdef int k = s.p.prng_steps
+    while k:
+        k -= 1
         x = (x << 1) | (((x >> 22) ^ (x >> 17)) & 1)
     ce.lfsr[ce.prng] = x
     return x & 0xFFFF
