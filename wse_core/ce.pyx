@@ -1569,6 +1569,10 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
         catch_up(s, ce, cell, t)
         if ce.main_state == MAIN_IDLE:
             pick(s, ce, cell, t)
+            if t > s.now and ce.main_state == MAIN_STARTING and ce.prog.code[ce.pc].flags & I_REAL:
+                ce.resume = t               # its first instruction may issue in t, but not before the routers of t
+                schedule(s, cell, t, t)
+                return
         thread = -1
         if ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
             if ce.uts:
