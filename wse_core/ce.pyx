@@ -1559,6 +1559,8 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
         # ahead.
         ce.teardown_due &= ~(<uint32_t>1 << (t & 15))
         ce.activated |= <uint32_t>1 << 29
+        if t < ce.resume:
+            schedule(s, cell, ce.resume, ce.resume)     # the picker has not seen it
     if t < ce.resume or ce.main_state == MAIN_FAULT:
         return
     s.events += 1
