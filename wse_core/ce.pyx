@@ -1444,7 +1444,8 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint i
     cdef int k
     ce.wait = WAIT_IDLE
     ce.want_space = 0
-    if issued and ce.uts and ce.acct >= first:
+    # (The picker does not wait for the pipeline: with an idle main thread the next cycle must be looked at.)
+    if issued and ce.uts and ce.acct >= first and (first == t + 1 or ce.main_state != MAIN_IDLE):
         return first                # busy microthreads: somebody can issue again more often than not
     if ce.main_state == MAIN_IDLE:
         next = heads_for_picker(ce, t, &heads)
