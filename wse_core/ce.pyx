@@ -819,7 +819,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
     # able back to back with what is in the queues now. Returns when the next step can issue as things stand, like
     # `stream_when`.
     # Gain over general steps: 3x fewer instructions per element.
-    cdef uint64_t t = start, word = 0, place = 0, when = NEVER, r
+    cdef uint64_t t = start, word = 0
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
     cdef uint32_t g, j, b, payload, cost = 1, k = th.k, n_steps = 0
     cdef bint receives = th.inq != NO_PLACE, sends = th.plane != NO_PLACE
@@ -833,8 +833,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
             if not takeable(word, t) or is_control(word):
                 break
         if sends:
-            place = plane_tail(out, cell)[0]
-            if not has_room(place, t):
+            if not has_room(plane_tail(out, cell)[0], t):
                 break
         if receives:
             q.slots[q.head] = stamp_of(t + 1)
@@ -884,24 +883,8 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
             return t
     if not alone or t >= s.ahead:
         return t
-    # Stopped by a head that is not ready or by a full queue: the first of the two causes that holds, as in stream_when.
-    when = t
     th.wait = WAIT_PIPE
-    if receives and not takeable(word, t):
-        th.wait = WAIT_INPUT
-        when = ready_cycle(word, t) if is_valid(word) else NEVER
-    if sends:
-        place = plane_tail(out, cell)[0]
-        if is_valid(place):
-            ce.want_space = 1
-            r = NEVER
-        else:
-            r = ready_cycle(place, t)
-        if r > when:
-            if th.wait == WAIT_PIPE:
-                th.wait = WAIT_OUTPUT
-            when = r
-    return when
+    return stream_when(s, ce, cell, th, t)      # stopped by a head that is not ready or by a full queue
 
 
 # --- vector operations in bulk ----------------------------------------------------------------------------------------
