@@ -105,10 +105,13 @@ sanitize: $(VENV)/bin/wse
 	    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 	    $(CURDIR)/$(PY) -m pytest $(SLOW_BUILD) --capture=sys $(ARGS)
 
+# Tracing makes compiled lines tens of times slower, so only the tests that are about compiled modules run.
+COVERING := tests/core tests/fabric --ignore=tests/fabric/kernels --ignore=tests/fabric/recipes
+
 coverage: $(VENV)/bin/wse
 	$(call copy_tree,coverage)
 	@cd build/tree-coverage && WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-smoke} $(CURDIR)/$(PY) -m coverage run -m pytest \
-	    $(SLOW_BUILD) -m "not packaging and not slow" $(ARGS)
+	    $(SLOW_BUILD) -m "not packaging and not slow" $(COVERING) $(ARGS)
 	@cd build/tree-coverage && $(CURDIR)/$(PY) -m coverage report --include='*.pyx'
 
 lint-tools: $(VENV)/bin/wse

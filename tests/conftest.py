@@ -22,20 +22,21 @@ import hypothesis
 import pytest
 
 import wse_core
+from tests.examples import PROFILE, PROFILES
 
 ROOT = Path(__file__).resolve().parent.parent
 
 SLOW_HOST = [hypothesis.HealthCheck.too_slow]
-for name, examples in {"smoke": 5, "quick": 15, "dev": 50, "ci": 150, "soak": 5000}.items():
+for name, (count, _) in PROFILES.items():
     hypothesis.settings.register_profile(
         name,
-        max_examples=examples,
+        max_examples=count,
         deadline=None,
         derandomize=name == "ci",
         suppress_health_check=SLOW_HOST,
         print_blob=True,
     )
-hypothesis.settings.load_profile(os.environ.get("WSE_HYPOTHESIS", "dev"))
+hypothesis.settings.load_profile(PROFILE)
 
 
 def pytest_sessionstart(session):

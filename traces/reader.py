@@ -15,7 +15,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from traces.schema import FORMAT, FORMAT_VERSION, RunMeta
+from traces.schema import CHUNK, FORMAT, FORMAT_VERSION, RunMeta
+from traces.sink import EVENT_DTYPE
 from traces.writer import crc32
 from wse_core.errors import TraceError
 
@@ -110,6 +111,7 @@ class RunFile:
             self.meta = RunMeta(**values)
             self._counters = list(self._file["counters"])
             self._results = list(self._file["results"])
+            self._events = self._file.get("events")
 
     def __enter__(self):
         return self
@@ -158,8 +160,51 @@ class RunFile:
             value = _python(stored)
             return json.loads(value) if attributes.get("json", False) else value
 
+    @property
+    def has_events(self):
+        """Whether the run was recorded event by event."""
+        return self._events is not None
+
+    @property
+    def event_attributes(self):
+        """Attributes of the group of events: ``committed``, ``clock``, ``filter`` and the names of kinds."""
+        with self._guarded():
+            found = _attributes(self._event_group())
+            return {key: json.loads(value) if isinstance(value, str) else value for key, value in found.items()}
+
+    def event_range(self, first, stop):
+        """Return (first event, event after the last) of chunks that may hold cycles `first` to `stop` - 1."""
+        with self._guarded():
+            starts = self._event_group()["chunk_cycle"][()]
+            begin = max(0, int(np.searchsorted(starts, np.uint64(first), side="left")) - 1)
+            end = int(np.searchsorted(starts, np.uint64(stop), side="left"))
+            count = self._event_group()["cycle"].size
+        return begin * CHUNK, min(end * CHUNK, count)
+
+    def read_events(self, start, stop, columns=EVENT_DTYPE.names):
+        """Return events `start` to `stop` - 1 as an array with the fields `columns`."""
+        with self._guarded():
+            group = self._event_group()
+            result = np.empty(max(0, stop - start), np.dtype([(name, EVENT_DTYPE[name]) for name in columns]))
+            for name in columns:
+                result[name] = group[name][start:stop]
+            return result
+
+    def _event_group(self):
+        if self._file is None:
+            raise self._error("is closed already")
+        if self._events is None:
+            raise self._error("holds no events", hint="a run with --trace events or --trace full")
+        return self._events
+
     def verify(self):
         """Read everything, so that every checksum is compared; raise `TraceError` at the first that does not fit."""
+        if self.has_events:
+            with self._guarded():
+                if self._events["cycle"].size != self.event_attributes["committed"]:
+                    raise ValueError("number of events")
+                for name in self._events:
+                    self._events[name][()]
         for name in self.counters:
             self.counter(name)
         for name in self.results:

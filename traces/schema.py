@@ -10,6 +10,7 @@ place               content
                     window covers the run)
 ``/results/NAME``   numbers, texts or arrays; attributes ``unit``, ``doc``, and ``json`` = true for structured
                     values, which are stored as JSON text
+``/events/COLUMN``  optional: the events of the run, see `traces.events` and `traces.sink`
 ==================  ==============================================================================================
 
 A reader refuses a newer major version and skips what it does not know.  The minor version grows when something is
@@ -24,13 +25,18 @@ from dataclasses import dataclass, field
 
 from wse_core.errors import TraceError
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "LINKS", "STATUSES", "RunMeta", "check_name"]
+__all__ = ["CHUNK", "FORMAT", "FORMAT_VERSION", "LINKS", "SEGMENT", "STATUSES", "RunMeta", "check_name"]
 
 FORMAT = "wse-run"
-FORMAT_VERSION = (1, 0)
+FORMAT_VERSION = (1, 1)
 LINKS = ("W", "E", "N", "S", "R")
 """Order of the last axis of a per-link counter: the five ports of a router as the machine numbers them
 (`wse_core.image.DIRS`), R being the ramp."""
+
+CHUNK = 1 << 14
+"""Events in a chunk of a column: what the least read costs."""
+SEGMENT = 1 << 20
+"""Events in a segment, a multiple of `CHUNK`."""
 
 STATUSES = ("completed", "deadlock", "fault", "cycle limit", "interrupted")
 """How a run can end."""

@@ -27,7 +27,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from traces.schema import FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
+from traces.schema import CHUNK, FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
+from traces.sink import COLUMNS, EVENT_DTYPE, HOST, KINDS, WAITS
 from wse_core.errors import TraceError
 
 __all__ = ["RunWriter", "atomic_file", "crc32"]
@@ -247,6 +248,66 @@ class RunWriter:
             raise TraceError(f"results/{name} is a text with a zero byte in it", path=self.path)
         self._add("results", name, value, attributes)
 
+    def add_events(self, events, clock, filter):
+        """Add the events of a run.
+
+        Parameters
+        ----------
+        events : numpy.ndarray of EVENT_DTYPE
+            In the order of `traces.sink.sort_key`.
+        clock : int
+            Cycle before which all events are there.
+        filter : TraceFilter
+            What was recorded.
+        """
+        group = self._events_group(clock, len(events), filter)
+        with self._translated():
+            for name in EVENT_DTYPE.names:
+                _column(group, name, np.ascontiguousarray(events[name]))
+            _column(group, "chunk_cycle", np.ascontiguousarray(events["cycle"][::CHUNK]))
+            self._file.flush()
+
+    def join_events(self, paths, clock, filter):
+        """Add the events of other run files, one after the other, by copying their compressed chunks.
+
+        Parameters
+        ----------
+        paths : sequence of path
+            Files whose events follow each other; all but the last hold a multiple of `CHUNK` events.
+        clock, filter
+            As for `add_events`.
+        """
+        with contextlib.ExitStack() as stack:
+            parts = [stack.enter_context(h5py.File(path, "r"))["events"] for path in paths]
+            total = sum(len(part["cycle"]) for part in parts)
+            group = self._events_group(clock, total, filter)
+            with self._translated():
+                for name in EVENT_DTYPE.names:
+                    target, start = _column(group, name, np.empty(0, EVENT_DTYPE[name]), total), 0
+                    for part in parts:
+                        source = part[name].id
+                        for k in range(-(-part[name].size // CHUNK)):
+                            mask, data = source.read_direct_chunk((k * CHUNK,))
+                            target.id.write_direct_chunk((start + k * CHUNK,), data, mask)
+                        start += part[name].size
+                cycles = [part["chunk_cycle"][()] for part in parts] or [np.empty(0, np.uint64)]
+                _column(group, "chunk_cycle", np.concatenate(cycles))
+                self._file.flush()
+
+    def _events_group(self, clock, count, filter):
+        """Create the group of the events with its attributes."""
+        if self._descriptor is None:
+            raise TraceError("the file is closed already", path=self.path)
+        if "events" in self._file:
+            raise TraceError("events are there already", path=self.path)
+        with self._translated():
+            group = self._file.create_group("events", track_order=True)
+            _set(group.attrs, "filter", json.dumps(dataclasses.asdict(filter)))
+            for name, text in (("kinds", KINDS), ("waits", WAITS), ("host", HOST)):
+                _set(group.attrs, name, json.dumps(text))
+            group.attrs["clock"], group.attrs["committed"] = np.uint64(clock), np.uint64(count)
+        return group
+
     def set_meta(self, **changes):
         """Change fields of the provenance, such as ``status="deadlock"``; it is written at the end."""
         self.meta = self.meta.replace(**changes)
@@ -337,6 +398,20 @@ class RunWriter:
             path=self.path,
             hint="free space on the disk, or write elsewhere",
         )
+
+
+def _column(group, name, values, length=None):
+    """Create one column of events, of `length` values if not all are there yet."""
+    length = len(values) if length is None else length
+    dataset = group.create_dataset(
+        name, shape=(length,), maxshape=(None,), dtype=values.dtype, chunks=(CHUNK,), compression="gzip",
+        compression_opts=1, shuffle=values.dtype.itemsize > 1, fletcher32=True)
+    if len(values):
+        dataset[: len(values)] = values
+    _set(dataset.attrs, "doc", COLUMNS.get(name, "cycle of the first event of each chunk"))
+    if "cycle" in name:
+        _set(dataset.attrs, "unit", "cycles")
+    return dataset
 
 
 def crc32(value):

@@ -11,16 +11,16 @@ import doctest
 import inspect
 import itertools
 import math
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core import exact
+from tests.examples import SLOW_BUILD, examples
 from wse_core import numerics
 from wse_core.errors import ConfigError
 from wse_core.reference import numerics as reference
@@ -96,7 +96,7 @@ def witnesses(op, operands, out, ftz):
 
 
 @over(ARITHMETIC)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), ftz=st.booleans())
 def test_binary_operations_agree_with_reference_and_oracles(fmt, bias, data, ftz):
     rows = data.draw(several(2, fmt, bias))
@@ -115,7 +115,7 @@ def test_binary_operations_agree_with_reference_and_oracles(fmt, bias, data, ftz
 
 
 @over(ARITHMETIC)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), ftz=st.booleans())
 def test_fma_agrees_with_reference_and_oracles(fmt, bias, data, ftz):
     rows = data.draw(several(3, fmt, bias))
@@ -128,7 +128,7 @@ def test_fma_agrees_with_reference_and_oracles(fmt, bias, data, ftz):
 
 
 @over(HALVES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data(), ftz=st.booleans())
 def test_mixed_operations_agree_with_reference_and_oracles(fmt, bias, data, ftz):
     triple = st.tuples(code(fmt, bias), code(fmt, bias), code("f32", bias))
@@ -146,7 +146,7 @@ def test_mixed_operations_agree_with_reference_and_oracles(fmt, bias, data, ftz)
 
 
 @over(ARITHMETIC)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.data(), ftz=st.booleans())
 def test_unary_operations_agree_with_reference_and_oracles(fmt, bias, data, ftz):
     rows = data.draw(several(1, fmt, bias))
@@ -162,7 +162,7 @@ def test_unary_operations_agree_with_reference_and_oracles(fmt, bias, data, ftz)
 
 
 @over(ARITHMETIC)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.data(), ftz=st.booleans())
 def test_scale_agrees_with_reference(fmt, bias, data, ftz):
     power = st.one_of(st.integers(-60, 60), st.integers(-700, 700), st.sampled_from([-(2**31), 2**31 - 1]))
@@ -174,7 +174,7 @@ def test_scale_agrees_with_reference(fmt, bias, data, ftz):
     assert got == [getattr(num, prefix + "scale")(x, max(-700, min(700, n))) for x, n in rows]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), source=st.sampled_from(STORED), target=st.sampled_from(STORED), ftz=st.booleans())
 def test_convert_agrees_with_reference_and_oracles(data, source, target, ftz):
     bias = data.draw(st.sampled_from([1, 31, 42, 62]))
@@ -189,7 +189,7 @@ def test_convert_agrees_with_reference_and_oracles(data, source, target, ftz):
 
 
 @over(ARITHMETIC)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_to_int_agrees_with_reference(fmt, bias, data):
     f = exact.layout(fmt, bias)
@@ -206,7 +206,7 @@ def test_to_int_agrees_with_reference(fmt, bias, data):
 
 
 @over(ARITHMETIC)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_from_int_agrees_with_reference(fmt, bias, data):
     num, _ = reference_for(fmt, bias)
@@ -220,7 +220,7 @@ def test_from_int_agrees_with_reference(fmt, bias, data):
 
 
 @over(STORED)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), ftz=st.booleans())
 def test_encode_rounds_once_from_float64(fmt, bias, data, ftz):
     f = exact.layout(fmt, bias)
@@ -388,7 +388,7 @@ def test_every_code_between_the_16_bit_formats():
 
 # ---- a million operands, vectorised ----------------------------------------------------------------------------
 
-MANY = 20_000 if os.environ.get("WSE_HYPOTHESIS") == "smoke" else 1_000_000  # tracing builds are slow
+MANY = 20_000 if SLOW_BUILD else 1_000_000
 
 
 @pytest.mark.parametrize("fmt", ["f16", "f32"])

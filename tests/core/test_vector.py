@@ -1,18 +1,18 @@
 """The bulk kernels give the bits of the scalar forms: every kernel set of this host, operation, format and length."""
 
-import os
 import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core import exact
+from tests.examples import SLOW_BUILD, examples
 from wse_core import numerics, vector
 from wse_core.errors import ConfigError, UnsupportedError
 
-STEP = 60 if os.environ.get("WSE_HYPOTHESIS") == "smoke" else 3  # tracing builds are slow
+STEP = 60 if SLOW_BUILD else 3
 FORMATS = [("f16", 42), ("cb16", 31), ("cb16", 42), ("cb16", 1), ("cb16", 62)]
 # operand widths (a, b, k) in letters: h 16 bits, s 32 bits
 OPERATIONS = {
@@ -147,7 +147,7 @@ def test_flushing(backend, operation, fmt):
     assert np.array_equal(got, scalar(operation, a, b, k, fmt, 42, True))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     data=st.data(),
     operation=st.sampled_from(sorted(OPERATIONS)),

@@ -7,10 +7,11 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.engine import Engine
+from tests.examples import examples
 from tests.random_machines import difference, random_inputs, random_spec
 from tests.random_traffic import random_traffic
 from wse_core.reference.machine import ReferenceMachine
@@ -84,13 +85,13 @@ def compare(seed, limit=LIMIT, make=Engine, draw=random_spec):
     return status[0]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32 - 1))
 def test_random_machines_agree_cycle_by_cycle(seed):
     assert compare(seed) in ("limit", "complete", "stuck", "fault")
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32 - 1))
 def test_working_machines_agree_cycle_by_cycle(seed):
     assert compare(seed, 3000, draw=random_traffic) in ("complete", "stuck")
@@ -101,7 +102,7 @@ def test_fixed_random_machines_agree(seed):
     assert compare(seed) in ("limit", "complete", "stuck", "fault")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 2**60))
 def test_order_of_evaluation_does_not_matter(seed, order):
     rng = random.Random(seed)
@@ -117,7 +118,7 @@ def test_order_of_evaluation_does_not_matter(seed, order):
     assert difference(snapshots[0], snapshots[1]) is None
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 60), min_size=1, max_size=8))
 def test_where_a_run_is_cut_does_not_matter(seed, cuts):
     """Running ahead, bulk operations and time jumps are cut at random cycles; the state at the end is the same."""

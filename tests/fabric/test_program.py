@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric import control, disasm
 from fabric.fabric import Fabric
 from fabric.layout import Layout
 from fabric.program import ENDLESS, Program, decode_array, encode_array
+from tests.examples import examples
 from tests.fabric import BACKENDS
 from wse_core import image as im
 from wse_core import isa
@@ -1077,7 +1078,7 @@ def test_while_and_typed_branches(backend):
 @given(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]),
        st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf")]), min_size=2, max_size=2),
        st.sampled_from(["h", "s"]), st.booleans())
-@settings(max_examples=30)
+@examples(30)
 def test_float_conditions_are_exact_for_nan_in_both_branches(backend, cond, values, kind, immediate):
     p = Program("p")
     v = p.array("v", 2, "half" if kind == "h" else "f32", init=values)
@@ -1134,7 +1135,7 @@ codes = st.builds(lambda code, rest: code << 25 | rest & 0x1FFFFFF, st.integers(
 
 
 @given(codes, words)
-@settings(max_examples=500)
+@examples(500)
 def test_every_instruction_word_survives_its_listing(word, extension):
     code = [word, extension] if word >> 24 & 1 else [word]
     [(_, op, a, b, c, d, imm)] = isa.decode(code)
@@ -1144,7 +1145,7 @@ def test_every_instruction_word_survives_its_listing(word, extension):
 
 
 @given(st.sampled_from(isa.OPS), st.tuples(*[st.integers(0, 63)] * 4), st.one_of(st.none(), words))
-@settings(max_examples=500)
+@examples(500)
 def test_every_encodable_instruction_survives_its_listing(op, fields, imm):
     text = disasm.format_instruction(op, *fields, imm)
     assert disasm.parse_instruction(text) == isa.encode(op, *fields, imm=imm)

@@ -102,7 +102,7 @@ def test_layout_checksums_and_attributes_on_disk(tmp_path):
     with h5py.File(tmp_path / "run.h5") as file:
         assert set(file) == {"meta", "counters", "results"}
         assert file.attrs["format"] == b"wse-run"
-        assert file.attrs["format_version"].tolist() == [1, 0]
+        assert file.attrs["format_version"].tolist() == [1, 1]
         for name in ("counters/busy", "counters/hops", "results/logits"):
             dataset = file[name]
             assert dataset.fletcher32
@@ -378,7 +378,7 @@ def test_a_newer_major_version_is_refused_and_a_newer_minor_one_is_read(tmp_path
     def newer(file):
         file.attrs.modify("format_version", np.array([1, 9], np.uint32))
         file["meta"].attrs["colour"] = np.bytes_(b"green")
-        file.create_group("events")
+        file.create_group("weather")
 
     changed(tmp_path / "minor.h5", newer)
     with RunFile(tmp_path / "minor.h5") as file:

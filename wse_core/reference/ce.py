@@ -17,6 +17,7 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+from traces.sink import WAITS
 from wse_core import isa
 from wse_core.image import (
     DSD_CIRCULAR,
@@ -44,7 +45,7 @@ from wse_core.image import (
 )
 from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
-from wse_core.reference.router import Queue
+from wse_core.reference.router import Queue, no_trace
 
 __all__ = ["CE", "COUNTERS", "Fault"]
 
@@ -192,6 +193,7 @@ class Operation:
         self.dsr_names = set()
         self.n, self.k = 0, 0  # n: length, None = endless; k: elements done
         self.first_step = 0
+        self.lost = 0  # cycles to bank conflicts
 
     def operands(self):
         """Return all operands: sources in the order b, c, d, then the destination."""
@@ -260,6 +262,9 @@ class CE:
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.teardowns = []
         self.fault = None
+        self.emit = no_trace  # see traces/sink.py
+        self.now = 0
+        self.wait_reason, self.wait_since = None, 0
 
         self.in_queues, self.out_queues = {}, {}
         for number, color in enumerate(image.inq_color):
@@ -275,9 +280,10 @@ class CE:
 
     def phase(self, t):
         """Run the CE phase of cycle t; return whether anything started, issued or ended."""
+        self.now = t
         if t in self.teardowns:
             self.teardowns.remove(t)
-            self.activated |= 1 << TASK_TEARDOWN
+            self.set_activated(TASK_TEARDOWN)
         if self.main == "starting" and t >= self.main_next:
             self.main = "run"
         acted = False
@@ -307,8 +313,7 @@ class CE:
             self.activated &= ~(1 << task)
             self.start(int(self.image.entry[task]), t)
             return True
-        wavelet = self.queue_of_color(task).take(t)
-        self.counters["received"] += 1
+        wavelet = self.receive(self.queue_of_color(task), t)
         if wavelet.control:
             entry = int(self.image.control_entry[wavelet.payload >> 16 & 63])
         else:
@@ -340,7 +345,8 @@ class CE:
         return wavelet.control or bool(self.image.data_tasks >> task & 1 and has_entry)
 
     def start(self, entry, t):
-        """Start a task at code word index `entry`."""
+        """Start the task that was picked at code word index `entry`."""
+        self.emit(self.x, self.y, t, "task_start", None, self.last_picked, entry)
         self.main, self.pc, self.return_to = "starting", entry, []
         self.main_next = t + self.machine["task.start"]
         self.counters["tasks"] += 1
@@ -487,7 +493,12 @@ class CE:
         """Set the activated bit of a task that has an entry."""
         if task >= N_TASK_IDS or self.image.entry[task] < 0:
             raise Fault("program", f"activate of id {task}, which has no entry")
+        self.set_activated(task)
+
+    def set_activated(self, task):
+        """Set the activated bit of a task."""
         self.activated |= 1 << task
+        self.emit(self.x, self.y, self.now, "activate", None, task)
 
     def unblock(self, task):
         """Clear the blocked bit of a task."""
@@ -530,6 +541,7 @@ class CE:
             self.go_to, self.next_in = self.return_to.pop(), self.machine["ce.ret"]
         elif ins.op.name == "done":
             self.main, self.go_to, self.return_to = "idle", -1, []
+            self.emit(self.x, self.y, t, "task_end", None, self.last_picked)
 
     def do_alu(self, ins, t):
         """Arithmetic on registers."""
@@ -641,11 +653,11 @@ class CE:
     def do_route(self, ins, t):
         """sw_pos, route, td_exit; routers see it from cycle t + 1 on"""
         if ins.op.name == "sw_pos":
-            self.router.set_position(ins.a, ins.imm)
+            self.router.set_position(ins.a, ins.imm, t)
         elif ins.op.name == "route":
-            self.router.set_route(ins.a, ins.imm >> 10 & 3, ins.imm & 31, ins.imm >> 5 & 31)
+            self.router.set_route(ins.a, ins.imm >> 10 & 3, ins.imm & 31, ins.imm >> 5 & 31, t)
         else:
-            self.router.exit_teardown(ins.a)
+            self.router.exit_teardown(ins.a, t)
 
     def do_in_td(self, ins, t):
         """Ask whether a color is in teardown."""
@@ -666,9 +678,11 @@ class CE:
             if thread is None:
                 raise Fault("program", f"{ins.op.name}: asynchronous, but no microthread follows from its operands")
         self.book(t, 1)
+        self.emit(self.x, self.y, t, "op_start", None, thread, self.pc | ins.op.code << 16)
         self.pc = ins.next
         operation.first_step = t + 1 + self.machine["vec.start"]
         if operation.has_all_elements and not operation.advances:  # n = 0
+            self.emit(self.x, self.y, t, "op_end", None, thread, 0)
             if thread == MAIN:
                 self.main_next = t + 1 + self.machine["vec.start"] + self.machine["vec.drain"]
             else:
@@ -861,14 +875,14 @@ class CE:
             self.counters["macs"] += group if operation.op.is_mac else 0
             ended = operation.has_all_elements and not operation.advances
         self.counters["steps"] += 1
+        operation.lost += conflict
         self.book(t, cost, conflict)
         if ended:
             self.complete(thread, t, cost)
 
     def discard(self, operation, t):
         """Take one wavelet of a dfilt; return whether that was its last one."""
-        wavelet = self.queue_of(operation.sources["b"]).take(t)
-        self.counters["received"] += 1
+        wavelet = self.receive(self.queue_of(operation.sources["b"]), t)
         if wavelet.control:
             operation.k += 1
             self.counters["elements"] += 1
@@ -876,8 +890,7 @@ class CE:
 
     def take_control(self, operand, t):
         """Take a control wavelet and do what the descriptor says; return whether the operation ends."""
-        self.queue_of(operand).take(t)
-        self.counters["received"] += 1
+        self.receive(self.queue_of(operand), t)
         if operand.dsr.on_control & ON_ACTIVATE:
             self.activate(operand.dsr.control_task)
         if operand.dsr.on_control & ON_UNBLOCK:
@@ -902,8 +915,7 @@ class CE:
             else:
                 self.put(operation, heads, j, value)
         for place in heads:
-            self.queue_of(operation.sources[place]).take(t)
-            self.counters["received"] += 1
+            self.receive(self.queue_of(operation.sources[place]), t)
         if dest.kind == DSD_FABOUT:
             if dest.words == 1 and not dest.is_packed and dest.has(F_INDEX):
                 outgoing |= dest.dsr.index << 16
@@ -955,13 +967,26 @@ class CE:
     def send(self, operand, payload, control, t, cost):
         """Push a wavelet to the ramp in the step of cycle t that costs `cost`."""
         ready = t + (cost - 1) + self.machine["ramp.execute"] + self.machine["ramp.out"]
-        self.queue_of(operand).push(payload, control, ready)
+        queue = self.queue_of(operand)
+        queue.push(payload, control, ready)
         self.counters["sent"] += 1
+        self.emit(self.x, self.y, t, "inject", queue.color, operand.dsr.queue, payload, control)
+
+    def receive(self, queue, t):
+        """Take the wavelet at the head of an input queue and return it."""
+        wavelet = queue.take(t)
+        self.counters["received"] += 1
+        number = next(number for number, one in self.in_queues.items() if one is queue)
+        self.emit(self.x, self.y, t, "take", queue.color, number, wavelet.payload, wavelet.control)
+        return wavelet
 
     def complete(self, thread, t, cost):
         """End the operation of a thread with its step of cycle t."""
         operation = self.operations[thread]
         self.operations[thread] = None
+        self.emit(self.x, self.y, t, "op_end", None, thread, operation.k)
+        if operation.lost:
+            self.emit(self.x, self.y, t, "conflict", None, thread, operation.lost)
         saved = []
         for operand in operation.operands():
             if not operand.has(F_SAVE) or any(dsr is operand.dsr for dsr in saved):
@@ -993,7 +1018,18 @@ class CE:
 
     def account(self, t):
         """Book cycle t."""
-        self.counters[self.use_of(t)] += 1
+        use = self.use_of(t)
+        self.counters[use] += 1
+        if use != self.wait_reason:
+            self.end_wait(t)
+            self.wait_reason, self.wait_since = use, t
+
+    def end_wait(self, t):
+        """Report the wait that is over in cycle t, if there was one."""
+        reason = (self.wait_reason or "").removeprefix("stall_")
+        if reason in WAITS and t > self.wait_since:
+            self.emit(self.x, self.y, t, "wait", None, WAITS.index(reason), t - self.wait_since)
+            self.wait_since = t
 
     def use_of(self, t):
         """Return the counter to which cycle t belongs."""

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from traces.sink import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter, sorted_events
 from wse_core.errors import SramFault
 from wse_core.image import DIR_R, ROUTE_DTYPE, STEP
 from wse_core.reference.ce import CE, COUNTERS
-from wse_core.reference.router import InputStream, OutputStream, Router
+from wse_core.reference.router import InputStream, OutputStream, Router, no_trace
 
 __all__ = ["ReferenceMachine"]
+
+REPORT = 10_000  # events that are reported together
 
 
 class ReferenceMachine:
@@ -57,8 +60,9 @@ class ReferenceMachine:
             self.outputs[tuple(link)] = OutputStream()
         for place in self.places:
             self._wire(*place)
-        self.inputs = [InputStream(self.routers[x, y].colors[color].queues[direction])
+        self.inputs = [InputStream(self.routers[x, y].colors[color].queues[direction], x, y, direction)
                        for x, y, direction, color in spec.inputs]
+        self.events, self.sink, self.filter = [], None, None
 
     # --- construction ----------------------------------------------------------------------------------------------
 
@@ -135,6 +139,8 @@ class ReferenceMachine:
         if active:
             self.last_active = t
         self.cycle = t + 1
+        if len(self.events) > REPORT:
+            self._report()
         return active or pushed
 
     def _order(self):
@@ -210,7 +216,8 @@ class ReferenceMachine:
         for row in range(y, y + h):
             for column in range(x, x + w):
                 if (column, row) in self.ces:
-                    self.ces[column, row].activated |= 1 << int(task_id)
+                    self.ces[column, row].now = self.cycle
+                    self.ces[column, row].set_activated(int(task_id))
 
     def push_input(self, index, payload, control=None):
         """Append wavelets to input stream `index`; `control` is a truth per wavelet or for all, default data."""
@@ -226,6 +233,34 @@ class ReferenceMachine:
         return (np.array([wavelet.ready for wavelet in arrived], np.int64),
                 np.array([wavelet.payload for wavelet in arrived], np.uint32),
                 np.array([wavelet.control for wavelet in arrived], bool))
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    def trace(self, sink, filter=None):
+        """Report events to ``sink(events, clock)`` from now on, or no longer if `sink` is None.
+
+        Parameters
+        ----------
+        sink : callable or None
+            Gets an array of `traces.sink.EVENT_DTYPE` now and then, and the cycle before which none will follow.
+        filter : TraceFilter, optional
+            Which events; default all.
+        """
+        for ce in self.ces.values():
+            ce.end_wait(self.cycle)
+        self._report()
+        self.sink, self.filter = sink, filter or TraceFilter()
+        for reporter in (*self.routers.values(), *self.ces.values(), *self.inputs):
+            reporter.emit = no_trace if sink is None else self._emit
+
+    def _report(self):
+        if self.sink is not None:
+            events, self.events = np.array(self.events, EVENT_DTYPE), []
+            self.sink(sorted_events(events[self.filter.keeps(events)]), self.cycle)
+
+    def _emit(self, x, y, cycle, kind, color=None, aux=0, data=0, flags=0):
+        number = NO_COLOR if color is None else color
+        self.events.append((cycle, data & 0xFFFFFFFF, x, y, KINDS.index(kind), number, aux, flags))
 
     # --- views -----------------------------------------------------------------------------------------------------
 

@@ -33,10 +33,15 @@ from wse_core.image import (
 )
 
 __all__ = ["ColorState", "Filter", "InputStream", "OutputStream", "Queue", "Request", "Router", "Wavelet", "command",
-           "pop"]
+           "no_trace", "pop"]
 
 PORTS = (DIR_W, DIR_E, DIR_N, DIR_S, DIR_R)
 NEVER = -1
+
+
+def no_trace(x, y, cycle, kind, color=None, aux=0, data=0, flags=0):
+    """Report nothing: what `emit` is when nobody listens."""
+
 
 # --- commands of a control wavelet ---------------------------------------------------------------------------------
 
@@ -148,9 +153,10 @@ class OutputStream:
 class InputStream:
     """Wavelets that the host wants to send, and the queue of the edge PE that takes them."""
 
-    def __init__(self, queue):
-        self.queue = queue
+    def __init__(self, queue, x=0, y=0, port=DIR_W):
+        self.queue, self.x, self.y, self.port = queue, x, y, port
         self.waiting = []  # (payload, control)
+        self.emit = no_trace
 
     def phase(self, t, hop):
         """Push the next wavelet if there is room; return whether one was pushed."""
@@ -158,6 +164,7 @@ class InputStream:
             return False
         payload, control = self.waiting.pop(0)
         self.queue.push(payload, control, t + hop)
+        self.emit(self.x, self.y, t, "enter", self.queue.color, self.port, payload, control)
         return True
 
 
@@ -275,6 +282,7 @@ class Router:
         self.filters = [Filter(row) for row in filters]
         self.targets = {}
         self.ce = None
+        self.emit = no_trace  # emit(x, y, cycle, kind, color, aux, data, flags), see traces/sink.py
 
     # --- step 1 ----------------------------------------------------------------------------------------------------
 
@@ -376,6 +384,8 @@ class Router:
                 request.counting.count()
             payload, control = request.wavelet.payload, request.wavelet.control
             sent = pop(payload) if control and route.pops(payload) else payload
+            self.emit(self.x, self.y, t, "depart", request.effective, sum(1 << d for d in request.outputs), sent,
+                      control | request.port << 1 | (request.effective != request.color) << 4)
             for direction in request.outputs:
                 latency = self.machine["ramp.in"] if direction == DIR_R else self.machine["router.hop"]
                 self.targets[request.effective, direction].push(sent, control, t + latency)
@@ -389,29 +399,35 @@ class Router:
             route.advance()
         elif first == CMD_RST:
             route.pos = 0
+        if first in (CMD_ADV, CMD_RST):
+            self.emit(self.x, self.y, t, "switch", route.color, route.pos)
         elif first == CMD_TEARDOWN:
             route.teardown = True
+            self.emit(self.x, self.y, t, "teardown", route.color, 1)
             if self.ce is not None:
                 self.ce.teardowns.append(t + self.machine["ramp.in"])
 
     # --- configuration from the CE; a color without routes or a filter that does not exist has nothing to configure ---
 
-    def set_position(self, color, position):
+    def set_position(self, color, position, t):
         """Set the switch position of a color."""
         if color in self.colors:
             self.colors[color].pos = position
+            self.emit(self.x, self.y, t, "switch", color, position, 1)
 
-    def set_route(self, color, position, rx, tx):
+    def set_route(self, color, position, rx, tx, t):
         """Set the inputs and outputs of one switch position, which becomes a valid one."""
         if color in self.colors:
+            self.emit(self.x, self.y, t, "route", color, position, rx | tx << 5)
             state = self.colors[color]
             state.rx[position], state.tx[position] = rx, tx
             state.valid |= 1 << position
 
-    def exit_teardown(self, color):
+    def exit_teardown(self, color, t):
         """End teardown of a color."""
         if color in self.colors:
             self.colors[color].teardown = False
+            self.emit(self.x, self.y, t, "teardown", color, 0)
 
     def in_teardown(self, color):
         """Whether a color is in teardown, as the routers left it in this cycle."""

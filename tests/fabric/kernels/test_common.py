@@ -5,12 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.kernels import common, tiles
 from fabric.kernels.common import Arithmetic
 from fabric.kernels.registry import KERNELS
+from tests.examples import examples
 from wse_core.params import machine
 
 F32 = Arithmetic.of(machine(), "f32")
@@ -59,7 +60,7 @@ def test_data(arithmetic):
     assert (few != few).sum() + np.isinf(few).sum() <= 2
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from(["f16", "cb16", "f32"]), st.integers(2, 300), st.integers(0, 2**32 - 1), st.booleans(),
        st.floats(-6, 3))
 def test_the_bound_holds_for_sums_and_products(fmt, terms, seed, ftz, exponent):

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.kernels.vector import VECTOR_OPS, lanes_of
+from tests.examples import examples
 from tests.fabric.kernels import run
 from wse_core import isa
 from wse_core.errors import ConfigError
@@ -40,7 +41,7 @@ def test_every_operation(name, preset):
                 assert result["macs"] == (n if op.types[3] != "-" else 0)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from(VECTOR_OPS), st.sampled_from(["wse2", "wse3"]), st.integers(1, 80), st.integers(-17, 17),
        st.booleans(), st.integers(0, 2**20), st.sampled_from(["normal", "special"]),
        st.sampled_from([{}, {"num.ftz": 1}, {"num.cb16_bias": 31}, {"mem.read_ports": 1}, {"mem.conflict_rule": "bank"},

@@ -1,0 +1,1 @@
+"""Recipes: published programs rebuilt; cycles against published ones and results against numpy."""

@@ -1,0 +1,124 @@
+"""Events on disk: written in segments while the machine runs, joined into the run file at the end.
+
+While a run of ``run.h5`` goes on, its events collect in the directory ``run.h5.part``: ``00000.h5``, ``00001.h5`` and
+so on, each a complete run file of `SEGMENT` events that appears at once when it is full.  A killed run therefore loses
+what was not yet in a segment and nothing else; `traces.trace.Trace` opens the directory as it opens a finished file.
+`RunWriter.join_events` copies the compressed chunks of all segments into the run file, after which the directory goes.
+
+In a file, ``/events`` holds a dataset per column of `traces.sink.EVENT_DTYPE`, all of one length, in the order of
+`traces.sink.sort_key`, and ``/events/chunk_cycle``, the cycle of the first event of every chunk of `CHUNK` events: a
+range of cycles is found without reading others.  Attributes of the group: ``committed``, the number of whole events;
+``clock``, the cycle before which all events are there; ``filter``, what was asked for, as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from traces.schema import SEGMENT
+from traces.sink import EVENT_DTYPE, sorted_events
+from traces.writer import RunWriter
+from wse_core.errors import TraceError
+
+__all__ = ["EventLog", "recording", "segments_of"]
+
+
+def segments_of(path):
+    """Return the segments that a run of file `path` has left, in order; none if there is no such directory."""
+    directory = Path(f"{path}.part")
+    return sorted(directory.glob("[0-9]*.h5")) if directory.is_dir() else []
+
+
+class EventLog:
+    """Take events while a machine runs and write them in segments.
+
+    Parameters
+    ----------
+    path : path-like
+        The run file to be; segments go to ``path.part``, which must not hold segments of another run.
+    meta : RunMeta
+        Provenance, in every segment.
+    filter : TraceFilter
+        What is recorded; noted in the file.
+
+    Attributes
+    ----------
+    count : int
+        Events taken.
+    """
+
+    def __init__(self, path, meta, filter):
+        self.path, self.directory = Path(path), Path(f"{path}.part")
+        self.meta, self.filter = meta.replace(status="interrupted"), filter
+        self.count, self.clock = 0, 0
+        self.segments = []
+        self._pending = [np.empty(0, EVENT_DTYPE)]
+        self._waiting = 0
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if segments_of(path):
+                raise TraceError(f"{self.directory} holds the events of a run that did not end", path=self.path,
+                                 hint="open them with Trace.open, then delete the directory", exit_code=2)
+        except OSError as error:
+            raise TraceError(f"cannot be written: {error.strerror}", path=self.directory, exit_code=2) from None
+
+    def append(self, events, clock):
+        """Take events.
+
+        Parameters
+        ----------
+        events : numpy.ndarray of EVENT_DTYPE
+            In any order; none before the `clock` of the last call.
+        clock : int
+            Cycle of the machine: no event before it will come later.
+        """
+        self.clock = clock
+        if len(events):
+            self._pending.append(events)
+            self._waiting += len(events)
+            self.count += len(events)
+        if self._waiting >= 2 * SEGMENT:
+            self._write(complete_only=True)
+
+    def finish(self, run):
+        """Write what is left and join everything into the run file of `run`, a `RunWriter`."""
+        self._write(complete_only=False)
+        run.join_events(self.segments, self.clock, self.filter)
+
+    def remove(self):
+        """Remove the segments; call it when the run file has its name."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _write(self, complete_only):
+        events = sorted_events(np.concatenate(self._pending))
+        complete = int(np.searchsorted(events["cycle"], self.clock)) if complete_only else len(events)
+        start = 0
+        while complete - start >= SEGMENT or (not complete_only and start < complete):
+            stop = min(start + SEGMENT, complete)
+            self._segment(events[start:stop])
+            start = stop
+        self._pending, self._waiting = [events[start:]], len(events) - start
+
+    def _segment(self, events):
+        path = self.directory / f"{len(self.segments):05d}.h5"
+        with RunWriter(path, self.meta) as writer:
+            writer.add_events(events, self.clock, self.filter)
+        self.segments.append(path)
+
+
+@contextlib.contextmanager
+def recording(machine, path, meta, filter):
+    """Record the events of a machine while the block runs; gives an `EventLog`.
+
+    Afterwards call `EventLog.finish`.
+    """
+    log = EventLog(path, meta, filter)
+    machine.trace(log.append, filter)
+    try:
+        yield log
+    finally:
+        machine.trace(None)

@@ -1,0 +1,190 @@
+"""What happened in a run, event by event: selections of a run file as arrays.
+
+`Trace.open` takes a run file, or what a run that did not end has left of one.  Selections read the chunks that they
+need and no others.  Two kinds are not stored but follow from the grants of routers:
+
+============  ===========================================================================  ==========================
+kind          meaning                                                                      aux
+============  ===========================================================================  ==========================
+land          a wavelet becomes usable in a router, having come over a link                port
+deliver       a wavelet becomes usable in an input queue of a CE                           0
+============  ===========================================================================  ==========================
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+
+from traces.events import segments_of
+from traces.reader import RunFile
+from traces.sink import EVENT_DTYPE, FOREVER, KINDS, TraceFilter, sorted_events
+from wse_core.errors import TraceError
+
+__all__ = ["DERIVED", "Trace"]
+
+DERIVED = ("land", "deliver")
+STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))  # W, E, N, S: the neighbour's (x, y) less one's own
+RAMP = 4
+
+
+class Trace:
+    """Events, counters and provenance of a run; use it as a context manager.
+
+    Attributes
+    ----------
+    files : list of RunFile
+        The run file, or the segments of a run that did not end.
+    meta : RunMeta
+    complete : bool
+        Whether the run came to its end, whatever that was.
+    committed : int
+        Events in the file.
+    clock : int
+        Cycle before which all recorded events are there.
+    filter : TraceFilter
+        What was recorded.
+
+    Examples
+    --------
+    >>> with Trace.open("run.h5") as trace:  # doctest: +SKIP
+    ...     stalls = trace.events(cycles=(1000, 2000), kinds=("wait",), region=(0, 0, 8, 8))
+    """
+
+    def __init__(self, files, complete):
+        self.files, self.complete = files, complete
+        attributes = [file.event_attributes for file in files if file.has_events]
+        self.meta = files[0].meta
+        self.committed = sum(item["committed"] for item in attributes)
+        self.clock = max((item["clock"] for item in attributes), default=0)
+        stored = attributes[0]["filter"] if attributes else {"kinds": ()}
+        self.filter = TraceFilter(**{key: tuple(value) if isinstance(value, list) else value
+                                     for key, value in stored.items()})
+
+    @classmethod
+    def open(cls, path):
+        """Open a run file, or the segments of the run that should have written it.
+
+        Raises
+        ------
+        TraceError
+            There is neither; or a file is damaged, foreign or of a newer major version.
+        """
+        path = Path(path)
+        if path.exists() or not segments_of(path):
+            return cls([RunFile(path)], True)
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(RunFile(segment)) for segment in segments_of(path)]
+            stack.pop_all()
+        return cls(files, False)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.close()
+
+    def close(self):
+        """Close all files."""
+        for file in self.files:
+            file.close()
+
+    @property
+    def has_events(self):
+        """Whether the run was recorded event by event."""
+        return self.files[0].has_events
+
+    def events(self, cycles=(0, FOREVER), kinds=KINDS, region=None, colors=None, columns=EVENT_DTYPE.names):
+        """Return the events of a selection, in the order of the file.
+
+        Parameters
+        ----------
+        cycles : tuple[int, int]
+            First cycle and the one after the last.
+        kinds : sequence of str
+            Of `traces.sink.KINDS` or `DERIVED`.
+        region : tuple[int, int, int, int], optional
+            x, y, width, height.
+        colors : sequence of int, optional
+            Events that concern a color: these only.
+        columns : sequence of str
+            Fields of the result.
+
+        Returns
+        -------
+        numpy.ndarray
+            Structured, with the fields `columns`.  Kinds of `DERIVED` are numbered from ``len(KINDS)`` on.
+        """
+        stored = tuple(kind for kind in kinds if kind not in DERIVED)
+        wanted = TraceFilter(stored, None if colors is None else tuple(colors), region, tuple(cycles))
+        derived = [kind for kind in kinds if kind in DERIVED]
+        if not derived:
+            return np.concatenate([*self._chosen(wanted, columns), np.empty(0, _fields(columns))])
+        found = list(self._chosen(wanted, EVENT_DTYPE.names)) if stored else []
+        found += [self._derive(kind, wanted) for kind in derived]
+        return sorted_events(np.concatenate(found))[list(columns)]
+
+    def pandas(self, **selection):
+        """Return `events` as a pandas data frame with names of kinds; needs pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise TraceError("pandas is not installed", hint="pip install pandas, or use Trace.events") from None
+        events = self.events(**selection)
+        frame = pandas.DataFrame({name: events[name] for name in events.dtype.names})
+        if "kind" in frame:
+            frame["kind"] = pandas.Categorical.from_codes(events["kind"], [*KINDS, *DERIVED])
+        return frame
+
+    def _chosen(self, wanted, columns):
+        """Yield the stored events of a filter, file by file."""
+        tests = {"kind", "color", "x", "y", "cycle"} if wanted.region else {"kind", "color", "cycle"}
+        for file in self.files:
+            start, stop = file.event_range(*wanted.cycles)
+            needed = [name for name in EVENT_DTYPE.names if name in columns or name in tests]
+            events = file.read_events(start, stop, needed)
+            yield events[wanted.keeps(events)][list(columns)]
+
+    def _derive(self, kind, wanted):
+        """Return the events of a derived kind."""
+        numbers = self.meta.machine
+        late = numbers["router.hop"] if kind == "land" else numbers["ramp.in"]
+        cycles = max(0, wanted.cycles[0] - late), wanted.cycles[1]
+        grants = TraceFilter(("depart", "enter") if kind == "land" else ("depart",), wanted.colors, None, cycles)
+        found = []
+        for events in self._chosen(grants, EVENT_DTYPE.names):
+            departing = events[events["kind"] == KINDS.index("depart")]
+            if kind == "deliver":
+                found.append(_moved(departing[departing["aux"] >> RAMP & 1 == 1], (0, 0), 0))
+                continue
+            for direction, step in enumerate(STEPS):
+                leaving = departing[departing["aux"] >> direction & 1 == 1]
+                found.append(_moved(leaving, step, direction ^ 1))
+            entering = events[events["kind"] == KINDS.index("enter")]
+            found.append(entering.copy())
+        result = np.concatenate(found)
+        result["cycle"] += np.uint64(late)
+        result["kind"] = len(KINDS) + DERIVED.index(kind)
+        result["flags"] &= 1
+        places = result["x"] < 0xFFFF
+        places &= result["y"] < 0xFFFF
+        result = result[places]
+        within = TraceFilter(KINDS, None, wanted.region, wanted.cycles)
+        as_stored = result.copy()
+        as_stored["kind"] = 0
+        return result[within.keeps(as_stored)]
+
+
+def _fields(columns):
+    return np.dtype([(name, EVENT_DTYPE[name]) for name in columns])
+
+
+def _moved(events, step, port):
+    """Return events at the neighbour in the direction of `step`, arriving through `port`."""
+    result = events.copy()
+    result["x"] += np.uint16(step[0] & 0xFFFF)
+    result["y"] += np.uint16(step[1] & 0xFFFF)
+    result["aux"] = port
+    return result
