@@ -44,6 +44,9 @@ class EventLog:
         Provenance, in every segment.
     filter : TraceFilter
         What is recorded; noted in the file.
+    names : dict, optional
+        What numbers in events mean, for people: ``opcodes``, ``tasks``, ``marks``, each a dict from the number, as
+        text, to a name.
 
     Attributes
     ----------
@@ -51,9 +54,9 @@ class EventLog:
         Events taken.
     """
 
-    def __init__(self, path, meta, filter):
+    def __init__(self, path, meta, filter, names=None):
         self.path, self.directory = Path(path), Path(f"{path}.part")
-        self.meta, self.filter = meta.replace(status="interrupted"), filter
+        self.meta, self.filter, self.names = meta.replace(status="interrupted"), filter, names or {}
         self.count, self.clock = 0, 0
         self.segments = []
         self._pending = [np.empty(0, EVENT_DTYPE)]
@@ -87,7 +90,7 @@ class EventLog:
     def finish(self, run):
         """Write what is left and join everything into the run file of `run`, a `RunWriter`."""
         self._write(complete_only=False)
-        run.join_events(self.segments, self.clock, self.filter)
+        run.join_events(self.segments, self.clock, self.filter, self.names)
 
     def remove(self):
         """Remove the segments; call it when the run file has its name."""
@@ -106,17 +109,17 @@ class EventLog:
     def _segment(self, events):
         path = self.directory / f"{len(self.segments):05d}.h5"
         with RunWriter(path, self.meta) as writer:
-            writer.add_events(events, self.clock, self.filter)
+            writer.add_events(events, self.clock, self.filter, self.names)
         self.segments.append(path)
 
 
 @contextlib.contextmanager
-def recording(machine, path, meta, filter):
+def recording(machine, path, meta, filter, names=None):
     """Record the events of a machine while the block runs; gives an `EventLog`.
 
     Afterwards call `EventLog.finish`.
     """
-    log = EventLog(path, meta, filter)
+    log = EventLog(path, meta, filter, names)
     machine.trace(log.append, filter)
     try:
         yield log

@@ -23,7 +23,8 @@ op_start      the issue of a vector operation                thread (8 = main)  
 op_end        its last step                                  thread                    elements done
 conflict      the last step of an operation that lost        thread                    cycles lost by the operation
               cycles to bank conflicts
-wait          the first cycle after a wait of the CE         reason (`WAITS`)          cycles waited
+wait          the first cycle after a wait of the CE;        reason (`WAITS`)          cycles waited
+              input and output: for a queue of ``color``
 switch        the cause of a new switch position             new position              0 wavelet, 1 CE
 route         a CE's change of a route                       position                  rx, tx << 5
 teardown      begin (aux 1) or end (aux 0) of a teardown     1 or 0                    0
@@ -33,7 +34,7 @@ mark          a marker of a program on the host              0                  
 
 ``color`` is `NO_COLOR` where none is concerned.  Bit 0 of ``flags`` says that the wavelet is a control wavelet; for
 `depart` bits 1 to 3 are the port from which it came and bit 4 says that it arrived as the other color of its pair
-(color swap).
+(color swap).  For `wait` bits 1 to 3 are the number of the queue.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ COLUMNS = {
     "kind": "index into KINDS",
     "color": "color of the wavelet, 255 = none",
     "aux": "queue, port, task, thread or position, see the kinds",
-    "flags": "bit 0: control wavelet; depart: bits 1-3 port it came from, bit 4 swapped color",
+    "flags": "bit 0: control wavelet; depart: bits 1-3 port it came from, bit 4 swapped color; wait: bits 1-3 queue",
 }
 """Columns of an event file and what they hold."""
 

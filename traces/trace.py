@@ -46,6 +46,8 @@ class Trace:
         Cycle before which all recorded events are there.
     filter : TraceFilter
         What was recorded.
+    names : dict
+        Names of opcodes, tasks and marks by number.
 
     Examples
     --------
@@ -59,6 +61,7 @@ class Trace:
         self.meta = files[0].meta
         self.committed = sum(item["committed"] for item in attributes)
         self.clock = max((item["clock"] for item in attributes), default=0)
+        self.names = attributes[0].get("names", {}) if attributes else {}
         stored = attributes[0]["filter"] if attributes else {"kinds": ()}
         self.filter = TraceFilter(**{key: tuple(value) if isinstance(value, list) else value
                                      for key, value in stored.items()})

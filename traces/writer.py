@@ -248,7 +248,7 @@ class RunWriter:
             raise TraceError(f"results/{name} is a text with a zero byte in it", path=self.path)
         self._add("results", name, value, attributes)
 
-    def add_events(self, events, clock, filter):
+    def add_events(self, events, clock, filter, names=None):
         """Add the events of a run.
 
         Parameters
@@ -259,28 +259,30 @@ class RunWriter:
             Cycle before which all events are there.
         filter : TraceFilter
             What was recorded.
+        names : dict, optional
+            See `traces.events.EventLog`.
         """
-        group = self._events_group(clock, len(events), filter)
+        group = self._events_group(clock, len(events), filter, names)
         with self._translated():
             for name in EVENT_DTYPE.names:
                 _column(group, name, np.ascontiguousarray(events[name]))
             _column(group, "chunk_cycle", np.ascontiguousarray(events["cycle"][::CHUNK]))
             self._file.flush()
 
-    def join_events(self, paths, clock, filter):
+    def join_events(self, paths, clock, filter, names=None):
         """Add the events of other run files, one after the other, by copying their compressed chunks.
 
         Parameters
         ----------
         paths : sequence of path
             Files whose events follow each other; all but the last hold a multiple of `CHUNK` events.
-        clock, filter
+        clock, filter, names
             As for `add_events`.
         """
         with contextlib.ExitStack() as stack:
             parts = [stack.enter_context(h5py.File(path, "r"))["events"] for path in paths]
             total = sum(len(part["cycle"]) for part in parts)
-            group = self._events_group(clock, total, filter)
+            group = self._events_group(clock, total, filter, names)
             with self._translated():
                 for name in EVENT_DTYPE.names:
                     target, start = _column(group, name, np.empty(0, EVENT_DTYPE[name]), total), 0
@@ -294,7 +296,7 @@ class RunWriter:
                 _column(group, "chunk_cycle", np.concatenate(cycles))
                 self._file.flush()
 
-    def _events_group(self, clock, count, filter):
+    def _events_group(self, clock, count, filter, names):
         """Create the group of the events with its attributes."""
         if self._descriptor is None:
             raise TraceError("the file is closed already", path=self.path)
@@ -303,7 +305,7 @@ class RunWriter:
         with self._translated():
             group = self._file.create_group("events", track_order=True)
             _set(group.attrs, "filter", json.dumps(dataclasses.asdict(filter)))
-            for name, text in (("kinds", KINDS), ("waits", WAITS), ("host", HOST)):
+            for name, text in (("kinds", KINDS), ("waits", WAITS), ("host", HOST), ("names", names or {})):
                 _set(group.attrs, name, json.dumps(text))
             group.attrs["clock"], group.attrs["committed"] = np.uint64(clock), np.uint64(count)
         return group

@@ -2,7 +2,8 @@
 
 The families mirror when something can go wrong:
 
-* before a run: `ConfigError`, `LayoutError`, `RouteError`, `ProgramError`, `UnsupportedError`, `MemoryLimitError`;
+* before a run: `ConfigError`, `LayoutError`, `RouteError`, `ProgramError`, `UnsupportedError`, `MemoryLimitError`,
+  `PlanError`;
 * during a run: `MachineFault` (with `SramFault`, `RouterFault`, `QueueFault`, `ProgramFault`), `DeadlockError`,
   `CycleLimitError`;
 * around a run: `TraceError` for run files, `InternalError` for a broken promise inside the model itself.
@@ -27,6 +28,7 @@ __all__ = [
     "LayoutError",
     "MachineFault",
     "MemoryLimitError",
+    "PlanError",
     "ProgramError",
     "ProgramFault",
     "QueueFault",
@@ -147,6 +149,25 @@ class MemoryLimitError(ConfigError):
 
     def __init__(self, what="", *, needed_bytes=None, available_bytes=None, **parts):
         super().__init__(what, **parts, needed_bytes=needed_bytes, available_bytes=available_bytes)
+
+
+class PlanError(ConfigError):
+    """A plan that needs more of something than the cores of a device have.
+
+    Parameters
+    ----------
+    what : str
+        What does not fit.
+    limit : str
+        ``width``, ``height``, ``memory`` (16-bit words per core) or ``routes`` (colors per core).
+    needed, available : int
+        What the plan needs and what there is.
+    **parts
+        See `WseError`.
+    """
+
+    def __init__(self, what="", *, limit=None, needed=None, available=None, **parts):
+        super().__init__(what, **parts, limit=limit, needed=needed, available=available)
 
 
 class LayoutError(WseError):

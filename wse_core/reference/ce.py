@@ -264,7 +264,7 @@ class CE:
         self.fault = None
         self.emit = no_trace  # see traces/sink.py
         self.now = 0
-        self.wait_reason, self.wait_since = None, 0
+        self.waits, self.wait_since = (None, None, None), 0
 
         self.in_queues, self.out_queues = {}, {}
         for number, color in enumerate(image.inq_color):
@@ -1018,32 +1018,48 @@ class CE:
 
     def account(self, t):
         """Book cycle t."""
-        use = self.use_of(t)
+        use, thread = self.use_of(t)
         self.counters[use] += 1
-        if use != self.wait_reason:
+        if self.emit is no_trace:
+            return
+        waits = use.removeprefix("stall_"), *self.queue_waited_for(thread, t)
+        if waits != self.waits:
             self.end_wait(t)
-            self.wait_reason, self.wait_since = use, t
+            self.waits, self.wait_since = waits, t
 
     def end_wait(self, t):
         """Report the wait that is over in cycle t, if there was one."""
-        reason = (self.wait_reason or "").removeprefix("stall_")
+        reason, queue, color = self.waits
         if reason in WAITS and t > self.wait_since:
-            self.emit(self.x, self.y, t, "wait", None, WAITS.index(reason), t - self.wait_since)
+            self.emit(self.x, self.y, t, "wait", color, WAITS.index(reason), t - self.wait_since, (queue or 0) << 1)
             self.wait_since = t
 
     def use_of(self, t):
-        """Return the counter to which cycle t belongs."""
+        """Return the counter to which cycle t belongs, and the thread whose wait it is or None."""
         if t < self.busy_until:
-            return "busy"
+            return "busy", None
         if t < self.pipe_free:
-            return "stall_conflict"
+            return "stall_conflict", None
         if self.fault is not None:
-            return "idle"
+            return "idle", None
         for thread in IN_ORDER_OF_BOOKING:
             reason = self.waits_for(thread, t)
             if reason != "free":
-                return "stall_" + reason
-        return "idle"
+                return "stall_" + reason, thread
+        return "idle", None
+
+    def queue_waited_for(self, thread, t):
+        """Return number and color of the first queue that keeps a thread's operation waiting, or (None, None)."""
+        operation = None if thread is None else self.operations[thread]
+        reason = None if operation is None else self.waits_for(thread, t)
+        for operand in operation.operands() if reason in ("input", "output") else ():
+            if operand.kind == DSD_FABIN:
+                lacks = reason == "input" and self.queue_of(operand).head(t) is None
+            else:
+                lacks = reason == "output" and operand.kind == DSD_FABOUT
+            if lacks:
+                return operand.dsr.queue, self.queue_of(operand).color
+        return None, None
 
     # --- views -----------------------------------------------------------------------------------------------------
 
@@ -1109,14 +1125,9 @@ class CE:
             if operation is None:
                 entry["op"] = self.code[self.pc].op.name
             else:
-                entry |= {"op": operation.op.name, "done": operation.k, "length": operation.n}
-                for operand in operation.operands():
-                    if operand.kind == DSD_FABIN:
-                        lacks = reason == "input" and self.queue_of(operand).head(t) is None
-                    else:
-                        lacks = reason == "output" and operand.kind == DSD_FABOUT
-                    if lacks and entry["queue"] is None:
-                        entry |= {"queue": operand.dsr.queue, "color": self.queue_of(operand).color}
+                queue, color = self.queue_waited_for(thread, t)
+                entry |= {"op": operation.op.name, "done": operation.k, "length": operation.n, "queue": queue,
+                          "color": color}
             found.append(entry)
         for number, queue in self.in_queues.items():
             if queue.wavelets and number not in taken:

@@ -1,0 +1,1 @@
+"""Exports: what was written is read back by something that knows nothing of the writer."""

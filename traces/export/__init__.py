@@ -1,0 +1,1 @@
+"""Traces in the formats of other viewers, a module each; `traces.export.formats` lists them."""

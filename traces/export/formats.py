@@ -1,0 +1,87 @@
+"""The formats and what they cost.
+
+The module of a format has ``write_<format>(trace, events, stream)`` for a selection and a binary stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from traces.writer import atomic_file
+from wse_core.errors import TraceError
+
+__all__ = ["FORMATS", "LIMIT_BYTES", "Format", "announced_bytes", "export"]
+
+LIMIT_BYTES = 1 << 30
+"""Estimated size above which an export must be forced."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format.
+
+    Attributes
+    ----------
+    name, module, suffix, doc : str
+    bytes_per_event : int
+        For the estimate of a size; measured on a chain reduce.
+    needs : str
+        Package that must be installed; empty if none.
+    """
+
+    name: str
+    module: str
+    suffix: str
+    doc: str
+    bytes_per_event: int
+    needs: str = ""
+
+
+FORMATS = {entry.name: entry for entry in (
+    Format("perfetto", "perfetto", ".pftrace", "TrackEvent for ui.perfetto.dev: tracks per PE and thread, flows", 60,
+           "perfetto"),
+    Format("log", "textlog", ".log", "text log in the form of the vendor's simulator, for wse-viz", 130),
+    Format("vcd", "vcd", ".vcd", "value change dump of a small region, for GTKWave or Surfer", 12, "vcd"),
+    Format("csv", "tables", ".csv", "one line per event, for anything", 45),
+    Format("parquet", "tables", ".parquet", "columns, for pandas and polars", 6, "pyarrow"),
+)}
+"""By name."""
+
+
+def announced_bytes(name, count):
+    """Return about how many bytes `count` events take in a format."""
+    return FORMATS[name].bytes_per_event * count
+
+
+def export(trace, name, path, events, force=False):
+    """Write events in a format to a file, which appears complete or not at all.
+
+    Parameters
+    ----------
+    trace : Trace
+        Where the events come from: names and provenance.
+    name : str
+        Of `FORMATS`.
+    path : path-like
+    events : numpy.ndarray of EVENT_DTYPE
+    force : bool
+        Write even if the file will be larger than `LIMIT_BYTES`.
+
+    Raises
+    ------
+    TraceError
+        Too large, a package missing, or the file cannot be written.
+    """
+    entry = FORMATS[name]
+    size = announced_bytes(name, len(events))
+    if size > LIMIT_BYTES and not force:
+        raise TraceError(f"{len(events):,} events would take about {size / 2**30:.1f} GiB as {name}", path=path,
+                         hint="select fewer cycles, PEs, colors or kinds; or --force", exit_code=2)
+    module = import_module(f"traces.export.{entry.module}")
+    try:
+        with atomic_file(path) as stream:
+            getattr(module, f"write_{name}")(trace, events, stream)
+    except ImportError as error:
+        raise TraceError(f"the format {name} needs the package {error.name}", path=path,
+                         hint=f"pip install {entry.needs}", exit_code=2) from None

@@ -1,0 +1,130 @@
+"""Perfetto TrackEvent: a process per PE, a track for tasks and one per thread, waits, flows of wavelets, counters.
+
+One cycle is written as one nanosecond, so what the viewer calls 5 us are 5,000 cycles.
+
+=================  ===================================================================================================
+track              content
+=================  ===================================================================================================
+PE (x, y)          parent of all others of that PE
+tasks              a slice from the picker's choice to `done`, named by the task
+main, ut0 ... ut7  a slice per vector operation, from issue to last step, named by the opcode
+waits              a slice per wait, named by its reason
+router             an instant per grant; flows link the grants of one wavelet from its injection to where it is taken
+hops               a counter: grants of the PE's router so far, in steps of at least `STEP` cycles
+=================  ===================================================================================================
+
+Sources: docs/trace-format.md; the public description of the TrackEvent format by its makers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traces.paths import identify
+from traces.sink import KINDS, WAITS
+
+__all__ = ["write_perfetto"]
+
+STEP = 16
+MAIN = 8
+(INJECT, DEPART, TAKE, ACTIVATE, TASK_START, TASK_END, OP_START, OP_END, CONFLICT, WAIT, SWITCH, TEARDOWN, HOST,
+ MARK) = (KINDS.index(kind) for kind in ("inject", "depart", "take", "activate", "task_start", "task_end", "op_start",
+                                         "op_end", "conflict", "wait", "switch", "teardown", "host", "mark"))
+ROUTER, TASKS, WAITING, HOPS, THREADS = 1, 2, 3, 4, 8  # numbers of tracks within a PE; threads follow the last
+
+
+class _Tracks:
+    """Write descriptions of tracks when they are first used."""
+
+    def __init__(self, builder, width):
+        self.builder, self.width, self.known = builder, width, set()
+
+    def of(self, x, y, number, name, counter=False):
+        """Return the uuid of a track of PE (x, y), described if it is new."""
+        pe = (y * self.width + x + 1) << 8
+        if pe not in self.known:
+            self.known.add(pe)
+            packet = self.builder.create_packet()
+            packet.track_descriptor.uuid = pe
+            packet.track_descriptor.process.pid = pe >> 8
+            packet.track_descriptor.process.process_name = f"PE ({x}, {y})"
+            self.builder.write_packet(packet)
+        uuid = pe | number
+        if uuid not in self.known:
+            self.known.add(uuid)
+            packet = self.builder.create_packet()
+            packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid = uuid, pe
+            packet.track_descriptor.name = name
+            if counter:
+                packet.track_descriptor.counter.SetInParent()
+            self.builder.write_packet(packet)
+        return uuid
+
+
+def write_perfetto(trace, events, stream):
+    """Write a Perfetto trace of the events."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
+    from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+
+    builder = StreamingTraceProtoBuilder(stream)
+    tracks = _Tracks(builder, int(events["x"].max(initial=0)) + 1)
+    opcodes, tasks = trace.names.get("opcodes", {}), trace.names.get("tasks", {})
+    numbers = identify(events)
+    last = {}  # wavelet -> index of its last event: there its flow ends
+    for index in np.flatnonzero(numbers >= 0):
+        last[int(numbers[index])] = int(index)
+    hops, shown, open_tracks = {}, {}, {}
+
+    def put(cycle, track, kind, name=None, wavelet=None, index=None):
+        packet = builder.create_packet()
+        packet.timestamp, packet.trusted_packet_sequence_id = cycle, 1
+        event = packet.track_event
+        event.track_uuid, event.type = track, kind
+        if name is not None:
+            event.name = name
+        if wavelet is not None and wavelet >= 0:
+            (event.terminating_flow_ids if last[wavelet] == index else event.flow_ids).append(wavelet + 1)
+        return packet
+
+    begin, end, instant = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END, TrackEvent.TYPE_INSTANT
+    packets = []  # slices that begin in the past must be sorted in
+    columns = [events[name].tolist() for name in ("cycle", "x", "y", "kind", "color", "aux", "data")]
+    for index, (cycle, x, y, kind, color, aux, data) in enumerate(zip(*columns, strict=True)):
+        wavelet = int(numbers[index])
+        if kind in (DEPART, INJECT, TAKE):
+            word = {DEPART: "grant", INJECT: "inject", TAKE: "take"}[kind]
+            track = tracks.of(x, y, ROUTER, "router")
+            packets.append((cycle, put(cycle, track, instant, f"{word} C{color} {data:08x}", wavelet, index)))
+            if kind == DEPART:
+                hops[x, y] = hops.get((x, y), 0) + 1
+                if cycle >= shown.get((x, y), -STEP) + STEP:
+                    shown[x, y] = cycle
+                    packet = put(cycle, tracks.of(x, y, HOPS, "hops", True), TrackEvent.TYPE_COUNTER)
+                    packet.track_event.counter_value = hops[x, y]
+                    packets.append((cycle, packet))
+        elif kind in (TASK_START, OP_START):
+            if kind == TASK_START:
+                track, name = tracks.of(x, y, TASKS, "tasks"), tasks.get(str(aux), f"task {aux}")
+            else:
+                thread = "main" if aux == MAIN else f"ut{aux}"
+                track, name = tracks.of(x, y, THREADS + aux, thread), opcodes.get(str(data >> 16), f"op {data >> 16}")
+            open_tracks[track] = open_tracks.get(track, 0) + 1
+            packets.append((cycle, put(cycle, track, begin, name)))
+        elif kind in (TASK_END, OP_END):
+            track = tracks.of(x, y, *((TASKS, "tasks") if kind == TASK_END
+                                      else (THREADS + aux, "main" if aux == MAIN else f"ut{aux}")))
+            if open_tracks.get(track, 0) > 0:
+                open_tracks[track] -= 1
+                packets.append((cycle + 1, put(cycle + 1, track, end)))
+        elif kind == WAIT:
+            track = tracks.of(x, y, WAITING, "waits")
+            packets.append((cycle - data, put(cycle - data, track, begin, f"waits for {WAITS[aux]}")))
+            packets.append((cycle, put(cycle, track, end)))
+        elif kind in (ACTIVATE, CONFLICT, SWITCH, TEARDOWN, HOST, MARK):
+            text = {ACTIVATE: f"activate {tasks.get(str(aux), aux)}", CONFLICT: f"bank conflicts: {data} cycles",
+                    SWITCH: f"switch C{color} to {aux}", TEARDOWN: f"teardown C{color} {'begins' if aux else 'ends'}",
+                    HOST: "host", MARK: trace.names.get("marks", {}).get(str(data), f"mark {data}")}[kind]
+            packets.append((cycle, put(cycle, tracks.of(x, y, TASKS, "tasks"), instant, text)))
+    packets.sort(key=lambda item: item[0])
+    for _, packet in packets:
+        builder.write_packet(packet)
