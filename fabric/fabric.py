@@ -21,6 +21,7 @@ Timing: host access happens between cycles and costs none.  Sources: docs/intern
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import signal
 import threading
 import time
@@ -43,7 +44,7 @@ from wse_core.errors import (
     SramFault,
 )
 
-__all__ = ["Fabric", "Received", "RunResult", "estimate_bytes", "make_machine"]
+__all__ = ["Fabric", "Received", "RunResult", "around", "estimate_bytes", "make_machine"]
 
 BACKENDS = ("compiled", "reference")
 _PIECE_SECONDS = 0.1  # of a run, between two looks at Ctrl-C and progress
@@ -183,6 +184,29 @@ def available_bytes():
     return min(found) if found else None
 
 
+_AROUND = contextvars.ContextVar("around", default=("compiled", None))
+
+
+@contextlib.contextmanager
+def around(backend="compiled", on_build=None):
+    """Choose, for every `Fabric` made inside the block, its backend and who hears of it.
+
+    This is how a command records or inspects runs of kernels, which make their fabrics themselves.
+
+    Parameters
+    ----------
+    backend : {"compiled", "reference"}
+        For fabrics that name none.
+    on_build : callable, optional
+        Called with each new fabric before anything runs on it.
+    """
+    token = _AROUND.set((backend, on_build))
+    try:
+        yield
+    finally:
+        _AROUND.reset(token)
+
+
 class Fabric:
     """A machine with names.
 
@@ -190,7 +214,8 @@ class Fabric:
     ----------
     layout : Layout or FabricSpec
         What to build; parameters set with `Layout.set_param` are written.
-    backend : {"compiled", "reference"}
+    backend : {"compiled", "reference"}, optional
+        Default the compiled one, or what `around` says.
     memory_limit : int, optional
         Host memory that may be used [bytes]; default what the host has available.
 
@@ -216,7 +241,9 @@ class Fabric:
     'complete'
     """
 
-    def __init__(self, layout, backend="compiled", memory_limit=None):
+    def __init__(self, layout, backend=None, memory_limit=None):
+        default, on_build = _AROUND.get()
+        backend = default if backend is None else backend
         self.layout = layout if isinstance(layout, Layout) else None
         self.spec = layout.build() if isinstance(layout, Layout) else layout
         self.backend = backend
@@ -229,6 +256,8 @@ class Fabric:
         if self.layout is not None:
             for address, words, x, y in self.layout.param_writes():
                 self.machine.write_rect(address, np.ascontiguousarray(words, np.uint16), x, y)
+        if on_build is not None:
+            on_build(self)
 
     def __repr__(self):
         return f"Fabric({self.spec.width} x {self.spec.height}, {self.backend}, cycle {self.cycle})"

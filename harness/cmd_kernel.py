@@ -13,6 +13,8 @@ from harness.config import close_match, parse_assignments, parse_value
 from harness.console import make_progress, plain, print_json, table
 from harness.modules import need
 from harness.provenance import provenance
+from harness.tracing import add_options as add_trace_options
+from harness.tracing import recorder
 from wse_core.errors import ConfigError
 
 __all__ = ["add_parser", "build_machine", "main", "parse_params", "run_kernel"]
@@ -55,6 +57,7 @@ def add_parser(sub, common):
         help="change a modelled number, for example --set machine.router.hop=2; may be repeated",
     )
     parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
+    add_trace_options(parser)
     return parser
 
 
@@ -175,9 +178,15 @@ def main(args):
         writer = stack.enter_context(open_run_file(args.out, kernel.name, machine)) if args.out else None
         progress = stack.enter_context(make_progress(args.progress))
         progress.phase(f"kernel {kernel.name} on {args.preset}")
-        result = run_kernel(kernel, machine, values)
-        if writer:
-            fill_run_file(writer, result)
+        meta = writer.meta if writer else None
+        with recorder(args, args.out, meta) as recording:
+            result = run_kernel(kernel, machine, values)
+            if writer:
+                fill_run_file(writer, result)
+            if recording:
+                recording.finish(writer)
+            if writer:
+                writer.close()
     shown = {key: value for key, value in result.items() if key not in ARRAYS and not isinstance(value, np.ndarray)}
     if args.json:
         print_json(shown)

@@ -92,6 +92,12 @@ class EventLog:
         self._write(complete_only=False)
         run.join_events(self.segments, self.clock, self.filter, self.names)
 
+    def abandon(self):
+        """Write what is left as a last segment and leave the segments where they are; a run that failed ends so."""
+        self._write(complete_only=False)
+        if not self.segments:
+            self.remove()
+
     def remove(self):
         """Remove the segments; call it when the run file has its name."""
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -116,8 +116,10 @@ _p("mem.banks", 8, "banks", "arch §2 (CSL appendix)", "published", "consecutive
    low=1, high=64)
 _p("mem.read_ports", 2, "reads/cycle", "arch §2 (CSL appendix; HC34)", "published",
    "memory operands a step can read at once; a third memory source costs a further cycle", low=1, high=2)
-_p("mem.conflict_rule", "mod4", "rule", "arch §2 (CSL appendix; SPMM 5130 / 10254)", "published",
-   "mod4: two reads whose banks agree modulo 4 conflict; bank: same bank; none: never", "none",
+_p("mem.conflict_rule", "bank", "rule", "tiled stencils of 64 x 64 cells (Jorineg): 1.15 and 1.35 cycles per element and "
+   "operation; the CSL appendix (arch §2) can be read as mod4", "inferred",
+   "bank: two reads of the same bank conflict, fp32 words at a distance of 0 modulo 4; mod4: banks that agree modulo "
+   "half their number, a distance of 0 modulo 2; none: never", "none",
    choices=("mod4", "bank", "none"))
 _p("mem.conflict_cycles", 1, "cycles/step", "SPMM: fp32 step takes 2 cycles with a conflict, 1 without", "inferred",
    "added to a SIMD step whose two reads conflict; nothing issues meanwhile", high=64)
@@ -142,15 +144,16 @@ _p("ce.dsr_load", 6, "cycles", "cycle-models.md: 20-21 cycles for three DSR load
    "issue slots taken by loading one descriptor into a DSR", low=1, high=64)
 _p("ce.dsr_edit", 2, "cycles", "cycle-models.md: 8-9 cycles per vector operation with offsets applied", "assumed",
    "issue slots taken by changing one field of a DSR", low=1, high=64)
-_p("ce.tsc_read", 4, "cycles", "SPMM: n + 6 between two time stamps, n + 2 issue to issue", "inferred",
+_p("ce.tsc_read", 5, "cycles", "SPMM: n + 6 between two time stamps, n + 1 issue to issue", "inferred",
    "issue slots of a 48-bit time-stamp read; the counter is sampled in the first", low=1, high=64)
 _p("ce.config", 2, "cycles", "arch §2: configuration registers are memory mapped", "assumed",
    "issue slots of a write to a router's configuration", low=1, high=64)
 
 # --- vector operations ----------------------------------------------------------------------------------------------
-_p("vec.drain", 1, "cycles", "cycle-models.md: n + 2 cycles issue to issue (fp32, n elements)", "inferred",
+_p("vec.drain", 0, "cycles", "one-cell stencil (Jorineg): 12 cycles for 6 operations of one element; log of a matrix "
+   "product: 15 cycles for 14 elements", "inferred",
    "after the last step of a synchronous vector operation, before the thread's next issue", high=64)
-_p("vec.start", 0, "cycles", "cycle-models.md: n + 2 cycles issue to issue", "inferred",
+_p("vec.start", 0, "cycles", "the same: n + 1 cycles issue to issue", "inferred",
    "between issue of a vector operation and its first step, beyond the next cycle", high=64)
 _p("vec.stride4_lanes", 2, "elements", "arch §4.2: the page says two things; 2 is the cautious one", "assumed",
    "SIMD width for a stride that is 4 modulo 8", 2, low=1, high=8)

@@ -234,7 +234,8 @@ class Session:
         Symbol, bit patterns of shape (h, w, elements), and the PE of the first.
     task : str
         Task to activate in all PEs that have it, in the same cycle.
-    backend : {"compiled", "reference"}
+    backend : {"compiled", "reference"}, optional
+        Default as `fabric.fabric.Fabric`.
     progress : callable, optional
         As `fabric.fabric.Fabric.run` takes it.
     cycle_limit : int
@@ -246,7 +247,7 @@ class Session:
     run : RunResult
     """
 
-    def __init__(self, layout, inputs, task="main", backend="compiled", progress=None, cycle_limit=CYCLE_LIMIT):
+    def __init__(self, layout, inputs, task="main", backend=None, progress=None, cycle_limit=CYCLE_LIMIT):
         self.fabric = Fabric(layout, backend)
         for symbol, bits, x, y in inputs:
             self.fabric.write(symbol, bits, x, y, bits.shape[1], bits.shape[0])

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["RECIPES", "CannotRun", "Outcome", "Recipe", "recipe"]
+__all__ = ["RECIPES", "CannotRun", "Outcome", "Recipe", "grid", "integer", "recipe"]
 
 RECIPES = {}
 """All recipes by (name, kind of point)."""
@@ -39,10 +39,13 @@ class Outcome:
     method : str
         ``fabric``: the size of the point ran on the cycle-level fabric.  Anything else says how the figure follows
         from smaller runs, for example ``slope of 4 and 8 PEs``.
+    reference : float, optional
+        What to compare with if the point is a formula: its value for the parameters that ran.
     """
 
     cycles: float
     method: str = "fabric"
+    reference: float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,3 +80,21 @@ def recipe(name, kinds, summary):
         return function
 
     return enter
+
+
+def integer(params, key, default=None):
+    """Return a parameter of a point as a positive integer; `CannotRun` if it is missing or something else."""
+    value = params.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise CannotRun(f"the point does not state {key} as a positive whole number" if value is None else
+                        f"{key}={value!r} is not a positive whole number")
+    return value
+
+
+def grid(params, key, dimensions=2):
+    """Return a parameter such as ``46x46x46`` as a tuple of positive integers; `CannotRun` if it has another form."""
+    text = str(params.get(key, ""))
+    words = text.split(" ")[0].split("x")
+    if len(words) != dimensions or not all(word.isdigit() and int(word) > 0 for word in words):
+        raise CannotRun(f"{key}={text!r} is not of the form {'x'.join('N' * dimensions)}")
+    return tuple(map(int, words))

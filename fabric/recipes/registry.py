@@ -7,7 +7,12 @@ from fabric.recipes.recipe import RECIPES, CannotRun, Outcome, Recipe
 
 __all__ = ["MODULES", "RECIPES", "CannotRun", "Outcome", "Recipe"]
 
-MODULES = ()
+MODULES = (
+    "local_products",
+    "matvec",
+    "vector_operation",
+    "not_runnable",
+)
 """Modules of this package that hold recipes, a line each."""
 
 for _name in MODULES:

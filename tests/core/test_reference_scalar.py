@@ -157,13 +157,13 @@ def test_slots_of_special_instructions():
     code("dsr_off", dest(0), reg(0))  # 9
     code("dsr_stride", dest(0), imm=0xFFFF)  # 11
     code("tsc", reg(4))  # 13
-    code("sw_pos", 3, imm=1)  # 17
-    code("in_td", reg(7), imm=3)  # 19
-    code("add16", reg(7), reg(7), reg(7))  # 21
-    code("dsr_base", dest(1), imm=3)  # 22: empty
+    code("sw_pos", 3, imm=1)  # 18
+    code("in_td", reg(7), imm=3)  # 20
+    code("add16", reg(7), reg(7), reg(7))  # 22
+    code("dsr_base", dest(1), imm=3)  # 23: empty
     machine = fabric(code.image(), {3: {(0, 0): route("W", "E", ("E", "W"), teardown=True)}})
-    assert [cycle - FIRST for cycle in changes(machine, "instructions")] == [0, 1, 7, 9, 11, 13, 17, 19, 21]
-    assert machine.fault["cycle"] == FIRST + 22
+    assert [cycle - FIRST for cycle in changes(machine, "instructions")] == [0, 1, 7, 9, 11, 13, 18, 20, 22]
+    assert machine.fault["cycle"] == FIRST + 23
     state = machine.snapshot()
     assert state["pe"][0, 0]["dsr"] == {(0, 0): (DATA - 2, 9, -1, 0)}
     assert state["pe"][0, 0]["regs"][4:8] == [FIRST + 13, 0, 0, 2]

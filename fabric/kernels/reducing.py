@@ -1,0 +1,236 @@
+"""The reduce of a line as a piece of kernels: routes for a layout, a PE's part of a program, order, counts and cycles.
+
+A `Reduce` is made from a `Line`, a `Tree`, the element count and the formats.  `routes` paints; `emit` writes the part
+of one PE into the task being written, reading and leaving its data in variables that the kernel chose; `total` is the
+bit-exact reference; `hops`, `additions` and `end` are closed forms.  Pieces on different lines follow one another in
+one task, with different colors and queues.
+
+A PE with m children adds m vectors.  The last addition of a PE that sends on is fused with its sending (fabric to
+fabric); the others go to memory: one operation for all of them (a descriptor that walks the vector m times) where the
+tree says so, else one each.
+
+Formats: f32 one element per wavelet; f16 and cb16 two.  With sums in f32 and 16-bit data every message carries f32:
+a leaf converts while it sends (fh2s), the first addition of every other PE takes its own 16-bit data (faddhs, one
+rounding to f32), the following ones are fadds.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from wse_core import isa, numerics
+from wse_core.image import ENDLESS
+
+__all__ = ["Reduce", "Role", "wavelets_of"]
+
+
+class Role(NamedTuple):
+    """Part of a PE in a reduce: children, color received on, color sent on (None: nothing), control wavelet after."""
+
+    messages: int
+    into: int | None
+    out: int | None
+    advance: bool
+
+
+class _Step(NamedTuple):
+    """A vector operation: source ``x`` or ``total``, whether it leaves, messages taken, as one op or in a loop."""
+
+    source: str
+    leaves: bool
+    messages: int
+    form: str = "one"  # one, merged, loop
+
+
+def wavelets_of(n, dtype):
+    """Return the wavelets of n elements: 16-bit ones travel in pairs."""
+    return n if dtype == "f32" else -(-n // 2)
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """The sum of vectors over a line, to its place 0.
+
+    Attributes
+    ----------
+    line : Line
+    tree : Tree
+    colors : tuple of int
+        At least ``tree.colors`` of them.
+    n : int
+        Elements.
+    dtype, sums : str
+        Formats of the data and of the sums; different only for 16-bit data with f32 sums.
+    queue : int
+        Input and output queue.
+    """
+
+    line: object
+    tree: object
+    colors: tuple
+    n: int
+    dtype: str
+    sums: str
+    queue: int = 2
+
+    @property
+    def mixed(self):
+        """Whether data and sums have different formats."""
+        return self.dtype != self.sums
+
+    @property
+    def wavelets(self):
+        """Wavelets of a message."""
+        return wavelets_of(self.n, self.sums)
+
+    def roles(self):
+        """Return the `Role` of each place."""
+        def color(number):
+            return None if number < 0 else self.colors[number]
+
+        found = []
+        for k in range(len(self.tree)):
+            messages, into, out, advance = self.tree.role(k)
+            found.append(Role(messages, color(into), color(out), advance))
+        return found
+
+    def routes(self, layout):
+        """Paint the routes."""
+        self.tree.routes(self.line, layout, self.colors)
+
+    def needs_total(self, role):
+        """Return whether a PE needs a variable for sums beside its data."""
+        return self.mixed and (role.messages > 1 or role.out is None)
+
+    # --- code ---------------------------------------------------------------------------------------------------------
+
+    def _steps(self, messages, sends):
+        if not messages:
+            return [_Step("x", sends, 0)] if sends or self.mixed else []
+        steps, source, keep = [], "x", messages - sends
+        if keep and self.mixed:
+            steps, source, keep = [_Step("x", False, 1)], "total", keep - 1
+        if keep > 1 and not self.tree.merge:
+            steps += [_Step("total", False, 1)] * keep
+        elif keep > 1:
+            steps.append(_Step("total", False, keep, "loop" if self.sums != "f32" and self.n % 2 else "merged"))
+        elif keep:
+            steps.append(_Step("total", False, 1))
+        source = "total" if messages > sends else "x"
+        return [*steps, _Step(source, True, 1)] if sends else steps
+
+    def emit(self, p, role, x, total):
+        """Write the part of a PE.
+
+        Parameters
+        ----------
+        p : Program
+            Inside a task.
+        role : Role
+        x : Var
+            Its data, ``n`` elements of `dtype`; overwritten if sums have the same format.
+        total : Var or None
+            Where sums go: `x` itself, or a variable of `sums` if `needs_total`.
+        """
+        n = self.n
+        arriving = p.fabin(p.input_queue(self.queue, role.into), n) if role.into is not None else None
+        leaving = None
+        if role.out is not None:
+            leaving = p.fabout(p.output_queue(self.queue, role.out), n, advance_switch=role.advance)
+        for step in self._steps(role.messages, role.out is not None):
+            widen = self.mixed and step.source == "x"
+            source = x if step.source == "x" or not self.mixed else total
+            target = leaving if step.leaves else total if self.mixed else x
+            if not step.messages:
+                (p.fh2s if widen else p.mov32 if self.sums == "f32" else p.mov16)(target, source)
+                continue
+            add = p.faddhs if widen else p.fadds if self.sums == "f32" else p.faddh
+            if step.form == "merged":
+                walk = p.mem4d(source, (step.messages, n), (0, 1))
+                many = step.messages * n
+                add(walk, walk, p.fabin(arriving.queue, many if many < ENDLESS else ENDLESS))
+            elif step.form == "loop":
+                with p.loop(step.messages):
+                    add(target, source, arriving)
+            else:
+                add(target, source, arriving)
+
+    # --- reference, counts, cycles ------------------------------------------------------------------------------------
+
+    def total(self, parts, given, result):
+        """Return the bits of the sum in the order of the PEs.
+
+        Parameters
+        ----------
+        parts : sequence of ndarray
+            Bit patterns of each place's data.
+        given, result : Arithmetic
+            Of the data and of the sums.
+        """
+        values = list(parts)
+        for k in range(len(parts) - 1, -1, -1):
+            children = self.tree.children[k]
+            if self.mixed and not children:
+                flat = np.ravel(values[k])
+                values[k] = np.asarray(numerics.convert(flat, self.dtype, "f32", given.bias, given.ftz)).reshape(
+                    np.shape(values[k]))
+            for i, child in enumerate(children):
+                values[k] = given.call("add_mixed", values[k], values[child]) if self.mixed and not i else result.call(
+                    "add", values[k], values[child])
+                values[child] = None
+        return values[0]
+
+    @property
+    def hops(self):
+        """Wavelet hops of all copies of the line: per message one from the ramp and one per link, control included."""
+        each = (self.wavelets + (1 if advance else 0) for advance in self.tree.advance[1:])
+        far = (1 + k - self.tree.parent[k] for k in range(1, len(self.tree)))
+        return self.line.copies * sum(a * b for a, b in zip(each, far, strict=True))
+
+    @property
+    def additions(self):
+        """Additions of elements, all copies together: (P - 1) n each."""
+        return self.line.copies * (len(self.tree) - 1) * self.n
+
+    def end(self, start, machine):
+        """Return the cycle in which place 0 can issue what follows, if all places begin in cycle `start`.
+
+        A message arrives one wavelet per cycle once its sender has taken its first step, and not before the previous
+        message on the same links is through; a PE takes it once it has loaded its descriptors.  How far consumption
+        lags behind arrival is limited by the input queue, so the gap that a control wavelet leaves between two messages
+        counts only if no lag is left.
+        """
+        m, w = machine, self.wavelets
+        room = m["queue.in_depth"][self.queue] + m["ramp.in_buffer"] - 1 - m["ramp.in"]
+        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+        issue, load = 1 + m["vec.start"], m["ce.dsr_load"]
+        first = [0] * len(self.tree)
+        now = start
+        for k in range(len(self.tree) - 1, -1, -1):
+            children = iter(self.tree.children[k])
+            now, passed, sends = start, -1, k > 0
+            for step in self._steps(len(self.tree.children[k]), sends):
+                if not step.messages and not step.leaves:  # one PE alone: conversion
+                    return start + 2 * load + issue + self._alone(machine) + m["vec.drain"]
+                if not step.messages:
+                    first[k] = start + 2 * load + issue
+                    continue
+                loads = (3 if step.leaves or (self.mixed and step.source == "x") else 2) * load
+                now += step.form == "loop"
+                ready = now + loads + issue
+                for turn in range(step.messages):
+                    child = next(children)
+                    arrival = max(first[child] + ramps + (child - k) * m["router.hop"], passed)
+                    first[k] = max(ready, arrival)
+                    last = first[k] + w - 1
+                    passed = max(arrival + w - 1, last - room) + 1 + self.tree.advance[child]
+                    now = last + 1 + m["vec.drain"]
+                    if step.form == "loop":
+                        now += 1 + m["ce.branch_taken" if turn < step.messages - 1 else "ce.branch_not_taken"]
+                    ready = last + 1 if step.form == "merged" else now + loads + issue
+        return now
+
+    def _alone(self, machine):
+        return -(-self.n // isa.BY_NAME["fh2s"].lanes[machine.preset != "wse2"])

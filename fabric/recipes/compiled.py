@@ -1,0 +1,112 @@
+"""What the CSL compiler makes of common expressions: the rules that all recipes share.
+
+*Product with a constant*: a power of two is a shift; a sum or difference of two powers of two, two shifts and an
+addition (the decomposition that LLVM makes without asking the target); anything else calls a routine, since the machine
+multiplies numbers of 11 bits (IMUL11) and a product of 16 bits is put together from three of those.
+
+*Descriptors*: an operation whose descriptors are variables (DSDs) loads each into a DSR right before and adds the offset
+that was computed for it; descriptors that were put into DSRs by hand stay there, and only their base is set.
+
+*Loops* count up, compare and jump; a loop of at most `UNROLL` turns with known bounds is unrolled.
+
+None of this is published; the instructions seen in public traces (shifts, IMUL11, DSR loads, compare and jump) agree.
+"""
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+__all__ = ["UNROLL", "Multiplier", "counted", "load_at", "powers"]
+
+UNROLL = 8
+"""Most turns of a loop that is unrolled, LLVM's usual bound for bodies of a few dozen instructions."""
+
+
+def powers(constant):
+    """Return `constant` as ``(high, low, sign)``, 2^high + sign 2^low; sign 0 for a power of two; None if impossible."""
+    if constant < 1:
+        return None
+    high = constant.bit_length() - 1
+    rest = constant - (1 << high)
+    if rest == 0:
+        return high, 0, 0
+    if rest & rest - 1 == 0:
+        return high, rest.bit_length() - 1, 1
+    rest = (1 << high + 1) - constant
+    if rest & rest - 1 == 0:
+        return high + 1, rest.bit_length() - 1, -1
+    return None
+
+
+class Multiplier:
+    """Products of registers with constants in one program.
+
+    Parameters
+    ----------
+    program : Program
+        If a constant needs it, `routine` adds the function ``multiply`` to the program, outside of tasks.
+    constants : iterable of int
+        All constants that will occur.
+    """
+
+    def __init__(self, program, constants):
+        self.p = program
+        self.left = self.right = None
+        if any(powers(constant) is None for constant in constants):
+            self.left, self.right = program.reg16("left factor"), program.reg16("right factor")
+
+    def emit(self, dst, src, constant):
+        """Set register `dst` to `src` times `constant` modulo 2^16; `dst` is not `src`."""
+        p, parts = self.p, powers(constant)
+        if parts is None:
+            p.mov16(self.left, src)
+            p.ldi(self.right, constant)
+            p.call("multiply")
+            p.mov16(dst, self.left)
+            return
+        high, low, sign = parts
+        if high == 0 and not sign:
+            p.mov16(dst, src)
+            return
+        p.sll16(dst, src, high)
+        if sign:
+            other = src
+            if low:
+                other = p.reg16("part")
+                p.sll16(other, src, low)
+            (p.add16 if sign > 0 else p.sub16)(dst, dst, other)
+            if low:
+                p.free(other)
+
+    def routine(self):
+        """Write the function: a b = a0 b0 + 2^11 (a1 b0 + a0 b1) with 11 low and 5 high bits of each."""
+        if self.left is None:
+            return
+        p = self.p
+        with p.function("multiply"):
+            a1, b1 = p.reg16("a1"), p.reg16("b1")
+            p.slr16(a1, self.left, 11)
+            p.slr16(b1, self.right, 11)
+            p.and16(self.left, self.left, 0x7FF)
+            p.and16(self.right, self.right, 0x7FF)
+            p.mul16(a1, a1, self.right)
+            p.mul16(b1, b1, self.left)
+            p.mul16(self.left, self.left, self.right)
+            p.add16(a1, a1, b1)
+            p.sll16(a1, a1, 11)
+            p.add16(self.left, self.left, a1)
+
+
+def load_at(p, dsr, dsd, offset):
+    """Load a descriptor into a DSR with its base moved by the words in the register `offset`."""
+    p.load(dsr, dsd)
+    p.dsr_off(dsr, offset)
+
+
+@contextmanager
+def counted(p, index, end):
+    """Repeat the body with the register `index` = 0 .. `end` - 1 (a number, at least 1)."""
+    p.ldi(index, 0)
+    start = p.label()
+    yield
+    p.add16(index, index, 1)
+    p.branch("ne", index, end, start, "16")

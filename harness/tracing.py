@@ -1,0 +1,112 @@
+"""Recording a run from the command line: the options ``--trace`` and what belongs to them."""
+
+from __future__ import annotations
+
+import contextlib
+
+from harness import selection
+from traces.events import EventLog
+from traces.sink import FOREVER, LEVELS, TraceFilter
+from wse_core.errors import ConfigError, UnsupportedError
+
+__all__ = ["Recorder", "add_options", "recorder"]
+
+
+def add_options(parser):
+    """Give a parser the options of recording."""
+    group = parser.add_argument_group("recording (needs --out)")
+    group.add_argument("--trace", choices=("counters", *LEVELS), default="counters",
+                       help="what the run file holds: counters only (default); events of tasks, operations and waits; "
+                            "or full, every wavelet's way too")
+    group.add_argument("--trace-cycles", metavar="A:B", help="record cycles A to B - 1 only")
+    group.add_argument("--trace-region", metavar="X,Y,W,H", help="record these PEs only")
+    group.add_argument("--trace-colors", metavar="C,C", help="record wavelets of these colors only")
+    group.add_argument("--backend", choices=("compiled", "reference"), default="compiled",
+                       help="the engine, or the slow plain-Python twin")
+
+
+class Recorder:
+    """Records the first fabric that a job builds.
+
+    Attributes
+    ----------
+    log : EventLog or None
+        None until a fabric was built.
+    """
+
+    def __init__(self, path, meta, filter):
+        self.path, self.meta, self.filter = path, meta, filter
+        self.log, self.machine = None, None
+
+    def watch(self, fabric):
+        """Begin to record a new fabric, if it is the first."""
+        if self.log is not None:
+            return
+        if not hasattr(fabric.machine, "trace"):
+            raise UnsupportedError("the compiled engine does not report events yet", hint="--backend reference")
+        self.log = EventLog(self.path, self.meta, self.filter, names_of(fabric.spec))
+        self.machine = fabric.machine
+        self.machine.trace(self.log.append, self.filter)
+
+    def stop(self):
+        """End recording; the log has everything then."""
+        if self.machine is not None:
+            self.machine.trace(None)
+            self.machine = None
+
+    def finish(self, writer):
+        """Join what was recorded into the run file."""
+        self.stop()
+        if self.log is not None:
+            self.log.finish(writer)
+
+
+def names_of(spec):
+    """Return names of opcodes and tasks for people; a task id that means different tasks has both names."""
+    from fabric.fabric import task_id, task_names
+    from wse_core import isa
+
+    tasks = {}
+    for program in spec.programs:
+        for name in task_names(program):
+            number = task_id(program, name)
+            known = tasks.setdefault(str(number), name)
+            if name not in known.split("/"):
+                tasks[str(number)] = f"{known}/{name}"
+    return {"opcodes": {str(op.code): op.name for op in isa.BY_NAME.values()}, "tasks": tasks}
+
+
+@contextlib.contextmanager
+def recorder(args, path, meta):
+    """Record the run of the block as the options say; gives a `Recorder`, or None if only counters are wanted.
+
+    If the block fails, what was recorded stays in segments beside the run file that did not come to be.
+    """
+    from fabric.fabric import around
+
+    if args.trace == "counters":
+        if args.trace_cycles or args.trace_region or args.trace_colors:
+            raise ConfigError("nothing is recorded", where="--trace", hint="--trace events or --trace full")
+        with around(args.backend):
+            yield None
+        return
+    if path is None:
+        raise ConfigError("needs a file to record to", where="--trace", hint="--out FILE.h5")
+    try:
+        colors = tuple(int(word) for word in args.trace_colors.split(",")) if args.trace_colors else None
+    except ValueError:
+        raise ConfigError(f"{args.trace_colors!r} are no colors", where="--trace-colors", hint="such as 0,1") from None
+    wanted = TraceFilter(LEVELS[args.trace], colors,
+                         selection.rectangle(args.trace_region) if args.trace_region else None,
+                         selection.cycle_range(args.trace_cycles) if args.trace_cycles else (0, FOREVER))
+    found = Recorder(path, meta, wanted)
+    try:
+        with around(args.backend, found.watch):
+            yield found
+    except BaseException:
+        found.stop()
+        if found.log is not None:
+            found.log.abandon()
+        raise
+    if found.log is not None:
+        found.log.remove()

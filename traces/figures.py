@@ -1,0 +1,240 @@
+"""Pictures of a trace, each with the numbers that it shows as CSV beside it.
+
+=================  ============================================================================  =======================
+figure             shows                                                                         needs
+=================  ============================================================================  =======================
+`links`            link roses: per PE an arrow in each direction, as wide as the traffic         link counters
+`stalls`           where the cycles of each PE row or column went                                PE counters
+`timeline`         tasks and waits of PEs over cycles                                            level events
+`utilisation`      share of PEs inside a task, waiting, and grants per PE, over time             level events (full)
+`animate`          wavelets on links, cycle by cycle, as GIF or MP4                              level full
+=================  ============================================================================  =======================
+
+Heat maps of counters are in `traces.heatmap`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from traces.sink import KINDS, WAITS
+from traces.state import spans
+from traces.writer import atomic_file
+from wse_core.errors import TraceError
+
+__all__ = ["animate", "links", "stalls", "timeline", "utilisation"]
+
+DPI = 130
+USES = ("busy", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo", "idle")
+COLOURS = ("#3b7a57", "#9fc5a8", "#d9a441", "#8c6bb1", "#4a7fb5", "#c44e52", "#b07aa1", "#dddddd")
+STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
+MOST_FRAMES = 600
+
+
+def _figure(width, height):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(path, figure, header, rows):
+    """Write the PNG and the CSV; return both paths."""
+    path = Path(path)
+    with atomic_file(path) as stream:
+        figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
+    table = path.with_suffix(".csv")
+    with atomic_file(table) as stream:
+        stream.write((header + "\n").encode())
+        for row in rows:
+            stream.write((",".join(map(str, row)) + "\n").encode())
+    return path, table
+
+
+def links(path, traffic, title="wavelets per link"):
+    """Draw link roses.
+
+    Parameters
+    ----------
+    path : path-like
+        PNG; the CSV lies beside it.
+    traffic : array_like
+        (height, width, 4): wavelets that left each PE to W, E, N and S.
+    """
+    traffic = np.asarray(traffic, np.float64)
+    height, width = traffic.shape[:2]
+    most = max(1.0, traffic.max(initial=0))
+    figure = _figure(min(12, 2 + 0.45 * width), min(12, 1.6 + 0.45 * height))
+    axes = figure.add_subplot()
+    rows = []
+    for direction, (dx, dy) in enumerate(STEPS):
+        y, x = np.nonzero(traffic[..., direction])
+        size = traffic[y, x, direction]
+        rows += [(column, row, "WENS"[direction], int(count)) for column, row, count in zip(x, y, size, strict=True)]
+        side = 0.08  # both directions of a link beside each other
+        axes.quiver(x + dy * side, y + dx * side, dx * np.ones(len(x)), dy * np.ones(len(x)), size / most,
+                    cmap="viridis", clim=(0, 1), angles="xy", scale_units="xy", scale=1.35,
+                    width=0.12 / max(width, height, 4) ** 0.9)
+    axes.set(xlim=(-0.8, width - 0.2), ylim=(height - 0.2, -0.8), xlabel="x (east)", ylabel="y (south)", aspect="equal")
+    axes.set_title(f"{title}; brightest = {int(most):,}")
+    return _save(path, figure, "x,y,direction,wavelets", sorted(rows))
+
+
+def stalls(path, counters, axis="x", title="where the cycles went"):
+    """Draw the uses of cycles, averaged over the rows (``axis="x"``) or columns of PEs.
+
+    Parameters
+    ----------
+    counters : dict[str, ndarray]
+        (height, width) cycles by the names of `USES`.
+    """
+    sums = np.array([np.asarray(counters[use], np.float64).mean(axis=0 if axis == "x" else 1) for use in USES])
+    figure = _figure(8, 4)
+    axes = figure.add_subplot()
+    axes.stackplot(np.arange(sums.shape[1] + 1) - 0.5, np.hstack([sums, sums[:, -1:]]), labels=USES, colors=COLOURS,
+                   step="post")
+    axes.set(xlabel=f"{axis} of the PE", ylabel="cycles", title=title, xlim=(-0.5, sums.shape[1] - 0.5))
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    return _save(path, figure, f"{axis},{','.join(USES)}", ((k, *row) for k, row in enumerate(sums.T.tolist())))
+
+
+def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
+    """Draw tasks (coloured by id) and waits (dark) of PEs over cycles, one line per PE."""
+    cycles = (0, trace.clock) if cycles is None else cycles
+    events = trace.events(kinds=("task_start", "task_end", "wait"), region=region)
+    tasks, waits = spans(events, "task"), spans(events, "wait")
+    places = sorted({(int(s["y"]), int(s["x"])) for part in (tasks, waits) for s in part})
+    if not places:
+        raise TraceError("nothing ran in this region", path=trace.files[0].path, exit_code=2)
+    line = {place: k for k, place in enumerate(places)}
+    figure = _figure(9, min(14, 1.5 + 0.22 * len(places)))
+    axes = figure.add_subplot()
+    ids = sorted({int(what) for what in tasks["what"]})
+    from matplotlib import colormaps
+
+    palette = colormaps["tab20"]
+    rows = []
+    for part, kind in ((tasks, "task"), (waits, "wait")):
+        for number in sorted({int(what) for what in part["what"]}):
+            found = part[part["what"] == number]
+            found = found[(found["begin"] < cycles[1]) & (found["end"] > cycles[0])]
+            begin = np.maximum(found["begin"].astype(np.float64), cycles[0])
+            end = np.minimum(found["end"].astype(np.float64), cycles[1])
+            at = np.array([line[int(s["y"]), int(s["x"])] for s in found])
+            if kind == "task":
+                name = trace.names.get("tasks", {}).get(str(number), f"task {number}")
+                look = {"color": palette(ids.index(number) % 20), "height": 0.8}
+            else:
+                name = f"waits: {WAITS[number]}"
+                look = {"color": COLOURS[3 + number], "height": 0.35}
+            axes.barh(at, end - begin, left=begin, label=name, linewidth=0, **look)
+            rows += [(int(s["x"]), int(s["y"]), name, int(s["begin"]), int(min(s["end"], cycles[1]))) for s in found]
+    step = max(1, len(places) // 40)
+    axes.set_yticks(range(0, len(places), step), [f"({x}, {y})" for y, x in places[::step]], fontsize=7)
+    axes.invert_yaxis()
+    axes.set(xlim=cycles, xlabel="cycle", title=title)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
+    return _save(path, figure, "x,y,what,begin,end", rows)
+
+
+def utilisation(path, trace, region=None, bins=200, title="utilisation over time"):
+    """Draw the share of PEs inside a task and of PEs that wait, and the grants per PE and cycle, over time."""
+    kinds = [kind for kind in ("task_start", "task_end", "wait", "depart") if kind in trace.filter.kinds]
+    events = trace.events(kinds=kinds, region=region)
+    last = max(1, trace.clock)
+    edges = np.unique(np.linspace(0, last, min(bins, last) + 1).astype(np.int64))
+    lengths = np.diff(edges)
+    pes = max(1, len(np.unique(events[["x", "y"]])))
+    inside = _overlap(spans(events, "task"), edges) / lengths / pes
+    waiting = _overlap(spans(events, "wait"), edges) / lengths / pes
+    grants = np.histogram(events["cycle"][events["kind"] == KINDS.index("depart")], edges)[0] / lengths / pes
+    figure = _figure(8, 3.6)
+    axes = figure.add_subplot()
+    for values, label, colour in ((inside, "inside a task", COLOURS[0]), (waiting, "waiting", COLOURS[5]),
+                                  (grants, "grants per PE and cycle", COLOURS[4])):
+        axes.stairs(values, edges, label=label, color=colour, linewidth=1.4)
+    axes.set(xlabel="cycle", ylabel=f"share of {pes:,} PEs", title=title, xlim=(0, last), ylim=(0, None))
+    axes.legend(frameon=False)
+    rows = zip(edges[:-1].tolist(), inside.tolist(), waiting.tolist(), grants.tolist(), strict=True)
+    return _save(path, figure, "cycle,inside_task,waiting,grants_per_pe_cycle", rows)
+
+
+def _overlap(found, edges):
+    """Return how many cycles of spans fall between consecutive edges, over all spans."""
+    begin = np.sort(np.clip(found["begin"].astype(np.float64), edges[0], edges[-1]))
+    end = np.sort(np.clip(found["end"].astype(np.float64), edges[0], edges[-1]))
+
+    def before(times):  # the sum over spans of cycles from `times` to each edge
+        sums = np.concatenate([[0.0], np.cumsum(times)])
+        count = np.searchsorted(times, edges, side="right")
+        return count * edges - sums[count]
+
+    return np.diff(before(begin) - before(end))
+
+
+def animate(path, trace, cycles=None, region=None, per_second=12):
+    """Draw the wavelets on the links cycle by cycle; a colour of the palette per color.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.gif``, or ``.mp4`` where ffmpeg is installed.
+    cycles : tuple[int, int], optional
+        Default all, at most `MOST_FRAMES`.
+
+    Raises
+    ------
+    TraceError
+        More than `MOST_FRAMES` cycles, or no grants in the trace.
+    """
+    from matplotlib import animation, colormaps
+
+    path = Path(path)
+    cycles = (0, trace.clock) if cycles is None else cycles
+    if cycles[1] - cycles[0] > MOST_FRAMES:
+        raise TraceError(f"an animation of {cycles[1] - cycles[0]:,} cycles would be too long", path=path, exit_code=2,
+                         hint=f"--cycles with at most {MOST_FRAMES}")
+    events = trace.events(cycles=cycles, kinds=("depart",), region=region)
+    if not len(events):
+        raise TraceError("no wavelet moves in these cycles", path=path, exit_code=2)
+    left, top = int(events["x"].min()), int(events["y"].min())
+    right, bottom = int(events["x"].max()), int(events["y"].max())
+    figure = _figure(min(10, 2 + 0.5 * (right - left + 1)), min(10, 1.6 + 0.5 * (bottom - top + 1)))
+    axes = figure.add_subplot()
+    axes.set(xlim=(left - 1, right + 1), ylim=(bottom + 1, top - 1), aspect="equal", xlabel="x (east)",
+             ylabel="y (south)")
+    columns, lines = np.meshgrid(np.arange(left, right + 1), np.arange(top, bottom + 1))
+    axes.scatter(columns, lines, marker="s", s=60, color="#e4e4e4", zorder=0)
+    dots = axes.scatter([], [], s=30, zorder=2)
+    palette = colormaps["tab20"]
+    starts = np.searchsorted(events["cycle"], np.arange(cycles[0], cycles[1] + 1))
+
+    def frame(k):
+        now = events[starts[k]:starts[k + 1]]
+        points, colours = [], []
+        for event in now:
+            for direction in range(5):
+                if event["aux"] >> direction & 1:
+                    dx, dy = (0.18, 0.18) if direction == 4 else (0.5 * step for step in STEPS[direction])
+                    points.append((event["x"] + dx, event["y"] + dy))
+                    colours.append(palette(int(event["color"]) % 20))
+        dots.set_offsets(np.array(points).reshape(-1, 2))
+        dots.set_color(colours)
+        axes.set_title(f"cycle {cycles[0] + k:,}")
+        return (dots,)
+
+    moving = animation.FuncAnimation(figure, frame, frames=cycles[1] - cycles[0], blit=False)
+    if path.suffix == ".mp4" and not animation.FFMpegWriter.isAvailable():
+        raise TraceError("MP4 needs ffmpeg", path=path, hint="a file name that ends in .gif", exit_code=2)
+    writer = animation.FFMpegWriter(per_second) if path.suffix == ".mp4" else animation.PillowWriter(per_second)
+    partial = path.with_name(f".{path.stem}.part{path.suffix}")
+    try:
+        moving.save(partial, writer=writer, dpi=80)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,91 @@
+"""A region at a cycle, as text.
+
+A PE is a cell of three lines: task or wait, operation, and the links on which its router sends in this cycle::
+
+    main      what runs: the task; `wait in`, `wait out`, `wait fifo`, `wait res` while the CE waits; `-` if nothing
+    fadds     the operation of the main thread, or how many microthreads are busy
+    ^>vR      a mark per output in use: ^ north, > east, v south, < west, R up to the CE
+"""
+
+from __future__ import annotations
+
+from traces.sink import KINDS
+
+__all__ = ["describe_wavelet", "grid", "task_table"]
+
+CELL = 10
+ARROWS = "<>^vR"  # W, E, N, S, R
+SHORT = {"input": "in", "output": "out", "fifo": "fifo", "resource": "res"}
+PORTS = "WENSR"
+
+
+def grid(timeline, cycle, names):
+    """Return the lines of a picture of a `traces.state.Timeline` in a cycle.
+
+    Parameters
+    ----------
+    timeline : Timeline
+    cycle : int
+    names : dict
+        `Trace.names`.
+    """
+    states = timeline.at(cycle)
+    x, y, width, height = timeline.region
+    rule = "     +" + ("-" * CELL + "+") * width
+    lines = [f"cycle {cycle}", "      " + " ".join(f"{f'x={column}':<{CELL}}" for column in range(x, x + width)), rule]
+    for row in range(y, y + height):
+        cells = [_cell(states[column, row], names) for column in range(x, x + width)]
+        for part in range(3):
+            label = f"y={row}" if part == 0 else ""
+            lines.append(f"{label:<5}|" + "|".join(f"{cell[part][:CELL]:<{CELL}}" for cell in cells) + "|")
+        lines.append(rule)
+    return lines
+
+
+def _cell(state, names):
+    if state.wait is not None:
+        first = f"wait {SHORT[state.wait]}"
+    elif state.task is not None:
+        first = names.get("tasks", {}).get(str(state.task), f"task {state.task}")
+    else:
+        first = "-"
+    busy = [thread for thread in state.operations if thread != "main"]
+    second = ""
+    if "main" in state.operations:
+        number = state.operations["main"]
+        second = names.get("opcodes", {}).get(str(number), f"op {number}")
+    if busy:
+        second = f"{second} +{len(busy)}ut".strip()
+    used = 0
+    for _, _, outputs, _ in state.grants:
+        used |= outputs
+    return first, second, "".join(mark for bit, mark in enumerate(ARROWS) if used >> bit & 1)
+
+
+def task_table(timeline, x, y, names):
+    """Return lines: the tasks of one PE, begin, end and length."""
+    found = timeline.tasks[(timeline.tasks["x"] == x) & (timeline.tasks["y"] == y)]
+    lines = [f"{'task':<20} {'begin':>12} {'end':>12} {'cycles':>10}"]
+    for span in found:
+        name = names.get("tasks", {}).get(str(span["what"]), f"task {span['what']}")
+        begin, end = int(span["begin"]), int(span["end"])
+        open_end = end >= 1 << 63
+        lines.append(f"{name:<20} {begin:>12,} {'runs on' if open_end else f'{end:,}':>12} "
+                     f"{'' if open_end else f'{end - begin:,}':>10}")
+    return lines if len(found) else [f"PE ({x}, {y}) started no task"]
+
+
+def describe_wavelet(events):
+    """Return lines: the way of one wavelet, from the events that `traces.paths.follow` gives."""
+    lines = []
+    for event in events:
+        kind, where = KINDS[event["kind"]], f"({event['x']}, {event['y']})"
+        text = {"inject": f"sent by the CE through output queue {event['aux']}",
+                "enter": f"enters from outside at port {PORTS[event['aux'] & 7]}" if event["aux"] < 5 else "",
+                "take": f"taken by the CE from input queue {event['aux']}"}.get(kind)
+        if kind == "depart":
+            out = "".join(port for bit, port in enumerate(PORTS) if event["aux"] >> bit & 1) or "nowhere"
+            text = f"leaves from port {PORTS[event['flags'] >> 1 & 7]} to {out}"
+        cycle, payload = int(event["cycle"]), int(event["data"])
+        lines.append(f"{cycle:>10,}  {where:<12} color {event['color']:<3} {payload:08x}  {text}")
+    return lines
