@@ -1,0 +1,99 @@
+"""``wse report``: a page that stands alone, and says what the run file says."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from harness import cli, report
+from traces.trace import Trace
+
+
+class Reader(HTMLParser):
+    """Collects tags and text, and complains about tags that do not match."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.sources, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+        self.sources += [value for key, value in attrs if key in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(path):
+    reader = Reader()
+    reader.feed(path.read_text())
+    assert reader.open == []
+    return reader
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    words = [(["n=40", "--backend", "reference", "--trace", "full"], "a.h5"),
+             (["n=80", "--set", "router.hop=2"], "b.h5")]
+    for extra, name in words:
+        assert cli.main(["kernel", "chain_reduce", "pes=4", *extra, "--out", str(folder / name), "--json"]) == 0
+    return folder
+
+
+def test_a_page_stands_alone(wse, runs, tmp_path):
+    done = wse("report", runs / "a.h5", "--out", "a.html")
+    assert done.returncode == 0, done.stderr
+    reader = read(tmp_path / "a.html")
+    assert len(reader.sources) >= 4
+    assert all(source.startswith("data:image/png;base64,") for source in reader.sources)
+    text = " ".join(reader.text)
+    assert "result verified: yes" in text
+    assert "wse kernel chain_reduce pes=4 n=40 dtype=f32" in text
+    assert "router.hop" in text
+    assert "waiting for wavelets" in text
+
+
+def test_shares_of_cycles_add_up(runs):
+    with Trace.open(runs / "a.h5") as trace:
+        facts = report.summary(trace)
+    assert sum(facts["uses"].values()) == pytest.approx(1)
+    assert facts["pes"] == [4, 1]
+    assert facts["busiest_links"][0]["wavelets"] == 40
+    assert facts["results"]["kernel"] == "chain_reduce"
+
+
+def test_the_command_runs_the_job_again(runs, capsys):
+    with Trace.open(runs / "b.h5") as trace:
+        facts = report.summary(trace)
+    words = facts["command"].split()[1:]
+    assert "router.hop=2" in words
+    assert cli.main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["cycles"] == facts["cycles"]
+
+
+def test_two_runs_are_compared(wse, runs, tmp_path):
+    done = wse("report", runs / "a.h5", runs / "b.h5", "--out", "c.html", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["runs"]
+    reader = read(tmp_path / "c.html")
+    text = " ".join(reader.text)
+    change = 100 * (found[1]["cycles"] / found[0]["cycles"] - 1)
+    assert f"{change:+.2f} %" in text
+    rows = re.findall(r"router\.hop</td><td>1</td><td>2", (tmp_path / "c.html").read_text())
+    assert len(rows) == 1
+
+
+def test_a_file_that_is_none(wse, tmp_path):
+    (tmp_path / "x.h5").write_text("no")
+    done = wse("report", "x.h5")
+    assert done.returncode == 2
+    assert "not an HDF5 file" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x.h5"]
