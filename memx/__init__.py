@@ -1,5 +1,12 @@
-"""External weight memory: parameter store, weight streaming, optimizer, sparsity and checkpoints.
+"""The memory service MemoryX: parameters and optimizer state live here and nowhere else.
 
-Nothing is modelled here yet: the package reserves its name and place.  A run uses the memory of the processing
-elements only, and whatever the host copies into it.
+==============  ======================================================================================================
+module          content
+==============  ======================================================================================================
+`pattern`       which weights of a matrix exist, their 16-bit index, its transpose
+`parameter`     one weight matrix: dense FP32 store beside the sparse store that is streamed; regrowth, pruning
+`optimizer`     SGD, momentum, Adam, AdamW in FP32 on active weights
+`tiers`         capacity and speed: flash behind DRAM, with prefetch
+`params`        every number of the service with its source
+==============  ======================================================================================================
 """

@@ -1,4 +1,10 @@
-"""Several wafers: nodes, links and the tree that broadcasts weights and reduces gradients between them.
+"""SwarmX: the fabric that copies weights to many wafers and adds their gradients.
 
-Nothing is modelled here yet: the package reserves its name and place.  A run covers one wafer or a rectangle of it.
+==============  ======================================================================================================
+module          content
+==============  ======================================================================================================
+`tree`          broadcast-reduce nodes, their tree, the order of additions, traffic of each link
+`timing`        rates and latency
+`params`        every number with its source
+==============  ======================================================================================================
 """

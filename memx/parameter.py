@@ -1,0 +1,197 @@
+"""One weight matrix in the memory service: a dense store beside a sparse one.
+
+*Dense*: FP32 weights and optimizer state of every element, zeros included; the truth.  *Sparse*: the active weights as
+16-bit values in one array, in row order.  The forward stream reads the array with the pattern's own steps, the backward
+stream reads the same array through the transposed pattern; only the index is ever transposed, and only when the pattern
+changes (white paper, section 7.4).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memx.pattern import Pattern
+from wse_core import numerics
+from wse_core.errors import ConfigError
+from wse_core.sparse import pack
+
+__all__ = ["FORMATS", "Parameter"]
+
+FORMATS = ("f16", "cb16", "bf16")
+"""16-bit formats of the stream."""
+
+
+class Parameter:
+    """A weight matrix.
+
+    Parameters
+    ----------
+    name : str
+    weights : array_like of float32, shape (outputs, inputs)
+        Initial values; kept in place if they are a float32 array, a memory map for example.
+    fmt : {"f16", "cb16", "bf16"}
+        Format of the stream.
+    bias : int
+        Exponent bias of cb16.
+    pattern : Pattern, optional
+        Active weights; default all.
+    slots : sequence of str
+        Names of the optimizer's state.
+
+    Attributes
+    ----------
+    dense : numpy.ndarray of float32
+    state : dict[str, numpy.ndarray of float32]
+        Optimizer state, shaped as `dense`.
+    pattern : Pattern
+        Active weights.
+    gradient_pattern : Pattern
+        Elements whose gradients are asked for; follows `pattern` unless set apart.
+    values : numpy.ndarray of uint16
+        Active weights in the format of the stream, in row order.
+    transposes : int
+        How often an index was transposed.
+    """
+
+    def __init__(self, name, weights, fmt="f16", bias=42, pattern=None, slots=()):
+        if fmt not in FORMATS:
+            raise ConfigError(f"weights cannot be streamed as {fmt!r}", where=f"parameter {name}",
+                              hint=", ".join(FORMATS))
+        self.name, self.fmt, self.bias = name, fmt, bias
+        self.dense = np.asarray(weights, np.float32)
+        if self.dense.ndim != 2:
+            raise ConfigError(f"weights of shape {self.dense.shape} are no matrix", where=f"parameter {name}")
+        self.state = {slot: np.zeros(self.dense.shape, np.float32) for slot in slots}
+        self.transposes = 0
+        self._gradient_pattern = None
+        self.set_pattern(pattern or Pattern.dense(self.dense.shape))
+
+    # --- patterns -----------------------------------------------------------------------------------------------------
+
+    def set_pattern(self, pattern):
+        """Change which weights are active; others keep their place in the dense store, but are not streamed."""
+        if pattern.shape != self.dense.shape:
+            raise ConfigError(f"a pattern of {pattern.shape} does not fit weights of {self.dense.shape}",
+                              where=f"parameter {self.name}")
+        self.pattern = pattern
+        self._transposed = None
+        self.refresh()
+
+    @property
+    def gradient_pattern(self):
+        """Elements whose gradients are asked for."""
+        return self.pattern if self._gradient_pattern is None else self._gradient_pattern
+
+    @gradient_pattern.setter
+    def gradient_pattern(self, pattern):
+        self._gradient_pattern = pattern
+
+    @property
+    def transposed(self):
+        """(Pattern, entry behind each of its entries) of the transposed matrix; computed when the pattern is new."""
+        if self._transposed is None:
+            self._transposed = self.pattern.transpose()
+            self.transposes += 1
+        return self._transposed
+
+    def regrow(self, gradients, threshold):
+        """Activate inactive weights whose gradient is large; they start from zero.
+
+        Parameters
+        ----------
+        gradients : array_like of float32
+            One per entry of `gradient_pattern`, in its order.
+        threshold : float
+            Least magnitude that activates.
+
+        Returns
+        -------
+        int
+            Weights activated.
+        """
+        mask = self.pattern.mask().reshape(-1)
+        asked = self.gradient_pattern
+        chosen = asked.flat[np.abs(np.asarray(gradients, np.float32)) >= np.float32(threshold)]
+        new = chosen[~mask[chosen]]
+        if len(new):
+            mask[new] = True
+            self.dense.reshape(-1)[new] = 0
+            for slot in self.state.values():
+                slot.reshape(-1)[new] = 0
+            self.set_pattern(Pattern.of_mask(mask.reshape(self.dense.shape)))
+        return len(new)
+
+    def prune(self, density):
+        """Keep the `density` of all elements with the largest weights among the active ones; return how many went."""
+        keep = round(density * self.dense.size)
+        before = self.pattern.count
+        if keep >= before:
+            return 0
+        active = self.pattern.flat
+        order = np.argsort(-np.abs(self.dense.reshape(-1)[active]), kind="stable")[:keep]
+        mask = np.zeros(self.dense.size, bool)
+        mask[active[order]] = True
+        self.set_pattern(Pattern.of_mask(mask.reshape(self.dense.shape)))
+        return before - keep
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def refresh(self):
+        """Round the active weights of the dense store to the format of the stream, to nearest even."""
+        bits = np.ascontiguousarray(self.dense.reshape(-1)[self.pattern.flat]).view(np.uint32)
+        self.values = np.asarray(numerics.convert(bits, "f32", self.fmt, self.bias, False), np.uint16)
+
+    def forward(self):
+        """Return (starts, wavelets) of the forward stream: rows in order, each beginning at its place in `starts`."""
+        starts, steps, source = self.pattern.steps
+        return starts, pack(_with_escapes(self.values, source), steps)
+
+    def backward(self):
+        """Return (starts, wavelets) of the backward stream: the rows of the transposed matrix."""
+        pattern, entries = self.transposed
+        starts, steps, source = pattern.steps
+        return starts, pack(_with_escapes(self.values[entries], source), steps)
+
+    def request(self):
+        """Return (starts, steps) of the gradients that are asked for, in the form of an index."""
+        starts, steps, _ = self.gradient_pattern.steps
+        return starts, steps
+
+    # --- updates ------------------------------------------------------------------------------------------------------
+
+    def update(self, optimizer, step, gradients, lr=None):
+        """Update the active weights.
+
+        Parameters
+        ----------
+        optimizer : Optimizer
+        step : int
+            From 1.
+        gradients : array_like of float32
+            One per entry of `gradient_pattern`, in its order; those of inactive weights are not used.
+        lr : float, optional
+            Learning rate of this step.
+        """
+        g = np.asarray(gradients, np.float32)
+        asked = self.gradient_pattern
+        if g.shape != (asked.count,):
+            raise ConfigError(f"{g.size} gradients for {asked.count} that were asked for",
+                              where=f"parameter {self.name}")
+        active = self.pattern.flat
+        if self._gradient_pattern is not None:
+            whole = np.zeros(self.dense.size, np.float32)
+            whole[asked.flat] = g
+            g = whole[active]
+        state = {slot: array.reshape(-1)[active] for slot, array in self.state.items()}
+        self.dense.reshape(-1)[active] = optimizer.update(step, self.dense.reshape(-1)[active], g, state, lr)
+        for slot, array in self.state.items():
+            array.reshape(-1)[active] = state[slot]
+        self.refresh()
+
+
+def _with_escapes(values, source):
+    """Return the value of each step; escapes carry zero."""
+    result = np.zeros(len(source), np.uint16)
+    real = source >= 0
+    result[real] = values[source[real]]
+    return result

@@ -1,0 +1,112 @@
+"""Which weights of a matrix exist: a sparsity pattern, its steps on the wire, and its transpose.
+
+Rows are output features, columns input features.  A pattern never changes; another pattern is another object, so a
+transpose is computed once per pattern, not once per iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from wse_core.errors import ConfigError
+from wse_core.sparse import decode_steps, encode_steps
+
+__all__ = ["Pattern"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """A sparsity pattern in CSR form.
+
+    Attributes
+    ----------
+    shape : tuple[int, int]
+        Rows (output features) and columns (input features).
+    indptr : numpy.ndarray of int64
+        Where each row begins in `indices`.
+    indices : numpy.ndarray of int64
+        Columns, ascending in each row.
+    """
+
+    shape: tuple
+    indptr: np.ndarray
+    indices: np.ndarray
+
+    @classmethod
+    def dense(cls, shape):
+        """Return the pattern of a matrix without zeros."""
+        rows, columns = shape
+        return cls((rows, columns), np.arange(rows + 1, dtype=np.int64) * columns, np.tile(np.arange(columns), rows))
+
+    @classmethod
+    def of_mask(cls, mask):
+        """Return the pattern of the true elements of a matrix."""
+        mask = np.asarray(mask, bool)
+        if mask.ndim != 2:
+            raise ConfigError(f"a mask of shape {mask.shape} is no matrix", where="pattern")
+        counts = np.count_nonzero(mask, axis=1)
+        return cls(mask.shape, np.concatenate([[0], np.cumsum(counts)]), np.nonzero(mask)[1])
+
+    @classmethod
+    def random(cls, shape, density, rng):
+        """Return a pattern with round(density * size) entries, any set of that size equally likely."""
+        if not 0 <= density <= 1:
+            raise ConfigError(f"{density} is no density", where="pattern", hint="a number from 0 to 1")
+        size = shape[0] * shape[1]
+        mask = np.zeros(size, bool)
+        mask[rng.permutation(size)[: round(density * size)]] = True
+        return cls.of_mask(mask.reshape(shape))
+
+    @classmethod
+    def of_steps(cls, shape, starts, steps):
+        """Return the pattern of received steps."""
+        indptr, indices = decode_steps(starts, steps)
+        return cls(tuple(shape), indptr, indices)
+
+    def __eq__(self, other):
+        return (isinstance(other, Pattern) and self.shape == other.shape and np.array_equal(self.indptr, other.indptr)
+                and np.array_equal(self.indices, other.indices))
+
+    __hash__ = None
+
+    @property
+    def count(self):
+        """Entries."""
+        return len(self.indices)
+
+    @property
+    def density(self):
+        """Share of the matrix."""
+        size = self.shape[0] * self.shape[1]
+        return self.count / size if size else 0.0
+
+    @cached_property
+    def rows(self):
+        """Row of each entry."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    @cached_property
+    def flat(self):
+        """Place of each entry in the dense matrix, row-major."""
+        return self.rows * self.shape[1] + self.indices
+
+    @cached_property
+    def steps(self):
+        """What `wse_core.sparse.encode_steps` gives: starts, steps, source."""
+        return encode_steps(self.indptr, self.indices)
+
+    def mask(self):
+        """Return the pattern as a matrix of bool."""
+        result = np.zeros(self.shape[0] * self.shape[1], bool)
+        result[self.flat] = True
+        return result.reshape(self.shape)
+
+    def transpose(self):
+        """Return (pattern of the transposed matrix, entry of this pattern behind each of its entries)."""
+        order = np.argsort(self.indices, kind="stable")
+        counts = np.bincount(self.indices, minlength=self.shape[1])
+        turned = Pattern(self.shape[::-1], np.concatenate([[0], np.cumsum(counts)]), self.rows[order])
+        return turned, order

@@ -1,0 +1,83 @@
+"""Capacity and speed of the memory service: flash for capacity, DRAM for speed, prefetch between them.
+
+Layers are streamed in an order that is known beforehand, so a layer that does not fit DRAM is read from flash while
+earlier ones stream.  The part that is not there in time is the stall.  Numbers: `memx.params`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memx.params import PARAMETERS
+from wse_core.errors import ConfigError
+
+__all__ = ["Stream", "Tiers"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """When the layers of a stream went out.
+
+    Attributes
+    ----------
+    begin, end : tuple[float, ...]
+        Of each layer [s].
+    stall : float
+        Seconds in which the stream waited for flash.
+    """
+
+    begin: tuple
+    end: tuple
+    stall: float
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """The two tiers.
+
+    Attributes
+    ----------
+    dram_bytes, flash_bytes : float
+        Capacities.
+    flash_rate : float
+        Read rate of flash [bytes/s].
+    stream_rate : float
+        Rate of the stream out of DRAM [bytes/s].
+    """
+
+    dram_bytes: float = PARAMETERS["dram.bytes"].value
+    flash_bytes: float = PARAMETERS["capacity.most"].value
+    flash_rate: float = PARAMETERS["flash.rate"].value
+    stream_rate: float = PARAMETERS["stream.rate"].value
+
+    def check(self, parameters, bytes_per_parameter):
+        """Raise `ConfigError` if so many parameters do not fit."""
+        needed = parameters * bytes_per_parameter
+        if needed > self.flash_bytes:
+            most = int(self.flash_bytes // bytes_per_parameter)
+            raise ConfigError(f"{parameters:,} parameters of {bytes_per_parameter} bytes need {needed / 1e12:,.1f} TB, "
+                              f"the memory service has {self.flash_bytes / 1e12:,.1f} TB", where="memx: capacity",
+                              hint=f"at most {most:,} parameters")
+
+    def stream(self, layers):
+        """Return the `Stream` of layers, one after the other.
+
+        DRAM is a window over the stream: flash fills it in the order of the stream as fast as it can, at most
+        `dram_bytes` ahead of what has been sent; at the start the window is full.
+
+        Parameters
+        ----------
+        layers : sequence of float
+            Bytes of each layer in the order of the stream.
+        """
+        total = float(sum(layers))
+        begin, end, sent, now, stall = [], [], 0.0, 0.0, 0.0
+        for size in layers:
+            begin.append(now)
+            # The last byte of the layer is in DRAM at `there`: flash read it after the window that was full at 0.
+            there = max(0.0, sent + size - self.dram_bytes) / self.flash_rate if total > self.dram_bytes else 0.0
+            finish = max(now + size / self.stream_rate, there)
+            stall += finish - (now + size / self.stream_rate)
+            sent, now = sent + size, finish
+            end.append(now)
+        return Stream(tuple(begin), tuple(end), stall)

@@ -1,0 +1,148 @@
+"""The tree of broadcast-reduce nodes over N systems: shape, cost, and the one order in which gradients are added.
+
+Towards the memory service a tree looks like one system, towards a system like the memory service: both are an
+`Endpoint`, so a tree can stand on trees, and N = 1 needs none.  Weights are copied on the way down; on the way up a
+node adds what its children send, chunk by chunk, in the order of its ports, and keeps nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from swarm.params import PARAMETERS
+from wse_core.errors import ConfigError
+
+__all__ = ["CHUNK", "Endpoint", "Node", "Traffic", "build", "depth", "gather", "node_equivalents"]
+
+CHUNK = 1024
+"""Elements that a node adds together: what it holds of a tensor at any time, per port."""
+WAYS = PARAMETERS["node.ways"].value
+
+
+class Endpoint:
+    """What sits below a link: a system, or a node of the tree.
+
+    A subclass is fed by `weights` and gives chunks of gradients by `gradients`.
+    """
+
+    def weights(self, words):
+        """Take wavelets of the weight stream, an array of uint32."""
+        raise NotImplementedError
+
+    def gradients(self, count):
+        """Return an iterator over float32 arrays of at most `CHUNK` elements, `count` elements together."""
+        raise NotImplementedError
+
+
+@dataclass
+class Traffic:
+    """What went over the link above an endpoint.
+
+    Attributes
+    ----------
+    down_bytes, up_bytes : int
+    """
+
+    down_bytes: int = 0
+    up_bytes: int = 0
+
+
+@dataclass
+class Node(Endpoint):
+    """A broadcast-reduce node with two to four ports.
+
+    Attributes
+    ----------
+    children : tuple[Endpoint, ...]
+    traffic : list of Traffic
+        Of the link to each child.
+    additions : int
+        Additions of elements so far.
+    held : int
+        Most elements held at a time, over all ports.
+    """
+
+    children: tuple
+    traffic: list = field(init=False)
+    additions: int = 0
+    held: int = 0
+
+    def __post_init__(self):
+        if not 2 <= len(self.children) <= WAYS:
+            raise ConfigError(f"a node has 2 to {WAYS} ports, not {len(self.children)}", where="swarm")
+        self.traffic = [Traffic() for _ in self.children]
+
+    def weights(self, words):
+        for child, traffic in zip(self.children, self.traffic, strict=True):
+            traffic.down_bytes += words.nbytes
+            child.weights(words)
+
+    def gradients(self, count):
+        streams = [child.gradients(count) for child in self.children]
+        done = 0
+        while done < count:
+            total = None
+            for stream, traffic in zip(streams, self.traffic, strict=True):
+                part = next(stream)
+                traffic.up_bytes += part.nbytes
+                if total is None:
+                    total = part.copy()
+                else:
+                    total += part
+                    self.additions += len(part)
+                self.held = max(self.held, 2 * len(part))
+            done += len(total)
+            yield total
+
+
+def _groups(count):
+    """Return how many children each node above `count` endpoints has: fours, and a two or three at the end."""
+    full, rest = divmod(count, WAYS)
+    return [WAYS] * full + ([rest] if rest else [])
+
+
+def build(endpoints):
+    """Return the top of a tree over endpoints, in their order; a single endpoint is its own top.
+
+    Raises
+    ------
+    ConfigError
+        There is none.
+    """
+    level = list(endpoints)
+    if not level:
+        raise ConfigError("a cluster without systems", where="swarm", hint="at least 1")
+    while len(level) > 1:
+        above, start = [], 0
+        for size in _groups(len(level)):
+            part = level[start:start + size]
+            above.append(part[0] if size == 1 else Node(tuple(part)))
+            start += size
+        level = above
+    return level[0]
+
+
+def depth(systems):
+    """Return the levels of nodes above so many systems."""
+    levels = 0
+    while systems > 1:
+        systems = len(_groups(systems))
+        levels += 1
+    return levels
+
+
+def node_equivalents(systems):
+    """Return how many nodes a plane needs: a 1:2 takes half of one, a 1:3 or 1:4 a whole one."""
+    needed = 0.0
+    while systems > 1:
+        groups = _groups(systems)
+        needed += sum({1: 0.0, 2: 0.5}.get(size, 1.0) for size in groups)
+        systems = len(groups)
+    return needed
+
+
+def gather(endpoint, count):
+    """Return the gradients of an endpoint as one array."""
+    return np.concatenate([*endpoint.gradients(count), np.empty(0, np.float32)])

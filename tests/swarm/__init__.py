@@ -1,0 +1,1 @@
+"""The fabric between memory service and wafers."""
