@@ -13,6 +13,7 @@ none is under way, time jumps to the next cycle in which a CE has something to d
 """
 import numpy as np
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint8_t, uint16_t, int16_t, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -29,6 +30,8 @@ from wse_core.errors import ConfigError, InternalError, MemoryLimitError, SramFa
 cdef extern from "sys/mman.h" nogil:
     void* mmap(void* addr, size_t length, int prot, int flags, int fd, int64_t offset)
     int munmap(void* addr, size_t length)
+    int mincore(void* addr, size_t length, unsigned char* vec)
+    int madvise(void* addr, size_t length, int advice)
     enum:
         PROT_READ
         PROT_WRITE
@@ -36,6 +39,7 @@ cdef extern from "sys/mman.h" nogil:
         MAP_ANONYMOUS
         MAP_NORESERVE
         MAP_FAILED
+        MADV_DONTNEED
 
 cdef enum:
     RUN_LIMIT = 0
@@ -150,6 +154,40 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
         for q in range(<uint32_t>ce.prog.n_inq):
             refresh_words(ce.inq[q].slots, 15, s.now)
     s.next_refresh = s.now + REFRESH
+
+
+# --- keeping a state --------------------------------------------------------------------------------------------------
+cdef list _touched_pages(size_t address, size_t size):
+    # [(offset, bytes)] of the parts of a mapping that are in memory; the others were never written.
+    cdef size_t pages = size // 4096, k = 0, first
+    cdef unsigned char[::1] there = np.zeros(pages, np.uint8)
+    found = []
+    if mincore(<void*>address, size, &there[0]) != 0:
+        raise InternalError("the host does not say which pages are in memory")
+    while k < pages:
+        if not there[k] & 1:
+            k += 1
+            continue
+        first = k
+        while k < pages and there[k] & 1:
+            k += 1
+        found.append((first * 4096, PyBytes_FromStringAndSize(<char*>(address + first * 4096), (k - first) * 4096)))
+    return found
+
+cdef bytes _bytes_of(uint64_t* words, uint64_t n):
+    return PyBytes_FromStringAndSize(<char*>words, n * sizeof(uint64_t)) if n else b""
+
+cdef uint64_t* _buffer(bytes data) except? NULL:
+    # A buffer of its own with these bytes; NULL for none.
+    cdef uint64_t* found
+    cdef const unsigned char[::1] view = data
+    if not data:
+        return NULL
+    found = <uint64_t*>malloc(len(data))
+    if found == NULL:
+        raise MemoryLimitError("the host has no memory for the streams of a saved state")
+    memcpy(found, &view[0], len(data))
+    return found
 
 
 cdef class Engine:
@@ -715,6 +753,47 @@ cdef class Engine:
     def _collision(self, ports):
         return "two inputs of one color in one cycle: " + " and ".join(
             _image.DIRS[k] for k in range(N_PORTS) if ports >> k & 1)
+
+    # --- keeping a state ----------------------------------------------------------------------------------------------
+    def save_state(self):
+        """Return the whole state, for `restore_state` of this very machine; costs what the machine has touched."""
+        cdef int k
+        parts = []
+        for number, (address, size) in enumerate(self.maps):
+            parts += [(number, first, data) for first, data in _touched_pages(address, size)]
+        streams = []
+        for k in range(self.s.n_ins):
+            streams.append(_bytes_of(self.s.ins[k].words, self.s.ins[k].n))
+        for k in range(self.s.n_outs):
+            streams.append(_bytes_of(self.s.outs[k].words, self.s.outs[k].n))
+            streams.append(_bytes_of(self.s.outs[k].cycles, self.s.outs[k].n))
+        return {"maps": len(self.maps), "parts": parts, "streams": streams, "status": self.status}
+
+    def restore_state(self, saved):
+        """Go back to a state that `save_state` of this machine returned."""
+        cdef int k, at = 0
+        cdef const unsigned char[::1] view
+        if saved["maps"] != len(self.maps):
+            raise ConfigError("a state of another machine cannot be restored")
+        for k in range(self.s.n_ins):
+            free(self.s.ins[k].words)
+        for k in range(self.s.n_outs):
+            free(self.s.outs[k].words)
+            free(self.s.outs[k].cycles)
+        for address, size in self.maps:
+            madvise(<void*><size_t>address, size, MADV_DONTNEED)
+        for number, first, data in saved["parts"]:
+            view = data
+            memcpy(<void*><size_t>(self.maps[number][0] + first), &view[0], view.shape[0])
+        for k in range(self.s.n_ins):
+            self.s.ins[k].words = _buffer(saved["streams"][at])
+            at += 1
+        for k in range(self.s.n_outs):
+            self.s.outs[k].words = _buffer(saved["streams"][at])
+            self.s.outs[k].cycles = _buffer(saved["streams"][at + 1])
+            self.s.outs[k].room = self.s.outs[k].n
+            at += 2
+        self.status = saved["status"]
 
     # --- looking inside -----------------------------------------------------------------------------------------------
     def _places(self, everybody=False):

@@ -13,6 +13,8 @@ Sources   docs/machine.md, docs/internals.md.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from traces.sink import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter, sorted_events
@@ -23,6 +25,7 @@ from wse_core.reference.router import InputStream, OutputStream, Router, no_trac
 
 __all__ = ["ReferenceMachine"]
 
+CONSTANT = ("spec", "machine", "places", "shuffle", "sink", "filter")
 REPORT = 10_000  # events that are reported together
 
 
@@ -233,6 +236,22 @@ class ReferenceMachine:
         return (np.array([wavelet.ready for wavelet in arrived], np.int64),
                 np.array([wavelet.payload for wavelet in arrived], np.uint32),
                 np.array([wavelet.control for wavelet in arrived], bool))
+
+    # --- keeping a state ---------------------------------------------------------------------------------------------
+
+    def save_state(self):
+        """Return the whole state, for `restore_state` of this very machine."""
+        state = {name: value for name, value in vars(self).items() if name not in CONSTANT}
+        return copy.deepcopy(state, {id(value): value for value in self._shared()})
+
+    def restore_state(self, saved):
+        """Go back to a state that `save_state` of this machine returned."""
+        vars(self).update(copy.deepcopy(saved, {id(value): value for value in self._shared()}))
+
+    def _shared(self):
+        """Return what states have in common: what never changes, and who listens."""
+        code = [ce.code for ce in self.ces.values()]
+        return [self, self.spec, self.machine, self.spec.machine, *self.spec.programs, self.shuffle, self.sink, *code]
 
     # --- events ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,147 @@
+"""Stop, look, change, go back: on both machines, with the same cycles."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.debug import Debugger, replay
+from fabric.engine import Engine
+from fabric.fabric import Fabric
+from fabric.kernels.chain import chain_layout
+from fabric.layout import Layout
+from fabric.program import Program
+from tests.examples import examples
+from tests.fabric.test_equivalence import state_of
+from tests.random_machines import difference, random_inputs, random_spec
+from tests.random_traffic import random_traffic
+from wse_core.errors import ConfigError, LayoutError
+from wse_core.params import machine
+from wse_core.reference.machine import ReferenceMachine
+
+TRACING = ["reference"] + (["compiled"] if hasattr(Engine, "trace") else [])
+
+
+def chain(backend):
+    fabric = Fabric(chain_layout(3, 5, "f32", "f32", machine("wse2")), backend)
+    fabric.write("x", np.arange(15, dtype=np.float32).reshape(1, 3, 5))
+    fabric.launch("main")
+    return Debugger(fabric)
+
+
+@pytest.mark.parametrize("make", [Engine, ReferenceMachine])
+@pytest.mark.parametrize("draw", [random_spec, random_traffic])
+@examples(20)
+@given(seed=st.integers(0, 2**32))
+def test_a_state_is_restored_bit_for_bit(make, draw, seed):
+    rng = random.Random(seed)
+    spec = draw(rng)
+    m = make(spec)
+    for burst in random_inputs(rng, spec):
+        m.push_input(*burst)
+    first, second = rng.randint(1, 60), rng.randint(1, 60)
+    m.run(first)
+    saved = m.save_state()
+    results = []
+    for _ in range(2):
+        status = m.run(first + second)
+        results.append((status, state_of(m, status), [[list(a) for a in m.pop_output(k)]
+                                                      for k in range(len(spec.outputs))]))
+        m.run(first + second + 20)
+        m.restore_state(saved)
+    assert results[0][0] == results[1][0]
+    assert difference(results[0][1], results[1][1]) is None
+    assert results[0][2] == results[1][2]
+
+
+@pytest.mark.parametrize("backend", TRACING)
+def test_break_at_a_task_and_at_a_color(backend):
+    debugger = chain(backend)
+    assert debugger.until_task("main", 1, 0)
+    assert debugger.cycle == 1
+    assert debugger.until_color(0, 2, 0, "inject")
+    assert int(debugger.event["data"]) == np.float32(10).view(np.uint32)
+    sent = debugger.cycle
+    assert debugger.until_color(0, 1, 0, "take")
+    assert debugger.cycle == sent + 6
+    assert not debugger.until_task("main", 1, 0)
+    assert debugger.event is None
+
+
+@pytest.mark.parametrize("backend", ["compiled", "reference"])
+def test_break_at_a_change_then_poke_and_go_back(backend):
+    debugger = chain(backend)
+    saved = debugger.snapshot()
+    assert debugger.until_change("x", 0, 0)
+    changed = debugger.cycle
+    assert debugger.fabric.read("x", 0, 0)[0, 0].tolist() == [15, 1, 2, 3, 4]
+    debugger.fabric.write("x", [100, 1, 2, 3, 4], 0, 0)
+    debugger.step(10)
+    assert debugger.fabric.read("x", 0, 0)[0, 0].tolist() == [100, 18, 21, 24, 27]
+    debugger.restore(saved)
+    assert debugger.cycle == 0
+    assert debugger.until_change("x", 0, 0)
+    assert debugger.cycle == changed
+    debugger.step(10)
+    assert debugger.fabric.read("x", 0, 0)[0, 0].tolist() == [15, 18, 21, 24, 27]
+    assert not debugger.until_change("x", 0, 0)
+
+
+def faulty():
+    p = Program("faulty")
+    a = p.array("a", 4, "f32")
+    with p.task("main"):
+        p.fmovs(p.mem1d(a, 40, check=False), 1.0)
+    layout = Layout(1, 1)
+    layout.place(p, 0, 0)
+    return layout
+
+
+@pytest.mark.parametrize("backend", ["compiled", "reference"])
+def test_break_at_a_fault(backend):
+    debugger = Debugger(Fabric(faulty(), backend))
+    debugger.fabric.launch("main")
+    found = debugger.until_fault()
+    assert found["kind"] == "sram_range"
+    assert chain(backend).until_fault() is None
+
+
+def echo(backend):
+    layout = Layout(1, 1)
+    layout.route(4, rx="W", tx="E")
+    stream, out = layout.input_stream(0, 0, "W", 4), layout.output_stream(0, 0, "E", 4)
+    return Fabric(layout, backend), stream, out
+
+
+@pytest.mark.parametrize("backend", TRACING)
+def test_edge_traffic_is_played_again(backend):
+    fabric, stream, out = echo(backend)
+    found = []
+    fabric.machine.trace(lambda events, clock: found.append(events))
+    fabric.send(stream, np.arange(7, dtype=np.uint32), control=[False, False, True, False, False, False, True])
+    fabric.run()
+    fabric.machine.trace(None)
+    first = fabric.receive(out)
+    again, _, out = echo("compiled")
+    assert replay(again, np.concatenate(found)) == 7
+    again.run()
+    second = again.receive(out)
+    assert np.array_equal(first.payload, second.payload)
+    assert np.array_equal(first.control, second.control)
+    assert np.array_equal(first.cycles, second.cycles)
+    with pytest.raises(ConfigError, match="no input stream"):
+        replay(Fabric(faulty()), np.concatenate(found))
+
+
+def test_what_does_not_exist():
+    with pytest.raises(LayoutError, match="no program has a task"):
+        chain("reference").until_task("nothing")
+    with pytest.raises(ConfigError, match="both"):
+        chain("reference").until_task("main", x=1)
+    state = chain("compiled").snapshot()
+    with pytest.raises(ConfigError, match="another machine"):
+        Debugger(Fabric(faulty())).restore(state)
