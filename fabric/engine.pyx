@@ -78,7 +78,7 @@ cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
         if s.fault.kind and s.fault.cycle <= s.now:
             s.now += 1
             return RUN_FAULT
-        if s.moved or s.waiting:
+        if s.moved or s.waiting or s.n_later:
             s.now += 1
         else:
             next = next_wake(s)
@@ -195,6 +195,8 @@ cdef class Engine:
     def __dealloc__(self):
         cdef int k
         if self.s != NULL:
+            for k in range(RING):
+                free(self.s.later[k].items)
             for k in range(self.s.n_ins):
                 free(self.s.ins[k].words)
             for k in range(self.s.n_outs):
@@ -251,6 +253,7 @@ cdef class Engine:
         s.shared = <uint32_t*>self._map(s.n_cells * sizeof(uint32_t))
         s.arb_bits = <uint64_t*>self._map(s.n_words * sizeof(uint64_t))
         s.arb_bits2 = <uint64_t*>self._map(s.n_words2 * sizeof(uint64_t))
+        s.arb = <uint32_t*>self._map(<uint64_t>s.n_cells * 2 * sizeof(uint32_t))
         s.ce = <ce_t**>self._map(s.n_cells * sizeof(ce_t*))
         s.ring_bits = <uint64_t*>self._map(<uint64_t>RING * s.n_words * sizeof(uint64_t))
         s.ring_bits2 = <uint64_t*>self._map(<uint64_t>RING * s.n_words2 * sizeof(uint64_t))

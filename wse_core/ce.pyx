@@ -651,7 +651,7 @@ cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, 
 
 cdef inline void send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t,
                       uint32_t cost) noexcept nogil:
-    plane_push(s, plane, &s.plane[plane], cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
+    ramp_push(s, plane, cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
     ce.sent += 1
     s.waiting = 1
 
@@ -853,7 +853,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
                     sram[th.to.at] = <uint16_t>b
                 th.to.at += th.to.step
         if sends:
-            plane_push(s, th.plane, out, cell, payload, t + cost - 1 + latency)
+            ramp_push(s, th.plane, cell, payload, t + cost - 1 + latency)
         k += g
         t += cost
         n_steps += 1
