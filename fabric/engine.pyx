@@ -421,6 +421,9 @@ cdef class Engine:
         if n_desc:
             raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
             memcpy(g.descriptors, &raw[0], n_desc * sizeof(dsr_t))
+            sends = program.descriptors["kind"] == _image.DSD_FABOUT
+            if (program.descriptors["flags"][sends] & (_image.F_CONTROL | _image.F_ADVANCE)).any():
+                s.controls = True
             fifos = program.descriptors[program.descriptors["kind"] == _image.DSD_FIFO]
             g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
         microthreads, registers = set(), set()
@@ -656,7 +659,10 @@ cdef class Engine:
         cdef stream_in_t* i = &self.s.ins[index]
         values = np.asarray(payload, np.uint32).astype(np.uint64)
         if control is not None:
-            values |= np.asarray(control, bool).astype(np.uint64) << np.uint64(32)
+            control = np.asarray(control, bool)
+            values |= control.astype(np.uint64) << np.uint64(32)
+            if control.any():
+                self.s.controls = True
         cdef const uint64_t[::1] view = np.ascontiguousarray(values)
         cdef uint64_t left = i.n - i.at
         cdef uint64_t* grown = <uint64_t*>malloc(max(1, (left + view.shape[0]) * sizeof(uint64_t)))

@@ -23,6 +23,8 @@ cdef extern from *:
     #define WSE_POP32(x) __builtin_popcount(x)
     #define WSE_LIKELY(x) __builtin_expect(!!(x), 1)
     #define WSE_UNLIKELY(x) __builtin_expect(!!(x), 0)
+    #undef CYTHON_INLINE    /* "inline" means it: the hot loops lose a fifth when the compiler decides otherwise */
+    #define CYTHON_INLINE inline __attribute__((always_inline))
     """
     int ctz64 "WSE_CTZ64"(uint64_t x) noexcept nogil
     int clz64 "WSE_CLZ64"(uint64_t x) noexcept nogil
@@ -294,6 +296,7 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint8_t prng
     uint8_t depth           # return stack
     uint8_t levels[8]       # issue levels of the busy microthreads
+    uint8_t plain           # every busy microthread is a plain stream of single elements, all of one level
     uint32_t pc             # index of the next instruction
     uint32_t activated
     uint32_t blocked
