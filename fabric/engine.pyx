@@ -82,7 +82,7 @@ cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
         if s.fault.kind and s.fault.cycle <= s.now:
             s.now += 1
             return RUN_FAULT
-        if s.moved or s.waiting:
+        if s.moved or s.waiting or s.n_later:
             s.now += 1
         else:
             next = next_wake(s)
@@ -233,6 +233,8 @@ cdef class Engine:
     def __dealloc__(self):
         cdef int k
         if self.s != NULL:
+            for k in range(RING):
+                free(self.s.later[k].items)
             for k in range(self.s.n_ins):
                 free(self.s.ins[k].words)
             for k in range(self.s.n_outs):
@@ -289,6 +291,7 @@ cdef class Engine:
         s.shared = <uint32_t*>self._map(s.n_cells * sizeof(uint32_t))
         s.arb_bits = <uint64_t*>self._map(s.n_words * sizeof(uint64_t))
         s.arb_bits2 = <uint64_t*>self._map(s.n_words2 * sizeof(uint64_t))
+        s.arb = <uint32_t*>self._map(<uint64_t>s.n_cells * 2 * sizeof(uint32_t))
         s.ce = <ce_t**>self._map(s.n_cells * sizeof(ce_t*))
         s.ring_bits = <uint64_t*>self._map(<uint64_t>RING * s.n_words * sizeof(uint64_t))
         s.ring_bits2 = <uint64_t*>self._map(<uint64_t>RING * s.n_words2 * sizeof(uint64_t))
@@ -456,6 +459,9 @@ cdef class Engine:
         if n_desc:
             raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
             memcpy(g.descriptors, &raw[0], n_desc * sizeof(dsr_t))
+            sends = program.descriptors["kind"] == _image.DSD_FABOUT
+            if (program.descriptors["flags"][sends] & (_image.F_CONTROL | _image.F_ADVANCE)).any():
+                s.controls = True
             fifos = program.descriptors[program.descriptors["kind"] == _image.DSD_FIFO]
             g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
         microthreads, registers = set(), set()
@@ -691,7 +697,10 @@ cdef class Engine:
         cdef stream_in_t* i = &self.s.ins[index]
         values = np.asarray(payload, np.uint32).astype(np.uint64)
         if control is not None:
-            values |= np.asarray(control, bool).astype(np.uint64) << np.uint64(32)
+            control = np.asarray(control, bool)
+            values |= control.astype(np.uint64) << np.uint64(32)
+            if control.any():
+                self.s.controls = True
         cdef const uint64_t[::1] view = np.ascontiguousarray(values)
         cdef uint64_t left = i.n - i.at
         cdef uint64_t* grown = <uint64_t*>malloc(max(1, (left + view.shape[0]) * sizeof(uint64_t)))

@@ -542,16 +542,30 @@ cdef inline void wait_reg(ce_t* ce, int r, int words, uint64_t t, uint32_t laten
     if ready > ce.ready_max:
         ce.ready_max = ready
 
-cdef void free_ut(ce_t* ce, thread_t* th) noexcept nogil:
-    cdef int f
-    cdef uint32_t uts
-    ce.uts &= ~(<uint32_t>1 << th.id)
+cdef void threads_changed(ce_t* ce) noexcept nogil:
+    # After a microthread began or ended, or ceased to be a plain stream.
+    cdef uint32_t uts = ce.uts
+    cdef int level = -1, ut, f
+    cdef thread_t* th
+    ce.plain = uts != 0
     for f in range(3):
         ce.dsr_busy[f] = 0
-        uts = ce.uts
-        while uts:
-            ce.dsr_busy[f] |= ut_of(ce, ctz64(uts)).dsrs[f]
-            uts &= uts - 1
+    while uts:
+        ut = ctz64(uts)
+        uts &= uts - 1
+        th = ut_of(ce, ut)
+        for f in range(3):
+            ce.dsr_busy[f] |= th.dsrs[f]
+        if not th.stream or th.group != 1 or (level >= 0 and level != ce.levels[ut]):
+            ce.plain = 0
+        level = ce.levels[ut]
+
+cdef void last_is_advance(ce_t* ce, thread_t* th) noexcept nogil:
+    # All elements are done; the operation ends with an advance_switch wavelet.
+    th.sending_advance = 1
+    th.stream = 0
+    if th.id != MAIN:
+        threads_changed(ce)
 
 cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t cost) noexcept nogil:
     # The operation ends with the step of this cost that issued in cycle t.
@@ -571,7 +585,8 @@ cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
         ce.main_state = MAIN_RUN
         ce.next = t + cost + s.p.drain
     else:
-        free_ut(ce, th)
+        ce.uts &= ~(<uint32_t>1 << th.id)
+        threads_changed(ce)
     if th.a.mode == OPND_REG:
         wait_reg(ce, th.a.reg, th.a.words, t, cost if cost > th.latency else th.latency)
     if th.has_unblock:
@@ -651,7 +666,7 @@ cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, 
 
 cdef inline void send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t,
                       uint32_t cost) noexcept nogil:
-    plane_push(s, plane, &s.plane[plane], cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
+    ramp_push(s, plane, cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
     ce.sent += 1
     s.waiting = 1
 
@@ -766,8 +781,7 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
         return
     if th.k == th.n and th.n != 0xFFFFFFFFU:
         if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
-            th.sending_advance = 1
-            th.stream = 0
+            last_is_advance(ce, th)
         else:
             vec_complete(s, ce, cell, th, t, busy + conflict)
 
@@ -853,7 +867,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
                     sram[th.to.at] = <uint16_t>b
                 th.to.at += th.to.step
         if sends:
-            plane_push(s, th.plane, out, cell, payload, t + cost - 1 + latency)
+            ramp_push(s, th.plane, cell, payload, t + cost - 1 + latency)
         k += g
         t += cost
         n_steps += 1
@@ -876,8 +890,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
         ce.rr = th.id
         if k == th.n and th.n != 0xFFFFFFFFU:
             if sends and th.a.flags & F_ADVANCE:
-                th.sending_advance = 1
-                th.stream = 0
+                last_is_advance(ce, th)
             else:
                 vec_complete(s, ce, cell, th, t - cost, cost)
             return t
@@ -885,6 +898,112 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
         return t
     th.wait = WAIT_PIPE
     return stream_when(s, ce, cell, th, t)      # stopped by a head that is not ready or by a full queue
+
+
+cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t start, bint* decided) noexcept nogil:
+    # Steps of microthreads from cycle `start` on, all of them plain streams of one level, the main thread idle, nothing
+    # for the picker: cycle after cycle as long as it is certain which thread issues.  Returns the first cycle not done;
+    # `decided`: in it no thread can issue as things stand, or an operation has ended.
+    #
+    # What is certain: a wavelet in a queue and its ready cycle; that a queue without one stays so up to `heard`, since
+    # what the routers of the next cycle deliver is ready ramp.in later; that a full output queue is full in the next
+    # cycle.  A thread that comes later in the cyclic order is not asked, so what is uncertain about it does not matter.
+    # If control wavelets may come, or data tasks are bound, the picker must look at each cycle: one is done.
+    # Gain: 3.5x fewer instructions per step in saturated exchange than looks with arbitration and general steps.
+    cdef uint64_t t = start, word, heard = s.now + s.p.ramp_in, stop = s.ahead
+    cdef uint64_t latency = s.p.execute + s.p.ramp_out
+    cdef uint32_t first, rest, b, n_steps = 0, n_sent = 0, n_received = 0, n_macs = 0, uts = ce.uts
+    cdef int id = ce.rr
+    cdef thread_t* th = NULL
+    cdef inq_t* q
+    cdef bint found
+    cdef const num_t* num = &ce.prog.num
+    decided[0] = True
+    if s.controls or ce.prog.data_tasks & ~ce.blocked:
+        stop = t + 1
+    while t < stop:
+        first = uts & ~((<uint32_t>2 << id) - 1)    # those after the last issuer, then the others
+        rest = uts ^ first
+        if first == 0:
+            first = rest
+            rest = 0
+        found = False
+        while True:
+            id = ctz64(first)
+            first &= first - 1
+            th = ut_of(ce, id)
+            q = NULL
+            word = 0
+            if th.next <= t:
+                found = True
+                if th.inq != NO_PLACE:
+                    q = ce.inq + th.inq
+                    word = q.slots[q.head]
+                    if not is_valid(word):
+                        if t > heard:
+                            decided[0] = False
+                            break
+                        found = False
+                    elif is_control(word):
+                        decided[0] = False          # for the general step
+                        break
+                    else:
+                        found = usable(word, t)
+                if found and th.plane != NO_PLACE:
+                    if not has_room(plane_tail(&s.plane[th.plane], cell)[0], t):
+                        if t > s.now + 1 and is_valid(plane_tail(&s.plane[th.plane], cell)[0]):
+                            decided[0] = False
+                            break
+                        found = False
+                if found:
+                    break
+            if first == 0:
+                if rest == 0:
+                    break
+                first = rest
+                rest = 0
+        if not found or not decided[0]:
+            break
+        if q != NULL:
+            q.slots[q.head] = stamp_of(t + 1)
+            q.head = 0 if q.head + 1 == q.cap else q.head + 1
+            n_received += 1
+        b = stream_take(ce.sram, &th.from_b, 0, <uint32_t>word)
+        b = alu(th.op, num, b, stream_take(ce.sram, &th.from_c, 0, <uint32_t>word), th.scalar)
+        if th.plane != NO_PLACE:
+            ramp_push(s, th.plane, cell, b, t + latency)
+            n_sent += 1
+        else:
+            if th.to.words == 2:
+                (<uint32_t*>(ce.sram + th.to.at))[0] = b
+            else:
+                ce.sram[th.to.at] = <uint16_t>b
+            th.to.at += th.to.step
+        n_macs += is_mac(th.op)
+        n_steps += 1
+        ce.rr = id
+        t += 1
+        th.next = t
+        th.k += 1
+        if th.k == th.n and th.n != 0xFFFFFFFFU:
+            if th.plane != NO_PLACE and th.a.flags & F_ADVANCE:
+                last_is_advance(ce, th)
+            else:
+                vec_complete(s, ce, cell, th, t - 1, 1)
+            break
+    else:
+        decided[0] = stop == start + 1
+    if n_steps:
+        book(ce, start, <uint32_t>(t - start), 0)
+        touched(s, t - 1)
+        s.events += n_steps
+        ce.elements += n_steps
+        ce.macs += n_macs
+        ce.steps += n_steps
+        ce.sent += n_sent
+        ce.received += n_received
+        s.waiting = 1
+    return t
 
 
 # --- vector operations in bulk ----------------------------------------------------------------------------------------
@@ -1114,14 +1233,13 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
         ce.uts |= <uint32_t>1 << ut
         for k in range(3):
             th.dsrs[k] = ins.dsrs[k]
-            ce.dsr_busy[k] |= ins.dsrs[k]
+        threads_changed(ce)
         ce.next = t + 1
     else:
         ce.main_state = MAIN_VECTOR
     if th.n == 0:
         if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
-            th.sending_advance = 1
-            th.stream = 0
+            last_is_advance(ce, th)
         else:
             if th.a.mode == OPND_REG:
                 th.a.mode = OPND_NONE           # nothing was written: nobody waits for it
@@ -1294,13 +1412,15 @@ cdef inline void take_arguments(ce_t* ce, uint64_t word) noexcept nogil:
     ce.ready[0] = 0
     ce.ready[1] = 0
 
-cdef uint64_t heads_for_picker(ce_t* ce, uint64_t t, uint32_t* ready) noexcept nogil:
+cdef uint64_t heads_for_picker(state_t* s, ce_t* ce, uint64_t t, uint32_t* ready) noexcept nogil:
     # Colors whose head the picker could take in cycle t; returns the first cycle after t that adds to them.
     cdef program_t* g = ce.prog
     cdef uint64_t word, when = NEVER, r
     cdef inq_t* q
     cdef int k
     ready[0] = 0
+    if not s.controls and not g.data_tasks & ~ce.blocked:
+        return NEVER
     for k in range(g.n_inq):
         q = &ce.inq[k]
         word = q.slots[q.head]
@@ -1323,7 +1443,7 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     cdef uint64_t word
     cdef inq_t* q
     cdef int k, id
-    heads_for_picker(ce, t, &heads)
+    heads_for_picker(s, ce, t, &heads)
     set = able | heads
     if set == 0:
         return
@@ -1431,7 +1551,7 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint i
     if issued and ce.uts and ce.acct >= first and (first == t + 1 or ce.main_state != MAIN_IDLE):
         return first                # busy microthreads: somebody can issue again more often than not
     if ce.main_state == MAIN_IDLE:
-        next = heads_for_picker(ce, t, &heads)
+        next = heads_for_picker(s, ce, t, &heads)
         if heads or ce.activated & ~ce.blocked & ce.prog.bound:
             next = t + 1
     else:
@@ -1532,8 +1652,9 @@ cdef bint stream_alone(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept
 
 cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
     cdef ce_t* ce = s.ce[cell]
-    cdef uint64_t t = s.now, next
+    cdef uint64_t t = s.now, next, after
     cdef int thread
+    cdef bint decided
     if ce == NULL:
         return
     if unlikely(ce.prog == NULL):
@@ -1560,7 +1681,16 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
                 schedule(s, cell, t, t)
                 return
         thread = -1
-        if ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
+        after = t
+        if ce.plain and ce.main_state == MAIN_IDLE and ce.pipe_free <= t and not (s.injects or ce.teardown_due):
+            after = streams_in_turn(s, ce, cell, t, &decided)
+            if after > t and not decided:
+                ce.resume = after
+                schedule(s, cell, after, after)
+                return
+        if after > t:
+            t = after - 1
+        elif ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
             if ce.uts:
                 thread = arbitrate(s, ce, cell, t)
             else:

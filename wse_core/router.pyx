@@ -14,11 +14,11 @@ Timing and rules: docs/machine.md, "Router".  Sources: arch §8.  Known differen
 arbitration and atomic multicast are not public (docs/accuracy.md).
 """
 from wse_core.state cimport (
-    DIR_R, FAULT_COLLISION, FAULT_MEMORY, N_COLORS, N_FILTERS, N_PORTS, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ,
+    DIR_R, FAULT_COLLISION, FAULT_MEMORY, N_COLORS, N_FILTERS, N_PORTS, RING, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ,
     RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL, RT_SWAP_X, RT_TEARDOWN, RT_VALID, SHIFT_STAMP, SHIFT_VALID,
-    ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, plane_mark, plane_push,
-    plane_t, plane_tail, qmeta_t, record_fault, ring_set, stamp_of, state_t, stream_in_t, stream_out_t, uint8_t,
-    uint32_t, uint64_t, unlikely, usable, vary)
+    ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, later_t, mark_later,
+    plane_mark, plane_push, plane_t, plane_tail, qmeta_t, ready_cycle, record_fault, ring_set, stamp_of, state_t,
+    stream_in_t, stream_out_t, uint8_t, uint32_t, uint64_t, unlikely, usable, vary)
 from libc.stdlib cimport realloc
 
 cdef enum:
@@ -121,6 +121,11 @@ cdef inline void unmark(plane_t* q, uint32_t cell) noexcept nogil:
         q.bits2[w >> 6] &= ~(<uint64_t>1 << (w & 63))
 
 
+cdef inline uint32_t outs_of(uint64_t word, uint32_t tx) noexcept nogil:
+    # Outputs of a wavelet: a control wavelet may say that it is not to be delivered.
+    return tx & ~<uint32_t>RAMP if is_control(word) and (word >> 24) & 1 else tx
+
+
 # --- the general path -------------------------------------------------------------------------------------------------
 cdef inline bint held_at_start(state_t* s, int color, int port, uint32_t cell) noexcept nogil:
     # Whether a link queue held a wavelet when this cycle began (one pushed in this cycle is ready in now + hop).
@@ -184,10 +189,8 @@ cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t
     r.route = route
     r.granted = q.meta[cell].granted
     r.color = e
-    r.outs = tx_of(route, pos_of(route))
+    r.outs = outs_of(word, tx_of(route, pos_of(route)))
     r.counts = 0
-    if is_control(word) and (word >> 24) & 1:
-        r.outs &= ~<uint32_t>RAMP
     f = <int>(route >> RT_FILTER) & 7
     if f and r.outs & RAMP and not filter_passes(&s.filters[<uint64_t>cell * N_FILTERS + f - 1], word, &r.counts):
         r.outs &= ~<uint32_t>RAMP
@@ -247,7 +250,7 @@ cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil
     if q.port == DIR_R and s.ce[cell].want_space:
         ring_set(s, cell, s.now + 1)
 
-cdef bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t outs, uint64_t route) noexcept nogil:
+cdef inline bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t outs, uint64_t route) noexcept nogil:
     # Whether every output has room. As the state is that of the start of the cycle, no grant of this cycle changes it:
     # a queue is fed by one color of one router, and a color is granted once.
     cdef uint32_t links = outs & 15
@@ -345,49 +348,61 @@ cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) no
     if landed & (landed - 1):
         record_fault(s, FAULT_COLLISION, cell, s.now, 0, color, 0, landed)
 
+cdef void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogil:
+    # `grant` for a request that `ask` has found able.
+    cdef uint64_t route = s.route[color][cell], payload
+    cdef int pos = pos_of(route), plane
+    cdef uint32_t links, d
+    cdef plane_t* q = &s.plane[color * N_PORTS + ctz64(rx_of(route, pos))]
+    cdef request_t r
+    r.word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & 0xFF)]
+    r.outs = outs_of(r.word, tx_of(route, pos))
+    if unlikely(is_control(r.word)):
+        r.q = q
+        r.route = route
+        r.color = color
+        r.counts = 0
+        grant(s, cell, &r)
+        return
+    payload = r.word & PAYLOAD
+    take_head(s, q, cell)
+    links = r.outs & 15
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        plane = color * N_PORTS + (d ^ 1)
+        plane_push(s, plane, &s.plane[plane], cell + s.delta[d], payload, s.now + s.p.hop)
+    if r.outs & RAMP:
+        push_ramp(s, cell, route, payload)
+
 cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
-    # All sharing colors of one router, once per cycle: collect requests on the state at the start of the cycle, grant
-    # least recently granted first (then color, then port: the order in which they are collected).
+    # The sharing colors of one router that ask for something, once per cycle: grant least recently granted first, then
+    # color, then port. What `ask` found holds until the grants, which change the next cycle's state only.
     cdef request_t requests[N_COLORS * N_PORTS]
-    cdef uint64_t route, word, now = s.now, oldest
-    cdef uint32_t colors = s.shared[cell]
-    cdef uint32_t used = 0, taken = 0, ports, outs
+    cdef uint64_t route, oldest
+    cdef uint32_t ready = s.arb[2 * cell], general = s.arb[2 * cell + 1], colors = ready | general
+    cdef uint32_t used = 0, taken = 0, ports
     cdef int n = 0, c, p, k, best, left
     cdef request_t* r
-    cdef plane_t* q
-    cdef bint held = False
+    s.arb[2 * cell] = 0
+    s.arb[2 * cell + 1] = 0
+    if (colors & (colors - 1)) == 0 and not general:
+        grant_plain(s, cell, ctz64(colors))
+        return
     while colors:
         c = ctz64(colors)
         colors &= colors - 1
         route = s.route[c][cell]
         ports = rx_of(route, pos_of(route))
         r = &requests[n]
-        if (ports & (ports - 1)) == 0 and not route & GENERAL:
-            # One input, nothing special: the request in a few instructions.
-            if ports == 0:
-                continue
-            q = &s.plane[c * N_PORTS + ctz64(ports)]
-            if q.slots == NULL:
-                continue
-            word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & 0xFF)]
-            if not is_valid(word):
-                unmark(q, cell)
-                continue
-            held = True
-            if not usable(word, now):
-                s.waiting = 1
-                continue
-            outs = tx_of(route, pos_of(route))
-            if is_control(word) and (word >> 24) & 1:
-                outs &= ~<uint32_t>RAMP
-            if not all_have_room(s, cell, c, outs, route):
-                continue
-            r.q = q
-            r.word = word
-            r.route = route
-            r.granted = q.meta[cell].granted
+        if (ready >> c) & 1:
+            p = ctz64(ports)
+            r.q = &s.plane[c * N_PORTS + p]
+            r.granted = r.q.meta[cell].granted
+            r.word = r.q.slots[<uint64_t>cell * r.q.depth + (r.q.meta[cell].head & 0xFF)]
+            r.outs = outs_of(r.word, tx_of(route, pos_of(route)))
             r.color = c
-            r.outs = outs
+            r.route = route
             r.counts = 0
             n += 1
             continue
@@ -399,16 +414,9 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
         while ports:
             p = ctz64(ports)
             ports &= ports - 1
-            if make_request(s, cell, c, p, &requests[n]):
-                held = True
-                r = &requests[n]
-                if all_have_room(s, cell, r.color, r.outs, r.route):
-                    n += 1
-    if n == 0 and not held:
-        unmark_empty(s, cell)
-    if n == 1:
-        grant(s, cell, &requests[0])
-        return
+            r = &requests[n]
+            if make_request(s, cell, c, p, r) and all_have_room(s, cell, r.color, r.outs, r.route):
+                n += 1
     left = n
     while left:
         best = -1
@@ -426,16 +434,14 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
         used |= r.outs
         taken |= <uint32_t>1 << r.color
 
-cdef void unmark_empty(state_t* s, uint32_t cell) noexcept nogil:
-    # Nothing asked to move: take the empty queues of the sharing colors out of the activity maps.
-    cdef uint32_t colors = s.shared[cell], p
-    cdef plane_t* q
-    while colors:
-        for p in range(N_PORTS):
-            q = &s.plane[ctz64(colors) * N_PORTS + p]
-            if q.slots != NULL and not is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & 0xFF)]):
-                unmark(q, cell)
-        colors &= colors - 1
+cdef void not_ready(state_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
+    # The head is still under way. Two looks in vain cost less than waking the queue again.
+    cdef uint64_t ready = ready_cycle(word, s.now)
+    if ready - s.now < 3:
+        s.waiting = 1
+        return
+    unmark(q, cell)
+    mark_later(s, q.color * N_PORTS + q.port, cell, ready)
 
 cdef void visit_general(state_t* s, uint32_t cell, int color, int port) noexcept nogil:
     cdef request_t r
@@ -462,7 +468,7 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
         unmark(q, cell)
         return
     if not usable(word, now):
-        s.waiting = 1
+        not_ready(s, q, cell, word)
         return
     route = routes[cell]
     if unlikely(route & SLOW or is_control(word)):
@@ -520,14 +526,39 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
         ring_set(s, cell, now + s.p.ramp_in)
 
 
-cdef inline uint64_t apart(state_t* s, int color, uint32_t w, uint64_t cells) noexcept nogil:
-    # Put the cells in which this color needs arbitration aside, to be done once for all their colors; return the
-    # others.
-    cdef uint64_t sharing = cells & s.shared_bits[color][w]
-    if sharing:
-        s.arb_bits[w] |= sharing
-        s.arb_bits2[w >> 6] |= <uint64_t>1 << (w & 63)
-    return cells ^ sharing
+cdef inline void ask(state_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell) noexcept nogil:
+    # A queue of a color that needs arbitration in this router: if it can move, its color asks. Asking queue by queue,
+    # only those that hold something, halves the cost of arbitration in saturated traffic (300 -> 150 instructions).
+    cdef uint64_t word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & 0xFF)]
+    cdef uint64_t route
+    cdef uint32_t ports, w = cell >> 6
+    cdef int pos
+    if not is_valid(word):
+        unmark(q, cell)
+        return
+    if not usable(word, now):
+        not_ready(s, q, cell, word)
+        return
+    route = routes[cell]
+    pos = pos_of(route)
+    ports = rx_of(route, pos)
+    if unlikely(route & GENERAL or ports & (ports - 1)):
+        s.arb[2 * cell + 1] |= <uint32_t>1 << q.color
+    else:
+        if not (ports >> q.port) & 1 or not all_have_room(s, cell, q.color, outs_of(word, tx_of(route, pos)), route):
+            return
+        s.arb[2 * cell] |= <uint32_t>1 << q.color
+    s.arb_bits[w] |= <uint64_t>1 << (cell & 63)
+    s.arb_bits2[w >> 6] |= <uint64_t>1 << (w & 63)
+
+cdef inline uint64_t apart(state_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t w) noexcept nogil:
+    # The queues of one word of the activity map that need no arbitration; the others ask.
+    cdef uint64_t cells = q.bits[w], sharing = cells & s.shared_bits[q.color][w]
+    cells ^= sharing
+    while sharing:
+        ask(s, q, now, routes, w * 64 + ctz64(sharing))
+        sharing &= sharing - 1
+    return cells
 
 cdef void scan_up(state_t* s, plane_t* q) noexcept nogil:
     cdef uint32_t w3, w2, w
@@ -542,7 +573,7 @@ cdef void scan_up(state_t* s, plane_t* q) noexcept nogil:
             while b2:
                 w = w2 * 64 + ctz64(b2)
                 b2 &= b2 - 1
-                b = apart(s, q.color, w, q.bits[w])
+                b = apart(s, q, now, routes, w)
                 while b:
                     visit(s, q, now, routes, w * 64 + ctz64(b))
                     b &= b - 1
@@ -564,7 +595,7 @@ cdef void scan_down(state_t* s, plane_t* q) noexcept nogil:
                 at = 63 - clz64(b2)
                 w = w2 * 64 + at
                 b2 &= ~(<uint64_t>1 << at)
-                b = apart(s, q.color, w, q.bits[w])
+                b = apart(s, q, now, routes, w)
                 while b:
                     at = 63 - clz64(b)
                     visit(s, q, now, routes, w * 64 + at)
@@ -621,11 +652,24 @@ cdef void feed_streams(state_t* s) noexcept nogil:
                 i.at += 1
                 s.waiting = 1
 
+cdef void mark_due(state_t* s) noexcept nogil:
+    # The queues whose heads become ready in this cycle.
+    cdef later_t* l = &s.later[s.now & (RING - 1)]
+    cdef uint64_t k
+    cdef int plane
+    for k in range(l.n):
+        plane = <int>(l.items[k] >> 32)
+        plane_mark(s, plane, &s.plane[plane], <uint32_t>l.items[k])
+    s.n_later -= l.n
+    l.n = 0
+
 cdef void router_phase(state_t* s) noexcept nogil:
     cdef int half, turn = 0
     cdef uint64_t planes
     s.moved = 0
     s.waiting = 0
+    if s.later[s.now & (RING - 1)].n:
+        mark_due(s)
     if unlikely(s.order != 0):
         turn = vary(s, 2)
     for half in range(2):

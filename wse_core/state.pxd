@@ -11,6 +11,7 @@
 # filled.  So a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped
 # t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances;
 # `stamps_refresh` keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
+from libc.stdlib cimport realloc
 from libc.stdint cimport uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t
 
 from wse_core.numerics cimport num_t
@@ -22,6 +23,8 @@ cdef extern from *:
     #define WSE_POP32(x) __builtin_popcount(x)
     #define WSE_LIKELY(x) __builtin_expect(!!(x), 1)
     #define WSE_UNLIKELY(x) __builtin_expect(!!(x), 0)
+    #undef CYTHON_INLINE    /* "inline" means it: the hot loops lose a fifth when the compiler decides otherwise */
+    #define CYTHON_INLINE inline __attribute__((always_inline))
     """
     int ctz64 "WSE_CTZ64"(uint64_t x) noexcept nogil
     int clz64 "WSE_CLZ64"(uint64_t x) noexcept nogil
@@ -293,6 +296,7 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint8_t prng
     uint8_t depth           # return stack
     uint8_t levels[8]       # issue levels of the busy microthreads
+    uint8_t plain           # every busy microthread is a plain stream of single elements, all of one level
     uint32_t pc             # index of the next instruction
     uint32_t activated
     uint32_t blocked
@@ -352,6 +356,11 @@ ctypedef struct stream_out_t:
     uint64_t n
     uint64_t room
 
+ctypedef struct later_t:    # queues to be put into the activity maps in one cycle: cell, plane << 32
+    uint64_t* items
+    uint64_t n
+    uint64_t room
+
 ctypedef struct params_t:   # of the machine, in cycles and words
     int hop, ramp_in, ramp_out, execute
     int task_start, round_robin
@@ -378,6 +387,9 @@ ctypedef struct state_t:
     uint64_t* shared_bits[24]   # per color: cells in which it needs arbitration
     uint64_t* arb_bits      # cells to arbitrate in this cycle, and the words of them that are not zero
     uint64_t* arb_bits2
+    uint32_t* arb           # per cell two sets of colors: requests that may be granted, colors for the general path
+    later_t later[16]       # by cycle modulo RING
+    uint64_t n_later
     filter_t* filters       # per cell N_FILTERS, or NULL
     uint64_t active[2]      # planes that may hold wavelets
     ce_t** ce               # per cell, NULL = no program; zero memory until the PE first does something
@@ -409,6 +421,7 @@ ctypedef struct state_t:
     stream_out_t* outs
     int n_outs
     bint shares             # some router has colors that need arbitration
+    bint controls           # control wavelets may be under way: a program sends them, or the host does
     bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t events         # work done, for the engine's breaks
     uint64_t order          # 0, or the state of a generator that varies the order of visits (tests: it must not matter)
@@ -574,3 +587,32 @@ cdef inline void record_fault(state_t* s, int kind, uint32_t cell, uint64_t cycl
     s.fault.color = color
     s.fault.detail = detail
     s.fault.value = value
+
+cdef inline void mark_later(state_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
+    # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
+    # until then. A cycle beyond the ring is reached in several rounds.
+    cdef later_t* l = &s.later[(cycle if cycle - s.now < RING else s.now + RING - 1) & (RING - 1)]
+    cdef uint64_t* grown
+    cdef uint64_t room
+    if unlikely(l.n == l.room):
+        room = 2 * l.room + 64
+        grown = <uint64_t*>realloc(l.items, room * sizeof(uint64_t))
+        if grown == NULL:
+            record_fault(s, FAULT_MEMORY, 0, s.now, 0, -1, 0, 0)
+            return
+        l.items = grown
+        l.room = room
+    l.items[l.n] = cell | (<uint64_t>plane << 32)
+    l.n += 1
+    s.n_later += 1
+
+cdef inline void ramp_push(state_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
+    # plane_push for the CE: the wavelet is not ready for some cycles. A queue that holds wavelets is in the activity
+    # map, or will be.
+    cdef plane_t* q = &s.plane[plane]
+    cdef uint32_t t = q.tail[cell], h = q.meta[cell].head & 0xFF
+    q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
+    if t == h:
+        mark_later(s, plane, cell, ready)
+    t += 1
+    q.tail[cell] = 0 if t == q.cap[cell] else t
