@@ -771,6 +771,8 @@ cdef class Engine:
         for number, (address, size) in enumerate(self.maps):
             parts += [(number, first, data) for first, data in _touched_pages(address, size)]
         streams = []
+        for k in range(RING):
+            streams.append(_bytes_of(self.s.later[k].items, self.s.later[k].n))
         for k in range(self.s.n_ins):
             streams.append(_bytes_of(self.s.ins[k].words, self.s.ins[k].n))
         for k in range(self.s.n_outs):
@@ -784,6 +786,8 @@ cdef class Engine:
         cdef const unsigned char[::1] view
         if saved["maps"] != len(self.maps):
             raise ConfigError("a state of another machine cannot be restored")
+        for k in range(RING):
+            free(self.s.later[k].items)
         for k in range(self.s.n_ins):
             free(self.s.ins[k].words)
         for k in range(self.s.n_outs):
@@ -794,6 +798,10 @@ cdef class Engine:
         for number, first, data in saved["parts"]:
             view = data
             memcpy(<void*><size_t>(self.maps[number][0] + first), &view[0], view.shape[0])
+        for k in range(RING):
+            self.s.later[k].items = _buffer(saved["streams"][at])
+            self.s.later[k].room = self.s.later[k].n
+            at += 1
         for k in range(self.s.n_ins):
             self.s.ins[k].words = _buffer(saved["streams"][at])
             at += 1

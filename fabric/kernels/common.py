@@ -232,14 +232,16 @@ class Session:
     layout : Layout
     inputs : iterable of (str, ndarray, int, int)
         Symbol, bit patterns of shape (h, w, elements), and the PE of the first.
-    task : str
-        Task to activate in all PEs that have it, in the same cycle.
+    task : str or None
+        Task to activate in all PEs that have it, in the same cycle; None if streams or the programs start everything.
     backend : {"compiled", "reference"}, optional
         Default as `fabric.fabric.Fabric`.
     progress : callable, optional
         As `fabric.fabric.Fabric.run` takes it.
     cycle_limit : int
         Most cycles that the run may take.
+    streams : iterable of (Stream, ndarray of uint32, ndarray of bool)
+        What the host sends into input streams from the first cycle on: payloads, and which are control wavelets.
 
     Attributes
     ----------
@@ -247,11 +249,14 @@ class Session:
     run : RunResult
     """
 
-    def __init__(self, layout, inputs, task="main", backend=None, progress=None, cycle_limit=CYCLE_LIMIT):
+    def __init__(self, layout, inputs, task="main", backend=None, progress=None, cycle_limit=CYCLE_LIMIT, streams=()):
         self.fabric = Fabric(layout, backend)
         for symbol, bits, x, y in inputs:
             self.fabric.write(symbol, bits, x, y, bits.shape[1], bits.shape[0])
-        self.fabric.launch(task)
+        for stream, payload, is_control in streams:
+            self.fabric.send(stream, payload, control=is_control)
+        if task is not None:
+            self.fabric.launch(task)
         self.run = self.fabric.run(cycle_limit, progress)
 
     def read(self, symbol, x=0, y=0, w=1, h=1):
