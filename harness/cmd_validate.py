@@ -6,7 +6,6 @@ from pathlib import Path
 
 from harness import validation
 from harness.cmd_kernel import build_machine
-from harness.config import read_text
 from harness.console import make_progress, print_json
 from wse_core.errors import EXIT_RUN, ConfigError
 
@@ -30,7 +29,7 @@ def add_parser(sub, common):
     parser.add_argument("--recipe", action="append", default=[], metavar="R", help="only this recipe; may be repeated")
     parser.add_argument("--quick", action="store_true", help="a few points of every kind, in seconds")
     parser.add_argument("--no-limits", action="store_true", help="exit status 0 however large the errors are")
-    parser.add_argument("--write", metavar="FILE.md", help="also write the tables into the block 'validation' of a file")
+    parser.add_argument("--write", metavar="FILE.md", help="also write the tables into the block 'validation'")
     parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="machine.key=value",
                         help="change a modelled number; may be repeated")
@@ -60,7 +59,10 @@ def main(args):
 
 def _target(path):
     """Return the text of a file that has a block for the tables."""
-    text = read_text(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError("not a text file", where=path) from None
     if not BLOCK.search(text):
         raise ConfigError("no lines '<!-- begin validation -->' and '<!-- end validation -->' in it", where=path)
     return text
@@ -89,10 +91,11 @@ def describe(rows, result):
                          f"{100 * part['mean_absolute_error']:5.2f} %, worst {100 * worst['error']:+.1f} % "
                          f"({worst['id']})")
     if result["worst"] is None:
-        return "\n".join([*lines, "nothing compared"])
-    mean, worst = result["mean_absolute_error"], result["worst"]
-    lines.append(f"all: {result['compared']} compared, {result['skipped']} not; mean absolute error {100 * mean:.2f} % "
-                 f"(limit {100 * validation.MEAN_LIMIT:g} %), worst {100 * worst['error']:+.1f} % ({worst['id']}; limit "
-                 f"{100 * validation.WORST_LIMIT:g} %), {len(result['over_limit'])} over the limit: "
+        return "\n".join([*lines, "no measurement compared"])
+    mean, worst = 100 * result["mean_absolute_error"], result["worst"]
+    limits = 100 * validation.MEAN_LIMIT, 100 * validation.WORST_LIMIT
+    lines.append(f"all: {result['compared']} compared, {result['skipped']} not; mean absolute error {mean:.2f} % "
+                 f"(limit {limits[0]:g} %), worst {100 * worst['error']:+.1f} % ({worst['id']}; limit "
+                 f"{limits[1]:g} %), {len(result['over_limit'])} over the limit: "
                  f"{'passed' if result['passed'] else 'FAILED'}")
     return "\n".join(lines)

@@ -28,7 +28,7 @@ MAX_BYTES = 1 << 24
 REQUIRED = {"id": str, "kind": str, "recipe": str, "params": dict}
 OPTIONAL = ("workload", "cycles", "source", "exactness", "generation", "platform", "run", "notes", "published_value",
             "published_unit", "clock_ghz", "gcell_per_s", "cycles_wse3", "cycles_at_0p85_ghz", "cycles_at_1p1_ghz")
-QUICK = ("SUMMA-P2-T4", "SUMMA-P32-T4", "MATVEC-N10", "MATVEC-N25x1", "RED-CHAIN512", "STEN1-3", "STENT-R1-1x1",
+QUICK = ("SUMMA-P32-T4", "MATVEC-N10", "MATVEC-N25x1", "RED-CHAIN512", "STEN1-3", "STENT-R1-1x1",
          "STENT-R2-2x2", "STEN25-T3-NZ100", "FMULS-1028-A", "FMACS-TRACE-1", "FMACS-TRACE-2", "SUMSIM-DC-SEND196",
          "SPMM-CSC-08", "FORM-CHAIN")
 """Points of the quick run."""
@@ -200,7 +200,8 @@ def _compare(registry, machine, point, tell):
     fixed |= {"measured": measured, "published": reference, "method": outcome.method, "seconds": seconds}
     if reference is None:
         return Row(**fixed, reason="measured, but the source gives no cycle count")
-    return Row(**fixed, error=measured / reference - 1, low=point["params"].get("min"), high=point["params"].get("max"))
+    error, params = (measured - reference) / reference, point["params"]
+    return Row(**fixed, error=error, low=params.get("min"), high=params.get("max"))
 
 
 def summarise(rows):
@@ -252,16 +253,21 @@ def markdown(rows):
     lines += ["", "| point | measured | published | error | method | source |", "|---|---|---|---|---|---|"]
     for row in rows:
         if row.error is not None:
-            lines.append(f"| {row.id} | {row.measured:.0f} | {row.published:g} | {_percent(row.error, sign=True)} | "
-                         f"{row.method} | {row.source} |".replace("\\", ""))
+            lines.append(f"| {row.id} | {row.measured:.0f} | {row.published:.10g} | {_percent(row.error, sign=True)} | "
+                         f"{row.method} | {_cell(row.source)} |")
     reasons = {}
     for row in rows:
         if row.error is None:
             reasons.setdefault(row.reason, []).append(row.id)
     if reasons:
         lines += ["", "| not compared | points |", "|---|---|"]
-        lines += [f"| {reason} | {', '.join(ids)} |" for reason, ids in reasons.items()]
+        lines += [f"| {_cell(reason)} | {', '.join(ids)} |" for reason, ids in reasons.items()]
     return "\n".join(lines)
+
+
+def _cell(text):
+    """Return a text that may stand in a cell of a Markdown table."""
+    return text.replace("|", "\\|")
 
 
 def _percent(value, sign=False):

@@ -8,7 +8,8 @@ Confidence: *published* (vendor document, vendor tool or peer-reviewed paper), *
 measurements), *assumed* (no public evidence; the most defensible choice).
 
 Sources, short: architecture reference sections are cited as "arch §n"; HPDC24 = Luczynski et al., arXiv 2404.15888;
-SPMM = pr0f3ss/SpMM_Cerebras cycle tables (WSE-2 fabric simulator); CSL = vendor's CSL language documentation.
+SPMM = pr0f3ss/SpMM_Cerebras cycle tables (WSE-2 fabric simulator); CSL = vendor's CSL language documentation.  Other
+measured programs are named as in ``harness/calibration.json``; `wse validate` runs them.
 """
 from __future__ import annotations
 
@@ -116,8 +117,8 @@ _p("mem.banks", 8, "banks", "arch §2 (CSL appendix)", "published", "consecutive
    low=1, high=64)
 _p("mem.read_ports", 2, "reads/cycle", "arch §2 (CSL appendix; HC34)", "published",
    "memory operands a step can read at once; a third memory source costs a further cycle", low=1, high=2)
-_p("mem.conflict_rule", "bank", "rule", "tiled stencils of 64 x 64 cells (Jorineg): 1.15 and 1.35 cycles per element and "
-   "operation; the CSL appendix (arch §2) can be read as mod4", "inferred",
+_p("mem.conflict_rule", "bank", "rule", "tiled stencils of 64 x 64 cells (Jorineg): 1.15 and 1.35 cycles per element "
+   "and operation; the CSL appendix (arch §2) can be read as mod4", "inferred",
    "bank: two reads of the same bank conflict, fp32 words at a distance of 0 modulo 4; mod4: banks that agree modulo "
    "half their number, a distance of 0 modulo 2; none: never", "none",
    choices=("mod4", "bank", "none"))
@@ -127,7 +128,9 @@ _p("mem.conflict_cycles", 1, "cycles/step", "SPMM: fp32 step takes 2 cycles with
 # --- scalar pipeline -----------------------------------------------------------------------------------------------
 _p("ce.int_latency", 1, "cycles", "arch §3: one scalar instruction per cycle", "inferred",
    "issue of an integer instruction to issue of one that uses its result", low=1, high=64)
-_p("ce.load_latency", 2, "cycles", "arch §3 default: load-use 1-2", "assumed", "the same for a load", low=1, high=64)
+_p("ce.load_latency", 2, "cycles", "trace of a matrix product (MIMD_dataflow): 22 cycles from one 5-element fmacs to "
+   "the next with 15 scalar instructions between, so one stall; white paper: one cycle", "inferred",
+   "the same for a load", low=1, high=64)
 _p("ce.fp_latency", 2, "cycles", "arch §3: dependent floating point issues every 2 cycles (WSE-3)", "inferred",
    "the same for floating point", low=1, high=64)
 _p("ce.branch_taken", 6, "cycles", "arch §3 (WSE-3 measurement)", "inferred", "issue of a taken branch to its target",
@@ -140,9 +143,11 @@ _p("ce.ret", 4, "cycles", "arch §3 default: call and return 10 together", "assu
    "issue of a return to the next instruction", low=1, high=64)
 _p("ce.divide", 50, "cycles", "cycle-models.md: about 50 cycles, comments in vendor examples", "published",
    "issue slots taken by a divide or square root (library routines on the machine)", low=1, high=1024)
-_p("ce.dsr_load", 6, "cycles", "cycle-models.md: 20-21 cycles for three DSR loads and an issue", "inferred",
+_p("ce.dsr_load", 6, "cycles", "SUMMA (CS-2) and sparse products (SPMM): 20-21 cycles for three DSR loads and an issue",
+   "inferred",
    "issue slots taken by loading one descriptor into a DSR", low=1, high=64)
-_p("ce.dsr_edit", 2, "cycles", "cycle-models.md: 8-9 cycles per vector operation with offsets applied", "assumed",
+_p("ce.dsr_edit", 1, "cycles", "SUMMA with library broadcasts (CS-2), tiles of 4 and 8: 21 cycles for three loads with "
+   "offsets and the issue", "inferred",
    "issue slots taken by changing one field of a DSR", low=1, high=64)
 _p("ce.tsc_read", 5, "cycles", "SPMM: n + 6 between two time stamps, n + 1 issue to issue", "inferred",
    "issue slots of a 48-bit time-stamp read; the counter is sampled in the first", low=1, high=64)
@@ -164,7 +169,8 @@ _p("dsr.xdsr", 8, "registers", "arch §5.2", "assumed", "extended DSRs: FIFOs, c
 
 # --- threads and tasks ------------------------------------------------------------------------------------------------
 _p("ut.count", 8, "microthreads", "arch §5.4", "published", "microthreads besides the main thread", low=1, high=8)
-_p("task.start", 3, "cycles", "arch §6 (WSE-3 measurement)", "inferred", "picker's choice to first instruction",
+_p("task.start", 3, "cycles", "arch §6 (WSE-3); 201 cycles from a send of 196 words to the task after it "
+   "(csl-experiments, WSE-2 simulator)", "inferred", "picker's choice to first instruction",
    high=64)
 _p("task.priority_rule", "lowest", "rule", "arch §6: order inside a level not published", "assumed",
    "among tasks of one priority: lowest id first, or round_robin", choices=("lowest", "round_robin"))

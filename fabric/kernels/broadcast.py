@@ -29,10 +29,11 @@ import numpy as np
 
 from fabric.kernels import common
 from fabric.kernels.kernel import KernelParam, kernel
+from fabric.kernels.lines import Line
 from fabric.layout import Layout
 from fabric.program import Program
 
-__all__ = ["broadcast", "expected_cycles"]
+__all__ = ["broadcast", "expected_cycles", "flood_line", "flood_rectangle"]
 
 COLOR, QUEUE = 4, 2
 
@@ -88,21 +89,30 @@ def broadcast_layout(shape, width, height, n, dtype, machine):
         layout.place(receiver, (w, 0, width - w, h))
     if h < height:
         layout.place(receiver, (0, h, width, height - h))
-    if shape == "row":
-        layout.route(COLOR, (0, 0, width, height), rx="W", tx="ER")
-        layout.route(COLOR, (width - 1, 0, 1, height), rx="W", tx="R")
-        layout.route(COLOR, roots, rx="R", tx="E")
-        return layout
-    layout.route(COLOR, (0, 0, width, height), rx="N", tx="SR")
-    layout.route(COLOR, (0, height - 1, width, 1), rx="N", tx="R")
-    south = "S" if height > 1 else ""
     if shape == "2d":
-        layout.route(COLOR, (0, 0, width, 1), rx="W", tx=f"E{south}R")
-        layout.route(COLOR, (width - 1, 0), rx="W", tx=f"{south}R")
-        layout.route(COLOR, roots, rx="R", tx=("E" if width > 1 else "") + south)
+        flood_rectangle(layout, COLOR, width, height)
     else:
-        layout.route(COLOR, roots, rx="R", tx="S")
+        flood_line((Line.rows if shape == "row" else Line.columns)(width, height), layout, COLOR)
     return layout
+
+
+def flood_line(line, layout, color):
+    """Paint the routes that carry what place 0 of a `Line` of two or more places sends to all others."""
+    last = len(line) - 1
+    line.route(layout, color, 0, "R", "A")
+    for k in range(1, last):
+        line.route(layout, color, k, "T", "AR")
+    line.route(layout, color, last, "T", "R")
+
+
+def flood_rectangle(layout, color, width, height):
+    """Paint the routes that carry what PE (0, 0) sends to all others of a rectangle: along row 0, then south."""
+    south = "S" if height > 1 else ""
+    layout.route(color, (0, 0, width, height), rx="N", tx="SR")
+    layout.route(color, (0, height - 1, width, 1), rx="N", tx="R")
+    layout.route(color, (0, 0, width, 1), rx="W", tx=f"E{south}R")
+    layout.route(color, (width - 1, 0), rx="W", tx=f"{south}R")
+    layout.route(color, (0, 0), rx="R", tx=("E" if width > 1 else "") + south)
 
 
 @kernel("broadcast", "a vector to all PEs of a row, of a column, or of a rectangle, copied by the routers",

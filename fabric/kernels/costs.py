@@ -24,7 +24,8 @@ from functools import lru_cache
 import numpy as np
 
 __all__ = ["ALGORITHMS", "Wire", "best", "best_group", "broadcast", "broadcast_2d", "chain", "default_group", "energy",
-           "general", "lower_bound", "lower_bound_2d", "lower_bound_allreduce", "optimal", "optimal_depth", "reduce",
+           "general", "lower_bound", "lower_bound_2d", "lower_bound_allreduce", "lower_bound_move",
+           "optimal", "optimal_depth", "reduce",
            "reduce_2d", "reduce_broadcast", "ring", "star", "summa", "tree", "two_phase"]
 
 ALGORITHMS = ("star", "chain", "tree", "two_phase", "optimal")
@@ -173,6 +174,17 @@ def lower_bound_2d(width, height, b, wire):
 def lower_bound_allreduce(width, height, b, wire):
     """Return cycles that no all-reduce can beat: every PE takes in B wavelets and hears of the farthest one."""
     return lower_bound_2d(width, height, b, wire)
+
+
+def lower_bound_move(p, span, b, wire):
+    """Return cycles that no scatter, gather or all-gather of P blocks can beat.
+
+    A PE gives out or takes in P - 1 blocks of B wavelets, and the first one does not come from nowhere; `span` is the
+    number of PEs on the way to the farthest one, whose first wavelet has that far to go.
+    """
+    if p == 1:
+        return 0.0
+    return float(max((p - 1) * b + wire.stage, wire.hop * (span - 1) + wire.stage + b))
 
 
 # --- broadcast, all-reduce, two dimensions ----------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class Line:
             names["A"] = self._away[k]
         return "".join(names[letter] for letter in letters)
 
-    def route(self, layout, color, k, rx, tx, switch=None):
+    def route(self, layout, color, k, rx, tx, switch=None, **more):
         """Paint the route of a color at place k, in relative directions.
 
         Parameters
@@ -75,9 +75,12 @@ class Line:
             Letters of T, A, R.
         switch : dict, optional
             Position 1: ``dict(rx="A")`` or ``dict(tx="T")``.
+        **more
+            As `Layout.route` takes it.
         """
         change = [{key: self.directions(k, value) for key, value in switch.items()}] if switch else []
-        layout.route(color, self.rects[k], rx=self.directions(k, rx), tx=self.directions(k, tx), switches=change)
+        layout.route(color, self.rects[k], rx=self.directions(k, rx), tx=self.directions(k, tx), switches=change,
+                     **more)
 
 
 def compose(layout, parts, build):

@@ -165,8 +165,7 @@ class Device:
         """
         asked = [("width", plan.width, self.width, "PEs along x", "a smaller width"),
                  ("height", plan.height, self.height, "PEs along y", "a smaller height"),
-                 ("memory", plan.words, self.words, "16-bit words per PE", "smaller tiles, that is more PEs or smaller "
-                  "data")]
+                 ("memory", plan.words, self.words, "16-bit words per PE", "less data per PE")]
         if plan.routing == "hardware":
             asked.append(("routes", plan.routes, self.routes, "colors per PE", "fewer PEs, an algorithm with fewer "
                           "routes, or software routing where there is one"))

@@ -1,8 +1,9 @@
 """The local part of matrix products: C += A B on the SRAM of one PE, as instructions and as a cycle count.
 
-C (rows x columns) is f32, by columns; A (rows x depth) by columns; B (depth x columns) gives scalars.  Each pair (k, j)
-is one vector multiply-add over a column: ``C[:, j] += A[:, k] * B[k, j]``, `fmachs` for 16-bit factors (two lanes on
-wse2, products exact, one rounding to f32), `fmacs` for f32.  Every element of C sees k = 0, 1, 2 ... in this order,
+C (rows x columns) lies by columns; A (rows x depth) by columns; B (depth x columns) gives scalars.  Each pair (k, j)
+is one vector multiply-add over a column: ``C[:, j] += A[:, k] * B[k, j]``, `fmachs` for 16-bit factors and sums in f32
+(two lanes on wse2, products exact, one rounding to f32), `fmach` for sums in the 16-bit format of the factors (four
+lanes, one rounding), `fmacs` for f32.  Every element of C sees k = 0, 1, 2 ... in this order,
 which is all that its bits depend on.
 
 The inner loop runs over the longer of k and j.  The descriptor that moves with it keeps its address from one
@@ -38,17 +39,25 @@ class Shape:
         A is rows x depth, B depth x columns, C rows x columns; `rows` is even.
     dtype : str
         Format of A and B: ``f16``, ``cb16`` or ``f32``.
+    sums : {"f32", "same"}
+        Format of C: f32, or that of A and B.
     """
 
     rows: int
     depth: int
     columns: int
     dtype: str
+    sums: str = "f32"
 
     @property
     def words(self):
         """SRAM words of an element of A and B."""
         return 2 if self.dtype == "f32" else 1
+
+    @property
+    def c_dtype(self):
+        """Format of C."""
+        return self.dtype if self.sums == "same" else "f32"
 
     @property
     def inner_k(self):
@@ -63,7 +72,7 @@ class Shape:
     @property
     def op(self):
         """The multiply-add of the op table."""
-        return isa.BY_NAME["fmacs" if self.words == 2 else "fmachs"]
+        return isa.BY_NAME["fmacs" if self.words == 2 else "fmachs" if self.sums == "f32" else "fmach"]
 
     def lanes(self, machine):
         """Return the multiply-adds that the operation does per cycle."""
@@ -129,7 +138,7 @@ def emit_product(p, shape, c, c_dsr, a, a_dsr, a_base, b_base):
             inner()
             if moving:
                 p.dsr_base(a_dsr, a_base)
-                p.dsr_off(c_dsr, 2 * rows)
+                p.dsr_off(c_dsr, rows * c.words_per_element)
             else:
                 p.dsr_base(c_dsr, c)
                 p.dsr_off(a_dsr, words * rows)

@@ -3,8 +3,8 @@
 What moves
     Every PE holds n elements.  ``row``: in every row the sum goes to column 0; ``column``: in every column to row 0;
     ``xy``: along the rows, then along column 0 to PE (0, 0); ``snake``: along one line through all PEs to PE (0, 0).
-    The algorithm on a line is one of the trees of `fabric.kernels.trees`; ``auto`` takes the one of least published
-    cost for the line and the vector, ``two_phase`` with group=0 groups near sqrt(P).
+    The algorithm on a line is one of the trees of `fabric.kernels.trees`; ``auto`` takes the one that this machine is
+    fastest with (by `Reduce.end`), ``two_phase`` with group=0 groups near sqrt(P).
 
 Colors and queues
     As many as the tree needs: star 1, chain and two_phase 2, tree ceil(log2 P), optimal at most what there are.
@@ -38,6 +38,8 @@ from wse_core.errors import ConfigError
 __all__ = ["FORMS", "color_pool", "lines_of", "pick_sums", "reduce", "reduce_params", "reduces"]
 
 FORMS = ("row", "column", "xy", "snake")
+AUTO = ("chain", "star", "tree", "two_phase")
+"""What ``auto`` chooses from; of equally fast ones the first."""
 SWITCHED_WSE3 = (*range(10), 12, 13, 16, 17, 20, 21)
 
 
@@ -83,22 +85,24 @@ def reduces(lines, algorithm, group, n, dtype, sums, machine, spare=0):
     wire, pool = costs.Wire.of(machine), color_pool(machine)
     b, pieces, used = wavelets_of(n, sums), [], 0
     for number, line in enumerate(lines):
-        p = len(line)
-        name = costs.best(p, b, wire) if algorithm == "auto" else algorithm
         most = max(1, (len(pool) - spare - used) // (len(lines) - number))
-        tree = trees.build(name, p, b, wire, min(group, p), most)
-        colors = tuple(pool[(used + k) % len(pool)] for k in range(tree.colors))  # too many: the plan is refused
-        used += tree.colors
-        pieces.append((name, Reduce(line, tree, colors, n, dtype if number == 0 else sums, sums, queue=2 + number)))
+        found = []
+        for name in AUTO if algorithm == "auto" else (algorithm,):
+            tree = trees.build(name, len(line), b, wire, min(group, len(line)), most)
+            colors = tuple(pool[(used + k) % len(pool)] for k in range(tree.colors))  # too many: the plan is refused
+            found.append(Reduce(line, tree, colors, n, dtype if number == 0 else sums, sums, 2 + number))
+        found = [piece for piece in found if piece.tree.colors <= most] or found
+        pieces.append(min(found, key=lambda piece: piece.end(0, machine)))
+        used += pieces[-1].tree.colors
     return pieces
 
 
-def admit(machine, name, layout_size, pieces, words, extra=0):
+def admit(machine, name, layout_size, pieces, words=0, extra=0):
     """Refuse a plan that needs more PEs, memory or colors than the machine has."""
     width, height = layout_size
-    hops = sum(max(k - q for k, q in enumerate(r.tree.parent) if q >= 0) for _, r in pieces if len(r.tree) > 1)
-    plan = Plan(name, width, height, words, sum(r.tree.colors for _, r in pieces) + extra, hops,
-                sum(r.tree.roundings for _, r in pieces))
+    hops = sum(max(k - q for k, q in enumerate(r.tree.parent) if q >= 0) for r in pieces if len(r.tree) > 1)
+    plan = Plan(name, width, height, words, sum(r.tree.colors for r in pieces) + extra, hops,
+                sum(r.roundings for r in pieces))
     return Device.of(machine).admit(plan, where=f"kernel {name}")
 
 
@@ -107,13 +111,13 @@ def program(roles, pieces, n, dtype, sums, machine, after=None):
     p = Program(f"reduce {roles}", machine, half="cb16" if dtype == "cb16" else "f16")
     x = p.array("x", n, dtype)
     own = list(zip(pieces, roles, strict=False))
-    wants = any(r.needs_total(role) for (_, r), role in own if role is not None)
+    wants = any(r.needs_total(role) for r, role in own if role is not None)
     total = p.array("total", n, sums) if wants or (after is not None and dtype != sums) else x
     stamps = common.Stamps(p)
     with p.task("main"):
         stamps.start()
         value = x
-        for (_, piece), role in own:
+        for piece, role in own:
             if role is not None:
                 piece.emit(p, role, value, total)
                 value = total
@@ -127,7 +131,7 @@ def program(roles, pieces, n, dtype, sums, machine, after=None):
 def reduce_params(algorithms):
     """Return the declarations of the parameters of kernels that sum."""
     return [
-        KernelParam("algorithm", "auto", str, "auto takes the cheapest by the cost model", ("auto", *algorithms)),
+        KernelParam("algorithm", "auto", str, "auto takes the fastest one by the closed forms", ("auto", *algorithms)),
         KernelParam("form", "row", str, "all rows, all columns, rows then column 0, or one line for all PEs", FORMS),
         KernelParam("width", 32, int, "PEs along x", low=1),
         KernelParam("height", 1, int, "PEs along y", low=1),
@@ -141,27 +145,42 @@ def reduce_params(algorithms):
 
 
 def model_cycles(form, pieces, width, height, b, group, wire):
-    """Return (published cost, lower bound) of a reduce by the names of its pieces."""
-    cost = sum(costs.reduce(name, len(r.line), b, wire, group or None) for name, r in pieces)
-    bound = costs.lower_bound(len(pieces[0][1].line), b, wire) if form in ("row", "column") else costs.lower_bound_2d(
+    """Return (published cost, lower bound) of a reduce."""
+    cost = sum(costs.reduce(r.tree.name, len(r.line), b, wire, group or None) for r in pieces)
+    bound = costs.lower_bound(len(pieces[0].line), b, wire) if form in ("row", "column") else costs.lower_bound_2d(
         width, height, b, wire)
     return cost, bound
 
 
 def reference(form, pieces, x, given, result):
-    """Return (bits of the sums, shape (rows, columns, n) of the keepers; most roundings of a value)."""
-    first = pieces[0][1]
+    """Return the bits of the sums and the most roundings of a value.
+
+    Parameters
+    ----------
+    form : str
+    pieces : sequence of Reduce or RingAllreduce
+        One per line.
+    x : ndarray
+        Bit patterns (height, width, n).
+    given, result : Arithmetic
+        Of the data and of the sums.
+
+    Returns
+    -------
+    (ndarray, int)
+        Shape (rows, columns, n) of the lines, 1 along them.
+    """
     if form == "column":
         parts = list(x)
     elif form == "snake":
-        parts = [x[top, left] for left, top, _, _ in first.line.rects]
+        parts = [x[top, left] for left, top, _, _ in pieces[0].line.rects]
     else:
         parts = list(np.moveaxis(x, 1, 0))
-    sums = first.total(parts, given, result)
+    sums = pieces[0].total(parts, given, result)
     if form == "xy":
-        sums = pieces[1][1].total(list(sums), result, result)
+        sums = pieces[1].total(list(sums), result, result)
     shape = {"row": (x.shape[0], 1, -1), "column": (1, x.shape[1], -1)}.get(form, (1, 1, -1))
-    return sums.reshape(shape), sum(r.tree.roundings for _, r in pieces)
+    return sums.reshape(shape), sum(piece.roundings for piece in pieces)
 
 
 def plain_sums(form, x, given, touched):
@@ -181,11 +200,11 @@ def reduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed,
 
     def build(n):
         pieces = reduces(lines_of(form, width, height), algorithm, group, n, dtype, sums, machine)
-        admit(machine, "reduce", (width, height), pieces, 0)
+        admit(machine, "reduce", (width, height), pieces)
         layout = Layout(width, height, machine)
-        compose(layout, [(r.line, r.roles()) for _, r in pieces],
+        compose(layout, [(r.line, r.roles()) for r in pieces],
                 lambda roles: program(roles, pieces, n, dtype, sums, machine))
-        for _, piece in pieces:
+        for piece in pieces:
             piece.routes(layout)
         return layout, pieces
 
@@ -197,17 +216,17 @@ def reduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed,
     first, last = session.stamps(0, 0, *keepers)
 
     expected, roundings = reference(form, pieces, x, given, result)
-    adds = any(len(r.tree) > 1 for _, r in pieces)
+    adds = any(len(r.tree) > 1 for r in pieces)
     plain, magnitude = plain_sums(form, x, given, adds or dtype != sums)
-    operations = sum(len(r.tree) - 1 for _, r in pieces)
+    operations = sum(len(r.tree) - 1 for r in pieces)
     check = common.check_sum(result, got, expected, plain, magnitude, roundings, operations)
     now = machine["ce.tsc_read"]
-    for _, piece in pieces:
+    for piece in pieces:
         now = piece.end(now, machine)
     b, wire = wavelets_of(n, sums), costs.Wire.of(machine)
     cost, bound = model_cycles(form, pieces, width, height, b, group, wire)
     return common.report(
-        session, check, (last - first).max(), expected_cycles=now, expected_hops=sum(r.hops for _, r in pieces),
-        expected_macs=0, model_cycles=cost, lower_bound=bound, additions=sum(r.additions for _, r in pieces),
-        algorithms="+".join(name for name, _ in pieces), colors=sum(r.tree.colors for _, r in pieces),
-        depth=sum(r.tree.depth for _, r in pieces), arrays={"total": got} if got.nbytes <= 1 << 24 else {})
+        session, check, (last - first).max(), expected_cycles=now, expected_hops=sum(r.hops for r in pieces),
+        expected_macs=0, model_cycles=cost, lower_bound=bound, additions=sum(r.additions for r in pieces),
+        algorithms="+".join(r.tree.name for r in pieces), colors=sum(r.tree.colors for r in pieces),
+        depth=sum(r.tree.depth for r in pieces), arrays={"total": got} if got.nbytes <= 1 << 24 else {})

@@ -183,6 +183,11 @@ class Reduce:
         return values[0]
 
     @property
+    def roundings(self):
+        """Most additions that a value goes through."""
+        return self.tree.roundings
+
+    @property
     def hops(self):
         """Wavelet hops of all copies of the line: per message one from the ramp and one per link, control included."""
         each = (self.wavelets + (1 if advance else 0) for advance in self.tree.advance[1:])
@@ -201,16 +206,19 @@ class Reduce:
         message on the same links is through; a PE takes it once it has loaded its descriptors.  How far consumption
         lags behind arrival is limited by the input queue, so the gap that a control wavelet leaves between two messages
         counts only if no lag is left.
+
+        Not counted: wavelets of a message that has to wait slip into the links before it while another color still
+        uses them, at most `router.depth` per router that they wait at.  Star and chain have none of that.
         """
         m, w = machine, self.wavelets
-        room = m["queue.in_depth"][self.queue] + m["ramp.in_buffer"] - 1 - m["ramp.in"]
+        room = m["queue.in_depth"][self.queue] + m["ramp.in_buffer"]
         ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
         issue, load = 1 + m["vec.start"], m["ce.dsr_load"]
         first = [0] * len(self.tree)
         now = start
         for k in range(len(self.tree) - 1, -1, -1):
             children = iter(self.tree.children[k])
-            now, passed, sends = start, -1, k > 0
+            now, passed, sends, starts = start, -1, k > 0, []
             for step in self._steps(len(self.tree.children[k]), sends):
                 if not step.messages and not step.leaves:  # one PE alone: conversion
                     return start + 2 * load + issue + self._alone(machine) + m["vec.drain"]
@@ -224,8 +232,11 @@ class Reduce:
                     child = next(children)
                     arrival = max(first[child] + ramps + (child - k) * m["router.hop"], passed)
                     first[k] = max(ready, arrival)
+                    starts.append(first[k])
                     last = first[k] + w - 1
-                    passed = max(arrival + w - 1, last - room) + 1 + self.tree.advance[child]
+                    freed, rest = divmod(len(starts) * w - 1 - room, w)  # the step that made room for the last wavelet
+                    queued = starts[freed] + rest + 1 + m["ramp.in"] if freed >= 0 else 0
+                    passed = max(arrival + w - 1, queued) + 1 + self.tree.advance[child]
                     now = last + 1 + m["vec.drain"]
                     if step.form == "loop":
                         now += 1 + m["ce.branch_taken" if turn < step.messages - 1 else "ce.branch_not_taken"]

@@ -23,10 +23,11 @@ def pad(matrix, rows, columns):
     return out
 
 
-def tiles(matrix, p):
-    """Return the tiles of a matrix over p x p PEs: array (row of PEs, column of PEs, rows, columns)."""
-    rows, columns = matrix.shape[0] // p, matrix.shape[1] // p
-    return matrix.reshape(p, rows, p, columns).swapaxes(1, 2)
+def tiles(matrix, p, q=None):
+    """Return the p x q tiles (default p x p) of a matrix: array (row of tiles, column of tiles, rows, columns)."""
+    q = p if q is None else q
+    rows, columns = matrix.shape[0] // p, matrix.shape[1] // q
+    return matrix.reshape(p, rows, q, columns).swapaxes(1, 2)
 
 
 def columns_first(found):

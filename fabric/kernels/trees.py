@@ -32,14 +32,18 @@ pr0f3ss/SpMM_Cerebras, reduce_2colors_2phase.  The assignment of colors by depth
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from fabric.kernels import costs
+from wse_core.errors import ConfigError
 
-__all__ = ["Tree", "binary", "build", "chain", "optimal", "star", "two_phase"]
+__all__ = ["LONGEST", "Tree", "binary", "build", "chain", "optimal", "star", "two_phase"]
+
+LONGEST = 2048
+"""PEs of the longest line for which an optimal tree is searched: time and memory grow with the square."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,14 @@ class Tree:
         Number (0, 1 ..) of the color of each PE's message; -1 for PE 0.
     merge : bool
         Whether all messages that a PE adds into its memory are one operation (else one each).
+    name : str
+        Of the algorithm.
     """
 
     parent: tuple
     color: tuple
     merge: bool = True
+    name: str = ""
 
     def __len__(self):
         return len(self.parent)
@@ -172,7 +179,15 @@ def optimal(p, b, wire, most=None):
     """Return the tree of least published cost for B wavelets on P PEs, of depth at most `most` (the colors there are).
 
     Luczynski et al. generate code for such trees (Auto-Gen).
+
+    Raises
+    ------
+    ConfigError
+        More PEs than `LONGEST`.
     """
+    if p > LONGEST:
+        raise ConfigError(f"optimal trees are searched for lines of at most {LONGEST} PEs, not {p}", value=p,
+                          hint="two_phase or tree")
     parent = [-1] * p
     if p > 1:
         split = costs.energy(p)[1]
@@ -190,7 +205,9 @@ def optimal(p, b, wire, most=None):
 def build(algorithm, p, b, wire, group=0, most=None):
     """Return the `Tree` of an algorithm by name; `group` is S of two_phase, 0 for the default near sqrt(P)."""
     if algorithm == "two_phase":
-        return two_phase(p, group or costs.default_group(p))
-    if algorithm == "optimal":
-        return optimal(p, b, wire, most)
-    return {"star": star, "chain": chain, "tree": binary}[algorithm](p)
+        tree = two_phase(p, group or costs.default_group(p))
+    elif algorithm == "optimal":
+        tree = optimal(p, b, wire, most)
+    else:
+        tree = {"star": star, "chain": chain, "tree": binary}[algorithm](p)
+    return replace(tree, name=algorithm)

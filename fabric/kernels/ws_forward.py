@@ -265,9 +265,10 @@ def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density,
             n, size = features.stop - features.start, part.stop - part.start
             y[features, part] = session.read("y", px, py)[0, 0, :n * size].reshape(n, size)
     expected = reference(given, single, indptr, indices, values, x, *places)
-    w_values, x_values = np.where(mask, given.operand(weights), 0.0), given.operand(x)
-    with np.errstate(invalid="ignore", over="ignore"):
-        plain, magnitude = w_values @ x_values, np.abs(w_values) @ np.abs(x_values)
+    w_values, x_values = given.operand(weights), given.operand(x)
+    with np.errstate(invalid="ignore", over="ignore"):  # row by row: a zero that is not sent meets no infinity
+        plain = np.array([w[kept] @ x_values[kept] for w, kept in zip(w_values, mask, strict=True)])
+        magnitude = np.array([np.abs(w[kept]) @ np.abs(x_values[kept]) for w, kept in zip(w_values, mask, strict=True)])
     # Roundings to f32 count 2^-13 of one to a 16-bit format or less, the last one counts whole.
     check = common.check_sum(given, y, expected, plain, magnitude, 1 - -(inputs + width) // 2**13, 1)
     return common.report(

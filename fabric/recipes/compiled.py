@@ -1,11 +1,13 @@
 """What the CSL compiler makes of common expressions: the rules that all recipes share.
 
 *Product with a constant*: a power of two is a shift; a sum or difference of two powers of two, two shifts and an
-addition (the decomposition that LLVM makes without asking the target); anything else calls a routine, since the machine
-multiplies numbers of 11 bits (IMUL11) and a product of 16 bits is put together from three of those.
+addition (the decomposition that LLVM makes without asking the target); anything else calls a routine, since the
+machine multiplies numbers of 11 bits (IMUL11) and a product of 16 bits is put together from three of those; the
+routine saves and restores the registers that it needs.
 
-*Descriptors*: an operation whose descriptors are variables (DSDs) loads each into a DSR right before and adds the offset
-that was computed for it; descriptors that were put into DSRs by hand stay there, and only their base is set.
+*Descriptors*: an operation whose descriptors are variables (DSDs) loads each into a DSR right before and adds the
+offset that was computed for it; the destination and the first source have a DSR each, even where they are the same;
+descriptors that were put into DSRs by hand stay there, and only their base is set.
 
 *Loops* count up, compare and jump; a loop of at most `UNROLL` turns with known bounds is unrolled.
 
@@ -22,7 +24,7 @@ UNROLL = 8
 
 
 def powers(constant):
-    """Return `constant` as ``(high, low, sign)``, 2^high + sign 2^low; sign 0 for a power of two; None if impossible."""
+    """Return ``(high, low, sign)`` with `constant` = 2^high + sign 2^low, sign 0 for a power of two; None if none."""
     if constant < 1:
         return None
     high = constant.bit_length() - 1
@@ -46,13 +48,16 @@ class Multiplier:
         If a constant needs it, `routine` adds the function ``multiply`` to the program, outside of tasks.
     constants : iterable of int
         All constants that will occur.
+    scratch : tuple of two Reg, optional
+        Registers that the routine uses besides, and preserves; default free ones.
     """
 
-    def __init__(self, program, constants):
-        self.p = program
+    def __init__(self, program, constants, scratch=None):
+        self.p, self.scratch = program, scratch
         self.left = self.right = None
         if any(powers(constant) is None for constant in constants):
             self.left, self.right = program.reg16("left factor"), program.reg16("right factor")
+            self.saved = program.array("saved registers", 2, "u16")
 
     def emit(self, dst, src, constant):
         """Set register `dst` to `src` times `constant` modulo 2^16; `dst` is not `src`."""
@@ -83,7 +88,9 @@ class Multiplier:
             return
         p = self.p
         with p.function("multiply"):
-            a1, b1 = p.reg16("a1"), p.reg16("b1")
+            a1, b1 = self.scratch or (p.reg16("a1"), p.reg16("b1"))
+            for k, register in enumerate((a1, b1)):
+                p.st16(register, self.saved, offset=k)
             p.slr16(a1, self.left, 11)
             p.slr16(b1, self.right, 11)
             p.and16(self.left, self.left, 0x7FF)
@@ -94,12 +101,15 @@ class Multiplier:
             p.add16(a1, a1, b1)
             p.sll16(a1, a1, 11)
             p.add16(self.left, self.left, a1)
+            for k, register in enumerate((a1, b1)):
+                p.ld16(register, self.saved, offset=k)
 
 
-def load_at(p, dsr, dsd, offset):
-    """Load a descriptor into a DSR with its base moved by the words in the register `offset`."""
-    p.load(dsr, dsd)
-    p.dsr_off(dsr, offset)
+def load_at(p, dsrs, dsd, offset):
+    """Load a descriptor into DSRs with its base moved by the words in the register `offset`."""
+    for dsr in dsrs:
+        p.load(dsr, dsd)
+        p.dsr_off(dsr, offset)
 
 
 @contextmanager

@@ -1,21 +1,21 @@
 """R10: the product that every PE of a two-dimensional partition computes on its own, C += A B, in fp32.
 
-A PE has N / height rows and K / width columns of A, all M columns of B and C, stored by rows.  The time is that between
-the stamps right around the loops; nothing crosses the fabric, so one PE is enough.
+A PE has N / height rows and K / width columns of A, all M columns of B and C, stored by rows.  The time is that
+between the stamps right around the loops; nothing crosses the fabric, so one PE is enough.
 
 *Dense*: for each k and column j one fmacs of all rows, C[:, j] += A[:, k] B[k, j]; both vectors have the stride of a
 row.  Descriptors stay in DSRs, and their bases are set.
 
-*Sparse* (COO, CSC, CSR, ELLPACK): per stored element one fmacs of a row of B into a row of C.  Descriptors are variables:
-loaded for each fmacs and moved by offsets computed from the indices by multiplying with the row length.  COO and ELLPACK are padded
-with zeros at (0, 0), to the longest PE and to the longest row of all PEs.
+*Sparse* (COO, CSC, CSR, ELLPACK): per stored element one fmacs of a row of B into a row of C.  Descriptors are
+variables: loaded for each fmacs and moved by offsets computed from the indices by multiplying with the row length.
+COO and ELLPACK are padded with zeros at (0, 0), to the longest PE and to the longest row of all PEs.
 
-*Banks.*  The published cycles per element exclude that a row of B and one of C begin in the same bank; here they are two
-32-bit words apart.  (All published M are multiples of four words, so this holds for all rows or for none.)
+*Banks.*  The published cycles per element exclude that a row of B and one of C begin in the same bank; here they are
+two 32-bit words apart.  (All published M are multiples of four words, so this holds for all rows or for none.)
 
-*Pattern.*  Every element is stored with the given probability.  Cycles depend on counts, and linearly, so a PE with the mean
-count (CSC, CSR) stands for the published mean over PEs; the padded counts are the medians of the maxima over all PEs.
-Where the elements lie is random with a fixed seed.
+*Pattern.*  Every element is stored with the given probability.  Cycles depend on counts, and linearly, so a PE with
+the mean count (CSC, CSR) stands for the published mean over PEs; the padded counts are the medians of the maxima over
+all PEs.  Where the elements lie is random with a fixed seed.
 
 Source: pr0f3ss/SpMM_Cerebras (benchmarks); the compiled stream follows `fabric.recipes.compiled`.
 """
@@ -109,10 +109,10 @@ class _Walker:
                     for name, values in arrays.items()}
         self.c = p.array("c", self.rows * columns, "f32", bank=0)
         self.b = p.array("b", self.cols * columns, "f32", bank=4)
-        self.multiplier = Multiplier(p, [columns])
-        self.dc, self.db = p.dsr("src0"), p.dsr("src1")
+        self.dc, self.sc, self.db = p.dsr("dest"), p.dsr("src0"), p.dsr("src1")
         self.at_b, self.at_c, self.offset = (p.reg16(name) for name in ("b at", "c at", "offset"))
         self.value = p.reg32("value")
+        self.multiplier = Multiplier(p, [columns], (self.offset, self.value.low))
 
     def row_of(self, at, index):
         """Set register `at` to the offset in words of row number `index` (a register)."""
@@ -127,9 +127,9 @@ class _Walker:
     def multiply_add(self):
         """Issue C row += value * B row with descriptors loaded for it."""
         p = self.p
-        load_at(p, self.dc, p.mem1d(self.c, self.columns), self.at_c)
-        load_at(p, self.db, p.mem1d(self.b, self.columns), self.at_b)
-        p.fmacs(self.dc, self.dc, self.db, self.value)
+        load_at(p, (self.dc, self.sc), p.mem1d(self.c, self.columns), self.at_c)
+        load_at(p, [self.db], p.mem1d(self.b, self.columns), self.at_b)
+        p.fmacs(self.dc, self.sc, self.db, self.value)
 
 
 def _coo(w, count):

@@ -4,8 +4,9 @@ Per repetition three DSRs are loaded (y, A and x of the original; x has a DSR he
 scalar loads), then per element of x one fmacs of the padded column length, whose A DSR keeps its address.
 
 Compiled stream: the machine has a loop without overhead for `@map`, which this model has not.  The body is unrolled
-instead: per element a load of x_j, one element ahead of its use, and the fmacs.  The repetitions are a counted loop.
-Banks: y and A start at a multiple of 16 bytes, A is used from its second word on, so the streams never share a bank.
+instead: per element a load of x_j and the fmacs, with the loads of three elements together.  The repetitions are a
+counted loop.  Banks: y and A start at a multiple of 16 bytes, A is used from its second word on, so the streams never
+share a bank.
 
 Sources: lingzhi227/MIMD_dataflow (2benchmarks/14-single-tile-matvec), the vendor's single-tile-matvec example.
 """
@@ -33,15 +34,15 @@ def program(machine, n, rows, repetitions):
         p.load(total, y)
         p.load(column, p.mem1d(a, rows, save=True))
         p.load(elements, p.mem1d(x, n))
-        p.ld32(factors[0], x)
         for j in range(n):
-            if j + 1 < n:
-                p.ld32(factors[(j + 1) % 2], x, offset=2 * (j + 1))
-            p.fmacs(total, total, column, factors[j % 2])
+            if j % len(factors) == 0:
+                for k, factor in enumerate(factors[:n - j]):
+                    p.ld32(factor, x, offset=2 * (j + k))
+            p.fmacs(total, total, column, factors[j % len(factors)])
 
     with p.task("main"):
         total, column, elements = p.dsr("src0"), p.dsr("src1"), p.dsr("src1")
-        factors = p.reg32("even"), p.reg32("odd")
+        factors = [p.reg32(f"x{k}") for k in range(3)]
         stamps.start()
         if repetitions == 1:
             repetition()

@@ -8,10 +8,14 @@ from fabric.recipes.recipe import RECIPES, CannotRun, Outcome, Recipe
 __all__ = ["MODULES", "RECIPES", "CannotRun", "Outcome", "Recipe"]
 
 MODULES = (
+    "formulas",
     "local_products",
     "matvec",
     "vector_operation",
+    "reduce",
     "not_runnable",
+    "summa_library",
+    "summa_multicast",
 )
 """Modules of this package that hold recipes, a line each."""
 

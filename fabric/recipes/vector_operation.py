@@ -3,8 +3,8 @@
 *Between two time stamps*: ``C = C * B`` (fmuls, fp32) with DSRs loaded before; what the source calls "no bank
 conflict" is an offset of one 32-bit word between the two streams, "same bank" is none.
 
-*Issue to issue*: the distance of consecutive fmacs of an inner loop of a matrix product, between which the trace has 15
-scalar instructions.  Here they are the load of the next multiplier, which the fmacs needs at once, and 14 others.
+*Issue to issue*: the distance of consecutive fmacs of an inner loop of a matrix product, between which the trace has
+15 scalar instructions.  Here they are the load of the next multiplier, which the fmacs needs at once, and 14 others.
 
 Sources: SPMM (pr0f3ss/SpMM_Cerebras, fmacs_test), lingzhi227/MIMD_dataflow (Systolic_Mul_v3/debug/fmacs.txt).
 """

@@ -154,19 +154,19 @@ def test_slots_of_special_instructions():
     code("ldi", reg(0), imm=0xFFFE)  # 0
     code.load(dest(0), mem(DATA, 4))  # 1
     code("dsr_len", dest(0), imm=9)  # 7
-    code("dsr_off", dest(0), reg(0))  # 9
-    code("dsr_stride", dest(0), imm=0xFFFF)  # 11
-    code("tsc", reg(4))  # 13
-    code("sw_pos", 3, imm=1)  # 18
-    code("in_td", reg(7), imm=3)  # 20
-    code("add16", reg(7), reg(7), reg(7))  # 22
-    code("dsr_base", dest(1), imm=3)  # 23: empty
+    code("dsr_off", dest(0), reg(0))  # 8
+    code("dsr_stride", dest(0), imm=0xFFFF)  # 9
+    code("tsc", reg(4))  # 10
+    code("sw_pos", 3, imm=1)  # 15
+    code("in_td", reg(7), imm=3)  # 17
+    code("add16", reg(7), reg(7), reg(7))  # 19
+    code("dsr_base", dest(1), imm=3)  # 20: empty
     machine = fabric(code.image(), {3: {(0, 0): route("W", "E", ("E", "W"), teardown=True)}})
-    assert [cycle - FIRST for cycle in changes(machine, "instructions")] == [0, 1, 7, 9, 11, 13, 18, 20, 22]
-    assert machine.fault["cycle"] == FIRST + 23
+    assert [cycle - FIRST for cycle in changes(machine, "instructions")] == [0, 1, 7, 8, 9, 10, 15, 17, 19]
+    assert machine.fault["cycle"] == FIRST + 20
     state = machine.snapshot()
     assert state["pe"][0, 0]["dsr"] == {(0, 0): (DATA - 2, 9, -1, 0)}
-    assert state["pe"][0, 0]["regs"][4:8] == [FIRST + 13, 0, 0, 2]
+    assert state["pe"][0, 0]["regs"][4:8] == [FIRST + 10, 0, 0, 2]
     assert state["router"][0, 0][3]["pos"] == 1
 
 

@@ -17,7 +17,11 @@ from wse_core.errors import ConfigError, LayoutError
 from wse_core.params import machine
 
 SMALL = {"vector": {"n": 10}, "ping": {"hops": 3}, "broadcast": {"width": 3, "height": 2, "n": 5},
-         "chain_reduce": {"pes": 4, "n": 6}, "gemv": {"p": 2, "m": 5, "n": 7}, "gemm": {"p": 2, "m": 5, "k": 3, "n": 4}}
+         "chain_reduce": {"pes": 4, "n": 6}, "reduce": {"width": 5, "height": 2, "n": 3},
+         "allreduce": {"width": 5, "height": 2, "n": 3}, "scatter": {"width": 4, "n": 3},
+         "gather": {"width": 4, "n": 3}, "allgather": {"width": 3, "n": 3},
+         "gemv": {"p": 2, "m": 5, "n": 7}, "gemm": {"p": 2, "m": 5, "k": 3, "n": 4},
+         "gemm_t": {"p": 2, "m": 5, "k": 3, "n": 4}}
 
 
 def test_all_kernels_are_there_simple_ones_first():

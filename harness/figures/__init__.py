@@ -1,0 +1,90 @@
+"""Figures of publications, calculated anew: a registry, and what a figure is made of.
+
+A module of this package enters its figure with the decorator `figure`::
+
+    @figure("gemv-scaling", "what it shows", "where it was published")
+    def gemv_scaling(machine, max_cycle_level, progress):
+        ...
+        return Result(rows, notes, draw)
+
+It is imported when it is asked for; `NAMES` says which modules there are.  `harness.cmd_figure` runs figures and
+writes the files.
+"""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+
+from wse_core.errors import ConfigError
+
+__all__ = ["FIGURES", "NAMES", "Result", "Spec", "figure", "load"]
+
+NAMES = {"gemv-scaling": "gemv_scaling"}
+"""Module of this package by the name of its figure."""
+
+FIGURES = {}
+"""Figures of the modules that are imported, by name."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a figure shows.
+
+    Attributes
+    ----------
+    rows : list of dict
+        One per point, all with the same keys: the lines of the CSV file.
+    notes : dict
+        Further facts in few numbers, such as the largest error of a closed form.
+    draw : callable
+        ``draw(figure)`` paints a `matplotlib.figure.Figure`.
+    """
+
+    rows: list
+    notes: dict
+    draw: Callable = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A figure that can be made by name.
+
+    Attributes
+    ----------
+    name, summary, source : str
+    function : callable
+        ``function(machine, max_cycle_level, progress)`` returns a `Result`; points with at most `max_cycle_level` PEs a
+        side (None: the figure's default) are simulated, the others come from closed forms.
+    """
+
+    name: str
+    summary: str
+    source: str
+    function: Callable = field(repr=False)
+
+
+def figure(name, summary, source):
+    """Return a decorator that enters a function into `FIGURES` and leaves it as it is."""
+    def enter(function):
+        FIGURES[name] = Spec(name, summary, source, function)
+        return function
+
+    return enter
+
+
+def load(name):
+    """Return the `Spec` of a figure.
+
+    Raises
+    ------
+    ConfigError
+        There is no such figure.
+    """
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, n=1)
+        raise ConfigError(f"there is no figure {name!r}", key=name,
+                          hint=f"did you mean {near[0]}?" if near else f"one of {', '.join(NAMES)}")
+    import_module(f"harness.figures.{NAMES[name]}")
+    return FIGURES[name]

@@ -1,0 +1,157 @@
+"""`reduce`: sums in the order of the trees, cycles by the closed form, counts, bounds, refusals."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.kernels import costs, trees
+from fabric.kernels.reduce import AUTO, color_pool
+from fabric.kernels.registry import KERNELS
+from tests.examples import examples
+from tests.fabric.kernels import run
+from wse_core.errors import ConfigError, PlanError
+from wse_core.params import machine
+
+DATA = st.sampled_from(["normal", "ones", "special"])
+PRESET = st.sampled_from(["wse2", "wse3"])
+DTYPE = st.sampled_from(["f16", "cb16", "f32"])
+MACHINE = st.sampled_from([{}, {}, {"num.ftz": 1}, {"ramp.in": 1, "ramp.out": 3}, {"router.hop": 2, "router.depth": 3},
+                           {"vec.drain": 2, "vec.start": 1}, {"ce.dsr_load": 3}])
+
+
+def slip(result, preset):
+    """Most cycles that wavelets of waiting streams can take on links that another color still uses."""
+    return 2 * 2 * machine(preset)["router.depth"] + 4 if result["colors"] > 1 else 0
+
+
+@examples(150)
+@given(PRESET, MACHINE, st.sampled_from(["auto", *costs.ALGORITHMS]),
+       st.sampled_from(["row", "column", "xy", "snake"]), st.integers(1, 9), st.integers(1, 6), st.integers(1, 40),
+       st.integers(0, 6), DTYPE, st.booleans(), DATA, st.integers(0, 1000))
+def test_reduce(preset, overrides, algorithm, form, width, height, n, group, dtype, wide, data, seed):
+    result = run("reduce", preset, overrides, algorithm=algorithm, form=form, width=width, height=height, n=n,
+                 group=group, dtype=dtype, sums="f32" if wide else "auto", data=data, seed=seed)
+    pes = {"row": (width, height), "column": (height, width)}.get(form, (width * height, 1))
+    assert result["additions"] == (pes[0] - 1) * pes[1] * n
+    assert result["cycles"] >= result["lower_bound"]
+    over = result["cycles"] - result["expected_cycles"]
+    assert 0 <= over <= slip(result, preset) + 2 * overrides.get("router.depth", 0)
+    if algorithm in ("star", "chain"):
+        assert over == 0 or form == "xy"
+    if data == "ones" and width * height > 1:
+        assert (result["arrays"]["total"] == result["arrays"]["total"].flat[0]).all()
+
+
+def test_star_and_chain_are_exact():
+    for name in ("star", "chain"):
+        for form, n in (("row", 1), ("row", 50), ("column", 7), ("snake", 13), ("xy", 20)):
+            result = run("reduce", algorithm=name, form=form, width=11, height=3, n=n, dtype="f16", sums="f32")
+            assert result["cycles"] == result["expected_cycles"]
+
+
+@pytest.mark.parametrize("sums", ["f16", "f32"])
+def test_order_of_the_binary_tree_without_the_kernels_reference(sums):
+    """((x0 + x1) + (x2 + x3)) + ((x4 + x5) + x6), by numpy."""
+    x = np.random.default_rng(3).standard_normal((1, 7, 9)).astype(np.float16)[0].astype(sums.replace("f", "float"))
+    expected = ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + x[6])
+    found = run("reduce", algorithm="tree", width=7, n=9, seed=3, dtype="f16", sums=sums)["arrays"]["total"]
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_order_of_two_phases_without_the_kernels_reference():
+    """Groups of three: x0 + (x1 + x2), then the next leader's."""
+    x = np.random.default_rng(4).standard_normal((1, 8, 5)).astype(np.float32)[0]
+    last = x[6] + x[7]
+    middle = (x[3] + (x[4] + x[5])) + last
+    expected = (x[0] + (x[1] + x[2])) + middle
+    found = run("reduce", algorithm="two_phase", group=3, width=8, n=5, seed=4)["arrays"]["total"]
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_one_group_is_the_chain():
+    pair = [run("reduce", algorithm="two_phase", group=30, width=17, n=33),
+            run("reduce", algorithm="chain", width=17, n=33)]
+    chain = run("chain_reduce", pes=17, n=33)
+    assert pair[0]["cycles"] == pair[1]["cycles"] == chain["cycles"]
+    assert (pair[0]["arrays"]["total"].ravel() == chain["arrays"]["total"]).all()
+
+
+def test_published_forms_are_close():
+    """Beyond the forms: time stamps, descriptors and the gap between two phases."""
+    for name, n, slack in (("star", 64, 0.08), ("chain", 256, 0.08), ("tree", 256, 0.1), ("two_phase", 1024, 0.06)):
+        result = run("reduce", algorithm=name, width=64, n=n)
+        assert 1 - slack <= result["cycles"] / result["model_cycles"] <= 1 + slack
+
+
+@pytest.mark.parametrize(("width", "n"), [(2, 1), (4, 1), (4, 300), (33, 1), (33, 8), (33, 40), (33, 500)])
+def test_auto_takes_the_fastest(width, n):
+    cycles = {name: run("reduce", algorithm=name, width=width, n=n)["cycles"] for name in AUTO}
+    chosen = run("reduce", width=width, n=n)
+    assert chosen["cycles"] == cycles[chosen["algorithms"]]
+    assert chosen["cycles"] <= 1.02 * min(cycles.values())
+
+
+def test_auto_chooses_for_each_line():
+    assert run("reduce", form="xy", width=33, height=2, n=8)["algorithms"] == "tree+chain"
+
+
+def test_the_optimal_tree_is_near_the_best():
+    for n in (1, 8, 24, 200):
+        cycles = {name: run("reduce", algorithm=name, width=64, n=n)["cycles"] for name in costs.ALGORITHMS}
+        assert cycles["optimal"] <= 1.2 * min(cycles.values())
+
+
+def test_plans_that_do_not_fit():
+    few = machine("wse2", {"router.colors": 3})
+    with pytest.raises(PlanError, match="reduce needs 4 colors per PE, the device has 3") as caught:
+        KERNELS["reduce"].run(few, algorithm="tree", width=16, n=2)
+    assert caught.value.limit == "routes"
+    assert KERNELS["reduce"].run(few, algorithm="optimal", width=16, n=2)["colors"] <= 3
+    with pytest.raises(ConfigError, match="at most 2048 PEs, not 2500"):
+        KERNELS["reduce"].run(machine(), algorithm="optimal", form="snake", width=50, height=50, n=1)
+    with pytest.raises(PlanError, match="width|along x"):
+        KERNELS["reduce"].run(machine(), width=800, n=1)
+    with pytest.raises(ConfigError, match=r"24576 words of a PE.*Try: n=12\d\d\d"):
+        KERNELS["reduce"].run(machine(), width=2, n=20000)
+    with pytest.raises(ConfigError, match="f32 data cannot be summed in f16"):
+        KERNELS["reduce"].run(machine(), dtype="f32", sums="f16")
+
+
+def test_colors_with_switches_come_first_on_wse3():
+    pool = color_pool(machine("wse3"))
+    assert sorted(pool) == list(range(24))
+    assert pool[10:12] == (12, 13)
+    assert color_pool(machine()) == tuple(range(24))
+
+
+@given(st.integers(1, 70), st.integers(1, 90), st.integers(1, 20))
+def test_trees(p, b, group):
+    wire = costs.Wire()
+    for name in costs.ALGORITHMS:
+        tree = trees.build(name, p, b, wire, group)
+        assert len(tree) == p
+        assert all(0 <= parent < k for k, parent in enumerate(tree.parent) if k)
+        for k in range(p):
+            messages, into, out, _ = tree.role(k)
+            assert (out == -1) == (k == 0)
+            assert messages == 0 or into != out
+            assert {tree.color[child] for child in tree.children[k]} <= {into}
+            # Who has several children is never passed on the color that they send on.
+            assert messages < 2 or not tree.passes[into, k]
+        assert tree.roundings <= max(0, p - 1)
+    assert trees.star(p).energy == p * (p - 1) // 2
+    assert trees.chain(p).energy == p - 1
+    assert trees.chain(p).depth == p - 1
+    assert trees.binary(p).depth == (p - 1).bit_length() or p & (p - 1)
+
+
+@given(st.integers(2, 60), st.integers(1, 200), st.integers(1, 8))
+def test_optimal_trees_have_the_energy_of_the_bound(p, b, most):
+    wire = costs.Wire()
+    tree = trees.optimal(p, b, wire, most)
+    depth, _ = costs.optimal_depth(p, b, wire, most)
+    assert tree.depth <= depth <= most
+    assert tree.energy == costs.energy(p)[0][p, depth]
+    assert tree.colors <= most

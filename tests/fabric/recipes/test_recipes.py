@@ -1,0 +1,130 @@
+"""Recipes in general, single vector operations, the rules of compilation, formulas."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.fabric import Fabric
+from fabric.layout import Layout
+from fabric.program import Program
+from fabric.recipes import compiled, formulas, vector_operation
+from fabric.recipes.recipe import CannotRun, grid, integer
+from fabric.recipes.registry import RECIPES
+from tests.examples import examples
+from wse_core.params import machine
+
+M = machine()
+
+
+def silent(text):
+    """Progress that nobody reads."""
+
+
+def run(recipe, kind, workload, **params):
+    """Return the outcome of a point."""
+    return RECIPES[recipe, kind].function(M, {"id": "x", "params": params, "workload": workload}, silent)
+
+
+def test_every_entry_is_complete():
+    for (name, kind), entry in RECIPES.items():
+        assert name == entry.name
+        assert kind in entry.kinds
+        assert entry.summary
+
+
+@pytest.mark.parametrize("value", [None, 0, -1, 1.5, True, "7"])
+def test_integer_refuses(value):
+    with pytest.raises(CannotRun, match="key"):
+        integer({"key": value}, "key")
+
+
+def test_grid():
+    assert grid({"g": "10x12 (independent PEs)"}, "g") == (10, 12)
+    assert grid({"g": "1x2x3"}, "g", 3) == (1, 2, 3)
+    for text in ("", "3", "3x", "axb", "0x1", "1x2x3"):
+        with pytest.raises(CannotRun, match="NxN"):
+            grid({"g": text}, "g")
+
+
+# --- vector operations ------------------------------------------------------------------------------------------------
+
+@examples(10)
+@given(n=st.integers(1, 40), conflict=st.booleans())
+def test_multiply(n, conflict):
+    cycles, (x, y, result) = vector_operation.multiply(M, n, conflict)
+    assert np.array_equal(result, x * y)
+    assert cycles == n * (1 + conflict * M["mem.conflict_cycles"]) + 6
+
+
+@examples(6)
+@given(n=st.integers(1, 12), conflict=st.booleans(), scalars=st.integers(1, 20))
+def test_distance(n, conflict, scalars):
+    cycles, (a, b, result) = vector_operation.distance(M, n, conflict, scalars)
+    first = np.float32(a * b[0])
+    assert np.allclose(result, first + a * b[1], rtol=1e-5, atol=1e-6)
+    assert cycles == n * (1 + conflict) + 1 + scalars + M["ce.load_latency"] - 1
+
+
+def test_points_of_vector_operations():
+    work = "One vector multiply C = C*B between two time stamps"
+    assert run("R7", "vector-op", work, elements=1028, alignment="no bank conflict").cycles == 1034
+    assert run("R7", "vector-op", work, elements=1028, alignment="two operands in the same bank").cycles == 2062
+    assert run("R7", "vector-op", "Issue-to-issue distance", elements=5, alignment="no bank conflict").cycles == 22
+    assert run("R7", "vector-op", "Same with a bank conflict", elements=5, alignment="conflict").cycles == 27
+    for text, params, reason in (("source variant not recorded", {"elements": 3}, "which operation"),
+                                 (work, {"elements": 3}, "share a bank"), ("something", {"elements": 3}, "known here")):
+        with pytest.raises(CannotRun, match=reason):
+            run("R7", "vector-op", text, **params)
+
+
+# --- compilation ------------------------------------------------------------------------------------------------------
+
+@given(st.integers(1, 2000))
+def test_powers(constant):
+    parts = compiled.powers(constant)
+    if parts is None:
+        near = {(1 << a) + sign * (1 << b) for a in range(12) for b in range(12) for sign in (-1, 1)}
+        assert constant not in near | {1 << a for a in range(12)}
+    else:
+        high, low, sign = parts
+        assert (1 << high) + sign * (1 << low) == constant
+
+
+@examples(12)
+@given(constant=st.integers(1, 5000), value=st.integers(0, 0xFFFF))
+def test_multiplier(constant, value):
+    p = Program("times")
+    result = p.scalar("result", "u16")
+    multiplier = compiled.Multiplier(p, [constant])
+    with p.task("main"):
+        x, y = p.regs(2)
+        p.ldi(x, value)
+        multiplier.emit(y, x, constant)
+        p.st16(y, result)
+    multiplier.routine()
+    layout = Layout(1, 1)
+    layout.place(p, 0, 0)
+    fabric = Fabric(layout)
+    fabric.launch("main")
+    fabric.run()
+    assert int(fabric.read("result")[0, 0, 0]) == value * constant % 65536
+
+
+# --- formulas ---------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["chain reduce", "star reduce", "binary tree reduce", "1-d flood broadcast",
+                                  "2-d broadcast on M x N"])
+def test_kernels_follow_the_published_formulas(name):
+    outcome = run("R15", "formula", name, P=16, B=128)
+    assert 0 <= outcome.cycles - outcome.reference <= 40
+
+
+def test_formulas_with_the_published_ramp():
+    """With T_R = 2 the formulas are those of the paper."""
+    assert formulas.ramp(M) == (2, 5)
+    value = formulas.FORMULAS["chain reduce"][0](M, 512, 4096, 0)
+    assert value == 4096 + 6 * 511
+    with pytest.raises(CannotRun, match="no kernel|without a kernel"):
+        run("R15", "formula", "General cost of a 1-D collective")
