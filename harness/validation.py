@@ -5,7 +5,7 @@ A *point* is one published measurement: what ran, with which parameters, how man
 *recipe* (`fabric.recipes`), which rebuilds the program and runs it; recipes never see the published count.
 
 Every point ends in one `Row`: measured, or skipped with the reason.  The criteria (`MEAN_LIMIT`, `WORST_LIMIT`) hold
-for all measured rows except formulas, which are models themselves.
+for all measured rows except those of `UNJUDGED` kinds.
 """
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ from importlib import resources
 from harness.modules import need
 from wse_core.errors import ConfigError, WseError
 
-__all__ = ["MEAN_LIMIT", "QUICK", "WORST_LIMIT", "Row", "load_points", "markdown", "select", "summarise", "validate"]
+__all__ = ["MEAN_LIMIT", "QUICK", "UNJUDGED", "WORST_LIMIT", "Row", "load_points", "markdown", "select", "summarise",
+           "validate"]
 
 MEAN_LIMIT, WORST_LIMIT = 0.04, 0.10
 """Largest mean and largest single relative error of a validation that passes."""
+
+UNJUDGED = ("formula", "llm-kernel")
+"""Kinds that are listed and not judged: formulas are models themselves; times of two digits at an unknown clock."""
 
 MAX_BYTES = 1 << 24
 REQUIRED = {"id": str, "kind": str, "recipe": str, "params": dict}
@@ -72,7 +76,7 @@ class Row:
     @property
     def counts(self):
         """Whether the criteria look at this row."""
-        return self.error is not None and self.kind != "formula"
+        return self.error is not None and self.kind not in UNJUDGED
 
 
 def load_points(path=None):
@@ -178,7 +182,7 @@ def validate(points, machine, progress):
 def _compare(registry, machine, point, tell):
     """Return the row of one point."""
     fixed = {"id": point["id"], "kind": point["kind"], "recipe": point["recipe"], "source": point.get("source", "")}
-    published = point.get("cycles")
+    published = point.get("cycles") or point.get("cycles_at_0p85_ghz")
     entry = registry.RECIPES.get((point["recipe"], point["kind"]))
     if entry is None:
         return Row(**fixed, published=published,
@@ -200,8 +204,9 @@ def _compare(registry, machine, point, tell):
     fixed |= {"measured": measured, "published": reference, "method": outcome.method, "seconds": seconds}
     if reference is None:
         return Row(**fixed, reason="measured, but the source gives no cycle count")
-    error, params = (measured - reference) / reference, point["params"]
-    return Row(**fixed, error=error, low=params.get("min"), high=params.get("max"))
+    error = (measured - reference) / reference
+    low, high = point.get("cycles_at_0p85_ghz"), point.get("cycles_at_1p1_ghz")
+    return Row(**fixed, error=error, low=point["params"].get("min", low), high=point["params"].get("max", high))
 
 
 def summarise(rows):
@@ -216,7 +221,7 @@ def summarise(rows):
     total = _summary(rows)
     total["kinds"] = {kind: _summary([row for row in rows if row.kind == kind])
                       for kind in dict.fromkeys(row.kind for row in rows)}
-    counted = _summary([row for row in rows if row.kind != "formula"])
+    counted = _summary([row for row in rows if row.counts])
     total |= {key: counted[key] for key in ("mean_absolute_error", "worst", "over_limit")}
     mean = total["mean_absolute_error"]
     total["passed"] = mean is None or (mean <= MEAN_LIMIT and not total["over_limit"])

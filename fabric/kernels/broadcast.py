@@ -96,13 +96,14 @@ def broadcast_layout(shape, width, height, n, dtype, machine):
     return layout
 
 
-def flood_line(line, layout, color):
-    """Paint the routes that carry what place 0 of a `Line` of two or more places sends to all others."""
+def flood_line(line, layout, color, root=0):
+    """Paint the routes that carry what one place of a `Line` of two or more places sends to all others."""
     last = len(line) - 1
-    line.route(layout, color, 0, "R", "A")
-    for k in range(1, last):
-        line.route(layout, color, k, "T", "AR")
-    line.route(layout, color, last, "T", "R")
+    line.route(layout, color, root, "R", "T" * (root > 0) + "A" * (root < last))
+    for k in range(root):
+        line.route(layout, color, k, "A", "TR" if k else "R")
+    for k in range(root + 1, last + 1):
+        line.route(layout, color, k, "T", "AR" if k < last else "R")
 
 
 def flood_rectangle(layout, color, width, height):

@@ -185,12 +185,14 @@ def integers(rng, shape, bits, data="normal"):
 # --- time stamps ------------------------------------------------------------------------------------------------------
 
 class Stamps:
-    """Two readings of the cycle counter by a program; `Session.stamps` fetches them.
+    """Readings of the cycle counter by a program; `Session.stamps` fetches them.
 
     Parameters
     ----------
     program : Program
-        Gets a variable ``stamps``: six words, low ones first.
+        Gets a variable ``stamps``: three words per reading, low ones first.
+    count : int
+        Readings.
 
     Notes
     -----
@@ -198,9 +200,9 @@ class Stamps:
     is measured, and `ce.tsc_read`.  `store` writes a reading at once; its three stores follow the sampling.
     """
 
-    def __init__(self, program):
+    def __init__(self, program, count=2):
         self.program = program
-        self.var = program.array("stamps", 6, "u16")
+        self.var = program.array("stamps", 3 * count, "u16")
         self.first = None
 
     def start(self):
@@ -218,7 +220,7 @@ class Stamps:
             p.st16(last[k], self.var, offset=3 + k)
 
     def store(self, which):
-        """Read the counter now and store it as reading 0 (start) or 1 (stop)."""
+        """Read the counter now and store it as reading number `which`: 0 (start), 1 (stop) or another."""
         self.program.store_tsc(self.var[3 * which])
 
 
@@ -265,10 +267,10 @@ class Session:
         return values.view(f"u{values.itemsize}") if values.dtype.kind == "f" else values
 
     def stamps(self, x=0, y=0, w=1, h=1):
-        """Return the two readings of the cycle counters in a rectangle as int64 arrays (h, w)."""
+        """Return the readings of the cycle counters in a rectangle, each int64 (h, w); mostly there are two."""
         words = self.read("stamps", x, y, w, h).astype(np.int64)
-        weights = 1 << 16 * np.arange(3, dtype=np.int64)
-        return words[..., :3] @ weights, words[..., 3:] @ weights
+        readings = words.reshape(h, w, -1, 3) @ (1 << 16 * np.arange(3, dtype=np.int64))
+        return tuple(np.moveaxis(readings, -1, 0))
 
     def counters(self):
         """Return all counters as a run file takes them: name -> (array, unit)."""

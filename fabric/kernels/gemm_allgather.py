@@ -136,5 +136,5 @@ class AllGather(Summa):
         around = (m["task.start"] + 2 + (self.width > 1) + (self.height > 1) + m["ce.branch_not_taken"] + m["ce.call"]
                   + self.ask_cycles())
         product = product_cycles(self.shape, m) + 3 + m["ce.branch_taken"]
-        start = m["ce.tsc_read"] + 3 + 16 * m["ce.dsr_load"] + 2 * m["ce.config"] * (min(self.width, self.height) > 1)
+        start = m["ce.tsc_read"] + 3 + 8 * ((self.width > 1) + (self.height > 1)) * m["ce.dsr_load"] + 2 * m["ce.config"] * (min(self.width, self.height) > 1)
         return self.slices * (product + around) + start

@@ -306,36 +306,41 @@ class Shift(Product):
         starts, _ = session.stamps(0, 0, self.width, self.height)
         return int((words @ (1 << 16 * np.arange(3, dtype=np.int64)) - starts).max())
 
+    def costs(self):
+        """Return the cycles (advance, turn) of the code of `RingAxis` and the slots of a turn's wavelets, per axis."""
+        m, found = self.machine, []
+        for ring, held, count in zip(self.rings.values(), self.held, self.wavelets, strict=True):
+            moves = ring.n > 1
+            advance = {1: 0, 2: 3}.get(held + moves, 3 + m["ce.branch_taken"])
+            found.append((advance, 2 * m["ce.dsr_edit"] + 2 if moves else 1, 2 * count * moves))
+        return found
+
     def expected(self):
         """Return the cycles of the formula in the module's head."""
-        m = self.machine
-        moving = [ring.n > 1 for ring in self.rings.values()]
-        advance = [0 if places == 1 else 3 if places == 2 else 3 + m["ce.branch_taken"]
-                   for places in (held + moves for held, moves in zip(self.held, moving, strict=True))]
-        turn = [2 * m["ce.dsr_edit"] + 2 if moves else 1 for moves in moving]
-        slots = [2 * count * moves for count, moves in zip(self.wavelets, moving, strict=True)]
-        step = (m["task.start"] + 1 + sum(advance) + 1 + m["ce.branch_not_taken"] + sum(turn) + 1
-                + m["ce.branch_taken"] + 1)
-        total = m["ce.tsc_read"] + 3 + 4 * sum(moving) * m["ce.dsr_load"] + 2 * 2 + 1 + 2 + 1
-        total += m["task.start"] + m["ce.tsc_read"] + 3 + 2 + 1  # aligned
-        if self.align == "fabric":
-            total += self.align_expected(advance, turn, slots)
-        step += product_cycles(self.shape, m)
-        loop = self.slices * step + (self.slices - 1) * sum(slots) - sum(turn) - 1  # the last step starts no transfers
-        return total + loop + self.ways(step + sum(slots))
+        m, costs = self.machine, self.costs()
+        moving = sum(ring.n > 1 for ring in self.rings.values())
+        turns, slots = sum(turn for _, turn, _ in costs), sum(count for _, _, count in costs)
+        step = (m["task.start"] + 1 + sum(advance for advance, _, _ in costs) + 1 + m["ce.branch_not_taken"] + turns + 1
+                + m["ce.branch_taken"] + 1 + product_cycles(self.shape, m))
+        loop = self.slices * step + (self.slices - 1) * slots - turns - 1  # the last step starts no transfers
+        return self.expected_align() + loop + self.ways(step + slots) + 4 * moving * m["ce.dsr_load"]
 
-    def align_expected(self, advance, turn, slots):
-        """Return the cycles of the alignment, from the lists of the cycles of an axis and of its slots per turn."""
+    def expected_align(self):
+        """Return the cycles to the end of the alignment, without the loads of descriptors."""
         m = self.machine
+        start = m["ce.tsc_read"] + 3 + 8 + m["task.start"] + m["ce.tsc_read"] + 3 + 3
+        if self.align == "host":
+            return start
         test = m["task.start"] + m["ce.load_latency"]
         last = test + m["ce.branch_taken"] + 2
-        around = [test + m["ce.branch_not_taken"] + 2 + a + t + m["ce.branch_taken"] + 1
-                  for a, t in zip(advance, turn, strict=True)]
-        turns = [int(found.max()) for found in self.turns]
-        both = sum(n * (i + s) for n, i, s in zip(turns, around, slots, strict=True))
         way = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + min(2, self.rings["a"].n) * m["router.hop"]
-        one = max(n * (i + max(s, s / 2 + way)) for n, i, s in zip(turns, around, slots, strict=True))
-        return 2 * last + max(both, one)
+        both = one = 0
+        for found, (advance, turn, slots) in zip(self.turns, self.costs(), strict=True):
+            begin = test + m["ce.branch_not_taken"] + 2 + advance + turn
+            count = int(found.max())
+            both += count * (begin + m["ce.branch_taken"] + 1 + slots)
+            one = max(one, count * (begin + slots / 2 + way + 2))
+        return start + 2 * last + max(both, one)
 
     def ways(self, step):
         """Return what the longest ways of both rings cost: once, if they are longer than the cycles of a step."""

@@ -388,9 +388,10 @@ class Summa(Product):
         if self.slices == 1:
             return begin + 2 + local
         two = self.buffers == 2
-        find = sum(m["ce.load_latency"] + m["ce.branch_taken"] + 1 + two + (held > 1) if size > 1 else 5
+        own = m["ce.load_latency"] + 2 + 3 + m["ce.branch_not_taken"]  # a sender of several tiles finds its next one
+        find = sum(m["ce.load_latency"] + m["ce.branch_taken"] + 1 + two + own * (held > 1) if size > 1 else 5
                    for held, size in zip(self.held, (self.width, self.height), strict=True))
         around = (m["task.start"] + 1 + find + 1 + 2 * two  # block, find, count, toggle
                   + 1 + m["ce.branch_not_taken"] + m["ce.call"] + self.ask_cycles() + two)
-        start = begin + 16 * m["ce.dsr_load"] + 2 * m["ce.config"] * (min(self.width, self.height) > 1)
+        start = begin + 8 * ((self.width > 1) + (self.height > 1)) * m["ce.dsr_load"] + 2 * m["ce.config"] * (min(self.width, self.height) > 1)
         return self.slices * (local + around) + start

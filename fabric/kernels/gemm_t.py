@@ -252,16 +252,18 @@ class GemmT(Product):
         places = self.held[0] + moves
         advance = 0 if places == 1 else 3 if places == 2 else 3 + m["ce.branch_taken"]
         turn = 2 * m["ce.dsr_edit"] + 2 if moves else 1
-        step = m["task.start"] + advance + 1 + m["ce.branch_not_taken"] + turn + 2 + product_cycles(s, m)
+        step = m["task.start"] + advance + 1 + m["ce.branch_not_taken"] + turn + 2 + product_cycles(s, m) + 2
         count = s.rows * s.columns
         clear = 1 + m["vec.start"] + -(-count // (2 if s.c_dtype == "f32" else 4)) + m["vec.drain"]
+        keep = 1 + 2 * m["ce.dsr_edit"] + clear  # what the root does besides the sums
+        step += m["ce.branch_taken"] + 1 + 2 * self.wavelets[1] * moves
+        start = m["ce.tsc_read"] + 3 + (4 * moves + 3 * min(3, self.width)) * m["ce.dsr_load"] + 6
+        if self.width == 1:
+            return self.slices * (step + keep + clear) + start - 2 * self.wavelets[1] * moves - m["ce.branch_not_taken"]
         sums = 1 + m["vec.start"] + self.part_wavelets + m["vec.drain"]
-        goes = max(2, m["ce.load_latency"] + 1) + m["ce.branch_not_taken"]
-        step += goes + m["ce.branch_taken"] + sums + m["ce.branch_taken"] + 1 + 2 * self.wavelets[1] * moves
+        step += m["ce.branch_not_taken"] + m["ce.branch_taken"] + sums  # which way, and there
+        step += (self.width > 2) * sums + keep  # the next root waits for the root
         stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + m["router.hop"]
-        start = m["ce.tsc_read"] + 3 + m["task.start"] + (18 if self.width > 2 else 10) * m["ce.dsr_load"]
-        if self.width > 1:
-            step += (self.width > 2) * sums + clear + m["ce.dsr_edit"] + 2
         return self.slices * step + start + stage * (self.width - 1) - 2 * self.wavelets[1] * moves
 
 

@@ -190,8 +190,11 @@ def optimal(p, b, wire, most=None):
                           hint="two_phase or tree")
     parent = [-1] * p
     if p > 1:
+        depth, cost = costs.optimal_depth(p, b, wire, most)
+        if costs.chain(p, b, wire) <= cost:
+            return chain(p)  # the deepest tree, and the only deep one that two colors are enough for
         split = costs.energy(p)[1]
-        todo = [(0, p, costs.optimal_depth(p, b, wire, most)[0])]
+        todo = [(0, p, depth)]
         while todo:
             root, size, depth = todo.pop()
             while size > 1:

@@ -32,7 +32,7 @@ import numpy as np
 from fabric.kernels import common
 from fabric.kernels.chain import stage_cycles
 from fabric.kernels.kernel import KernelParam, kernel
-from fabric.kernels.ws_layout import TASKS, Placement, column_streams
+from fabric.kernels.ws_layout import TASKS, Placement, column_streams, resident
 from fabric.layout import Layout
 from fabric.program import Program
 from wse_core import isa
@@ -246,17 +246,8 @@ def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density,
     indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
     indices, values = np.nonzero(mask)[1], weights[mask]
     layout, streams = product_layout(*places, dtype, machine)
-    tiles = []
-    n_in = max(1, int(np.diff(places[0].feature_starts).max()))
-    for px in range(width):
-        for py in range(height):
-            features, part = places[0].held(px, py)
-            tile = np.zeros(n_in * (part.stop - part.start), np.uint16)
-            held = np.ascontiguousarray(x[features, part]).reshape(-1)
-            tile[:len(held)] = held
-            tiles.append(("x", tile[None, None], px, py))
     sent = column_streams(indptr, indices, values, *places)
-    session = common.Session(layout, tiles, task=None,
+    session = common.Session(layout, resident("x", places[0], x), task=None,
                              streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(streams)])
     y = np.zeros((outputs, tokens), np.uint16)
     for px in range(width):

@@ -21,7 +21,7 @@ import numpy as np
 from fabric import control
 from wse_core.errors import ConfigError
 
-__all__ = ["TASKS", "Placement", "chunks", "column_streams"]
+__all__ = ["TASKS", "Placement", "chunks", "column_streams", "resident"]
 
 TASKS = {"begin": 0, "pass": 1, "land": 2}
 """Control task ids of the partial-sum commands."""
@@ -85,6 +85,26 @@ class Placement:
         part = group * self.height + y
         return (slice(*self.feature_starts[column:column + 2].tolist()),
                 slice(*self.token_starts[part:part + 2].tolist()))
+
+
+def resident(name, place, values):
+    """Yield (symbol, tile, x, y) for every PE: its features, one after the other, each with the PE's tokens.
+
+    Parameters
+    ----------
+    name : str
+        Symbol.
+    place : Placement
+    values : ndarray, shape (features, tokens)
+    """
+    most = max(1, int(np.diff(place.feature_starts).max()))
+    for x in range(place.width):
+        for y in range(place.height):
+            features, part = place.held(x, y)
+            tile = np.zeros(most * (part.stop - part.start), values.dtype)
+            held = values[features, part].reshape(-1)
+            tile[:len(held)] = held
+            yield name, tile[None, None], x, y
 
 
 def column_streams(indptr, indices, values, columns, owners):

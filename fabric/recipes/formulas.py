@@ -1,7 +1,8 @@
 """R15: closed forms of published models, compared with our kernels that do the same.
 
-The points have no sizes of their own, so P = 64 PEs with B = 256 words are taken, or what the point says.  A formula
-counts from the first step to the last; a kernel's interval has start and end of its program besides, some 20 cycles.
+Reduce-then-broadcast is taken with the chain.  The points have no sizes of their own, so P = 64 PEs with B = 256 words
+are taken, or what the point says.  A formula counts from the first step to the last; a kernel's interval has start and
+end of its program besides, some 20 cycles.
 
 Source: Luczynski et al., HPDC 2024, arXiv 2404.15888.
 """
@@ -50,6 +51,10 @@ def _ring(m, p, b, s):
     return 2 * (p - 1) * b / p + 4 * p - 6 + 2 * (p - 1) * ramp(m)[1]
 
 
+def _reduce_broadcast(m, p, b, s):
+    return _chain(m, p, b, s) + _broadcast(m, p, b, s)
+
+
 def _line(p, b, s):
     return {"form": "row", "width": p, "height": 1, "n": b, "dtype": "f32"}
 
@@ -64,6 +69,8 @@ FORMULAS = {
                             lambda p, b, s: {"shape": "row", "width": p, "height": 1, "n": b, "dtype": "f32"}),
     "2-d broadcast": (_broadcast_2d, "broadcast",
                       lambda p, b, s: {"shape": "2d", "width": p, "height": p, "n": b, "dtype": "f32"}),
+    "reduce-then-broadcast": (_reduce_broadcast, "allreduce",
+                              lambda p, b, s: _line(p, b, s) | {"algorithm": "chain"}),
     "ring allreduce": (_ring, "allreduce", lambda p, b, s: _line(p, b, s) | {"algorithm": "ring"}),
 }
 """Start of the workload -> (formula of machine, P, B, S; kernel; its parameters)."""

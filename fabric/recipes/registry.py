@@ -11,6 +11,7 @@ MODULES = (
     "formulas",
     "local_products",
     "matvec",
+    "mesh_products",
     "vector_operation",
     "reduce",
     "not_runnable",

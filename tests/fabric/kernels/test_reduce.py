@@ -1,6 +1,8 @@
 """`reduce`: sums in the order of the trees, cycles by the closed form, counts, bounds, refusals."""
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from fabric.kernels import costs, trees
 from fabric.kernels.reduce import AUTO, color_pool
 from fabric.kernels.registry import KERNELS
-from tests.examples import examples
+from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
@@ -126,6 +128,17 @@ def test_colors_with_switches_come_first_on_wse3():
     assert color_pool(machine()) == tuple(range(24))
 
 
+def test_table_of_the_documentation(root):
+    """docs/kernels.md, "Collectives": measured cycles and the lower bound, 64 PEs."""
+    text = (root / "docs" / "kernels.md").read_text()
+    rows = re.findall(r"^\| (\d+) \|((?: \d+ \|){5}) ([\d.]+) \|$", text, re.MULTILINE)
+    assert len(rows) == 3
+    for n, cycles, bound in rows[:1 if SLOW_BUILD else 3]:
+        results = [run("reduce", algorithm=name, width=64, n=int(n)) for name in costs.ALGORITHMS]
+        assert [result["cycles"] for result in results] == [int(word) for word in cycles.split("|")[:-1]]
+        assert results[0]["lower_bound"] == pytest.approx(float(bound), abs=0.06)
+
+
 @given(st.integers(1, 70), st.integers(1, 90), st.integers(1, 20))
 def test_trees(p, b, group):
     wire = costs.Wire()
@@ -151,7 +164,10 @@ def test_trees(p, b, group):
 def test_optimal_trees_have_the_energy_of_the_bound(p, b, most):
     wire = costs.Wire()
     tree = trees.optimal(p, b, wire, most)
-    depth, _ = costs.optimal_depth(p, b, wire, most)
+    depth, cost = costs.optimal_depth(p, b, wire, most)
+    if costs.chain(p, b, wire) <= cost:
+        assert tree.parent == trees.chain(p).parent
+        return
     assert tree.depth <= depth <= most
     assert tree.energy == costs.energy(p)[0][p, depth]
     assert tree.colors <= most

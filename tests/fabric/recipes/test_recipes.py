@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fabric.fabric import Fabric
 from fabric.layout import Layout
 from fabric.program import Program
-from fabric.recipes import compiled, formulas, vector_operation
+from fabric.recipes import compiled, formulas, mesh_products, vector_operation
 from fabric.recipes.recipe import CannotRun, grid, integer
 from fabric.recipes.registry import RECIPES
 from tests.examples import examples
@@ -128,3 +128,23 @@ def test_formulas_with_the_published_ramp():
     assert value == 4096 + 6 * 511
     with pytest.raises(CannotRun, match="no kernel|without a kernel"):
         run("R15", "formula", "General cost of a 1-D collective")
+
+
+# --- products on a mesh -----------------------------------------------------------------------------------------------
+
+def test_mesh_gemm_is_continued_from_small_meshes():
+    near = run("R11", "llm-kernel", "MeshGEMM", shape="64 x 64 x 64", pe_grid="8x8", dtype="16-bit")
+    far = run("R11", "llm-kernel", "MeshGEMM", shape="96 x 96 x 96", pe_grid="12x12", dtype="16-bit")
+    assert (near.method, far.method) == ("fabric", "line through 4 and 8 PEs a side")
+    real = mesh_products.mesh_gemm(M, 12, (8, 8, 8), "f16")
+    assert far.cycles == pytest.approx(real, rel=0.02)
+
+
+@pytest.mark.parametrize(("workload", "params", "reason"), [
+    ("MeshGEMM", {"shape": "16K x 16K x 16K", "pe_grid": "not stated with the table"}, "leaves open"),
+    ("MeshGEMV", {"shape": "[1,16K]x[16K,16K]", "pe_grid": "660x660"}, "K-tree"),
+    ("MeshGEMM", {"shape": "16K", "pe_grid": "660x660"}, "M x K x N"),
+])
+def test_mesh_products_that_cannot_run(workload, params, reason):
+    with pytest.raises(CannotRun, match=reason):
+        run("R11", "llm-kernel", workload, **params)
