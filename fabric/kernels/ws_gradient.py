@@ -34,6 +34,7 @@ from fabric.kernels.kernel import KernelParam, kernel
 from fabric.kernels.ws_layout import Placement, resident
 from fabric.layout import Layout
 from fabric.program import Program
+from wse_core import isa
 from wse_core.errors import ConfigError
 
 __all__ = ["gradient_layout", "mask_streams", "ws_gradient"]
@@ -218,7 +219,13 @@ def dot_cycles(tokens, machine):
     """Return the cycles that a place of the mask costs its PE."""
     m = machine
     operation = 1 + m["vec.start"] + m["vec.drain"]
-    return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + 3 * (tokens + operation) + m["ce.fp_latency"] + operation + 2
+    steps = steps_of("fh2s", tokens, m) + steps_of("fmuls", tokens, m) + tokens  # the sum takes one a cycle
+    return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + steps + 3 * operation + m["ce.fp_latency"] + operation + 2
+
+
+def steps_of(op, tokens, machine):
+    """Return the steps of an operation over the tokens."""
+    return -(-tokens // isa.BY_NAME[op].lanes[machine.preset != "wse2"])
 
 
 def expected_cycles(indptr, indices, inputs, outputs, machine):
@@ -237,8 +244,9 @@ def expected_cycles(indptr, indices, inputs, outputs, machine):
         owner = outputs.owner(row)
         sends = free[owner] + lead + (m["ce.config"] + issue if inputs.columns > 1 else 0)
         lasts = np.maximum(free + lead + m["ce.config"], sends + stage + np.abs(distance - owner) * m["router.hop"])
-        free = lasts + tokens + issue + 1
-        free[owner] = sends + (stage if inputs.columns > 1 else 0) + tokens + issue + m["ce.dsr_edit"] + 1
+        taking = max(steps_of("fh2s", tokens, m), -(-tokens // 2))
+        free = lasts + taking + issue + 1
+        free[owner] = sends + (stage if inputs.columns > 1 else 0) + taking + issue + m["ce.dsr_edit"] + 1
         free += here * dot
     return float(free.max() + (stage + m["router.hop"] + 20) * inputs.height * inputs.groups)
 
