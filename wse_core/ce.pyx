@@ -901,14 +901,14 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
 
 
 cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t start, bint* decided) noexcept nogil:
-    # Steps of microthreads from cycle `start` on, all of them plain streams of one level, the main thread idle, nothing
-    # for the picker: cycle after cycle as long as it is certain which thread issues.  Returns the first cycle not done;
+    # Steps of microthreads from cycle `start` on, all of them plain streams of one level, up to the cycle in which the
+    # main thread can compete (idle, with nothing for the picker, or of a lower level, it cannot): cycle after cycle as long as it is certain which thread issues.  Returns the first cycle not done;
     # `decided`: in it no thread can issue as things stand, or an operation has ended.
     #
     # What is certain: a wavelet in a queue and its ready cycle; that a queue without one stays so up to `heard`, since
     # what the routers of the next cycle deliver is ready ramp.in later; that a full output queue is full in the next
     # cycle.  A thread that comes later in the cyclic order is not asked, so what is uncertain about it does not matter.
-    # If control wavelets may come, or data tasks are bound, the picker must look at each cycle: one is done.
+    # If control wavelets may come, or data tasks are bound, an idle main thread must look at each cycle: one is done.
     # Gain: 3.5x fewer instructions per step in saturated exchange than looks with arbitration and general steps.
     cdef uint64_t t = start, word, heard = s.now + s.p.ramp_in, stop = s.ahead
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
@@ -919,7 +919,12 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
     cdef bint found
     cdef const num_t* num = &ce.prog.num
     decided[0] = True
-    if s.controls or ce.prog.data_tasks & ~ce.blocked:
+    if ce.main_state != MAIN_IDLE:
+        if ce.prog.main_level >= ce.levels[ctz64(uts)]:
+            word = main_when(s, ce, t)
+            if word < stop:
+                stop = word
+    elif s.controls or ce.prog.data_tasks & ~ce.blocked:
         stop = t + 1
     while t < stop:
         first = uts & ~((<uint32_t>2 << id) - 1)    # those after the last issuer, then the others
@@ -1682,7 +1687,7 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
                 return
         thread = -1
         after = t
-        if ce.plain and ce.main_state == MAIN_IDLE and ce.pipe_free <= t and not (s.injects or ce.teardown_due):
+        if ce.plain and ce.pipe_free <= t and ce.main_state <= MAIN_RUN and not s.injects:
             after = streams_in_turn(s, ce, cell, t, &decided)
             if after > t and not decided:
                 ce.resume = after
