@@ -107,12 +107,13 @@ cdef inline void touched(state_t* s, uint64_t t) noexcept nogil:
 cdef inline inq_t* inq_of(ce_t* ce, int queue) noexcept nogil:
     return ce.inq + ce.prog.inq_slot[queue]
 
-cdef inline uint64_t inq_take(state_t* s, ce_t* ce, inq_t* q, uint64_t t) noexcept nogil:
+cdef inline uint64_t inq_take(state_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t t) noexcept nogil:
     cdef uint64_t word = q.slots[q.head]
     q.slots[q.head] = stamp_of(t + 1)
     q.head += 1
     if q.head == q.cap:
         q.head = 0
+    inq_freed(s, cell, q)
     ce.received += 1
     s.waiting = 1                   # the router can use the place from the next cycle on
     return word
@@ -693,7 +694,7 @@ cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         control = 0
         if fabin_ready(ce, ops[k], t, &control) > t or not (control or th.op == OP_DFILT):
             continue
-        inq_take(s, ce, inq_of(ce, ops[k].queue), t)
+        inq_take(s, ce, cell, inq_of(ce, ops[k].queue), t)
         end_step(ce, th, t, 1, 0)
         if th.op == OP_DFILT:
             if control:
@@ -741,9 +742,9 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     if conflicts(s, &th.b, &th.c, th.k):
         conflict = s.p.conflict_cycles
     if th.b.mode == OPND_FABIN:
-        word_b = <uint32_t>inq_take(s, ce, inq_of(ce, th.b.queue), t)
+        word_b = <uint32_t>inq_take(s, ce, cell, inq_of(ce, th.b.queue), t)
     if th.c.mode == OPND_FABIN:
-        word_c = <uint32_t>inq_take(s, ce, inq_of(ce, th.c.queue), t)
+        word_c = <uint32_t>inq_take(s, ce, cell, inq_of(ce, th.c.queue), t)
     if th.a.mode == OPND_MEM1D and th.a.flags & F_INDEX:
         if th.b.mode == OPND_FABIN:
             offset = word_b >> 16
@@ -852,6 +853,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
         if receives:
             q.slots[q.head] = stamp_of(t + 1)
             q.head = 0 if q.head + 1 == q.cap else q.head + 1
+            inq_freed(s, cell, q)
         g = th.group if th.group <= th.n - k else th.n - k
         cost = (g + th.lanes - 1) // th.lanes if g > th.lanes else 1     # a last step may be shorter
         payload = 0
@@ -972,6 +974,7 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
         if q != NULL:
             q.slots[q.head] = stamp_of(t + 1)
             q.head = 0 if q.head + 1 == q.cap else q.head + 1
+            inq_freed(s, cell, q)
             n_received += 1
         b = stream_take(ce.sram, &th.from_b, 0, <uint32_t>word)
         b = alu(th.op, num, b, stream_take(ce.sram, &th.from_c, 0, <uint32_t>word), th.scalar)
@@ -1463,7 +1466,7 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
         start_task(s, ce, t, g.entry[id])
         return
     q = inq_of(ce, g.inq_of_task[id])
-    word = inq_take(s, ce, q, t)
+    word = inq_take(s, ce, cell, q, t)
     if is_control(word):
         k = <int>(word >> 16) & 63
         if g.control_entry[k] < 0:
