@@ -355,11 +355,13 @@ cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
     # Whether the operation is a plain stream: one fabric input at most, the rest checked memory, constants or a fabric
     # output without flags. Such operations need none of the questions of the general step.
     th.stream = 0
+    th.turn = 0
     th.inq = NO_PLACE
+    th.inq2 = NO_PLACE
     th.plane = NO_PLACE
     if th.memory or th.op == OP_DFILT:
         return
-    if th.b.mode == OPND_FABIN and th.c.mode == OPND_FABIN or is_memory(&th.b) and is_memory(&th.c):
+    if is_memory(&th.b) and is_memory(&th.c):
         return
     if not (plain_source(&th.b) and plain_source(&th.c)):
         return
@@ -374,7 +376,11 @@ cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
     stream_operand(ce, &th.to, &th.a)
     stream_operand(ce, &th.from_b, &th.b)
     stream_operand(ce, &th.from_c, &th.c)
-    th.stream = 1
+    th.turn = th.group == 1
+    if th.b.mode == OPND_FABIN and th.c.mode == OPND_FABIN:
+        th.inq2 = ce.prog.inq_slot[th.c.queue]
+    else:
+        th.stream = 1
 
 cdef void stream_operand(ce_t* ce, stream_t* to, opnd_t* o) noexcept nogil:
     to.words = o.words
@@ -557,7 +563,7 @@ cdef void threads_changed(ce_t* ce) noexcept nogil:
         th = ut_of(ce, ut)
         for f in range(3):
             ce.dsr_busy[f] |= th.dsrs[f]
-        if not th.stream or th.group != 1 or (level >= 0 and level != ce.levels[ut]):
+        if not th.turn or (level >= 0 and level != ce.levels[ut]):
             ce.plain = 0
         level = ce.levels[ut]
 
@@ -565,6 +571,7 @@ cdef void last_is_advance(ce_t* ce, thread_t* th) noexcept nogil:
     # All elements are done; the operation ends with an advance_switch wavelet.
     th.sending_advance = 1
     th.stream = 0
+    th.turn = 0
     if th.id != MAIN:
         threads_changed(ce)
 
@@ -912,12 +919,13 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
     # cycle.  A thread that comes later in the cyclic order is not asked, so what is uncertain about it does not matter.
     # If control wavelets may come, or data tasks are bound, an idle main thread must look at each cycle: one is done.
     # Gain: 3.5x fewer instructions per step in saturated exchange than looks with arbitration and general steps.
-    cdef uint64_t t = start, word, heard = s.now + s.p.ramp_in, stop = s.ahead
+    cdef uint64_t t = start, word, word2 = 0, heard = s.now + s.p.ramp_in, stop = s.ahead
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
     cdef uint32_t first, rest, b, n_steps = 0, n_sent = 0, n_received = 0, n_macs = 0, uts = ce.uts
     cdef int id = ce.rr
     cdef thread_t* th = NULL
     cdef inq_t* q
+    cdef inq_t* q2
     cdef bint found
     cdef const num_t* num = &ce.prog.num
     decided[0] = True
@@ -940,22 +948,26 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
             first &= first - 1
             th = ut_of(ce, id)
             q = NULL
+            q2 = NULL
             word = 0
             if th.next <= t:
                 found = True
                 if th.inq != NO_PLACE:
                     q = ce.inq + th.inq
                     word = q.slots[q.head]
-                    if not is_valid(word):
+                    word2 = word
+                    if unlikely(th.inq2 != NO_PLACE):
+                        q2 = ce.inq + th.inq2
+                        word2 = q2.slots[q2.head]
+                    if not is_valid(word & word2):
                         if t > heard:
                             decided[0] = False
                             break
                         found = False
-                    elif is_control(word):
+                    if is_control((word if is_valid(word) else 0) | (word2 if is_valid(word2) else 0)):
                         decided[0] = False          # for the general step
                         break
-                    else:
-                        found = usable(word, t)
+                    found = found and usable(word, t) and usable(word2, t)
                 if found and th.plane != NO_PLACE:
                     if not has_room(plane_tail(&s.plane[th.plane], cell)[0], t):
                         if t > s.now + 1 and is_valid(plane_tail(&s.plane[th.plane], cell)[0]):
@@ -976,8 +988,13 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
             q.head = 0 if q.head + 1 == q.cap else q.head + 1
             inq_freed(s, cell, q)
             n_received += 1
+            if q2 != NULL:
+                q2.slots[q2.head] = stamp_of(t + 1)
+                q2.head = 0 if q2.head + 1 == q2.cap else q2.head + 1
+                inq_freed(s, cell, q2)
+                n_received += 1
         b = stream_take(ce.sram, &th.from_b, 0, <uint32_t>word)
-        b = alu(th.op, num, b, stream_take(ce.sram, &th.from_c, 0, <uint32_t>word), th.scalar)
+        b = alu(th.op, num, b, stream_take(ce.sram, &th.from_c, 0, <uint32_t>word2), th.scalar)
         if th.plane != NO_PLACE:
             ramp_push(s, th.plane, cell, b, t + latency)
             n_sent += 1

@@ -102,6 +102,7 @@ cdef void set_route_word(state_t* s, int color, uint32_t cell, uint64_t word) no
             if (tx_of(word, k) >> d) & 1 and is_border(s, cell + s.delta[d]):
                 word |= <uint64_t>1 << RT_SPECIAL
     s.route[color][cell] = word
+    s.arb[2 * cell] &= ~(<uint32_t>1 << color)
     wake_color(s, color, cell, 31)
     refresh_shared(s, cell)
 
@@ -414,47 +415,67 @@ cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) no
     if landed & (landed - 1):
         record_fault(s, FAULT_COLLISION, cell, s.now, 0, color, 0, landed)
 
-cdef void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogil:
-    # `grant` for a request that `ask` has found able.
+cdef inline void again(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    # After a grant: the next wavelet of the queue, if there is one, asks in the next cycle.
+    if is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]):
+        plane_mark(s, q.color * N_PORTS + q.port, q, cell)
+
+cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogil:
+    # `grant` for a request that `ask` has found able: a data wavelet.
     cdef uint64_t route = s.route[color][cell], payload
     cdef int pos = pos_of(route), plane
-    cdef uint32_t links, d
+    cdef uint32_t links, d, outs = tx_of(route, pos)
     cdef plane_t* q = &s.plane[color * N_PORTS + ctz64(rx_of(route, pos))]
-    cdef request_t r
-    r.word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]
-    r.outs = outs_of(r.word, tx_of(route, pos))
-    if unlikely(is_control(r.word)):
-        r.q = q
-        r.route = route
-        r.color = color
-        r.counts = 0
-        grant(s, cell, &r)
-        return
-    payload = r.word & PAYLOAD
+    payload = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)] & PAYLOAD
     take_head(s, q, cell)
-    links = r.outs & 15
+    again(s, q, cell)
+    links = outs & 15
     while links:
         d = ctz64(links)
         links &= links - 1
         plane = color * N_PORTS + (d ^ 1)
         plane_push(s, plane, &s.plane[plane], cell + s.delta[d], payload, s.now + s.p.hop)
-    if r.outs & RAMP:
+    if outs & RAMP:
         push_ramp(s, cell, route, payload)
+
+cdef bint arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcept nogil:
+    # Requests that all want the same outputs, the usual case: one wins. False: they are more different than that.
+    cdef uint32_t colors = ready, outs = 0, o
+    cdef uint64_t route, granted, oldest = ~<uint64_t>0
+    cdef int c, best = 0
+    while colors:
+        c = ctz64(colors)
+        colors &= colors - 1
+        route = s.route[c][cell]
+        o = tx_of(route, pos_of(route))
+        if o == 0 or outs and o != outs:
+            return False
+        outs = o
+        granted = s.plane[c * N_PORTS + ctz64(rx_of(route, pos_of(route)))].meta[cell].granted
+        if granted < oldest:
+            oldest = granted
+            best = c
+    s.arb[2 * cell] = ready ^ (<uint32_t>1 << best)
+    grant_plain(s, cell, best)
+    return True
 
 cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
     # The sharing colors of one router that ask for something, once per cycle: grant least recently granted first, then
-    # color, then port. What `ask` found holds until the grants, which change the next cycle's state only.
+    # color, then port. What `ask` found holds until the grant: nobody else takes the wavelet or fills the places.
     cdef request_t requests[N_COLORS * N_PORTS]
     cdef uint64_t route, oldest
     cdef uint32_t ready = s.arb[2 * cell], general = s.arb[2 * cell + 1], colors = ready | general
     cdef uint32_t used = 0, taken = 0, ports
     cdef int n = 0, c, p, k, best, left
     cdef request_t* r
-    s.arb[2 * cell] = 0
     s.arb[2 * cell + 1] = 0
-    if (colors & (colors - 1)) == 0 and not general:
-        grant_plain(s, cell, ctz64(colors))
-        return
+    if not general:
+        if (colors & (colors - 1)) == 0:
+            s.arb[2 * cell] = 0
+            grant_plain(s, cell, ctz64(colors))
+            return
+        if arbitrate_plain(s, cell, ready):
+            return
     while colors:
         c = ctz64(colors)
         colors &= colors - 1
@@ -466,7 +487,7 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
             r.q = &s.plane[c * N_PORTS + p]
             r.granted = r.q.meta[cell].granted
             r.word = r.q.slots[<uint64_t>cell * r.q.depth + (r.q.meta[cell].head & HEAD)]
-            r.outs = outs_of(r.word, tx_of(route, pos_of(route)))
+            r.outs = tx_of(route, pos_of(route))
             r.color = c
             r.route = route
             r.counts = 0
@@ -497,8 +518,11 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
         if r.outs & used or (taken >> r.color) & 1:
             continue
         grant(s, cell, r)
+        if (ready >> r.color) & 1:
+            again(s, r.q, cell)
         used |= r.outs
         taken |= <uint32_t>1 << r.color
+    s.arb[2 * cell] &= ~taken
 
 cdef void visit_general(state_t* s, uint32_t cell, int color, int port) noexcept nogil:
     cdef request_t r
@@ -606,12 +630,15 @@ cdef inline void ask(state_t* s, plane_t* q, uint64_t now, const uint64_t* route
     ports = rx_of(route, pos)
     if unlikely(route & GENERAL or ports & (ports - 1)):
         s.arb[2 * cell + 1] |= <uint32_t>1 << q.color
+    elif not (ports >> q.port) & 1:
+        unmark(q, cell)                         # until the route changes
+        return
+    elif unlikely(is_control(word)):
+        s.arb[2 * cell + 1] |= <uint32_t>1 << q.color
     else:
-        if not (ports >> q.port) & 1:
-            unmark(q, cell)
+        if not has_outputs(s, q, cell, tx_of(route, pos), route):
             return
-        if not has_outputs(s, q, cell, outs_of(word, tx_of(route, pos)), route):
-            return
+        unmark(q, cell)                         # asks until it is granted
         s.arb[2 * cell] |= <uint32_t>1 << q.color
     s.arb_bits[w] |= <uint64_t>1 << (cell & 63)
     s.arb_bits2[w >> 6] |= <uint64_t>1 << (w & 63)
@@ -690,7 +717,7 @@ cdef void scan(state_t* s, int plane) noexcept nogil:
         s.active[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
 
 cdef void arbitrate_all(state_t* s) noexcept nogil:
-    cdef uint32_t w2, w
+    cdef uint32_t w2, w, cell
     cdef uint64_t b2, b
     for w2 in range(s.n_words2):
         b2 = s.arb_bits2[w2]
@@ -701,8 +728,12 @@ cdef void arbitrate_all(state_t* s) noexcept nogil:
             b = s.arb_bits[w]
             s.arb_bits[w] = 0
             while b:
-                arbitrate(s, w * 64 + ctz64(b))
+                cell = w * 64 + ctz64(b)
                 b &= b - 1
+                arbitrate(s, cell)
+                if s.arb[2 * cell]:                 # some have lost
+                    s.arb_bits[w] |= <uint64_t>1 << (cell & 63)
+                    s.arb_bits2[w2] |= <uint64_t>1 << (w & 63)
 
 cdef void feed_streams(state_t* s) noexcept nogil:
     cdef int k

@@ -246,6 +246,8 @@ ctypedef struct thread_t:   # a vector operation in progress; all that a plain s
     uint8_t memory          # no fabric or FIFO operand
     uint8_t bulk            # memory operands only, none can fault: may advance many steps at once
     uint8_t sending_advance     # all elements done, the advance_switch wavelet is still to be sent
+    uint8_t turn            # a plain stream of single elements, or the same with two fabric inputs
+    uint8_t inq2            # the second one's place in the CE block
     uint8_t live            # the multiplier is the destination register: read anew for each element
     uint8_t has_activate
     uint8_t has_unblock
@@ -393,7 +395,7 @@ ctypedef struct state_t:
     uint64_t* shared_bits[24]   # per color: cells in which it needs arbitration
     uint64_t* arb_bits      # cells to arbitrate in this cycle, and the words of them that are not zero
     uint64_t* arb_bits2
-    uint32_t* arb           # per cell two sets of colors: requests that may be granted, colors for the general path
+    uint32_t* arb           # per cell two sets of colors: requests not yet granted, colors for the general path
     later_t later[16]       # by cycle modulo RING
     uint64_t n_later
     filter_t* filters       # per cell N_FILTERS, or NULL
