@@ -146,7 +146,7 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
         p = &s.plane[k]
         if p.slots != NULL:
             for cell in range(s.n_cells):
-                if (p.tail[cell] or p.meta[cell].head & 0xFF or p.meta[cell].granted
+                if (p.tail[cell] or p.meta[cell].head & HEAD or p.meta[cell].granted
                         or p.slots[<uint64_t>cell * p.depth]):
                     refresh_words(p.slots + <uint64_t>cell * p.depth, p.depth, s.now)
     for w in range(s.n_awake):
@@ -900,7 +900,7 @@ cdef class Engine:
         if q.slots == NULL:
             return []
         cap = q.cap[cell] if q.cap != NULL else q.depth
-        return self._ring(q.slots + <uint64_t>cell * q.depth, q.meta[cell].head & 0xFF, cap) if cap else []
+        return self._ring(q.slots + <uint64_t>cell * q.depth, q.meta[cell].head & HEAD, cap) if cap else []
 
     cdef dict _ce_snapshot(self, int x, int y):
         cdef ce_t* ce = self._ce(x, y)
@@ -1022,16 +1022,14 @@ cdef class Engine:
         return out
 
     cdef list _marked(self, int plane):
-        # Cells whose queues of this plane may hold wavelets.
-        cdef uint32_t w
-        cdef uint64_t b
+        # Cells whose queues of this plane hold wavelets; those that wait for room are not in the activity maps.
+        cdef uint32_t cell
+        cdef plane_t* q = &self.s.plane[plane]
         cells = []
-        if self.s.active[plane >> 6] >> (plane & 63) & 1:
-            for w in range(self.s.n_words):
-                b = self.s.plane[plane].bits[w]
-                while b:
-                    cells.append(w * 64 + ctz64(b))
-                    b &= b - 1
+        if q.used:
+            for cell in range(self.s.n_cells):
+                if is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]):
+                    cells.append(cell)
         return cells
 
     cdef dict _thread(self, int x, int y, ce_t* ce, thread_t* th):

@@ -112,8 +112,12 @@ cdef enum:                  # source of a plain stream's operand
     STREAM_FABRIC = 3
     NO_PLACE = 255
 
+cdef enum:
+    HEAD = 127
+    SLEEPER = 128           # a queue upstream waits for room here, out of the activity map; the next pop wakes it
+
 ctypedef struct qmeta_t:
-    uint64_t head           # low 8 bits: index of the head; above: wavelets moved out of this queue
+    uint64_t head           # bits 0-6: index of the head; 7: SLEEPER; above: wavelets moved out of this queue
     uint64_t granted        # cycle of the last grant + 1; 0 = never
 
 ctypedef struct plane_t:    # all queues of one color and input port
@@ -124,6 +128,7 @@ ctypedef struct plane_t:    # all queues of one color and input port
     uint64_t* bits          # cells that may hold wavelets
     uint64_t* bits2         # words of `bits` that are not zero
     uint64_t* bits3         # words of `bits2` that are not zero
+    bint used               # a wavelet was here
     int depth               # words per cell in `slots`
     int color
     int port
@@ -213,7 +218,8 @@ ctypedef struct inq_t:      # an input queue, two cache lines
     uint8_t tail
     uint8_t cap
     uint8_t color
-    uint8_t pad[4]
+    uint8_t sleeper         # the router's queue waits for room, out of the activity map
+    uint8_t pad[3]
     uint64_t slots[15]
 
 ctypedef struct stream_t:   # where a plain stream reads or writes one operand (see ce.pyx, "Plain streams")
@@ -240,6 +246,8 @@ ctypedef struct thread_t:   # a vector operation in progress; all that a plain s
     uint8_t memory          # no fabric or FIFO operand
     uint8_t bulk            # memory operands only, none can fault: may advance many steps at once
     uint8_t sending_advance     # all elements done, the advance_switch wavelet is still to be sent
+    uint8_t turn            # a plain stream of single elements, or the same with two fabric inputs
+    uint8_t inq2            # the second one's place in the CE block
     uint8_t live            # the multiplier is the destination register: read anew for each element
     uint8_t has_activate
     uint8_t has_unblock
@@ -387,7 +395,7 @@ ctypedef struct state_t:
     uint64_t* shared_bits[24]   # per color: cells in which it needs arbitration
     uint64_t* arb_bits      # cells to arbitrate in this cycle, and the words of them that are not zero
     uint64_t* arb_bits2
-    uint32_t* arb           # per cell two sets of colors: requests that may be granted, colors for the general path
+    uint32_t* arb           # per cell two sets of colors: requests not yet granted, colors for the general path
     later_t later[16]       # by cycle modulo RING
     uint64_t n_later
     filter_t* filters       # per cell N_FILTERS, or NULL
@@ -560,6 +568,7 @@ cdef inline void plane_mark(state_t* s, int plane, plane_t* q, uint32_t cell) no
             q.bits2[w >> 6] |= <uint64_t>1 << (w & 63)
             q.bits3[w >> 12] |= <uint64_t>1 << ((w >> 6) & 63)
             s.active[plane >> 6] |= <uint64_t>1 << (plane & 63)
+            q.used = True
         q.bits[w] |= <uint64_t>1 << (cell & 63)
 
 cdef inline uint64_t* plane_tail(plane_t* q, uint32_t cell) noexcept nogil:
@@ -606,11 +615,28 @@ cdef inline void mark_later(state_t* s, int plane, uint32_t cell, uint64_t cycle
     l.n += 1
     s.n_later += 1
 
+cdef inline void wake_color(state_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil:
+    # Put the queues of some input ports that hold wavelets back into the activity maps.
+    cdef plane_t* q
+    cdef int plane
+    while ports:
+        plane = color * N_PORTS + ctz64(ports)
+        ports &= ports - 1
+        q = &s.plane[plane]
+        if q.slots != NULL and is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]):
+            plane_mark(s, plane, q, cell)
+
+cdef inline void inq_freed(state_t* s, uint32_t cell, inq_t* q) noexcept nogil:
+    # The CE has taken a wavelet: a queue of the router may be waiting for the place.
+    if unlikely(q.sleeper):
+        q.sleeper = 0
+        wake_color(s, q.color, cell, 31)
+
 cdef inline void ramp_push(state_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
     # plane_push for the CE: the wavelet is not ready for some cycles. A queue that holds wavelets is in the activity
     # map, or will be.
     cdef plane_t* q = &s.plane[plane]
-    cdef uint32_t t = q.tail[cell], h = q.meta[cell].head & 0xFF
+    cdef uint32_t t = q.tail[cell], h = q.meta[cell].head & HEAD
     q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
     if t == h:
         mark_later(s, plane, cell, ready)
