@@ -135,8 +135,8 @@ _p("ce.fp_latency", 2, "cycles", "arch §3: dependent floating point issues ever
    "the same for floating point", low=1, high=64)
 _p("ce.branch_taken", 6, "cycles", "arch §3 (WSE-3 measurement)", "inferred", "issue of a taken branch to its target",
    low=1, high=64)
-_p("ce.branch_not_taken", 3, "cycles", "arch §3 (WSE-3 measurement)", "inferred",
-   "issue of an untaken branch to the next instruction", low=1, high=64)
+_p("ce.branch_not_taken", 1, "cycles", "tiled stencils (Jorineg): 110 cycles for ten tasks that count completions and 16 "
+   "set-ups; WSE-3: 3 (arch §3)", "inferred", "issue of an untaken branch to the next instruction", 3, low=1, high=64)
 _p("ce.call", 6, "cycles", "arch §3 default: call and return 10 together", "assumed", "issue of a call to its target",
    low=1, high=64)
 _p("ce.ret", 4, "cycles", "arch §3 default: call and return 10 together", "assumed",
@@ -164,8 +164,8 @@ _p("vec.stride4_lanes", 2, "elements", "arch §4.2: the page says two things; 2 
    "SIMD width for a stride that is 4 modulo 8", 2, low=1, high=8)
 _p("dsr.count", 16, "per file", "arch §5.2: WSE-3 has 16; unknown for WSE-2", "assumed",
    "DSRs in each of the files dest, src0, src1", low=1, high=16)
-_p("dsr.xdsr", 8, "registers", "arch §5.2", "assumed", "extended DSRs: FIFOs, circular buffers, 4-D descriptors",
-   low=1, high=64)
+_p("dsr.xdsr", 16, "registers", "arch §5.2: not public; a stencil that keeps all descriptors (Jorineg) needs 11",
+   "assumed", "extended DSRs: FIFOs, circular buffers, 4-D descriptors", low=1, high=64)
 
 # --- threads and tasks ------------------------------------------------------------------------------------------------
 _p("ut.count", 8, "microthreads", "arch §5.4", "published", "microthreads besides the main thread", low=1, high=8)

@@ -173,13 +173,12 @@ class _Rings(_Case):
         p = Program(f"ring {roles}", self.machine, half="cb16" if self.dtype == "cb16" else "f16")
         x = p.array("x", self.padded, self.dtype)
         total = p.array("total", self.padded, self.sums) if self.sums != self.dtype else x
-        offsets = [p.param(f"offset{k}", "u16") for k in range(len(self.pieces))]
         stamps = common.Stamps(p)
         with p.task("main"):
             stamps.start()
             value = x
-            for piece, role, offset in zip(self.pieces, roles, offsets, strict=True):
-                piece.emit(p, role, value, total, offset)
+            for piece, role in zip(self.pieces, roles, strict=True):
+                piece.emit(p, role, value, total)
                 value = total
             stamps.stop()
         p.assemble()
@@ -189,9 +188,8 @@ class _Rings(_Case):
         """Return the `Layout`."""
         layout = Layout(self.width, self.height, self.machine)
         compose(layout, [(piece.line, piece.roles()) for piece in self.pieces], self._program)
-        for k, piece in enumerate(self.pieces):
+        for piece in self.pieces:
             piece.routes(layout)
-            piece.set_params(layout, f"offset{k}")
         return layout
 
 

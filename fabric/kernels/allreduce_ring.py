@@ -5,8 +5,10 @@ What moves
     one chunk to the next PE of a ring and takes one from the one before.  In the first P - 1 steps it adds what it
     takes (in step s the PE of rank r sends chunk r + s and adds to chunk r + s + 1, modulo P), in the others it stores
     it.  A step sends from memory on a microthread while the main thread receives; the hardware holds the next step's
-    sending back until the descriptor is free.  Rings are those of `fabric.kernels.ring`: ``plain`` comes back over the
-    whole line, ``folded`` never goes farther than two PEs.
+    sending back until microthread and descriptors are free.  Descriptors of circular buffers move on by themselves, so
+    a step is two instructions; each PE has its own program, since where it begins is part of a descriptor.  Rings are
+    those of `fabric.kernels.ring`: ``plain`` comes back over the whole line, ``folded`` never goes farther than two
+    PEs.
 
 Colors and queues
     Three colors.  One input and one output queue.
@@ -16,8 +18,8 @@ Order of additions (bit exact)
 
 Cycles
     The published form 2 (P - 1) B / P + 4 P - 6 + 2 (P - 1)(2 T_R + 1) lets a PE send and receive one wavelet in the
-    same cycle.  Here a PE does one step of a vector operation per cycle, be it of the send or of the receive, so a
-    chunk counts twice per step, and the scalar instructions of a step come on top; `RingAllreduce.estimate`.
+    same cycle.  Here a PE does one step of a vector operation per cycle, be it of the send or of the receive, so long
+    chunks count twice; short ones overlap with the latency of a message.  `RingAllreduce.estimate`.
 
 Sources
     Luczynski et al., HPDC 2024 (arXiv 2404.15888); He et al., WaferLLM, section 6.1.
@@ -33,7 +35,10 @@ from fabric.kernels.reducing import wavelets_of
 from fabric.kernels.ring import Ring
 from wse_core import isa, numerics
 
-__all__ = ["RingAllreduce"]
+__all__ = ["UNROLLED", "RingAllreduce"]
+
+UNROLLED = 8
+"""Steps per turn of the loop over steps."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +83,12 @@ class RingAllreduce:
         """Elements that the variables need."""
         return self.chunk * len(self.line)
 
-    @property
-    def words(self):
-        """SRAM words of a chunk."""
-        return self.chunk * (2 if self.sums == "f32" else 1)
-
     def roles(self):
-        """Return (color taken from, color sent on) of each place; None for both if it is alone."""
+        """Return (rank, color taken from, color sent on) of each place; no colors if it is alone."""
         if len(self.line) == 1:
-            return [(None, None)]
+            return [(0, None, None)]
         numbers = [self.ring.colors(k) for k in range(len(self.line))]
-        return [(self.colors[into], self.colors[out]) for out, into in numbers]
+        return [(self.ring.rank[k], self.colors[into], self.colors[out]) for k, (out, into) in enumerate(numbers)]
 
     def routes(self, layout):
         """Paint the routes."""
@@ -102,12 +102,7 @@ class RingAllreduce:
                 self.line.route(layout, color, place, behind, ahead)
             self.line.route(layout, color, to, behind, "R")
 
-    def set_params(self, layout, name):
-        """Give every PE the offset [words] of its first chunk, the parameter that `emit` is told."""
-        for k, rect in enumerate(self.line.rects):
-            layout.set_param(name, self.ring.rank[k] * self.words, rect)
-
-    def emit(self, p, role, x, total, offset):
+    def emit(self, p, role, x, total):
         """Write the part of a PE.
 
         Parameters
@@ -116,45 +111,44 @@ class RingAllreduce:
             Inside a task.
         role : tuple
         x : Var
-            The data, `padded` elements of `dtype`.
+            The data, `padded` elements of `dtype`, or more.
         total : Var
             The result: `x` itself, or a variable of `sums`.
-        offset : Var
-            Parameter that `set_params` sets.
         """
-        wide = self.sums == "f32"
+        rank, into, out = role
         if self.dtype != self.sums:
             p.fh2s(total, x)
-        if role[0] is None:
+        if out is None:
             return
-        c = self.chunk
+        c, every = self.chunk, self.padded
+
+        def walk(first):
+            return p.circular(total, c, start=first % len(self.line) * c, save=True, length=every)
+
         send, added, stored = p.dsr("src1"), p.dsr("src0"), p.dsr("dest")
         leaving, arriving = p.dsr("dest"), p.dsr("src1")
-        at, end = p.reg16("at"), p.reg16("end")
-        move, add = (p.mov32, p.fadds) if wide else (p.mov16, p.faddh)
-        p.load(send, p.mem1d(total, c))
-        p.load(added, p.mem1d(total, c))
-        p.load(stored, p.mem1d(total, c))
-        p.load(leaving, p.fabout(p.output_queue(self.queue, role[1]), c))
-        p.load(arriving, p.fabin(p.input_queue(self.queue, role[0]), c))
-        start = p.reg16("start")
-        p.ld16(at, offset)
-        p.ldi(start, total)
-        p.add16(at, at, start)
-        p.ldi(end, total[0] + len(self.line) * self.words)
-        for target in (added, stored):
-            with p.loop(len(self.line) - 1):
-                p.dsr_base(send, at)
-                move(leaving, send, async_=True)
-                p.add16(at, at, self.words)
-                with p.if_("eq", at, end):
-                    p.mov16(at, start)
-                p.dsr_base(target, at)
-                if target is added:
-                    add(added, added, arriving)
-                else:
-                    move(stored, arriving)
-        p.free(at, end, start)
+        move, add = (p.mov32, p.fadds) if self.sums == "f32" else (p.mov16, p.faddh)
+        p.load(leaving, p.fabout(p.output_queue(self.queue, out), c))
+        p.load(send, walk(rank))
+        p.load(arriving, p.fabin(p.input_queue(self.queue, into), c))
+        p.load(added, walk(rank + 1))
+        p.load(stored, walk(rank))
+
+        def step(adds):
+            move(leaving, send, async_=True)
+            if adds:
+                add(added, added, arriving)
+            else:
+                move(stored, arriving)
+
+        turns, rest = divmod(len(self.line) - 1, UNROLLED)
+        for adds in (True, False):
+            if turns:
+                with p.loop(turns):
+                    for _ in range(UNROLLED):
+                        step(adds)
+            for _ in range(rest):
+                step(adds)
 
     # --- reference and counts -----------------------------------------------------------------------------------------
 
@@ -193,22 +187,26 @@ class RingAllreduce:
     def estimate(self, start, machine):
         """Return the cycle in which the last PE has its result, if all begin in cycle `start`.
 
-        A step takes a PE the steps of its send and of its receive and the scalar instructions around them.  The
-        message over the longest way is late once, by what its latency exceeds that; all later ones are no later.
-        Exact for folded rings on machines with ``vec.start`` 0, where nobody ever waits for a message.
+        A send waits for the end of the receive before it: for the PE's own sending and receiving, or for a message,
+        whose latency grows with its hops, and the receiving.  The longest chain of such waits passes m messages, one
+        after the other around the ring, and the PE's own work in the other steps; m = 0, 1, once around with the
+        longest way at both ends, or all.  Exact but for chunks that do not fit into the queues on the way.
         """
         m, p, w = machine, len(self.line), wavelets_of(self.chunk, self.sums)
-        load, edit, integer = m["ce.dsr_load"], m["ce.dsr_edit"], m["ce.int_latency"]
-        taken, falls = m["ce.branch_taken"], m["ce.branch_not_taken"]
         if self.dtype != self.sums:
             lanes = isa.BY_NAME["fh2s"].lanes[m.preset != "wse2"]
-            start += 2 * load + 1 + m["vec.start"] - (-self.padded // lanes) + m["vec.drain"]
+            start += 2 * m["ce.dsr_load"] + 1 + m["vec.start"] - (-self.padded // lanes) + m["vec.drain"]
         if p == 1:
             return start
-        start += 5 * load + max(m["ce.load_latency"], 1 + integer) + max(3, integer)
-        tail = m["vec.drain"] + integer + taken + edit           # last step of a receive to the issue of the next send
-        own = 1 + w + integer + taken + edit + 1 + m["vec.start"] + w + tail
+        steps = 2 * (p - 1)
+        own = 2 * w + 2 + m["vec.start"] + m["vec.drain"]
         ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-        message = 1 + m["vec.start"] + ramps + self.ring.hops * m["router.hop"] + w + tail
-        wrap = max(0, taken - falls - integer)                   # the shorter way past the end of the vector, once
-        return start + 2 * (p - 1) * own + max(0, message - own) + 1 - 2 * (taken - falls) - wrap
+        message = 1 + m["vec.start"] + ramps + w + m["vec.drain"]       # and its hops
+        hops = [abs(k - self.ring.sends[k]) for k in self.ring.order[::-1]]
+        far = np.concatenate(([0], np.cumsum(hops * 3)))
+        longest = max((steps - passed) * own + passed * message + m["router.hop"] * int(
+            (far[passed:passed + p] - far[:p]).max()) for passed in {0, 1, min(p + 1, steps), steps})
+        turns = (p - 1) // UNROLLED
+        loops = 2 * (1 + turns * (m["ce.int_latency"] + m["ce.branch_taken"])
+                     - m["ce.branch_taken"] + m["ce.branch_not_taken"]) if turns else 0
+        return start + 5 * m["ce.dsr_load"] + longest + loops

@@ -47,6 +47,7 @@ from fabric.kernels.reduce import color_pool
 from fabric.kernels.reducing import wavelets_of
 from fabric.layout import Layout
 from fabric.program import Program
+from wse_core.errors import ProgramError
 
 __all__ = ["Gemv", "gemv", "local_products", "stamp_cycles"]
 
@@ -129,7 +130,6 @@ class Gemv:
         y = p.array("y", self.sum.padded, shape.c_dtype, bank=0)
         a = p.array("a", shape.rows * shape.depth, shape.dtype, bank=shape.a_bank)
         x = p.array("x", shape.depth, shape.dtype)
-        offset = p.param("offset", "u16") if self.sum.is_ring else None
         stamps = common.Stamps(p, 4)
         total, column = p.dsr("src0"), p.dsr("src1")
         move = p.mov32 if shape.words == 2 else p.mov16
@@ -147,7 +147,7 @@ class Gemv:
             emit_product(p, shape, y, total, a, column, a_base, x_base)
             p.free(a_base, x_base)
             stamps.store(DONE)
-            self.sum.emit(p, role, y, offset)
+            self.sum.emit(p, role, y)
             stamps.store(END)
         p.assemble()
         return p
@@ -158,13 +158,21 @@ class Gemv:
         layout = Layout(width, height, self.machine)
         place = [True] + [False] * (height - 1) if self.sends_x else [False] * height
         compose(layout, [(self.sum.line, self.sum.roles()), (Line.columns(width, height), place)], self._program)
-        self.sum.routes(layout, "offset")
+        self.sum.routes(layout)
         if self.sends_x:
             layout.route(self.color_x, (0, 0, width, 1), rx="R", tx="S")
             layout.route(self.color_x, (0, 1, width, height - 1), rx="N", tx="SR")
             layout.route(self.color_x, (0, height - 1, width, 1), rx="N", tx="R")
         layout.build()
         return layout
+
+    def fits(self):
+        """Return whether tile and program fit into a PE."""
+        try:
+            self._program((self.sum.roles()[0], False))
+        except ProgramError:
+            return False
+        return True
 
     # --- closed forms -------------------------------------------------------------------------------------------------
 

@@ -161,23 +161,16 @@ class LineSum:
         return [(role, k == self._root()) for k, role in enumerate(found)] if self.floods else [
             (role, False) for role in found]
 
-    def routes(self, layout, offset=None):
-        """Paint the routes; `offset` names the parameter that a ring needs."""
+    def routes(self, layout):
+        """Paint the routes."""
         self.piece.routes(layout)
-        if self.is_ring:
-            self.piece.set_params(layout, offset)
         if self.floods:
             flood_line(self.line, layout, self.colors[-1], self._root())
 
-    def emit(self, p, role, x, offset=None):
-        """Write the part of a PE: `x` is its vector and takes the sum; `offset` is the parameter of a ring."""
+    def emit(self, p, role, x):
+        """Write the part of a PE: `x` is its vector and takes the sum."""
         own, is_root = role
-        if self.is_ring:
-            self.piece.emit(p, own, x, x, offset)
-        elif self.name == "ktree":
-            self.piece.emit(p, own, x)
-        else:
-            self.piece.emit(p, own, x, x)
+        self.piece.emit(p, own, x, x)
         if not self.floods:
             return
         move = p.mov32 if self.dtype == "f32" else p.mov16
@@ -190,8 +183,6 @@ class LineSum:
 
     def total(self, parts, arithmetic):
         """Return the bits of the sum in the order of the PEs; `parts` are the bit patterns of the places."""
-        if self.name == "ktree":
-            return self.piece.total(parts, arithmetic)
         return self.piece.total(parts, arithmetic, arithmetic)
 
     @property

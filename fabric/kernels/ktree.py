@@ -170,25 +170,25 @@ class KTree:
                 elif sides:
                     self.line.route(layout, pair[1 - middle % 2], group[middle], "T", "R")
 
-    def emit(self, p, roles, x):
-        """Write the part of a PE into the task of a program; `x` is its vector and takes the sums."""
+    def emit(self, p, roles, x, total):
+        """Write the part of a PE into the task of a program: `x` is its vector, `total`, the same, takes the sums."""
         one = trees.star(1)     # `Reduce.emit` asks its tree only whether messages of one PE are one operation
         for role, queue in zip(roles, self.queues, strict=False):
             if role is not None:
-                Reduce(self.line, one, (), self.n, self.dtype, self.dtype, queue).emit(p, role, x, x)
+                Reduce(self.line, one, (), self.n, self.dtype, self.dtype, queue).emit(p, role, x, total)
 
     # --- reference, counts, cycles ------------------------------------------------------------------------------------
 
-    def total(self, parts, arithmetic):
-        """Return the bits of the sum in the order of the PEs; `parts` are bit patterns of each place's data."""
+    def total(self, parts, arithmetic, result):
+        """Return the bits of the sum in the order of the PEs; both arithmetics are the same, as for other pieces."""
         values = list(parts)
         for group in (group for level in self.levels for group in level):
             root = group[len(group) // 2]
             for side in self._sides(group):
                 total = values[side[0]]
                 for place in side[1:]:
-                    total = arithmetic.call("add", values[place], total)
-                values[root] = arithmetic.call("add", values[root], total)
+                    total = result.call("add", values[place], total)
+                values[root] = result.call("add", values[root], total)
         return values[self.root]
 
     @property

@@ -161,13 +161,16 @@ class Memory:
             self._inside(var, offset + sum(min(e, 0) for e in ends), offset + sum(max(e, 0) for e in ends))
         return Dsd("mem4d", dtype, extents, strides, Address(var, offset * var.words_per_element))
 
-    def circular(self, var, extent=None, start=0, save=False, dtype=None):
-        """Describe a circular buffer over all of `var`, from element `start` on."""
+    def circular(self, var, extent=None, start=0, save=False, dtype=None, length=None):
+        """Describe a circular buffer over the first `length` elements of `var` (default all), from `start` on."""
         dtype = self._view(var, dtype)
-        if not 0 <= start < var.count:
-            raise self._error(f"start {start} is outside 0 .. {var.count - 1}", symbol=var.name)
-        extent = var.count if extent is None else extent_of(extent, f"extent of {var.name!r}")
-        return Dsd("circular", dtype, (extent,), (1,), Address(var), index=start, length=var.count,
+        length = var.count if length is None else extent_of(length, f"length of {var.name!r}")
+        if not 0 < length <= var.count:
+            raise self._error(f"length {length} is outside 1 .. {var.count}", symbol=var.name)
+        if not 0 <= start < length:
+            raise self._error(f"start {start} is outside 0 .. {length - 1}", symbol=var.name)
+        extent = length if extent is None else extent_of(extent, f"extent of {var.name!r}")
+        return Dsd("circular", dtype, (extent,), (1,), Address(var), index=start, length=length,
                    flags=im.F_SAVE * bool(save))
 
     def fifo(self, var, extent=None, activate_push=None, activate_pop=None, terminate=False):

@@ -4,5 +4,7 @@ from __future__ import annotations
 
 def pytest_ignore_collect(collection_path, config):
     """Leave the long benchmarks out of an ordinary test run, and the smoke test beside them out of a benchmark run."""
-    other = "test_smoke.py" if config.getoption("benchmark_only", default=False) else "test_speed.py"
-    return True if collection_path.name == other else None
+    if not collection_path.name.startswith("test_"):
+        return None
+    smoke = collection_path.name == "test_smoke.py"
+    return True if smoke == bool(config.getoption("benchmark_only", default=False)) else None

@@ -1,0 +1,96 @@
+"""Hardware as the planner sees it: a rate of operations, a memory, and links with a bandwidth each.
+
+The A100 node is Table A.1 of the paper on layered accumulation, whose GB are 2^30 bytes; the CS-2 is that of the
+weight-streaming paper (sections 6.1 and 8.1.1), whose GB are 10^9.  Bandwidths count input and output together, as
+the intensities do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass
+
+from harness.config import close_match, from_table, option, read_text
+from harness.plan.units import GB, GIB, parse_bytes
+from wse_core.errors import ConfigError, UnsupportedError
+
+__all__ = ["A100", "CS2", "Hardware", "find_hardware", "load_hardware"]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A device and what connects it.
+
+    Attributes
+    ----------
+    flops : float
+        Operations per second of one device in 16 bit.
+    memory : float
+        Bytes of one device.
+    node : int
+        Devices joined by `links`["node"].
+    links : dict
+        Bandwidth per device [bytes/s], both directions together.  ``node`` carries tensor parallelism, ``network``
+        everything between nodes, ``cpu`` what is offloaded, ``pcie`` both of these together; others are media.
+    """
+
+    name: str
+    flops: float
+    memory: float
+    node: int = 1
+    links: dict = dataclasses.field(default_factory=dict)
+
+    def threshold(self, link):
+        """Return operations per byte from which an operation is bound by compute, not by the link."""
+        if link not in self.links:
+            raise UnsupportedError(f"{self.name} has no link {link!r}", hint=close_match(link, self.links))
+        return self.flops / self.links[link]
+
+    def with_network(self, link):
+        """Return the same hardware with another link between its nodes."""
+        self.threshold(link)
+        return dataclasses.replace(self, name=f"{self.name}, {link}", links=self.links | {"network": self.links[link]})
+
+
+TABLE_A1 = {"memory": 2039, "node": 600, "pcie": 63, "network": 50, "cpu": 31.5, "ethernet": 6.25, "nvme": 3.2,
+            "disk": 0.1}
+"""GB/s per device, input and output together (Table A.1); node is NVLink, network InfiniBand at 200 Gb/s."""
+
+A100 = Hardware("a100", 312e12, 80 * GIB, 16, {name: rate * GIB for name, rate in TABLE_A1.items()})
+CS2 = Hardware("cs2", 850_000 * 8 * 1.1e9, 40 * GB, 1, {"memory": 20e15, "network": 1.2e12 / 8})
+"""40 GB of SRAM, 20 PB/s, 1.2 Tb/s of I/O (section 6.1).  The rate is derived, not printed there: 850,000 cores, 8
+operations of 16 bit per cycle (four multiply-adds), 1.1 GHz."""
+
+PRESETS = {"a100": A100, "cs2": CS2}
+
+
+@dataclass(frozen=True)
+class _File:
+    """Keys of a hardware file."""
+
+    name: str = option(doc="name of the device")
+    flops: float = option(doc="operations per second of a device", low=1.0)
+    memory: str = option(doc="memory of a device, with its unit")
+    node: int = option(1, doc="devices joined by the link `node`", low=1)
+    links: dict = option({}, doc="bandwidth of each link, with its unit")
+
+
+def load_hardware(path):
+    """Return the hardware that a TOML file describes; memory and links are texts with a unit."""
+    try:
+        table = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not TOML: {error}", where=path) from None
+    given = from_table(_File, table, path)
+    links = {name: parse_bytes(text, f"{path}: links.{name}", True) for name, text in given.links.items()}
+    return Hardware(given.name, given.flops, parse_bytes(given.memory, f"{path}: memory"), given.node, links)
+
+
+def find_hardware(name):
+    """Return the hardware of a name or of a TOML file."""
+    if name.endswith(".toml"):
+        return load_hardware(name)
+    if name.lower() not in PRESETS:
+        raise ConfigError(f"no hardware {name!r}", hint=close_match(name, [*PRESETS, "FILE.toml"]))
+    return PRESETS[name.lower()]

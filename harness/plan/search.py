@@ -1,0 +1,242 @@
+"""Search for the fastest configuration, by the rules of the paper on layered accumulation (section 5).
+
+What every method has in common: the batch is at most the critical one, the degree of tensor parallelism is the largest
+whose overhead stays within a quarter, and state and checkpoints are offloaded only if a device cannot hold them.
+
+baseline
+    The deepest pipeline, one layer per device; just enough micro-batches to hide the transfers between stages; then
+    the smallest micro-batch without a bottleneck, as many data-parallel instances as the batch allows, and what is
+    left of the batch as further micro-batches.
+partitioned
+    The same without a pipeline.
+improved
+    Micro-batches of one sequence and the fewest of them that hide the reduction, therefore the most data-parallel
+    instances; then the depth of pipeline that is fastest, with its transfers hidden or not.
+
+`complete` applies the same rules when batch and number of devices are given (Table 6.3); `for_devices` and `for_days`
+look for the best configuration of a cluster, or the smallest cluster for a time.
+"""
+
+from __future__ import annotations
+
+import math
+
+from harness.config import close_match
+from harness.plan.strategies import METHODS, TOLERANCE, Config, check, days, intensities, memory, overheads
+from wse_core.errors import ConfigError
+
+__all__ = ["PARALLELISM", "complete", "fastest", "for_days", "for_devices", "micro_batches", "tensor_degree"]
+
+PARALLELISM = ("data", "pipe", "tensor")
+
+
+def tensor_degree(model, hardware, limit=None):
+    """Return the largest power of two whose tensor overhead is within `TOLERANCE`, inside a node."""
+    limit = min(hardware.node, model.heads) if limit is None else limit
+    degree = 1
+    while 2 * degree <= limit and overheads(model, Config("baseline", tensor=2 * degree),
+                                            hardware)["tensor"] <= TOLERANCE:
+        degree *= 2
+    return degree
+
+
+def micro_batches(model, hardware, pipeline):
+    """Return the fewest micro-batches that keep a standard pipeline busy and hide its transfers (C.4.2)."""
+    if pipeline == 1:
+        return 1
+    need = intensities(model, Config("baseline", pipeline=pipeline))["pipeline"]
+    return math.ceil(pipeline * (1 + hardware.threshold("network") / need))
+
+
+def fastest(model, hardware, method, parallelism):
+    """Return the fastest configuration of one method.
+
+    Parameters
+    ----------
+    model : Model
+    hardware : Hardware
+    method : str
+        One of `METHODS`.
+    parallelism : collection of str
+        Which of `PARALLELISM` may be used.
+
+    Returns
+    -------
+    Config
+
+    Raises
+    ------
+    ConfigError
+        Unknown names, a pipeline with the partitioned method, or a model that fits no device.
+    """
+    _known(method, parallelism)
+    batch = math.floor(model.critical_batch)
+    tensor = tensor_degree(model, hardware) if "tensor" in parallelism else 1
+    for offload in (False, True):
+        if METHODS[method].layered:
+            found = _layered(model, hardware, method, parallelism, batch, tensor, offload)
+        else:
+            found = _standard(model, hardware, method, parallelism, batch, tensor, offload)
+        if found and _fits(model, found, hardware):
+            check(model, found, hardware)
+            return found
+    raise _too_large(model, hardware, method, parallelism)
+
+
+def complete(model, hardware, method, parallelism, batch, devices, tensor):
+    """Return the configuration of a given batch, number of devices and tensor degree, by the same rules.
+
+    Raises
+    ------
+    ConfigError
+        If no division of the devices obeys the rules.
+    """
+    _known(method, parallelism)
+    if batch > math.floor(model.critical_batch):
+        raise ConfigError(f"batch {batch} exceeds the critical batch of {model.critical_batch:.0f} sequences",
+                          where=model.name)
+    rest, left = divmod(devices, tensor)
+    if left:
+        raise ConfigError(f"{devices} devices are no multiple of the tensor degree {tensor}", where=model.name)
+    for pipeline in _depths(model, method, parallelism):  # shallow first: the most data parallelism
+        data, left = divmod(rest, pipeline)
+        if left or not data or batch % data:
+            continue
+        found = _split(model, hardware, method, batch // data, data, pipeline, tensor)
+        if found:
+            return found
+    raise ConfigError(f"no {method} configuration has batch {batch}, {devices} devices and tensor degree {tensor}",
+                      where=model.name)
+
+
+def for_devices(model, hardware, method, devices, parallelism=PARALLELISM):
+    """Return the fastest configuration with at most a number of devices, or raise `ConfigError`."""
+    _known(method, parallelism)
+    if devices < 1:
+        raise ConfigError(f"{devices} devices: at least one is needed", where=model.name)
+    found = list(_within(model, hardware, method, devices, parallelism))
+    if not found:
+        raise _too_large(model, hardware, method, parallelism)
+    return min(found, key=lambda config: (days(model, config, hardware), config.devices))
+
+
+def for_days(model, hardware, method, limit, parallelism=PARALLELISM):
+    """Return the configuration with the fewest devices that trains within a number of days, or raise `ConfigError`."""
+    if not limit > 0:
+        raise ConfigError(f"{limit} days: must be above zero", where=model.name)
+    best = fastest(model, hardware, method, parallelism)
+    if days(model, best, hardware) > limit:
+        raise ConfigError(f"{limit:g} days are too few: the fastest {method} configuration needs "
+                          f"{days(model, best, hardware):.3g} on {best.devices} devices", where=model.name,
+                          hint="more days, another --strategy, or other hardware")
+    low, high = 0, best.devices
+    while high - low > max(1, high // 500):
+        middle = (low + high) // 2
+        options = [c for c in _within(model, hardware, method, middle, parallelism)
+                   if days(model, c, hardware) <= limit]
+        if options:
+            best = min(options, key=lambda config: (config.devices, days(model, config, hardware)))
+            high = min(best.devices, middle)
+        else:
+            low = middle
+    return best
+
+
+def _known(method, parallelism):
+    """Raise unless method and kinds of parallelism exist and go together."""
+    if method not in METHODS:
+        raise ConfigError(f"no strategy {method!r}", hint=close_match(method, METHODS))
+    for kind in parallelism:
+        if kind not in PARALLELISM:
+            raise ConfigError(f"no parallelism {kind!r}", hint=close_match(kind, PARALLELISM))
+    if method == "partitioned" and "pipe" in parallelism and "data" not in parallelism:
+        raise ConfigError("the partitioned method uses no pipeline; it divides over data parallelism")
+
+
+def _depths(model, method, parallelism):
+    """Return the pipeline depths that a method considers, shallow first."""
+    if "pipe" not in parallelism or method == "partitioned":
+        return [1]
+    return range(1, model.layers + 1) if METHODS[method].layered else [model.layers]
+
+
+def _bottleneck(model, config, hardware):
+    """Whether the reduction or the host's link slows a configuration more than the rules allow."""
+    costs = overheads(model, config, hardware)
+    hidden = config.rule.layered or config.rule.partitioned or config.pipeline == 1
+    return costs["reduction"] > (0 if hidden else TOLERANCE) or costs["offload"] > 0
+
+
+def _standard(model, hardware, method, parallelism, batch, tensor, offload):
+    """Return the configuration of the baseline or partitioned rules, or None if there is no micro-batch for it."""
+    pipeline = _depths(model, method, parallelism)[0]
+    count = micro_batches(model, hardware, pipeline)
+    for micro in range(1, batch // count + 1):
+        data = batch // (micro * count) if "data" in parallelism else 1
+        config = Config(method, micro, count, data, pipeline, tensor, offload)
+        if not _bottleneck(model, config, hardware):
+            more = batch // (micro * data) if pipeline > 1 or data == 1 else count
+            return Config(method, micro, more, data, pipeline, tensor, offload)
+    return None
+
+
+def _layered(model, hardware, method, parallelism, batch, tensor, offload):
+    """Return the configuration of the improved rules, or None."""
+    for count in range(1, batch + 1):
+        data = batch // count if "data" in parallelism else 1
+        config = Config(method, 1, count if data > 1 else batch, data, 1, tensor, offload)
+        if not _bottleneck(model, config, hardware):
+            break
+    else:
+        return None
+    depths = [n for n in _depths(model, method, parallelism) if n <= config.count]
+    options = [Config(method, 1, config.count, config.data, n, tensor, offload) for n in depths]
+    return min(options, key=lambda option: (days(model, option, hardware), option.pipeline))
+
+
+def _split(model, hardware, method, share, data, pipeline, tensor):
+    """Return the configuration whose instances take `share` sequences each: the smallest micro-batch that works."""
+    layered = METHODS[method].layered
+    least = pipeline if layered else micro_batches(model, hardware, pipeline)
+    for micro in range(1, 2 if layered else share + 1):
+        if share % micro or share // micro < least:
+            continue
+        for offload in (False, True):
+            config = Config(method, micro, share // micro, data, pipeline, tensor, offload)
+            if _fits(model, config, hardware) and not _bottleneck(model, config, hardware):
+                return config
+    return None
+
+
+def _within(model, hardware, method, devices, parallelism):
+    """Yield a configuration per tensor degree and pipeline depth, each with as much data parallelism as is possible."""
+    batch = math.floor(model.critical_batch)
+    most = tensor_degree(model, hardware) if "tensor" in parallelism else 1
+    for tensor in (2**power for power in range(most.bit_length())):
+        depths = {1, *_depths(model, method, parallelism)}
+        for pipeline in depths:
+            if model.layers % pipeline:
+                continue
+            data = min(devices // (tensor * pipeline), batch // pipeline) if "data" in parallelism else 1
+            while data * tensor * pipeline <= devices and data >= 1:
+                found = _split(model, hardware, method, batch // data, data, pipeline, tensor)
+                if found:
+                    yield found
+                    break
+                # Fewer instances with a larger share each; the share must grow for anything to change.
+                data = batch // (batch // data + 1) if "data" in parallelism else 0
+
+
+def _fits(model, config, hardware):
+    """Whether a device holds what it must."""
+    parts = memory(model, config)
+    return parts["resident"] + (0 if config.offload else parts["offloadable"]) <= hardware.memory
+
+
+def _too_large(model, hardware, method, parallelism):
+    """Return the error of a model that fits no device under the rules."""
+    tensor = tensor_degree(model, hardware) if "tensor" in parallelism else 1
+    least = memory(model, Config(method, tensor=tensor))["resident"]
+    return ConfigError(f"no {method} configuration works: at the least {least:.4g} bytes stay on a device of "
+                       f"{hardware.memory:.4g}, besides state and checkpoints or the links that offload them",
+                       where=f"{model.name} on {hardware.name}", hint="more devices, or more kinds of parallelism")

@@ -1,0 +1,199 @@
+"""One configuration of a distributed training run: intensities, overheads, memory and time.
+
+The formulas are those of the paper on layered accumulation and modular pipelines, appendix C; equation numbers stand
+beside each.  Intensities are operations per byte, to be compared with `Hardware.threshold`.  Every overhead is a
+fraction of the compute time; they multiply, because the bubble of a pipeline stretches what happens inside it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from harness.config import close_match
+from harness.plan.units import DAY
+from wse_core.errors import ConfigError
+
+__all__ = ["ACTIVATION_BYTES", "METHODS", "STEPS", "Config", "Method", "check", "days", "efficiency", "gpu_days",
+           "intensities", "memory", "overheads"]
+
+ACTIVATION_BYTES = 102
+"""Bytes of activations per token and unit of width inside a layer.  The formula is lost in the paper (C.3); this is the
+only whole number that gives every cell of Table 6.2, whose digits allow 101.99 to 102.07.  A declared fit."""
+
+STEPS = 1e5
+"""Batches of critical size in a training run; a smaller batch takes more steps for the same work (section 6)."""
+
+TOLERANCE = 0.25
+"""Largest overhead that the rules accept from tensor parallelism or from a reduction that is not hidden."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How training is scheduled: layers or micro-batches in the outer loop, training state whole or partitioned."""
+
+    layered: bool
+    partitioned: bool
+
+
+METHODS = {"baseline": Method(False, False), "partitioned": Method(False, True), "improved": Method(True, True),
+           "improved-whole": Method(True, False)}
+"""Methods by name; the last is the dotted line of Figure 8."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Degrees of a training run.
+
+    Attributes
+    ----------
+    method : str
+        One of `METHODS`.
+    micro : float
+        b_mu, sequences in a micro-batch.
+    count : float
+        n_mu, micro-batches in sequence.
+    data, pipeline, tensor : float
+        n_b, n_l, n_a.  Sweeps use numbers that are not whole.
+    offload : bool
+        Whether training state and activation checkpoints are kept by the host.
+    """
+
+    method: str
+    micro: float = 1
+    count: float = 1
+    data: float = 1
+    pipeline: float = 1
+    tensor: float = 1
+    offload: bool = False
+
+    @property
+    def rule(self):
+        """The `Method`."""
+        return METHODS[self.method]
+
+    @property
+    def batch(self):
+        """b, sequences in a batch."""
+        return self.micro * self.count * self.data
+
+    @property
+    def devices(self):
+        """n_gpu."""
+        return self.data * self.pipeline * self.tensor
+
+    def as_dict(self):
+        """Return the degrees with batch and devices."""
+        return asdict(self) | {"batch": self.batch, "devices": self.devices}
+
+
+def check(model, config, hardware=None):
+    """Raise `ConfigError` unless the degrees are possible; the message names the bound."""
+    if config.method not in METHODS:
+        raise ConfigError(f"no strategy {config.method!r}", hint=close_match(config.method, METHODS))
+    for name in ("micro", "count", "data", "pipeline", "tensor"):
+        value = getattr(config, name)
+        if not (value >= 1 and math.isfinite(value)) or value != int(value):
+            raise ConfigError(f"degree {name} = {value} must be a whole number from 1", where=model.name)
+    bounds = [("pipeline", config.pipeline, model.layers, "layers of the model"),
+              ("tensor", config.tensor, model.heads, "attention heads of the model"),
+              ("batch", config.batch, math.floor(model.critical_batch), "critical batch in sequences")]
+    if config.pipeline > 1:
+        bounds.append(("pipeline", config.pipeline, config.count, "micro-batches that keep it busy"))
+    if hardware is not None:
+        bounds.append(("tensor", config.tensor, hardware.node, f"devices in a node of {hardware.name}"))
+    for name, value, bound, what in bounds:
+        if value > bound:
+            raise ConfigError(f"{name} = {value:g} exceeds {bound:g}, the {what}", where=model.name)
+
+
+def intensities(model, config):
+    """Return operations per byte of each kind of traffic; those that do not occur are infinite.
+
+    Returns
+    -------
+    dict
+        ``data`` (5-9), ``pipeline`` (10, 11), ``tensor`` (12), ``state`` (13), ``checkpoint`` (14).
+    """
+    rule, sequence = config.rule, model.sequence
+    micro = config.micro * sequence
+    whole = micro * config.count  # tokens per data-parallel instance and batch: b d_s / n_b
+    if config.data <= 1:
+        data = math.inf
+    elif rule.layered:
+        data = whole / 2 if rule.partitioned else 3 * whole / 4
+    elif rule.partitioned:
+        data = micro / 2
+    else:
+        data = whole if config.pipeline > 1 else 3 * micro / 4
+    spread = 1 if rule.layered else model.layers / config.pipeline
+    inner = (model.factor / 2) * model.width  # (2 + n_I) d_m
+    return {
+        "data": data,
+        "pipeline": inner * spread if config.pipeline > 1 else math.inf,
+        "tensor": 2 * inner / (3 * (config.tensor - 1)) if config.tensor > 1 else math.inf,
+        "state": (whole if rule.layered else micro) * (config.data if rule.partitioned else 1),
+        "checkpoint": 2 * inner,
+    }
+
+
+def overheads(model, config, hardware):
+    """Return each overhead as a fraction of the compute time.
+
+    Returns
+    -------
+    dict
+        ``bubble`` (section 4), ``tensor`` (never hidden), ``transfer`` between stages (hidden only by enough
+        micro-batches, C.4.2), ``reduction`` (hidden, except in a standard pipeline), ``offload`` (hidden; the host's
+        link and, with the network, the shared PCI express are limits).
+    """
+    rule, need = config.rule, intensities(model, config)
+    bubble = (config.pipeline - 1) / config.count * (config.pipeline / model.layers if rule.layered else 1)
+    inside = "node" if config.tensor <= hardware.node else "network"
+    tensor = hardware.threshold(inside) / need["tensor"] if config.tensor > 1 else 0.0
+    reduction = hardware.threshold("network") / need["data"] if config.data > 1 else 0.0
+    if rule.layered or rule.partitioned or config.pipeline == 1:
+        reduction = max(0.0, reduction - 1)
+    transfer = hardware.threshold("network") / need["pipeline"] if config.pipeline > 1 else 0.0
+    if config.count >= config.pipeline * (1 + transfer):
+        transfer = 0.0
+    offload = 0.0
+    if config.offload:
+        shared = 1 / need["data"] + 1 / need["state"]
+        offload = max(0.0, hardware.threshold("cpu") / need["state"] - 1, hardware.threshold("cpu") /
+                      need["checkpoint"] - 1, hardware.threshold("pcie") * shared - 1)
+    return {"bubble": bubble, "tensor": tensor, "transfer": transfer, "reduction": reduction, "offload": offload}
+
+
+def efficiency(model, config, hardware):
+    """Return the share of time in which devices compute: one over the product of (1 + overhead)."""
+    return 1 / math.prod(1 + value for value in overheads(model, config, hardware).values())
+
+
+def memory(model, config):
+    """Return bytes per device (C.3).
+
+    Returns
+    -------
+    dict
+        ``state``, ``checkpoint``, ``buffers``, ``activations``, and the sums ``offloadable`` (the first two) and
+        ``resident``.  Gradients need none that lasts: weights are updated as soon as a layer's gradient is complete.
+    """
+    split = config.devices if config.rule.partitioned else config.pipeline * config.tensor
+    state = 12 * model.core / split
+    checkpoint = 2 * config.batch * model.sequence * model.width * model.layers / config.devices
+    buffers = 6 * model.layer_parameters / config.tensor
+    activations = config.micro * model.sequence * ACTIVATION_BYTES * model.width / config.tensor
+    return {"state": state, "checkpoint": checkpoint, "buffers": buffers, "activations": activations,
+            "offloadable": state + checkpoint, "resident": buffers + activations}
+
+
+def gpu_days(model, hardware, steps=STEPS, batch=None):
+    """Return device days at perfect efficiency: 8 operations per token and parameter (C.1)."""
+    batch = model.critical_batch if batch is None else batch
+    return 8 * steps * batch * model.sequence * model.core / hardware.flops / DAY
+
+
+def days(model, config, hardware):
+    """Return days of a training run of fixed work: `STEPS` critical batches, whatever the batch is."""
+    return gpu_days(model, hardware) / config.devices / efficiency(model, config, hardware)

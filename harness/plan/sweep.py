@@ -1,0 +1,124 @@
+"""Sweeps over the size of X_[x] with x and every degree as real numbers, as behind Figures 4 to 8.
+
+Whole degrees would draw saw teeth over thirteen orders of magnitude; the price is that limits read off these curves
+differ from those printed, which were read off the authors' own approximation (docs/planner.md has both).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from harness.plan.models import Model
+from harness.plan.strategies import METHODS, STEPS, TOLERANCE, Config, days, gpu_days, intensities, memory
+from harness.plan.units import GIB
+
+__all__ = ["continuous", "limit_days", "limit_memory", "month_ratio", "row", "smooth_model", "sweep"]
+
+MONTH, YEAR = 30.0, 365.0
+
+
+def smooth_model(parameters):
+    """Return X_[x] of a number of parameters, x real."""
+    x = (parameters / 12) ** 0.2
+    return Model(f"X{x:.4g}", layers=x, width=x * x, sequence=16 * x)
+
+
+def tensor_degree(model, hardware):
+    """Return the largest real degree within the tolerance: inside a node, or beyond it over the network."""
+    gain = TOLERANCE * intensities(model, Config("baseline", tensor=2))["tensor"]
+    inside = min(hardware.node, 1 + gain / hardware.threshold("node"))
+    return max(1.0, inside, 1 + gain / hardware.threshold("network"))
+
+
+def continuous(model, hardware, method, tensor=None):
+    """Return the fastest configuration with real degrees, by the rules of `harness.plan.search`."""
+    batch, need = max(1.0, model.critical_batch), hardware.threshold("network")
+    tensor = tensor_degree(model, hardware) if tensor is None else tensor
+    rule = METHODS[method]
+    if rule.layered:
+        count = min(batch, max(1.0, need / model.sequence * (2 if rule.partitioned else 4 / 3)))
+        deepest = max(1.0, min(count, model.layers))
+        ratio = need / (model.factor / 2 * model.width)
+        depths = {1.0, deepest, max(1.0, min(deepest, count / (1 + ratio))), *np.geomspace(1, deepest, 24).tolist()}
+        options = [Config(method, 1.0, count, batch / count, depth, tensor) for depth in depths]
+        return min(options, key=lambda config: days(model, config, hardware))
+    if rule.partitioned:
+        micro = max(1.0, 2 * need / model.sequence)
+        return Config(method, min(micro, batch), 1.0, max(1.0, batch / micro), 1.0, tensor)
+    for depth in np.geomspace(max(1.0, model.layers), 1.0, 60).tolist():
+        ratio = need / (model.factor / 2 * model.width * model.layers / depth)
+        count = depth * (1 + ratio) if depth > 1 else 1.0
+        limit = TOLERANCE * count if depth > 1 else 3 / 4
+        micro = max(1.0, need / model.sequence / limit)
+        if micro * count <= batch:
+            return Config(method, micro, count, batch / micro / count, depth, tensor)
+    return Config(method, 1.0, batch, 1.0, 1.0, tensor)
+
+
+def row(parameters, hardware, method):
+    """Return one point of a sweep: parameters, days, and bytes that stay and that may be offloaded."""
+    model = smooth_model(parameters)
+    config = continuous(model, hardware, method)
+    parts = memory(model, config)
+    return {"parameters": parameters, "method": method, "days": days(model, config, hardware),
+            "resident_gib": parts["resident"] / GIB, "offloadable_gib": parts["offloadable"] / GIB,
+            "devices": config.devices}
+
+
+def sweep(hardware, methods=("baseline", "partitioned", "improved"), low=1e9, high=1e17, points=49):
+    """Return the points of a figure, method by method."""
+    sizes = np.geomspace(low, high, points).tolist()
+    return [row(size, hardware, method) for method in methods for size in sizes]
+
+
+def wide_node(hardware):
+    """Return the same hardware with nodes of any size (Figure 5)."""
+    return dataclasses.replace(hardware, name=f"{hardware.name}, any node", node=math.inf)
+
+
+def month_ratio(parameters, hardware, method):
+    """Return bytes per operation/s that training in a month needs (Figure 6).
+
+    Data and pipeline parallelism are as in the fastest configuration; the tensor degree, which may be below one, is
+    whatever makes the cluster fast enough with the devices as they are.
+    """
+    model = smooth_model(parameters)
+    base = continuous(model, hardware, method, 1.0)
+    seconds = days(model, base, hardware)
+    config = dataclasses.replace(base, tensor=seconds / MONTH)
+    parts = memory(model, config)
+    fast = memory(model, continuous(model, hardware, method))
+    return {"parameters": parameters, "method": method, "resident": parts["resident"] / hardware.flops,
+            "offloadable": parts["offloadable"] / hardware.flops, "resident_now": fast["resident"] / hardware.flops,
+            "offloadable_now": fast["offloadable"] / hardware.flops, "tensor": config.tensor}
+
+
+def _crossing(value, low=1e8, high=1e19):
+    """Return where an increasing function of the parameters crosses zero, on a logarithmic axis."""
+    low, high = math.log(low), math.log(high)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if value(math.exp(middle)) < 0 else (low, middle)
+    return math.exp(low)
+
+
+def limit_days(hardware, method, limit):
+    """Return the number of parameters that trains in `limit` days."""
+    return _crossing(lambda size: row(size, hardware, method)["days"] - limit)
+
+
+def limit_memory(hardware, method, offload):
+    """Return the number of parameters from which a device is full, with or without what may be offloaded."""
+    def excess(size):
+        found = row(size, hardware, method)
+        used = found["resident_gib"] + (0 if offload else found["offloadable_gib"])
+        return used - hardware.memory / GIB
+    return _crossing(excess, low=1e12)
+
+
+def work_days(model, hardware, steps=STEPS):
+    """Return device days of a number of critical batches, for fine-tuning estimates (9.1)."""
+    return gpu_days(model, hardware, steps)
