@@ -135,8 +135,9 @@ _p("ce.fp_latency", 2, "cycles", "arch §3: dependent floating point issues ever
    "the same for floating point", low=1, high=64)
 _p("ce.branch_taken", 6, "cycles", "arch §3 (WSE-3 measurement)", "inferred", "issue of a taken branch to its target",
    low=1, high=64)
-_p("ce.branch_not_taken", 1, "cycles", "tiled stencils (Jorineg): 110 cycles for ten tasks that count completions and 16 "
-   "set-ups; WSE-3: 3 (arch §3)", "inferred", "issue of an untaken branch to the next instruction", 3, low=1, high=64)
+_p("ce.branch_not_taken", 1, "cycles", "tiled stencils (Jorineg): 110 cycles for ten tasks that count completions and "
+   "16 set-ups; WSE-3: 3 (arch §3)", "inferred", "issue of an untaken branch to the next instruction", 3, low=1,
+   high=64)
 _p("ce.call", 6, "cycles", "arch §3 default: call and return 10 together", "assumed", "issue of a call to its target",
    low=1, high=64)
 _p("ce.ret", 4, "cycles", "arch §3 default: call and return 10 together", "assumed",

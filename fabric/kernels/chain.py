@@ -36,46 +36,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels import common
+from fabric.kernels import common, trees
 from fabric.kernels.kernel import KernelParam, kernel
+from fabric.kernels.lines import Line, compose
+from fabric.kernels.reducing import Reduce
 from fabric.layout import Layout
 from fabric.program import Program
-from wse_core import isa
 from wse_core.errors import ConfigError
 
-__all__ = ["COLORS", "chain_layout", "chain_places", "chain_reduce", "stage_cycles"]
+__all__ = ["COLORS", "chain_layout", "chain_piece", "chain_places", "chain_reduce", "stage_cycles"]
 
 COLORS = (0, 1)  # sent by even and by odd columns
 QUEUE = 2  # input and output: the deepest output queue
-
-
-def reduce_program(role, parity, n, dtype, sums, machine):
-    """Return the program of one role: ``first`` (easternmost), ``middle``, ``last`` or ``only``."""
-    half = "cb16" if dtype == "cb16" else "f16"
-    p = Program(f"chain reduce {role}, {'odd' if parity else 'even'} column", machine, half=half)
-    mixed = dtype != sums
-    x = p.array("x", n, dtype)
-    total = p.array("total", n, sums) if mixed and role in ("last", "only") else x
-    stamps = common.Stamps(p)
-    if role in ("middle", "last"):
-        arriving = p.fabin(p.input_queue(QUEUE, COLORS[1 - parity]), n)
-    if role in ("first", "middle"):
-        leaving = p.fabout(p.output_queue(QUEUE, COLORS[parity]), n)
-    add = p.fadds if sums == "f32" and not mixed else p.faddhs if mixed else p.faddh
-    move = p.fh2s if mixed else p.mov32 if sums == "f32" else p.mov16
-    with p.task("main"):
-        stamps.start()
-        if role == "first":
-            move(leaving, x)
-        elif role == "middle":
-            add(leaving, x, arriving)
-        elif role == "last":
-            add(total, x, arriving)
-        elif mixed:
-            move(total, x)
-        stamps.stop()
-    p.assemble()
-    return p
 
 
 def chain_places(pes):
@@ -86,48 +58,42 @@ def chain_places(pes):
     return [("last", 0, 0, 1), ("first", (pes - 1) % 2, pes - 1, 1), *inner]
 
 
+def chain_piece(pes, n, dtype, sums):
+    """Return the `Reduce` of a chain over a row of `pes` PEs."""
+    return Reduce(Line.rows(pes, 1), trees.chain(pes), COLORS[::-1], n, dtype, sums, QUEUE)
+
+
 def chain_layout(pes, n, dtype, sums, machine):
     """Return the `Layout` of a chain over a row of `pes` PEs."""
+    piece = chain_piece(pes, n, dtype, sums)
+
+    def program(n, role):
+        place = "only" if pes == 1 else "last" if role.out is None else "middle" if role.messages else "first"
+        parity = COLORS.index(role.out) if role.out is not None else 0
+        p = Program(f"chain reduce {place}, {'odd' if parity else 'even'} column", machine,
+                    half="cb16" if dtype == "cb16" else "f16")
+        x = p.array("x", n, dtype)
+        total = p.array("total", n, sums) if piece.needs_total(role) else x
+        stamps = common.Stamps(p)
+        with p.task("main"):
+            stamps.start()
+            chain_piece(pes, n, dtype, sums).emit(p, role, x, total)
+            stamps.stop()
+        p.assemble()
+        return p
+
+    roles = piece.roles()
+    programs = common.fit("kernel chain_reduce", machine,
+                          lambda n: {role: program(n, role) for role in dict.fromkeys(roles)}, {"n": n}, {"n": (1, n)})
     layout = Layout(pes, 1, machine)
-    places = chain_places(pes)
-
-    def build(n):
-        return [reduce_program(role, parity, n, dtype, sums, machine) for role, parity, *_ in places]
-
-    programs = common.fit("kernel chain_reduce", machine, build, {"n": n}, {"n": (1, n)})
-    for program, (_, _, x, w) in zip(programs, places, strict=True):
-        layout.place(program, (x, 0, w, 1, 2, 1))
-    for x in (1, 2):  # senders
-        if x < pes:
-            layout.route(COLORS[x % 2], (x, 0, pes - x, 1, 2, 1), rx="R", tx="W")
-    for x in (0, 1):  # receivers
-        if x < pes - 1:
-            layout.route(COLORS[1 - x % 2], (x, 0, pes - 1 - x, 1, 2, 1), rx="E", tx="R")
+    compose(layout, [(piece.line, roles)], lambda roles: programs[roles[0]])
+    piece.routes(layout)
     return layout
 
 
 def stage_cycles(machine):
     """Return the latency that one more PE of a chain adds [cycles]."""
     return machine["ramp.in"] + machine["ramp.execute"] + machine["ramp.out"] + machine["router.hop"]
-
-
-def expected_cycles(pes, wavelets, machine, mixed=False):
-    """Return the cycles between the time stamps of PE 0: the formula of the module's head, for any machine.
-
-    A PE can take its first step once it has loaded its descriptors; a chain of short latency waits for that.  One PE
-    alone converts its data to the format of the sums, if that is another, at the rate of `fh2s`.
-    """
-    def ready(loads):
-        return machine["ce.tsc_read"] + loads * machine["ce.dsr_load"] + 1 + machine["vec.start"]
-
-    if pes == 1 and not mixed:
-        return machine["ce.tsc_read"]
-    if pes == 1:
-        wavelets = -(-wavelets // isa.BY_NAME["fh2s"].lanes[machine.preset != "wse2"])
-    first = ready(2)
-    for k in range(pes - 1):
-        first = max(first + stage_cycles(machine), ready(2 + mixed) if k == pes - 2 else ready(3))
-    return first + wavelets + machine["vec.drain"]
 
 
 @kernel("chain_reduce", "sum of a vector over a row of PEs by a chain of fused additions",
@@ -164,8 +130,9 @@ def chain_reduce(machine, pes, n, dtype, sums, seed, data):
         plain = values.sum(axis=0)
     check = common.check_sum(result, total, expected, plain, np.abs(values).sum(axis=0), pes - 1)
     wavelets = -(-n // 2) if sums != "f32" else n
+    expected_cycles = chain_piece(pes, n, dtype, sums).end(machine["ce.tsc_read"], machine)
     return common.report(
-        session, check, (last - first)[0, 0], expected_cycles=expected_cycles(pes, wavelets, machine, mixed),
+        session, check, (last - first)[0, 0], expected_cycles=expected_cycles,
         expected_hops=2 * (pes - 1) * wavelets, expected_macs=0,
         published_form=wavelets + (2 * machine["ramp.in"] + 2) * (pes - 1), additions=(pes - 1) * n,
         cycles_per_stage=stage_cycles(machine), arrays={"total": total})

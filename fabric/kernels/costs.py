@@ -8,8 +8,8 @@ The general form is T = max(C, E / N + L) + (2 T_R + 1) D: contention C (most wa
 energy E (hops of all wavelets), links N, distance L, depth D.  A form that is published as a special case of it is
 written here as one call of `general`.
 
-The lower bound of a reduce is max over nothing but min over depths: any reduction is a tree of some depth D, and with
-E*(P, D) the least energy of a tree of depth D over a line, T >= B E*(P, D) / (P - 1) + P - 1 + (2 T_R + 1) D.
+Lower bound of a reduce: every reduction is a tree of some depth D, and with E*(P, D) the least energy of a tree of that
+depth over a line, T >= B E*(P, D) / (P - 1) + P - 1 + (2 T_R + 1) D; the least of that over D cannot be beaten.
 
 Timing: none; these are functions of numbers.
 Sources: Luczynski et al., Near-Optimal Wafer-Scale Reduce, HPDC 2024 (arXiv 2404.15888); `summa` is the formula of
@@ -129,22 +129,22 @@ def energy(p):
     Returns
     -------
     (energy, split) : ndarrays of shape (p + 1, p)
-        ``energy[q, D]``, inf where no such tree exists, and the place i from which the last message to PE 0 comes, 0
-        if none.
+        ``energy[q, D]``, inf where no such tree exists, and the place i from which the last message to PE 0 comes.
 
     Notes
     -----
     In an optimal tree PE 0 gets its last message from some PE i, which has reduced i .. q - 1, after 0 .. i - 1 have
     been reduced to PE 0: E*(q, D) = min over i of E*(i, D) + E*(q - i, D - 1) + i.
     """
-    values = np.full((p + 1, p), np.inf)
-    split = np.zeros((p + 1, p), np.int32)
+    values = np.full((p + 1, p), np.inf, np.float32)
+    split = np.ones((p + 1, p), np.int32)
     values[1] = 0.0
     for q in range(2, p + 1):
-        places = np.arange(1, q)
-        found = values[1:q, 1:] + values[q - 1:0:-1, :-1] + places[:, None]
-        split[q, 1:] = best_place = found.argmin(axis=0) + 1
-        values[q, 1:] = np.take_along_axis(found, best_place[None] - 1, 0)[0]
+        found = values[1:q, 1:q] + values[q - 1:0:-1, :q - 1] + np.arange(1, q, dtype=np.float32)[:, None]
+        best_place = found.argmin(axis=0)
+        split[q, 1:q] = best_place + 1
+        values[q, 1:q] = found[best_place, np.arange(q - 1)]
+        values[q, q:] = q - 1  # deeper than a chain there is nothing
     return values, split
 
 

@@ -49,7 +49,7 @@ from fabric.layout import Layout
 from fabric.program import Program
 from wse_core.errors import ProgramError
 
-__all__ = ["Gemv", "gemv", "local_products", "stamp_cycles"]
+__all__ = ["Gemv", "gemv", "gemv_params", "local_products", "stamp_cycles"]
 
 QUEUE_X = 3
 START, END, BEGUN, DONE = range(4)
@@ -203,13 +203,13 @@ class Gemv:
         return math.ceil(shape.rows / shape.lanes(self.machine)) * shape.depth + self.sum.lower_bound()
 
 
-def gemv_params():
+def gemv_params(algorithms=ALGORITHMS):
     """Return the declarations of the parameters that say how sums are formed."""
     return [
         KernelParam("dtype", "f16", str, "format of A and x", ("f16", "cb16", "f32")),
         KernelParam("sums", "f32", str, "format of the sums: f32, or that of the data", ("f32", "same")),
         KernelParam("algorithm", "ktree", str, "all-reduce; auto takes the fastest by the closed forms",
-                    (*ALGORITHMS, "auto")),
+                    (*algorithms, "auto")),
         KernelParam("levels", 0, int, "K of the K-tree; 0: the fastest by the closed form", low=0),
         KernelParam("group", 0, int, "PEs of a group of the K-tree on all levels but the last; 0: equal groups", low=0),
     ]

@@ -52,6 +52,8 @@ class LineSum:
     broadcast : bool
         Whether all places get the sum.
     queues : Queues
+    among : sequence of str
+        What ``auto`` chooses from.
 
     Attributes
     ----------
@@ -70,10 +72,11 @@ class LineSum:
         A number of levels that no groups of this line have.
     """
 
-    def __init__(self, algorithm, line, n, dtype, machine, colors, levels=0, group=0, broadcast=False, queues=None):
+    def __init__(self, algorithm, line, n, dtype, machine, colors, levels=0, group=0, broadcast=False, queues=None,
+                 among=ALGORITHMS):
         self.line, self.n, self.dtype, self.machine = line, n, dtype, machine
         self.broadcast, self.queues, self.pool = broadcast and len(line) > 1, queues or Queues(), tuple(colors)
-        names = ALGORITHMS if algorithm == "auto" else (algorithm,)
+        names = among if algorithm == "auto" else (algorithm,)
         found = [self._piece(name, k, group) for name in names for k in self._choices(name, levels, algorithm)]
         self.piece, self.name = min(found, key=lambda pair: self._end(pair[0], 0))
 

@@ -30,6 +30,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from fabric.kernels import trees
+from fabric.kernels.plmr import ktree_groups
 from fabric.kernels.reducing import Reduce, Role, wavelets_of
 from wse_core.errors import ConfigError
 
@@ -40,7 +41,7 @@ QUEUES = (2, 4, 5, 1, 0)
 
 
 def group_sizes(n, levels, group=0):
-    """Return the group size of each level, bottom level first, as few levels as the sizes need.
+    """Return the groups of `ktree_groups` for a tree that can be built.
 
     Parameters
     ----------
@@ -55,27 +56,12 @@ def group_sizes(n, levels, group=0):
     ------
     ConfigError
         More levels than there are halvings of the line.
-
-    Examples
-    --------
-    >>> group_sizes(256, 2), group_sizes(720, 3), group_sizes(720, 4)
-    ((16, 16), (9, 9, 9), (6, 6, 6, 4))
     """
     most = max(1, (n - 1).bit_length())
     if not 1 <= levels <= most:
         raise ConfigError(f"a tree of {levels} levels over {n} PEs", where="K-tree", value=levels,
                           hint=f"1 .. {most} levels: groups have at least two members")
-    if not group:
-        group = 1
-        while group ** levels < n:
-            group += 1
-    sizes, left = [], n
-    for level in range(levels):
-        size = left if level == levels - 1 else min(group, left)
-        if left > 1:
-            sizes.append(size)
-        left = -(-left // size)
-    return tuple(sizes)
+    return tuple(ktree_groups(n, levels, group))
 
 
 @dataclass(frozen=True)

@@ -247,19 +247,29 @@ def gemv_plan(algorithm, n, words, levels=2, width=1, routing="hardware"):
                 critical_additions(algorithm, n, levels), steps, routing)
 
 
-def ktree_groups(n, levels):
-    """Return the group sizes of a balanced tree over n cores, bottom level first; trailing groups of 1 are dropped.
+def ktree_groups(n, levels, group=0):
+    """Return the group sizes of a balanced tree over n cores, bottom level first, as few levels as the sizes need.
+
+    Parameters
+    ----------
+    n : int
+        Cores of the line.
+    levels : int
+        K.
+    group : int
+        Size on all levels but the last, which takes what is left; 0: the smallest g with g^K >= n.
 
     Examples
     --------
-    >>> ktree_groups(256, 2), ktree_groups(720, 3)
-    ([16, 16], [9, 9, 9])
+    >>> ktree_groups(256, 2), ktree_groups(720, 3), ktree_groups(720, 4)
+    ([16, 16], [9, 9, 9], [6, 6, 6, 4])
     """
     if levels < 1:
         raise ConfigError(f"a tree of {levels} levels", hint="at least 1", value=levels)
+    group = group or _root_up(n, levels)
     sizes, left = [], n
     for level in range(levels, 0, -1):
-        size = left if level == 1 else _root_up(left, level)
+        size = left if level == 1 else min(group, left)
         if left > 1:
             sizes.append(size)
         left = -(-left // size)

@@ -16,12 +16,12 @@ class Ports:
     # --- queues -------------------------------------------------------------------------------------------------------
 
     def input_queue(self, q, color):
-        """Bind input queue `q` to `color` and return the `Queue`.
+        """Bind input queue `q` to `color` and return the `Queue`; the same pair again gives the same one.
 
         Raises
         ------
         ProgramError
-            Queue or color does not exist, or one of the two is bound already.
+            Queue or color does not exist, or one of the two is bound to another.
         """
         return self._queue("input", q, color)
 
@@ -40,6 +40,8 @@ class Ports:
             raise self._error(f"color {color!r} of {kind} queue {q} is not routable",
                               hint=f"colors 0 .. {self.machine['router.colors'] - 1}")
         bound = self._queues[kind]
+        if q in bound and bound[q].color == color:
+            return bound[q]
         if q in bound:
             raise self._error(f"{kind} queue {q} is bound twice, to colors {bound[q].color} and {color}")
         for other in bound.values():

@@ -62,6 +62,7 @@ class _Axis:
         self.words = t * t
         self.place, self.phase = p.param(f"p{axis}", "u16"), p.scalar(f"{axis} phase", "u16")
         self.control = p.array(f"{axis} control", 1, "u32", [TEARDOWN])
+        self.pointer = p.scalar(f"{axis} pointer", "u16")
         self.out, self.into = p.output_queue(q_out, self.color), p.input_queue(q_in, self.color)
         self.to, self.source = p.dsr("dest", name=f"{axis} to"), p.dsr("src1", name=f"{axis} from")
         self.links = ("" if end == "first" else self.low) + ("" if end == "last" else self.high)
@@ -74,10 +75,21 @@ class _Axis:
         for dsr, dsd in ((self.to, to), (self.source, source)):
             p.dsr_len(dsr, self.words)
             if dsd.is_memory:
-                p.dsr_base(dsr, dsd.base)
+                p.ld16(self.count_in, self.pointer)
+                p.dsr_base(dsr, self.count_in)
         p.call("register")
         p.td_exit(self.color)
         p.mov32(self.to, self.source, async_=True, activate=f"{self.axis} moved")
+
+    def choose(self, step_var, own, buffer):
+        """Note which tile the user passes to the library: the own one at the root, else the buffer."""
+        p = self.p
+        p.ld16(self.step, step_var)
+        p.ld16(self.at, self.place)
+        p.ldi(self.count_in, buffer)
+        with p.if_("eq", self.step, self.at):
+            p.ldi(self.count_in, own)
+        p.st16(self.count_in, self.pointer)
 
     def broadcast(self, step_var, own, buffer):
         """Write the function ``broadcast``: set the route and begin the transfer of this step."""
@@ -218,6 +230,8 @@ def program(machine, size, t, column, row):
         p.ldi(one, 1)
         for axis in axes:
             p.st16(one, active[axis])
+        axes["x"].choose(step_var, a, a_buffer)
+        axes["y"].choose(step_var, b, b_buffer)
         for axis in axes:
             p.call(f"broadcast {axis}")
 

@@ -50,7 +50,7 @@ def gemv_scaling(machine, max_cycle_level=None, progress=None, matrices=MATRICES
         form, compute = plan.cycles(), plan.compute_cycles()
         row = {"matrix": size, "algorithm": plan.sum.name, "side": plan.width, "method": "closed form", "cycles": form,
                "compute_cycles": compute, "communication_cycles": form - compute, "closed_form_cycles": form,
-               "simulated": "", "simulated_cycles": None, "error": None, "groups": " x ".join(map(str, plan.sum.groups))}
+               "groups": " x ".join(map(str, plan.sum.groups))}
         whole = plan.width <= limit
         result = KERNELS["gemv"].run(machine, p=plan.width, height=plan.height if whole else 1,
                                      m=size if whole else plan.shape.rows, n=size, algorithm=plan.sum.name,

@@ -104,19 +104,19 @@ def test_divide_takes_all_slots():
 def test_branches_calls_and_returns():
     code = Code()
     code("ldi", reg(0), imm=0xFFFF)  # 0
-    code("br16", reg(0), 0, d=CONDITION["ltu"], imm=99)  # 1: 0xffff < 0 unsigned is false, next after 3
+    code("br16", reg(0), 0, d=CONDITION["ltu"], imm=99)  # 1: 0xffff < 0 unsigned is false, next after 1
     skip = code.here + 4
-    code("br16", reg(0), 0, d=CONDITION["lt"], imm=skip)  # 4: -1 < 0 is true, target after 6
+    code("br16", reg(0), 0, d=CONDITION["lt"], imm=skip)  # 2: -1 < 0 is true, target after 6
     code("trap", imm=1)
     assert code.here == skip
-    call = code("call", imm=0)  # 10: target after 6
-    code("jmp", imm=0)  # 21: target after 6
-    function = code("ldi", reg(1), imm=5)  # 16
-    code("ret")  # 17: back after 4
-    end = code("done")  # 27
+    call = code("call", imm=0)  # 8: target after 6
+    code("jmp", imm=0)  # 19: target after 6
+    function = code("ldi", reg(1), imm=5)  # 14
+    code("ret")  # 15: back after 4
+    end = code("done")  # 25
     code.words[call + 1], code.words[call + 3] = function, end
     machine, at = offsets(code)
-    assert at == [0, 1, 4, 10, 16, 17, 21, 27]
+    assert at == [0, 1, 2, 8, 14, 15, 19, 25]
     assert register(machine, 1) == 5
 
 
@@ -146,7 +146,7 @@ def test_conditions(op, a, b, true):
         machine, at = offsets(code)
         taken = name in true.split()
         assert register(machine, 4) == (0 if taken else 1)
-        assert at == ([0, 1, 2, 8] if taken else [0, 1, 2, 5, 6])
+        assert at == ([0, 1, 2, 8] if taken else [0, 1, 2, 3, 4])
 
 
 def test_slots_of_special_instructions():

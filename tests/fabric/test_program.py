@@ -359,7 +359,7 @@ def test_a_dsr_that_nothing_is_loaded_into():
 
 
 def test_extended_dsrs_are_counted():
-    p = Program("p")
+    p = Program("p", machine("wse2", {"dsr.xdsr": 8}))
     v = [p.array(f"v{k}", 4, "u16") for k in range(9)]
     for k in range(8):
         p.fifo(v[k])
@@ -434,6 +434,7 @@ def test_a_fifo_takes_its_length_from_the_other_operand():
         (lambda p, a, b: p.mem4d(a, (2, 2, 2, 2, 2)), ProgramError, "5 dimensions"),
         (lambda p, a, b: p.mem4d(a, (4, 4), (5, 1)), ProgramError, "reaches element 18"),
         (lambda p, a, b: p.circular(a, start=16), ProgramError, "start 16 is outside"),
+        (lambda p, a, b: p.circular(a, length=17), ProgramError, "length 17 is outside 1 .. 16"),
         (lambda p, a, b: a[16], ProgramError, "symbol 'a': element 16 is outside 0 .. 15"),
         (lambda p, a, b: p.fabin(9, 4), ProgramError, "no input queue is bound to color 9.*input_queue\\(q, 9\\)"),
         (lambda p, a, b: p.fabin(5, 4, on_control={"stop": True}), ProgramError, "on_control: unknown key 'stop'"),

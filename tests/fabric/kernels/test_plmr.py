@@ -78,7 +78,7 @@ def test_memory_and_cores_decide():
 
 
 @pytest.mark.parametrize(("n", "levels", "published", "slack"), [
-    (720, 1, 360, 0), (720, 2, 28, 0), (720, 3, 15, 0), (720, 4, 11, 4), (256, 2, 16, 0), (64, 2, 8, 0), (64, 3, 6, 0),
+    (720, 1, 360, 0), (720, 2, 28, 0), (720, 3, 15, 0), (720, 4, 11, 0), (256, 2, 16, 0), (64, 2, 8, 0), (64, 3, 6, 0),
     (64, 4, 8, 0)])
 def test_additions_of_the_k_tree(n, levels, published, slack):
     assert abs(critical_additions("ktree", n, levels) - published) <= slack

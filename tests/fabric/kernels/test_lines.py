@@ -1,0 +1,54 @@
+"""Lines of places: directions, and programs on PEs that take part in several lines."""
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.kernels.lines import Line, compose
+from fabric.layout import Layout
+from fabric.program import Program
+
+
+@given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 3), st.integers(0, 3))
+def test_a_snake_visits_every_pe_once_by_single_steps(width, height, x, y):
+    line = Line.snake(width, height, x, y)
+    places = [rect[:2] for rect in line.rects]
+    assert sorted(places) == sorted((x + i, y + j) for i in range(width) for j in range(height))
+    step = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
+    for k in range(len(line) - 1):
+        dx, dy = step[line.directions(k, "A")]
+        assert places[k + 1] == (places[k][0] + dx, places[k][1] + dy)
+        dx, dy = step[line.directions(k + 1, "T")]
+        assert places[k] == (places[k + 1][0] + dx, places[k + 1][1] + dy)
+
+
+def test_ends_have_no_way_on():
+    line = Line.rows(3, 5)
+    assert line.copies == 5
+    assert line.directions(1, "TAR") == "WER"
+    with pytest.raises(KeyError):
+        line.directions(0, "T")
+    with pytest.raises(KeyError):
+        line.directions(2, "A")
+
+
+def test_compose_builds_one_program_per_combination():
+    rows, column = Line.rows(4, 3), Line.columns(1, 3)
+    built = []
+
+    def build(roles):
+        built.append(roles)
+        p = Program(str(roles))
+        with p.task("main"):
+            p.nop()
+        return p
+
+    layout = Layout(5, 3)
+    compose(layout, [(rows, ["first", "odd", "even", "odd"]), (column, ["first", "rest", "rest"])], build)
+    spec = layout.build()
+    names = [[spec.programs[k].name if k >= 0 else None for k in row] for row in spec.program_index]
+    assert sorted(map(str, built)) == sorted({name for row in names for name in row if name})
+    for y, row in enumerate(names):
+        assert row == [str(("first", "rest" if y else "first")), str(("odd", None)), str(("even", None)),
+                       str(("odd", None)), None]
