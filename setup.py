@@ -95,6 +95,7 @@ def write_if_changed(path, text):
 def find_extensions():
     """Return one `Extension` per .pyx file of the compiled packages, in a stable order."""
     os.chdir(ROOT)
+    generate_traced()
     headers = sorted(path for name in COMPILED for path in glob.glob(f"{name}/**/*.h", recursive=True))
     sources = sorted(path for name in COMPILED for path in glob.glob(f"{name}/**/*.pyx", recursive=True))
     # -iquote instead of -I: a header of ours can never hide a system header of the same name.
@@ -104,12 +105,24 @@ def find_extensions():
             source[: -len(".pyx")].replace(os.sep, "."),
             [source],
             depends=headers,
-            define_macros=list(MACROS),
+            define_macros=[*MACROS, ("WSE_TRACE", "1")] if "traced_" in source else list(MACROS),
             extra_compile_args=[*quote, *C_FLAGS],
             extra_link_args=list(LINK_FLAGS),
         )
         for source in sources
     ]
+
+
+def generate_traced():
+    """Write the sources of the modules that report events: copies of router and CE, compiled with WSE_TRACE."""
+    for name in ("router", "ce"):
+        for suffix in (".pyx", ".pxd"):
+            source = ROOT / "wse_core" / f"{name}{suffix}"
+            text = source.read_text(encoding="utf-8")
+            if suffix == ".pyx" and text.startswith("#"):
+                first, _, rest = text.partition("\n")
+                text = f"{first}\n# Generated from {source.name} by setup.py; do not edit.\n{rest}"
+            write_if_changed(ROOT / "wse_core" / f"traced_{source.name}", text)
 
 
 def generate_opcodes():

@@ -19,10 +19,12 @@ from libc.stdint cimport uint8_t, uint16_t, int16_t, int32_t, int64_t, uint32_t,
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from wse_core cimport traced_ce, traced_router
 from wse_core.ce cimport ce_phase, ce_settle
 from wse_core.router cimport refresh_shared, router_phase
 from wse_core.state cimport *
 
+from traces.sink import EVENT_DTYPE, KINDS, TraceFilter, sorted_events
 from wse_core import image as _image
 from wse_core import isa as _isa
 from wse_core.errors import ConfigError, InternalError, MemoryLimitError, SramFault
@@ -47,6 +49,7 @@ cdef enum:
     RUN_FAULT = 2
     RUN_BREAK = 3           # let Python look for signals
     EVENTS_PER_BREAK = 2000000
+    REPORT = 1 << 19        # events that are reported together
     REFRESH = 1 << 28       # cycles between sweeps of the stamps
     AHEAD = 1 << 22         # cycles that a CE may run ahead of the clock
 
@@ -76,8 +79,12 @@ cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
         if s.now >= s.next_refresh:
             stamps_refresh(s)
         s.ahead = limit if limit - s.now < AHEAD else s.now + AHEAD
-        router_phase(s)
-        ce_phase(s)
+        if unlikely(s.watch != NULL):
+            traced_router.router_phase(s)
+            traced_ce.ce_phase(s)
+        else:
+            router_phase(s)
+            ce_phase(s)
         s.events += s.moved
         if s.fault.kind and s.fault.cycle <= s.now:
             s.now += 1
@@ -91,7 +98,7 @@ cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
             if next == 0:
                 return RUN_QUIET
             s.now = next if next < limit else limit
-        if s.events >= stop:
+        if s.events >= stop or s.n_traced >= REPORT:
             return RUN_BREAK
     return RUN_LIMIT
 
@@ -209,6 +216,8 @@ cdef class Engine:
 
     cdef state_t* s
     cdef list maps              # (address, bytes) of every mapping
+    cdef watch_t* watch         # kept when recording ends
+    cdef object sink, filter
     cdef readonly object spec
     cdef readonly int64_t cycle_offset
     cdef readonly str status
@@ -233,6 +242,7 @@ cdef class Engine:
     def __dealloc__(self):
         cdef int k
         if self.s != NULL:
+            free(self.s.traced)
             for k in range(RING):
                 free(self.s.later[k].items)
             for k in range(self.s.n_ins):
@@ -293,6 +303,7 @@ cdef class Engine:
         s.arb_bits2 = <uint64_t*>self._map(s.n_words2 * sizeof(uint64_t))
         s.arb = <uint32_t*>self._map(<uint64_t>s.n_cells * 2 * sizeof(uint32_t))
         s.ce = <ce_t**>self._map(s.n_cells * sizeof(ce_t*))
+        self.watch = <watch_t*>self._map(s.n_cells * sizeof(watch_t))
         s.ring_bits = <uint64_t*>self._map(<uint64_t>RING * s.n_words * sizeof(uint64_t))
         s.ring_bits2 = <uint64_t*>self._map(<uint64_t>RING * s.n_words2 * sizeof(uint64_t))
         s.ring_bits3 = <uint64_t*>self._map(<uint64_t>RING * s.n_words3 * sizeof(uint64_t))
@@ -690,6 +701,8 @@ cdef class Engine:
                     if not 0 <= task_id < 32 or ce.prog.entry[task_id] < 0:
                         raise ConfigError(f"task {task_id} is not bound in the program of PE ({i}, {j})")
                     ce.activated |= <uint32_t>1 << task_id
+                    if self.sink is not None:
+                        emit(self.s, cell, self.s.now, EV_ACTIVATE, NO_COLOR, task_id, 0, 0)
                     schedule(self.s, cell, self.s.now, self.s.now)
 
     def push_input(self, int index, payload, control=None):
@@ -739,6 +752,8 @@ cdef class Engine:
         while code == RUN_BREAK:
             with nogil:
                 code = run_cycles(self.s, stop)
+            if self.sink is not None:
+                self._report(False)
             PyErr_CheckSignals()
         if code == RUN_QUIET:
             self.s.now = max(<int64_t>self.s.now, self.s.last_active) + 1
@@ -763,6 +778,48 @@ cdef class Engine:
         return "two inputs of one color in one cycle: " + " and ".join(
             _image.DIRS[k] for k in range(N_PORTS) if ports >> k & 1)
 
+    # --- events -------------------------------------------------------------------------------------------------------
+    def trace(self, sink, filter=None):
+        """Report events to ``sink(events, clock)`` from now on, or no longer if `sink` is None.
+
+        Parameters
+        ----------
+        sink : callable or None
+            Gets an array of `traces.sink.EVENT_DTYPE` now and then, and the cycle before which none will follow.
+        filter : TraceFilter, optional
+            Which events; default all.
+        """
+        cdef int k
+        cdef uint32_t kinds = 0
+        if self.sink is not None:
+            self._report(True)
+        self.sink, self.filter = sink, filter or TraceFilter()
+        if sink is None:
+            self.s.watch = NULL
+            return
+        for kind in self.filter.kinds:
+            kinds |= <uint32_t>1 << <int>KINDS.index(kind)
+        self.s.traced_kinds = kinds
+        self.s.watch = self.watch
+        for k in range(<int>self.s.n_awake):            # waits count from here on
+            ce_settle(self.s, self.s.awake[k])
+            self.watch[self.s.awake[k]].begin = self.watch[self.s.awake[k]].end = 0
+
+    cdef _report(self, bint last):
+        cdef uint32_t k
+        cdef const unsigned char[::1] view
+        for k in range(self.s.n_awake):
+            traced_ce.ce_report(self.s, self.s.awake[k], last)
+        data = bytearray(self.s.n_traced * sizeof(event_t))
+        if len(data):
+            view = data
+            memcpy(<void*>&view[0], self.s.traced, len(data))
+        self.s.n_traced = 0
+        events = np.frombuffer(data, EVENT_DTYPE)
+        cells = events["x"].astype(np.uint32) | events["y"].astype(np.uint32) << np.uint32(16)
+        events["x"], events["y"] = cells % self.s.stride - 1, cells // self.s.stride - 1
+        self.sink(sorted_events(events[self.filter.keeps(events)]), int(self.s.now))
+
     # --- keeping a state ----------------------------------------------------------------------------------------------
     def save_state(self):
         """Return the whole state, for `restore_state` of this very machine; costs what the machine has touched."""
@@ -786,6 +843,8 @@ cdef class Engine:
         cdef const unsigned char[::1] view
         if saved["maps"] != len(self.maps):
             raise ConfigError("a state of another machine cannot be restored")
+        cdef event_t* traced = self.s.traced
+        cdef uint64_t room = self.s.room_traced
         for k in range(RING):
             free(self.s.later[k].items)
         for k in range(self.s.n_ins):
@@ -810,6 +869,8 @@ cdef class Engine:
             self.s.outs[k].cycles = _buffer(saved["streams"][at + 1])
             self.s.outs[k].room = self.s.outs[k].n
             at += 2
+        self.s.traced, self.s.room_traced, self.s.n_traced = traced, room, 0
+        self.s.watch = self.watch if self.sink is not None else NULL
         self.status = saved["status"]
 
     # --- looking inside -----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import contextlib
 from harness import selection
 from traces.events import EventLog
 from traces.sink import FOREVER, LEVELS, TraceFilter
-from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.errors import ConfigError
 
 __all__ = ["Recorder", "add_options", "recorder"]
 
@@ -42,8 +42,6 @@ class Recorder:
         """Begin to record a new fabric, if it is the first."""
         if self.log is not None:
             return
-        if not hasattr(fabric.machine, "trace"):
-            raise UnsupportedError("the compiled engine does not report events yet", hint="--backend reference")
         self.log = EventLog(self.path, self.meta, self.filter, names_of(fabric.spec))
         self.machine = fabric.machine
         self.machine.trace(self.log.append, self.filter)

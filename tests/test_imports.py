@@ -131,12 +131,12 @@ def edge_faults(path, root=ROOT):
 
 
 def sources(root=ROOT):
-    """Return every source file of the packages; opcodes.pxd is generated and imports nothing."""
+    """Return every source file of the packages that is not generated."""
     return sorted(
         path
         for package in PACKAGES
         for path in Path(root, package).rglob("*")
-        if path.suffix in (".py", ".pyx", ".pxd") and path.name != "opcodes.pxd"
+        if path.suffix in (".py", ".pyx", ".pxd") and path.name != "opcodes.pxd" and not path.name.startswith("traced_")
     )
 
 

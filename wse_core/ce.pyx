@@ -107,6 +107,67 @@ cdef inline void touched(state_t* s, uint64_t t) noexcept nogil:
 cdef inline inq_t* inq_of(ce_t* ce, int queue) noexcept nogil:
     return ce.inq + ce.prog.inq_slot[queue]
 
+cdef inline void traced_take(state_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t word, uint64_t t) noexcept nogil:
+    emit(s, cell, t, EV_TAKE, q.color, ce.prog.inq_of_task[q.color], word, is_control(word))
+
+cdef inline void traced_send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t word, uint64_t t) noexcept nogil:
+    cdef int color = plane // N_PORTS, k
+    for k in range(8):
+        if ce.prog.outq_color[k] == color:
+            emit(s, cell, t, EV_INJECT, color, k, word, is_control(word))
+            return
+
+cdef void close_wait(state_t* s, uint32_t cell) noexcept nogil:
+    # Report the wait that was booked last.
+    cdef watch_t* w = &s.watch[cell]
+    if w.end > w.begin:
+        emit(s, cell, w.end, EV_WAIT, w.color, w.reason - WAIT_RESOURCE, w.end - w.begin, w.queue << 1)
+    w.begin = w.end
+
+cdef void add_wait(state_t* s, uint32_t cell, int reason, int queue, int color, uint64_t begin,
+                   uint64_t end) noexcept nogil:
+    # Cycles begin .. end - 1 of a wait: more of the last one, or a new one.
+    cdef watch_t* w = &s.watch[cell]
+    if begin >= end:
+        return
+    if not (w.end == begin and w.end > w.begin and w.reason == reason and w.queue == queue and w.color == color):
+        close_wait(s, cell)
+        w.begin = begin
+        w.reason = reason
+        w.queue = queue
+        w.color = color
+    w.end = end
+
+cdef void traced_wait(state_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexcept nogil:
+    # Cycles ce.acct .. end - 1 are about to be booked as ce.wait. Of two inputs the first one counts while it lacks.
+    cdef thread_t* th
+    cdef opnd_t* ops[2]
+    cdef uint64_t begin = ce.acct, until, word
+    cdef inq_t* q
+    cdef int k
+    if ce.wait < WAIT_RESOURCE:
+        return
+    if ce.wait == WAIT_RESOURCE or ce.wait == WAIT_FIFO:
+        add_wait(s, cell, ce.wait, 0, NO_COLOR, begin, end)
+        return
+    th = &ce.main if ce.main_state != MAIN_IDLE else ut_of(ce, ctz64(ce.uts))
+    if ce.wait == WAIT_OUTPUT:
+        add_wait(s, cell, ce.wait, th.a.queue, th.a.plane // N_PORTS, begin, end)
+        return
+    ops[0] = &th.b
+    ops[1] = &th.c
+    for k in range(2):
+        if ops[k].mode != OPND_FABIN:
+            continue
+        q = inq_of(ce, ops[k].queue)
+        word = q.slots[q.head]
+        until = ready_cycle(word, end) if is_valid(word) else end
+        if until > end:
+            until = end
+        if until > begin:
+            add_wait(s, cell, ce.wait, ops[k].queue, q.color, begin, until)
+            begin = until
+
 cdef inline uint64_t inq_take(state_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t t) noexcept nogil:
     cdef uint64_t word = q.slots[q.head]
     q.slots[q.head] = stamp_of(t + 1)
@@ -114,6 +175,8 @@ cdef inline uint64_t inq_take(state_t* s, ce_t* ce, uint32_t cell, inq_t* q, uin
     if q.head == q.cap:
         q.head = 0
     inq_freed(s, cell, q)
+    if TRACE:
+        traced_take(s, ce, cell, q, word, t)
     ce.received += 1
     s.waiting = 1                   # the router can use the place from the next cycle on
     return word
@@ -156,6 +219,8 @@ cdef inline bint activate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int t
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_NO_ENTRY, task)
         return False
     ce.activated |= <uint32_t>1 << task
+    if TRACE:
+        emit(s, cell, t, EV_ACTIVATE, NO_COLOR, task, 0, 0)
     return True
 
 cdef inline void unblock(ce_t* ce, int task) noexcept nogil:
@@ -589,6 +654,11 @@ cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
             elif ops[k].mode == OPND_CIRCULAR:
                 ops[k].dsr.index = <uint16_t>((<uint32_t>ops[k].dsr.index + th.k) % ops[k].dsr.length)
     th.active = 0
+    if TRACE:
+        emit(s, cell, t, EV_OP_END, NO_COLOR, th.id, th.k, 0)
+        if s.watch[cell].lost[th.id]:
+            emit(s, cell, t, EV_CONFLICT, NO_COLOR, th.id, s.watch[cell].lost[th.id], 0)
+            s.watch[cell].lost[th.id] = 0
     if th.id == MAIN:
         ce.main_state = MAIN_RUN
         ce.next = t + cost + s.p.drain
@@ -675,6 +745,8 @@ cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, 
 cdef inline void send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t,
                       uint32_t cost) noexcept nogil:
     ramp_push(s, plane, cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
+    if TRACE:
+        traced_send(s, ce, cell, plane, payload, t)
     ce.sent += 1
     s.waiting = 1
 
@@ -748,6 +820,8 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     busy = (g + th.lanes - 1) // th.lanes
     if conflicts(s, &th.b, &th.c, th.k):
         conflict = s.p.conflict_cycles
+        if TRACE:
+            s.watch[cell].lost[th.id] += conflict
     if th.b.mode == OPND_FABIN:
         word_b = <uint32_t>inq_take(s, ce, cell, inq_of(ce, th.b.queue), t)
     if th.c.mode == OPND_FABIN:
@@ -861,6 +935,8 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
             q.slots[q.head] = stamp_of(t + 1)
             q.head = 0 if q.head + 1 == q.cap else q.head + 1
             inq_freed(s, cell, q)
+            if TRACE:
+                traced_take(s, ce, cell, q, word, t)
         g = th.group if th.group <= th.n - k else th.n - k
         cost = (g + th.lanes - 1) // th.lanes if g > th.lanes else 1     # a last step may be shorter
         payload = 0
@@ -877,6 +953,8 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
                 th.to.at += th.to.step
         if sends:
             ramp_push(s, th.plane, cell, payload, t + cost - 1 + latency)
+            if TRACE:
+                traced_send(s, ce, cell, th.plane, payload, t)
         k += g
         t += cost
         n_steps += 1
@@ -988,6 +1066,10 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
             q.head = 0 if q.head + 1 == q.cap else q.head + 1
             inq_freed(s, cell, q)
             n_received += 1
+            if TRACE:
+                traced_take(s, ce, cell, q, word, t)
+                if q2 != NULL:
+                    traced_take(s, ce, cell, q2, word2, t)
             if q2 != NULL:
                 q2.slots[q2.head] = stamp_of(t + 1)
                 q2.head = 0 if q2.head + 1 == q2.cap else q2.head + 1
@@ -998,6 +1080,8 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
         if th.plane != NO_PLACE:
             ramp_push(s, th.plane, cell, b, t + latency)
             n_sent += 1
+            if TRACE:
+                traced_send(s, ce, cell, th.plane, b, t)
         else:
             if th.to.words == 2:
                 (<uint32_t*>(ce.sram + th.to.at))[0] = b
@@ -1170,6 +1254,8 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
         ce.steps += steps
         ce.busy += steps
         ce.waits[WAIT_CONFLICT] += lost
+        if TRACE:
+            s.watch[cell].lost[th.id] += <uint32_t>lost
         ce.tail_conflict = cost - 1
         ce.acct = t
         ce.pipe_free = t
@@ -1247,6 +1333,9 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
     if not vec_setup(s, ce, cell, t, ins, th):
         return
     th.active = 1
+    if TRACE:
+        s.watch[cell].lost[ut] = 0
+        emit(s, cell, t, EV_OP_START, NO_COLOR, ut, ins.at | <uint32_t>ins.op << 16, 0)
     if asynchronous:
         th.bulk = 0
         k = (ins.imm >> 1) & 3
@@ -1286,6 +1375,13 @@ cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     if c >= N_COLORS or s.route[c] == NULL:
         return
     word = s.route[c][cell]
+    if TRACE:
+        if ins.op == OP_SW_POS:
+            emit(s, cell, t, EV_SWITCH, c, ins.imm & 3, 1, 0)
+        elif ins.op == OP_TD_EXIT:
+            emit(s, cell, t, EV_TEARDOWN, c, 0, 0, 0)
+        else:
+            emit(s, cell, t, EV_ROUTE, c, (ins.imm >> 10) & 3, ins.imm & 0x3FF, 0)
     if ins.op == OP_SW_POS:
         word = (word & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>(ins.imm & 3) << RT_POS)
     elif ins.op == OP_TD_EXIT:
@@ -1380,6 +1476,8 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
             ce.next = t + s.p.ret
         elif ins.op == OP_DONE:
             ce.main_state = MAIN_IDLE
+            if TRACE:
+                emit(s, cell, t, EV_TASK_END, NO_COLOR, ce.last_task, 0, 0)
     elif form == FORM_TASK:
         if ins.op == OP_ACTIVATE:
             activate(s, ce, cell, t, ins.a)
@@ -1460,6 +1558,10 @@ cdef uint64_t heads_for_picker(state_t* s, ce_t* ce, uint64_t t, uint32_t* ready
             when = r
     return when
 
+cdef inline void traced_start(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int32_t entry) noexcept nogil:
+    if TRACE:
+        emit(s, cell, t, EV_TASK_START, NO_COLOR, ce.last_task, ce.prog.code[entry].at, 0)
+
 cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Let the picker choose in cycle t.
     cdef program_t* g = ce.prog
@@ -1480,6 +1582,7 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     ce.last_task = id
     if (able >> id) & 1:
         ce.activated &= ~(<uint32_t>1 << id)
+        traced_start(s, ce, cell, t, g.entry[id])
         start_task(s, ce, t, g.entry[id])
         return
     q = inq_of(ce, g.inq_of_task[id])
@@ -1490,9 +1593,11 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
             touched(s, t)
             return
         take_arguments(ce, word)
+        traced_start(s, ce, cell, t, g.control_entry[k])
         start_task(s, ce, t, g.control_entry[k])
     else:
         take_arguments(ce, word)
+        traced_start(s, ce, cell, t, g.entry[id])
         start_task(s, ce, t, g.entry[id])
 
 
@@ -1504,12 +1609,16 @@ cdef void catch_up(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nog
         start = ce.main.next if ce.main.next > ce.pipe_free else ce.pipe_free
         if start < t:
             if ce.acct < start:
+                if TRACE:
+                    traced_wait(s, ce, cell, start)
                 ce.waits[ce.wait] += start - ce.acct
                 ce.acct = start
             vec_bulk(s, ce, cell, &ce.main, start, t)
             if ce.main_state == MAIN_RUN:
                 ce.wait = WAIT_PIPE
     if ce.acct < t:
+        if TRACE:
+            traced_wait(s, ce, cell, t)
         ce.waits[ce.wait] += t - ce.acct
         ce.acct = t
 
@@ -1656,6 +1765,8 @@ cdef bint stream_alone(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept
     if not streams_on(ce, th) or th.next > t or ce.pipe_free > t:
         return False
     if ce.acct < t:
+        if TRACE:
+            traced_wait(s, ce, cell, t)
         ce.waits[ce.wait] += t - ce.acct
         ce.acct = t
     ce.want_space = 0
@@ -1689,6 +1800,8 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
         # ahead.
         ce.teardown_due &= ~(<uint32_t>1 << (t & 15))
         ce.activated |= <uint32_t>1 << 29
+        if TRACE:
+            emit(s, cell, t, EV_ACTIVATE, NO_COLOR, 29, 0, 0)
         if t < ce.resume:
             schedule(s, cell, ce.resume, ce.resume)     # the picker has not seen it
     if t < ce.resume or ce.main_state == MAIN_FAULT:
@@ -1762,6 +1875,12 @@ cdef void ce_settle(state_t* s, uint32_t cell) noexcept nogil:
     # Bring a CE's books and memory up to the cycle that is about to begin; the cell has a program.
     if s.ce[cell].prog != NULL and s.ce[cell].main_state != MAIN_FAULT:
         catch_up(s, s.ce[cell], cell, s.now)
+
+cdef void ce_report(state_t* s, uint32_t cell, bint last) noexcept nogil:
+    # Report what a CE has done before the cycle that is about to begin; `last`: also a wait that goes on.
+    ce_settle(s, cell)
+    if s.ce[cell].prog != NULL and (last or s.watch[cell].end < s.ce[cell].acct):
+        close_wait(s, cell)
 
 cdef void ce_phase(state_t* s) noexcept nogil:
     cdef uint32_t slot = <uint32_t>(s.now & (RING - 1))

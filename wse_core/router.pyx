@@ -14,9 +14,9 @@ Timing and rules: docs/machine.md, "Router".  Sources: arch §8.  Known differen
 arbitration and atomic multicast are not public (docs/accuracy.md).
 """
 from wse_core.state cimport (
-    DIR_R, FAULT_COLLISION, FAULT_MEMORY, HEAD, N_COLORS, N_FILTERS, N_PORTS, RING, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ,
+    DIR_R, EV_DEPART, EV_ENTER, EV_SWITCH, EV_TEARDOWN, FAULT_COLLISION, FAULT_MEMORY, HEAD, N_COLORS, N_FILTERS, N_PORTS, RING, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ,
     RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL, RT_SWAP_X, RT_TEARDOWN, RT_VALID, SHIFT_STAMP, SLEEPER, SHIFT_VALID,
-    ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, later_t, mark_later,
+    TRACE, ce_awaken, ce_t, clz64, ctz64, emit, filter_t, has_room, inq_t, int64_t, is_control, is_valid, later_t, mark_later,
     plane_mark, plane_push, plane_t, plane_tail, qmeta_t, ready_cycle, record_fault, ring_set, stamp_of, state_t,
     stream_in_t, stream_out_t, uint8_t, uint32_t, uint64_t, unlikely, usable, vary, wake_color)
 from libc.stdlib cimport realloc
@@ -352,6 +352,9 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
         pop = <int>(r.route >> RT_POP) & 3
         if pop == 1 or (pop == 2 and cmd == CMD_ADV) or (pop == 3 and cmd <= CMD_ADV):
             payload = popped(payload)
+    if TRACE:
+        emit(s, cell, s.now, EV_DEPART, r.color, r.outs, payload,
+             control | r.q.port << 1 | (r.q.color != r.color) << 4)
     take_head(s, r.q, cell)
     links = r.outs & 15
     while links:
@@ -372,6 +375,8 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
         route = s.route[r.color][cell]
         if cmd == CMD_TEARDOWN:
             s.route[r.color][cell] = route | (<uint64_t>1 << RT_TEARDOWN)
+            if TRACE:
+                emit(s, cell, s.now, EV_TEARDOWN, r.color, 1, 0, 0)
             if s.ce[cell] != NULL:
                 if s.ce[cell].prog == NULL:
                     ce_awaken(s, cell)
@@ -389,6 +394,8 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
                     if (route >> RT_RING) & 1:
                         pos = 0
             s.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
+            if TRACE:
+                emit(s, cell, s.now, EV_SWITCH, r.color, pos, 0, 0)
             wake_color(s, r.color, cell, 31)
 
 cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
@@ -427,6 +434,8 @@ cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogi
     cdef uint32_t links, d, outs = tx_of(route, pos)
     cdef plane_t* q = &s.plane[color * N_PORTS + ctz64(rx_of(route, pos))]
     payload = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)] & PAYLOAD
+    if TRACE:
+        emit(s, cell, s.now, EV_DEPART, q.color, outs, payload, q.port << 1)
     take_head(s, q, cell)
     again(s, q, cell)
     links = outs & 15
@@ -583,6 +592,8 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
             sleep_on_ramp(s, q, cell, i, i.slots[i.tail])
             return
     payload = word & PAYLOAD
+    if TRACE:
+        emit(s, cell, now, EV_DEPART, q.color, tx, payload, q.port << 1)
     # take_head
     slot[0] = stamp_of(now + 1)
     cap = q.cap[cell] if q.cap != NULL else <uint8_t>q.depth
@@ -745,6 +756,8 @@ cdef void feed_streams(state_t* s) noexcept nogil:
             q = &s.plane[i.plane]
             if room_at(s, plane_tail(q, i.cell)[0], s.now):
                 plane_push(s, i.plane, q, i.cell, i.words[i.at], s.now + s.p.hop)
+                if TRACE:
+                    emit(s, i.cell, s.now, EV_ENTER, q.color, q.port, i.words[i.at], is_control(i.words[i.at]))
                 i.at += 1
                 s.waiting = 1
 

@@ -23,12 +23,16 @@ cdef extern from *:
     #define WSE_POP32(x) __builtin_popcount(x)
     #define WSE_LIKELY(x) __builtin_expect(!!(x), 1)
     #define WSE_UNLIKELY(x) __builtin_expect(!!(x), 0)
+    #ifndef WSE_TRACE       /* router.pyx and ce.pyx are compiled twice; in one of the two this is 1 */
+    #define WSE_TRACE 0
+    #endif
     #undef CYTHON_INLINE    /* "inline" means it: the hot loops lose a fifth when the compiler decides otherwise */
     #define CYTHON_INLINE inline __attribute__((always_inline))
     """
     int ctz64 "WSE_CTZ64"(uint64_t x) noexcept nogil
     int clz64 "WSE_CLZ64"(uint64_t x) noexcept nogil
     int popcount32 "WSE_POP32"(uint32_t x) noexcept nogil
+    bint TRACE "WSE_TRACE"
     bint likely "WSE_LIKELY"(bint x) noexcept nogil
     bint unlikely "WSE_UNLIKELY"(bint x) noexcept nogil
 
@@ -67,6 +71,23 @@ cdef enum:                  # bits of a route word, above 4 x (5 rx + 5 tx)
     RT_HAS_INQ = 60
     RT_SHARED = 61          # shares a link with another color, or has several inputs: needs arbitration
     RT_SPECIAL = 62         # filter, swap, injection or an edge of the rectangle: needs the general path
+
+cdef enum:                  # kinds of events: places in traces.sink.KINDS
+    EV_INJECT = 0
+    EV_DEPART = 1
+    EV_ENTER = 2
+    EV_TAKE = 3
+    EV_ACTIVATE = 4
+    EV_TASK_START = 5
+    EV_TASK_END = 6
+    EV_OP_START = 7
+    EV_OP_END = 8
+    EV_CONFLICT = 9
+    EV_WAIT = 10
+    EV_SWITCH = 11
+    EV_ROUTE = 12
+    EV_TEARDOWN = 13
+    NO_COLOR = 255
 
 cdef enum:                  # machine faults
     FAULT_NONE = 0
@@ -378,6 +399,20 @@ ctypedef struct params_t:   # of the machine, in cycles and words
     int prng_steps
     uint64_t tsc_mask
 
+cdef packed struct event_t: # twin of traces.sink.EVENT_DTYPE, but for the cell, which the engine turns into x and y
+    uint64_t cycle
+    uint32_t data
+    uint32_t cell
+    uint8_t kind
+    uint8_t color
+    uint8_t aux
+    uint8_t flags
+
+ctypedef struct watch_t:    # per cell, only while events are recorded
+    uint64_t begin, end     # the wait that was booked last; begin == end: none
+    uint8_t reason, queue, color
+    uint32_t lost[9]        # cycles that the operation of each thread lost to bank conflicts
+
 ctypedef struct state_t:
     uint64_t now
     uint64_t ahead          # no CE may act in this cycle or later: the end of the run, or a bound on running ahead
@@ -435,12 +470,44 @@ ctypedef struct state_t:
     uint64_t order          # 0, or the state of a generator that varies the order of visits (tests: it must not matter)
     program_t* programs
     int n_programs
+    # events, while they are recorded
+    event_t* traced
+    uint64_t n_traced
+    uint64_t room_traced
+    uint32_t traced_kinds
+    watch_t* watch
 
 
 cdef inline uint32_t vary(state_t* s, uint32_t n) noexcept nogil:
     # A number below n for a varied order of visits.
     s.order = s.order * <uint64_t>6364136223846793005 + <uint64_t>1442695040888963407
     return <uint32_t>(s.order >> 33) % n
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+cdef inline void emit(state_t* s, uint32_t cell, uint64_t cycle, int kind, int color, int aux, uint64_t data,
+                      int flags) noexcept nogil:
+    cdef event_t* e
+    cdef event_t* grown
+    cdef uint64_t room
+    if not (s.traced_kinds >> kind) & 1:
+        return
+    if unlikely(s.n_traced == s.room_traced):
+        room = 2 * s.room_traced + 4096
+        grown = <event_t*>realloc(s.traced, room * sizeof(event_t))
+        if grown == NULL:
+            return
+        s.traced = grown
+        s.room_traced = room
+    e = &s.traced[s.n_traced]
+    e.cycle = cycle
+    e.data = <uint32_t>data
+    e.cell = cell
+    e.kind = kind
+    e.color = color
+    e.aux = aux
+    e.flags = flags
+    s.n_traced += 1
 
 
 # --- queue words ------------------------------------------------------------------------------------------------------

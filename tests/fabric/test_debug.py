@@ -23,7 +23,7 @@ from wse_core.errors import ConfigError, LayoutError
 from wse_core.params import machine
 from wse_core.reference.machine import ReferenceMachine
 
-TRACING = ["reference"] + (["compiled"] if hasattr(Engine, "trace") else [])
+BACKENDS = ["compiled", "reference"]
 
 
 def chain(backend):
@@ -58,7 +58,7 @@ def test_a_state_is_restored_bit_for_bit(make, draw, seed):
     assert results[0][2] == results[1][2]
 
 
-@pytest.mark.parametrize("backend", TRACING)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_break_at_a_task_and_at_a_color(backend):
     debugger = chain(backend)
     assert debugger.until_task("main", 1, 0)
@@ -72,7 +72,7 @@ def test_break_at_a_task_and_at_a_color(backend):
     assert debugger.event is None
 
 
-@pytest.mark.parametrize("backend", ["compiled", "reference"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_break_at_a_change_then_poke_and_go_back(backend):
     debugger = chain(backend)
     saved = debugger.snapshot()
@@ -101,7 +101,7 @@ def faulty():
     return layout
 
 
-@pytest.mark.parametrize("backend", ["compiled", "reference"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_break_at_a_fault(backend):
     debugger = Debugger(Fabric(faulty(), backend))
     debugger.fabric.launch("main")
@@ -117,7 +117,7 @@ def echo(backend):
     return Fabric(layout, backend), stream, out
 
 
-@pytest.mark.parametrize("backend", TRACING)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_edge_traffic_is_played_again(backend):
     fabric, stream, out = echo(backend)
     found = []

@@ -19,8 +19,7 @@ def run_file(tmp_path_factory):
 
 
 def test_a_kernel_is_recorded(wse, tmp_path):
-    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--backend", "reference", "--trace", "full", "--out", "t.h5",
-               "--json")
+    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--trace", "full", "--out", "t.h5", "--json")
     assert done.returncode == 0, done.stderr
     with Trace.open(tmp_path / "t.h5") as trace:
         assert len(trace.events(kinds=("depart",))) == json.loads(done.stdout)["wavelet_hops"]
@@ -31,7 +30,7 @@ def test_a_kernel_is_recorded(wse, tmp_path):
 
 
 def test_a_filter_is_obeyed(wse, tmp_path):
-    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--backend", "reference", "--trace", "full", "--out", "t.h5",
+    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--trace", "full", "--out", "t.h5",
                "--trace-region", "1,0,1,1", "--trace-cycles", "10:", "--trace-colors", "1")
     assert done.returncode == 0, done.stderr
     with Trace.open(tmp_path / "t.h5") as trace:
