@@ -15,7 +15,7 @@ Cycles
 
         cycles = L (M + SA + SB + I) + start
 
-    with the names of `gemm_summa`; I is 70 .. 80 for the transfer of two tiles and 8 for the turn of the loop over the
+    with the names of `gemm_summa`; I is about 80 for the transfer of two tiles and 9 for the turn of the loop over the
     products.  Nothing overlaps, which costs little on a CE whose slots pay for transfers and products alike.
 
 Sources
@@ -26,7 +26,8 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.kernels import common
-from fabric.kernels.gemm_summa import BroadcastAxis, Summa, slot_elements
+from fabric.kernels.gemm_broadcast import BroadcastAxis, slot_elements
+from fabric.kernels.gemm_summa import Summa
 from fabric.kernels.product import emit_product, product_cycles
 from fabric.program import Program
 
@@ -136,5 +137,4 @@ class AllGather(Summa):
         around = (m["task.start"] + 2 + (self.width > 1) + (self.height > 1) + m["ce.branch_not_taken"] + m["ce.call"]
                   + self.ask_cycles())
         product = product_cycles(self.shape, m) + 3 + m["ce.branch_taken"]
-        start = m["ce.tsc_read"] + 3 + 8 * ((self.width > 1) + (self.height > 1)) * m["ce.dsr_load"] + 2 * m["ce.config"] * (min(self.width, self.height) > 1)
-        return self.slices * (product + around) + start
+        return self.slices * (product + around) + self.start_cycles()

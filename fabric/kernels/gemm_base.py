@@ -32,12 +32,45 @@ from fabric.kernels.plmr import routes_used
 from fabric.kernels.product import Shape, product_cycles
 from wse_core.errors import ConfigError
 
-__all__ = ["Product", "wavelets_of"]
+__all__ = ["Product", "place_all", "wavelets_of"]
 
 
 def wavelets_of(elements, dtype):
     """Return the wavelets of that many elements: two 16-bit ones in one."""
     return elements if dtype == "f32" else -(-elements // 2)
+
+
+def place_all(layout, programs, columns, rows):
+    """Place ``programs[columns[x], rows[y]]`` on every PE (x, y), many at a time.
+
+    Parameters
+    ----------
+    layout : Layout
+    programs : dict
+    columns, rows : sequence
+        Kinds of columns and of rows, hashable.
+    """
+    for column, x in _strides(columns):
+        for row, y in _strides(rows):
+            layout.place(programs[column, row],
+                         (x[0], y[0], x[-1] - x[0] + 1, y[-1] - y[0] + 1, x.step, y.step))
+
+
+def _strides(kinds):
+    """Return (kind, range of places) so that every place of a sequence of kinds is in one range."""
+    places, found = {}, []
+    for place, kind in enumerate(kinds):
+        places.setdefault(kind, []).append(place)
+    for kind, mine in places.items():
+        start = 0
+        while start < len(mine):
+            step = mine[start + 1] - mine[start] if start + 1 < len(mine) else 1
+            stop = start + 1
+            while stop < len(mine) and mine[stop] - mine[stop - 1] == step:
+                stop += 1
+            found.append((kind, range(mine[start], mine[stop - 1] + 1, step)))
+            start = stop
+    return found
 
 
 class Product:

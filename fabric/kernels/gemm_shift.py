@@ -52,7 +52,7 @@ import functools
 import numpy as np
 
 from fabric.kernels import common
-from fabric.kernels.gemm_base import Product
+from fabric.kernels.gemm_base import Product, place_all
 from fabric.kernels.product import emit_product, product_cycles
 from fabric.kernels.ring import Ring
 from fabric.layout import Layout
@@ -241,10 +241,7 @@ class Shift(Product):
         """`Layout` with programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
-        x_colors, y_colors = self.colors_along("a"), self.colors_along("b")
-        for y in range(h):
-            for x in range(w):
-                layout.place(self.programs[x_colors[x], y_colors[y]], x, y)
+        place_all(layout, self.programs, self.colors_along("a"), self.colors_along("b"))
         self.rings["a"].paint(layout, FIRST["a"], "E", "W", lambda k: (k, 0, 1, h))
         self.rings["b"].paint(layout, FIRST["b"], "S", "N", lambda k: (0, k, w, 1))
         turns = self.turns

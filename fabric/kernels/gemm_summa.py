@@ -13,12 +13,12 @@ Colors, routers, queues
         its own step            rx = R   tx = W E    sends to both sides; in switch position 1  tx = W E R
         steps after             rx = E   tx = W R    takes from the east, copies to its CE, passes on
 
-    (B: north and south alike.)  A CE turns its router when it asks for the next tile, and must know that nothing of the
-    step before is still to come through.  The control wavelet behind a tile (`advance_switch`) puts the sender's router,
-    and no other since it is popped there, into position 1; the *token* sent after it goes to the others and to the
-    sender's own CE.  It is the last wavelet of a step, and a router gives a wavelet to the next router and to its CE in
-    the same cycle or not at all: who has the token can turn.  A wavelet of the next step that comes early waits at a
-    port that is not open yet.  Each color has one open port per router at any time: no collisions possible.
+    (B: north and south alike.)  A CE turns its router when it asks for the next tile, and must know that nothing of
+    the step before is still to come through.  The control wavelet behind a tile (`advance_switch`) puts the sender's
+    router, and no other since it is popped there, into position 1; the *token* sent after it goes to the others and to
+    the sender's own CE.  It is the last wavelet of a step, and a router gives a wavelet to the next router and to its
+    CE in the same cycle or not at all: who has the token can turn.  A wavelet of the next step that comes early waits
+    at a port that is not open yet.  Each color has one open port per router at any time: no collisions possible.
 
     Why not two colors per axis, one for each direction, turned by control wavelets alone: a switch position of wse2
     changes either rx or tx, so that a sender would get, and have to drain, a copy of what it sends, and every tile
@@ -32,8 +32,7 @@ Tasks
     as much as they save.  One buffer is the default, as it leaves room for larger tiles.
 
 Order (bit exact)
-    C starts from +0; for k = 0 .. K-1, padding included: C = fma(A[:, k], B[k, :], C).  f16, cb16: fmachs, exact
-    products and one rounding to f32; f32: fmacs.
+    C starts from +0; for k = 0 .. K-1, padding included: C = fma(A[:, k], B[k, :], C); see `fabric.kernels.product`.
 
 Cycles
     From the first to the last time stamp of a PE, the most of all PEs.  With SA and SB wavelets per tile, M cycles for
@@ -42,9 +41,9 @@ Cycles
 
         cycles = L (M + SA + SB + I) + start          (more than one PE)
 
-    I is about 90 on wse2, of which 2 `ce.config` are the sender's; within 2 % of the measurement for steps of 500 cycles
-    and more, 10 % for the smallest tiles.
-    Broadcasts follow one another without waiting: the way of n-1 hops is paid once, not per step.
+    I is about 90 on wse2, of which 2 `ce.config` are the sender's; within 2 % of the measurement for steps of 500
+    cycles and more, 10 % for the smallest tiles.  Broadcasts follow one another without waiting: the way of n-1 hops
+    is paid once, not per step.
 
     Exactly: wavelet_hops = L W H ((SA + 2) [W > 1] + (SB + 2) [H > 1]) with the control wavelets and tokens.
 
@@ -60,171 +59,12 @@ import numpy as np
 
 from fabric.kernels import common
 from fabric.kernels.gemm_base import Product
+from fabric.kernels.gemm_broadcast import AXES, BroadcastAxis
 from fabric.kernels.product import emit_product, product_cycles
 from fabric.layout import Layout
 from fabric.program import Program
 
-__all__ = ["AXES", "BroadcastAxis", "Summa", "slot_elements"]
-
-AXES = {"a": (8, 0, 2, "W", "E"), "b": (9, 1, 3, "N", "S")}
-"""Per axis: color, input queue, output queue, and the directions of lower and of higher coordinates."""
-SENDING, TOKEN = 0, 1  # switch positions; position 0 is also that of receiving
-
-
-def slot_elements(elements):
-    """Return the room for a tile that is received: whole wavelets of two elements, and one for the token behind it."""
-    return elements + elements % 2 + 2
-
-
-class BroadcastAxis:
-    """What a PE needs for the tiles of one matrix: variables, descriptors, and the code that asks for a tile.
-
-    Parameters
-    ----------
-    p : Program
-    key : {"a", "b"}
-    elements : int
-        Of a tile.
-    dtype : str
-    end : {"first", "inner", "last", "alone"}
-        Place of the PE along the axis.
-    held : int
-        Tiles that the PE holds; it sends them in consecutive steps.
-    buffers : int
-        Tiles that can be received.
-    bank : int or None
-        In which a tile has to begin.
-    """
-
-    def __init__(self, p, key, elements, dtype, end, held, buffers, bank):
-        self.p, self.key, self.elements, self.held, self.buffers, self.end = p, key, elements, held, buffers, end
-        self.color, q_in, q_out, self.low, self.high = AXES[key]
-        self.move = p.mov32 if dtype == "f32" else p.mov16
-        self.offset = None
-        self.slot = slot_elements(elements)
-        self.declare(elements, dtype, bank)
-        self.words = elements * self.own.words_per_element
-        if end == "alone":
-            return
-        self.place = p.param(f"p{'x' if key == 'a' else 'y'}", "u16")
-        self.token = p.scalar(f"{key}_token", dtype)
-        self.into, self.out = p.input_queue(q_in, self.color), p.output_queue(q_out, self.color)
-        self.links = ("" if end == "first" else self.low) + ("" if end == "last" else self.high)
-        self.dsrs = {name: (p.dsr("dest", name=f"{key} {name} to"), p.dsr("src1", name=f"{key} {name} from"))
-                     for name in ("receive", "send", "token out", "token in")}
-        self.offset = p.reg16(f"{key} offset") if buffers > 1 else None
-
-    def declare(self, elements, dtype, bank):
-        """Declare the tiles: those of the PE, and places for those that arrive."""
-        p = self.p
-        self.own = p.array(self.key, self.held * elements, dtype, bank=bank)
-        self.received = None
-        if self.end != "alone":
-            self.received = p.array(f"{self.key}_received", self.buffers * self.slot, dtype, bank=bank)
-        self.at = p.scalar(f"{self.key}_at", "u16") if self.held > 1 else None
-
-    def prepare(self):
-        """Load all descriptors; in the task that begins."""
-        p, n = self.p, self.elements
-        if self.at is not None:
-            first = p.reg16("first")
-            p.ldi(first, self.own)
-            p.st16(first, self.at)
-            p.free(first)
-        if self.end == "alone":
-            return
-        whole = n + 1 if self.move == p.mov32 else self.slot  # the token that follows goes behind the tile
-        pairs = {"receive": (p.mem1d(self.received, whole), p.fabin(self.into, whole)),
-                 "send": (p.fabout(self.out, n, advance_switch=True), p.mem1d(self.own, n)),
-                 "token out": (p.fabout(self.out, 1), self.token), "token in": (self.token, p.fabin(self.into, 1))}
-        for name, pair in pairs.items():
-            for dsr, dsd in zip(self.dsrs[name], pair, strict=True):
-                p.load(dsr, dsd)
-        if self.offset is not None:
-            p.ldi(self.offset, 0)
-
-    def ask(self, step, mine, limit, **then):
-        """Turn the router for the step in register `step` and start what the PE does in it; `then` when it is done.
-
-        `mine` and `limit` are registers of the function that is being written.
-        """
-        p, high = self.p, self.high
-        if self.end == "alone":
-            p.activate(then["activate"]) if "activate" in then else p.unblock(then["unblock"])
-            return
-        done = p.async_(**then)
-        p.ld16(mine, self.place)
-        if self.held > 1:
-            p.sub16(mine, step, mine)  # steps since the PE's first one
-            p.ldi(limit, self.held)
-        with p.if_("eq", step, mine) if self.held == 1 else p.if_("ltu", mine, limit):
-            p.route(self.color, "R", self.links, SENDING)
-            p.route(self.color, "R", self.links + "R", TOKEN)
-            if self.held > 1:
-                p.sw_pos(self.color, SENDING)
-            self.choose_sent(mine)
-            self.move(*self.dsrs["send"], activate=f"{self.key} sent", async_=True)
-            self.move(*self.dsrs["token in"], async_=done)
-        with p.else_():
-            if self.end != "last":
-                if self.held == 1:
-                    p.add16(mine, mine, 1)
-                with p.if_("eq", step, mine) if self.held == 1 else p.if_("eq", mine, limit):
-                    p.route(self.color, high, self.links.replace(high, "") + "R")
-                    p.sw_pos(self.color, 0)
-            self.choose_received()
-            self.move(*self.dsrs["receive"], async_=done)
-
-    def choose_sent(self, since):
-        """Point the descriptor at the tile to send; `since` is free."""
-        if self.held > 1:
-            self.p.ld16(since, self.at)
-            self.p.dsr_base(self.dsrs["send"][1], since)
-
-    def choose_received(self):
-        """Point the descriptor at the place of the tile to receive."""
-        if self.offset is not None:
-            self.p.dsr_base(self.dsrs["receive"][0], self.received)
-            self.p.dsr_off(self.dsrs["receive"][0], self.offset)
-
-    def sent(self):
-        """Write the task that runs when the own tile has been handed over: the token follows the tile."""
-        if self.end != "alone":
-            with self.p.task(f"{self.key} sent"):
-                self.move(*self.dsrs["token out"], async_=True)
-
-    def find(self, base, step):
-        """Set register `base` to the word address of the tile of the step in register `step`."""
-        p = self.p
-        if self.end == "alone":
-            self.take_own(base)
-            return
-        p.ld16(base, self.place)
-        if self.held > 1:
-            p.sub16(base, step, base)
-        with p.if_("eq", step, base) if self.held == 1 else p.if_("ltu", base, self.held):
-            self.take_own(base)
-        with p.else_():
-            p.ldi(base, self.received)
-            if self.offset is not None:
-                p.add16(base, base, self.offset)
-
-    def take_own(self, base):
-        """Set register `base` to the address of the PE's next own tile."""
-        p = self.p
-        if self.at is None:
-            p.ldi(base, self.own)
-        else:
-            p.ld16(base, self.at)
-            p.add16(base, base, self.words)
-            p.st16(base, self.at)
-            p.sub16(base, base, self.words)
-
-    def toggle(self):
-        """Let the next tile go into the other buffer."""
-        if self.offset is not None:
-            self.p.xor16(self.offset, self.offset, self.slot * self.own.words_per_element)
-
+__all__ = ["Summa"]
 
 class Summa(Product):
     """A product by SUMMA; see `gemm_base.Product` and the head of this module.
@@ -371,7 +211,7 @@ class Summa(Product):
                 zip(self.wavelets, self.held, (self.width, self.height), strict=True) if size > 1]
         edits = 2 * m["ce.dsr_edit"] if self.points else 0
         ends = m["ce.ret"] + m["ce.branch_taken"] + 1 + 2 - len(axes) + sum(count for count, _ in axes)
-        taken = sum(m["ce.load_latency"] + 2 * m["ce.branch_taken"] + 2 + 2 * several + edits + 1 for _, several in axes)
+        taken = sum(m["ce.load_latency"] + 2 * m["ce.branch_taken"] + 3 + 2 * several + edits for _, several in axes)
         sent = sum(m["ce.load_latency"] + m["ce.branch_not_taken"] + 2 + 4 * several
                    + edits + m["ce.branch_taken"] + m["task.start"] + 2 for _, several in axes)
         sent += max((2 + several) * m["ce.config"] for _, several in axes)
@@ -383,15 +223,18 @@ class Summa(Product):
     def expected(self):
         """Return the cycles of the formula in the module's head."""
         m = self.machine
-        begin = m["ce.tsc_read"] + 3  # the reading and its three stores
         local = product_cycles(self.shape, m)
         if self.slices == 1:
-            return begin + 2 + local
+            return m["ce.tsc_read"] + 3 + 2 + local  # the reading and its three stores, two addresses
         two = self.buffers == 2
         own = m["ce.load_latency"] + 2 + 3 + m["ce.branch_not_taken"]  # a sender of several tiles finds its next one
         find = sum(m["ce.load_latency"] + m["ce.branch_taken"] + 1 + two + own * (held > 1) if size > 1 else 5
                    for held, size in zip(self.held, (self.width, self.height), strict=True))
         around = (m["task.start"] + 1 + find + 1 + 2 * two  # block, find, count, toggle
                   + 1 + m["ce.branch_not_taken"] + m["ce.call"] + self.ask_cycles() + two)
-        start = begin + 8 * ((self.width > 1) + (self.height > 1)) * m["ce.dsr_load"] + 2 * m["ce.config"] * (min(self.width, self.height) > 1)
-        return self.slices * (local + around) + start
+        return self.slices * (local + around) + self.start_cycles()
+
+    def start_cycles(self):
+        """Return the cycles to the first step: descriptors, and once the second matrix that a PE has to send."""
+        m, axes = self.machine, (self.width > 1) + (self.height > 1)
+        return m["ce.tsc_read"] + 3 + 8 * axes * m["ce.dsr_load"] + 2 * m["ce.config"] * (axes == 2)

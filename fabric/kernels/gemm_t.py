@@ -16,7 +16,7 @@ Colors, routers, queues
     from the east; output queues 3 for B, 2 to the east, 4 to the west.
 
 Memory
-    A, C, one tile more of B than the PE holds, a tile of partial sums, and a word per step that says where the sum goes.
+    A, C, one tile more of B than the PE holds, a tile of partial sums; a word per step that says where the sum goes.
 
 Order (bit exact)
     Partial sums start from +0, k upwards.  At the root: (own + sum from the west) + sum from the east; on the way own +
@@ -41,12 +41,13 @@ from dataclasses import replace
 import numpy as np
 
 from fabric.kernels import common, tiles
-from fabric.kernels.gemm_base import Product, wavelets_of
+from fabric.kernels.gemm_base import Product, place_all, wavelets_of
 from fabric.kernels.gemm_shift import FIRST, RingAxis
 from fabric.kernels.product import emit_product, product_cycles
 from fabric.kernels.ring import Ring
 from fabric.layout import Layout
 from fabric.program import Program
+from wse_core import isa
 
 __all__ = ["GemmT"]
 
@@ -83,12 +84,12 @@ class GemmT(Product):
     # --- programs -----------------------------------------------------------------------------------------------------
 
     def build(self):
-        """Return the programs by (place in the row, parity of the column, colors along y), assembled."""
+        """Return the programs by ((place in the row, parity of the column), colors along y), assembled."""
         if self.width == self.height != self.ring.n:
             self.ring = Ring(self.height)  # a larger square that might fit
             return {None: self.program("inner", 0, self.ring.colors(0))}
         rows = sorted(set(self.colors_along())) if self.ring.n > 1 else [None]
-        return {(*self.column(x), row): self.program(*self.column(x), row)
+        return {(self.column(x), row): self.program(*self.column(x), row)
                 for x in sorted({0, min(1, self.width - 1), min(2, self.width - 1), self.width - 1}) for row in rows}
 
     def colors_along(self):
@@ -148,10 +149,7 @@ class GemmT(Product):
         """`Layout` with programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
-        colors = self.colors_along()
-        for y in range(h):
-            for x in range(w):
-                layout.place(self.programs[(*self.column(x), colors[y])], x, y)
+        place_all(layout, self.programs, [self.column(x) for x in range(w)], self.colors_along())
         self.ring.paint(layout, FIRST["b"], "S", "N", lambda k: (0, k, w, 1))
         for x in range(w - 1):
             layout.route(EAST[x % 2], (x, 0, 1, h), rx="R", tx="E")
@@ -254,7 +252,8 @@ class GemmT(Product):
         turn = 2 * m["ce.dsr_edit"] + 2 if moves else 1
         step = m["task.start"] + advance + 1 + m["ce.branch_not_taken"] + turn + 2 + product_cycles(s, m) + 2
         count = s.rows * s.columns
-        clear = 1 + m["vec.start"] + -(-count // (2 if s.c_dtype == "f32" else 4)) + m["vec.drain"]
+        lanes = isa.BY_NAME["fmovs" if s.c_dtype == "f32" else "fmovh"].lanes[0 if m.preset == "wse2" else 1]
+        clear = 1 + m["vec.start"] + -(-count // lanes) + m["vec.drain"]
         keep = 1 + 2 * m["ce.dsr_edit"] + clear  # what the root does besides the sums
         step += m["ce.branch_taken"] + 1 + 2 * self.wavelets[1] * moves
         start = m["ce.tsc_read"] + 3 + (4 * moves + 3 * min(3, self.width)) * m["ce.dsr_load"] + 6

@@ -3,8 +3,8 @@
 C (rows x columns) lies by columns; A (rows x depth) by columns; B (depth x columns) gives scalars.  Each pair (k, j)
 is one vector multiply-add over a column: ``C[:, j] += A[:, k] * B[k, j]``, `fmachs` for 16-bit factors and sums in f32
 (two lanes on wse2, products exact, one rounding to f32), `fmach` for sums in the 16-bit format of the factors (four
-lanes, one rounding), `fmacs` for f32.  Every element of C sees k = 0, 1, 2 ... in this order,
-which is all that its bits depend on.
+lanes, one rounding), `fmacs` for f32.  Every element of C sees k = 0, 1, 2 ... in this order, which is all that its
+bits depend on.
 
 The inner loop runs over the longer of k and j.  The descriptor that moves with it keeps its address from one
 operation to the next (save_address), so that moving costs nothing; the other one is moved once per outer turn.

@@ -15,6 +15,8 @@ MODULES = (
     "vector_operation",
     "reduce",
     "not_runnable",
+    "stencil_cell",
+    "stencil_tiled",
     "summa_library",
     "summa_multicast",
 )

@@ -7,8 +7,8 @@ neighbours, and theirs come into the halo: four asynchronous sends and four rece
 *Colors and queues.*  One color per direction and parity of the sender's column (W, E) or row (N, S): 8.  Output queues
 0..3, input queues 4..7, each operation on the microthread of its queue.
 
-*Tasks.*  ``loop`` loads the eight DSRs of the tile's edges and the halo and starts the operations; each completion
-runs a task that counts; the last one starts ``compute``.
+*Tasks.*  ``loop`` loads the eight DSRs of the tile's edges and the halo, each right before its operation; each
+completion runs a task that counts; the last one starts ``compute``.
 
 *Order of additions.*  r = 1: b = w0 a, then b += a of the west, east, north, south, then a = w1 b, all with DSRs loaded
 once.  r >= 2: for k = 1..r, west, east, north, south at distance k: b += w_k a (the first one: b = w_1 a), then
@@ -149,8 +149,7 @@ def _one_ring(p, tile, a, total, result, kept, factors):
 def _rings(p, tile, a, total, result, kept, factors):
     own, factor = factors
     for k in range(1, tile.r + 1):
-        if k > 1 or tile.r > 1:
-            p.ldi32(factor, _weight(k))
+        p.ldi32(factor, _weight(k))
         for d in DIRECTIONS:
             dx, dy = STEP[d]
             p.load(kept[0], tile.shifted(p, a, k * dx, k * dy))

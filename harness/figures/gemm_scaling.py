@@ -108,11 +108,16 @@ def point(machine, name, p, size, exact):
 
 
 def lockstep(product, cycles):
-    """Return the cycles if every step waited for the longest way of the step before: the analysis of the paper."""
+    """Return the cycles if every step waited for the longest way of the step before: the analysis of the paper.
+
+    Shifts overlap with the products, so that the longer of the two counts; broadcasts do not.
+    """
     m = product.machine
-    hops = 2 if product.algorithm == "meshgemm" else product.width - 1
+    hops = min(2, product.width - 1) if product.algorithm == "meshgemm" else product.width - 1
+    if product.algorithm in ("summa", "allgather"):
+        return cycles + product.slices * hops * m["router.hop"]
     way = hops * m["router.hop"] + m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + max(product.wavelets)
-    return max(cycles, product.slices * way) if product.algorithm != "summa" else cycles + product.slices * hops
+    return max(cycles, product.slices * way)
 
 
 def notes(rows):
@@ -156,5 +161,6 @@ def draw(canvas, rows):
         bars.set_xlabel("PEs")
     upper[0].set_ylabel("cycles")
     lower[0].set_ylabel("compute + communication")
-    upper[0].legend(fontsize="small", title="filled: cycle-level, hollow: closed form\ndotted: if steps were in lockstep",
-                    title_fontsize="x-small")
+    canvas.legend(*upper[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(ORDER), fontsize="small",
+                  title="filled: cycle-level, hollow: closed form; dotted: if steps were in lockstep",
+                  title_fontsize="small")

@@ -15,7 +15,7 @@ from harness.plan.units import WEEK
 from wse_core.errors import ConfigError
 
 __all__ = ["APPROACHES", "Parts", "buffered_shards", "link_rate", "operations", "service_bytes", "stored", "streaming",
-           "target_rate"]
+           "streaming_run", "target_rate"]
 
 APPROACHES = ("data", "fsdp", "tensor", "pipeline", "data+tensor", "data+pipeline", "data+tensor+pipeline")
 
@@ -164,6 +164,38 @@ def streaming(model, hardware, samples, element=2):
                               hint=f"at most {fits} samples per system" if fits else "one sample is already too much")
         kept.append((name, elements * element * samples))
     return {"tensors": kept, "bytes": used, "parameters resident": 0}
+
+
+def streaming_run(model, hardware, systems=None, seconds=WEEK):
+    """Return what a training run by weight streaming needs on a number of systems, or on the fewest for a time.
+
+    A batch is divided over the systems.  Where the share of one exceeds its memory it takes several passes, in each of
+    which every weight is streamed again.  Weights and gradients travel while the systems compute, so the slower of the
+    two sets the time.
+
+    Returns
+    -------
+    dict
+        ``systems``, ``samples`` at once, ``passes``, ``bytes`` of activations, ``service`` [bytes], ``compute`` and
+        ``traffic`` [s], ``seconds``.
+    """
+    work = operations(model)
+    if systems is None:
+        systems = max(1, math.ceil(work / hardware.flops / seconds))
+    batch = _known(model, "batch_tokens", None) / model.sequence
+    if not 1 <= systems <= batch:
+        raise ConfigError(f"{systems} systems are impossible: they lie between 1 and {batch:.0f}, the sequences in a "
+                          "batch", where=model.name)
+    fits = math.floor(hardware.memory / streaming(model, hardware, 1)["bytes"])
+    share = math.ceil(batch / systems)
+    passes = math.ceil(share / fits)
+    samples = math.ceil(share / passes)
+    iterations = model.iterations or model.tokens / model.batch_tokens
+    compute = work / systems / hardware.flops
+    traffic = 2 * link_rate(model, 1.0, iterations) * passes / hardware.links["network"]
+    return {"systems": systems, "samples": samples, "passes": passes,
+            "bytes": streaming(model, hardware, samples)["bytes"], "service": service_bytes(model),
+            "compute": compute, "traffic": traffic, "seconds": max(compute, traffic)}
 
 
 def _known(model, name, value):

@@ -220,7 +220,8 @@ def simulate(schedule, work=None):
     schedule : Schedule
     work : object, optional
         Called at the end of each step with real tensors: ``forward``, ``recompute``, ``gradient`` (device, layer,
-        micro), ``restore``, ``drop``, ``reduce`` (device, layer) and ``send`` (source, target, name, layer, micro).
+        micro), ``restore``, ``drop``, ``collect``, ``reduce`` (device, layer) and ``send`` (source, target, name, layer,
+        micro).
 
     Returns
     -------
@@ -299,6 +300,7 @@ class _Simulation:
                 yield from self.backward(device, layer, micro, held)
                 left[layer] -= 1
                 if left[layer] == 0 or (schedule.partitioned and schedule.kind == "standard"):
+                    self.call("collect", device, layer)
                     self.env.process(self.reduction(device, layer, micro, self.network[device].request(),
                                                     *held.pop(layer)))
             if schedule.partitioned:

@@ -162,6 +162,8 @@ class _Batch:
     def __init__(self, trainer, schedule, inputs, targets, samples):
         self.trainer, self.schedule, self.total = trainer, schedule, F32(len(inputs))
         self.held = [{} for _ in range(schedule.devices)]  # on each device: name -> tensor
+        self.buffers = [[] for _ in range(schedule.devices)]  # restored parameters, oldest first
+        self.queued = {}  # layer -> gradient buffers that wait for their reduction, oldest first
         last = owner(schedule, schedule.layers - 1)
         first = owner(schedule, 0)
         for rank in range(trainer.ranks):
@@ -182,18 +184,22 @@ class _Batch:
     def weights(self, device, layer, rank):
         """Return the parameters of a layer as a rank sees them: its own copy, or what was restored."""
         if self.trainer.partitioned:
-            return self.get(device, "parameters", layer, rank)
+            found, buffers = self.buffers[device][0] if self.buffers[device] else (None, ())
+            if found != layer:
+                raise InternalError(f"parameters of layer {layer} are not on device {device}", where=self.schedule)
+            return buffers[rank]
         return self.trainer.state[rank][layer][0]
 
     def restore(self, device, layer):
         """Gather the shares of a layer on every rank."""
-        for rank in range(self.trainer.ranks):
-            self.held[device]["parameters", layer, rank] = self.trainer.whole(layer)[0]
+        gathered = [self.trainer.whole(layer)[0] for _ in range(self.trainer.ranks)]
+        self.buffers[device].append((layer, gathered))
 
     def drop(self, device, layer):
-        """Free the buffers of a layer."""
-        for rank in range(self.trainer.ranks):
-            del self.held[device]["parameters", layer, rank]
+        """Free the oldest buffer, which must be that of the layer."""
+        found, _ = self.buffers[device].pop(0)
+        if found != layer:
+            raise InternalError(f"the oldest buffer holds layer {found}, not {layer}", where=self.schedule)
 
     def forward(self, device, layer, micro):
         """Compute the output; keep the input as checkpoint and drop what lies inside the layer."""
@@ -239,17 +245,22 @@ class _Batch:
             self.held[target][name, layer, micro, rank] = self.get(source, name, layer, micro, rank)
             del self.held[source][name, layer, micro, rank]
 
+    def collect(self, device, layer):
+        """Close the gradient buffers of a layer: their reduction is due."""
+        closed = [self.held[device].pop(("gradient", layer, rank)) for rank in range(self.trainer.ranks)]
+        self.queued.setdefault(layer, []).append(closed)
+
     def reduce(self, device, layer):
-        """Sum the buffers over the ranks, into shares if the state is divided; update when nothing is missing."""
+        """Sum the oldest closed buffers over the ranks; update each rank's state when nothing is missing."""
         trainer, held = self.trainer, self.held[device]
-        total = held.pop(("gradient", layer, 0))
-        for rank in range(1, trainer.ranks):
-            total = total + held.pop(("gradient", layer, rank))
-        before = held.pop(("reduced", layer), None)
-        total = total if before is None else before + total
+        total = held.pop(("reduced", layer), None)
+        closed = self.queued[layer].pop(0)
+        part = closed[0]
+        for other in closed[1:]:
+            part = part + other
+        total = part if total is None else total + part
         held["reduced", layer] = total
-        # A reduction ends later than it starts; further gradients of the layer then wait in a buffer of their own.
-        if self.left[layer] == 0 and ("gradient", layer, 0) not in held:
+        if self.left[layer] == 0 and not self.queued[layer]:
             trainer.gradients[layer] = total
             trainer.versions[layer] += 1
             for rank, share in enumerate(trainer.shares):

@@ -1,4 +1,4 @@
-"""Units: every quantity inside the planner is in bytes, operations and seconds; names of units appear only at the edges.
+"""Units: inside the planner everything is in bytes, operations and seconds; units have names only at the edges.
 
 The two papers mean different things by "GB": 10^9 bytes in the weight-streaming paper, 2^30 bytes in the paper on
 layered accumulation.  Here ``GB`` is always 10^9 and ``GiB`` always 2^30, and a number without a unit is refused.

@@ -57,8 +57,9 @@ def test_any_mesh_and_size(name, preset, width, height, m, k, n, formats, data, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("overrides", [{}, {"ce.config": 18}, {"router.hop": 3, "ce.branch_taken": 2,
-                                                             "ce.branch_not_taken": 1}, {"vec.start": 2, "vec.drain": 3}])
+@pytest.mark.parametrize("overrides", [
+    {}, {"ce.config": 18}, {"vec.start": 2, "vec.drain": 3},
+    {"router.hop": 3, "ce.branch_taken": 2, "ce.branch_not_taken": 1}])
 def test_cycles_follow_the_machine(name, overrides):
     """Tiles of some size, on machines with other latencies; the same formula."""
     p = 3 if SLOW_BUILD else 8
@@ -145,3 +146,14 @@ def test_choices_that_do_not_exist():
         run("gemm", p=2, algorithm="cannon", buffers=2)
     with pytest.raises(ConfigError, match="exceed"):
         run("gemm", width=100_000, algorithm="meshgemm")
+
+
+def test_every_pe_has_the_program_of_its_place():
+    """Programs are placed in steps; every PE of a larger mesh gets the colors of its ring."""
+    product = make("meshgemm", machine(), 13, 20, 26, 260, 13, "f16")
+    columns, rows = product.colors_along("a"), product.colors_along("b")
+    spec = product.layout.build()
+    names = np.array([program.name for program in spec.programs])[spec.program_index]
+    for y in range(20):
+        for x in range(13):
+            assert names[y, x] == f"meshgemm {columns[x]} {rows[y]}"

@@ -20,7 +20,8 @@ SMALL = {"vector": {"n": 10}, "ping": {"hops": 3}, "broadcast": {"width": 3, "he
          "chain_reduce": {"pes": 4, "n": 6}, "reduce": {"width": 5, "height": 2, "n": 3},
          "allreduce": {"width": 5, "height": 2, "n": 3}, "scatter": {"width": 4, "n": 3},
          "gather": {"width": 4, "n": 3}, "allgather": {"width": 3, "n": 3},
-         "gemv": {"p": 2, "m": 5, "n": 7}, "gemv_chain": {"p": 2, "m": 5, "n": 7}, "gemm": {"p": 2, "m": 5, "k": 3, "n": 4},
+         "gemv": {"p": 2, "m": 5, "n": 7}, "gemv_chain": {"p": 2, "m": 5, "n": 7},
+         "gemm": {"p": 2, "m": 5, "k": 3, "n": 4},
          "gemm_t": {"p": 2, "m": 5, "k": 3, "n": 4},
          "ws_forward": {"inputs": 40, "outputs": 9, "tokens": 24}, "ws_gradient": {"inputs": 20, "outputs": 7}}
 

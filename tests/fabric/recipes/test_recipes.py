@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.fabric import Fabric
+from fabric.kernels.registry import KERNELS
 from fabric.layout import Layout
 from fabric.program import Program
 from fabric.recipes import compiled, formulas, mesh_products, vector_operation
@@ -140,9 +141,16 @@ def test_mesh_gemm_is_continued_from_small_meshes():
     assert far.cycles == pytest.approx(real, rel=0.02)
 
 
+def test_mesh_gemv_is_one_row_of_the_mesh():
+    found = run("R11", "llm-kernel", "MeshGEMV", shape="[1,64] x [64, 24]", pe_grid="9x6", dtype="16-bit")
+    whole = KERNELS["gemv"].run(M, p=9, height=6, m=24, n=64, algorithm="ktree", sums="same", replicated=True)
+    assert found.cycles == whole["cycles"]
+
+
 @pytest.mark.parametrize(("workload", "params", "reason"), [
     ("MeshGEMM", {"shape": "16K x 16K x 16K", "pe_grid": "not stated with the table"}, "leaves open"),
-    ("MeshGEMV", {"shape": "[1,16K]x[16K,16K]", "pe_grid": "660x660"}, "K-tree"),
+    ("MeshGEMV", {"shape": "[1,16K]x[8K,16K]", "pe_grid": "660x660"}, r"\[1, N\]"),
+    ("MeshGEMV", {"shape": "[1,16K]x[16K,16K]", "pe_grid": "8x4"}, "does not fit"),
     ("MeshGEMM", {"shape": "16K", "pe_grid": "660x660"}, "M x K x N"),
 ])
 def test_mesh_products_that_cannot_run(workload, params, reason):
