@@ -63,7 +63,8 @@ def _plan(args):
     model, hardware = find_model(args.model), find_hardware(args.hardware)
     if args.network:
         hardware = hardware.with_network(args.network)
-    wanted = args.strategy or (["baseline", "partitioned", "improved"] if "node" in hardware.links else []) + ["streaming"]
+    stored = ["baseline", "partitioned", "improved"] if "node" in hardware.links else []
+    wanted = args.strategy or [*stored, "streaming"]
     for name in wanted:
         if name not in STRATEGIES:
             raise ConfigError(f"no strategy {name!r}", hint=close_match(name, STRATEGIES))
@@ -95,7 +96,8 @@ def _one(model, hardware, name, args):
     """Return the plan of one strategy as a flat dict."""
     if name == "streaming":
         wafer = hardware if "node" not in hardware.links else CS2
-        found = costs.streaming_run(model, wafer, args.devices, (args.days or WEEK / DAY) * DAY)
+        days_given = WEEK / DAY if args.days is None else args.days
+        found = costs.streaming_run(model, wafer, args.devices, days_given * DAY)
         return {"strategy": f"streaming on {wafer.name}"} | found
     if name in costs.APPROACHES:
         return {"strategy": name} | _stored(model, name, args.degree)

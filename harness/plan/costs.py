@@ -7,11 +7,13 @@ fraction; only as part of the denominator do the hybrids collapse to their parts
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 from harness.config import close_match
-from harness.plan.units import WEEK
+from harness.plan.strategies import STEPS
+from harness.plan.units import DAY, WEEK
 from wse_core.errors import ConfigError
 
 __all__ = ["APPROACHES", "Parts", "buffered_shards", "link_rate", "operations", "service_bytes", "stored", "streaming",
@@ -171,31 +173,51 @@ def streaming_run(model, hardware, systems=None, seconds=WEEK):
 
     A batch is divided over the systems.  Where the share of one exceeds its memory it takes several passes, in each of
     which every weight is streamed again.  Weights and gradients travel while the systems compute, so the slower of the
-    two sets the time.
+    two sets the time.  A model without a published run trains for `STEPS` critical batches.
 
     Returns
     -------
     dict
         ``systems``, ``samples`` at once, ``passes``, ``bytes`` of activations, ``service`` [bytes], ``compute`` and
         ``traffic`` [s], ``seconds``.
+
+    Raises
+    ------
+    ConfigError
+        More systems than a batch has sequences, less time than all of them need, or a tensor that does not fit.
     """
-    work = operations(model)
-    if systems is None:
-        systems = max(1, math.ceil(work / hardware.flops / seconds))
-    batch = _known(model, "batch_tokens", None) / model.sequence
-    if not 1 <= systems <= batch:
-        raise ConfigError(f"{systems} systems are impossible: they lie between 1 and {batch:.0f}, the sequences in a "
-                          "batch", where=model.name)
-    fits = math.floor(hardware.memory / streaming(model, hardware, 1)["bytes"])
-    share = math.ceil(batch / systems)
-    passes = math.ceil(share / fits)
-    samples = math.ceil(share / passes)
-    iterations = model.iterations or model.tokens / model.batch_tokens
-    compute = work / systems / hardware.flops
-    traffic = 2 * link_rate(model, 1.0, iterations) * passes / hardware.links["network"]
-    return {"systems": systems, "samples": samples, "passes": passes,
-            "bytes": streaming(model, hardware, samples)["bytes"], "service": service_bytes(model),
-            "compute": compute, "traffic": traffic, "seconds": max(compute, traffic)}
+    if not model.tokens:
+        batch = model.critical_batch * model.sequence
+        model = dataclasses.replace(model, batch_tokens=batch, tokens=STEPS * batch, iterations=STEPS)
+    limit = math.floor(_known(model, "batch_tokens", None) / model.sequence)
+    each = streaming(model, hardware, 1)["bytes"]
+
+    def run(number):
+        share = math.ceil(limit / number)
+        passes = math.ceil(share / math.floor(hardware.memory / each))
+        samples = math.ceil(share / passes)
+        compute = operations(model) / number / hardware.flops
+        iterations = model.iterations or model.tokens / model.batch_tokens
+        traffic = 2 * link_rate(model, 1.0, iterations) * passes / hardware.links["network"]
+        return {"systems": number, "samples": samples, "passes": passes, "bytes": samples * each,
+                "service": service_bytes(model), "compute": compute, "traffic": traffic,
+                "seconds": max(compute, traffic)}
+
+    if systems is not None:
+        if not 1 <= systems <= limit:
+            raise ConfigError(f"{systems} systems are impossible: they lie between 1 and {limit}, the sequences in a "
+                              "batch", where=model.name)
+        return run(systems)
+    if run(limit)["seconds"] > seconds:
+        found = run(limit)
+        raise ConfigError(f"{seconds / DAY:.3g} days are too few: {limit} systems, one per sequence of the batch, "
+                          f"compute for {found['compute'] / DAY:.3g} and stream for {found['traffic'] / DAY:.3g}",
+                          where=model.name)
+    low, high = 0, limit  # more systems are never slower
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if run(middle)["seconds"] <= seconds else (middle, high)
+    return run(high)
 
 
 def _known(model, name, value):

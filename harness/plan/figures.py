@@ -107,7 +107,8 @@ def _sweep_figure(hardware, methods=METHODS, extra=()):
 
 
 def _ratio_figure():
-    rows = [sweep.month_ratio(size, A100, method) for method in METHODS for size in np.geomspace(1e9, 1e16, 36).tolist()]
+    sizes = np.geomspace(1e9, 1e16, 36).tolist()
+    rows = [sweep.month_ratio(size, A100, method) for method in METHODS for size in sizes]
     panels = [("resident", "not offloadable [bytes per op/s]"), ("offloadable", "offloadable [bytes per op/s]"),
               ("resident_now", "not offloadable, A100 as is"), ("offloadable_now", "offloadable, A100 as is")]
     limits = [("A100", key, A100.memory / A100.flops) for key, _ in panels]

@@ -220,8 +220,8 @@ def simulate(schedule, work=None):
     schedule : Schedule
     work : object, optional
         Called at the end of each step with real tensors: ``forward``, ``recompute``, ``gradient`` (device, layer,
-        micro), ``restore``, ``drop``, ``collect``, ``reduce`` (device, layer) and ``send`` (source, target, name, layer,
-        micro).
+        micro), ``restore``, ``drop``, ``collect``, ``reduce`` (device, layer) and ``send`` (source, target, name,
+        layer, micro).
 
     Returns
     -------
