@@ -470,6 +470,16 @@ cdef inline bint streams_on(ce_t* ce, thread_t* th) noexcept nogil:
     q = ce.inq + th.inq
     return not is_control(q.slots[q.head])
 
+cdef inline bint pair_on(ce_t* ce, thread_t* th) noexcept nogil:
+    # The same with two fabric inputs.
+    cdef inq_t* q
+    cdef inq_t* q2
+    if not th.turn or th.inq2 == NO_PLACE:
+        return False
+    q = ce.inq + th.inq
+    q2 = ce.inq + th.inq2
+    return not is_control(q.slots[q.head]) and not is_control(q2.slots[q2.head])
+
 cdef inline bint plain_source(opnd_t* o) noexcept nogil:
     return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (o.mode == OPND_MEM1D and o.checked)
 
@@ -551,7 +561,7 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
     th.wait = WAIT_PIPE
     if th.bulk or th.next > ce.acct:
         return th.next
-    if streams_on(ce, th):
+    if streams_on(ce, th) or pair_on(ce, th):
         return stream_when(s, ce, cell, th, t)
     ops[0] = &th.b
     ops[1] = &th.c
@@ -873,7 +883,7 @@ cdef inline bint is_mac(int op) noexcept nogil:
 
 # --- plain streams ----------------------------------------------------------------------------------------------------
 cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
-    # vec_when for a plain stream with no control wavelet at its head.
+    # vec_when for a plain stream, or one with two fabric inputs, with no control wavelet at its head.
     cdef uint64_t when = ce.acct, word, r
     cdef inq_t* q
     if th.inq != NO_PLACE:
@@ -884,6 +894,13 @@ cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* 
             when = NEVER
         else:
             r = ready_cycle(word, t)
+            if r > when:
+                th.wait = WAIT_INPUT
+                when = r
+        if unlikely(th.inq2 != NO_PLACE):
+            q = ce.inq + th.inq2
+            word = q.slots[q.head]
+            r = ready_cycle(word, t) if is_valid(word) else NEVER
             if r > when:
                 th.wait = WAIT_INPUT
                 when = r
@@ -910,6 +927,13 @@ cdef inline uint32_t stream_take(const uint16_t* sram, stream_t* o, uint32_t j, 
         return word if o.words == 2 else (word >> (16 * j)) & 0xFFFF
     return at
 
+cdef inline void stream_put(uint16_t* sram, stream_t* o, uint32_t value) noexcept nogil:
+    if o.words == 2:
+        (<uint32_t*>(sram + o.at))[0] = value
+    else:
+        sram[o.at] = <uint16_t>value
+    o.at += o.step
+
 cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
     # Steps of a plain stream from cycle `start` on: one that is able, or, if the main thread is alone, as many as are
     # able back to back with what is in the queues now. Returns when the next step can issue as things stand, like
@@ -918,7 +942,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
     cdef uint64_t t = start, word = 0
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
     cdef uint32_t g, j, b, payload, cost = 1, k = th.k, n_steps = 0
-    cdef bint receives = th.inq != NO_PLACE, sends = th.plane != NO_PLACE
+    cdef bint receives = th.inq != NO_PLACE, sends = th.plane != NO_PLACE, single = th.group == 1
     cdef inq_t* q = ce.inq + (th.inq if receives else 0)
     cdef plane_t* out = &s.plane[th.plane if sends else 0]
     cdef const num_t* num = &ce.prog.num
@@ -937,6 +961,21 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
             inq_freed(s, cell, q)
             if TRACE:
                 traced_take(s, ce, cell, q, word, t)
+        if likely(single):
+            b = stream_take(sram, &th.from_b, 0, <uint32_t>word)
+            b = alu(th.op, num, b, stream_take(sram, &th.from_c, 0, <uint32_t>word), th.scalar)
+            if sends:
+                ramp_push(s, th.plane, cell, b, t + latency)
+                if TRACE:
+                    traced_send(s, ce, cell, th.plane, b, t)
+            else:
+                stream_put(sram, &th.to, b)
+            k += 1
+            t += 1
+            n_steps += 1
+            if not alone or t >= s.ahead or k == th.n:
+                break
+            continue
         g = th.group if th.group <= th.n - k else th.n - k
         cost = (g + th.lanes - 1) // th.lanes if g > th.lanes else 1     # a last step may be shorter
         payload = 0
@@ -946,11 +985,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
             if sends:
                 payload |= b << (16 * j)
             else:
-                if th.to.words == 2:
-                    (<uint32_t*>(sram + th.to.at))[0] = b
-                else:
-                    sram[th.to.at] = <uint16_t>b
-                th.to.at += th.to.step
+                stream_put(sram, &th.to, b)
         if sends:
             ramp_push(s, th.plane, cell, payload, t + cost - 1 + latency)
             if TRACE:
@@ -1083,11 +1118,7 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
             if TRACE:
                 traced_send(s, ce, cell, th.plane, b, t)
         else:
-            if th.to.words == 2:
-                (<uint32_t*>(ce.sram + th.to.at))[0] = b
-            else:
-                ce.sram[th.to.at] = <uint16_t>b
-            th.to.at += th.to.step
+            stream_put(ce.sram, &th.to, b)
         n_macs += is_mac(th.op)
         n_steps += 1
         ce.rr = id
