@@ -32,15 +32,18 @@ Order (bit exact)
     ring on a square mesh), and within a slice k upwards.
 
 Cycles
-    From the first to the last time stamp of a PE, the most of all PEs.  A PE with L steps, R alignments, SA and SB
-    wavelets per tile and M cycles for the product of two tiles:
+    From the first to the last time stamp of a PE, the most of all PEs.  With SA and SB wavelets per tile, M cycles for
+    the product of two tiles, I for the instructions of a step (32 on wse2) and J for those of a turn of alignment (24):
 
-        cycles = L (M + max(0, 2 (SA + SB) - hidden) + I) + alignment + ways
+        alignment = RA (2 SA + J) + RB (2 SB + J)     RA = H-1 turns of A by L/H tiles at most, RB likewise
+        cycles    = alignment + L (M + I) + (L - 1) 2 (SA + SB) + ways
 
-    Every wavelet sent or received takes its slot of the CE, four per element moved and step in all; `expected` has the
-    instructions.  The length of a step's way is not in the product: a PE starts when its own tiles are there, and in
-    L steps a tile passes the way back of a plain ring once per axis.  So Cannon pays its n-1 hops once, not per step,
-    unless its tiles are so long that the way back cannot hold them.
+    within 1 % of the measurement, 4 % for Cannon with alignment, 12 % for the smallest tiles.  A wavelet takes a slot
+    of the CE when it is sent and one when it is received; transfers overlap with the product only where it waits.
+    `ways`: a PE starts when its own tiles are there, and in L steps a tile passes the way back of a plain ring once per
+    axis.  So Cannon pays its n-1 hops once, as far as they are longer than a step, and not per step.
+
+    Exactly: wavelet_hops = SA G (turns of all rows) + SB G' (turns of all columns), G and G' = `Ring.grants`.
 
 Sources
     He et al., WaferLLM (OSDI 2025), section 5; Cannon, 1969.

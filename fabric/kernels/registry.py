@@ -8,7 +8,8 @@ from fabric.kernels.kernel import KERNELS, Kernel, KernelParam
 __all__ = ["KERNELS", "MODULES", "Kernel", "KernelParam"]
 
 MODULES = ("vector", "ping", "broadcast", "chain", "reduce", "allreduce", "gather", "gemv", "gemv_chain",
-           "gemm", "ws_forward", "ws_gradient")
+           "gemm", "ws_forward", "ws_gradient",
+           "stencil")
 """Modules of this package that hold kernels, simple ones first."""
 
 for _name in MODULES:
