@@ -277,6 +277,7 @@ cdef class Engine:
         p.banks = machine["mem.banks"]
         p.conflict_rule = ("none", "mod4", "bank").index(machine["mem.conflict_rule"])
         p.conflict_cycles = machine["mem.conflict_cycles"]
+        p.write_cycles = machine["mem.write_cycles"]
         p.read_ports = machine["mem.read_ports"]
         p.taken = machine["ce.branch_taken"]
         p.not_taken = machine["ce.branch_not_taken"]

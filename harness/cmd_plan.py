@@ -13,7 +13,7 @@ from harness.plan.hardware import CS2, find_hardware
 from harness.plan.models import PRESETS, find_model
 from harness.plan.search import PARALLELISM, fastest, for_days, for_devices
 from harness.plan.strategies import METHODS, days, efficiency, gpu_days, memory, overheads
-from harness.plan.units import DAY, WEEK, amount, printed, span
+from harness.plan.units import DAY, amount, printed, span
 from harness.staging import staged_directory
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -96,8 +96,8 @@ def _one(model, hardware, name, args):
     """Return the plan of one strategy as a flat dict."""
     if name == "streaming":
         wafer = hardware if "node" not in hardware.links else CS2
-        days_given = WEEK / DAY if args.days is None else args.days
-        found = costs.streaming_run(model, wafer, args.devices, days_given * DAY)
+        seconds = None if args.days is None else args.days * DAY
+        found = costs.streaming_run(model, wafer, args.devices, seconds)
         return {"strategy": f"streaming on {wafer.name}"} | found
     if name in costs.APPROACHES:
         return {"strategy": name} | _stored(model, name, args.degree)

@@ -24,7 +24,8 @@ def random_machine(rng):
             "router.hop": (1, 2), "router.depth": (1, 2, 3), "ramp.in": (1, 2, 3), "ramp.out": (1, 2),
             "ramp.execute": (1, 2),
             "ramp.in_buffer": (0, 1, 2), "task.start": (0, 1, 3), "vec.start": (0, 1, 2), "vec.drain": (0, 1, 2),
-            "mem.conflict_rule": ("mod4", "bank", "none"), "mem.conflict_cycles": (1, 2), "mem.read_ports": (1, 2),
+            "mem.conflict_rule": ("mod4", "bank", "none"), "mem.conflict_cycles": (1, 2),
+            "mem.write_cycles": (0, 1, 3), "mem.read_ports": (1, 2),
             "ce.fp_latency": (1, 2, 4), "ce.load_latency": (1, 3), "ce.int_latency": (1, 2), "ce.branch_taken": (1, 6),
             "task.priority_rule": ("lowest", "round_robin"), "num.cb16_bias": (31, 42), "num.ftz": (0, 1),
         }.items():

@@ -410,6 +410,8 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     for k in range(3):
         check_range(ce, ops[k], th.n)
     th.bulk = th.memory and th.a.checked and th.b.checked and th.c.checked
+    th.one_bank = (s.p.write_cycles and th.a.mode == OPND_MEM1D and th.a.step != 0 and th.a.step % s.p.banks == 0
+                   and th.n > 1)
     set_stream(s, ce, th)
     th.next = t + 1 + s.p.start
     th.wait = WAIT_PIPE
@@ -424,7 +426,7 @@ cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
     th.inq = NO_PLACE
     th.inq2 = NO_PLACE
     th.plane = NO_PLACE
-    if th.memory or th.op == OP_DFILT:
+    if th.memory or th.op == OP_DFILT or th.one_bank:
         return
     if is_memory(&th.b) and is_memory(&th.c):
         return
@@ -524,16 +526,20 @@ cdef inline uint32_t group_of(thread_t* th) noexcept nogil:
 cdef inline bint is_memory(opnd_t* o) noexcept nogil:
     return o.mode == OPND_MEM1D or o.mode == OPND_MEM4D or o.mode == OPND_CIRCULAR
 
-cdef inline bint conflicts(state_t* s, opnd_t* b, opnd_t* c, uint32_t k) noexcept nogil:
-    cdef int64_t m
-    if not (is_memory(b) and is_memory(c)):
-        return False
-    if s.p.read_ports < 2:
-        return True
-    if s.p.conflict_rule == 0:
-        return False
-    m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
-    return m > 0 and (address_of(b, k) - address_of(c, k)) % m == 0
+cdef inline bint collide(state_t* s, opnd_t* a, opnd_t* b, uint32_t k) noexcept nogil:
+    # Whether elements k of two memory operands lie in banks that one cycle cannot serve.
+    cdef int64_t m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
+    return s.p.conflict_rule != 0 and (m < 2 or (address_of(a, k) - address_of(b, k)) % m == 0)
+
+cdef inline uint32_t conflict_of(state_t* s, thread_t* th, uint32_t k) noexcept nogil:
+    # Cycles that the step of element k loses in memory.
+    cdef bint b = is_memory(&th.b), c = is_memory(&th.c)
+    cdef uint32_t lost = 0
+    if b and c and (s.p.read_ports < 2 or collide(s, &th.b, &th.c, k)):
+        lost = s.p.conflict_cycles
+    if th.one_bank and (b and collide(s, &th.a, &th.b, k) or c and collide(s, &th.a, &th.c, k)):
+        lost += s.p.write_cycles
+    return lost
 
 cdef inline fifo_t* fifo_of(ce_t* ce, opnd_t* o) noexcept nogil:
     return ce.fifo + o.xdsr
@@ -828,10 +834,9 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
         return
     g = group_of(th)
     busy = (g + th.lanes - 1) // th.lanes
-    if conflicts(s, &th.b, &th.c, th.k):
-        conflict = s.p.conflict_cycles
-        if TRACE:
-            s.watch[cell].lost[th.id] += conflict
+    conflict = conflict_of(s, th, th.k)
+    if TRACE:
+        s.watch[cell].lost[th.id] += conflict
     if th.b.mode == OPND_FABIN:
         word_b = <uint32_t>inq_take(s, ce, cell, inq_of(ce, th.b.queue), t)
     if th.c.mode == OPND_FABIN:
@@ -1233,21 +1238,19 @@ cdef inline bint flat(opnd_t* o) noexcept nogil:
     return o.mode != OPND_MEM4D and o.mode != OPND_CIRCULAR
 
 cdef uint32_t conflict_pattern(state_t* s, thread_t* th, uint8_t* pattern) noexcept nogil:
-    # Whether the steps from element k on conflict: periodic, because addresses advance evenly. Returns the period.
-    cdef int64_t m, gap, advance
+    # Cycles lost by the steps from element k on: periodic, because addresses advance evenly. Returns the period.
+    cdef int64_t b, c, a
     cdef uint32_t period = 1, n
-    pattern[0] = conflicts(s, &th.b, &th.c, th.k)
-    if th.b.mode != OPND_MEM1D or th.c.mode != OPND_MEM1D or s.p.conflict_rule == 0 or s.p.read_ports < 2:
+    pattern[0] = <uint8_t>conflict_of(s, th, th.k)
+    if s.p.conflict_rule == 0:
         return 1
-    m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
-    if m < 1:
-        return 1
-    advance = <int64_t>(th.b.step - th.c.step) * th.group % m
-    gap = address_of(&th.b, th.k) - address_of(&th.c, th.k)
-    for n in range(1, <uint32_t>m):
-        if advance * n % m == 0:
+    a = <int64_t>th.a.step * th.group if th.a.mode == OPND_MEM1D else 0
+    b = <int64_t>th.b.step * th.group if th.b.mode == OPND_MEM1D else 0
+    c = <int64_t>th.c.step * th.group if th.c.mode == OPND_MEM1D else 0
+    for n in range(1, <uint32_t>s.p.banks):
+        if (b - c) * n % s.p.banks == 0 and (not th.one_bank or (a - b) * n % s.p.banks == 0):
             break
-        pattern[n] = (gap + advance * n) % m == 0
+        pattern[n] = <uint8_t>conflict_of(s, th, th.k + n * th.group)
         period += 1
     return period
 
@@ -1263,18 +1266,18 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
         for n in range(period):
             hits += pattern[n]
         left = (th.n - th.k + th.group - 1) // th.group
-        turn = period + <uint64_t>hits * s.p.conflict_cycles
+        turn = period + hits
         rounds = left // period
         if rounds > (end - t) // turn:
             rounds = (end - t) // turn
         if rounds:
             steps = rounds * period
             t += rounds * turn
-            lost = rounds * hits * s.p.conflict_cycles
-            cost = 1 + pattern[period - 1] * s.p.conflict_cycles
+            lost = rounds * hits
+            cost = 1 + pattern[period - 1]
         n = 0
         while steps < left and t < end:
-            conflict = pattern[n] * s.p.conflict_cycles
+            conflict = pattern[n]
             cost = 1 + conflict
             t += cost
             lost += conflict

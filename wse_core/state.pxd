@@ -274,7 +274,7 @@ ctypedef struct thread_t:   # a vector operation in progress; all that a plain s
     uint8_t has_unblock
     uint8_t act_task
     uint8_t unblock_task
-    uint8_t pad
+    uint8_t one_bank        # all elements of the destination lie in one bank
     uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[3]        # DSRs in use, per file
     opnd_t a, b, c
@@ -394,7 +394,7 @@ ctypedef struct params_t:   # of the machine, in cycles and words
     int hop, ramp_in, ramp_out, execute
     int task_start, round_robin
     int drain, start, stride4
-    int banks, conflict_rule, conflict_cycles, read_ports   # rule: 0 none, 1 mod4, 2 bank
+    int banks, conflict_rule, conflict_cycles, write_cycles, read_ports     # rule: 0 none, 1 mod4, 2 bank
     int taken, not_taken, call, ret
     int prng_steps
     uint64_t tsc_mask

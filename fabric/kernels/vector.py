@@ -142,7 +142,7 @@ def lanes_of(op, stride, machine):
     return min(lanes, {1: 2, 7: 2, 0: 1, 4: machine["vec.stride4_lanes"]}[rest])
 
 
-def expected_cycles(op, n, stride, machine, banks=(0, 2), words=(1, 1)):
+def expected_cycles(op, n, stride, machine, written, read):
     """Return the cycles between the time stamps: the formula of the module's head.
 
     Parameters
@@ -150,24 +150,27 @@ def expected_cycles(op, n, stride, machine, banks=(0, 2), words=(1, 1)):
     op : isa.Op
     n, stride : int
     machine : Machine
-    banks : tuple[int, int]
-        Word addresses of the elements that the two memory sources begin with, modulo the number of banks.
-    words : tuple[int, int]
-        SRAM words of their elements; 0 for the second if there is only one memory source.
+    written : tuple[int, int]
+        Of the destination: word address of its first element, and SRAM words of an element.
+    read : list of tuple[int, int]
+        The same of the memory sources.
     """
     lanes = lanes_of(op, stride, machine)
     first = np.arange(0, n, lanes)
     steps = len(first)
-    if words[1]:
-        rule, count = machine["mem.conflict_rule"], machine["mem.banks"]
-        modulus = {"mod4": max(1, count // 2), "bank": count}.get(rule, 0)
-        clash = np.zeros(steps, bool)
-        if modulus:
-            at = [bank + first * stride * size for bank, size in zip(banks, words, strict=True)]
-            clash = (at[0] - at[1]) % modulus == 0
-        if machine["mem.read_ports"] == 1:
-            clash[:] = True
-        steps += int(np.count_nonzero(clash)) * machine["mem.conflict_cycles"]
+    count = machine["mem.banks"]
+    modulus = {"mod4": max(1, count // 2), "bank": count}.get(machine["mem.conflict_rule"], 0)
+
+    def clashes(one, other):
+        at = [address + first * stride * words for address, words in (one, other)]
+        return (at[0] - at[1]) % modulus == 0 if modulus else np.zeros(len(first), bool)
+
+    if len(read) == 2:
+        both = clashes(*read) | (machine["mem.read_ports"] == 1)
+        steps += int(np.count_nonzero(both)) * machine["mem.conflict_cycles"]
+    if n > 1 and stride * written[1] % count == 0:
+        same = np.any([clashes(written, source) for source in read], axis=0)
+        steps += int(np.count_nonzero(same)) * machine["mem.write_cycles"]
     return machine["ce.tsc_read"] + 1 + machine["vec.start"] + steps + machine["vec.drain"]
 
 
@@ -279,12 +282,13 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
     image = p.assemble()
     words = [isa.WORDS[letter] for letter in op.types[1:3]]
     before = length - 1 if stride < 0 else 0  # elements between the start of an array and the first one walked over
-    start = [(image.symbols[key].address + before * size) % count if key in image.symbols else 0
-             for key, size in zip("bc", words, strict=True)]
+    read = [(image.symbols[key].address + before * size, size) for key, size in zip("bc", words, strict=True) if size]
+    result, size = "b" if op.types[0] == op.types[1] else "a", isa.WORDS[op.types[0]]
+    written = image.symbols[result].address + before * size, size
     first, last = session.stamps()
     return common.report(
         session, found, (last - first)[0, 0],
-        expected_cycles=expected_cycles(op, n, stride, machine, start, words), expected_hops=0,
+        expected_cycles=expected_cycles(op, n, stride, machine, written, read), expected_hops=0,
         expected_macs=n if op.is_mac else 0, lanes=lanes_of(op, stride, machine) if op.is_mac else 0,
         lanes_per_step=lanes_of(op, stride, machine), conflict_cycles=session.run.counters["stall_conflict"],
         arrays={"result": got})

@@ -2,7 +2,8 @@
 
 Memory and traffic of Table 1 are in *elements* per compute unit, as there; everything else is in operations, bytes and
 bytes per second.  The traffic of the two hybrids with tensor parallelism is printed with N_d (and N_p) after the
-fraction; only as part of the denominator do the hybrids collapse to their parts, and so they are computed.
+fraction; only as part of the denominator do the hybrids collapse to their parts, and so they are computed.  A degree of
+one has no partner and exchanges nothing.
 """
 
 from __future__ import annotations
@@ -86,15 +87,15 @@ def stored(model, approach, batch, data=1, tensor=1, pipeline=1, shard=1, square
         raise ConfigError(f"a shard of {shard:g} is more than the {batch / data:g} sequences of a pipeline",
                           where=model.name)
     if approach == "fsdp":
-        return Parts(depth * hidden * batch / data, size / data + size / depth, size)
+        return Parts(depth * hidden * batch / data, size / data + size / depth, size if data > 1 else 0.0)
     if uses["pipeline"]:
         kept = (2 * pipeline - 1) * depth / pipeline * hidden / tensor * shard
     else:
         kept = depth * hidden * batch / data / tensor
-    traffic = weights if uses["data"] else 0.0
-    if uses["tensor"]:
+    traffic = weights if data > 1 else 0.0
+    if tensor > 1:
         traffic += exchange / data / pipeline
-    elif uses["pipeline"]:
+    elif pipeline > 1:
         traffic += hidden * batch / data
     return Parts(kept, weights, traffic)
 
@@ -168,8 +169,10 @@ def streaming(model, hardware, samples, element=2):
     return {"tensors": kept, "bytes": used, "parameters resident": 0}
 
 
-def streaming_run(model, hardware, systems=None, seconds=WEEK):
+def streaming_run(model, hardware, systems=None, seconds=None):
     """Return what a training run by weight streaming needs on a number of systems, or on the fewest for a time.
+
+    Without either, as many systems as the batch has sequences.
 
     A batch is divided over the systems.  Where the share of one exceeds its memory it takes several passes, in each of
     which every weight is streamed again.  Weights and gradients travel while the systems compute, so the slower of the
@@ -208,11 +211,13 @@ def streaming_run(model, hardware, systems=None, seconds=WEEK):
             raise ConfigError(f"{systems} systems are impossible: they lie between 1 and {limit}, the sequences in a "
                               "batch", where=model.name)
         return run(systems)
-    if run(limit)["seconds"] > seconds:
-        found = run(limit)
+    found = run(limit)
+    if seconds is None:
+        return found
+    if found["seconds"] > seconds:
         raise ConfigError(f"{seconds / DAY:.3g} days are too few: {limit} systems, one per sequence of the batch, "
                           f"compute for {found['compute'] / DAY:.3g} and stream for {found['traffic'] / DAY:.3g}",
-                          where=model.name)
+                          where=model.name, hint="more time")
     low, high = 0, limit  # more systems are never slower
     while high - low > 1:
         middle = (low + high) // 2

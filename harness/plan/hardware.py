@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from harness.config import close_match, from_table, option, read_text
 from harness.plan.units import GB, GIB, parse_bytes
 from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.params import PARAMETERS
 
 __all__ = ["A100", "CS2", "Hardware", "find_hardware", "load_hardware"]
 
@@ -58,7 +59,8 @@ TABLE_A1 = {"memory": 2039, "node": 600, "pcie": 63, "network": 50, "cpu": 31.5,
 """GB/s per device, input and output together (Table A.1); node is NVLink, network InfiniBand at 200 Gb/s."""
 
 A100 = Hardware("a100", 312e12, 80 * GIB, 16, {name: rate * GIB for name, rate in TABLE_A1.items()})
-CS2 = Hardware("cs2", 850_000 * 8 * 1.1e9, 40 * GB, 1, {"memory": 20e15, "network": 1.2e12 / 8})
+IO = PARAMETERS["wafer.io_gbit_per_s"].value * 1e9
+CS2 = Hardware("cs2", 850_000 * 8 * 1.1e9, 40 * GB, 1, {"memory": 20e15, "network": IO / 8})
 """40 GB of SRAM, 20 PB/s, 1.2 Tb/s of I/O (section 6.1).  The rate is derived, not printed there: 850,000 cores, 8
 operations of 16 bit per cycle (four multiply-adds), 1.1 GHz."""
 

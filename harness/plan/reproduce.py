@@ -1,7 +1,6 @@
 """Every published cell beside the value that the planner derives for it.
 
-Counts and bubbles of schedules come from the event simulation if SimPy is installed; without it their rows say so and
-count as not reproduced.
+Configurations come from the search, counts and bubbles of schedules from the event simulation, which needs SimPy.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from harness.plan.models import PRESETS, find_model, x_model
 from harness.plan.published import CELLS, CONFIGS, SMALL_CLUSTERS, Cell
 from harness.plan.search import complete, fastest
 from harness.plan.units import GIB, WEEK
-from wse_core.errors import UnsupportedError
 
 __all__ = ["Outcome", "derive", "outcomes"]
 
@@ -61,11 +59,14 @@ def outcomes():
 
 
 def derive(cell):
-    """Return the value of a cell from formulas, search or simulation; nan if its simulation cannot run."""
-    try:
-        return float(_TABLES[cell.paper, cell.table](cell.row, cell.column))
-    except UnsupportedError:
-        return math.nan
+    """Return the value of a cell from formulas, search or simulation.
+
+    Raises
+    ------
+    UnsupportedError
+        If it comes from a simulation and SimPy is not installed.
+    """
+    return float(_TABLES[cell.paper, cell.table](cell.row, cell.column))
 
 
 def _streaming(row, column):

@@ -89,7 +89,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Span:
-    """Something that took time: ``kind`` is a step, ``send``, or a live buffer ``parameters`` or ``gradients``."""
+    """Something that took time: ``kind`` is a step, ``send``, or something alive.
+
+    Alive are ``parameters`` and ``gradients`` (buffers), ``checkpoint``, and ``activations`` inside a layer.
+    """
 
     device: int
     kind: str
@@ -175,7 +178,7 @@ class Timeline:
         return {"time": self.end, "bubble": self.bubble, "exposed": self.exposed, "overlap": self.overlap,
                 "restores": self.count("restore"), "reductions": self.count("reduce"), "sends": self.count("send"),
                 "parameter buffers": self.peak("parameters"), "gradient buffers": self.peak("gradients"),
-                "checkpoints": self.peak("checkpoint")}
+                "checkpoints": self.peak("checkpoint"), "inner activations": self.peak("activations")}
 
 
 def owner(schedule, layer):
@@ -327,6 +330,7 @@ class _Simulation:
         """One backward step: recompute, wait for the output's gradient and a buffer, compute gradients."""
         name, source = ("input gradient", layer + 1) if layer + 1 < self.schedule.layers else ("output", layer)
         yield self.event(name, source, micro)
+        entered = self.env.now
         yield from self.step(device, "recompute", layer, micro)
         if layer not in held:
             request = None
@@ -335,6 +339,7 @@ class _Simulation:
                 yield request
             held[layer] = (request, self.env.now)
         yield from self.step(device, "gradient", layer, micro)
+        self.note(device, "activations", layer, micro, entered)
         self.note(device, "checkpoint", layer, micro, self.kept.pop((layer, micro)))
         self.pass_on(device, layer - 1, "input gradient", layer, micro)
 

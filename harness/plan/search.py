@@ -4,7 +4,7 @@ What every method has in common: the batch is at most the critical one, the degr
 whose overhead stays within a quarter, and state and checkpoints are offloaded only if a device cannot hold them.
 
 baseline
-    The deepest pipeline, one layer per device; just enough micro-batches to hide the transfers between stages; then
+    The deepest pipeline that the batch can fill, if possible one layer per device; just enough micro-batches to hide the transfers between stages; then
     the smallest micro-batch without a bottleneck, as many data-parallel instances as the batch allows, and what is
     left of the batch as further micro-batches.
 partitioned
@@ -72,14 +72,16 @@ def fastest(model, hardware, method, parallelism):
     _known(method, parallelism)
     batch = math.floor(model.critical_batch)
     tensor = tensor_degree(model, hardware) if "tensor" in parallelism else 1
-    for offload in (False, True):
-        if METHODS[method].layered:
-            found = _layered(model, hardware, method, parallelism, batch, tensor, offload)
-        else:
-            found = _standard(model, hardware, method, parallelism, batch, tensor, offload)
-        if found and _fits(model, found, hardware):
-            check(model, found, hardware)
-            return found
+    rule = METHODS[method]
+    for pipeline in [None] if rule.layered else reversed(_depths(model, method, parallelism)):
+        for offload in (False, True):
+            if rule.layered:
+                found = _layered(model, hardware, method, parallelism, batch, tensor, offload)
+            else:
+                found = _standard(model, hardware, method, parallelism, batch, tensor, pipeline, offload)
+            if found and _fits(model, found, hardware):
+                check(model, found, hardware)
+                return found
     raise _too_large(model, hardware, method, parallelism)
 
 
@@ -98,7 +100,8 @@ def complete(model, hardware, method, parallelism, batch, devices, tensor):
     rest, left = divmod(devices, tensor)
     if left:
         raise ConfigError(f"{devices} devices are no multiple of the tensor degree {tensor}", where=model.name)
-    for pipeline in _depths(model, method, parallelism):  # shallow first: the most data parallelism
+    depths = _depths(model, method, parallelism)
+    for pipeline in depths if METHODS[method].layered else depths[-1:]:  # shallow first: the most data parallelism
         data, left = divmod(rest, pipeline)
         if left or not data or batch % data:
             continue
@@ -154,10 +157,16 @@ def _known(method, parallelism):
 
 
 def _depths(model, method, parallelism):
-    """Return the pipeline depths that a method considers, shallow first."""
+    """Return the pipeline depths that a method considers, shallow first; the standard one has equal chunks."""
     if "pipe" not in parallelism or method == "partitioned":
         return [1]
-    return range(1, model.layers + 1) if METHODS[method].layered else [model.layers]
+    depths = range(1, model.layers + 1)
+    return list(depths) if METHODS[method].layered else _divisors(model.layers, depths)
+
+
+def _divisors(number, options):
+    """Return those options that divide a number."""
+    return [option for option in options if number % option == 0]
 
 
 def _bottleneck(model, config, hardware):
@@ -167,9 +176,8 @@ def _bottleneck(model, config, hardware):
     return costs["reduction"] > (0 if hidden else TOLERANCE) or costs["offload"] > 0
 
 
-def _standard(model, hardware, method, parallelism, batch, tensor, offload):
+def _standard(model, hardware, method, parallelism, batch, tensor, pipeline, offload):
     """Return the configuration of the baseline or partitioned rules, or None if there is no micro-batch for it."""
-    pipeline = _depths(model, method, parallelism)[0]
     count = micro_batches(model, hardware, pipeline)
     for micro in range(1, batch // count + 1):
         data = batch // (micro * count) if "data" in parallelism else 1
@@ -213,10 +221,7 @@ def _within(model, hardware, method, devices, parallelism):
     batch = math.floor(model.critical_batch)
     most = tensor_degree(model, hardware) if "tensor" in parallelism else 1
     for tensor in (2**power for power in range(most.bit_length())):
-        depths = {1, *_depths(model, method, parallelism)}
-        for pipeline in depths:
-            if model.layers % pipeline:
-                continue
+        for pipeline in _divisors(model.layers, _depths(model, method, parallelism)):
             data = min(devices // (tensor * pipeline), batch // pipeline) if "data" in parallelism else 1
             while data * tensor * pipeline <= devices and data >= 1:
                 found = _split(model, hardware, method, batch // data, data, pipeline, tensor)
@@ -237,6 +242,10 @@ def _too_large(model, hardware, method, parallelism):
     """Return the error of a model that fits no device under the rules."""
     tensor = tensor_degree(model, hardware) if "tensor" in parallelism else 1
     least = memory(model, Config(method, tensor=tensor))["resident"]
-    return ConfigError(f"no {method} configuration works: at the least {least:.4g} bytes stay on a device of "
-                       f"{hardware.memory:.4g}, besides state and checkpoints or the links that offload them",
-                       where=f"{model.name} on {hardware.name}", hint="more devices, or more kinds of parallelism")
+    where = f"{model.name} on {hardware.name}"
+    if least > hardware.memory:
+        return ConfigError(f"no {method} configuration fits: {least:.4g} bytes must stay on a device of "
+                           f"{hardware.memory:.4g}", where=where, hint="other hardware, or tensor parallelism")
+    return ConfigError(f"no {method} configuration works: within the critical batch of {model.critical_batch:.0f} "
+                       "sequences no micro-batch keeps up with the links that it needs, the host's included",
+                       where=where, hint="faster links, more memory, or more kinds of parallelism")

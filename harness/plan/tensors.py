@@ -172,8 +172,6 @@ class _Batch:
                 self.held[first]["output", -1, micro, rank] = inputs[begin:begin + samples]
                 self.held[last]["target", micro, rank] = targets[begin:begin + samples]
         self.left = [schedule.count] * schedule.layers
-        self.inner = 0
-        self.peak_inner = 0
 
     def get(self, device, *name):
         """Return a tensor that must be on the device."""
@@ -220,8 +218,6 @@ class _Batch:
             if version != self.trainer.versions[layer]:
                 raise InternalError(f"layer {layer} changed between the passes of micro-batch {micro}")
             self.held[device]["inner", layer, micro, rank] = _apply(self.weights(device, layer, rank), x)
-        self.inner += 1
-        self.peak_inner = max(self.peak_inner, self.inner)
 
     def gradient(self, device, layer, micro):
         """Compute both gradients; add that of the parameters to the layer's buffer."""
@@ -237,7 +233,6 @@ class _Batch:
             for name in (("input gradient", layer + 1), ("checkpoint", layer), ("inner", layer)):
                 del held[*name, micro, rank]
         self.left[layer] -= 1
-        self.inner -= 1
 
     def send(self, source, target, name, layer, micro):
         """Move an output, or the gradient of an input, to the neighbour that needs it."""

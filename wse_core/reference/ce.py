@@ -844,15 +844,31 @@ class CE:
         return group if left is None else min(group, left)
 
     def conflict(self, operation):
-        """Return the cycles that the next step loses because its two memory sources use one bank."""
-        operands = [operation.sources.get(place) for place in "bc"]
-        if any(operand is None or operand.kind not in MEMORY_KINDS for operand in operands):
-            return 0
-        banks, rule = self.machine["mem.banks"], self.machine["mem.conflict_rule"]
-        first, second = (operand.dsr.address(operation.k, operand.words) % banks for operand in operands)
-        half = max(1, banks // 2)
-        collides = (rule == "mod4" and first % half == second % half) or (rule == "bank" and first == second)
-        return self.machine["mem.conflict_cycles"] if collides or self.machine["mem.read_ports"] == 1 else 0
+        """Return the cycles that the next step loses in memory.
+
+        Two sources in one bank are read one after the other.  A destination whose elements all lie in one bank is
+        written there while the next elements are read: a source in this bank waits for it.
+        """
+        reads = [self.bank(operation, operand) for operand in (operation.sources.get(place) for place in "bc")
+                 if operand is not None and operand.kind in MEMORY_KINDS]
+        lost = 0
+        if len(reads) == 2 and (self.collide(*reads) or self.machine["mem.read_ports"] == 1):
+            lost = self.machine["mem.conflict_cycles"]
+        dest, n = operation.dest, operation.n
+        if dest.kind == DSD_MEM1D and (n is None or n > 1) and dest.dsr.stride[0]:
+            if dest.dsr.stride[0] * dest.words % self.machine["mem.banks"] == 0:
+                written = self.bank(operation, dest)
+                lost += self.machine["mem.write_cycles"] * any(self.collide(written, bank) for bank in reads)
+        return lost
+
+    def bank(self, operation, operand):
+        """Return the bank of the first element of the next step."""
+        return operand.dsr.address(operation.k, operand.words) % self.machine["mem.banks"]
+
+    def collide(self, first, second):
+        """Whether two accesses to these banks cannot happen in one cycle."""
+        rule, half = self.machine["mem.conflict_rule"], max(1, self.machine["mem.banks"] // 2)
+        return (rule == "mod4" and first % half == second % half) or (rule == "bank" and first == second)
 
     def step(self, thread, t):
         """Let a vector operation take one step in cycle t."""

@@ -23,7 +23,8 @@ SMALL = {"vector": {"n": 10}, "ping": {"hops": 3}, "broadcast": {"width": 3, "he
          "gemv": {"p": 2, "m": 5, "n": 7}, "gemv_chain": {"p": 2, "m": 5, "n": 7},
          "gemm": {"p": 2, "m": 5, "k": 3, "n": 4},
          "gemm_t": {"p": 2, "m": 5, "k": 3, "n": 4},
-         "ws_forward": {"inputs": 40, "outputs": 9, "tokens": 24}, "ws_gradient": {"inputs": 20, "outputs": 7}}
+         "ws_forward": {"inputs": 40, "outputs": 9, "tokens": 24}, "ws_gradient": {"inputs": 20, "outputs": 7},
+         "stencil": {"width": 3, "height": 2, "nz": 500, "steps": 2}}
 
 
 def test_all_kernels_are_there_simple_ones_first():

@@ -21,7 +21,8 @@ def test_any_size(width, height, nz, steps, dtype, data):
     assert result["verified"]
     assert result["macs"] == result["expected_macs"]
     assert result["wavelet_hops"] == result["expected_hops"]
-    assert result["expected_cycles"] <= result["cycles"] <= 1.35 * result["expected_cycles"] + 220 * steps
+    overhead = 30 * 6 + 7 * 13 + 40  # at most 30 loads of DSRs, 7 tasks that count and branch, and filling the pipes
+    assert result["expected_cycles"] <= result["cycles"] <= 1.35 * result["expected_cycles"] + overhead * steps
 
 
 def test_long_columns_come_near_the_bound():

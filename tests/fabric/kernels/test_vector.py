@@ -59,7 +59,8 @@ def test_stride_rule(stride, lanes):
     if stride == -1:
         lanes = 2
     assert lanes_of(isa.BY_NAME["faddh"], stride, machine()) == lanes
-    assert run("vector", op="faddh", n=48, stride=stride)["cycles"] == 48 // lanes + 6
+    written_where_it_is_read = 48 if stride % 8 == 0 else 0  # all elements in one bank, result in place
+    assert run("vector", op="faddh", n=48, stride=stride)["cycles"] == 48 // lanes + written_where_it_is_read + 6
 
 
 @pytest.mark.parametrize("n", range(1, 12))

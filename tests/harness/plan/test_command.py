@@ -1,0 +1,119 @@
+"""``wse plan`` and the published cells."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+
+import pytest
+
+from harness import cli
+from harness.plan import reproduce
+from harness.plan.figures import NAMES, figure
+from harness.plan.published import CELLS, Cell
+
+
+def run(capsys, *words):
+    status = cli.main(["plan", *map(str, words)])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.paper}-{cell.table}-{cell.row}-{cell.column}")
+def test_every_cell(cell):
+    outcome = reproduce.Outcome(cell, reproduce.derive(cell))
+    if cell.kind == "misprint":
+        assert not outcome.agrees, "this print does follow; it is no misprint"
+        assert cell.note
+    else:
+        assert outcome.agrees, outcome.as_dict()
+
+
+@pytest.mark.parametrize(("text", "digits", "half"), [
+    ("14.1 K", 0, 50), ("0.389", 0, 0.0005), ("630", 2, 5), ("1.3", 2, 0.05), ("6.24e24", 0, 0.5e22), ("8 B", 0, 5e8),
+    ("2420", 3, 5),
+])
+def test_a_printed_number_has_a_last_digit(text, digits, half):
+    assert Cell("p", "t", "r", "c", text, digits).half_unit == pytest.approx(half)
+
+
+def test_a_wrong_cell_fails(capsys, monkeypatch):
+    wrong = dataclasses.replace(CELLS[0], text="9.9e21")
+    monkeypatch.setattr(reproduce, "CELLS", [wrong, *CELLS[1:3]])
+    status, out, _ = run(capsys, "--reproduce")
+    assert status == 1
+    assert "1 off" in out
+
+
+def test_reproduce(capsys):
+    status, out, _ = run(capsys, "--reproduce", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["counts"] == {"ok": len(CELLS) - 7, "misprint": 7, "off": 0}
+    assert {"printed", "derived", "error", "verdict"} <= set(found["cells"][0])
+
+
+def test_a_plan(capsys):
+    status, out, _ = run(capsys, "X160")
+    assert status == 0
+    assert "38,640" in out
+    assert "6.81 d" in out
+    status, out, _ = run(capsys, "gpt-3", "--json", "--devices", 64)
+    plans = json.loads(out)["plans"]
+    assert status == 0
+    assert all(plan["devices"] <= 64 for plan in plans[:-1])
+    assert plans[-1]["systems"] == 64
+
+
+def test_one_strategy_and_its_degrees(capsys):
+    status, out, _ = run(capsys, "gpt-3", "--strategy", "data+tensor+pipeline", "--degree", "data=64", "--degree",
+                         "tensor=16", "--degree", "pipeline=8", "--json")
+    assert status == 0
+    assert json.loads(out)["plans"][0]["parameter elements"] == pytest.approx(1.367e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["gpt3"], "did you mean gpt-3"), (["X160", "--strategy", "improvd"], "did you mean improved"), ([], "exactly one"),
+    (["X160", "--reproduce"], "exactly one"), (["X160", "--network", "ethernt"], "did you mean ethernet"),
+    (["X160", "--strategy", "improved", "--days", "1"], "too few"),
+    (["gpt-3", "--strategy", "tensor", "--degree", "tensor=99999"], "12288, the features"),
+    (["gpt-3", "--strategy", "data", "--degree", "dat=2"], "did you mean data"),
+    (["--schedule", "modular", "--set", "devices=17"], "exceed the 16 layers"),
+    (["--schedule", "modular", "--set", "device=4"], "did you mean devices"), (["--figures", "lga9"], "no figure"),
+])
+def test_mistakes_are_one_line(capsys, words, says):
+    status, _, err = run(capsys, *words)
+    assert status == 2
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_schedule_with_its_files(capsys, tmp_path):
+    status, out, _ = run(capsys, "--schedule", "modular", "--out", tmp_path, "--json")
+    assert status == 0
+    assert json.loads(out)["bubble"] == 0.1875
+    assert (tmp_path / "timeline.png").stat().st_size > 1000
+    with open(tmp_path / "timeline.csv", newline="") as file:
+        assert sum(row["kind"] == "forward" for row in csv.DictReader(file)) == 64
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+
+    trace = Trace.FromString((tmp_path / "timeline.perfetto-trace").read_bytes())
+    begins = [p for p in trace.packet if p.track_event.type == TrackEvent.TYPE_SLICE_BEGIN]
+    assert len(begins) == 3 * 64 + 16
+    assert max(packet.timestamp for packet in trace.packet) == 76_000_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_has_finite_rows(name):
+    rows, draw = figure(name)
+    assert len(rows) >= 5
+    assert callable(draw)
+    for row in rows:
+        assert all(value == value and abs(value) < float("inf") for value in row.values() if isinstance(value, float))
+
+
+def test_a_figure_is_written(capsys, tmp_path):
+    status, _, _ = run(capsys, "--figures", "lga1,ws4", "--out", tmp_path)
+    assert status == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lga1.csv", "lga1.png", "ws4.csv", "ws4.png"]

@@ -1,0 +1,207 @@
+"""Strategies, search and sweeps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.plan import sweep
+from harness.plan.hardware import A100
+from harness.plan.models import find_model
+from harness.plan.search import PARALLELISM, complete, fastest, for_days, for_devices, micro_batches
+from harness.plan.strategies import (
+    METHODS,
+    TOLERANCE,
+    Config,
+    check,
+    days,
+    efficiency,
+    gpu_days,
+    intensities,
+    memory,
+    overheads,
+)
+from wse_core.errors import ConfigError
+
+X160 = find_model("X160")
+configs = st.builds(Config, st.sampled_from(sorted(METHODS)), st.integers(1, 6), st.integers(1, 40),
+                    st.integers(1, 60), st.integers(1, 160), st.sampled_from([1, 2, 4, 8, 16]))
+
+
+@pytest.mark.parametrize(("method", "kinds", "want"), [
+    ("baseline", (), (4, 604, 1, 1, 1)), ("baseline", ("data",), (5, 1, 483, 1, 1)),
+    ("partitioned", ("data",), (5, 1, 483, 1, 1)), ("baseline", ("data", "pipe"), (4, 201, 3, 160, 1)),
+    ("improved", ("data", "pipe"), (1, 5, 483, 5, 1)), ("baseline", ("data", "tensor"), (5, 1, 483, 1, 16)),
+    ("partitioned", ("data", "tensor"), (5, 1, 483, 1, 16)), ("baseline", PARALLELISM, (1, 172, 14, 160, 16)),
+    ("improved", PARALLELISM, (1, 5, 483, 5, 16)),
+])
+def test_rules_find_every_row(method, kinds, want):
+    found = fastest(X160, A100, method, kinds)
+    assert (found.micro, found.count, found.data, found.pipeline, found.tensor) == want
+
+
+def test_nothing_is_fixed_to_that_model():
+    """Other sizes and links give other answers."""
+    slow = A100.with_network("ethernet")
+    found = fastest(X160, slow, "improved", PARALLELISM)
+    assert (found.count, found.data, found.pipeline) == (37, 65, 28)
+    assert days(X160, found, slow) == pytest.approx(9.6, abs=0.05)
+    small = fastest(find_model("X64"), A100, "improved", PARALLELISM)
+    assert (small.count, small.tensor) == (12, 8)
+
+
+def test_the_shared_host_link_makes_five_of_four():
+    """Without the limit of PCI express a micro-batch of four would do in the data-parallel baseline."""
+    links = A100.links | {"pcie": 1e15}
+    free = dataclasses.replace(A100, links=links)
+    assert fastest(X160, free, "baseline", ("data",)).micro == 4
+    assert fastest(X160, A100, "baseline", ("data",)).micro == 5
+
+
+def test_published_intensities():
+    def of(**degrees):
+        return intensities(X160, Config(**degrees))
+
+    best = {"count": 5, "data": 483, "pipeline": 5, "tensor": 16}
+    assert of(method="improved", **best)["data"] == 6400
+    assert of(method="improved-whole", **best)["data"] == 9600
+    assert of(method="improved", **best)["state"] == pytest.approx(6.18e6, rel=1e-3)
+    assert of(method="improved", **best)["checkpoint"] == 307_200
+    assert of(method="improved", **best)["pipeline"] == 153_600
+    assert of(method="baseline", tensor=16)["tensor"] == pytest.approx(6826.7, abs=0.05)
+    plain, part = (of(method=m, data=10)["data"] for m in ("baseline", "partitioned"))
+    assert part == pytest.approx(plain * 2 / 3)
+    assert micro_batches(X160, A100, 160) == 167
+    assert overheads(X160, Config("improved", count=5, pipeline=5), A100)["transfer"] == pytest.approx(0.0378, abs=1e-4)
+    assert overheads(X160, Config("improved", count=6, pipeline=5), A100)["transfer"] == 0
+
+
+def test_thresholds_are_sharp():
+    hardware = dataclasses.replace(A100, links=A100.links | {"network": A100.flops / 6400})
+    config = Config("improved", count=5, data=483)
+    assert overheads(X160, config, hardware)["reduction"] == pytest.approx(0, abs=1e-12)
+    slower = dataclasses.replace(A100, links=A100.links | {"network": A100.flops / 12800})
+    assert overheads(X160, config, slower)["reduction"] == pytest.approx(1)
+
+
+@given(configs)
+def test_degrees_of_one_cost_nothing(config):
+    alone = dataclasses.replace(config, data=1, pipeline=1, tensor=1)
+    assert efficiency(X160, alone, A100) == 1
+    flat = dataclasses.replace(config, tensor=1)
+    assert overheads(X160, flat, A100)["tensor"] == 0
+    assert overheads(X160, dataclasses.replace(config, data=1), A100)["reduction"] == 0
+    single = overheads(X160, dataclasses.replace(config, pipeline=1), A100)
+    assert single["bubble"] == single["transfer"] == 0
+    whole, part = (memory(X160, dataclasses.replace(config, method=m, data=1)) for m in ("improved-whole", "improved"))
+    assert whole == part
+
+
+@given(configs, st.sampled_from(["data", "pipeline", "tensor"]))
+def test_memory_never_grows_with_a_degree(config, name):
+    if name == "data" and config.rule.partitioned is False:
+        return
+    more = dataclasses.replace(config, **{name: 2 * getattr(config, name)})
+    before, after = memory(X160, config), memory(X160, more)
+    assert all(after[key] <= before[key] * (1 + 1e-12) for key in ("state", "checkpoint", "buffers", "activations"))
+    parts = ("state", "checkpoint", "buffers", "activations")
+    assert after["offloadable"] + after["resident"] == pytest.approx(sum(after[key] for key in parts))
+
+
+@given(configs)
+def test_layered_traffic_is_at_most_that_of_the_standard_order(config):
+    """Operations per byte of the layered method are those of the standard one or more, by n_mu with partition."""
+    standard, layered = (intensities(X160, dataclasses.replace(config, method=m, pipeline=1))
+                         for m in ("partitioned", "improved"))
+    assert layered["data"] == standard["data"] * (config.count if config.data > 1 else 1)
+    assert layered["state"] == standard["state"] * config.count
+
+
+@given(st.sampled_from(["X32", "X64", "X108", "X160", "gpt-3", "bert", "X2", "X4", "qwen2-72b"]), st.sampled_from(sorted(METHODS)))
+def test_what_is_found_obeys_the_rules(name, method):
+    model = find_model(name)
+    kinds = [kind for kind in PARALLELISM if kind != "pipe" or method != "partitioned"]
+    found = fastest(model, A100, method, kinds)
+    check(model, found, A100)
+    assert overheads(model, found, A100)["tensor"] <= TOLERANCE
+    parts = memory(model, found)
+    assert parts["resident"] + (0 if found.offload else parts["offloadable"]) <= A100.memory
+
+
+@given(st.integers(300, 5000), st.sampled_from(["baseline", "partitioned", "improved"]))
+def test_a_cluster_is_used_and_not_exceeded(devices, method):
+    found = for_devices(X160, A100, method, devices)
+    assert found.devices <= devices
+    assert found.batch <= X160.critical_batch
+
+
+def test_fewest_devices_for_a_time():
+    found = for_days(X160, A100, "improved", 180)
+    assert days(X160, found, A100) <= 180
+    assert found.devices <= 1310  # what the paper's own table needs
+    with pytest.raises(ConfigError, match="too few"):
+        for_days(X160, A100, "improved", 1)
+
+
+@pytest.mark.parametrize(("config", "says"), [
+    (Config("improved", count=5, pipeline=161), "exceeds 160, the layers"),
+    (Config("improved", count=5, pipeline=6), "exceeds 5, the micro-batches"),
+    (Config("improved", tensor=32), "exceeds 16, the devices in a node"),
+    (Config("improved", data=3000), "exceeds 2416, the critical batch"),
+    (Config("improved", data=0), "whole number from 1"), (Config("improved", data=1.5), "whole number from 1"),
+    (Config("imprved"), "did you mean improved"),
+])
+def test_impossible_configurations_name_their_bound(config, says):
+    with pytest.raises(ConfigError, match=says):
+        check(X160, config, A100)
+
+
+def test_impossible_searches():
+    with pytest.raises(ConfigError, match="did you mean pipe"):
+        fastest(X160, A100, "improved", ("pip",))
+    with pytest.raises(ConfigError, match="exceeds the critical batch"):
+        complete(X160, A100, "improved", PARALLELISM, 5000, 5000, 1)
+    with pytest.raises(ConfigError, match="no multiple of the tensor degree"):
+        complete(X160, A100, "improved", PARALLELISM, 100, 101, 2)
+    with pytest.raises(ConfigError, match="no improved configuration"):
+        complete(X160, A100, "improved", ("data",), 7, 5, 1)
+    with pytest.raises(ConfigError, match="at least one"):
+        for_devices(X160, A100, "improved", 0)
+    with pytest.raises(ConfigError, match="must stay on a device"):
+        fastest(X160, dataclasses.replace(A100, memory=1e9), "improved", PARALLELISM)
+
+
+def test_work_is_fixed():
+    """A smaller batch takes more steps: the same devices at the same efficiency take the same time."""
+    full, half = (Config("improved", count=count, data=100) for count in (24, 12))
+    assert days(X160, full, A100) == days(X160, half, A100)
+    assert gpu_days(X160, A100, 1000) == pytest.approx(2310, abs=1)
+
+
+def test_limits_of_the_sweep():
+    month = sweep.row(sweep.limit_days(A100, "improved", 30), A100, "improved")
+    assert month["parameters"] == pytest.approx(4.5e12, rel=0.1)
+    assert month["resident_gib"] + month["offloadable_gib"] == pytest.approx(13, abs=0.5)
+    assert sweep.limit_memory(sweep.wide_node(A100), "improved", True) == pytest.approx(1e17, rel=0.15)
+
+
+@given(st.floats(9.0, 16.9), st.sampled_from(["baseline", "partitioned", "improved"]))
+def test_sweeps_grow_with_size(power, method):
+    small, large = (sweep.row(10.0**p, A100, method) for p in (power, power + 0.1))
+    assert small["days"] < large["days"]
+    assert math.isfinite(large["resident_gib"] + large["offloadable_gib"])
+
+
+def test_improved_is_never_slower():
+    for size in (1e9, 1e11, 1e13, 1e15, 1e17):
+        best = sweep.row(size, A100, "improved")["days"]
+        assert all(best <= sweep.row(size, A100, m)["days"] * (1 + 1e-9) for m in ("baseline", "partitioned"))
+
+
+def test_memory_per_compute_falls_with_size():
+    ratios = [sweep.month_ratio(size, A100, "improved")["resident"] for size in (1e11, 1e13, 1e15)]
+    assert ratios == sorted(ratios, reverse=True)
