@@ -18,7 +18,8 @@ from wse_core.state cimport (
     RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL, RT_SWAP_X, RT_TEARDOWN, RT_VALID, SHIFT_STAMP, SLEEPER, SHIFT_VALID,
     ce_awaken, ce_t, clz64, ctz64, filter_t, has_room, inq_t, int64_t, is_control, is_valid, later_t, mark_later,
     plane_mark, plane_push, plane_t, plane_tail, qmeta_t, ready_cycle, record_fault, ring_set, stamp_of, state_t,
-    stream_in_t, stream_out_t, uint8_t, uint32_t, uint64_t, unlikely, usable, vary, wake_color)
+    stream_in_t, stream_out_t, uint8_t, uint32_t, uint64_t, unlikely, usable, vary,
+    wake_color, wake_inputs)
 from libc.stdlib cimport realloc
 
 cdef enum:
@@ -245,7 +246,7 @@ cdef void wake_upstream(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # A place became free for which a queue of the neighbour waits; it can be used from the next cycle on.
     cdef uint32_t to = cell + s.delta[q.port]
     q.meta[cell].head &= ~<uint64_t>SLEEPER
-    wake_color(s, q.color, to, 31)
+    wake_inputs(s, q.color, to)
 
 cdef bint sleep_on_link(state_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil:
     # The queue waits for a place of the neighbour's queue `t`. Full: out of the activity map until that queue's next

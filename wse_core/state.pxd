@@ -626,11 +626,16 @@ cdef inline void wake_color(state_t* s, int color, uint32_t cell, uint32_t ports
         if q.slots != NULL and is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]):
             plane_mark(s, plane, q, cell)
 
+cdef inline void wake_inputs(state_t* s, int color, uint32_t cell) noexcept nogil:
+    # The queues that a color's route takes from now. (Others slept until a change of the route, which wakes all.)
+    cdef uint64_t route = s.route[color][cell]
+    wake_color(s, color, cell, <uint32_t>(route >> (10 * (<int>(route >> RT_POS) & 3))) & 31)
+
 cdef inline void inq_freed(state_t* s, uint32_t cell, inq_t* q) noexcept nogil:
     # The CE has taken a wavelet: a queue of the router may be waiting for the place.
     if unlikely(q.sleeper):
         q.sleeper = 0
-        wake_color(s, q.color, cell, 31)
+        wake_inputs(s, q.color, cell)
 
 cdef inline void ramp_push(state_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
     # plane_push for the CE: the wavelet is not ready for some cycles. A queue that holds wavelets is in the activity
