@@ -23,7 +23,7 @@ cdef extern from *:
     #define WSE_POP32(x) __builtin_popcount(x)
     #define WSE_LIKELY(x) __builtin_expect(!!(x), 1)
     #define WSE_UNLIKELY(x) __builtin_expect(!!(x), 0)
-    #undef CYTHON_INLINE    /* "inline" means it: the hot loops lose a fifth when the compiler decides otherwise */
+    #undef CYTHON_INLINE    /* "inline" means it: the hot loops lose a tenth when the compiler decides otherwise */
     #define CYTHON_INLINE inline __attribute__((always_inline))
     """
     int ctz64 "WSE_CTZ64"(uint64_t x) noexcept nogil
@@ -600,19 +600,19 @@ cdef inline void record_fault(state_t* s, int kind, uint32_t cell, uint64_t cycl
 cdef inline void mark_later(state_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
     # until then. A cycle beyond the ring is reached in several rounds.
-    cdef later_t* l = &s.later[(cycle if cycle - s.now < RING else s.now + RING - 1) & (RING - 1)]
+    cdef later_t* due = &s.later[(cycle if cycle - s.now < RING else s.now + RING - 1) & (RING - 1)]
     cdef uint64_t* grown
     cdef uint64_t room
-    if unlikely(l.n == l.room):
-        room = 2 * l.room + 64
-        grown = <uint64_t*>realloc(l.items, room * sizeof(uint64_t))
+    if unlikely(due.n == due.room):
+        room = 2 * due.room + 64
+        grown = <uint64_t*>realloc(due.items, room * sizeof(uint64_t))
         if grown == NULL:
             record_fault(s, FAULT_MEMORY, 0, s.now, 0, -1, 0, 0)
             return
-        l.items = grown
-        l.room = room
-    l.items[l.n] = cell | (<uint64_t>plane << 32)
-    l.n += 1
+        due.items = grown
+        due.room = room
+    due.items[due.n] = cell | (<uint64_t>plane << 32)
+    due.n += 1
     s.n_later += 1
 
 cdef inline void wake_color(state_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil:
