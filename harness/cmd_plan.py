@@ -12,7 +12,7 @@ from harness.plan.checkpoints import media
 from harness.plan.hardware import CS2, find_hardware
 from harness.plan.models import PRESETS, find_model
 from harness.plan.search import PARALLELISM, fastest, for_days, for_devices
-from harness.plan.strategies import METHODS, days, efficiency, gpu_days, memory, overheads
+from harness.plan.strategies import METHODS, days, efficiency, gpu_days, memory, overheads, reduction_bytes
 from harness.plan.units import DAY, amount, printed, span
 from harness.staging import staged_directory
 from wse_core.errors import ConfigError, UnsupportedError
@@ -68,16 +68,17 @@ def _plan(args):
     for name in wanted:
         if name not in STRATEGIES:
             raise ConfigError(f"no strategy {name!r}", hint=close_match(name, STRATEGIES))
-    plans, faults = [], []
+    plans, faults, first = [], [], None
     for name in wanted:
         try:
             plans.append(_one(model, hardware, name, args))
         except (ConfigError, UnsupportedError) as error:
             if len(wanted) == 1:
                 raise
+            first = first or error
             faults.append({"strategy": name, "impossible": str(error)})
     if not plans:
-        raise ConfigError("; ".join(fault["impossible"] for fault in faults), where=model.name)
+        raise first
     facts = {"model": model.name, "parameters": model.parameters, "critical_batch": model.critical_batch,
              "gpu_days": gpu_days(model, hardware), "hardware": hardware.name}
     if args.json:
@@ -113,6 +114,7 @@ def _one(model, hardware, name, args):
             "days": days(model, config, hardware),
             **{f"overhead {key}": value for key, value in overheads(model, config, hardware).items() if value},
             **{f"memory {key}": value for key, value in memory(model, config).items()},
+            "traffic of state": reduction_bytes(model, config),
             "checkpoints to": ", ".join(f"{link} (a crash loses one {loss})" for link, loss in follows.items())}
 
 
@@ -132,7 +134,7 @@ def _stored(model, name, words):
 
 def _shown(key, value):
     """Return a fact with its unit."""
-    if key.startswith("memory"):
+    if key.startswith(("memory", "traffic of")):
         return amount(value, binary=True)
     if key in ("bytes", "service"):
         return amount(value)

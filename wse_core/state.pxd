@@ -26,7 +26,7 @@ cdef extern from *:
     #ifndef WSE_TRACE       /* router.pyx and ce.pyx are compiled twice; in one of the two this is 1 */
     #define WSE_TRACE 0
     #endif
-    #undef CYTHON_INLINE    /* "inline" means it: the hot loops lose a fifth when the compiler decides otherwise */
+    #undef CYTHON_INLINE    /* "inline" means it: the hot loops lose a tenth when the compiler decides otherwise */
     #define CYTHON_INLINE inline __attribute__((always_inline))
     """
     int ctz64 "WSE_CTZ64"(uint64_t x) noexcept nogil
@@ -667,19 +667,19 @@ cdef inline void record_fault(state_t* s, int kind, uint32_t cell, uint64_t cycl
 cdef inline void mark_later(state_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
     # until then. A cycle beyond the ring is reached in several rounds.
-    cdef later_t* l = &s.later[(cycle if cycle - s.now < RING else s.now + RING - 1) & (RING - 1)]
+    cdef later_t* due = &s.later[(cycle if cycle - s.now < RING else s.now + RING - 1) & (RING - 1)]
     cdef uint64_t* grown
     cdef uint64_t room
-    if unlikely(l.n == l.room):
-        room = 2 * l.room + 64
-        grown = <uint64_t*>realloc(l.items, room * sizeof(uint64_t))
+    if unlikely(due.n == due.room):
+        room = 2 * due.room + 64
+        grown = <uint64_t*>realloc(due.items, room * sizeof(uint64_t))
         if grown == NULL:
             record_fault(s, FAULT_MEMORY, 0, s.now, 0, -1, 0, 0)
             return
-        l.items = grown
-        l.room = room
-    l.items[l.n] = cell | (<uint64_t>plane << 32)
-    l.n += 1
+        due.items = grown
+        due.room = room
+    due.items[due.n] = cell | (<uint64_t>plane << 32)
+    due.n += 1
     s.n_later += 1
 
 cdef inline void wake_color(state_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil:
@@ -693,11 +693,16 @@ cdef inline void wake_color(state_t* s, int color, uint32_t cell, uint32_t ports
         if q.slots != NULL and is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]):
             plane_mark(s, plane, q, cell)
 
+cdef inline void wake_inputs(state_t* s, int color, uint32_t cell) noexcept nogil:
+    # The queues that a color's route takes from now. (Others slept until a change of the route, which wakes all.)
+    cdef uint64_t route = s.route[color][cell]
+    wake_color(s, color, cell, <uint32_t>(route >> (10 * (<int>(route >> RT_POS) & 3))) & 31)
+
 cdef inline void inq_freed(state_t* s, uint32_t cell, inq_t* q) noexcept nogil:
     # The CE has taken a wavelet: a queue of the router may be waiting for the place.
     if unlikely(q.sleeper):
         q.sleeper = 0
-        wake_color(s, q.color, cell, 31)
+        wake_inputs(s, q.color, cell)
 
 cdef inline void ramp_push(state_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
     # plane_push for the CE: the wavelet is not ready for some cycles. A queue that holds wavelets is in the activity

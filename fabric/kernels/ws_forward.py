@@ -19,7 +19,7 @@ Order of additions (bit exact)
 
 Cycles
     A weight costs its PE ``task.start``, a multiplication of the step by the tokens (1), ``ce.dsr_edit``, the issue of
-    the multiply-add and its steps (two tokens per cycle) with ``vec.drain``, and the end of the task (1): 8 more than
+    the multiply-add and its steps (two tokens per cycle) with ``vec.drain``, and the end of the task (1): 7 more than
     the steps on wse2.  The partial sums take one cycle per token; a stage of the ring adds the 6 cycles of a dependent
     stage, which overlaps with the weights of the next row.  `expected_cycles` follows all columns row by row.
 

@@ -4,9 +4,9 @@ What every method has in common: the batch is at most the critical one, the degr
 whose overhead stays within a quarter, and state and checkpoints are offloaded only if a device cannot hold them.
 
 baseline
-    The deepest pipeline that the batch can fill, if possible one layer per device; just enough micro-batches to hide the transfers between stages; then
-    the smallest micro-batch without a bottleneck, as many data-parallel instances as the batch allows, and what is
-    left of the batch as further micro-batches.
+    The deepest pipeline that the batch can fill, if possible one layer per device; just enough micro-batches to hide
+    the transfers between stages; then the smallest micro-batch without a bottleneck, as many data-parallel instances
+    as the batch allows, and what is left of the batch as further micro-batches.
 partitioned
     The same without a pipeline.
 improved

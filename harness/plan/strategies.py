@@ -15,7 +15,7 @@ from harness.plan.units import DAY
 from wse_core.errors import ConfigError
 
 __all__ = ["ACTIVATION_BYTES", "METHODS", "STEPS", "Config", "Method", "check", "days", "efficiency", "gpu_days",
-           "intensities", "memory", "overheads"]
+           "intensities", "memory", "overheads", "reduction_bytes"]
 
 ACTIVATION_BYTES = 102
 """Bytes of activations per token and unit of width inside a layer.  The formula is lost in the paper (C.3); this is the
@@ -135,6 +135,18 @@ def intensities(model, config):
         "state": (whole if rule.layered else micro) * (config.data if rule.partitioned else 1),
         "checkpoint": 2 * inner,
     }
+
+
+def reduction_bytes(model, config):
+    """Return bytes that one device sends and receives per batch to restore parameters and reduce gradients (C.4.1).
+
+    Whole state: 8 bytes per parameter that the device holds; partitioned, 12, which the standard order repeats for each
+    micro-batch.
+    """
+    if config.data <= 1:
+        return 0.0
+    repeats = 1 if config.rule.layered or not config.rule.partitioned else config.count
+    return (12 if config.rule.partitioned else 8) * repeats * model.core / config.pipeline / config.tensor
 
 
 def overheads(model, config, hardware):

@@ -73,7 +73,7 @@ def count(name):
         code = f"from tests.bench import instructions; instructions.run_case({name!r}, {n})"
         done = subprocess.run(
             [valgrind, "--tool=callgrind", f"--callgrind-out-file={os.devnull}", sys.executable, "-c", code], cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"},
             capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"valgrind failed on {name}:\n{done.stderr[-2000:]}")

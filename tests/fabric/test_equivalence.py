@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.engine import Engine
+from tests.bench import workloads
 from tests.examples import examples
 from tests.random_machines import difference, random_inputs, random_spec
 from tests.random_traffic import random_traffic
@@ -138,3 +139,26 @@ def test_where_a_run_is_cut_does_not_matter(seed, cuts):
     else:
         assert difference(state_of(whole, status), state_of(cut, status)) is None
         assert difference(memory(whole, spec), memory(cut, spec)) is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_saturated_traffic_agrees(seed):
+    """Microthreads that run ahead in turn, routers whose queues sleep: no control wavelets, cut anywhere."""
+    rng = random.Random(seed)
+    workload = (workloads.exchange, workloads.multicast)[seed % 2](rng.randint(2, 4), rng.randint(2, 4),
+                                                                   rng.randint(5, 30))
+    machines = Engine(workload.spec, order=seed // 2), ReferenceMachine(workload.spec)
+    for machine in machines:
+        workload.start(machine)
+    cycle, longest = 0, rng.choice((1, 3, 40))
+    status = ["limit"]
+    while "limit" in status:
+        cycle += rng.randint(1, longest)
+        status = [machine.run(cycle) for machine in machines]
+        if "limit" in status and status[0] != status[1]:
+            status = [machine.run(cycle + 50) for machine in machines]
+        assert status[0] == status[1], cycle
+        assert difference(*(state_of(machine, status[0]) for machine in machines)) is None, cycle
+    assert status[0] == "complete"
+    assert machines[0].last_active == machines[1].last_active
+    workload.check(machines[0])

@@ -74,7 +74,8 @@ def test_one_strategy_and_its_degrees(capsys):
 
 
 @pytest.mark.parametrize(("words", "says"), [
-    (["gpt3"], "did you mean gpt-3"), (["X160", "--strategy", "improvd"], "did you mean improved"), ([], "exactly one"),
+    (["gpt3"], "did you mean gpt-3"), (["X1000"], "must stay on a device"), (["X160", "--devices", 0], "at least one"),
+    (["X160", "--strategy", "improvd"], "did you mean improved"), ([], "exactly one"),
     (["X160", "--reproduce"], "exactly one"), (["X160", "--network", "ethernt"], "did you mean ethernet"),
     (["X160", "--strategy", "improved", "--days", "1"], "too few"),
     (["gpt-3", "--strategy", "tensor", "--degree", "tensor=99999"], "12288, the features"),

@@ -24,6 +24,7 @@ from harness.plan.strategies import (
     intensities,
     memory,
     overheads,
+    reduction_bytes,
 )
 from wse_core.errors import ConfigError
 
@@ -121,7 +122,22 @@ def test_layered_traffic_is_at_most_that_of_the_standard_order(config):
     assert layered["state"] == standard["state"] * config.count
 
 
-@given(st.sampled_from(["X32", "X64", "X108", "X160", "gpt-3", "bert", "X2", "X4", "qwen2-72b"]), st.sampled_from(sorted(METHODS)))
+@given(configs.filter(lambda config: config.data > 1))
+def test_intensity_is_compute_over_traffic(config):
+    """With state that is whole the reduction meets the backward pass: all of it, or that of the last micro-batch."""
+    bytes_of = {m: reduction_bytes(X160, dataclasses.replace(config, method=m)) for m in METHODS}
+    assert bytes_of["improved"] == pytest.approx(1.5 * bytes_of["improved-whole"])
+    assert bytes_of["partitioned"] == pytest.approx(config.count * bytes_of["improved"])
+    assert bytes_of["baseline"] == bytes_of["improved-whole"]
+    alone = dataclasses.replace(config, pipeline=1)
+    backward = 6 * alone.batch * X160.sequence * X160.core / alone.devices
+    for method, share in (("improved-whole", 1), ("baseline", alone.count)):
+        plan = dataclasses.replace(alone, method=method)
+        assert intensities(X160, plan)["data"] == pytest.approx(backward / share / reduction_bytes(X160, plan))
+
+
+@given(st.sampled_from(["X2", "X4", "X32", "X64", "X108", "X160", "gpt-3", "bert", "qwen2-72b"]),
+       st.sampled_from(sorted(METHODS)))
 def test_what_is_found_obeys_the_rules(name, method):
     model = find_model(name)
     kinds = [kind for kind in PARALLELISM if kind != "pipe" or method != "partitioned"]
