@@ -124,8 +124,8 @@ _p("mem.conflict_rule", "bank", "rule", "tiled stencils of 64 x 64 cells (Jorine
    choices=("mod4", "bank", "none"))
 _p("mem.conflict_cycles", 1, "cycles/step", "SPMM: fp32 step takes 2 cycles with a conflict, 1 without", "inferred",
    "added to a SIMD step whose two reads conflict; nothing issues meanwhile", high=64)
-_p("mem.write_cycles", 1, "cycles/step", "dense local products (SPMM GEMM_benchmark): 2.18 cycles per element with both "
-   "vectors strided by a multiple of four words", "inferred",
+_p("mem.write_cycles", 1, "cycles/step", "dense local products (SPMM GEMM_benchmark): 2.18 cycles per element with "
+   "both vectors strided by a multiple of four words", "inferred",
    "added to a SIMD step that reads from the bank in which all elements of the destination lie", 0, high=64)
 
 # --- scalar pipeline -----------------------------------------------------------------------------------------------

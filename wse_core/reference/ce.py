@@ -855,10 +855,10 @@ class CE:
         if len(reads) == 2 and (self.collide(*reads) or self.machine["mem.read_ports"] == 1):
             lost = self.machine["mem.conflict_cycles"]
         dest, n = operation.dest, operation.n
-        if dest.kind == DSD_MEM1D and (n is None or n > 1) and dest.dsr.stride[0]:
-            if dest.dsr.stride[0] * dest.words % self.machine["mem.banks"] == 0:
-                written = self.bank(operation, dest)
-                lost += self.machine["mem.write_cycles"] * any(self.collide(written, bank) for bank in reads)
+        if (dest.kind == DSD_MEM1D and (n is None or n > 1) and dest.dsr.stride[0]
+                and dest.dsr.stride[0] * dest.words % self.machine["mem.banks"] == 0):
+            written = self.bank(operation, dest)
+            lost += self.machine["mem.write_cycles"] * any(self.collide(written, bank) for bank in reads)
         return lost
 
     def bank(self, operation, operand):
