@@ -118,6 +118,8 @@ def generate_traced():
     for name in ("router", "ce"):
         for suffix in (".pyx", ".pxd"):
             source = ROOT / "wse_core" / f"{name}{suffix}"
+            if not source.exists():
+                continue
             text = source.read_text(encoding="utf-8")
             if suffix == ".pyx" and text.startswith("#"):
                 first, _, rest = text.partition("\n")

@@ -399,7 +399,7 @@ ctypedef struct params_t:   # of the machine, in cycles and words
     int prng_steps
     uint64_t tsc_mask
 
-cdef packed struct event_t: # twin of traces.sink.EVENT_DTYPE, but for the cell, which the engine turns into x and y
+cdef packed struct event_t:  # twin of traces.sink.EVENT_DTYPE, but for the cell, which the engine turns into x and y
     uint64_t cycle
     uint32_t data
     uint32_t cell
