@@ -240,18 +240,22 @@ cdef class Engine:
         self.s.next_refresh = REFRESH
 
     def __dealloc__(self):
-        cdef int k
         if self.s != NULL:
             free(self.s.traced)
-            for k in range(RING):
-                free(self.s.later[k].items)
-            for k in range(self.s.n_ins):
-                free(self.s.ins[k].words)
-            for k in range(self.s.n_outs):
-                free(self.s.outs[k].words)
-                free(self.s.outs[k].cycles)
+            self._free_buffers()
         for address, size in self.maps or ():
             munmap(<void*><size_t>address, size)
+
+    cdef void _free_buffers(self) noexcept:
+        # What grows during a run and therefore is no mapping; `save_state` and `restore_state` know the same.
+        cdef int k
+        for k in range(RING):
+            free(self.s.later[k].items)
+        for k in range(self.s.n_ins):
+            free(self.s.ins[k].words)
+        for k in range(self.s.n_outs):
+            free(self.s.outs[k].words)
+            free(self.s.outs[k].cycles)
 
     cdef void* _map(self, uint64_t size) except NULL:
         cdef uint64_t n = (size + 4095) & ~<uint64_t>4095
@@ -846,13 +850,7 @@ cdef class Engine:
             raise ConfigError("a state of another machine cannot be restored")
         cdef event_t* traced = self.s.traced
         cdef uint64_t room = self.s.room_traced
-        for k in range(RING):
-            free(self.s.later[k].items)
-        for k in range(self.s.n_ins):
-            free(self.s.ins[k].words)
-        for k in range(self.s.n_outs):
-            free(self.s.outs[k].words)
-            free(self.s.outs[k].cycles)
+        self._free_buffers()
         for address, size in self.maps:
             madvise(<void*><size_t>address, size, MADV_DONTNEED)
         for number, first, data in saved["parts"]:

@@ -32,7 +32,7 @@ import numpy as np
 from fabric.kernels import common
 from fabric.kernels.chain import stage_cycles
 from fabric.kernels.kernel import KernelParam, kernel
-from fabric.kernels.ws_layout import TASKS, Placement, column_streams, resident
+from fabric.kernels.ws_layout import TASKS, Placement, column_streams, random_mask, resident
 from fabric.layout import Layout
 from fabric.program import Program
 from wse_core import isa
@@ -239,9 +239,7 @@ def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density,
     x = given.random(rng, (inputs, tokens), data, terms=inputs)
     stored = given.random(rng, (inputs, outputs) if transposed else (outputs, inputs), "ones" if data == "ones" else
                           "normal")
-    keep = np.zeros(stored.size, bool)
-    keep[rng.permutation(stored.size)[: round(density * stored.size)]] = True
-    mask = keep.reshape(stored.shape)
+    mask = random_mask(stored.shape, density, rng)
     weights, mask = (stored.T, mask.T) if transposed else (stored, mask)
     indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
     indices, values = np.nonzero(mask)[1], weights[mask]

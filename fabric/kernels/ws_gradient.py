@@ -31,7 +31,7 @@ import numpy as np
 from fabric import control
 from fabric.kernels import common
 from fabric.kernels.kernel import KernelParam, kernel
-from fabric.kernels.ws_layout import Placement, resident
+from fabric.kernels.ws_layout import Placement, random_mask, resident
 from fabric.layout import Layout
 from fabric.program import Program
 from wse_core import isa
@@ -303,9 +303,7 @@ def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density
     rng = np.random.default_rng(seed)
     x = given.random(rng, (inputs, tokens), data, terms=tokens)
     d = given.random(rng, (outputs, tokens), "ones" if data == "ones" else "normal")
-    keep = np.zeros(outputs * inputs, bool)
-    keep[rng.permutation(keep.size)[: round(density * keep.size)]] = True
-    mask = keep.reshape(outputs, inputs)
+    mask = random_mask((outputs, inputs), density, rng)
     indptr, indices = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]), np.nonzero(mask)[1]
     rows = np.nonzero(mask)[0]
     layout, into, out = gradient_layout(*places, dtype, machine)

@@ -21,7 +21,7 @@ import numpy as np
 from fabric import control
 from wse_core.errors import ConfigError
 
-__all__ = ["TASKS", "Placement", "chunks", "column_streams", "resident"]
+__all__ = ["TASKS", "Placement", "chunks", "column_streams", "random_mask", "resident"]
 
 TASKS = {"begin": 0, "pass": 1, "land": 2}
 """Control task ids of the partial-sum commands."""
@@ -105,6 +105,13 @@ def resident(name, place, values):
             held = values[features, part].reshape(-1)
             tile[:len(held)] = held
             yield name, tile[None, None], x, y
+
+
+def random_mask(shape, density, rng):
+    """Return a matrix of bool with round(density * size) true elements, any set of that size equally likely."""
+    mask = np.zeros(shape[0] * shape[1], bool)
+    mask[rng.permutation(mask.size)[: round(density * mask.size)]] = True
+    return mask.reshape(shape)
 
 
 def column_streams(indptr, indices, values, columns, owners):
