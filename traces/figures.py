@@ -68,7 +68,7 @@ def links(path, traffic, title="wavelets per link"):
     traffic = np.asarray(traffic, np.float64)
     height, width = traffic.shape[:2]
     most = max(1.0, traffic.max(initial=0))
-    figure = _figure(min(12, 2 + 0.45 * width), min(12, 1.6 + 0.45 * height))
+    figure = _figure(min(12, max(5.5, 2 + 0.45 * width)), min(12, max(3, 1.6 + 0.45 * height)))
     axes = figure.add_subplot()
     rows = []
     for direction, (dx, dy) in enumerate(STEPS):
@@ -77,8 +77,7 @@ def links(path, traffic, title="wavelets per link"):
         rows += [(column, row, "WENS"[direction], int(count)) for column, row, count in zip(x, y, size, strict=True)]
         side = 0.08  # both directions of a link beside each other
         axes.quiver(x + dy * side, y + dx * side, dx * np.ones(len(x)), dy * np.ones(len(x)), size / most,
-                    cmap="viridis", clim=(0, 1), angles="xy", scale_units="xy", scale=1.35,
-                    width=0.12 / max(width, height, 4) ** 0.9)
+                    cmap="viridis", clim=(0, 1), angles="xy", scale_units="xy", scale=1.35, units="xy", width=0.06)
     axes.set(xlim=(-0.8, width - 0.2), ylim=(height - 0.2, -0.8), xlabel="x (east)", ylabel="y (south)", aspect="equal")
     axes.set_title(f"{title}; brightest = {int(most):,}")
     return _save(path, figure, "x,y,direction,wavelets", sorted(rows))
