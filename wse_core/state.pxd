@@ -26,8 +26,10 @@ cdef extern from *:
     #ifndef WSE_TRACE       /* router.pyx and ce.pyx are compiled twice; in one of the two this is 1 */
     #define WSE_TRACE 0
     #endif
+    #if !(defined(CYTHON_TRACE_NOGIL) && CYTHON_TRACE_NOGIL)
     #undef CYTHON_INLINE    /* "inline" means it: the hot loops lose a tenth when the compiler decides otherwise */
     #define CYTHON_INLINE inline __attribute__((always_inline))
+    #endif
     """
     int ctz64 "WSE_CTZ64"(uint64_t x) noexcept nogil
     int clz64 "WSE_CLZ64"(uint64_t x) noexcept nogil
