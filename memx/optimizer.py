@@ -18,6 +18,7 @@ optimizer   update of w with gradient g in step t (from 1)                      
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,7 @@ F = np.float32
 
 
 @dataclass(frozen=True)
-class Optimizer:
+class Optimizer(ABC):
     """What all optimizers have.
 
     Attributes
@@ -56,6 +57,7 @@ class Optimizer:
         """Bytes in the memory service per dense weight: weight, gradient, state, 16-bit index and 16-bit copy."""
         return 4 + 4 + 4 * len(self.slots) + 2 + 2
 
+    @abstractmethod
     def update(self, step, w, g, state, lr=None):
         """Return the new weights; change `state` in place.
 
@@ -69,7 +71,6 @@ class Optimizer:
         lr : float, optional
             Learning rate of this step.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ node adds what its children send, chunk by chunk, in the order of its ports, and
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,19 +22,19 @@ CHUNK = 1024
 WAYS = PARAMETERS["node.ways"].value
 
 
-class Endpoint:
+class Endpoint(ABC):
     """What sits below a link: a system, or a node of the tree.
 
     A subclass is fed by `weights` and gives chunks of gradients by `gradients`.
     """
 
+    @abstractmethod
     def weights(self, words):
         """Take wavelets of the weight stream, an array of uint32."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gradients(self, count):
         """Return an iterator over float32 arrays of at most `CHUNK` elements, `count` elements together."""
-        raise NotImplementedError
 
 
 @dataclass
