@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.fabric import Fabric
+from fabric.kernels import costs
 from fabric.kernels.registry import KERNELS
 from fabric.layout import Layout
 from fabric.program import Program
@@ -124,8 +125,9 @@ def test_kernels_follow_the_published_formulas(name):
 
 def test_formulas_with_the_published_ramp():
     """With T_R = 2 the formulas are those of the paper."""
-    assert formulas.ramp(M) == (2, 5)
-    value = formulas.FORMULAS["chain reduce"][0](M, 512, 4096, 0)
+    wire = costs.Wire.of(M)
+    assert (wire.stage, wire.hop) == (5, 1)
+    value = formulas.FORMULAS["chain reduce"][0](512, 4096, 0, wire)
     assert value == 4096 + 6 * 511
     with pytest.raises(CannotRun, match="no kernel|without a kernel"):
         run("R15", "formula", "General cost of a 1-D collective")
