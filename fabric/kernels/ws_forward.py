@@ -38,10 +38,82 @@ from fabric.program import Program
 from wse_core import isa
 from wse_core.errors import ConfigError
 
-__all__ = ["expected_cycles", "product_layout", "reference", "ws_forward"]
+__all__ = ["COLOR_W", "ProductTasks", "expected_cycles", "product_layout", "reference", "route_product", "ws_forward"]
 
 COLOR_W, RING, RETURN = 4, (0, 1), 2
 QUEUE_W, QUEUE_RING = 0, 2
+
+
+class ProductTasks:
+    """The tasks of a product in a program: `ws_forward`'s own, or that of a whole network.
+
+    Parameters
+    ----------
+    p : Program
+    column, columns : int
+        Place in the group and its size.
+    x, y : Var
+        Input and output features, a row of tokens each.
+    tokens : int
+        Tokens of the PE.
+    base : Reg, optional
+        Holds the address of the input features; default that of `x`.
+
+    Attributes
+    ----------
+    total, again : Dsr
+        Partial sums, to add to and to read.
+    leaving, arriving : Dsr or None
+        The ring of columns, one row of f32; None if there is one column.
+    column_x, result : Dsr
+        Input feature that is next, output row that is next.
+    """
+
+    def __init__(self, p, column, columns, x, y, tokens, base=None):
+        self.p, self.x, self.y, self.tokens, self.base = p, x, y, tokens, x if base is None else base
+        self.columns = columns
+        self.sums = p.array("sums", tokens, "f32", bank=0)
+        self.total, self.again, self.column_x = p.dsr("src0"), p.dsr("src0"), p.dsr("src1")
+        self.result, self.leaving, self.arriving = p.dsr("dest"), None, None
+        if columns > 1:
+            first, last = column == 0, column == columns - 1
+            self.leaving, self.arriving = p.dsr("dest"), p.dsr("src1")
+            self.out = p.output_queue(QUEUE_RING, RETURN if last else RING[column % 2])
+            self.into = p.input_queue(QUEUE_RING, RETURN if first else RING[(column - 1) % 2])
+        p.input_queue(QUEUE_W, COLOR_W)
+
+    def prepare(self):
+        """Emit the loads of the DSRs."""
+        p, tokens = self.p, self.tokens
+        p.load(self.total, self.sums)
+        p.load(self.again, self.sums)
+        p.load(self.column_x, p.mem1d(self.x, tokens))
+        p.load(self.result, p.mem1d(self.y, tokens, save=True))
+        if self.columns > 1:
+            p.load(self.leaving, p.fabout(self.out, tokens, zero=True, dtype="f32"))
+            p.load(self.arriving, p.fabin(self.into, tokens, dtype="f32"))
+
+    def tasks(self):
+        """Write the tasks: a weight, and the commands of `TASKS`."""
+        p, total, column_x, base = self.p, self.total, self.column_x, self.base
+        with p.task("weight", kind="data", color=COLOR_W) as t:
+            words = p.reg16("words to the feature")
+            p.mul16(words, t.index, self.tokens)
+            p.dsr_off(column_x, words)
+            p.fmachs(total, total, column_x, t.data)
+        if self.columns > 1:
+            with p.task("begin", kind="control", id=TASKS["begin"]):
+                p.mov32(self.leaving, total)
+                p.dsr_base(column_x, base)
+            with p.task("pass", kind="control", id=TASKS["pass"]):
+                p.fadds(self.leaving, total, self.arriving)
+                p.dsr_base(column_x, base)
+        with p.task("land", kind="control", id=TASKS["land"]):
+            if self.columns > 1:
+                p.fadds(total, total, self.arriving)
+            p.fs2h(self.result, self.again)
+            p.mov32(total, 0)
+            p.dsr_base(column_x, base)
 
 
 def product_program(column, columns, n_in, n_out, tokens, dtype, machine):
@@ -59,45 +131,30 @@ def product_program(column, columns, n_in, n_out, tokens, dtype, machine):
     """
     p = Program(f"weight streaming, column {column} of {columns}, {tokens} tokens", machine,
                 half="cb16" if dtype == "cb16" else "f16")
-    sums = p.array("sums", tokens, "f32", bank=0)
     x = p.array("x", max(1, n_in) * tokens, dtype, bank=1)  # an odd word: no bank conflicts if the tokens are even
     y = p.array("y", max(1, n_out) * tokens, dtype)
-    total, again, column_x, result = p.dsr("src0"), p.dsr("src0"), p.dsr("src1"), p.dsr("dest")
-    first, last = column == 0, column == columns - 1
-    if columns > 1:
-        leaving, arriving = p.dsr("dest"), p.dsr("src1")
-        out = p.output_queue(QUEUE_RING, RETURN if last else RING[column % 2])
-        into = p.input_queue(QUEUE_RING, RETURN if first else RING[(column - 1) % 2])
-    p.input_queue(QUEUE_W, COLOR_W)
+    product = ProductTasks(p, column, columns, x, y, tokens)
     with p.task("prepare"):
-        p.load(total, sums)
-        p.load(again, sums)
-        p.load(column_x, p.mem1d(x, tokens))
-        p.load(result, p.mem1d(y, tokens, save=True))
-        if columns > 1:
-            p.load(leaving, p.fabout(out, tokens, zero=True, dtype="f32"))
-            p.load(arriving, p.fabin(into, tokens, dtype="f32"))
+        product.prepare()
     p.start("prepare")
-    with p.task("weight", kind="data", color=COLOR_W) as t:
-        words = p.reg16("words to the feature")
-        p.mul16(words, t.index, tokens)
-        p.dsr_off(column_x, words)
-        p.fmachs(total, total, column_x, t.data)
-    if columns > 1:
-        with p.task("begin", kind="control", id=TASKS["begin"]):
-            p.mov32(leaving, total)
-            p.dsr_base(column_x, x)
-        with p.task("pass", kind="control", id=TASKS["pass"]):
-            p.fadds(leaving, total, arriving)
-            p.dsr_base(column_x, x)
-    with p.task("land", kind="control", id=TASKS["land"]):
-        if columns > 1:
-            p.fadds(total, total, arriving)
-        p.fs2h(result, again)
-        p.mov32(total, 0)
-        p.dsr_base(column_x, x)
+    product.tasks()
     p.assemble()
     return p
+
+
+def route_product(layout, place):
+    """Route weights down the columns and partial sums round the ring of columns."""
+    columns, height = place.columns, place.height
+    layout.route(COLOR_W, (0, 0, place.width, height), rx="N", tx="SR")
+    layout.route(COLOR_W, (0, height - 1, place.width, 1), rx="N", tx="R")
+    for x in range(place.width) if columns > 1 else ():
+        column = x % columns
+        if column < columns - 1:
+            layout.route(RING[column % 2], (x, 0, 1, height), rx="R", tx="E")
+        if column > 0:
+            layout.route(RING[(column - 1) % 2], (x, 0, 1, height), rx="W", tx="R")
+        sides = {"rx": "R" if column == columns - 1 else "E", "tx": "R" if column == 0 else "W"}
+        layout.route(RETURN, (x, 0, 1, height), **sides)
 
 
 def product_layout(inputs, outputs, dtype, machine):
@@ -124,16 +181,7 @@ def product_layout(inputs, outputs, dtype, machine):
         for size in {part.stop - part.start for part in sizes}:
             rows = [y for y, part in enumerate(sizes) if part.stop - part.start == size]
             layout.place(programs[x % columns, size], x, rows[0], 1, len(rows))
-    layout.route(COLOR_W, (0, 0, inputs.width, height), rx="N", tx="SR")
-    layout.route(COLOR_W, (0, height - 1, inputs.width, 1), rx="N", tx="R")
-    for x in range(inputs.width) if columns > 1 else ():
-        column = x % columns
-        if column < columns - 1:
-            layout.route(RING[column % 2], (x, 0, 1, height), rx="R", tx="E")
-        if column > 0:
-            layout.route(RING[(column - 1) % 2], (x, 0, 1, height), rx="W", tx="R")
-        sides = {"rx": "R" if column == columns - 1 else "E", "tx": "R" if column == 0 else "W"}
-        layout.route(RETURN, (x, 0, 1, height), **sides)
+    route_product(layout, inputs)
     return layout, [layout.input_stream(x, 0, "N", COLOR_W) for x in range(inputs.width)]
 
 

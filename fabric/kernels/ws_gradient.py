@@ -3,16 +3,16 @@
 What moves
     X (input features x tokens) and dY (output features x tokens) stay in SRAM as in `fabric.kernels.ws_forward`.  For
     each row of the mask a command goes down every column: the column that owns the output feature broadcasts that row
-    of dY along its row of PEs in both directions, the others take it.  Then the mask's entries arrive as steps, each at
-    the column that owns the input feature, and start a task: the dot product over the PE's tokens, added to what comes
-    from the north and sent south.  From the southern edge the sums leave the wafer as bare f32 numbers, in the order of
-    the mask.  In layout B the sums of a group go on to the same column of the next group, and leave from the last.
+    of dY along its row of PEs in both directions, the others take it.  Then the mask's entries arrive as commands that
+    carry a step, each at the column that owns the input feature: the dot product over the PE's tokens, added to what
+    comes from the north and sent south.  From the southern edge the sums leave the wafer as bare f32 numbers, in the
+    order of the mask.  In layout B the sums of a group go on to the same column of the next group, and leave from the last.
 
 Colors and queues
     4: commands and steps, north to south, to every CE, input queue 0.  5: rows of dY; its routes are set by the CEs at
     each row, since every column is a source in turn; input queue 1, output queue 3.  6 and 7: sums from north to south
-    by parity of the row; input queue 2, output queue 2.  8 and up, two per column of a group: sums from group to group;
-    input queue 3, output queue 2 or 4.
+    by parity of the row; input queue 3, output queue 4.  8 and up, two per column of a group: sums from group to group;
+    input queue 4, output queue 4.
 
 Order of additions (bit exact)
     Dot product: products in f32 (exact for 16-bit factors), s = s + product over the tokens in order, from 0.  Then
@@ -37,107 +37,168 @@ from fabric.program import Program
 from wse_core import isa
 from wse_core.errors import ConfigError
 
-__all__ = ["gradient_layout", "mask_streams", "ws_gradient"]
+__all__ = ["DOWN", "GradientTasks", "gradient_layout", "mask_streams", "route_gradient", "row_kind", "ws_gradient"]
 
 COLOR_W, COLOR_D, DOWN, ACROSS = 4, 5, (6, 7), 8
-TASKS = {"send": 3, "from_west": 4, "from_east": 5}
-"""Control task ids of the commands that begin a row."""
+TASKS = {"send": 3, "from_west": 4, "from_east": 5, "ask": 6}
+"""Control task ids: of the commands that begin a row, and of a place of the mask; its data are the step to it."""
 
 
-def gradient_program(column, inputs, n_in, n_out, row, group, tokens, dtype, machine):
-    """Return the program of a PE.
+class GradientTasks:
+    """The tasks of a gradient product in a program: `ws_gradient`'s own, or that of a whole network.
 
     Parameters
     ----------
+    p : Program
     column : int
         Place in the group.
-    inputs : Placement
-    n_in, n_out : int
-        Most input and output features that a column holds.
+    place : Placement
+        Of X.
     row : {"only", "top", "bottom", 0, 1}
         Place in the column; the parity of the row in its middle.
     group : int
+    x, d : Var
+        Input features and gradients of output features, a row of tokens each.
     tokens : int
         Tokens of the PE.
+    base : Reg, optional
+        Holds the address of the input features; default that of `x`.
+
+    Attributes
+    ----------
+    mine : Dsr
+        Row of dY that the PE sends next.
     """
+
+    def __init__(self, p, column, place, row, group, x, d, tokens, base=None):
+        self.p, self.x, self.d, self.tokens, self.base = p, x, d, tokens, x if base is None else base
+        self.columns = columns = place.columns
+        height = place.height
+        parity = {"only": 0, "top": 0, "bottom": (height - 1) % 2}.get(row, row)
+        self.product = p.array("product", tokens, "f32", bank=0)
+        self.gradient = p.array("gradient", tokens, "f32", bank=2)
+        self.factor, self.other, self.own, self.mine = p.dsr("src0"), p.dsr("src1"), p.dsr("src1"), p.dsr("src1")
+        self.wide, self.taken, self.on = p.dsr("dest"), p.dsr("dest"), p.dsr("dest")
+        self.north = self.west = None
+        ends = row in ("only", "bottom")
+        p.input_queue(0, COLOR_W)
+        self.onward = {"E": "E" if column < columns - 1 else "", "W": "W" if column > 0 else ""}
+        if columns > 1:
+            self.row_in, self.row_out = p.input_queue(1, COLOR_D), p.output_queue(3, COLOR_D)
+            self.spread, self.arriving = p.dsr("dest"), p.dsr("src1")
+        if row not in ("only", "top"):
+            self.north, self.above = p.dsr("src0"), p.input_queue(3, DOWN[1 - parity])
+        if ends and group > 0:
+            self.west, self.before = p.dsr("src0"), p.input_queue(4, across(column, group - 1))
+        self.out = p.output_queue(4, across(column, group) if ends and group < place.groups - 1 else DOWN[parity])
+
+    def prepare(self):
+        """Emit the loads of the DSRs."""
+        p, tokens = self.p, self.tokens
+        p.load(self.factor, self.product)
+        p.load(self.wide, self.product)
+        p.load(self.other, self.gradient)
+        p.load(self.taken, self.gradient)
+        p.load(self.own, p.mem1d(self.x, tokens))
+        p.load(self.mine, p.mem1d(self.d, tokens))
+        p.load(self.on, p.fabout(self.out, 1, dtype="f32"))
+        if self.columns > 1:
+            p.load(self.spread, p.fabout(self.row_out, tokens, dtype="half"))
+            p.load(self.arriving, p.fabin(self.row_in, tokens, dtype="half"))
+        if self.north:
+            p.load(self.north, p.fabin(self.above, 1, dtype="f32"))
+        if self.west:
+            p.load(self.west, p.fabin(self.before, 1, dtype="f32"))
+
+    def tasks(self):
+        """Write the tasks: the commands of `TASKS`."""
+        p, own, base, taken = self.p, self.own, self.base, self.taken
+        with p.task("send", kind="control", id=TASKS["send"]):
+            p.dsr_base(own, base)
+            if self.columns > 1:
+                # Taking its own row from the fabric too, it knows when the last wavelet has passed its router: only
+                # then may the next command change the route.
+                p.route(COLOR_D, rx="R", tx="R" + self.onward["E"] + self.onward["W"])
+                p.fmovh(self.spread, self.mine, async_=True)
+                p.fh2s(taken, self.arriving)
+            else:
+                p.fh2s(taken, self.mine)
+            p.dsr_off(self.mine, self.tokens)
+        for name, rx, to in (("from_west", "W", "E"), ("from_east", "E", "W")) if self.columns > 1 else ():
+            with p.task(name, kind="control", id=TASKS[name]):
+                p.dsr_base(own, base)
+                p.route(COLOR_D, rx=rx, tx="R" + self.onward[to])
+                p.fh2s(taken, self.arriving)
+        with p.task("ask", kind="control", id=TASKS["ask"]) as t:
+            words, total = p.reg16("words to the feature"), p.reg32("sum")
+            p.mul16(words, t.data, self.tokens)
+            p.dsr_off(own, words)
+            p.mov32(total, 0)
+            p.fh2s(self.wide, own)
+            p.fmuls(self.factor, self.factor, self.other)
+            p.fadds(total, self.factor, total)
+            self.send_south(total)
+
+    def send_south(self, total):
+        """Emit the addition of a register to what comes from the north, and from the west, and send it on."""
+        p = self.p
+        if self.north and self.west:
+            p.fadds(total, self.north, total)
+        if self.north and not self.west:
+            p.fadds(self.on, self.north, total)
+        elif self.west:
+            p.fadds(self.on, self.west, total)
+        else:
+            p.mov32(self.on, total)
+
+
+def gradient_program(column, inputs, n_in, n_out, row, group, tokens, dtype, machine):
+    """Return the program of a PE; parameters as of `GradientTasks`, `n_in` and `n_out` features at most."""
     p = Program(f"weight gradient, column {column}, row {row}, group {group}, {tokens} tokens", machine,
                 half="cb16" if dtype == "cb16" else "f16")
-    columns, height = inputs.columns, inputs.height
-    parity = {"only": 0, "top": 0, "bottom": (height - 1) % 2}.get(row, row)
-    product = p.array("product", tokens, "f32", bank=0)
-    gradient = p.array("gradient", tokens, "f32", bank=2)
     x = p.array("x", max(1, n_in) * tokens, dtype)
     d = p.array("d", max(1, n_out) * tokens, dtype)
-    factor, other, own, mine = p.dsr("src0"), p.dsr("src1"), p.dsr("src1"), p.dsr("src1")
-    wide, taken, on = p.dsr("dest"), p.dsr("dest"), p.dsr("dest")
-    has_north, ends = row not in ("only", "top"), row in ("only", "bottom")
-    has_west = ends and group > 0
-    p.input_queue(0, COLOR_W)
-    if columns > 1:
-        row_in, row_out = p.input_queue(1, COLOR_D), p.output_queue(3, COLOR_D)
-        spread, arriving = p.dsr("dest"), p.dsr("src1")
-    if has_north:
-        north, above = p.dsr("src0"), p.input_queue(2, DOWN[1 - parity])
-    if has_west:
-        west, before = p.dsr("src0"), p.input_queue(3, across(column, group - 1))
-    out = p.output_queue(2, across(column, group) if ends and group < inputs.groups - 1 else DOWN[parity])
+    gradient = GradientTasks(p, column, inputs, row, group, x, d, tokens)
+    p.unblocked(COLOR_W)
     with p.task("prepare"):
-        p.load(factor, product)
-        p.load(wide, product)
-        p.load(other, gradient)
-        p.load(taken, gradient)
-        p.load(own, p.mem1d(x, tokens))
-        p.load(mine, p.mem1d(d, tokens))
-        p.load(on, p.fabout(out, 1, dtype="f32"))
-        if columns > 1:
-            p.load(spread, p.fabout(row_out, tokens, dtype="half"))
-            p.load(arriving, p.fabin(row_in, tokens, dtype="half"))
-        if has_north:
-            p.load(north, p.fabin(above, 1, dtype="f32"))
-        if has_west:
-            p.load(west, p.fabin(before, 1, dtype="f32"))
+        gradient.prepare()
     p.start("prepare")
-
-    onward = {"E": "E" if column < columns - 1 else "", "W": "W" if column > 0 else ""}
-    with p.task("send", kind="control", id=TASKS["send"]):
-        p.dsr_base(own, x)
-        if columns > 1:
-            # Taking its own row from the fabric too, it knows when the last wavelet has passed its router: only then
-            # may the next command change the route.
-            p.route(COLOR_D, rx="R", tx="R" + onward["E"] + onward["W"])
-            p.fmovh(spread, mine, async_=True)
-            p.fh2s(taken, arriving)
-        else:
-            p.fh2s(taken, mine)
-        p.dsr_off(mine, tokens)
-    for name, rx, to in (("from_west", "W", "E"), ("from_east", "E", "W")) if columns > 1 else ():
-        with p.task(name, kind="control", id=TASKS[name]):
-            p.dsr_base(own, x)
-            p.route(COLOR_D, rx=rx, tx="R" + onward[to])
-            p.fh2s(taken, arriving)
-    with p.task("ask", kind="data", color=COLOR_W) as t:
-        words, total = p.reg16("words to the feature"), p.reg32("sum")
-        p.mul16(words, t.index, tokens)
-        p.dsr_off(own, words)
-        p.mov32(total, 0)
-        p.fh2s(wide, own)
-        p.fmuls(factor, factor, other)
-        p.fadds(total, factor, total)
-        if has_north and has_west:
-            p.fadds(total, north, total)
-        if has_north and not has_west:
-            p.fadds(on, north, total)
-        elif has_west:
-            p.fadds(on, west, total)
-        else:
-            p.mov32(on, total)
+    gradient.tasks()
     p.assemble()
     return p
+
+
+def row_kind(y, height):
+    """Return the place of row `y` in a column, as `GradientTasks` takes it."""
+    return "only" if height == 1 else "top" if y == 0 else "bottom" if y == height - 1 else y % 2
 
 
 def across(column, group):
     """Return the color on which a column's sums go from a group to the next one."""
     return ACROSS + 2 * column + group % 2
+
+
+def route_gradient(layout, place):
+    """Route commands and steps down the columns, rows of dY along the rows, sums down and from group to group."""
+    columns, groups, height = place.columns, place.groups, place.height
+    layout.route(COLOR_W, (0, 0, place.width, height), rx="N", tx="SR")
+    layout.route(COLOR_W, (0, height - 1, place.width, 1), rx="N", tx="R")
+    for x in range(place.width) if columns > 1 else ():  # a place to begin from; commands set the routes
+        side = "E" if x % columns < columns - 1 else "W"
+        layout.route(COLOR_D, (x, 0, 1, height), rx=side, tx="R")
+    for y in range(height - 1):
+        layout.route(DOWN[y % 2], (0, y, place.width, 1), rx="R", tx="S")
+        layout.route(DOWN[y % 2], (0, y + 1, place.width, 1), rx="N", tx="R")
+    last, leaving = height - 1, DOWN[(height - 1) % 2]
+    for x in range(place.width):
+        group, column = divmod(x, columns)
+        if group == groups - 1:
+            layout.route(leaving, (x, last), rx="R", tx="S")
+            continue
+        color = across(column, group)
+        layout.route(color, (x, last), rx="R", tx="E")
+        layout.route(color, (x + 1, last, columns, 1), rx="W", tx="E")
+        layout.route(color, (x + columns, last), rx="W", tx="R")
 
 
 def gradient_layout(inputs, outputs, dtype, machine):
@@ -159,7 +220,7 @@ def gradient_layout(inputs, outputs, dtype, machine):
     for x in range(inputs.width):
         group, column = divmod(x, columns)
         for y in range(height):
-            row = "only" if height == 1 else "top" if y == 0 else "bottom" if y == height - 1 else y % 2
+            row = row_kind(y, height)
             part = inputs.held(x, y)[1]
             key = column, row, group if row in ("only", "bottom") else 0, part.stop - part.start
             if key not in made:
@@ -169,27 +230,11 @@ def gradient_layout(inputs, outputs, dtype, machine):
                                                              machine),
                     {"tokens": key[3]}, {"tokens": (1, key[3])})
             layout.place(made[key], x, y)
-    layout.route(COLOR_W, (0, 0, inputs.width, height), rx="N", tx="SR")
-    layout.route(COLOR_W, (0, height - 1, inputs.width, 1), rx="N", tx="R")
-    for x in range(inputs.width) if columns > 1 else ():  # a place to begin from; commands set the routes
-        side = "E" if x % columns < columns - 1 else "W"
-        layout.route(COLOR_D, (x, 0, 1, height), rx=side, tx="R")
-    for y in range(height - 1):
-        layout.route(DOWN[y % 2], (0, y, inputs.width, 1), rx="R", tx="S")
-        layout.route(DOWN[y % 2], (0, y + 1, inputs.width, 1), rx="N", tx="R")
-    last, leaving = height - 1, DOWN[(height - 1) % 2]
-    for x in range(inputs.width):
-        group, column = divmod(x, columns)
-        if group == groups - 1:
-            layout.route(leaving, (x, last), rx="R", tx="S")
-            continue
-        color = across(column, group)
-        layout.route(color, (x, last), rx="R", tx="E")
-        layout.route(color, (x + 1, last, columns, 1), rx="W", tx="E")
-        layout.route(color, (x + columns, last), rx="W", tx="R")
+    route_gradient(layout, inputs)
+    leaving = DOWN[(height - 1) % 2]
     ends = range(inputs.width - columns, inputs.width)
     return (layout, [layout.input_stream(x, 0, "N", COLOR_W) for x in range(inputs.width)],
-            [layout.output_stream(x, last, "S", leaving) for x in ends])
+            [layout.output_stream(x, height - 1, "S", leaving) for x in ends])
 
 
 def mask_streams(indptr, indices, inputs, outputs):
@@ -206,11 +251,10 @@ def mask_streams(indptr, indices, inputs, outputs):
         first = np.flatnonzero(np.diff(row, prepend=-1))
         steps[first] = local[first]
         heads = np.searchsorted(row, np.arange(n_rows), side="left") + np.arange(n_rows)
-        payload, is_control = np.zeros(len(mine) + n_rows, np.uint32), np.zeros(len(mine) + n_rows, bool)
-        payload[np.arange(len(mine)) + row + 1] = steps.astype(np.uint32) << 16
+        payload, is_control = np.zeros(len(mine) + n_rows, np.uint32), np.ones(len(mine) + n_rows, bool)
+        payload[np.arange(len(mine)) + row + 1] = commands["ask"] | steps.astype(np.uint32)
         payload[heads] = np.where(owner == column, commands["send"],
                                   np.where(owner < column, commands["from_west"], commands["from_east"]))
-        is_control[heads] = True
         found.append((payload, is_control))
     return found
 

@@ -52,16 +52,16 @@ def test_every_column_is_asked_for_its_features(seed, columns):
     places = [Placement(n, 4, columns, 1) for n in (9, 6)]
     found = np.zeros((6, 9), bool)
     for column, (payload, is_control) in enumerate(mask_streams(pattern.indptr, pattern.indices, *places)):
-        row = -1
-        for word, command in zip(payload.tolist(), is_control.tolist(), strict=True):
-            if command:
-                row, feature = row + 1, int(places[0].feature_starts[column])
-                owner = places[1].owner(row)
-                name = "send" if owner == column else "from_west" if owner < column else "from_east"
-                assert control.decode(word).task == TASKS[name]
-            else:
-                feature += word >> 16
+        assert is_control.all()
+        row, feature = -1, 0
+        for decoded in map(control.decode, payload.tolist()):
+            if decoded.task == TASKS["ask"]:
+                feature += decoded.data
                 found[row, feature] = True
+                continue
+            row, feature = row + 1, int(places[0].feature_starts[column])
+            owner = places[1].owner(row)
+            assert decoded.task == TASKS["send" if owner == column else "from_west" if owner < column else "from_east"]
         assert row == 5
     assert np.array_equal(found, pattern.mask())
 
