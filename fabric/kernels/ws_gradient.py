@@ -6,7 +6,8 @@ What moves
     of dY along its row of PEs in both directions, the others take it.  Then the mask's entries arrive as commands that
     carry a step, each at the column that owns the input feature: the dot product over the PE's tokens, added to what
     comes from the north and sent south.  From the southern edge the sums leave the wafer as bare f32 numbers, in the
-    order of the mask.  In layout B the sums of a group go on to the same column of the next group, and leave from the last.
+    order of the mask.  In layout B the sums of a group go on to the same column of the next group, and leave from the
+    last.
 
 Colors and queues
     4: commands and steps, north to south, to every CE, input queue 0.  5: rows of dY; its routes are set by the CEs at
