@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.fabric import task_id
-from traces.sink import KINDS, TraceFilter
+from traces.sink import KINDS, TraceFilter, joined, sorted_events
 from wse_core.errors import ConfigError, LayoutError
 
 __all__ = ["Debugger", "replay"]
@@ -108,7 +108,7 @@ class Debugger:
             self.machine.trace(lambda events, clock, found=found: found.append(events), wanted_kinds)
             status = self.machine.run(min(stop, self.cycle + piece))
             self.machine.trace(None)
-            for event in np.concatenate(found):
+            for event in sorted_events(joined(found)):
                 if wanted(event):
                     self.event = event
                     self.machine.restore_state(saved)

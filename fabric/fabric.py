@@ -219,6 +219,11 @@ class Fabric:
     memory_limit : int, optional
         Host memory that may be used [bytes]; default what the host has available.
 
+    Attributes
+    ----------
+    on_host : callable or None
+        Told of every access of the host: ``on_host(what, x, y, count)``, with `what` of `traces.sink.HOST`.
+
     Raises
     ------
     MemoryLimitError
@@ -253,6 +258,8 @@ class Fabric:
         self.machine = make_machine(self.spec, backend)
         self._index = self.spec.program_index
         self._totals = None
+        self._period, self._periodic = 0, None
+        self.on_host = None
         if self.layout is not None:
             for address, words, x, y in self.layout.param_writes():
                 self.machine.write_rect(address, np.ascontiguousarray(words, np.uint16), x, y)
@@ -351,6 +358,7 @@ class Fabric:
             for (row, stop), first, last in runs(mask) if mask is not None else [((0, rect.h), 0, rect.w)]:
                 self.machine.write_rect(found.address, np.ascontiguousarray(words[row:stop, first:last]),
                                         rect.x + first, rect.y + row)
+        self._tell("write", rect.x, rect.y, rect.w * rect.h * found.words)
 
     def read(self, symbol, x=None, y=None, w=None, h=None):
         """Return a symbol of the PEs of a rectangle, shape (h, w, n).
@@ -362,6 +370,7 @@ class Fabric:
         parts = self._symbol(symbol, rect)
         found = parts[0][0]
         words = np.empty((rect.h, rect.w, found.words), np.uint16)
+        self._tell("read", rect.x, rect.y, words.size)
         for part, mask in parts:
             for (row, stop), first, last in runs(mask) if mask is not None else [((0, rect.h), 0, rect.w)]:
                 words[row:stop, first:last] = self.machine.read_rect(part.address, part.words, rect.x + first,
@@ -416,6 +425,12 @@ class Fabric:
                 for key, value in params.items():
                     self.write(key, value, x, y, w, h)
                 self.machine.activate(number, x, y, w, h)
+                self._tell("launch", x, y, w * h)
+
+    def _tell(self, what, x, y, count):
+        """Tell `on_host` of an access of the host."""
+        if self.on_host is not None:
+            self.on_host(what, x, y, count)
 
     def _stream(self, stream, kind):
         if isinstance(stream, Stream):
@@ -443,11 +458,15 @@ class Fabric:
         payload = _payload(values, packed)
         if control is not None:
             control = np.broadcast_to(np.asarray(control, bool), payload.shape)
-        self.machine.push_input(self._stream(stream, "input"), payload, control)
+        number = self._stream(stream, "input")
+        self.machine.push_input(number, payload, control)
+        self._tell("stream", *self.spec.inputs[number][:2], len(payload))
 
     def receive(self, stream):
         """Return what arrived at an output stream since the last call, as `Received`."""
-        cycles, payload, control = self.machine.pop_output(self._stream(stream, "output"))
+        number = self._stream(stream, "output")
+        cycles, payload, control = self.machine.pop_output(number)
+        self._tell("receive", *self.spec.outputs[number][:2], len(payload))
         return Received(np.asarray(cycles, np.int64), np.asarray(payload, np.uint32), np.asarray(control, bool))
 
     # --- running --------------------------------------------------------------------------------------------------
@@ -507,6 +526,10 @@ class Fabric:
             raise self._fault()
         return status
 
+    def every(self, cycles, call):
+        """Call ``call()`` during runs whenever the clock comes to a multiple of `cycles`."""
+        self._period, self._periodic = cycles, call
+
     def _pieces(self, start, stop, progress):
         """Run to cycle `stop` in pieces of about `_PIECE_SECONDS`; return the machine's status."""
         piece = 1 << 12 if self.backend == "compiled" else 1 << 3
@@ -514,7 +537,10 @@ class Fabric:
         with _held_interrupt(self.backend == "reference") as interrupted:
             while True:
                 before, tick = self.cycle, time.perf_counter()
-                status = self.machine.run(min(stop, before + piece))
+                edge = before - before % self._period + self._period if self._period else stop
+                status = self.machine.run(min(stop, before + piece, edge))
+                if self.cycle == edge and self._periodic is not None:
+                    self._periodic()
                 now = time.perf_counter()
                 if interrupted():
                     raise KeyboardInterrupt

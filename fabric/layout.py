@@ -133,7 +133,8 @@ class Layout:
                 raise LayoutError(f"{key} {size!r} is not a number of PEs")
             if size > limit:
                 raise LayoutError(f"{key} {size} exceeds the {limit} PEs of {self.machine.preset}",
-                                  hint=f"machine(..., {{'fabric.{key}': {size}}}) makes a larger fabric")
+                                  hint=f"machine(..., {{'fabric.{key}': {size}}}) makes a larger fabric",
+                                  limit=key, needed=int(size), available=limit)
         self.width, self.height = int(width), int(height)
         self._programs = []
         self._index = np.full((self.height, self.width), -1, np.int16)
@@ -254,7 +255,9 @@ class Layout:
             return RouteError(what, x=rect.x, y=rect.y, color=color, hint=hint)
 
         if not isinstance(color, (int, np.integer)) or not 0 <= color < m["router.colors"]:
-            raise RouteError(f"color {color!r} does not exist on {m.preset}", x=rect.x, y=rect.y,
+            needed = int(color) + 1 if isinstance(color, (int, np.integer)) else None
+            raise RouteError(f"color {color!r} does not exist on {m.preset}", x=rect.x, y=rect.y, limit="routes",
+                             needed=needed, available=m["router.colors"],
                              hint=f"colors 0 .. {m['router.colors'] - 1}")
         if inject not in _INJECT:
             raise wrong(f"inject {inject!r} is unknown", 'None, "low" or "high"')
@@ -439,7 +442,8 @@ class Layout:
         if most > self.machine["router.filters"]:
             y, x = np.argwhere(used == most)[0]
             raise RouteError(f"{most} colors have a filter here, a PE has {self.machine['router.filters']} filters",
-                             x=int(x), y=int(y))
+                             x=int(x), y=int(y), limit="filters", needed=most,
+                             available=self.machine["router.filters"])
         if not most:
             return None, {}
         filters = np.zeros((self.height, self.width, most), im.FILTER_DTYPE)

@@ -154,9 +154,9 @@ def open_run_file(path, name, machine):
     return RunWriter(path, RunMeta(machine=dict(machine), preset=machine.preset, job=f"kernel {name}", **provenance()))
 
 
-def fill_run_file(writer, result):
-    """Put the result of a kernel, and its counters if it has any, into a run file."""
-    for name, value in result.get("counters", {}).items():
+def fill_run_file(writer, result, counters=True):
+    """Put the result of a kernel, and its counters if it has any and they are wanted, into a run file."""
+    for name, value in result.get("counters", {}).items() if counters else ():
         array, unit = value if isinstance(value, tuple) else (value, "")
         writer.add_counter(name, array, unit)
     for name, value in result.get("arrays", {}).items():
@@ -182,7 +182,7 @@ def main(args):
         with recorder(args, args.out, meta) as recording:
             result = run_kernel(kernel, machine, values)
             if writer:
-                fill_run_file(writer, result)
+                fill_run_file(writer, result, recording.windows is None)
             if recording:
                 recording.finish(writer)
             if writer:

@@ -12,13 +12,15 @@ from harness.console import print_json, table
 from traces import figures, terminal
 from traces.heatmap import plane, write_heatmap
 from traces.paths import follow, identify
+from traces.schema import LINKS
+from traces.sink import KINDS
 from traces.state import Timeline
-from traces.trace import Trace
+from traces.trace import DERIVED, Trace
 from wse_core.errors import ConfigError, TraceError
 
 __all__ = ["FIGURES", "add_parser", "main"]
 
-FIGURES = ("heat", "links", "stalls", "timeline", "utilisation", "animation")
+FIGURES = ("heat", "links", "stalls", "windows", "timeline", "utilisation", "animation")
 MOST_CELLS = 16 * 16
 
 
@@ -33,8 +35,12 @@ def add_parser(sub, common):
     parser.add_argument("--step", action="store_true", help="step through cycles, beginning with --cycle")
     parser.add_argument("--follow", metavar="CYCLE,X,Y,COLOR", help="the way of the wavelet that moved there then")
     parser.add_argument("--tasks", metavar="X,Y", help="table of the tasks of one PE")
-    parser.add_argument("--figure", metavar="F,F", help=f"pictures, each with its CSV: {', '.join(FIGURES)}, or all")
-    parser.add_argument("--counter", metavar="NAME", help="with --figure heat: the counter (default busy)")
+    parser.add_argument("--figure", metavar="F,F",
+                        help=f"pictures, each with its CSV: {', '.join(FIGURES)}, or all that the file has numbers for")
+    parser.add_argument("--counter", metavar="NAME",
+                        help="with --figure heat: a counter (default busy), or a kind of event to be counted")
+    parser.add_argument("--window", metavar="K", type=int,
+                        help="with --figure heat, links, stalls: this window of the counters alone, from 0")
     parser.add_argument("--out", metavar="DIR", default=".", help="where pictures go (default: here)")
     selection.add_options(parser)
     return parser
@@ -67,7 +73,11 @@ def describe(trace, args):
     run = trace.files[0]
     facts = {"job": trace.meta.job, "status": trace.meta.status, "preset": trace.meta.preset,
              "complete": trace.complete, "counters": len(run.counters), "results": len(run.results),
-             "events": trace.committed, "cycles": int(trace.clock)}
+             "events": trace.committed, "marks": len(trace.marks), "cycles": int(trace.clock)}
+    if run.counters:
+        first = run.counter(run.counters[0])
+        facts["windows"] = len(first.values)
+        facts["window_cycles"] = first.window_cycles
     if args.json:
         print_json(facts)
         return
@@ -131,7 +141,7 @@ def step(timeline, cycle, trace):
 
 def draw(trace, args):
     """Draw the figures that were asked for and yield the paths of the files."""
-    names = FIGURES if args.figure == "all" else args.figure.split(",")
+    names = possible(trace) if args.figure == "all" else args.figure.split(",")
     for name in names:
         if name not in FIGURES:
             raise ConfigError(f"there is no figure {name!r}", where="--figure", hint=", ".join((*FIGURES, "all")))
@@ -144,15 +154,18 @@ def draw(trace, args):
     for name in names:
         path = out / f"{stem}-{name}.png"
         if name == "heat":
-            counter = run.counter(args.counter or "busy")
-            yield from write_heatmap(out / f"{stem}-{counter.name}.png", plane(counter.values),
-                                     f"{title}: {counter.name}", counter.unit)
+            yield from heat(trace, args, out / stem, chosen)
         elif name == "links":
-            yield from figures.links(path, traffic_of(trace), f"{title}: wavelets per link")
+            yield from figures.links(path, traffic_of(trace, args.window), f"{title}: wavelets per link")
         elif name == "stalls":
-            counters = {use: run.counter(use).values.sum(axis=0) for use in figures.USES}
+            counters = {use: plane(run.counter(use).values, args.window) for use in figures.USES}
             axis = "x" if next(iter(counters.values())).shape[1] > 1 else "y"
             yield from figures.stalls(path, counters, axis, f"{title}: where the cycles went")
+        elif name == "windows":
+            counters = {key: run.counter(key) for key in run.counters}
+            if not set(figures.USES) <= set(counters):
+                raise TraceError("holds no counters of the uses of cycles", path=run.path, exit_code=2)
+            yield from figures.windows(path, counters, f"{title}: where the cycles went, over time")
         elif name == "timeline":
             yield from figures.timeline(path, trace, chosen["region"], cycles, f"{title}: tasks and waits")
         elif name == "utilisation":
@@ -163,13 +176,44 @@ def draw(trace, args):
             yield figures.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"])
 
 
-def traffic_of(trace):
+def possible(trace):
+    """Return the names of the figures for which the file has the numbers."""
+    run = trace.files[0]
+    counters, kinds = set(run.counters), set(trace.filter.kinds) if trace.has_events else set()
+    found = {"heat": "busy" in counters, "stalls": set(figures.USES) <= counters,
+             "links": any(name.startswith("moved_color_") for name in counters),
+             "timeline": {"task_start", "wait"} <= kinds, "utilisation": {"task_start", "wait"} <= kinds,
+             "animation": "depart" in kinds}
+    found["windows"] = found["stalls"] and run.counter("busy").window_cycles > 0
+    return [name for name in FIGURES if found[name]]
+
+
+def heat(trace, args, stem, chosen):
+    """Draw the heat map of a counter, or of how many events of a kind each PE has; return the files."""
+    run, name = trace.files[0], args.counter or "busy"
+    if name in run.counters or name not in (*KINDS, *DERIVED):
+        counter = run.counter(name)
+        values, unit = plane(counter.values, args.window), counter.unit
+    else:
+        events = trace.events(**chosen | {"kinds": (name,), "columns": ("x", "y")})
+        values, unit = np.zeros(shape_of(trace), np.int64), "events"
+        if len(events):
+            size = max(len(values), int(events["y"].max()) + 1), max(len(values[0]), int(events["x"].max()) + 1)
+            values = np.bincount(events["y"].astype(np.int64) * size[1] + events["x"], minlength=size[0] * size[1])
+            values = values.reshape(size)
+    part = "" if args.window is None else f", window {args.window}"
+    return write_heatmap(f"{stem}-{name}.png", values, f"{trace.meta.job}: {name}{part}", unit)
+
+
+def traffic_of(trace, window=None):
     """Return (height, width, 4): wavelets that left each PE to W, E, N and S, from the counters of arrivals."""
     run = trace.files[0]
-    counted = [run.counter(name).values.sum(axis=0) for name in run.counters if run.counter(name).kind == "link"]
-    if not counted:
+    counters = [run.counter(name) for name in run.counters if name.startswith("moved_color_")]
+    if not counters:
         raise TraceError("holds no counters of links", path=run.path, exit_code=2)
-    moved = np.sum(counted, axis=0)  # grants of the queue at each input port
+    parts = [plane(counter.values, window, link) for counter in counters for link in LINKS]
+    moved = np.reshape(parts, (len(counters), len(LINKS), *parts[0].shape)).sum(axis=0)
+    moved = np.moveaxis(moved, 0, -1)  # grants of the queue at each input port
     left = np.zeros((*moved.shape[:2], 4), moved.dtype)
     left[:, 1:, 0], left[:, :-1, 1] = moved[:, :-1, 1], moved[:, 1:, 0]
     left[1:, :, 2], left[:-1, :, 3] = moved[:-1, :, 3], moved[1:, :, 2]

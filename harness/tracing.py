@@ -6,7 +6,9 @@ import contextlib
 
 from harness import selection
 from traces.events import EventLog
+from traces.marks import collecting
 from traces.sink import FOREVER, LEVELS, TraceFilter
+from traces.windows import Windows
 from wse_core.errors import ConfigError
 
 __all__ = ["Recorder", "add_options", "recorder"]
@@ -18,6 +20,8 @@ def add_options(parser):
     group.add_argument("--trace", choices=("counters", *LEVELS), default="counters",
                        help="what the run file holds: counters only (default); events of tasks, operations and waits; "
                             "or full, every wavelet's way too")
+    group.add_argument("--trace-window", metavar="CYCLES", type=int,
+                       help="counters of each window of so many cycles (default: one window for the whole run)")
     group.add_argument("--trace-cycles", metavar="A:B", help="record cycles A to B - 1 only")
     group.add_argument("--trace-region", metavar="X,Y,W,H", help="record these PEs only")
     group.add_argument("--trace-colors", metavar="C,C", help="record wavelets of these colors only")
@@ -28,35 +32,55 @@ def add_options(parser):
 class Recorder:
     """Records the first fabric that a job builds.
 
+    Parameters
+    ----------
+    path : path-like
+        The run file to be.
+    meta : RunMeta
+    filter : TraceFilter or None
+        None: no events.
+    window : int or None
+        Cycles of a window of the counters; None: no windows.
+    marks : list of Mark
+        Phases, as they are collected.
+
     Attributes
     ----------
     log : EventLog or None
-        None until a fabric was built.
+        None until a fabric was built, or if no events are wanted.
     """
 
-    def __init__(self, path, meta, filter):
-        self.path, self.meta, self.filter = path, meta, filter
-        self.log, self.machine = None, None
+    def __init__(self, path, meta, filter, window, marks):
+        self.path, self.meta, self.filter, self.window, self.marks = path, meta, filter, window, marks
+        self.fabric, self.log, self.windows = None, None, None
 
     def watch(self, fabric):
         """Begin to record a new fabric, if it is the first."""
-        if self.log is not None:
+        if self.fabric is not None:
             return
-        self.log = EventLog(self.path, self.meta, self.filter, names_of(fabric.spec))
-        self.machine = fabric.machine
-        self.machine.trace(self.log.append, self.filter)
+        self.fabric = fabric
+        if self.window is not None:
+            self.windows = Windows(fabric, self.window)
+        if self.filter is not None:
+            self.log = EventLog(self.path, self.meta, self.filter, names_of(fabric.spec), self.marks)
+            fabric.on_host = lambda what, x, y, count: self.log.host(fabric.cycle, what, x, y, count)
+            fabric.machine.trace(self.log.append, self.filter)
 
     def stop(self):
         """End recording; the log has everything then."""
-        if self.machine is not None:
-            self.machine.trace(None)
-            self.machine = None
+        if self.log is not None and self.fabric.on_host is not None:
+            self.fabric.machine.trace(None)
+            self.fabric.on_host = None
 
     def finish(self, writer):
-        """Join what was recorded into the run file."""
+        """Put what was recorded into the run file."""
         self.stop()
         if self.log is not None:
             self.log.finish(writer)
+        if self.windows is not None:
+            self.windows.finish(writer)
+        if self.marks:
+            writer.add_marks(self.marks)
 
 
 def names_of(spec):
@@ -76,35 +100,45 @@ def names_of(spec):
 
 @contextlib.contextmanager
 def recorder(args, path, meta):
-    """Record the run of the block as the options say; gives a `Recorder`, or None if only counters are wanted.
+    """Record the run of the block as the options say; gives a `Recorder`, or None if there is no file to record to.
 
     If the block fails, what was recorded stays in segments beside the run file that did not come to be.
     """
     from fabric.fabric import around
 
-    if args.trace == "counters":
-        if args.trace_cycles or args.trace_region or args.trace_colors:
-            raise ConfigError("nothing is recorded", where="--trace", hint="--trace events or --trace full")
+    if args.trace == "counters" and (args.trace_cycles or args.trace_region or args.trace_colors):
+        raise ConfigError("nothing is recorded", where="--trace", hint="--trace events or --trace full")
+    if args.trace_window is not None and args.trace_window < 1:
+        raise ConfigError(f"{args.trace_window} is no length of a window", where="--trace-window",
+                          hint="at least one cycle")
+    if path is None:
+        if args.trace != "counters" or args.trace_window is not None:
+            raise ConfigError("needs a file to record to", where="--trace", hint="--out FILE.h5")
         with around(args.backend):
             yield None
         return
-    if path is None:
-        raise ConfigError("needs a file to record to", where="--trace", hint="--out FILE.h5")
+    with collecting() as marks:
+        found = Recorder(path, meta, _filter_of(args), args.trace_window, marks)
+        try:
+            with around(args.backend, found.watch):
+                yield found
+        except BaseException:
+            found.stop()
+            if found.log is not None:
+                found.log.abandon()
+            raise
+    if found.log is not None:
+        found.log.remove()
+
+
+def _filter_of(args):
+    """Return the `TraceFilter` of the options, None if no events are wanted."""
+    if args.trace == "counters":
+        return None
     try:
         colors = tuple(int(word) for word in args.trace_colors.split(",")) if args.trace_colors else None
     except ValueError:
         raise ConfigError(f"{args.trace_colors!r} are no colors", where="--trace-colors", hint="such as 0,1") from None
-    wanted = TraceFilter(LEVELS[args.trace], colors,
-                         selection.rectangle(args.trace_region) if args.trace_region else None,
-                         selection.cycle_range(args.trace_cycles) if args.trace_cycles else (0, FOREVER))
-    found = Recorder(path, meta, wanted)
-    try:
-        with around(args.backend, found.watch):
-            yield found
-    except BaseException:
-        found.stop()
-        if found.log is not None:
-            found.log.abandon()
-        raise
-    if found.log is not None:
-        found.log.remove()
+    return TraceFilter(LEVELS[args.trace], colors,
+                       selection.rectangle(args.trace_region) if args.trace_region else None,
+                       selection.cycle_range(args.trace_cycles) if args.trace_cycles else (0, FOREVER))

@@ -4,6 +4,8 @@
 16-bit values in one array, in row order.  The forward stream reads the array with the pattern's own steps, the backward
 stream reads the same array through the transposed pattern; only the index is ever transposed, and only when the pattern
 changes (white paper, section 7.4).
+
+The dense store is worked on a block of rows at a time and may lie in files (`memx.store`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from memx.pattern import Pattern
+from memx.store import MemoryStore, row_blocks
 from wse_core import numerics
 from wse_core.errors import ConfigError
 from wse_core.sparse import pack
@@ -28,7 +31,8 @@ class Parameter:
     ----------
     name : str
     weights : array_like of float32, shape (outputs, inputs)
-        Initial values; kept in place if they are a float32 array, a memory map for example.
+        Initial values; kept in place if they are a float32 array in row-major order that can be written, a memory map
+        for example.
     fmt : {"f16", "cb16", "bf16"}
         Format of the stream.
     bias : int
@@ -37,6 +41,8 @@ class Parameter:
         Active weights; default all.
     slots : sequence of str
         Names of the optimizer's state.
+    store : MemoryStore or FileStore, optional
+        Where the optimizer's state lies; weights lie where they were made.
 
     Attributes
     ----------
@@ -53,15 +59,16 @@ class Parameter:
         How often an index was transposed.
     """
 
-    def __init__(self, name, weights, fmt="f16", bias=42, pattern=None, slots=()):
+    def __init__(self, name, weights, fmt="f16", bias=42, pattern=None, slots=(), store=None):
         if fmt not in FORMATS:
             raise ConfigError(f"weights cannot be streamed as {fmt!r}", where=f"parameter {name}",
                               hint=", ".join(FORMATS))
         self.name, self.fmt, self.bias = name, fmt, bias
-        self.dense = np.asarray(weights, np.float32)
-        if self.dense.ndim != 2:
-            raise ConfigError(f"weights of shape {self.dense.shape} are no matrix", where=f"parameter {name}")
-        self.state = {slot: np.zeros(self.dense.shape, np.float32) for slot in slots}
+        if np.ndim(weights) != 2:
+            raise ConfigError(f"weights of shape {np.shape(weights)} are no matrix", where=f"parameter {name}")
+        self.dense = np.require(weights, np.float32, ["C", "W"])
+        store = store or MemoryStore()
+        self.state = {slot: store.zeros(f"{name}.{slot}", self.dense.shape) for slot in slots}
         self.transposes = 0
         self._gradient_pattern = None
         self.set_pattern(pattern or Pattern.dense(self.dense.shape))
@@ -138,8 +145,14 @@ class Parameter:
 
     def refresh(self):
         """Round the active weights of the dense store to the format of the stream, to nearest even."""
-        bits = np.ascontiguousarray(self.dense.reshape(-1)[self.pattern.flat]).view(np.uint32)
-        self.values = np.asarray(numerics.convert(bits, "f32", self.fmt, self.bias, False), np.uint16)
+        self.values = np.empty(self.pattern.count, np.uint16)
+        for first, end in row_blocks(self.dense.shape):
+            part, places = self.pattern.places(first, end)
+            self.values[part] = self._rounded(self.dense.reshape(-1)[places])
+
+    def _rounded(self, weights):
+        """Return float32 weights in the format of the stream."""
+        return numerics.convert(np.ascontiguousarray(weights).view(np.uint32), "f32", self.fmt, self.bias, False)
 
     def forward(self):
         """Return (starts, wavelets) of the forward stream: rows in order, each beginning at its place in `starts`."""
@@ -177,16 +190,20 @@ class Parameter:
         if g.shape != (asked.count,):
             raise ConfigError(f"{g.size} gradients for {asked.count} that were asked for",
                               where=f"parameter {self.name}")
-        active = self.pattern.flat
-        if self._gradient_pattern is not None:
-            whole = np.zeros(self.dense.size, np.float32)
-            whole[asked.flat] = g
-            g = whole[active]
-        state = {slot: array.reshape(-1)[active] for slot, array in self.state.items()}
-        self.dense.reshape(-1)[active] = optimizer.update(step, self.dense.reshape(-1)[active], g, state, lr)
-        for slot, array in self.state.items():
-            array.reshape(-1)[active] = state[slot]
-        self.refresh()
+        dense, columns = self.dense.reshape(-1), self.dense.shape[1]
+        for first, end in row_blocks(self.dense.shape):
+            part, places = self.pattern.places(first, end)
+            if self._gradient_pattern is None:
+                mine = g[part]
+            else:
+                block, here = np.zeros((end - first) * columns, np.float32), asked.places(first, end)
+                block[here[1] - first * columns] = g[here[0]]
+                mine = block[places - first * columns]
+            state = {slot: np.asarray(array.reshape(-1)[places]) for slot, array in self.state.items()}
+            dense[places] = optimizer.update(step, np.asarray(dense[places]), mine, state, lr)
+            for slot, array in self.state.items():
+                array.reshape(-1)[places] = state[slot]
+            self.values[part] = self._rounded(np.asarray(dense[places]))
 
 
 def _with_escapes(values, source):

@@ -23,5 +23,7 @@ PARAMETERS = {param.name: param for param in (
        "assumed", "read rate of flash, all channels together"),
     _p("update.rate", 75 * 10**9, "parameters/s", "white paper, section 6.3: updates keep up with the stream; one "
        "16-bit weight per 2 bytes of the stream", "inferred", "optimizer steps per second, all processors together"),
+    _p("update.latency", 10_000, "ns", "no public figure; a message through a host", "assumed",
+       "from the arrival of a gradient to the new weight in the stream"),
 )}
 """By name."""

@@ -93,6 +93,12 @@ class Pattern:
         """Place of each entry in the dense matrix, row-major."""
         return self.rows * self.shape[1] + self.indices
 
+    def places(self, first, end):
+        """Return (slice of the entries of some rows, their places in the dense matrix); nothing of it is kept."""
+        part = slice(int(self.indptr[first]), int(self.indptr[end]))
+        rows = np.repeat(np.arange(first, end), np.diff(self.indptr[first:end + 1]))
+        return part, rows * self.shape[1] + self.indices[part]
+
     @cached_property
     def steps(self):
         """What `wse_core.sparse.encode_steps` gives: starts, steps, source."""

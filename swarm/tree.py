@@ -15,7 +15,7 @@ import numpy as np
 from swarm.params import PARAMETERS
 from wse_core.errors import ConfigError
 
-__all__ = ["CHUNK", "Endpoint", "Node", "Traffic", "build", "depth", "gather", "node_equivalents"]
+__all__ = ["CHUNK", "Endpoint", "Node", "Traffic", "build", "depth", "gather", "levels", "node_equivalents"]
 
 CHUNK = 1024
 """Elements that a node adds together: what it holds of a tensor at any time, per port."""
@@ -125,13 +125,18 @@ def build(endpoints):
     return level[0]
 
 
+def levels(systems):
+    """Return how many nodes each of so many systems has above it; those of a group that is not full may have fewer."""
+    if systems <= 1:
+        return [0] * systems
+    groups = _groups(systems)
+    above = levels(len(groups))
+    return [above[k] + (size > 1) for k, size in enumerate(groups) for _ in range(size)]
+
+
 def depth(systems):
     """Return the levels of nodes above so many systems."""
-    levels = 0
-    while systems > 1:
-        systems = len(_groups(systems))
-        levels += 1
-    return levels
+    return max(levels(systems), default=0)
 
 
 def node_equivalents(systems):

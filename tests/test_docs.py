@@ -199,6 +199,29 @@ def test_performance_table_has_every_goal():
         assert f"| {name} |" in text
 
 
+def functions_of(path):
+    """Return the names of the test functions of a file."""
+    return set(re.findall(r"^def (test_\w+)", text_of(path), re.MULTILINE))
+
+
+def test_requirements_name_tests_that_exist():
+    """docs/weight-streaming.md: a row per requirement, each with tests that are there, or marked as open."""
+    rows = {}
+    for line in text_of(ROOT / "docs" / "weight-streaming.md").splitlines():
+        match = re.match(r"\| ((?:WS|LP|FMT)-\d\d) \|", line)
+        if match:
+            assert match[1] not in rows, f"{match[1]} stands there twice"
+            rows[match[1]] = [cell.strip() for cell in line.split("|")[2:-1]]
+    wanted = [("WS", range(1, 55)), ("LP", range(7, 13)), ("FMT", range(6, 11))]
+    assert list(rows) == [f"{kind}-{number:02}" for kind, numbers in wanted for number in numbers]
+    for number, (_, modules, tests) in rows.items():
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", tests)
+        assert named or tests.startswith("open"), f"{number}: neither a test nor marked as open"
+        assert bool(modules) == bool(named), f"{number}: module and test belong together"
+        for path, name in named:
+            assert name in functions_of(ROOT / path), f"{number}: {path}::{name}"
+
+
 def test_docs_index_is_complete():
     """docs/README.md names every page."""
     index = text_of(ROOT / "docs" / "README.md")

@@ -36,7 +36,7 @@ LIBRARIES = {
     "harness": {"numpy", "h5py", "matplotlib"},
     "traces": {"numpy", "h5py", "matplotlib", "cython", "libc", "cpython"},
 }
-OPTIONAL = {"rich", "sklearn", "scipy", "pandas", "perfetto", "pyarrow", "simpy", "vcd"}
+OPTIONAL = {"rich", "sklearn", "scipy", "pandas", "perfetto", "pyarrow", "safetensors", "simpy", "vcd"}
 """Libraries of the extras: they may be imported where they are used, never while a module loads."""
 
 CYTHON_IMPORT = re.compile(

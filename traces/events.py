@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from traces.schema import SEGMENT
-from traces.sink import EVENT_DTYPE, sorted_events
+from traces.sink import EVENT_DTYPE, HOST, KINDS, NO_COLOR, joined, sorted_events
 from traces.writer import RunWriter
 from wse_core.errors import TraceError
 
@@ -45,8 +45,10 @@ class EventLog:
     filter : TraceFilter
         What is recorded; noted in the file.
     names : dict, optional
-        What numbers in events mean, for people: ``opcodes``, ``tasks``, ``marks``, each a dict from the number, as
-        text, to a name.
+        What numbers in events mean, for people: ``opcodes``, ``tasks``, each a dict from the number, as text, to a
+        name.
+    marks : sequence of Mark
+        May grow: a segment has what was there when it was written.
 
     Attributes
     ----------
@@ -54,10 +56,10 @@ class EventLog:
         Events taken.
     """
 
-    def __init__(self, path, meta, filter, names=None):
+    def __init__(self, path, meta, filter, names=None, marks=()):
         self.path, self.directory = Path(path), Path(f"{path}.part")
         self.meta, self.filter, self.names = meta.replace(status="interrupted"), filter, names or {}
-        self.count, self.clock = 0, 0
+        self.count, self.clock, self.marks = 0, 0, marks
         self.segments = []
         self._pending = [np.empty(0, EVENT_DTYPE)]
         self._waiting = 0
@@ -87,6 +89,13 @@ class EventLog:
         if self._waiting >= 2 * SEGMENT:
             self._write(complete_only=True)
 
+    def host(self, cycle, what, x, y, count):
+        """Take an access of the host in cycle `cycle`; for the arguments see `fabric.fabric.Fabric`."""
+        event = np.zeros(1, EVENT_DTYPE)
+        event["cycle"], event["x"], event["y"], event["data"] = cycle, x, y, min(count, 0xFFFFFFFF)
+        event["kind"], event["color"], event["aux"] = KINDS.index("host"), NO_COLOR, HOST.index(what)
+        self.append(event[self.filter.keeps(event)], self.clock)
+
     def finish(self, run):
         """Write what is left and join everything into the run file of `run`, a `RunWriter`."""
         self._write(complete_only=False)
@@ -103,7 +112,7 @@ class EventLog:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _write(self, complete_only):
-        events = sorted_events(np.concatenate(self._pending))
+        events = sorted_events(joined(self._pending))
         complete = int(np.searchsorted(events["cycle"], self.clock)) if complete_only else len(events)
         start = 0
         while complete - start >= SEGMENT or (not complete_only and start < complete):
@@ -116,6 +125,8 @@ class EventLog:
         path = self.directory / f"{len(self.segments):05d}.h5"
         with RunWriter(path, self.meta) as writer:
             writer.add_events(events, self.clock, self.filter, self.names)
+            if self.marks:
+                writer.add_marks(self.marks)
         self.segments.append(path)
 
 

@@ -7,6 +7,7 @@ figure             shows                                                        
 `stalls`           where the cycles of each PE row or column went                                PE counters
 `timeline`         tasks and waits of PEs over cycles                                            level events
 `utilisation`      share of PEs inside a task, waiting, and grants per PE, over time             level events (full)
+`windows`          what the cycles of all PEs went to, and grants per PE, window by window       counters of windows
 `animate`          wavelets on links, cycle by cycle, as GIF or MP4                              level full
 =================  ============================================================================  =======================
 
@@ -24,7 +25,7 @@ from traces.state import spans
 from traces.writer import atomic_file
 from wse_core.errors import TraceError
 
-__all__ = ["animate", "links", "stalls", "timeline", "utilisation"]
+__all__ = ["animate", "links", "stalls", "timeline", "utilisation", "windows"]
 
 DPI = 130
 USES = ("busy", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo", "idle")
@@ -80,6 +81,8 @@ def links(path, traffic, title="wavelets per link"):
                     cmap="viridis", clim=(0, 1), angles="xy", scale_units="xy", scale=1.35, units="xy", width=0.06)
     axes.set(xlim=(-0.8, width - 0.2), ylim=(height - 0.2, -0.8), xlabel="x (east)", ylabel="y (south)", aspect="equal")
     axes.set_title(f"{title}; brightest = {int(most):,}")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     return _save(path, figure, "x,y,direction,wavelets", sorted(rows))
 
 
@@ -110,13 +113,13 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
     if not places:
         raise TraceError("nothing ran in this region", path=trace.files[0].path, exit_code=2)
     line = {place: k for k, place in enumerate(places)}
-    figure = _figure(9, min(14, 1.5 + 0.22 * len(places)))
-    axes = figure.add_subplot()
+    figure, axes = _with_phases(9, min(14, 1.5 + 0.22 * len(places)), trace, cycles)
     ids = sorted({int(what) for what in tasks["what"]})
     from matplotlib import colormaps
 
-    palette = colormaps["tab20"]
-    rows = []
+    palette = colormaps["Pastel2"]
+    rows = [(0, 0, f"{mark.track}: {mark.label}", mark.begin, mark.end) for mark in trace.marks
+            if mark.begin < cycles[1] and mark.end >= cycles[0]]
     for part, kind in ((tasks, "task"), (waits, "wait")):
         for number in sorted({int(what) for what in part["what"]}):
             found = part[part["what"] == number]
@@ -126,10 +129,10 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
             at = np.array([line[int(s["y"]), int(s["x"])] for s in found])
             if kind == "task":
                 name = trace.names.get("tasks", {}).get(str(number), f"task {number}")
-                look = {"color": palette(ids.index(number) % 20), "height": 0.8}
+                look = {"color": palette(ids.index(number) % 8), "height": 0.8}
             else:
                 name = f"waits: {WAITS[number]}"
-                look = {"color": COLOURS[3 + number], "height": 0.35}
+                look = {"color": COLOURS[3 + number], "height": 0.4}
             axes.barh(at, end - begin, left=begin, label=name, linewidth=0, **look)
             rows += [(int(s["x"]), int(s["y"]), name, int(s["begin"]), int(min(s["end"], cycles[1]))) for s in found]
     step = max(1, len(places) // 40)
@@ -151,8 +154,7 @@ def utilisation(path, trace, region=None, bins=200, title="utilisation over time
     inside = _overlap(spans(events, "task"), edges) / lengths / pes
     waiting = _overlap(spans(events, "wait"), edges) / lengths / pes
     grants = np.histogram(events["cycle"][events["kind"] == KINDS.index("depart")], edges)[0] / lengths / pes
-    figure = _figure(8, 3.6)
-    axes = figure.add_subplot()
+    figure, axes = _with_phases(8, 3.6, trace, (0, last))
     for values, label, colour in ((inside, "inside a task", COLOURS[0]), (waiting, "waiting", COLOURS[5]),
                                   (grants, "grants per PE and cycle", COLOURS[4])):
         axes.stairs(values, edges, label=label, color=colour, linewidth=1.4)
@@ -160,6 +162,76 @@ def utilisation(path, trace, region=None, bins=200, title="utilisation over time
     axes.legend(frameon=False)
     rows = zip(edges[:-1].tolist(), inside.tolist(), waiting.tolist(), grants.tolist(), strict=True)
     return _save(path, figure, "cycle,inside_task,waiting,grants_per_pe_cycle", rows)
+
+
+def windows(path, counters, title="where the cycles went, over time"):
+    """Draw the shares of the uses of cycles in each window of the run, and the grants per PE and cycle.
+
+    Parameters
+    ----------
+    counters : dict[str, Counter]
+        All of `USES`, each with windows; counters of links among them are added up to grants.
+
+    Raises
+    ------
+    TraceError
+        The counters have no windows.
+    """
+    length = counters["busy"].window_cycles
+    if not length:
+        raise TraceError("the counters have no windows", hint="record with --trace-window CYCLES", exit_code=2)
+    sums = np.array([counters[use].values.sum(axis=(1, 2), dtype=np.float64) for use in USES])
+    total = sum(counters[use].values.astype(np.int64) for use in USES)  # cycles of each PE in each window
+    cycles, pes = total.max(axis=(1, 2)), max(1, int(np.count_nonzero(total.sum(axis=0))))
+    edges = np.concatenate([[0], np.cumsum(cycles)])
+    shares = sums / np.maximum(1, cycles * pes)
+    moved = [counter.values.sum(axis=(1, 2, 3), dtype=np.float64) for counter in counters.values()
+             if counter.kind == "link"]
+    grants = sum(moved, np.zeros(len(cycles))) / np.maximum(1, cycles * pes)
+    figure = _figure(8, 4)
+    axes = figure.add_subplot()
+    axes.stackplot(edges, np.hstack([shares, shares[:, -1:]]), labels=USES, colors=COLOURS, step="post")
+    axes.set(xlabel=f"cycle (windows of {length:,})", ylabel=f"share of the cycles of {pes:,} PEs", title=title,
+             xlim=(0, edges[-1]), ylim=(0, 1))
+    traffic = axes.twinx()
+    traffic.stairs(grants, edges, color="black", linewidth=1.2)
+    traffic.set(ylabel="grants per PE and cycle (line)", ylim=(0, None))
+    axes.legend(loc="center left", bbox_to_anchor=(1.12, 0.5), frameon=False, fontsize=8)
+    rows = zip(edges[:-1].tolist(), cycles.tolist(), *shares.tolist(), grants.tolist(), strict=True)
+    return _save(path, figure, f"cycle,cycles,{','.join(USES)},grants_per_pe_cycle", rows)
+
+
+def _phases(axes, marks, cycles):
+    """Draw the phases of the program as bands over cycles."""
+    from matplotlib import colormaps
+
+    marks = [mark for mark in marks if mark.begin < cycles[1] and mark.end >= cycles[0]]
+    tracks = list(dict.fromkeys(mark.track for mark in marks))
+    palette, names = colormaps["Pastel1"], list(dict.fromkeys(mark.label for mark in marks))
+    axes.set(ylim=(len(tracks) - 0.5, -0.5), xlim=cycles)
+    axes.set_yticks(range(len(tracks)), tracks, fontsize=7)
+    axes.tick_params(labelbottom=False, bottom=False)
+    for mark in marks:
+        line, begin, end = tracks.index(mark.track), max(mark.begin, cycles[0]), min(mark.end, cycles[1])
+        if mark.begin == mark.end:
+            axes.plot([begin], [line], "v", color="black", markersize=5)
+        else:
+            axes.barh(line, end - begin, left=begin, height=0.8, color=palette(names.index(mark.label) % 9))
+        if mark.begin == mark.end or end - begin > 0.012 * len(mark.label) * (cycles[1] - cycles[0]):
+            axes.text(begin, line, f" {mark.label}", fontsize=7, verticalalignment="center", clip_on=True)
+
+
+def _with_phases(width, height, trace, cycles):
+    """Return a figure and its axes, under a strip of the program's phases if there are any."""
+    tracks = len({mark.track for mark in trace.marks})
+    if not tracks:
+        figure = _figure(width, height)
+        return figure, figure.add_subplot()
+    strip = 0.2 + 0.22 * tracks
+    figure = _figure(width, height + strip)
+    upper, axes = figure.subplots(2, 1, sharex=True, height_ratios=(strip, height))
+    _phases(upper, trace.marks, cycles)
+    return figure, axes
 
 
 def _overlap(found, edges):

@@ -96,7 +96,7 @@ def write_heatmap(path, values, title, unit):
     axes.set_xlabel("x (east)")
     axes.set_ylabel("y (south)")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True)
+        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     figure.colorbar(image, ax=axes, label=unit)
     table = path.with_suffix(".csv")
     with atomic_file(path) as stream:

@@ -15,6 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from traces.marks import Mark
 from traces.schema import CHUNK, FORMAT, FORMAT_VERSION, RunMeta
 from traces.sink import EVENT_DTYPE
 from traces.writer import crc32
@@ -160,6 +161,20 @@ class RunFile:
             value = _python(stored)
             return json.loads(value) if attributes.get("json", False) else value
 
+    def marks(self):
+        """Return the phases of the program, a list of `Mark` in order of their beginnings; empty if there are none."""
+        if self._file is None:
+            raise self._error("is closed already")
+        with self._guarded():
+            if "marks" not in self._file:
+                return []
+            dataset = self._file["marks/list"]
+            _refuse_heap(dataset.dtype)
+            text = _text(dataset[()])
+            if _attributes(dataset).get("crc32") != crc32(text):
+                raise ValueError("checksum")
+            return [Mark(*fields) for fields in json.loads(text)]
+
     @property
     def has_events(self):
         """Whether the run was recorded event by event."""
@@ -205,6 +220,7 @@ class RunFile:
                     raise ValueError("number of events")
                 for name in self._events:
                     self._events[name][()]
+        self.marks()
         for name in self.counters:
             self.counter(name)
         for name in self.results:

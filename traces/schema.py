@@ -11,6 +11,8 @@ place               content
 ``/results/NAME``   numbers, texts or arrays; attributes ``unit``, ``doc``, and ``json`` = true for structured
                     values, which are stored as JSON text
 ``/events/COLUMN``  optional: the events of the run, see `traces.events` and `traces.sink`
+``/marks/list``     optional: phases of the program, see `traces.marks`: (begin, end, track, label) of each, in order,
+                    as JSON text
 ==================  ==============================================================================================
 
 A reader refuses a newer major version and skips what it does not know.  The minor version grows when something is
@@ -28,7 +30,7 @@ from wse_core.errors import TraceError
 __all__ = ["CHUNK", "FORMAT", "FORMAT_VERSION", "LINKS", "SEGMENT", "STATUSES", "RunMeta", "check_name"]
 
 FORMAT = "wse-run"
-FORMAT_VERSION = (1, 1)
+FORMAT_VERSION = (1, 2)
 LINKS = ("W", "E", "N", "S", "R")
 """Order of the last axis of a per-link counter: the five ports of a router as the machine numbers them
 (`wse_core.image.DIRS`), R being the ramp."""

@@ -28,8 +28,9 @@ wait          the first cycle after a wait of the CE;        reason (`WAITS`)   
 switch        the cause of a new switch position             new position              0 wavelet, 1 CE
 route         a CE's change of a route                       position                  rx, tx << 5
 teardown      begin (aux 1) or end (aux 0) of a teardown     1 or 0                    0
-host          an access of the host                          `HOST`                    0
-mark          a marker of a program on the host              0                         index of its text
+host          an access of the host, at the corner of its    `HOST`                    PEs launched; 16-bit words or
+              rectangle, before anything else in this cycle                            wavelets copied
+mark          the beginning of a phase, see `traces.marks`   0                         which of the marks
 ============  =============================================  ========================  ===============================
 
 ``color`` is `NO_COLOR` where none is concerned.  Bit 0 of ``flags`` says that the wavelet is a control wavelet; for
@@ -45,8 +46,8 @@ import numpy as np
 
 from wse_core.errors import ConfigError
 
-__all__ = ["COLUMNS", "EVENT_DTYPE", "HOST", "KINDS", "LEVELS", "NO_COLOR", "WAITS", "TraceFilter", "sort_key",
-           "sorted_events"]
+__all__ = ["COLUMNS", "EVENT_DTYPE", "HOST", "KINDS", "LEVELS", "NO_COLOR", "WAITS", "TraceFilter", "joined",
+           "sort_key", "sorted_events"]
 
 KINDS = ("inject", "depart", "enter", "take", "activate", "task_start", "task_end", "op_start", "op_end", "conflict",
          "wait", "switch", "route", "teardown", "host", "mark")
@@ -56,8 +57,8 @@ WAITS = ("resource", "input", "output", "fifo")
 """Reasons of a CE's wait, as the counters ``stall_*`` name them.  Waits of the pipeline (`stall_pipe`) are not events:
 they follow from the instructions."""
 
-HOST = ("launch", "write", "read", "stream")
-"""Accesses of the host."""
+HOST = ("launch", "write", "read", "stream", "receive")
+"""Accesses of the host: activate a task, copy to and from memories, to and from streams."""
 
 NO_COLOR = 255
 
@@ -146,6 +147,11 @@ class TraceFilter:
             kept &= (events["cycle"] >= first) & (events["cycle"] < stop)
         return kept
 
+    def chosen(self, events):
+        """Return those of `events` that are recorded."""
+        kept = self.keeps(events)
+        return events if kept.all() else events.take(np.flatnonzero(kept))
+
 
 def sort_key(events, first_cycle):
     """Return keys that order events by cycle, row, column, kind, color and aux.
@@ -166,11 +172,21 @@ def sort_key(events, first_cycle):
     return key
 
 
+def joined(parts, dtype=EVENT_DTYPE):
+    """Return arrays of events as one, copied record by record; NumPy by itself goes field by field, far slower."""
+    parts = [part for part in parts if len(part)]
+    if len(parts) == 1:
+        return parts[0]
+    raw = [np.ascontiguousarray(part).view(f"V{dtype.itemsize}") for part in parts]
+    return np.concatenate(raw).view(dtype) if raw else np.empty(0, dtype)
+
+
 def sorted_events(events):
     """Return `events` in the order of a file: by cycle, row, column, kind, color, aux; equal ones keep their order."""
     if not len(events):
         return events
     first = int(events["cycle"].min())
     if int(events["cycle"].max()) - first < 1 << 20 and events["x"].max() < 1 << 10 and events["y"].max() < 1 << 10:
-        return events[np.argsort(sort_key(events, first), kind="stable")]
-    return events[np.lexsort([events[name] for name in ("aux", "color", "kind", "x", "y", "cycle")])]
+        key = sort_key(events, first)
+        return events if np.all(key[:-1] <= key[1:]) else events.take(np.argsort(key, kind="stable"))
+    return events.take(np.lexsort([events[name] for name in ("aux", "color", "kind", "x", "y", "cycle")]))

@@ -1,7 +1,8 @@
 """What happened in a run, event by event: selections of a run file as arrays.
 
 `Trace.open` takes a run file, or what a run that did not end has left of one.  Selections read the chunks that they
-need and no others.  Two kinds are not stored but follow from the grants of routers:
+need and no others.  An event of kind ``mark`` stands for the beginning of each phase of the program (`Trace.marks`), at
+PE (0, 0) and in every region.  Two kinds are not stored but follow from the grants of routers:
 
 ============  ===========================================================================  ==========================
 kind          meaning                                                                      aux
@@ -20,7 +21,7 @@ import numpy as np
 
 from traces.events import segments_of
 from traces.reader import RunFile
-from traces.sink import EVENT_DTYPE, FOREVER, KINDS, TraceFilter, sorted_events
+from traces.sink import EVENT_DTYPE, FOREVER, KINDS, NO_COLOR, TraceFilter, joined, sorted_events
 from wse_core.errors import TraceError
 
 __all__ = ["DERIVED", "Trace"]
@@ -47,7 +48,9 @@ class Trace:
     filter : TraceFilter
         What was recorded.
     names : dict
-        Names of opcodes, tasks and marks by number.
+        Names of opcodes and tasks by number.
+    marks : list of Mark
+        Phases of the program.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Trace:
         self.files, self.complete = files, complete
         attributes = [file.event_attributes for file in files if file.has_events]
         self.meta = files[0].meta
+        self.marks = files[-1].marks()
         self.committed = sum(item["committed"] for item in attributes)
         self.clock = max((item["clock"] for item in attributes), default=0)
         self.names = attributes[0].get("names", {}) if attributes else {}
@@ -120,14 +124,23 @@ class Trace:
         numpy.ndarray
             Structured, with the fields `columns`.  Kinds of `DERIVED` are numbered from ``len(KINDS)`` on.
         """
-        stored = tuple(kind for kind in kinds if kind not in DERIVED)
+        stored = tuple(kind for kind in kinds if kind not in DERIVED and (kind != "mark" or not self.marks))
         wanted = TraceFilter(stored, None if colors is None else tuple(colors), region, tuple(cycles))
         derived = [kind for kind in kinds if kind in DERIVED]
-        if not derived:
-            return np.concatenate([*self._chosen(wanted, columns), np.empty(0, _fields(columns))])
+        marks = self._mark_events(wanted.cycles) if "mark" in kinds else np.empty(0, EVENT_DTYPE)
+        if not derived and not len(marks):
+            return joined(self._chosen(wanted, columns), _fields(columns))
         found = list(self._chosen(wanted, EVENT_DTYPE.names)) if stored else []
         found += [self._derive(kind, wanted) for kind in derived]
-        return sorted_events(np.concatenate(found))[list(columns)]
+        return _only(sorted_events(joined([*found, marks])), columns)
+
+    def _mark_events(self, cycles):
+        """Return the marks that begin in a range of cycles as events."""
+        events = np.zeros(len(self.marks), EVENT_DTYPE)
+        events["cycle"] = [mark.begin for mark in self.marks]
+        events["kind"], events["color"], events["data"] = KINDS.index("mark"), NO_COLOR, np.arange(len(events))
+        first, stop = (np.uint64(cycle) for cycle in cycles)
+        return events[(events["cycle"] >= first) & (events["cycle"] < stop)]
 
     def pandas(self, **selection):
         """Return `events` as a pandas data frame with names of kinds; needs pandas."""
@@ -143,12 +156,18 @@ class Trace:
 
     def _chosen(self, wanted, columns):
         """Yield the stored events of a filter, file by file."""
-        tests = {"kind", "color", "x", "y", "cycle"} if wanted.region else {"kind", "color", "cycle"}
+        tests = {"kind"}
+        if wanted.colors is not None:
+            tests.add("color")
+        if wanted.region is not None:
+            tests |= {"x", "y"}
+        if wanted.cycles != (0, FOREVER):
+            tests.add("cycle")
         for file in self.files:
             start, stop = file.event_range(*wanted.cycles)
             needed = [name for name in EVENT_DTYPE.names if name in columns or name in tests]
             events = file.read_events(start, stop, needed)
-            yield events[wanted.keeps(events)][list(columns)]
+            yield _only(wanted.chosen(events), columns)
 
     def _derive(self, kind, wanted):
         """Return the events of a derived kind."""
@@ -182,6 +201,16 @@ class Trace:
 
 def _fields(columns):
     return np.dtype([(name, EVENT_DTYPE[name]) for name in columns])
+
+
+def _only(events, columns):
+    """Return events with the fields `columns` alone."""
+    if tuple(columns) == events.dtype.names:
+        return events
+    result = np.empty(len(events), _fields(columns))
+    for name in columns:
+        result[name] = events[name]
+    return result
 
 
 def _moved(events, step, port):

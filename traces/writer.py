@@ -265,7 +265,8 @@ class RunWriter:
         group = self._events_group(clock, len(events), filter, names)
         with self._translated():
             for name in EVENT_DTYPE.names:
-                _column(group, name, np.ascontiguousarray(events[name]))
+                values = np.ascontiguousarray(events[name])
+                _column(group, name, values, compress=_compresses(values))
             _column(group, "chunk_cycle", np.ascontiguousarray(events["cycle"][::CHUNK]))
             self._file.flush()
 
@@ -288,13 +289,35 @@ class RunWriter:
                     target, start = _column(group, name, np.empty(0, EVENT_DTYPE[name]), total), 0
                     for part in parts:
                         source = part[name].id
+                        skipped = 0 if part[name].compression else 1 << part[name].shuffle  # bit of gzip in the target
                         for k in range(-(-part[name].size // CHUNK)):
                             mask, data = source.read_direct_chunk((k * CHUNK,))
-                            target.id.write_direct_chunk((start + k * CHUNK,), data, mask)
+                            target.id.write_direct_chunk((start + k * CHUNK,), data, mask | skipped)
                         start += part[name].size
                 cycles = [part["chunk_cycle"][()] for part in parts] or [np.empty(0, np.uint64)]
                 _column(group, "chunk_cycle", np.concatenate(cycles))
                 self._file.flush()
+
+    def add_marks(self, marks):
+        """Add phases of the program.
+
+        Parameters
+        ----------
+        marks : iterable of traces.marks.Mark
+            In any order.
+        """
+        ordered = sorted(marks, key=lambda mark: (mark.begin, -mark.end, mark.track, mark.label))  # the outer one first
+        text = json.dumps([dataclasses.astuple(mark) for mark in ordered])
+        if self._descriptor is None:
+            raise TraceError("the file is closed already", path=self.path)
+        if "marks" in self._file:
+            raise TraceError("marks are there already", path=self.path)
+        with self._translated():
+            group = self._file.create_group("marks", track_order=True)
+            data, dtype = _fixed(text)
+            dataset = group.create_dataset("list", data=data, dtype=dtype)
+            _set(dataset.attrs, "crc32", crc32(text))
+            self._file.flush()
 
     def _events_group(self, clock, count, filter, names):
         """Create the group of the events with its attributes."""
@@ -402,12 +425,18 @@ class RunWriter:
         )
 
 
-def _column(group, name, values, length=None):
+def _compresses(values):
+    """Return whether compression saves a quarter of a column, going by its first chunk; payloads often do not."""
+    sample = np.ascontiguousarray(values[:CHUNK].view(np.uint8).reshape(-1, values.itemsize).T)  # bytes as shuffled
+    return len(zlib.compress(sample, 1)) < 0.75 * sample.size
+
+
+def _column(group, name, values, length=None, compress=True):
     """Create one column of events, of `length` values if not all are there yet."""
     length = len(values) if length is None else length
-    dataset = group.create_dataset(
-        name, shape=(length,), maxshape=(None,), dtype=values.dtype, chunks=(CHUNK,), compression="gzip",
-        compression_opts=1, shuffle=values.dtype.itemsize > 1, fletcher32=True)
+    options = {"compression": "gzip", "compression_opts": 1} if compress else {}
+    dataset = group.create_dataset(name, shape=(length,), maxshape=(None,), dtype=values.dtype, chunks=(CHUNK,),
+                                   shuffle=values.dtype.itemsize > 1, fletcher32=True, **options)
     if len(values):
         dataset[: len(values)] = values
     _set(dataset.attrs, "doc", COLUMNS.get(name, "cycle of the first event of each chunk"))

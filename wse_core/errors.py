@@ -6,7 +6,9 @@ The families mirror when something can go wrong:
   `PlanError`;
 * during a run: `MachineFault` (with `SramFault`, `RouterFault`, `QueueFault`, `ProgramFault`), `DeadlockError`,
   `CycleLimitError`;
-* around a run: `TraceError` for run files, `InternalError` for a broken promise inside the model itself.
+* during training: `TrainingError`;
+* around a run: `TraceError` for run files, `CheckpointError` for checkpoints, `InternalError` for a broken promise
+  inside the model itself.
 
 A message is put together from four parts, each of them optional except the first: *what* happened, *where*, the
 likely *cause* and what to *try*.  Everything that a program may want to look at is also kept as an attribute, and
@@ -21,6 +23,7 @@ from __future__ import annotations
 import copyreg
 
 __all__ = [
+    "CheckpointError",
     "ConfigError",
     "CycleLimitError",
     "DeadlockError",
@@ -36,6 +39,7 @@ __all__ = [
     "RouterFault",
     "SramFault",
     "TraceError",
+    "TrainingError",
     "UnsupportedError",
     "WseError",
 ]
@@ -159,7 +163,8 @@ class PlanError(ConfigError):
     what : str
         What does not fit.
     limit : str
-        ``width``, ``height``, ``memory`` (16-bit words per core) or ``routes`` (colors per core).
+        ``width``, ``height``, ``memory`` (16-bit words per core), ``routes`` (colors per core), ``queues`` or
+        ``filters`` (per core).
     needed, available : int
         What the plan needs and what there is.
     **parts
@@ -381,6 +386,51 @@ class TraceError(WseError):
 
     def place(self):
         return _join_place(self.where, self.path)
+
+
+class CheckpointError(WseError):
+    """A checkpoint that is damaged, foreign or of another network, found before anything is touched.
+
+    Parameters
+    ----------
+    what : str
+        What is wrong.
+    path : str or os.PathLike, optional
+        The checkpoint or the file in it.
+    **parts
+        See `WseError`.
+    """
+
+    def __init__(self, what="", *, path=None, **parts):
+        super().__init__(what, **parts, path=None if path is None else str(path))
+
+    def place(self):
+        return _join_place(self.where, self.path)
+
+
+class TrainingError(WseError):
+    """Training that cannot go on: a loss or gradients that are not finite.
+
+    Parameters
+    ----------
+    what : str
+        What happened.
+    iteration : int, optional
+        Counted from 1.
+    layer : int, optional
+        First layer with a value that is not finite, from 1; 0 for the inputs.
+    **parts
+        See `WseError`.
+    """
+
+    exit_code = EXIT_RUN
+
+    def __init__(self, what="", *, iteration=None, layer=None, **parts):
+        super().__init__(what, **parts, iteration=iteration, layer=layer)
+
+    def place(self):
+        named = (("iteration", self.iteration), ("layer", self.layer))
+        return _join_place(self.where, *(f"{name} {value}" for name, value in named if value is not None))
 
 
 class InternalError(WseError):

@@ -32,7 +32,7 @@ import numpy as np
 from fabric.fabric import Fabric
 from fabric.kernels.kernel import KernelParam
 from wse_core import numerics
-from wse_core.errors import ConfigError, ProgramError
+from wse_core.errors import ConfigError, PlanError, ProgramError
 
 __all__ = ["CYCLE_LIMIT", "DATA", "FLOATS", "Arithmetic", "Check", "Session", "Stamps", "check_sum", "data_params",
            "fit", "integers", "nearest", "report", "sequential_sum"]
@@ -385,7 +385,7 @@ def fit(where, machine, build, sizes, smaller):
 
     Raises
     ------
-    ConfigError
+    PlanError
         The program does not fit; names the limit and, per size, the value that would fit with the others unchanged.
     ProgramError
         What is wrong is not a question of size: the smallest sizes fail as well.
@@ -404,8 +404,11 @@ def fit(where, machine, build, sizes, smaller):
             except ProgramError:
                 raise error from None       # no question of size
             found = ["smaller values of several of " + ", ".join(smaller)]
-        raise ConfigError(f"does not fit into the {machine['mem.words']} words of a PE", cause=error.what, where=where,
-                          hint=" or ".join(found), **sizes) from None
+        kind, limit = ConfigError, {}
+        if error.fields.get("limit"):
+            kind, limit = PlanError, {key: error.fields[key] for key in ("limit", "needed", "available")}
+        raise kind(f"does not fit into the {machine['mem.words']} words of a PE", cause=error.what, where=where,
+                   hint=" or ".join(found), **limit, **sizes) from None
 
 
 def nearest(build, sizes, key, low, high):

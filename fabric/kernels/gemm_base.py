@@ -30,7 +30,7 @@ import numpy as np
 from fabric.kernels import common, tiles
 from fabric.kernels.plmr import routes_used
 from fabric.kernels.product import Shape, product_cycles
-from wse_core.errors import ConfigError
+from wse_core.errors import PlanError
 
 __all__ = ["Product", "place_all", "wavelets_of"]
 
@@ -103,7 +103,7 @@ class Product:
 
     Raises
     ------
-    ConfigError
+    PlanError
         The tiles do not fit into a PE, or the PEs not onto the machine.
     """
 
@@ -119,8 +119,10 @@ class Product:
             square = width == height
             limit = min(limits) if square else limits[0] if width > limits[0] else limits[1]
             key = "p" if square else "width" if width > limits[0] else "height"
-            raise ConfigError(f"{width} x {height} PEs exceed the {limits[0]} x {limits[1]} of {machine.preset}",
-                              where=f"{where}: {key}", hint=f"at most {limit}", value=max(width, height))
+            raise PlanError(f"{width} x {height} PEs exceed the {limits[0]} x {limits[1]} of {machine.preset}",
+                            where=f"{where}: {key}", hint=f"at most {limit}", available=limit,
+                            needed=height if key == "height" else width,
+                            limit="width" if width > limits[0] else "height")
         self.slices = math.lcm(width, height)
         self.shape = self.shape_of(m, k, n)
         ranges = {"m": (1, m), "k": (1, k), "n": (1, n)}

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wse_core.errors import ConfigError
+from fabric.kernels.plmr import refuse
+from wse_core.errors import ConfigError, LayoutError, ProgramError
 
 __all__ = ["KERNELS", "Kernel", "KernelParam", "kernel"]
 
@@ -112,6 +113,8 @@ class Kernel:
         ------
         ConfigError
             Unknown parameter, wrong type, or a value that is impossible on this machine.
+        PlanError
+            The machine has too few PEs, colors or filters, or too little memory; names the limit.
         """
         place = f"kernel {self.name}"
         declared = {param.name: param for param in self.params}
@@ -119,7 +122,11 @@ class Kernel:
             if key not in declared:
                 raise ConfigError(f"unknown parameter {key!r}", where=place, hint=_hint(key, declared), key=key)
         full = {name: param.check(values.get(name, param.default), place) for name, param in declared.items()}
-        result = self.function(machine, **full)
+        try:
+            result = self.function(machine, **full)
+        except (LayoutError, ProgramError) as error:
+            refuse(error, place)
+            raise
         return {"kernel": self.name, "params": full, **result}
 
 

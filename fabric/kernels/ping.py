@@ -22,7 +22,7 @@ from fabric.kernels import common
 from fabric.kernels.kernel import KernelParam, kernel
 from fabric.layout import Layout
 from fabric.program import Program
-from wse_core.errors import ConfigError
+from wse_core.errors import PlanError
 
 __all__ = ["expected_cycles", "ping"]
 
@@ -78,8 +78,9 @@ def ping(machine, hops, direction, seed, data):
     """Run the kernel `ping`; see the head of this module."""
     axis = "fabric.width" if direction in "EW" else "fabric.height"
     if hops >= machine[axis]:
-        raise ConfigError(f"{hops} hops need {hops + 1} PEs, {machine.preset} has {machine[axis]} in this direction",
-                          where="kernel ping: hops", hint=f"at most {machine[axis] - 1}", value=hops)
+        raise PlanError(f"{hops} hops need {hops + 1} PEs, {machine.preset} has {machine[axis]} in this direction",
+                        where="kernel ping: hops", hint=f"at most {machine[axis] - 1}", limit=axis.split(".")[1],
+                        needed=hops + 1, available=machine[axis])
     size = (hops + 1, 1) if direction in "EW" else (1, hops + 1)
     layout = Layout(*size, machine)
     places = [(k, 0) if direction in "EW" else (0, k) for k in range(hops + 1)]

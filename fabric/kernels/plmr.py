@@ -11,7 +11,9 @@ a kernel may as well make its own `Plan` of what it really uses (`routes_used` c
 `Device.admit` compares the two.  A plan that asks for more cores or memory than there is, is refused with a
 `PlanError` that names the limit.  So is one with too many routes, unless it declares ``routing="software"``: then cores
 forward what their routers cannot, every hop of the critical path costs a whole dependent stage (down the ramp, one
-operation, up the ramp, one link) instead of `router.hop`, and `Device.latency` says so.
+operation, up the ramp, one link) instead of `router.hop`, and `Device.latency` says so.  What a kernel has not planned
+for and only the building of its programs and routes finds out is refused in the same way by `refuse`, for all kernels
+in one place (`Kernel.run`).
 
 Tables (n cores per axis; tiles are those of one input matrix)
 
@@ -46,7 +48,7 @@ import numpy as np
 
 from wse_core.errors import ConfigError, PlanError
 
-__all__ = ["GEMM", "GEMV", "Device", "Plan", "critical_additions", "gemm_plan", "gemv_plan", "ktree_groups",
+__all__ = ["GEMM", "GEMV", "Device", "Plan", "critical_additions", "gemm_plan", "gemv_plan", "ktree_groups", "refuse",
            "routes_used"]
 
 GEMM = ("allgather", "summa", "cannon", "mesh")
@@ -178,6 +180,22 @@ class Device:
     def latency(self, plan):
         """Return the cycles that the distances of all steps cost, without data volume and arithmetic."""
         return plan.steps * plan.hops * (self.stage if self.needs_software(plan) else self.hop)
+
+
+def refuse(error, where):
+    """Raise the `PlanError` of an error that says what the machine has too little of; do nothing if it is none.
+
+    Parameters
+    ----------
+    error : WseError
+        Of a layout or program that was built for the machine; its fields `limit`, `needed` and `available` count.
+    where : str
+        Who asked.
+    """
+    if error.fields.get("limit"):
+        parts = {key: error.fields[key] for key in ("limit", "needed", "available")}
+        place = ", ".join(filter(None, (where, error.place())))
+        raise PlanError(error.what, where=place, cause=error.cause, hint=error.hint, **parts) from None
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ rounding to f32), the following ones are fadds.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -200,8 +201,9 @@ class Reduce:
         return self.line.copies * (len(self.tree) - 1) * self.n
 
     def end(self, start, machine):
-        """Return the cycle in which place 0 can issue what follows, if all places begin in cycle `start`.
+        """Return the cycle in which place 0 can issue what follows, if the places begin in cycle `start`.
 
+        `start` is one number for all places or a sequence with one for each.
         A message arrives one wavelet per cycle once its sender has taken its first step, and not before the previous
         message on the same links is through; a PE takes it once it has loaded its descriptors.  How far consumption
         lags behind arrival is limited by the input queue, so the gap that a control wavelet leaves between two messages
@@ -215,15 +217,16 @@ class Reduce:
         ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
         issue, load = 1 + m["vec.start"], m["ce.dsr_load"]
         first = [0] * len(self.tree)
-        now = start
+        begins = start if isinstance(start, Sequence) else [start] * len(self.tree)
+        now = begins[0]
         for k in range(len(self.tree) - 1, -1, -1):
-            children = iter(self.tree.children[k])
-            now, passed, sends, starts = start, -1, k > 0, []
+            children, begin = iter(self.tree.children[k]), begins[k]
+            now, passed, sends, starts = begin, -1, k > 0, []
             for step in self._steps(len(self.tree.children[k]), sends):
                 if not step.messages and not step.leaves:  # one PE alone: conversion
-                    return start + 2 * load + issue + self._alone(machine) + m["vec.drain"]
+                    return begin + 2 * load + issue + self._alone(machine) + m["vec.drain"]
                 if not step.messages:
-                    first[k] = start + 2 * load + issue
+                    first[k] = begin + 2 * load + issue
                     continue
                 loads = (3 if step.leaves or (self.mixed and step.source == "x") else 2) * load
                 now += step.form == "loop"

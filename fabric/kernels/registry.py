@@ -9,7 +9,7 @@ __all__ = ["KERNELS", "MODULES", "Kernel", "KernelParam"]
 
 MODULES = ("vector", "ping", "broadcast", "chain", "reduce", "allreduce", "gather", "gemv", "gemv_chain",
            "gemm", "ws_forward", "ws_gradient",
-           "stencil")
+           "stencil", "stencil25", "spmv")
 """Modules of this package that hold kernels, simple ones first."""
 
 for _name in MODULES:

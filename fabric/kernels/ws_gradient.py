@@ -32,13 +32,14 @@ import numpy as np
 from fabric import control
 from fabric.kernels import common
 from fabric.kernels.kernel import KernelParam, kernel
-from fabric.kernels.ws_layout import Placement, random_mask, resident
+from fabric.kernels.ws_layout import Placement, cut, interleave, random_mask, resident
 from fabric.layout import Layout
 from fabric.program import Program
 from wse_core import isa
 from wse_core.errors import ConfigError
 
-__all__ = ["DOWN", "GradientTasks", "gradient_layout", "mask_streams", "route_gradient", "row_kind", "ws_gradient"]
+__all__ = ["DOWN", "GradientTasks", "gradient_layout", "mask_streams", "route_gradient", "row_commands", "row_kind",
+           "ws_gradient"]
 
 COLOR_W, COLOR_D, DOWN, ACROSS = 4, 5, (6, 7), 8
 TASKS = {"send": 3, "from_west": 4, "from_east": 5, "ask": 6}
@@ -240,24 +241,24 @@ def gradient_layout(inputs, outputs, dtype, machine):
 
 def mask_streams(indptr, indices, inputs, outputs):
     """Return the wavelets of each column of a group, [(payload, is control)]: per row a command, then the steps."""
-    found, n_rows = [], len(indptr) - 1
-    owner = np.searchsorted(outputs.feature_starts, np.arange(n_rows), side="right") - 1
-    rows = np.repeat(np.arange(n_rows), np.diff(indptr))
-    commands = {name: np.uint32(control.single("nop", task)) for name, task in TASKS.items()}
-    for column in range(inputs.columns):
-        low, high = inputs.feature_starts[column:column + 2]
-        mine = np.flatnonzero((indices >= low) & (indices < high))
-        local, row = indices[mine] - low, rows[mine]
-        steps = np.diff(local, prepend=0)
-        first = np.flatnonzero(np.diff(row, prepend=-1))
-        steps[first] = local[first]
-        heads = np.searchsorted(row, np.arange(n_rows), side="left") + np.arange(n_rows)
-        payload, is_control = np.zeros(len(mine) + n_rows, np.uint32), np.ones(len(mine) + n_rows, bool)
-        payload[np.arange(len(mine)) + row + 1] = commands["ask"] | steps.astype(np.uint32)
-        payload[heads] = np.where(owner == column, commands["send"],
-                                  np.where(owner < column, commands["from_west"], commands["from_east"]))
-        found.append((payload, is_control))
+    n_rows, found = len(indptr) - 1, []
+    rows, sender = np.repeat(np.arange(n_rows), np.diff(indptr)), outputs.owners(np.arange(n_rows))
+    owner = inputs.owners(indices)
+    for column, (entries, steps) in enumerate(cut(rows, owner, indices - inputs.feature_starts[owner],
+                                                  inputs.columns)):
+        words, heads = interleave(rows[entries], np.ones(n_rows, np.int64), before=True)
+        payload = np.zeros(len(words) + n_rows, np.uint32)
+        payload[words] = np.uint32(control.single("nop", TASKS["ask"])) | steps
+        payload[heads] = row_commands(sender, column)
+        found.append((payload, np.ones(len(payload), bool)))
     return found
+
+
+def row_commands(sender, column):
+    """Return the payloads of the commands that begin rows in a column, given the column that sends each row of dY."""
+    commands = {name: np.uint32(control.single("nop", task)) for name, task in TASKS.items()}
+    return np.where(sender == column, commands["send"],
+                    np.where(sender < column, commands["from_west"], commands["from_east"]))
 
 
 def dot_cycles(tokens, machine):

@@ -19,9 +19,11 @@ from functools import cached_property
 import numpy as np
 
 from fabric import control
+from wse_core import sparse
 from wse_core.errors import ConfigError
 
-__all__ = ["TASKS", "Placement", "chunks", "column_streams", "random_mask", "resident"]
+__all__ = ["TASKS", "Placement", "chunks", "column_streams", "cut", "interleave", "random_mask", "resident",
+           "sum_tasks"]
 
 TASKS = {"begin": 0, "pass": 1, "land": 2}
 """Control task ids of the partial-sum commands."""
@@ -77,7 +79,11 @@ class Placement:
 
     def owner(self, feature):
         """Return the column of a group that owns a feature."""
-        return int(np.searchsorted(self.feature_starts, feature, side="right") - 1)
+        return int(self.owners(feature))
+
+    def owners(self, features):
+        """Return the column of a group that owns each of some features."""
+        return np.searchsorted(self.feature_starts, features, side="right") - 1
 
     def held(self, x, y):
         """Return (slice of features, slice of tokens) of PE (x, y)."""
@@ -114,6 +120,64 @@ def random_mask(shape, density, rng):
     return mask.reshape(shape)
 
 
+def cut(rows, owner, local, columns):
+    """Return what each column gets of a stream of matrix entries, [(entries, steps)].
+
+    Parameters
+    ----------
+    rows : ndarray of int
+        Row of each entry.
+    owner, local : ndarray of int
+        Column of PEs that owns the entry's feature, and the feature's row in that column's tile.
+    columns : int
+
+    Returns
+    -------
+    list of (entries, steps)
+        Numbers of the entries, row by row, features ascending; the step of each from the one before it in the row.
+    """
+    found = []
+    for column in range(columns):
+        mine = np.flatnonzero(owner == column)
+        mine = mine[np.lexsort((local[mine], rows[mine]))]
+        starts = np.searchsorted(rows[mine], np.arange(rows.max(initial=-1) + 2))
+        _, steps, _ = sparse.encode_steps(starts, local[mine])     # no escapes: a tile has fewer rows than that
+        found.append((mine, steps.astype(np.uint32)))
+    return found
+
+
+def interleave(rows, blocks, before=False):
+    """Return where the words of rows come to stand when a block of commands goes with each row.
+
+    Parameters
+    ----------
+    rows : ndarray of int
+        Row of each word, ascending.
+    blocks : ndarray of int
+        Commands per row.
+    before : bool
+        Commands stand before the words of their row, not behind them.
+
+    Returns
+    -------
+    tuple of ndarray
+        Places of the words, and of the commands.
+    """
+    n_rows = len(blocks)
+    until = np.concatenate([[0], np.cumsum(blocks)])
+    words = np.arange(len(rows)) + until[rows + 1 if before else rows]
+    ahead = np.searchsorted(rows, np.arange(n_rows), side="left" if before else "right")
+    return words, np.arange(until[-1]) + np.repeat(ahead, blocks)
+
+
+def sum_tasks(owner, column, columns):
+    """Return the partial-sum command of each row for a column, given the column that owns each row."""
+    if columns == 1:
+        return np.full(len(owner), TASKS["land"])
+    return np.where(owner == column, TASKS["land"],
+                    np.where((owner + 1) % columns == column, TASKS["begin"], TASKS["pass"]))
+
+
 def column_streams(indptr, indices, values, columns, owners):
     """Return the wavelets of each column of a group.
 
@@ -133,26 +197,15 @@ def column_streams(indptr, indices, values, columns, owners):
     list of (payload, is control)
         Arrays of uint32 and of bool.
     """
-    starts, found = columns.feature_starts, []
-    n_rows, n_columns = len(indptr) - 1, columns.columns
-    owner = np.searchsorted(owners.feature_starts, np.arange(n_rows), side="right") - 1
-    rows = np.repeat(np.arange(n_rows), np.diff(indptr))
-    for column in range(n_columns):
-        mine = np.flatnonzero((indices >= starts[column]) & (indices < starts[column + 1]))
-        local, row = indices[mine] - starts[column], rows[mine]
-        steps = np.diff(local, prepend=0)
-        first = np.flatnonzero(np.diff(row, prepend=-1))
-        steps[first] = local[first]
-        entries = np.asarray(values)[mine].astype(np.uint32) | steps.astype(np.uint32) << 16
-        if n_columns == 1:
-            task = np.full(n_rows, TASKS["land"])
-        else:
-            task = np.where(owner == column, TASKS["land"],
-                            np.where((owner + 1) % n_columns == column, TASKS["begin"], TASKS["pass"]))
-        commands = np.array([control.single("nop", int(k)) for k in range(3)], np.uint32)[task]
-        place = np.arange(len(mine)) + row  # one command stands after each earlier row
-        ends = np.searchsorted(row, np.arange(n_rows), side="right") + np.arange(n_rows)
-        payload, is_control = np.zeros(len(mine) + n_rows, np.uint32), np.zeros(len(mine) + n_rows, bool)
-        payload[place], payload[ends], is_control[ends] = entries, commands, True
+    n_rows, found = len(indptr) - 1, []
+    rows, landing = np.repeat(np.arange(n_rows), np.diff(indptr)), owners.owners(np.arange(n_rows))
+    owner = columns.owners(indices)
+    commands = np.array([control.single("nop", k) for k in range(3)], np.uint32)
+    for column, (entries, steps) in enumerate(cut(rows, owner, indices - columns.feature_starts[owner],
+                                                  columns.columns)):
+        words, ends = interleave(rows[entries], np.ones(n_rows, np.int64))
+        payload, is_control = np.zeros(len(words) + n_rows, np.uint32), np.zeros(len(words) + n_rows, bool)
+        payload[words] = sparse.pack(np.asarray(values)[entries], steps)
+        payload[ends], is_control[ends] = commands[sum_tasks(landing, column, columns.columns)], True
         found.append((payload, is_control))
     return found

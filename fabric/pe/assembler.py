@@ -164,7 +164,8 @@ class Assembler(Numbering):
             for var in p._vars.values():
                 var._address = None
             raise p._error(f"the program needs {footprint} words, a PE has {p.machine['mem.words']}", where=None,
-                           hint=f"smaller or fewer variables; words per part: {lines}")
+                           hint=f"smaller or fewer variables; words per part: {lines}", limit="memory",
+                           needed=footprint, available=p.machine["mem.words"])
         return footprint
 
     @staticmethod

@@ -109,24 +109,26 @@ class Memory:
         index : bool
             The index half of each wavelet of the source is added to the word address (wavelet_index_offset).
         dtype : str, optional
-            Another element type of the same size (a view).
+            Another element type of the same size, or one of half the size (a view); extent, stride and offset count
+            elements of the view.
         check : bool
             Refuse walks that leave the variable.
         """
-        dtype = self._view(var, dtype)
+        dtype = self._view(var, dtype, smaller=True)
+        per = WORDS[dtype]
         if not -128 <= stride <= 127:
             raise self._error(f"stride {stride} of a one-dimensional descriptor is outside -128 .. 127",
                               symbol=var.name, hint="p.mem4d takes strides of 16 bits")
         if extent is None and stride:
-            room = var.count - offset if stride > 0 else offset + 1
+            room = var.words // per - offset if stride > 0 else offset + 1
             extent = max(0, -(-room // abs(stride)))
         if extent is not None:
             extent = extent_of(extent, f"extent of {var.name!r}")
             if check and not index and extent not in (0, ENDLESS):
-                self._inside(var, offset, offset + (extent - 1) * stride)
+                self._inside(var, offset, offset + (extent - 1) * stride, count=var.words // per)
         flags = im.F_SAVE * bool(save) | im.F_INDEX * bool(index)
         return Dsd("mem1d", dtype, None if extent is None else (extent,), (stride,),
-                   Address(var, offset * var.words_per_element), flags=flags)
+                   Address(var, offset * per), flags=flags)
 
     def mem4d(self, var, extents, strides=None, offset=0, dtype=None, check=True):
         """Describe a walk in up to four dimensions, outermost first.
@@ -195,19 +197,21 @@ class Memory:
         return Dsd("fifo", self._view(var, None), extent, (1,), Address(var), length=var.count, fifo=number,
                    flags=im.F_TERMINATE * bool(terminate), push_task=activate_push, pop_task=activate_pop)
 
-    def _inside(self, var, *elements):
+    def _inside(self, var, *elements, count=None):
+        count = var.count if count is None else count
         for element in elements:
-            if not 0 <= element < var.count:
-                raise self._error(f"the descriptor reaches element {element}, outside 0 .. {var.count - 1}",
+            if not 0 <= element < count:
+                raise self._error(f"the descriptor reaches element {element}, outside 0 .. {count - 1}",
                                   symbol=var.name, hint="check=False if the DSR will be moved before it is used")
 
-    def _view(self, var, dtype):
+    def _view(self, var, dtype, smaller=False):
         if not isinstance(var, Var):
             raise self._error(f"{var!r} is not a variable of this program")
         if var._program is not self:
             raise self._error(f"the variable belongs to program {var._program.name!r}", symbol=var.name)
         dtype = self.half if dtype == "half" else dtype or var.dtype
-        if dtype not in WORDS or WORDS[dtype] != var.words_per_element:
+        if dtype not in WORDS or not (WORDS[dtype] == var.words_per_element
+                                      or (smaller and WORDS[dtype] < var.words_per_element)):
             raise self._error(f"{dtype!r} is not a type of the size of {var.dtype}", symbol=var.name)
         if dtype in ("f16", "cb16") and dtype != self.half:
             raise self._error(f"{dtype} in a program whose 16-bit float is {self.half}", symbol=var.name)

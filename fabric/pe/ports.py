@@ -37,7 +37,9 @@ class Ports:
             raise self._error(f"{kind} queue {q!r} does not exist on {self.machine.preset}",
                               hint=f"queues {exist[0]} .. {exist[-1]}")
         if not isinstance(color, (int, np.integer)) or not 0 <= color < self.machine["router.colors"]:
-            raise self._error(f"color {color!r} of {kind} queue {q} is not routable",
+            needed = int(color) + 1 if isinstance(color, (int, np.integer)) else None
+            raise self._error(f"color {color!r} of {kind} queue {q} is not routable", limit="routes", needed=needed,
+                              available=self.machine["router.colors"],
                               hint=f"colors 0 .. {self.machine['router.colors'] - 1}")
         bound = self._queues[kind]
         if q in bound and bound[q].color == color:

@@ -16,6 +16,7 @@ MODULES = (
     "reduce",
     "not_runnable",
     "stencil_cell",
+    "stencil_columns",
     "stencil_tiled",
     "summa_library",
     "summa_multicast",

@@ -21,7 +21,7 @@ from wse_core.errors import ConfigError
 
 __all__ = ["FIGURES", "NAMES", "Result", "Spec", "figure", "load"]
 
-NAMES = {"gemm-scaling": "gemm_scaling", "gemv-scaling": "gemv_scaling"}
+NAMES = {"gemm-scaling": "gemm_scaling", "gemv-scaling": "gemv_scaling", "throughput": "throughput"}
 """Module of this package by the name of its figure."""
 
 FIGURES = {}

@@ -8,6 +8,7 @@ import pytest
 
 from wse_core import errors
 from wse_core.errors import (
+    CheckpointError,
     ConfigError,
     CycleLimitError,
     DeadlockError,
@@ -22,11 +23,12 @@ from wse_core.errors import (
     RouterFault,
     SramFault,
     TraceError,
+    TrainingError,
     UnsupportedError,
     WseError,
 )
 
-BEFORE = (ConfigError, LayoutError, RouteError, ProgramError, UnsupportedError, MemoryLimitError)
+BEFORE = (ConfigError, LayoutError, RouteError, ProgramError, UnsupportedError, MemoryLimitError, CheckpointError)
 DURING = (MachineFault, SramFault, RouterFault, QueueFault, ProgramFault, DeadlockError, CycleLimitError)
 
 
@@ -39,7 +41,7 @@ def test_bad_input_ends_with_status_two(kind):
     assert kind("no").exit_code == 2
 
 
-@pytest.mark.parametrize("kind", [*DURING, TraceError, InternalError])
+@pytest.mark.parametrize("kind", [*DURING, TraceError, TrainingError, InternalError])
 def test_failures_during_a_run_end_with_status_one(kind):
     assert kind("no").exit_code == 1
 

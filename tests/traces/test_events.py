@@ -22,7 +22,7 @@ from tests.random_traffic import random_traffic
 from traces import events as event_files
 from traces.events import EventLog, recording, segments_of
 from traces.schema import CHUNK, RunMeta
-from traces.sink import EVENT_DTYPE, KINDS, LEVELS, NO_COLOR, WAITS, TraceFilter, sorted_events
+from traces.sink import EVENT_DTYPE, KINDS, LEVELS, NO_COLOR, WAITS, TraceFilter, joined, sorted_events
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.errors import ConfigError, TraceError
@@ -43,7 +43,7 @@ def reported(seed, draw, limit=120, filter=None, host=True):
         machine.push_input(*burst)
     status = machine.run(limit)
     machine.trace(None)
-    return machine, np.concatenate(found), status
+    return machine, sorted_events(joined(found)), status
 
 
 def settled(make, seed, draw, cuts):

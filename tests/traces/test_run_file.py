@@ -102,7 +102,7 @@ def test_layout_checksums_and_attributes_on_disk(tmp_path):
     with h5py.File(tmp_path / "run.h5") as file:
         assert set(file) == {"meta", "counters", "results"}
         assert file.attrs["format"] == b"wse-run"
-        assert file.attrs["format_version"].tolist() == [1, 1]
+        assert file.attrs["format_version"].tolist() == [1, 2]
         for name in ("counters/busy", "counters/hops", "results/logits"):
             dataset = file[name]
             assert dataset.fletcher32

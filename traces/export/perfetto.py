@@ -11,6 +11,8 @@ main, ut0 ... ut7  a slice per vector operation, from issue to last step, named 
 waits              a slice per wait, named by its reason
 router             an instant per grant; flows link the grants of one wavelet from its injection to where it is taken
 hops               a counter: grants of the PE's router so far, in steps of at least `STEP` cycles
+program            process of the program's phases (`traces.marks`): a track each for memory service, tree, wafers, ...
+host               process of the host: an instant per launch, copy and use of a stream
 =================  ===================================================================================================
 
 Sources: docs/trace-format.md; the public description of the TrackEvent format by its makers.
@@ -21,6 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from traces.paths import identify
+from traces.sink import HOST as HOST_ACCESSES
 from traces.sink import KINDS, WAITS
 
 __all__ = ["write_perfetto"]
@@ -34,26 +37,33 @@ ROUTER, TASKS, WAITING, HOPS, THREADS = 1, 2, 3, 4, 8  # numbers of tracks withi
 
 
 class _Tracks:
-    """Write descriptions of tracks when they are first used."""
+    """Write descriptions of tracks when they are first used.
+
+    A process has a number and 255 tracks: the program is 1, the host 2, PEs follow in row-major order.
+    """
 
     def __init__(self, builder, width):
         self.builder, self.width, self.known = builder, width, set()
 
     def of(self, x, y, number, name, counter=False):
         """Return the uuid of a track of PE (x, y), described if it is new."""
-        pe = (y * self.width + x + 1) << 8
-        if pe not in self.known:
-            self.known.add(pe)
+        return self.within(y * self.width + x + 3, f"PE ({x}, {y})", number, name, counter)
+
+    def within(self, process, title, number, name, counter=False):
+        """Return the uuid of a track of a process, described if it is new."""
+        parent = process << 8
+        if parent not in self.known:
+            self.known.add(parent)
             packet = self.builder.create_packet()
-            packet.track_descriptor.uuid = pe
-            packet.track_descriptor.process.pid = pe >> 8
-            packet.track_descriptor.process.process_name = f"PE ({x}, {y})"
+            packet.track_descriptor.uuid = parent
+            packet.track_descriptor.process.pid = process
+            packet.track_descriptor.process.process_name = title
             self.builder.write_packet(packet)
-        uuid = pe | number
+        uuid = parent | number
         if uuid not in self.known:
             self.known.add(uuid)
             packet = self.builder.create_packet()
-            packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid = uuid, pe
+            packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid = uuid, parent
             packet.track_descriptor.name = name
             if counter:
                 packet.track_descriptor.counter.SetInParent()
@@ -74,6 +84,7 @@ def write_perfetto(trace, events, stream):
     for index in np.flatnonzero(numbers >= 0):
         last[int(numbers[index])] = int(index)
     hops, shown, open_tracks = {}, {}, {}
+    phases = list(dict.fromkeys(mark.track for mark in trace.marks))
 
     def put(cycle, track, kind, name=None, wavelet=None, index=None):
         packet = builder.create_packet()
@@ -120,10 +131,21 @@ def write_perfetto(trace, events, stream):
             track = tracks.of(x, y, WAITING, "waits")
             packets.append((cycle - data, put(cycle - data, track, begin, f"waits for {WAITS[aux]}")))
             packets.append((cycle, put(cycle, track, end)))
-        elif kind in (ACTIVATE, CONFLICT, SWITCH, TEARDOWN, HOST, MARK):
+        elif kind == MARK:
+            phase = trace.marks[data]
+            track = tracks.within(1, "program", phases.index(phase.track) % 255 + 1, phase.track)
+            if phase.begin == phase.end:
+                packets.append((cycle, put(cycle, track, instant, phase.label)))
+            else:
+                packets.append((cycle, put(cycle, track, begin, phase.label)))
+                packets.append((phase.end, put(phase.end, track, end)))
+        elif kind == HOST:
+            packets.append((cycle, put(cycle, tracks.within(2, "host", aux + 1, HOST_ACCESSES[aux]), instant,
+                                       f"{HOST_ACCESSES[aux]} at PE ({x}, {y}): {data:,}")))
+        elif kind in (ACTIVATE, CONFLICT, SWITCH, TEARDOWN):
             text = {ACTIVATE: f"activate {tasks.get(str(aux), aux)}", CONFLICT: f"bank conflicts: {data} cycles",
-                    SWITCH: f"switch C{color} to {aux}", TEARDOWN: f"teardown C{color} {'begins' if aux else 'ends'}",
-                    HOST: "host", MARK: trace.names.get("marks", {}).get(str(data), f"mark {data}")}[kind]
+                    SWITCH: f"switch C{color} to {aux}",
+                    TEARDOWN: f"teardown C{color} {'begins' if aux else 'ends'}"}[kind]
             packets.append((cycle, put(cycle, tracks.of(x, y, TASKS, "tasks"), instant, text)))
     packets.sort(key=lambda item: item[0])
     for _, packet in packets:

@@ -5,15 +5,18 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabric.kernels.kernel import KernelParam
 from fabric.kernels.registry import KERNELS
 from harness import cli
 from harness.cmd_kernel import KEYS, run_kernel
 from harness.cmd_kernels import describe
+from tests.examples import examples
 from traces.reader import RunFile
 from traces.schema import LINKS
-from wse_core.errors import ConfigError, LayoutError
+from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 
 SMALL = {"vector": {"n": 10}, "ping": {"hops": 3}, "broadcast": {"width": 3, "height": 2, "n": 5},
@@ -24,7 +27,9 @@ SMALL = {"vector": {"n": 10}, "ping": {"hops": 3}, "broadcast": {"width": 3, "he
          "gemm": {"p": 2, "m": 5, "k": 3, "n": 4},
          "gemm_t": {"p": 2, "m": 5, "k": 3, "n": 4},
          "ws_forward": {"inputs": 40, "outputs": 9, "tokens": 24}, "ws_gradient": {"inputs": 20, "outputs": 7},
-         "stencil": {"width": 3, "height": 2, "nz": 500, "steps": 2}}
+         "stencil": {"width": 3, "height": 2, "nz": 500, "steps": 2},
+         "stencil25": {"width": 4, "height": 3, "nz": 20, "steps": 2},
+         "spmv": {"width": 3, "height": 2, "m": 20, "n": 30, "density": 0.3}}
 
 
 def test_all_kernels_are_there_simple_ones_first():
@@ -119,7 +124,7 @@ def test_refusals(name, values, message):
 
 
 def test_more_pes_than_the_machine_has():
-    with pytest.raises(LayoutError, match="width 800 exceeds the 757 PEs"):
+    with pytest.raises(PlanError, match="width 800 exceeds the 757 PEs"):
         KERNELS["chain_reduce"].run(machine(), pes=800, n=1)
 
 
@@ -138,3 +143,45 @@ def test_parameters_take_numpy_numbers_and_whole_numbers_for_decimal_ones():
     assert KernelParam("x", 1.0, float, "x").check(2, "k") == 2.0
     with pytest.raises(ConfigError, match="x: 5 is too large; the most is 4"):
         KernelParam("x", 1, int, "x", high=4).check(5, "k")
+
+
+# --- machines that are too small --------------------------------------------------------------------------------------
+
+LARGE = {"vector": {"n": 400}, "ping": {}, "broadcast": {"n": 400}, "chain_reduce": {"pes": 4, "n": 400},
+         "reduce": {"width": 5, "n": 400}, "allreduce": {"width": 5, "n": 400}, "scatter": {"width": 4, "n": 400},
+         "gather": {"width": 4, "n": 400}, "allgather": {"width": 3, "n": 400}, "gemv": {"p": 2, "m": 50, "n": 50},
+         "gemv_chain": {"p": 2}, "gemm": {"p": 2, "m": 50, "k": 50, "n": 50},
+         "gemm_t": {"p": 2, "m": 50, "k": 50, "n": 50}, "ws_forward": {"tokens": 400}, "ws_gradient": {"tokens": 400},
+         "stencil": {"nz": 400}, "stencil25": {"nz": 400}, "spmv": {"m": 400}}
+"""Sizes that need more than 256 words; `ping` holds nothing."""
+
+
+def refused(name, values, limits):
+    """Run a kernel on a small machine; return the `PlanError`, or None if it ran and is right."""
+    try:
+        assert KERNELS[name].run(machine("wse2", limits), **values)["verified"]
+    except PlanError as error:
+        assert error.available <= next(iter(limits.values()))     # a part may have less, beside the others
+        assert error.needed > error.available
+        assert str(error).startswith(("kernel ", "all-reduce"))
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_too_small_a_machine_is_refused_with_the_limit(name):
+    height, width = KERNELS[name].run(machine(), **SMALL[name])["counters"]["busy"][0].shape
+    for limit, size in (("width", width), ("height", height)):
+        if size > 1:
+            assert refused(name, SMALL[name], {f"fabric.{limit}": size - 1}).limit == limit
+    if name != "ping":
+        assert refused(name, LARGE[name], {"mem.words": 256}).limit == "memory"
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@examples(8)
+@given(st.integers(1, 12))
+def test_colors_that_are_missing_are_refused_by_name(name, colors):
+    """With few colors a kernel does with them or says that there are too few; no other error comes out."""
+    error = refused(name, SMALL[name], {"router.colors": colors})
+    assert error is None or error.limit == "routes"

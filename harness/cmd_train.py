@@ -1,0 +1,258 @@
+"""``wse train [CONFIG.toml]``: train a network by weight streaming on modelled wafers.
+
+Files in the directory of the run: ``log.jsonl`` (a line per iteration), ``loss.csv``, ``loss.png``, and checkpoints
+below ``checkpoints/``.  Ctrl-C finishes the iteration, writes a checkpoint and says how to go on; a second one stops at
+once.
+"""
+from __future__ import annotations
+
+import math
+import shlex
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from harness.console import make_progress, print_json, table
+from harness.modules import need
+from wse_core.errors import CheckpointError, ConfigError, TrainingError
+
+__all__ = ["add_parser", "main"]
+
+PURPOSE = "the command `wse train`"
+FOLDER = "checkpoints"
+
+
+def add_parser(sub, common):
+    """Register the subcommand and return its parser."""
+    parser = sub.add_parser(
+        "train",
+        parents=[common],
+        help="train a network by weight streaming",
+        description="Train the network that a TOML file describes, by weight streaming: memory service, reduction tree "
+        "and wafers, cycle by cycle. Examples by name: digits (default), digits-sparse75, digits-sparse90, "
+        "fc-mnist-shaped.",
+    )
+    parser.add_argument("config", nargs="?", metavar="CONFIG.toml", help="configuration, or the name of an example")
+    parser.add_argument("--wafers", metavar="N", type=int, help="wafers, instead of what the file says")
+    parser.add_argument("--iterations", metavar="N", type=int, help="stop after N iterations in all")
+    parser.add_argument("--resume", metavar="DIR", help="go on from the newest checkpoint in DIR, or from that in DIR")
+    parser.add_argument("--out", metavar="DIR", help="directory for the files of the run (default: runs/NAME)")
+    parser.add_argument("--reference", action="store_true", help="train by plain numpy instead, for comparison")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--validate-only", action="store_true", help="check configuration and data, then stop")
+    only.add_argument("--compile-only", action="store_true", help="place the network on its wafers, then stop")
+    return parser
+
+
+def main(args):
+    """Check, compile and train; return 130 after Ctrl-C, else 0."""
+    source = _checkpoint(args.resume) if args.resume else None
+    config = _config(args, source)
+    for warning in config.warnings:
+        print(f"wse: warning: {warning}", file=sys.stderr)
+    dataset = need("harness.train.data", PURPOSE).load(config)
+    total = config.iterations(len(dataset.x_train))
+    stop = total if args.iterations is None else args.iterations
+    if not 1 <= stop <= total:
+        raise ConfigError(f"{stop} iterations of a run of {total}", where="--iterations", value=stop,
+                          hint="1 to that many; train.iterations makes the run longer")
+    need("harness.train.sparsity", PURPOSE).phases(config.sparsity, total)
+    summary = _summary(config, dataset, total)
+    if not args.reference:
+        config.build_network()
+    if args.validate_only:
+        return _say(args, {"valid": True, **summary})
+    with make_progress(args.progress) as progress:
+        progress.phase("compile")
+        trainer = _trainer(config, args.reference)
+        if args.compile_only:
+            if not args.reference:
+                summary["words_per_iteration"] = trainer.system.coordinator.script("train").n_words
+            return _say(args, {"compiled": True, **summary})
+        run = _Run(args, config, trainer, source)
+        progress.phase(f"train {config.name} on {_where(args, config)}")
+        status = run.train(stop, progress)
+        if not status:
+            progress.phase("test")
+            summary["test_accuracy"] = trainer.evaluate(dataset.x_test, dataset.y_test)
+    _say(args, {**summary, **run.result()})
+    if status:
+        print(f"wse: interrupted after iteration {trainer.iteration}; go on with: {run.command()}", file=sys.stderr)
+    return status
+
+
+def _config(args, source):
+    """Return the configuration: that of the file, or without one that of the checkpoint."""
+    module = need("harness.train.config", PURPOSE)
+    if args.config is None and source:
+        stored = _library().load(source)[2]["config"]
+        config = module.parse_train(stored["text"], stored["source"]).override(stored["wafers"])
+        args.reference = stored["reference"]
+    else:
+        config = module.load_train(args.config or "digits")
+    return config.override(args.wafers)
+
+
+def _library():
+    return need("harness.train.checkpoint", PURPOSE)
+
+
+def _checkpoint(name):
+    """Return the checkpoint that ``--resume`` means: a directory of one, of several, or of a run."""
+    path, library = Path(name), _library()
+    if (path / "manifest.json").exists() or path.name.startswith("iteration-"):
+        return path
+    found = library.latest(path) or library.latest(path / FOLDER)
+    if not found:
+        raise CheckpointError("there is no checkpoint", path=path)
+    return found
+
+
+def _trainer(config, reference):
+    """Return what trains, compiled."""
+    if reference:
+        return need("harness.train.reference", PURPOSE).ReferenceTrainer.of(config)
+    trainer = need("harness.train.trainer", PURPOSE).Trainer(config)
+    trainer.compile()
+    return trainer
+
+
+def _where(args, config):
+    if args.reference:
+        return "the host"
+    return f"{config.wafers} wafer{'s' * (config.wafers > 1)} of {config.mesh.width} x {config.mesh.height} PEs"
+
+
+def _summary(config, dataset, total):
+    """Return what a configuration asks for."""
+    return {"name": config.name, "features": list(config.widths), "dtype": config.dtype, "wafers": config.wafers,
+            "mesh": [config.mesh.width, config.mesh.height], "batch": config.data.batch,
+            "density": config.sparsity.density, "train_samples": len(dataset.x_train),
+            "test_samples": len(dataset.x_test), "iterations": total}
+
+
+def _say(args, result):
+    """Print a result; return 0."""
+    if args.json:
+        print_json(result)
+    else:
+        print(table(((key.replace("_", " "), _text(value)) for key, value in result.items())))
+    return 0
+
+
+def _text(value):
+    """Return one value of a result for people."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+class _Run:
+    """A run in its directory: log, checkpoints, interruption."""
+
+    def __init__(self, args, config, trainer, source):
+        self.args, self.config, self.trainer, self.source = args, config, trainer, source
+        self.out = Path(args.out) if args.out else self._default()
+        self.folder = Path(config.checkpoint.directory) if config.checkpoint.directory else self.out / FOLDER
+        self.digest = config.fingerprint() + "-reference" * args.reference
+        self.saved, self.interrupted, self.started = None, False, time.perf_counter()
+        library = _library()
+        if source:
+            _, tensors, state = library.load(source, self.digest)
+            trainer.restore(tensors, state["trainer"])
+        elif library.found(self.folder):
+            raise ConfigError("has checkpoints of another run", where=self.folder,
+                              hint=f"--resume {self.folder}, or another directory with --out")
+        self.first = trainer.iteration
+        self.log = need("harness.train.record", PURPOSE).Log(self.out, trainer.iteration)
+
+    def _default(self):
+        """Return the directory of the run that goes on, if its checkpoint lies there, or runs/NAME."""
+        if self.source and self.source.parent.name == FOLDER:
+            return self.source.parent.parent
+        return Path("runs", self.config.name)
+
+    def train(self, stop, progress):
+        """Train until so many iterations are done; return the exit status."""
+        restore = self._catch()
+        try:
+            while self.trainer.iteration < stop and not self.interrupted:
+                self._step(stop, progress)
+        finally:
+            for number, handler in restore.items():
+                signal.signal(number, handler)
+            self.log.close()
+        if self.interrupted or (self.config.checkpoint.interval and self.saved != self.trainer.iteration):
+            self.save()
+        return 130 if self.interrupted else 0
+
+    def _step(self, stop, progress):
+        """Run one iteration, with what belongs to it."""
+        trainer, config = self.trainer, self.config
+        step, tested = trainer.step(), {}
+        if not math.isfinite(step.loss):
+            raise TrainingError(f"the loss is {step.loss}", iteration=step.iteration, layer=trainer.culprit(),
+                                cause="numbers too large for 16 bits", hint="a smaller learning rate, or dtype cb16")
+        if config.train.evaluate and step.iteration % config.train.evaluate == 0:
+            data = trainer.dataset
+            tested["test_accuracy"] = trainer.evaluate(data.x_test, data.y_test)
+        row = self.log.add(step, **tested)
+        progress.update(step.iteration, stop, **self._facts(row))
+        if config.checkpoint.interval and step.iteration % config.checkpoint.interval == 0:
+            self.save()
+
+    def _facts(self, row):
+        """Return what the line of progress shows."""
+        shown = {key: row[key] for key in ("loss", "accuracy", "test_accuracy", "cycles") if row.get(key) is not None}
+        if "cycles" in row:
+            shown["samples/s"] = self.config.data.batch * row["iteration"] / row["simulated_seconds"]
+            shown["host cycles/s"] = row["cycles"] / row["host_seconds"]
+        else:
+            shown["host samples/s"] = self.config.data.batch / row["host_seconds"]
+        return shown
+
+    def _catch(self):
+        """Let the first Ctrl-C end the loop after its iteration; return the handler to put back."""
+
+        def handle(number, frame):
+            self.interrupted = True
+            signal.signal(number, signal.default_int_handler)
+            print("wse: finishing the iteration; Ctrl-C again stops at once", file=sys.stderr)
+
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        return {signal.SIGINT: signal.signal(signal.SIGINT, handle)}
+
+    def save(self):
+        """Write a checkpoint."""
+        config, (tensors, state) = self.config, self.trainer.state()
+        file = Path(config.source)
+        stored = {"text": config.text, "source": str(file.resolve() if file.exists() else file),
+                  "wafers": config.wafers, "reference": self.args.reference}
+        self.last = _library().save(self.folder, self.trainer.iteration, tensors,
+                                    {"trainer": state, "config": stored}, self.digest, config.checkpoint.keep)
+        self.saved = self.trainer.iteration
+
+    def command(self):
+        """Return the command that goes on from here."""
+        words = ["wse", "train", "--resume", str(self.last)]
+        return shlex.join([*words, "--out", str(self.out)] if self.out != self.last.parent.parent else words)
+
+    def result(self):
+        """Return what the run gave, and write its table and figure."""
+        rows, config = self.log.rows, self.config
+        last = rows[-1] if rows else {}
+        found = {"done": self.trainer.iteration, "from_iteration": self.first, "loss": last.get("loss"),
+                 "skipped": sum(bool(row["skipped"]) for row in rows)}
+        if "cycles" in last:
+            found |= {"cycles": sum(row["cycles"] for row in rows), "simulated_seconds": last["simulated_seconds"],
+                      "samples_per_simulated_second": config.data.batch * last["iteration"] / last["simulated_seconds"]}
+        found["host_seconds"] = time.perf_counter() - self.started
+        if self.saved is not None:
+            found["checkpoint"] = str(self.last)
+        title = f"{config.name} on {_where(self.args, config)}, {config.dtype}"
+        return found | {"files": self.log.finish(title)}

@@ -1,0 +1,117 @@
+"""Tokens per second of clusters that train GPT-style models: the shape of the weight-streaming paper's figure 24.
+
+Every point is an iteration of the layer-level event model (`harness.cluster`): the memory service, the tree and the
+wafers under one clock, with the constants of `memx.params`, `swarm.params` and the machine.  Two kinds of curve:
+
+fixed share
+    Each system takes as many sequences as before, at most `SHARE`, and no more than fit its memory; the batch grows.
+fixed batch
+    `BATCH` sequences are divided over the systems; the share of a system shrinks, and what a weight costs a PE whatever
+    the tokens, or the link, sets the pace.  Here efficiency falls.
+
+Costs of a layer are held against the cycle-level kernels on a mesh of at most `max_cycle_level` PEs a side; the notes
+say how far they are off.  What the model leaves out is in `harness.cluster.models` and `harness.cluster.costs`; nothing
+here was fitted to the published curve, whose points are not printed.
+"""
+from __future__ import annotations
+
+from harness.cluster import costs
+from harness.cluster.cluster import Cluster
+from harness.cluster.events import iteration, round_trip
+from harness.cluster.models import LADDER, find_model, layers_of, sequences
+from harness.figures import Result, figure
+
+__all__ = ["BATCH", "SHARE", "SYSTEMS", "checks", "points", "throughput"]
+
+SYSTEMS = (1, 2, 4, 8, 16, 32, 64, 128, 192)
+SHARE = 8
+"""Sequences of a system: what GPT-3 leaves room for."""
+BATCH = 64
+"""Sequences of the fixed batch."""
+CHECKED = {"inputs": 96, "outputs": 64, "tokens": 64}
+
+
+def points(models=LADDER, systems=SYSTEMS):
+    """Return [(kind, model, systems, sequences of each)]."""
+    found = []
+    for name in models:
+        model = find_model(name)
+        most = sequences(model, SHARE)
+        found += [("fixed share", model, n, most) for n in systems]
+        found += [("fixed batch", model, n, BATCH // n) for n in systems if BATCH % n == 0 and BATCH // n <= most]
+    return found
+
+
+def checks(machine, side):
+    """Return {phase: relative error of the cost against the cycle-level kernel} on side x side PEs."""
+    from fabric.kernels.registry import KERNELS
+
+    mesh, found = costs.Mesh(machine, side, side), {}
+    layer = costs.Layer(CHECKED["inputs"], CHECKED["outputs"], 0.5)
+    for phase, cost, kernel in (("forward", costs.forward, "ws_forward"), ("gradient", costs.gradient, "ws_gradient")):
+        wanted = cost(layer, CHECKED["tokens"], mesh)
+        run = KERNELS[kernel].run(machine, width=side, height=side, density=0.5, **CHECKED)
+        found[phase] = (wanted.busy + wanted.latency) / run["cycles"] - 1
+    return found
+
+
+@figure("throughput", "tokens per second of 1 to 192 systems that train GPT-style models by weight streaming",
+        "weight streaming white paper, section 8.1, figure 24")
+def throughput(machine, max_cycle_level=None, progress=None, models=LADDER, systems=SYSTEMS):
+    """Return the `Result`; see the head of this module."""
+    todo, rows, first, runs = points(models, systems), [], {}, {}
+    if progress is not None:
+        progress.phase("iterations")
+    for done, (kind, model, count, share) in enumerate(todo):
+        cluster = Cluster(count, costs.Mesh(machine))
+        layers, tokens = layers_of(model), share * model.sequence
+        key = model.name, share, cluster.latencies  # all that an iteration depends on
+        if key not in runs:
+            runs[key] = iteration(layers, tokens * count, cluster)
+        timeline = runs[key]
+        rate = tokens * count / timeline.seconds
+        first.setdefault((kind, model.name), rate / count)
+        rows.append({
+            "kind": kind, "model": model.name, "systems": count, "sequences_per_system": share,
+            "seconds_per_iteration": timeline.seconds, "tokens_per_second": rate,
+            "efficiency": rate / count / first[kind, model.name], "boundary_idle_s": timeline.idle,
+            "round_trip_s": round_trip(layers[0], tokens, cluster), "bottleneck": timeline.bottleneck,
+            "bytes_out": timeline.bytes_out, "bytes_back": timeline.bytes_back})
+        if progress is not None:
+            progress.update(done + 1, len(todo), systems=count)
+    return Result(rows, notes(machine, max_cycle_level, rows), lambda picture: draw(picture, rows))
+
+
+def notes(machine, max_cycle_level, rows):
+    """Return the least efficiency of each kind of curve, and the errors of the costs."""
+    side = min(8, max_cycle_level or 8)
+    found = {f"least efficiency, {kind}, up to 64 systems": min(
+        (row["efficiency"] for row in rows if row["kind"] == kind and row["systems"] <= 64), default=None)
+        for kind in dict.fromkeys(row["kind"] for row in rows)}
+    return found | {f"cost of {phase} against {side} x {side} simulated PEs": error
+                    for phase, error in checks(machine, side).items()}
+
+
+def draw(picture, rows):
+    """Paint both kinds of curve, and the efficiency."""
+    axes = picture.subplots(1, 3)
+    for panel, kind in zip(axes, ("fixed share", "fixed batch"), strict=False):
+        for name in dict.fromkeys(row["model"] for row in rows):
+            mine = [row for row in rows if row["kind"] == kind and row["model"] == name]
+            if not mine:
+                continue
+            count = [row["systems"] for row in mine]
+            line, = panel.loglog(count, [row["tokens_per_second"] for row in mine], marker="o", markersize=3,
+                                 label=name)
+            panel.loglog(count, [mine[0]["tokens_per_second"] / count[0] * n for n in count], linestyle=":",
+                         linewidth=0.8, color=line.get_color())
+            axes[2].semilogx(count, [row["efficiency"] for row in mine], color=line.get_color(),
+                             linestyle="-" if kind == "fixed share" else "--", marker="o", markersize=3)
+        panel.set_title(f"{kind} (dotted: proportional)", fontsize=9)
+        panel.set_ylabel("tokens per second")
+        panel.legend(fontsize=7)
+    axes[2].set_title("throughput per system, relative to the first point\n(solid: fixed share, dashed: fixed batch)",
+                      fontsize=9)
+    axes[2].set_ylim(0, 1.05)
+    for panel in axes:
+        panel.set_xlabel("systems")

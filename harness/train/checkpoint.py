@@ -1,0 +1,268 @@
+"""Checkpoints: everything that training needs to go on, written all or nothing.
+
+A checkpoint is a directory ``iteration-N-D``, D being the first digits of the digest of its manifest:
+
+===================  =================================================================================================
+tensors.safetensors  weights, optimizer state, sparsity patterns
+state.json           loss scale, position and random state of the data, counters, configuration
+manifest.json        format, version, iteration, digest of the configuration, size and SHA-256 of the other files, shape
+                     and type of each tensor, and the SHA-256 of the manifest itself
+===================  =================================================================================================
+
+Writing: files go into a directory ``.part-P-K`` (P: process), each is forced to the disk, then the directory is renamed
+and its parent forced to the disk.  A process that is killed leaves a whole checkpoint or a ``.part`` that the next save
+removes.  Nothing is ever written over: the same content has the same name, other content another.
+
+Reading: bytes are compared with the manifest before anything is made of them, so a damaged, truncated or foreign
+checkpoint is one `CheckpointError`.
+
+Source of the tensor format: safetensors, https://github.com/huggingface/safetensors (version 0.4 and later).
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from harness.modules import need
+from harness.provenance import package_version
+from wse_core.errors import CheckpointError, ConfigError
+
+__all__ = ["FORMAT", "VERSION", "found", "latest", "load", "save"]
+
+FORMAT = "wse-training-checkpoint"
+VERSION = 1
+
+NAME = re.compile(r"iteration-(\d{10})-([0-9a-f]{12})")
+PART = re.compile(r"\.part-(\d+)-\d+")
+TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
+_numbers = count()
+
+
+def _library():
+    return need("safetensors.numpy", "a checkpoint")
+
+
+def _digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def _json(value):
+    return json.dumps(value, sort_keys=True, allow_nan=False, indent=1).encode()
+
+
+def save(directory, iteration, tensors, state, config="", keep=None):
+    """Write a checkpoint.
+
+    Parameters
+    ----------
+    directory : path-like
+        Where checkpoints are; made if needed.
+    iteration : int
+        Iterations done.
+    tensors : dict[str, ndarray]
+    state : dict
+        What JSON can carry without loss.
+    config : str
+        Digest of the configuration; `load` can compare it.
+    keep : int, optional
+        How many checkpoints stay, the newest ones; default all.
+
+    Returns
+    -------
+    pathlib.Path
+        The checkpoint.
+
+    Raises
+    ------
+    ConfigError
+        The library safetensors is missing, or the directory cannot be written.
+    """
+    library, directory = _library(), Path(directory)
+    arrays = {name: np.asarray(value, order="C") for name, value in tensors.items()}
+    files = {TENSORS: library.save(arrays), STATE: _json(state)}
+    manifest = {
+        "format": FORMAT, "version": VERSION, "package": package_version(), "numpy": np.__version__,
+        "iteration": int(iteration), "config": config,
+        "files": {name: {"bytes": len(data), "sha256": _digest(data)} for name, data in files.items()},
+        "tensors": {name: [str(value.dtype), list(value.shape)] for name, value in arrays.items()},
+    }
+    manifest["sha256"] = _digest(_json(manifest))
+    files[MANIFEST] = _json(manifest)
+    target = directory / f"iteration-{int(iteration):010d}-{manifest['sha256'][:12]}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _sweep(directory)
+        if not (target.exists() and _whole(target)):
+            _discard(target)
+            part = _part(directory)
+            part.mkdir()
+            for name, data in files.items():
+                with open(part / name, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+            _force(part)
+            part.rename(target)
+            _force(directory)
+        for old in found(directory):
+            if keep is not None and old != target and _number(old) == iteration:
+                _discard(old)  # of the same iteration of another run
+        for old in found(directory)[:-keep] if keep else ():
+            if old != target:
+                _discard(old)
+    except OSError as error:
+        raise ConfigError(f"a checkpoint cannot be written: {error.strerror or error}", where=directory,
+                          hint="free space, or another checkpoint.directory") from error
+    return target
+
+
+def found(directory):
+    """Return the checkpoints in a directory, oldest first, as list of pathlib.Path; their files are not looked at."""
+    try:
+        names = [path for path in Path(directory).iterdir() if NAME.fullmatch(path.name) and path.is_dir()]
+        return sorted(names, key=lambda path: (_number(path), path.stat().st_mtime_ns))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def latest(directory):
+    """Return the newest whole checkpoint in a directory, or None if there is none at all.
+
+    Raises
+    ------
+    CheckpointError
+        There are checkpoints, and all of them are damaged.
+    """
+    paths, last = found(directory), None
+    for path in reversed(paths):
+        try:
+            _read(path)
+            return path
+        except CheckpointError as error:
+            last = last or error
+    if last:
+        raise last
+    return None
+
+
+def load(path, config=None):
+    """Return (iteration, tensors, state) of a checkpoint.
+
+    Parameters
+    ----------
+    path : path-like
+        The directory of one checkpoint.
+    config : str, optional
+        Digest of the configuration that it must have been made with.
+
+    Raises
+    ------
+    CheckpointError
+        It is missing, damaged, truncated, of another format or version, or of another configuration.
+    """
+    path = Path(path)
+    manifest, files = _read(path)
+    if config is not None and manifest["config"] != config:
+        raise CheckpointError("the checkpoint was made with another configuration", path=path,
+                              hint="the same file and number of wafers as in that run, or --resume without a file")
+    library = _library()
+    try:
+        tensors = library.load(files[TENSORS])
+        state = json.loads(files[STATE])
+    except Exception as error:  # the library has exceptions of its own
+        raise CheckpointError(f"cannot be read: {error}", path=path) from None
+    shapes = {name: [str(value.dtype), list(value.shape)] for name, value in tensors.items()}
+    if shapes != manifest["tensors"]:
+        odd = next(name for name in sorted({*shapes, *manifest["tensors"]})
+                   if shapes.get(name) != manifest["tensors"].get(name))
+        raise CheckpointError(f"tensor {odd!r} is not what the manifest says", path=path)
+    return manifest["iteration"], tensors, state
+
+
+def _read(path):
+    """Return (manifest, bytes of the files) of a checkpoint whose digests are right, else raise `CheckpointError`."""
+    damaged = {"cause": "damage of the disk, or a copy that was cut short", "hint": "an older checkpoint"}
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise CheckpointError("is no checkpoint of this package", path=path)
+        if manifest.get("version") != VERSION:
+            raise CheckpointError(f"has version {manifest.get('version')}, this package reads {VERSION}", path=path)
+        own = manifest.pop("sha256", None)
+        if own != _digest(_json(manifest)):
+            raise CheckpointError("the manifest is damaged", path=path, **damaged)
+        files = {}
+        for name in (TENSORS, STATE):
+            data, facts = (path / name).read_bytes(), manifest["files"][name]
+            if len(data) != facts["bytes"]:
+                raise CheckpointError(f"{name} has {len(data):,} bytes instead of {facts['bytes']:,}", path=path,
+                                      **damaged)
+            if _digest(data) != facts["sha256"]:
+                raise CheckpointError(f"{name} is damaged", path=path, **damaged)
+            files[name] = data
+    except OSError as error:
+        raise CheckpointError(f"{Path(error.filename or path).name} cannot be read: {error.strerror}", path=path,
+                              hint="the directory of a checkpoint, iteration-...") from None
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointError("the manifest is damaged", path=path, **damaged) from None
+    return manifest, files
+
+
+def _whole(path):
+    try:
+        _read(path)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _number(path):
+    return int(NAME.fullmatch(path.name)[1])
+
+
+def _part(directory):
+    """Return a name for a directory that nobody takes for a checkpoint."""
+    return directory / f".part-{os.getpid()}-{next(_numbers)}"
+
+
+def _force(directory):
+    """Force the entries of a directory to the disk."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _discard(path):
+    """Remove a checkpoint so that no part of it is ever taken for one."""
+    if path.exists():
+        part = _part(path.parent)
+        path.rename(part)
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _sweep(directory):
+    """Remove what killed processes left."""
+    for path in directory.iterdir():
+        match = PART.fullmatch(path.name)
+        if match and not _alive(int(match[1])):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(process):
+    """Whether a process other than this one exists."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return process != os.getpid()

@@ -1,0 +1,413 @@
+"""The file of ``wse train``: network, data, mesh, training, sparsity, checkpoints.
+
+Tables and keys are the dataclasses below; `harness.config` says how strictly they are read.  What concerns several
+keys is checked by `TrainConfig.check`: a batch that does not divide, a format that the machine does not calculate in,
+keys that the chosen schedule does not have.
+
+Formats (requirements FMT-06, 08, 09)
+    Training is mixed precision only.  ``cb16`` needs both switches, ``train.dtype`` and ``csconfig.use_cbfloat16``;
+    with one of them it is f16, and a warning says so.  ``bf16`` must not scale the loss; PEs do not calculate in it, so
+    only the numpy reference trains with it.
+"""
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+
+from harness.config import _flatten, _place, close_match, from_table, option, read_text
+from harness.train.loss_scale import MOST
+from harness.train.sparsity import phases, widened
+from memx.optimizer import OPTIMIZERS, make_optimizer
+from wse_core.errors import ConfigError, UnsupportedError
+
+__all__ = ["EXAMPLES", "TrainConfig", "load_train", "parse_train"]
+
+EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped")
+"""Names of the files that come with the package."""
+
+ACTIVATIONS = ("none", "relu", "gelu")
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """A fully connected layer."""
+
+    outputs: int = option(doc="features that the layer gives", low=1, high=10**7)
+    activation: str = option("none", doc="what follows the product", choices=ACTIVATIONS)
+    bias: bool = option(True, doc="add a learned number to each output feature")
+    norm: bool = option(False, doc="normalise the output features before the activation")
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Layers, first to last; softmax and cross-entropy follow the last one."""
+
+    inputs: int = option(doc="features of a sample", low=1, high=10**7)
+    layers: tuple[LayerConfig, ...] = option(doc="list of layers, the last one gives one number per class")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where samples come from and how many make a batch."""
+
+    source: str = option("digits", doc="digits, mnist-shaped, or an .npz with x_train, y_train, x_test, y_test")
+    batch: int = option(64, doc="samples of an iteration, over all wafers", low=1, high=2**31)
+    seed: int = option(0, doc="of the order of the samples", low=0, high=2**63 - 1)
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """PEs of each wafer that are used."""
+
+    width: int = option(4, doc="PEs along x: features", low=1)
+    height: int = option(4, doc="PEs along y: samples", low=1)
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Optimizer of `memx.optimizer`; only what it has may be given."""
+
+    name: str = option("adam", doc="name of the optimizer", choices=tuple(OPTIMIZERS))
+    lr: float | None = option(None, doc="learning rate", low=0.0)
+    weight_decay: float | None = option(None, doc="weight decay", low=0.0)
+    momentum: float | None = option(None, doc="momentum of sgd", low=0.0)
+    beta1: float | None = option(None, doc="decay of the first moment", low=0.0)
+    beta2: float | None = option(None, doc="decay of the second moment", low=0.0)
+    eps: float | None = option(None, doc="added to the root of the second moment", low=0.0)
+
+    def build(self):
+        """Return the optimizer; `ConfigError` for an option that it does not have."""
+        return make_optimizer(**{key: value for key, value in vars(self).items() if value is not None})
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """Learning rate over the iterations of a phase, as a multiple of the optimizer's."""
+
+    kind: str = option("constant", doc="how it falls after the warm-up", choices=("constant", "cosine", "step"))
+    warmup: int = option(0, doc="iterations in which it rises linearly", low=0)
+    floor: float = option(0.0, doc="of cosine: where it ends", low=0.0, high=1.0)
+    every: int = option(100, doc="of step: iterations between steps", low=1)
+    factor: float = option(0.1, doc="of step: what it is multiplied with", low=0.0, high=1.0)
+
+
+@dataclass(frozen=True)
+class LossScaleConfig:
+    """Scaling of the loss."""
+
+    initial: float | None = option(None, doc="first scale, a power of two (default: by format)", low=2.0**-14)
+    growth_interval: int = option(2000, doc="good iterations before it doubles", low=1)
+    dynamic: bool | None = option(None, doc="change it (default: with f16 and cb16)")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The table ``[train]``."""
+
+    iterations: int | None = option(None, doc="updates", low=1, high=2**40)
+    epochs: int | None = option(None, doc="passes over the training set, instead of iterations", low=1, high=2**31)
+    evaluate: int = option(0, doc="iterations between tests on the held-out samples; 0: only at the end", low=0)
+    dtype: str = option("f16", doc="format of weights and activations", choices=("f16", "cb16", "bf16"))
+    mixed_precision: bool = option(True, doc="16-bit operands with f32 sums; there is nothing else")
+    optimizer: OptimizerConfig = option(OptimizerConfig(), doc="optimizer")
+    schedule: ScheduleConfig = option(ScheduleConfig(), doc="learning rate")
+    loss_scale: LossScaleConfig = option(LossScaleConfig(), doc="loss scale")
+
+
+@dataclass(frozen=True)
+class SparsityConfig:
+    """Which weights exist, and when that changes; see `harness.train.sparsity`."""
+
+    density: float = option(1.0, doc="share of the weights that exist", low=0.0, high=1.0)
+    seed: int = option(0, doc="of the masks", low=0, high=2**63 - 1)
+    schedule: str = option("static", doc="how masks change",
+                           choices=("static", "pruning", "dense-finetune", "sparse-ift"))
+    rounds: int | None = option(None, doc="of pruning: how often", low=1, high=1000)
+    fraction: float | None = option(None, doc="of pruning: share of the weights that go each time", low=0.0, high=1.0)
+    densities: tuple[float, ...] | None = option(None, doc="of pruning: densities instead of rounds and fraction",
+                                                 low=0.0, high=1.0)
+    switch: float | None = option(None, doc="of dense-finetune: share of the iterations before all weights exist",
+                                  low=0.0, high=1.0)
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When and where checkpoints are written."""
+
+    directory: str = option("", doc="directory (default: checkpoints in that of the run)")
+    interval: int = option(0, doc="iterations between checkpoints; 0: only when interrupted", low=0)
+    keep: int = option(3, doc="how many are kept", low=1)
+
+
+@dataclass(frozen=True)
+class CsConfig:
+    """The system's own switches."""
+
+    use_cbfloat16: bool = option(False, doc="the 16-bit format with 6 exponent bits may be used")
+
+
+@dataclass(frozen=True)
+class _TrainFile:
+    """The keys of the file."""
+
+    network: NetworkConfig = option(doc="layers")
+    seed: int = option(0, doc="of the first weights", low=0, high=2**63 - 1)
+    wafers: int = option(1, doc="wafers that share a batch", low=1, high=1024)
+    data: DataConfig = option(DataConfig(), doc="samples")
+    mesh: MeshConfig = option(MeshConfig(), doc="PEs of each wafer")
+    train: RunConfig = option(RunConfig(), doc="training")
+    sparsity: SparsityConfig = option(SparsityConfig(), doc="masks")
+    checkpoint: CheckpointConfig = option(CheckpointConfig(), doc="checkpoints")
+    csconfig: CsConfig = option(CsConfig(), doc="the system's switches")
+    machine: dict = option({}, doc="preset and modelled numbers to change")
+
+
+@dataclass(frozen=True)
+class TrainConfig(_TrainFile):
+    """A training run: what the file says, and what follows from it.
+
+    Attributes
+    ----------
+    network : NetworkConfig
+        Widened, if the sparsity schedule is ``sparse-ift``.
+    train : RunConfig
+        With the format that is really used.
+    machine : dict
+        With dotted names.
+    plain_widths : tuple of int
+        Features of the inputs and of each layer's outputs as the file has them.
+    warnings : tuple of str
+        Things that are allowed and probably not meant.
+    text : str
+        The file as it was read.
+    source : str
+        Where the text came from.
+    """
+
+    plain_widths: tuple = ()
+    warnings: tuple = ()
+    text: str = ""
+    source: str = ""
+
+    # --- what follows from the keys -----------------------------------------------------------------------------------
+
+    @property
+    def name(self):
+        """Short name: that of the file."""
+        return Path(self.source).stem or "train"
+
+    @property
+    def dtype(self):
+        """Format of weights and activations: ``f16``, ``cb16`` or ``bf16``."""
+        return self.train.dtype
+
+    @property
+    def widths(self):
+        """Features of the inputs and of each layer's outputs."""
+        return (self.network.inputs, *(layer.outputs for layer in self.network.layers))
+
+    def iterations(self, samples):
+        """Return the iterations of the whole run, given the number of training samples."""
+        return self.train.iterations or self.train.epochs * (samples // self.data.batch)
+
+    def build_network(self):
+        """Return the `fabric.streaming.network.Network` that wafers hold.
+
+        Raises
+        ------
+        UnsupportedError
+            PEs do not calculate in the format; the numpy reference does.
+        """
+        from fabric.streaming.network import Layer, Network
+
+        if self.dtype == "bf16":
+            raise UnsupportedError("PEs do not calculate in bf16", where=_place(self.source, "train.dtype"),
+                                   feature="bf16", hint="f16 or cb16")
+        layers = (Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
+                  for inputs, layer in zip(self.widths, self.network.layers, strict=False))
+        return Network(tuple(layers), self.dtype)
+
+    def build_machine(self):
+        """Return the `wse_core.params.Machine` that the file asks for."""
+        from wse_core.params import machine
+
+        overrides = dict(self.machine)
+        preset = overrides.pop("preset", "wse2")
+        try:
+            return machine(preset, overrides)
+        except ConfigError as error:
+            error.where = error.where or "machine"
+            raise
+
+    def override(self, wafers=None):
+        """Return the same run on another number of wafers."""
+        if wafers is None:
+            return self
+        if wafers < 1:
+            raise ConfigError(f"{wafers} is too small; the least is 1", where="--wafers", value=wafers)
+        return dataclasses.replace(self, wafers=wafers).check()
+
+    def fingerprint(self):
+        """Return a digest of everything that decides what an iteration does.
+
+        The number of iterations belongs to it only where a schedule depends on it; checkpoints never do.
+        """
+        facts = {item.name: getattr(self, item.name) for item in dataclasses.fields(_TrainFile)}
+        facts = {name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+                 for name, value in facts.items() if name != "checkpoint"}
+        facts["train"].pop("evaluate")
+        if self.train.schedule.kind != "cosine" and self.sparsity.schedule in ("static", "sparse-ift"):
+            del facts["train"]["iterations"], facts["train"]["epochs"]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    # --- checks over several keys -------------------------------------------------------------------------------------
+
+    def check(self):
+        """Return self if the keys fit each other; the error that is raised otherwise names file and key."""
+        try:
+            for part in (self._check_network, self._check_batch, self._check_sparsity, self._check_training,
+                         self._check_format):
+                part()
+        except (ConfigError, UnsupportedError) as error:
+            if self.source and not str(error.where or "").startswith(self.source):
+                error.where = _place(self.source, error.where or "")
+            raise
+        return self
+
+    def _check_network(self):
+        if not self.network.layers:
+            raise ConfigError("a network without layers", where="network.layers")
+        last = self.network.layers[-1]
+        where = f"network.layers[{len(self.network.layers) - 1}]"
+        if last.activation != "none" or last.norm:
+            raise ConfigError("the last layer gives logits: no activation and no normalisation", where=where)
+        if last.outputs < 2:
+            raise ConfigError("a classification needs at least 2 classes", where=where, value=last.outputs)
+
+    def _check_batch(self):
+        machine, mesh, batch = self.build_machine(), self.mesh, self.data.batch
+        if mesh.width > machine["fabric.width"] or mesh.height > machine["fabric.height"]:
+            raise ConfigError(f"{mesh.width} x {mesh.height} PEs exceed the {machine['fabric.width']} x "
+                              f"{machine['fabric.height']} of {machine.preset}", where="mesh")
+        unit = self.wafers * mesh.height
+        if batch % unit:
+            near = [str(number) for number in (batch // unit * unit, (batch // unit + 1) * unit) if number]
+            raise ConfigError(f"a batch of {batch} does not divide over {self.wafers} wafers of {mesh.height} rows of "
+                              f"PEs: {batch} / ({self.wafers} x {mesh.height}) leaves {batch % unit}",
+                              where="data.batch", hint=" or ".join(near), value=batch)
+
+    def _check_training(self):
+        train = self.train
+        if (train.iterations is None) == (train.epochs is None):
+            raise ConfigError("exactly one of iterations and epochs is needed", where="train")
+        try:
+            train.optimizer.build()
+        except ConfigError as error:
+            error.where = "train.optimizer"
+            raise
+        if train.iterations:
+            shortest = min(phase.end - phase.begin for phase in phases(self.sparsity, train.iterations))
+            if train.schedule.warmup >= shortest:
+                raise ConfigError(f"a warm-up of {train.schedule.warmup} leaves nothing of a phase of {shortest} "
+                                  "iterations", where="train.schedule.warmup", value=train.schedule.warmup)
+        scale = train.loss_scale.initial
+        if scale is not None:
+            high = MOST[self.dtype]
+            if scale > high or scale.hex().split("p")[0] != "0x1.0000000000000":
+                raise ConfigError(f"{scale} is not a power of two up to {high:g}", where="train.loss_scale.initial",
+                                  value=scale)
+
+    def _check_format(self):
+        if not self.train.mixed_precision:
+            raise UnsupportedError("training is mixed precision only: 16-bit operands and f32 sums",
+                                   where="train.mixed_precision", feature="pure precision")
+        scale = self.train.loss_scale
+        if self.dtype == "bf16" and (scale.initial not in (None, 1.0) or scale.dynamic):
+            raise ConfigError("bf16 trains with a loss scale of 1 that does not change", where="train.loss_scale",
+                              hint="leave the table out")
+
+    def _check_sparsity(self):
+        sparsity = self.sparsity
+        if sparsity.density == 0:
+            raise ConfigError("nothing is left at a density of 0", where="sparsity.density", value=0)
+        known = {"pruning": ("rounds", "fraction", "densities"), "dense-finetune": ("switch",)}
+        mine = known.get(sparsity.schedule, ())
+        for key in ("rounds", "fraction", "densities", "switch"):
+            if getattr(sparsity, key) is not None and key not in mine:
+                raise ConfigError(f"the schedule {sparsity.schedule} has no {key}", where=f"sparsity.{key}")
+        if sparsity.schedule == "pruning":
+            rounds = sparsity.rounds is not None or sparsity.fraction is not None
+            if rounds == (sparsity.densities is not None):
+                raise ConfigError("pruning takes either rounds and fraction, or densities", where="sparsity")
+            if rounds and (sparsity.rounds is None or not 0 < (sparsity.fraction or 0) < 1):
+                raise ConfigError("rounds and a fraction between 0 and 1 are needed", where="sparsity")
+            steps = (sparsity.density, *(sparsity.densities or ()))
+            if 0 in steps or any(b >= a for a, b in pairwise(steps)):
+                raise ConfigError(f"densities must fall: {', '.join(map(str, steps))}", where="sparsity.densities")
+        if sparsity.schedule == "dense-finetune" and not 0 < (0.5 if sparsity.switch is None else sparsity.switch) < 1:
+            raise ConfigError("the switch lies between 0 and 1", where="sparsity.switch", value=sparsity.switch)
+        self._check_widths()
+
+    def _check_widths(self):
+        if self.sparsity.schedule == "sparse-ift" and len(self.network.layers) < 2:
+            raise ConfigError("there is no layer between inputs and logits that could be wider",
+                              where="sparsity.schedule")
+
+
+def parse_train(text, source=""):
+    """Return the `TrainConfig` that a TOML text describes.
+
+    Parameters
+    ----------
+    text : str
+    source : path-like
+        Where it came from, for messages; files that it names are looked for beside it.
+
+    Raises
+    ------
+    ConfigError
+        Malformed TOML, unknown keys, impossible values; the message names file and key.
+    UnsupportedError
+        What the machine cannot do.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not valid TOML: {error}", where=source, path=str(source)) from None
+    file = from_table(_TrainFile, table, source)
+    values = {item.name: getattr(file, item.name) for item in dataclasses.fields(_TrainFile)}
+    values["machine"] = _flatten(file.machine)
+    values["train"], warnings = _format(file)
+    plain = (file.network.inputs, *(layer.outputs for layer in file.network.layers))
+    if file.sparsity.schedule == "sparse-ift" and file.sparsity.density:
+        layers = tuple(dataclasses.replace(layer, outputs=width) for layer, width
+                       in zip(file.network.layers, widened(plain, file.sparsity.density)[1:], strict=True))
+        values["network"] = dataclasses.replace(file.network, layers=layers)
+    return TrainConfig(**values, plain_widths=plain, warnings=warnings, text=text, source=str(source)).check()
+
+
+def _format(file):
+    """Return (the table [train] with the format that is really used, warnings)."""
+    asked, allowed = file.train.dtype == "cb16", file.csconfig.use_cbfloat16
+    if asked and not allowed:
+        return (dataclasses.replace(file.train, dtype="f16"),
+                ("train.dtype is cb16 and csconfig.use_cbfloat16 is not set: f16 is used",))
+    if allowed and not asked:
+        return file.train, (f"csconfig.use_cbfloat16 is set and train.dtype is {file.train.dtype}, which is used",)
+    return file.train, ()
+
+
+def load_train(name="digits"):
+    """Return the `TrainConfig` of a file, or of one of the `EXAMPLES` by name."""
+    if str(name) in EXAMPLES:
+        file = resources.files("harness.train.examples").joinpath(f"{name}.toml")
+        return parse_train(file.read_text(encoding="utf-8"), f"{name}.toml")
+    if not Path(name).suffix and not Path(name).exists():
+        raise ConfigError(f"there is no file and no example {str(name)!r}", hint=close_match(name, EXAMPLES))
+    return parse_train(read_text(name), name)

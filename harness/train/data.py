@@ -1,0 +1,255 @@
+"""Data sets, and the data service: it hands every wafer its shard of a batch.
+
+An epoch is one permutation of the training set, cut into whole batches; what is left at its end waits for the next
+epoch's permutation.  A batch is the same whatever the number of wafers; wafer w of N gets its w-th N-th.  So shards are
+disjoint, their union is the batch, and training on 1, 2 or 8 wafers sees the same samples in the same order.
+
+The order comes from one `numpy.random.Generator`; its state before the permutation of the present epoch, and the epoch,
+are all that must be kept to go on bit by bit.
+
+Source: weight streaming white paper, sections 4 and 7.1 (a service of its own, disjoint shards); requirement WS-08.
+"""
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.config import close_match
+from wse_core import numerics
+from wse_core.errors import CheckpointError, ConfigError
+
+__all__ = ["SOURCES", "DataService", "Dataset", "load"]
+
+SOURCES = ("digits", "mnist-shaped")
+"""Data sets with a name; everything else is a file."""
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples and their classes.
+
+    Attributes
+    ----------
+    x_train, x_test : ndarray of float32, shape (samples, features)
+    y_train, y_test : ndarray of int64, shape (samples,)
+    """
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+
+    @property
+    def digest(self):
+        """Digest of the training set."""
+        found = hashlib.sha256(str(self.x_train.shape).encode())
+        found.update(np.ascontiguousarray(self.x_train, "<f4").tobytes())
+        found.update(np.ascontiguousarray(self.y_train, "<i8").tobytes())
+        return found.hexdigest()
+
+
+def load(config):
+    """Return the `Dataset` that a `TrainConfig` names.
+
+    Raises
+    ------
+    ConfigError
+        The file is missing or no such archive, arrays are missing or do not fit each other, the network or the format.
+    """
+    source = config.data.source
+    if source == "digits":
+        found = _digits()
+    elif source == "mnist-shaped":
+        found = _mnist_shaped()
+    else:
+        found = _read(source, config)
+    inputs, classes = config.network.inputs, config.network.layers[-1].outputs
+    features = found.x_train.shape[1]
+    if features != inputs:
+        raise ConfigError(f"samples of {source} have {features} features, the network takes {inputs}",
+                          where="network.inputs", value=inputs)
+    labels = np.concatenate([found.y_train, found.y_test])
+    if labels.min() < 0 or labels.max() >= classes:
+        raise ConfigError(f"labels of {source} are {labels.min()} to {labels.max()}, the network has {classes} classes",
+                          where=f"network.layers[{len(config.network.layers) - 1}].outputs", value=classes)
+    if config.data.batch > len(found.x_train):
+        raise ConfigError(f"a batch of {config.data.batch} from {len(found.x_train)} samples of {source}",
+                          where="data.batch", value=config.data.batch)
+    bias = config.build_machine()["num.cb16_bias"]
+    for name in ("x_train", "x_test"):
+        largest = float(np.abs(getattr(found, name)).max())
+        if not np.isfinite(numerics.decode(numerics.encode(largest, config.dtype, bias), config.dtype, bias)):
+            raise ConfigError(f"{name} of {source} has {largest:g}, more than {config.dtype} can hold",
+                              where="data.source", hint="scale the samples, for example to 0 .. 1")
+    return found
+
+
+def _split(x, y, share, rng):
+    """Return a `Dataset` with so large a share of the samples, chosen at random, held out."""
+    unseen = np.zeros(len(x), bool)
+    unseen[rng.permutation(len(x))[:round(share * len(x))]] = True
+    return Dataset(x[~unseen], y[~unseen], x[unseen], y[unseen])
+
+
+def _digits():
+    """Return the handwritten digits of scikit-learn, 8 x 8 pixels in 0 .. 1; a fifth is held out."""
+    from harness.jobs.digits import load_digits
+
+    images, labels = load_digits()
+    return _split(images[:, :-1].astype(np.float32), labels, 0.2, np.random.default_rng(0))
+
+
+def _mnist_shaped():
+    """Return 2,500 synthetic images of 28 x 28 pixels in 0 .. 1 of ten classes, a fifth held out; always the same.
+
+    A class is five random strokes; an image of it is shifted by up to two pixels, and 15% of its pixels are noise.
+    """
+    rng = np.random.default_rng(784)
+    y, x = np.mgrid[0:28, 0:28]
+    shapes = np.zeros((10, 28, 28))
+    for shape in shapes:
+        for _ in range(5):
+            (x0, y0), (x1, y1) = rng.uniform(5, 23, (2, 2))
+            for t in np.linspace(0, 1, 16):
+                distance = (x - x0 - t * (x1 - x0)) ** 2 + (y - y0 - t * (y1 - y0)) ** 2
+                np.maximum(shape, np.exp(-distance / 2), out=shape)
+    labels = rng.integers(0, 10, 2500)
+    shifts = rng.integers(-2, 3, (2500, 2))
+    images = np.array([np.roll(shapes[label], tuple(shift), (0, 1))
+                       for label, shift in zip(labels, shifts, strict=True)])
+    noise = rng.random(images.shape)
+    images = np.where(rng.random(images.shape) < 0.15, noise, images)
+    pixels = np.round(images * 256) / 256  # exact in every 16-bit format that has 8 bits of fraction
+    return _split(pixels.reshape(2500, 784).astype(np.float32), labels.astype(np.int64), 0.2, rng)
+
+
+def _read(source, config):
+    """Return the `Dataset` of a file."""
+    path = Path(config.source).parent / source
+    if path.suffix != ".npz":
+        raise ConfigError(f"{source!r} is no data set", where="data.source", value=source,
+                          hint=f"{close_match(source, SOURCES)}, or an .npz file")
+    try:
+        with open(path, "rb") as raw:
+            file = np.load(raw, allow_pickle=False)
+            if isinstance(file, np.ndarray):
+                raise ConfigError("is one array, not an archive of several", where=path, hint="numpy.savez")
+            missing = [name for name in ARRAYS if name not in file.files]
+            if missing:
+                raise ConfigError(f"there is no array {missing[0]}", where=path, hint=f"needed are {', '.join(ARRAYS)}")
+            arrays = {name: file[name] for name in ARRAYS}
+    except FileNotFoundError:
+        raise ConfigError("no such file", where=path, hint="the path is relative to the configuration") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"cannot be read: {error}", where=path, cause="not a file of numpy.savez") from None
+    for part in ("train", "test"):
+        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":
+            raise ConfigError(f"x_{part} is {x.dtype} and y_{part} is {y.dtype}", where=path,
+                              hint="numbers for x, whole numbers for y")
+        x = x.reshape(len(x), -1) if x.ndim > 2 else x
+        if x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or not x.size:
+            raise ConfigError(f"x_{part} of shape {x.shape} does not fit y_{part} of shape {y.shape}", where=path,
+                              hint="(samples, features) and (samples,)")
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32)
+        if not np.isfinite(x).all():
+            raise ConfigError(f"x_{part} has numbers that are not finite", where=path)
+        arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
+    if arrays["x_train"].shape[1] != arrays["x_test"].shape[1]:
+        raise ConfigError("x_train and x_test have different numbers of features", where=path)
+    return Dataset(**arrays)
+
+
+class DataService:
+    """Shards of batches.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    batch : int
+        Samples over all wafers.
+    wafers : int
+    seed : int
+
+    Attributes
+    ----------
+    per_epoch : int
+        Batches of an epoch.
+    """
+
+    def __init__(self, dataset, batch, wafers=1, seed=0):
+        if wafers < 1 or batch % wafers:
+            raise ConfigError(f"a batch of {batch} does not divide over {wafers} wafers", where="data.batch")
+        if not 0 < batch <= len(dataset.x_train):
+            raise ConfigError(f"a batch of {batch} from {len(dataset.x_train)} samples", where="data.batch")
+        self.dataset, self.size, self.wafers, self._seed = dataset, batch, wafers, seed
+        self.per_epoch = len(dataset.x_train) // batch
+        self._start()
+
+    @classmethod
+    def of(cls, config, dataset=None):
+        """Return the service that a `TrainConfig` asks for, with the data that it names or with others."""
+        return cls(dataset or load(config), config.data.batch, config.wafers, config.data.seed)
+
+    def _start(self):
+        self._rng, self._epoch = np.random.default_rng(self._seed), -1
+        self._draw()
+
+    def _draw(self):
+        """Begin the next epoch."""
+        self._before = self._rng.bit_generator.state
+        self._order = self._rng.permutation(len(self.dataset.x_train))
+        self._epoch += 1
+
+    def indices(self, iteration):
+        """Return which samples make the batch of an iteration, counted from 0: ndarray of int64, shape (batch,)."""
+        epoch, place = divmod(iteration, self.per_epoch)
+        if epoch < self._epoch:
+            self._start()
+        while self._epoch < epoch:
+            self._draw()
+        return self._order[place * self.size:(place + 1) * self.size]
+
+    def batch(self, iteration):
+        """Return the shards of an iteration, counted from 0.
+
+        Returns
+        -------
+        list of (ndarray of float32, ndarray of int64)
+            Per wafer: samples of shape (batch / wafers, features), and their classes.
+        """
+        return [(self.dataset.x_train[part], self.dataset.y_train[part])
+                for part in np.split(self.indices(iteration), self.wafers)]
+
+    def state(self):
+        """Return the position in the data, as data for JSON."""
+        return {"epoch": self._epoch, "random": self._before, "seed": self._seed,
+                "batch": self.size, "digest": self.dataset.digest}
+
+    def restore(self, state):
+        """Go on from `state`.
+
+        Raises
+        ------
+        CheckpointError
+            It belongs to other data, another batch or seed, or is no such state; nothing has changed then.
+        """
+        try:
+            same = (state["digest"], state["batch"], state["seed"]) == (self.dataset.digest, self.size, self._seed)
+            if not same:
+                raise CheckpointError("the checkpoint was made with other training data, batch or seed",
+                                      hint="the configuration and data of that run")
+            rng = np.random.default_rng()
+            rng.bit_generator.state = state["random"]
+            epoch = int(state["epoch"])
+        except (KeyError, TypeError, ValueError):
+            raise CheckpointError("the position in the data is missing or damaged") from None
+        self._rng, self._epoch = rng, epoch - 1
+        self._draw()

@@ -1,0 +1,1 @@
+"""Configurations for ``wse train`` that can be named without a path."""

@@ -1,0 +1,94 @@
+"""Dynamic scaling of the loss: small gradients stay above the smallest 16-bit number.
+
+The gradient of the loss is multiplied by a power of two before it is rounded to 16 bits, and the memory service divides
+by it in f32.  If a gradient is not finite, the update is left out and the scale halved; after `growth_interval` good
+iterations in a row it doubles, up to the largest scale of the format.
+
+The vendor's gradient scaler stops at 2^15 for float16 and 2^31 for cbfloat16 (its public training library); bf16 is not
+scaled at all (requirement FMT-09).
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from wse_core.errors import CheckpointError, TrainingError
+
+__all__ = ["MOST", "LossScale"]
+
+MOST = {"f16": 2.0**15, "cb16": 2.0**31, "bf16": 1.0}
+"""Largest scale of a format."""
+
+INITIAL = {"f16": 2.0**15, "cb16": 1.0, "bf16": 1.0}
+LEAST = 2.0**-14
+"""Smallest scale; below it the gradients themselves are the problem."""
+
+
+@dataclass
+class LossScale:
+    """The scale, and how many good iterations it has seen.
+
+    Attributes
+    ----------
+    value : float
+        A power of two.
+    growth_interval : int
+    dynamic : bool
+    most : float
+    good : int
+        Iterations since it last changed.
+    """
+
+    value: float = 2.0**15
+    growth_interval: int = 2000
+    dynamic: bool = True
+    most: float = 2.0**15
+    good: int = 0
+
+    @classmethod
+    def of(cls, config):
+        """Return the scale that a `TrainConfig` asks for."""
+        given, dtype = config.train.loss_scale, config.dtype
+        return cls(INITIAL[dtype] if given.initial is None else given.initial, given.growth_interval,
+                   dtype != "bf16" if given.dynamic is None else given.dynamic, MOST[dtype])
+
+    def update(self, finite, iteration=None):
+        """Take note of an iteration; return whether its update must be left out.
+
+        Parameters
+        ----------
+        finite : bool
+            Whether all gradients are finite.
+        iteration : int, optional
+            For the message.
+
+        Raises
+        ------
+        TrainingError
+            Gradients are not finite and the scale cannot fall any more.
+        """
+        if finite:
+            self.good += 1
+            if self.dynamic and self.good >= self.growth_interval and self.value < self.most:
+                self.value, self.good = self.value * 2, 0
+            return False
+        if not self.dynamic or self.value <= LEAST:
+            raise TrainingError(f"gradients are not finite with a loss scale of {self.value:g}", iteration=iteration,
+                                cause="a static scale" if not self.dynamic else "gradients grow without limit",
+                                hint="a smaller learning rate, or train.loss_scale.dynamic = true")
+        self.value, self.good = self.value / 2, 0
+        return True
+
+    def state(self):
+        """Return what changes, as data for JSON."""
+        return {"value": self.value, "good": self.good}
+
+    def restore(self, state):
+        """Go on from `state`."""
+        try:
+            value, good = float(state["value"]), int(state["good"])
+        except (KeyError, TypeError, ValueError):
+            raise CheckpointError("the loss scale is missing or no number") from None
+        if not (math.isfinite(value) and value > 0 and math.frexp(value)[0] == 0.5 and good >= 0):
+            raise CheckpointError(f"{value} is no loss scale")
+        self.value, self.good = value, good

@@ -1,0 +1,112 @@
+"""Log, table and figure of a training run.
+
+``log.jsonl`` has one line per iteration and grows while training runs; ``loss.csv`` and ``loss.png`` are made from it
+at the end.  A run that goes on from a checkpoint first drops the lines after it, so the log is always that of an
+uninterrupted run.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from harness.cmd_figure import write_csv, write_png
+from harness.console import plain
+from harness.staging import staged_directory
+from wse_core.errors import ConfigError
+
+__all__ = ["Log"]
+
+
+class Log:
+    """The log of a run.
+
+    Parameters
+    ----------
+    directory : path-like
+        Made if needed.
+    iteration : int
+        Iterations already done; their lines stay, all others go.
+
+    Attributes
+    ----------
+    rows : list of dict
+        One per iteration.
+    """
+
+    def __init__(self, directory, iteration=0):
+        self.directory = Path(directory)
+        self.path = self.directory / "log.jsonl"
+        self.rows = self._read(iteration) if iteration else []
+        part = self.directory / f".log-{os.getpid()}"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            part.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
+            part.replace(self.path)
+            self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", where=self.directory,
+                              hint="another directory with --out") from None
+
+    def _read(self, iteration):
+        """Return the lines up to an iteration; the last one may have been cut short."""
+        rows = []
+        with contextlib.suppress(OSError, ValueError), open(self.path, encoding="utf-8") as file:
+            for line in file:
+                row = json.loads(line)
+                if row["iteration"] > iteration:
+                    break
+                rows.append(row)
+        return rows
+
+    def add(self, step, **facts):
+        """Append what an iteration gave; return it as a dict.
+
+        Parameters
+        ----------
+        step : dataclass instance
+        **facts
+            Further things.
+        """
+        row = plain(dataclasses.asdict(step) | facts)
+        self.rows.append(row)
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+        return row
+
+    def close(self):
+        """End the log."""
+        self._file.close()
+
+    def finish(self, title):
+        """Write table and figure; return the paths of all files."""
+        names = ["log.jsonl"]
+        if self.rows:
+            keys = list(dict.fromkeys(key for row in self.rows for key in row))
+            with staged_directory(self.directory) as stage:
+                write_csv(stage / "loss.csv", [{key: row.get(key) for key in keys} for row in self.rows])
+                write_png(stage / "loss.png", lambda figure: self._draw(figure, title))
+            names += ["loss.csv", "loss.png"]
+        return [str(self.directory / name) for name in names]
+
+    def _draw(self, figure, title):
+        losses = np.array([float(row["loss"]) for row in self.rows])
+        at = np.array([row["iteration"] for row in self.rows])
+        left = figure.subplots()
+        left.plot(at, losses, label="loss of the batch", lw=1)
+        left.set(xlabel="iteration", ylabel="loss", title=title, ylim=(0, None))
+        tested = [(row["iteration"], row["test_accuracy"]) for row in self.rows if row.get("test_accuracy") is not None]
+        for points, label in (([(k, row["accuracy"]) for k, row in zip(at, self.rows, strict=True)
+                                if row.get("accuracy") is not None], "accuracy of the batch"),
+                              (tested, "accuracy on held-out samples")):
+            if points:
+                right = left.twinx() if len(figure.axes) == 1 else figure.axes[1]
+                right.plot(*zip(*points, strict=True), "C1." if label.startswith("accuracy of") else "C2o-", ms=3,
+                           label=label)
+                right.set(ylabel="accuracy", ylim=(0, 1.02))
+        lines = [line for axes in figure.axes for line in axes.get_lines()]
+        left.legend(lines, [line.get_label() for line in lines], loc="center right")

@@ -1,0 +1,336 @@
+"""The same training by plain numpy: what weight streaming has to equal.
+
+16-bit operands, f32 sums by numpy's ``@``, f32 master weights; no order of additions, no wafers, no streams.  Formulas,
+per layer, with a row per sample (r: round to 16 bits; W, b, g, s: weights, biases, factors and shifts, rounded)::
+
+    forward                                     backward, from d: gradient of y, 16 bits
+    z = r(a W' + b)                             d = r(d f'(n))
+    u = r((z - mean z) / sqrt(var z + eps))     dg = sum of d u,  ds = sum of d      (over samples)
+    n = r(g u + s)                              e = g d;  d = r((e - mean e - u mean(e u)) / sqrt(var z + eps))
+    y = r(f(n))                                 dW = d' a,  db = sum of d;  next d = r(d W)
+
+Without normalisation n is z.  f is relu, gelu (by tanh) or nothing; its slope f' is rounded to 16 bits as well.  The
+loss is the mean of -log softmax(y)[label]; with the sum of a batch as gradient, the first d is
+``r((softmax(y) - onehot) x scale)``.  Gradients are divided by scale x batch in f32 before the optimizer.
+
+With the format ``f64`` nothing is rounded and everything is float64: that is how these formulas are compared with
+finite differences.
+
+Sources: weight streaming white paper, section 5.3 (mixed precision); J. L. Ba et al., "Layer normalization", 2016;
+D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016 (tanh form).
+"""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.train import sparsity
+from harness.train.data import DataService, load
+from harness.train.loss_scale import LossScale
+from wse_core import numerics
+from wse_core.errors import CheckpointError, ConfigError, TrainingError
+
+__all__ = ["FORMATS", "Model", "ReferenceStep", "ReferenceTrainer"]
+
+FORMATS = ("f16", "cb16", "bf16", "f64")
+EPSILON = 1e-5
+"""Added to the variance."""
+
+
+@dataclass
+class _Kept:
+    """What a layer's backward pass needs of its forward pass."""
+
+    inputs: np.ndarray
+    slopes: np.ndarray | None
+    unit: np.ndarray | None
+    inverse: np.ndarray | None
+
+
+class Model:
+    """Forward and backward passes of a network.
+
+    Parameters
+    ----------
+    layers : sequence
+        Objects with `activation`, `bias` and `norm`, such as `fabric.streaming.network.Layer`.
+    fmt : {"f16", "cb16", "bf16", "f64"}
+        Format of weights and activations.
+    bias : int
+        Exponent bias of cb16.
+    ftz : bool
+        Flush subnormals.
+
+    Attributes
+    ----------
+    activations : list of ndarray, shape (samples, features)
+        Of the last forward pass, inputs first.
+    """
+
+    def __init__(self, layers, fmt="f16", bias=numerics.BIAS_DEFAULT, ftz=False):
+        if fmt not in FORMATS:
+            raise ConfigError(f"no format {fmt!r} for a network", where="reference", hint=", ".join(FORMATS))
+        self.layers, self.fmt, self._bias, self._ftz = tuple(layers), fmt, bias, ftz
+        self.dtype = np.dtype(np.float64 if fmt == "f64" else np.float32)
+
+    def round(self, values):
+        """Return values rounded to 16 bits, as f32."""
+        if self.fmt == "f64":
+            return np.asarray(values, np.float64)
+        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+        half = numerics.convert(bits, "f32", self.fmt, self._bias, self._ftz)
+        return np.asarray(numerics.convert(half, self.fmt, "f32", self._bias, self._ftz), np.uint32).view(np.float32)
+
+    def activate(self, activation, values):
+        """Return (activations, slopes)."""
+        if activation == "relu":
+            return np.maximum(values, 0), (values > 0).astype(self.dtype)
+        if activation == "gelu":
+            c, k = self.dtype.type(np.sqrt(2 / np.pi)), self.dtype.type(0.044715)
+            square = values * values
+            t = np.tanh(c * values * (1 + k * square))
+            slope = (1 + t) / 2 + values * (1 - t * t) * c * (1 + 3 * k * square) / 2
+            return self.round(values * (1 + t) / 2), self.round(slope)
+        return values, None
+
+    def forward(self, parameters, x):
+        """Return the logits.
+
+        Parameters
+        ----------
+        parameters : dict[str, ndarray]
+            ``layerK.weight`` of shape (outputs, inputs, and one for a bias), ``layerK.norm`` of shape (2, outputs):
+            factors and shifts; K from 1.
+        x : ndarray, shape (samples, features)
+        """
+        rows, self._kept = self.round(x), []
+        self.activations = [rows]
+        for k, layer in enumerate(self.layers, 1):
+            weights, inputs, unit, inverse = self.round(parameters[f"layer{k}.weight"]), rows, None, None
+            rows = inputs @ weights[:, :inputs.shape[1]].T
+            if layer.bias:
+                rows = rows + weights[:, -1]
+            rows = self.round(rows)
+            if layer.norm:
+                factors, shifts = self.round(parameters[f"layer{k}.norm"])
+                centred = rows - rows.mean(1, keepdims=True)
+                inverse = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + self.dtype.type(EPSILON))
+                unit = self.round(centred * inverse)
+                rows = self.round(unit * factors + shifts)
+            rows, slopes = self.activate(layer.activation, rows)
+            self._kept.append(_Kept(inputs, slopes, unit, inverse))
+            self.activations.append(rows)
+        return rows
+
+    def loss(self, logits, labels):
+        """Return (sum of the losses, softmax minus one-hot labels)."""
+        below = logits - logits.max(1, keepdims=True)
+        powers = np.exp(below)
+        sums = powers.sum(1, keepdims=True)
+        wanted = np.eye(logits.shape[1], dtype=self.dtype)[labels]
+        loss = (np.log(sums[:, 0]) - (wanted * below).sum(1)).sum(dtype=self.dtype)
+        return loss, powers / sums - wanted
+
+    def gradients(self, parameters, x, labels, scale=1.0):
+        """Return (sum of the losses, gradients of that sum times `scale`, by name).
+
+        Parameters
+        ----------
+        parameters : dict[str, ndarray]
+        x : ndarray, shape (samples, features)
+        labels : ndarray of int, shape (samples,)
+        scale : float
+        """
+        loss, delta = self.loss(self.forward(parameters, x), labels)
+        delta, found = self.round(delta * self.dtype.type(scale)), {}
+        for k in range(len(self.layers), 0, -1):
+            layer, kept = self.layers[k - 1], self._kept[k - 1]
+            if kept.slopes is not None:
+                delta = self.round(kept.slopes * delta)
+            if layer.norm:
+                factors = self.round(parameters[f"layer{k}.norm"])[0]
+                found[f"layer{k}.norm"] = np.stack([(delta * kept.unit).sum(0), delta.sum(0)])
+                scaled = delta * factors
+                mean, dot = scaled.mean(1, keepdims=True), (scaled * kept.unit).mean(1, keepdims=True)
+                delta = self.round((scaled - mean - kept.unit * dot) * kept.inverse)
+            whole = [delta.T @ kept.inputs]
+            if layer.bias:
+                whole.append(delta.sum(0)[:, None])
+            found[f"layer{k}.weight"] = np.concatenate(whole, axis=1)
+            if k > 1:
+                weights = self.round(parameters[f"layer{k}.weight"])
+                delta = self.round(delta @ weights[:, :kept.inputs.shape[1]])
+        return loss, found
+
+    def first_bad(self):
+        """Return the number of the first layer whose activations are not finite (0: the inputs), or None."""
+        return next((k for k, rows in enumerate(self.activations) if not np.isfinite(rows).all()), None)
+
+
+@dataclass(frozen=True)
+class ReferenceStep:
+    """What an iteration did.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1.
+    loss : float
+        Mean over the batch, before the update.
+    accuracy : float
+        Share of the batch that was classified rightly, before the update.
+    scale : float
+        Loss scale that was used.
+    skipped : bool
+        Gradients overflowed, nothing was updated.
+    host_seconds : float
+    """
+
+    iteration: int
+    loss: float
+    accuracy: float
+    scale: float
+    skipped: bool
+    host_seconds: float
+
+
+class ReferenceTrainer:
+    """Trains what a configuration describes, on the host.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    matrices : list of Parameter
+        First weights and patterns of each layer; copied.
+    norms : dict[int, Parameter]
+        Factors and shifts by number of the layer from 0; copied.
+    dataset : Dataset, optional
+        Instead of the one that the configuration names.
+    fmt : str, optional
+        Instead of the format of the configuration; see `FORMATS`.
+
+    Attributes
+    ----------
+    weights : dict[str, ndarray of float32]
+        Master weights: ``layerK.weight`` with the bias as last column, ``layerK.norm``.
+    masks : dict[str, ndarray of bool]
+        Which of them exist.
+    slots : dict[str, dict[str, ndarray]]
+        Optimizer state.
+    iteration, updates : int
+        Iterations done, and those that changed the weights.
+    """
+
+    def __init__(self, config, matrices, norms, dataset=None, fmt=None):
+        machine = config.build_machine()
+        self.config, self.dataset = config, dataset or load(config)
+        self.data = DataService.of(config, self.dataset)
+        self.model = Model(config.network.layers, fmt or config.dtype, machine["num.cb16_bias"], machine["num.ftz"])
+        self.optimizer, self.loss_scale = config.train.optimizer.build(), LossScale.of(config)
+        self.iterations = config.iterations(len(self.dataset.x_train))
+        self.phases = sparsity.phases(config.sparsity, self.iterations)
+        self.weights, self.masks = {}, {}
+        named = {f"layer{k}.weight": parameter for k, parameter in enumerate(matrices, 1)}
+        for name, parameter in (named | {f"layer{k + 1}.norm": norm for k, norm in norms.items()}).items():
+            self.weights[name] = parameter.dense.astype(self.model.dtype)
+            self.masks[name] = parameter.pattern.mask()
+        self.slots = {name: {slot: np.zeros_like(value) for slot in self.optimizer.slots}
+                      for name, value in self.weights.items()}
+        self.iteration = self.updates = 0
+
+    @classmethod
+    def of(cls, config):
+        """Return the reference of `harness.train.trainer.Trainer`: the same first weights and masks."""
+        from fabric.streaming.network import Layer, Network
+        from harness.train.trainer import initial_parameters
+
+        layers = (Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
+                  for inputs, layer in zip(config.widths, config.network.layers, strict=False))
+        return cls(config, *initial_parameters(config, Network(tuple(layers)), config.build_machine()["num.cb16_bias"]))
+
+    def _active(self):
+        """Return the weights that exist, zero elsewhere, by name."""
+        return {name: np.where(self.masks[name], value, 0) for name, value in self.weights.items()}
+
+    def step(self):
+        """Run one iteration; return its `ReferenceStep`.
+
+        Raises
+        ------
+        TrainingError
+            The loss is not finite; the message names iteration and layer.
+        """
+        clock = time.perf_counter()
+        phase = sparsity.phase_at(self.phases, min(self.iteration, self.iterations - 1))
+        if self.iteration and self.iteration == phase.begin:
+            self._change_masks(phase.density)
+        x, labels = (np.concatenate(parts) for parts in zip(*self.data.batch(self.iteration), strict=True))
+        scale, batch = self.loss_scale.value, self.config.data.batch
+        with np.errstate(over="ignore", invalid="ignore"):
+            loss, gradients = self.model.gradients(self._active(), x, labels, scale)
+        self.iteration += 1
+        if not np.isfinite(loss):
+            raise TrainingError(f"the loss is {loss}", iteration=self.iteration, layer=self.model.first_bad(),
+                                hint="a smaller learning rate")
+        finite = all(np.isfinite(value[self.masks[name]]).all() for name, value in gradients.items())
+        skipped = self.loss_scale.update(finite, self.iteration)
+        if not skipped:
+            self.updates += 1
+            self._update(gradients, self.model.dtype.type(scale * batch), phase)
+        right = (self.model.activations[-1].argmax(1) == labels).mean()
+        return ReferenceStep(self.iteration, float(loss / self.model.dtype.type(batch)), float(right), scale, skipped,
+                             time.perf_counter() - clock)
+
+    def _update(self, gradients, divisor, phase):
+        lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
+        for name, mask in self.masks.items():
+            state = {slot: value[mask] for slot, value in self.slots[name].items()}
+            self.weights[name][mask] = self.optimizer.update(self.updates, self.weights[name][mask],
+                                                             gradients[name][mask] / divisor, state, lr)
+            for slot, value in state.items():
+                self.slots[name][slot][mask] = value
+
+    def _change_masks(self, density):
+        for k, inputs in enumerate(self.config.widths[:-1], 1):
+            name = f"layer{k}.weight"
+            weights, mask = self.weights[name], self.masks[name]
+            found = mask.copy()
+            found[:, :inputs] = sparsity.moved(weights[:, :inputs], mask[:, :inputs], density)
+            for values in (weights, *self.slots[name].values()):
+                values[found & ~mask] = 0
+            self.masks[name] = found
+
+    def evaluate(self, inputs, labels):
+        """Return the share of samples whose largest logit is that of their label."""
+        return float((self.model.forward(self._active(), inputs).argmax(1) == labels).mean())
+
+    # --- checkpoints, as those of the wafers --------------------------------------------------------------------------
+
+    def state(self):
+        """Return (tensors, everything else as JSON values)."""
+        tensors = {}
+        for name, weights in self.weights.items():
+            tensors[name], tensors[f"{name}.pattern"] = weights, np.packbits(self.masks[name])
+            tensors |= {f"{name}.{slot}": value for slot, value in self.slots[name].items()}
+        return tensors, {"iteration": self.iteration, "updates": self.updates, "loss_scale": self.loss_scale.state(),
+                         "data": self.data.state()}
+
+    def restore(self, tensors, state):
+        """Go on from what `state` returned; `CheckpointError`, and no change, if it does not fit."""
+        expected, _ = self.state()
+        for name in sorted({*expected, *tensors}):
+            here, there = expected.get(name), tensors.get(name)
+            if here is None or there is None or (here.shape, here.dtype) != (there.shape, there.dtype):
+                raise CheckpointError(f"tensor {name!r} does not fit the configuration")
+        counts = state["iteration"], state["updates"]
+        self.data.restore(state["data"])
+        self.loss_scale.restore(state["loss_scale"])
+        self.iteration, self.updates = counts
+        for name, weights in self.weights.items():
+            weights[...] = tensors[name]
+            bits = np.unpackbits(tensors[f"{name}.pattern"], count=weights.size)
+            self.masks[name] = bits.astype(bool).reshape(weights.shape)
+            for slot, value in self.slots[name].items():
+                value[...] = tensors[f"{name}.{slot}"]

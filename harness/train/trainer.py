@@ -1,0 +1,280 @@
+"""Training by weight streaming: data service, memory service, tree and wafers, iteration after iteration.
+
+An iteration: the data service gives every wafer its shard; the coordinator streams weights and commands
+(`harness.train.system`); gradients come back added over samples and wafers, are divided by loss scale and batch in
+FP32 and update the FP32 weights.  If one of them is not finite, nothing is updated and the loss scale is halved.
+
+State is what memory service and data service hold: weights, optimizer state, sparsity patterns, loss scale, position
+and random state of the data.  The wafers keep nothing from one iteration to the next, so that is all that a checkpoint
+needs for bitwise resumption.
+
+Source: weight streaming white paper, sections 4 to 7; mixed precision: FP32 master weights, 16-bit stream.
+"""
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.train import sparsity
+from harness.train.data import DataService, load
+from harness.train.loss_scale import LossScale
+from harness.train.system import System
+from memx.parameter import Parameter
+from memx.pattern import Pattern
+from wse_core import numerics
+from wse_core.errors import CheckpointError
+
+__all__ = ["Step", "Trainer", "initial_parameters"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an iteration did.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1.
+    loss : float
+        Mean over the batch, before the update.
+    cycles : int
+        Of the system, from this iteration to the next one.
+    boundary : int
+        Part of it in which the wafers wait for new weights.
+    simulated_seconds : float
+        Since the start of training, this iteration included.
+    scale : float
+        Loss scale that was used.
+    skipped : bool
+        Gradients overflowed, nothing was updated.
+    density : float
+        Share of the weights that are active.
+    words, gradient_words : int
+        On the link of the memory service.
+    hops, macs : int
+    host_seconds : float
+    """
+
+    iteration: int
+    loss: float
+    cycles: int
+    boundary: int
+    simulated_seconds: float
+    scale: float
+    skipped: bool
+    density: float
+    words: int
+    gradient_words: int
+    hops: int
+    macs: int
+    host_seconds: float
+
+
+def with_bias(mask, layer):
+    """Return the pattern of a layer's matrix: its mask, and the column of biases if it has one."""
+    return Pattern.of_mask(np.concatenate([mask, np.ones((layer.outputs, int(layer.bias)), bool)], axis=1))
+
+
+def initial_parameters(config, network, exponent_bias, slots=()):
+    """Return the parameters that training begins with.
+
+    Weights are normal with a variance of 2 / (inputs x density), biases and shifts 0, factors 1.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    network : Network
+    exponent_bias : int
+        Of cb16.
+    slots : sequence of str
+        Optimizer state.
+
+    Returns
+    -------
+    matrices : list of Parameter
+    norms : dict[int, Parameter]
+        By number of the layer from 0: factors (row 0) and shifts (row 1).
+    """
+    rng, matrices, norms = np.random.default_rng(config.seed), [], {}
+    for k, (layer, mask) in enumerate(zip(network.layers, sparsity.initial_masks(config), strict=True)):
+        weights = np.zeros(layer.shape, np.float32)
+        spread = math.sqrt(2 / max(1.0, mask.sum() / layer.outputs))
+        weights[:, :layer.inputs] = rng.standard_normal((layer.outputs, layer.inputs)) * spread
+        matrices.append(Parameter(f"layer{k + 1}.weight", weights, network.dtype, exponent_bias,
+                                  with_bias(mask, layer), slots))
+        if layer.norm:
+            both = np.stack([np.ones(layer.outputs), np.zeros(layer.outputs)])
+            norms[k] = Parameter(f"layer{k + 1}.norm", both, network.dtype, exponent_bias, slots=slots)
+    return matrices, norms
+
+
+class Trainer:
+    """Trains what a configuration describes.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    backend : {"compiled", "reference"}, optional
+        Of the wafers.
+
+    Attributes
+    ----------
+    iteration, iterations : int
+        Iterations done, and of the whole run.
+    phases : tuple of Phase
+        Stretches with the same masks.
+    system : System
+        After `compile`.
+    """
+
+    def __init__(self, config, backend=None):
+        self.config, self.backend = config, backend
+        self.machine, self.network = config.build_machine(), config.build_network()
+        self.dataset = load(config)
+        self.data = DataService.of(config, self.dataset)
+        self.optimizer = config.train.optimizer.build()
+        self.loss_scale = LossScale.of(config)
+        self.iterations = config.iterations(len(self.dataset.x_train))
+        self.phases = sparsity.phases(config.sparsity, self.iterations)
+        self.iteration = self.updates = self.cycles = 0
+        self.system = None
+        self.matrices, self.norms = initial_parameters(config, self.network, self.machine["num.cb16_bias"],
+                                                       self.optimizer.slots)
+
+    @property
+    def parameters(self):
+        """All parameters, in the order of the gradients."""
+        return [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
+
+    @property
+    def density(self):
+        """Share of all matrix elements that are active."""
+        return sum(p.pattern.count for p in self.matrices) / sum(p.dense.size for p in self.matrices)
+
+    def compile(self):
+        """Place the network on its wafers; refuse what does not fit.  Does nothing the second time."""
+        if self.system is None:
+            mesh = self.config.mesh
+            self.system = System(self.network, self.matrices, self.norms, self.machine, mesh.width, mesh.height,
+                                 self.config.wafers, self.config.data.batch, backend=self.backend)
+            self.system.coordinator.script("train")
+
+    def encode(self, values):
+        """Return real numbers in the format of the activations, bit patterns."""
+        return np.asarray(numerics.encode(np.asarray(values, np.float64), self.network.dtype,
+                                          self.machine["num.cb16_bias"]), np.uint16)
+
+    def step(self):
+        """Run one iteration; return its `Step`."""
+        self.compile()
+        clock = time.perf_counter()
+        phase = sparsity.phase_at(self.phases, min(self.iteration, self.iterations - 1))
+        if self.iteration and self.iteration == phase.begin:
+            self._change_masks(phase.density)
+        classes = self.network.features[-1]
+        shards = [(self.encode(x.T), self.encode(np.eye(classes)[y].T)) for x, y in self.data.batch(self.iteration)]
+        scale, batch = self.loss_scale.value, self.config.data.batch
+        done = self.system.train(shards, scale)
+        self.iteration += 1
+        self.cycles += done.total_cycles
+        finite = bool(np.isfinite(done.gradients).all())
+        if not self.loss_scale.update(finite, self.iteration):
+            self.updates += 1
+            lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
+            self._update(done.gradients / np.float32(scale * batch), lr)
+        loss = float(done.loss / np.float32(batch))
+        return Step(self.iteration, loss, done.total_cycles, done.boundary, self.cycles / self.system.hertz, scale,
+                    not finite, self.density, done.words, done.gradient_words, done.hops, done.macs,
+                    time.perf_counter() - clock)
+
+    def _update(self, gradients, lr):
+        start = 0
+        for parameter in self.parameters:
+            stop = start + parameter.gradient_pattern.count
+            parameter.update(self.optimizer, self.updates, gradients[start:stop], lr)
+            start = stop
+
+    def _change_masks(self, density):
+        """Begin a phase: weights go, or come back as zeros with their optimizer state."""
+        for parameter, layer in zip(self.matrices, self.network.layers, strict=True):
+            old = parameter.pattern.mask()
+            pattern = with_bias(sparsity.moved(parameter.dense[:, :layer.inputs], old[:, :layer.inputs], density),
+                                layer)
+            new = pattern.mask() & ~old
+            for values in (parameter.dense, *parameter.state.values()):
+                values[new] = 0
+            parameter.set_pattern(pattern)
+
+    def evaluate(self, inputs, labels):
+        """Return the share of samples whose largest logit is that of their label; forward passes on the wafers.
+
+        Parameters
+        ----------
+        inputs : ndarray, shape (samples, features)
+        labels : ndarray of int, shape (samples,)
+        """
+        self.compile()
+        right = 0
+        for start in range(0, len(inputs), self.config.data.batch):
+            stop = start + self.config.data.batch
+            logits = self.system.infer(self.encode(inputs[start:stop].T))
+            values = np.asarray(numerics.decode(logits, self.network.dtype, self.machine["num.cb16_bias"]))
+            right += int((values.argmax(0) == labels[start:stop]).sum())
+        return right / max(1, len(inputs))
+
+    def culprit(self):
+        """Return the number of the first layer whose activations on any wafer are not finite, else None."""
+        for level in range(1, len(self.network.features)):
+            for port in self.system.ports:
+                values = numerics.decode(port.wafer.activations(level), self.network.dtype,
+                                         self.machine["num.cb16_bias"])
+                if not np.isfinite(values).all():
+                    return level
+        return None
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state(self):
+        """Return (tensors, everything else as JSON values)."""
+        tensors = {}
+        for parameter in self.parameters:
+            tensors[parameter.name] = parameter.dense
+            tensors[f"{parameter.name}.pattern"] = np.packbits(parameter.pattern.mask())
+            for slot, values in parameter.state.items():
+                tensors[f"{parameter.name}.{slot}"] = values
+        return tensors, {"iteration": self.iteration, "updates": self.updates, "cycles": self.cycles,
+                         "loss_scale": self.loss_scale.state(), "data": self.data.state()}
+
+    def restore(self, tensors, state):
+        """Go on from what `state` returned; nothing is changed if it does not fit.
+
+        Raises
+        ------
+        CheckpointError
+            Tensors that are missing, unknown or of another shape.
+        """
+        expected, _ = self.state()
+        if set(tensors) != set(expected):
+            odd = sorted(set(tensors) ^ set(expected))[0]
+            raise CheckpointError(f"tensor {odd!r} is {'unknown' if odd in tensors else 'missing'}",
+                                  hint="the configuration that the checkpoint was made with")
+        for name, values in expected.items():
+            if tensors[name].shape != values.shape or tensors[name].dtype != values.dtype:
+                found = tensors[name]
+                raise CheckpointError(f"tensor {name!r} has shape {found.shape} and type {found.dtype}, not "
+                                      f"{values.shape} and {values.dtype}",
+                                      hint="the configuration that the checkpoint was made with")
+        counts = [state[key] for key in ("iteration", "updates", "cycles")]
+        self.data.restore(state["data"])
+        self.loss_scale.restore(state["loss_scale"])
+        self.iteration, self.updates, self.cycles = counts
+        for parameter in self.parameters:
+            parameter.dense[...] = tensors[parameter.name]
+            for slot, values in parameter.state.items():
+                values[...] = tensors[f"{parameter.name}.{slot}"]
+            size, shape = parameter.dense.size, parameter.dense.shape
+            mask = np.unpackbits(tensors[f"{parameter.name}.pattern"], count=size).astype(bool).reshape(shape)
+            parameter.set_pattern(Pattern.of_mask(mask))

@@ -1,0 +1,351 @@
+"""The coordinator of the memory service: weights and commands of an iteration in the one order that wafers follow.
+
+What leaves
+    One stream per column of PEs: forward products layer by layer (rows in order, each followed by partial-sum commands
+    and by what is done to the landed row), the loss, then per layer, last to first, the activation gradient (the
+    transposed matrix; not for layer 1) and the weight gradients that the gradient pattern asks for.  The order is the
+    same for every wafer, so one copy serves all of them.
+
+What comes back
+    f32 numbers per column in the order of asking; `Script.places` says which parameter's entry each one is.  All
+    wafers give the same entries in the same order, so a tree can add them as they pass.
+
+The words of a script are laid out once per sparsity pattern; an iteration fills in values.
+
+Source: weight streaming white paper, sections 4.3 (order of an iteration), 7.3 (commands), 7.4 (one value array).
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.kernels import ws_gradient
+from fabric.kernels.ws_layout import cut, interleave, sum_tasks
+from fabric.streaming import commands
+
+__all__ = ["Coordinator", "Script"]
+
+
+class Script:
+    """Streams of all columns, laid out; values are filled in per use.
+
+    Parameters
+    ----------
+    columns : int
+    sizes : list of int
+        Values of each parameter, in order of their numbers.
+    asked : list of int
+        Gradients of each parameter.
+
+    Attributes
+    ----------
+    first_use : ndarray of int
+        Per value: least number of words before it in its column's stream; -1 if it is not sent.
+    places : list of ndarray of int
+        Per column, in order of arrival: where each number belongs in the vector of all gradients, followed by one
+        loss per column.
+    """
+
+    def __init__(self, columns, sizes, asked):
+        self.columns = columns
+        self.offsets = np.concatenate([[0], np.cumsum(asked)]).astype(np.int64)
+        self._values = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._words = [[] for _ in range(columns)]
+        self._control = [[] for _ in range(columns)]
+        self._slots = [[] for _ in range(columns)]
+        self._sources = [[] for _ in range(columns)]
+        self._length = [0] * columns
+        self._places = [[] for _ in range(columns)]
+
+    def words(self, column, payload, is_control, slots=None, parameter=0, entries=None, places=None):
+        """Append words of a column; `slots` are those whose low half is an entry's value."""
+        self._words[column].append(payload)
+        self._control[column].append(is_control)
+        if slots is not None:
+            self._slots[column].append(slots + self._length[column])
+            self._sources[column].append(entries + self._values[parameter])
+        if places is not None:
+            self._places[column].append(places + self.offsets[parameter])
+        self._length[column] += len(payload)
+
+    def tell(self, *names, columns=None, **data):
+        """Append commands for some columns, or all; ``name=data`` for those with data, in order."""
+        payload = np.array([*(commands.word(name) for name in names),
+                            *(commands.word(name, value) for name, value in data.items())], np.uint32)
+        for column in range(self.columns) if columns is None else columns:
+            self.words(column, payload, np.ones(len(payload), bool))
+
+    def close(self):
+        """Join what was appended; return the script."""
+        def joined(parts, dtype):
+            return [np.concatenate([*part, np.empty(0, dtype)]).astype(dtype) for part in parts]
+
+        self._words, self._control = joined(self._words, np.uint32), joined(self._control, bool)
+        self._slots, self._sources = joined(self._slots, np.int64), joined(self._sources, np.int64)
+        self.places = joined(self._places, np.int64)
+        first = np.full(self._values[-1], np.iinfo(np.int64).max)
+        for slots, sources in zip(self._slots, self._sources, strict=True):
+            np.minimum.at(first, sources, slots)
+        self.first_use = np.where(first == np.iinfo(np.int64).max, -1, first)
+        return self
+
+    @property
+    def n_words(self):
+        """Wavelets of all columns."""
+        return sum(self._length)
+
+    def fill(self, values):
+        """Return [(payload, is control)] per column with the values of all parameters, one after the other."""
+        found = []
+        for words, is_control, slots, sources in zip(self._words, self._control, self._slots, self._sources,
+                                                     strict=True):
+            payload = words.copy()
+            payload[slots] |= values[sources]
+            found.append((payload, is_control))
+        return found
+
+
+class Coordinator:
+    """Makes the scripts of a network.
+
+    Parameters
+    ----------
+    resident : Resident
+        The network on its wafers.
+    matrices : list of Parameter
+        Weights of each layer; a bias is the last column.
+    norms : dict[int, Parameter]
+        Factors (row 0) and shifts (row 1) of the normalised layers, by number of the layer from 0.
+
+    Attributes
+    ----------
+    parameters : list of Parameter
+        All of them; their numbers in scripts.
+    """
+
+    def __init__(self, resident, matrices, norms):
+        self.resident, self.matrices, self.norms = resident, list(matrices), dict(norms)
+        self.parameters = [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
+        self._number = {id(parameter): k for k, parameter in enumerate(self.parameters)}
+        self._made = {}
+
+    def script(self, kind):
+        """Return the `Script` of an iteration: ``train``, or ``infer`` (forward only)."""
+        patterns = [(id(p.pattern), id(p.gradient_pattern)) for p in self.parameters]
+        if kind not in self._made or self._made[kind][0] != patterns:
+            kept = [(p.pattern, p.gradient_pattern) for p in self.parameters]  # so that their ids stay theirs
+            self._made[kind] = patterns, self._write(kind), kept
+        return self._made[kind][1]
+
+    def streams(self, kind, loss_scale=1.0):
+        """Return [(payload, is control)] per column for the present values.
+
+        Parameters
+        ----------
+        kind : {"train", "infer"}
+        loss_scale : float
+            A power of two.
+        """
+        scale = np.array([loss_scale], np.float32).view(np.uint32) >> np.uint32(16)
+        values = np.concatenate([*(p.values for p in self.parameters), scale.astype(np.uint16)]).astype(np.uint32)
+        return self.script(kind).fill(values)
+
+    # --- scripts ------------------------------------------------------------------------------------------------------
+
+    def _write(self, kind):
+        script = Script(self.resident.width, [*(p.pattern.count for p in self.parameters), 1],
+                        [p.gradient_pattern.count for p in self.parameters])
+        for level in range(1, len(self.matrices) + 1):
+            self._forward(script, level)
+        if kind == "train":
+            self._loss(script)
+            for level in range(len(self.matrices), 0, -1):
+                if self.resident.network.layers[level - 1].norm:
+                    self._norm_backward(script, level)
+                if level > 1:
+                    self._backward(script, level)
+                self._ask(script, level)
+        return script.close()
+
+    def first_use(self, script):
+        """Return `Script.first_use` of the weight behind each gradient that is asked for."""
+        found, start = [], 0
+        for parameter in self.parameters:
+            active, asked = parameter.pattern.flat, parameter.gradient_pattern.flat
+            at = np.minimum(np.searchsorted(active, asked), max(0, len(active) - 1))
+            known = active[at] == asked if len(active) else np.zeros(len(asked), bool)
+            found.append(np.where(known, script.first_use[start + at], -1) if len(active) else np.full(len(asked), -1))
+            start += len(active)
+        return np.concatenate(found)
+
+    def _array(self, name):
+        return self.resident.arrays[name]
+
+    def _owned(self, level):
+        """Return how many features of a level each column owns."""
+        return np.diff(self.resident.places[level].feature_starts)
+
+    def located(self, pattern, level):
+        """Return (column, row in its tile) of the input of each entry of a layer's pattern; row 0 is that of ones."""
+        below, above = self.resident.places[level - 1], self.resident.places[level]
+        bias = pattern.indices == below.features
+        owner = np.where(bias, above.owners(pattern.rows), below.owners(np.where(bias, 0, pattern.indices)))
+        local = np.where(bias, 0, 1 + pattern.indices - below.feature_starts[owner])
+        return owner, local
+
+    def _product(self, script, number, rows, entries, owner, local, landing, after):
+        """Append a product: entries row by row, partial-sum commands, and commands for the column where a row lands."""
+        columns = self.resident.width
+        for column, (order, steps) in enumerate(cut(rows, owner, local, columns)):
+            tasks, lands = sum_tasks(landing, column, columns), landing == column
+            blocks = 1 + len(after) * lands
+            words, told = interleave(rows[order], blocks)
+            block = np.zeros(int(blocks.sum()), np.uint32)
+            first = np.cumsum(blocks) - blocks
+            block[first] = commands.word("begin") | tasks.astype(np.uint32) << 16  # ids 0, 1, 2
+            for k, name in enumerate(after, 1):
+                block[first[lands] + k] = commands.word(name)
+            payload, is_control = np.zeros(len(words) + len(told), np.uint32), np.zeros(len(words) + len(told), bool)
+            payload[words], payload[told], is_control[told] = steps << 16, block, True
+            script.words(column, payload, is_control, words, number, entries[order])
+
+    def _forward(self, script, level):
+        layer, parameter = self.resident.network.layers[level - 1], self.matrices[level - 1]
+        pattern = parameter.pattern
+        rows = self._array(f"a{level}.rows")
+        script.tell(source=self._array(f"a{level - 1}"), result=rows, row=rows)
+        active = layer.activation != "none"
+        if active:
+            script.tell(aux=self._array(f"s{level}"))
+        after = (layer.activation,) if active and not layer.norm else ()
+        self._product(script, level - 1, pattern.rows, np.arange(pattern.count), *self.located(pattern, level),
+                      self.resident.places[level].owners(np.arange(layer.outputs)), after)
+        if layer.norm:
+            self._norm_forward(script, level)
+            if active:
+                script.tell(row=rows, aux=self._array(f"s{level}"))
+                self._each(script, level, layer.activation)
+
+    def _each(self, script, level, *names):
+        """Append commands once per row that a column owns."""
+        for column, count in enumerate(self._owned(level)):
+            payload = np.tile(np.array([commands.word(name) for name in names], np.uint32), count)
+            script.words(column, payload, np.ones(len(payload), bool))
+
+    def _join(self, script, name):
+        """Append an all-reduce of the sums over the columns: once along the ring to the last, once round to all."""
+        last = self.resident.width - 1
+        for column in range(last + 1) if last else ():
+            if column:
+                script.tell(name, columns=[column])
+            script.tell("onward", columns=[column])
+            if column < last:
+                script.tell("take", columns=[column])
+            if column < last - 1:
+                script.tell("onward", columns=[column])
+
+    def _loss(self, script):
+        level = len(self.matrices)
+        rows, number = self._array(f"a{level}.rows"), len(self.parameters)
+        script.tell("floor", row=rows)
+        self._each(script, level, "max_row")
+        self._join(script, "join_max")
+        script.tell("peak", row=rows, label=self._array("labels"), wide=self._array("expo"))
+        self._each(script, level, "exp_row")
+        self._join(script, "join_add")
+        script.tell("share")
+        script.tell("log", columns=[0])
+        for column in range(script.columns):
+            script.words(column, commands.word("scale")[None], np.ones(1, bool), np.zeros(1, np.int64), number,
+                         np.zeros(1, np.int64))
+        script.tell(label=self._array("labels"), wide=self._array("expo"),
+                    delta=self._array(self.resident.delta(level)))
+        self._each(script, level, "delta_row")
+        for column in range(script.columns):
+            script.words(column, commands.word("loss")[None], np.ones(1, bool), parameter=number,
+                         places=np.array([column]))
+
+    def _backward(self, script, level):
+        """Append the gradient of a layer's inputs: the transposed matrix, without biases."""
+        layer, parameter = self.resident.network.layers[level - 1], self.matrices[level - 1]
+        below, above = self.resident.places[level - 1], self.resident.places[level]
+        pattern, entries = parameter.transposed
+        kept = pattern.rows < layer.inputs
+        owner = above.owners(pattern.indices[kept])
+        target = self._array(self.resident.delta(level - 1))
+        script.tell(source=self._array(self.resident.delta(level)), result=target)
+        active = self.resident.network.layers[level - 2].activation != "none"
+        if active:
+            script.tell(delta=target, aux=self._array(f"s{level - 1}"))
+        self._product(script, level - 1, pattern.rows[kept], entries[kept], owner,
+                      pattern.indices[kept] - above.feature_starts[owner], below.owners(np.arange(layer.inputs)),
+                      ("slope",) if active else ())
+
+    def _ask(self, script, level):
+        """Append the places at which a layer's gradients are asked for."""
+        parameter, above = self.matrices[level - 1], self.resident.places[level]
+        pattern, n_rows = parameter.gradient_pattern, self.matrices[level - 1].pattern.shape[0]
+        script.tell(source=self._array(f"a{level - 1}"), mine=self._array(self.resident.delta(level)))
+        owner, local = self.located(pattern, level)
+        sender = above.owners(np.arange(n_rows))
+        for column, (order, steps) in enumerate(cut(pattern.rows, owner, local, script.columns)):
+            words, heads = interleave(pattern.rows[order], np.ones(n_rows, np.int64), before=True)
+            payload = np.zeros(len(words) + n_rows, np.uint32)
+            payload[words], payload[heads] = commands.word("ask", steps), ws_gradient.row_commands(sender, column)
+            script.words(column, payload, np.ones(len(payload), bool), parameter=level - 1, places=order)
+
+    # --- normalisation ------------------------------------------------------------------------------------------------
+
+    def _mean(self, script, level):
+        """Append the constant 1 / features."""
+        bits = int(np.array([1 / self.resident.places[level].features], np.float32).view(np.uint32)[0])
+        script.tell(k_low=bits & 0xFFFF, k_high=bits >> 16)
+
+    def _factors(self, script, level, names, shift=False, places=()):
+        """Append, per row, the factor of the feature, then the named commands; the last carries the shift if asked.
+
+        `places` are the commands that send a gradient: ``grad_gamma`` and ``grad_beta``.
+        """
+        number = self._number[id(self.norms[level - 1])]
+        features, starts = self.resident.places[level].features, self.resident.places[level].feature_starts
+        block = [commands.word("gamma"), *(commands.word(name) for name in names)]
+        for column, count in enumerate(self._owned(level)):
+            mine = starts[column] + np.arange(count)
+            at = np.arange(count) * len(block)
+            slots, entries = (at, mine)
+            if shift:
+                slots, entries = np.concatenate([at, at + len(block) - 1]), np.concatenate([mine, features + mine])
+            sent = [features * (name == "grad_beta") + mine for name in names if name in places]
+            script.words(column, np.tile(np.array(block, np.uint32), count), np.ones(count * len(block), bool), slots,
+                         number, entries, np.stack(sent, 1).reshape(-1) if sent else None)
+
+    def _norm_forward(self, script, level):
+        rows = self._array(f"a{level}.rows")
+        self._mean(script, level)
+        script.tell(row=rows)
+        self._each(script, level, "sum_row")
+        self._join(script, "join_add")
+        script.tell("mean", row=rows)
+        self._each(script, level, "var_row")
+        self._join(script, "join_add")
+        script.tell(wide=self._array(f"v{level}"))
+        script.tell("deviation", row=rows, aux=self._array(f"n{level}"))
+        self._each(script, level, "norm_row")
+        script.tell(row=rows, aux=self._array(f"n{level}"))
+        self._factors(script, level, ("affine",), shift=True)
+
+    def _norm_backward(self, script, level):
+        delta, rows = self._array(self.resident.delta(level)), self._array(f"n{level}")
+        self._mean(script, level)
+        script.tell(delta=delta, wide=self._array(f"v{level}"))
+        script.tell("recall")
+        self._factors(script, level, ("grad_beta",), places=("grad_beta",))
+        script.tell(delta=delta, aux=rows)
+        self._factors(script, level, ("grad_gamma",), places=("grad_gamma",))
+        script.tell(delta=delta)
+        self._factors(script, level, ("back_sum",))
+        self._join(script, "join_add")
+        script.tell("mean", delta=delta, aux=rows)
+        self._factors(script, level, ("back_dot",))
+        self._join(script, "join_add")
+        script.tell("dot", delta=delta, aux=rows)
+        self._factors(script, level, ("back_row",))

@@ -1,0 +1,123 @@
+"""Planes: a system's links side by side, a tree of nodes on each.
+
+A tensor goes out in chunks of `CHUNK` elements, chunk c on plane c mod P, words and gradients alike.  Every element
+stays on one plane from the memory service to the systems and back, and all planes have the same tree, so an element is
+added in the same order whatever the number of planes.
+
+Towards the memory service the planes together are one `Endpoint`, and below them may hang systems or other planes.
+
+Source: weight streaming white paper, section 6.4: 1.2 Tb/s of a system are twelve links of 100 Gb/s.
+"""
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from swarm.params import PARAMETERS
+from swarm.tree import CHUNK, Endpoint, Node, build
+from wse_core.errors import ConfigError
+
+__all__ = ["Planes", "share"]
+
+
+def share(count, plane, planes):
+    """Return how many of `count` elements go over a plane."""
+    whole, rest = divmod(count, CHUNK)
+    turns, left = divmod(whole, planes)
+    return (turns + (plane < left)) * CHUNK + (rest if plane == left else 0)
+
+
+class _Port(Endpoint):
+    """The link of one system to one plane."""
+
+    def __init__(self, system):
+        self.system = system
+        self.words = deque()
+
+    def weights(self, words):
+        self.words.append(words)
+
+    def gradients(self, count):
+        done = 0
+        while done < count:
+            part = self.system.next()
+            done += len(part)
+            yield part
+
+
+class _System:
+    """A system behind its ports: takes its words together again, gives its gradients out chunk by chunk."""
+
+    def __init__(self, endpoint, planes):
+        self.endpoint = endpoint
+        self.ports = [_Port(self) for _ in range(planes)]
+        self.stream = iter(())
+
+    def next(self):
+        """Return the next chunk; planes ask in turns, so it is theirs."""
+        return next(self.stream)
+
+    def deliver(self, chunks):
+        """Give the words that came over the planes to the system, in order."""
+        parts = [self.ports[k % len(self.ports)].words.popleft() for k in range(chunks)]
+        self.endpoint.weights(parts[0] if chunks == 1 else np.concatenate(parts))
+
+
+class Planes(Endpoint):
+    """The fabric of all planes over some systems.
+
+    Parameters
+    ----------
+    endpoints : sequence of Endpoint
+        Systems, or fabrics.
+    planes : int
+        Links of each.
+
+    Attributes
+    ----------
+    tops : list of Endpoint
+        Tree of each plane.
+    """
+
+    def __init__(self, endpoints, planes=PARAMETERS["planes"].value):
+        if planes < 1:
+            raise ConfigError("a fabric without planes", where="swarm: planes", hint="at least 1")
+        self.systems = [_System(endpoint, planes) for endpoint in endpoints]
+        self.tops = [build([system.ports[plane] for system in self.systems]) for plane in range(planes)]
+
+    def weights(self, words):
+        chunks = -(-len(words) // CHUNK)
+        for k in range(chunks):
+            self.tops[k % len(self.tops)].weights(words[k * CHUNK:(k + 1) * CHUNK])
+        for system in self.systems:
+            system.deliver(chunks) if chunks else system.endpoint.weights(words)
+
+    def gradients(self, count):
+        for system in self.systems:
+            system.stream = _chunked(system.endpoint.gradients(count))
+        streams = [top.gradients(share(count, plane, len(self.tops))) for plane, top in enumerate(self.tops)]
+        for k in range(-(-count // CHUNK)):
+            yield next(streams[k % len(streams)])
+
+    def bytes_of(self, plane):
+        """Return (down, up) of the busiest link of a plane below its top; (0, 0) without nodes."""
+        def links(endpoint):
+            if isinstance(endpoint, Node):
+                for child, traffic in zip(endpoint.children, endpoint.traffic, strict=True):
+                    yield traffic
+                    yield from links(child)
+        found = list(links(self.tops[plane]))
+        return tuple(max((getattr(t, name) for t in found), default=0) for name in ("down_bytes", "up_bytes"))
+
+
+def _chunked(parts):
+    """Yield what comes in chunks of `CHUNK`, the last one shorter."""
+    rest = np.empty(0, np.float32)
+    for part in parts:
+        rest = part if not len(rest) else np.concatenate([rest, part])
+        while len(rest) >= CHUNK:
+            yield rest[:CHUNK]
+            rest = rest[CHUNK:]
+    if len(rest):
+        yield rest

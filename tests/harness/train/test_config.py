@@ -1,0 +1,160 @@
+"""Files of ``wse train``: what is accepted, what follows from it, and what each mistake is told."""
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.train.config import EXAMPLES, load_train, parse_train
+from wse_core.errors import ConfigError, UnsupportedError
+
+TEXT = """
+wafers = 2
+[network]
+inputs = 64
+layers = [{outputs = 32, activation = "relu"}, {outputs = 10}]
+[data]
+batch = 64
+[mesh]
+width = 4
+height = 4
+[train]
+iterations = 20
+"""
+
+
+def change(old="", new="", text=TEXT):
+    assert old in text
+    return parse_train(text.replace(old, new, 1) if old else text + new, "a.toml")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_right(name):
+    config = load_train(name)
+    assert config.name == name
+    assert config.build_network().features == config.widths
+    assert not config.warnings
+    for wafers in (1, 2, 4):
+        assert config.override(wafers).wafers == wafers
+
+
+@pytest.mark.parametrize(("old", "new", "match"), [
+    ("iterations = 20", "iteration = 20", r"a\.toml: train\.iteration: unknown key.*iterations"),
+    ("iterations = 20", "iterations = 0", r"train\.iterations: 0 is too small"),
+    ("iterations = 20", "iterations = 20\nepochs = 1", r"a\.toml: train: exactly one of iterations and epochs"),
+    ("iterations = 20", "", "exactly one of iterations and epochs"),
+    ("inputs = 64\n", "", "required key is missing: network.inputs"),
+    ("inputs = 64", "inputs = 64\ninputs = 3", r"a\.toml: not valid TOML.*line 5"),
+    ('"relu"', '"tanh"', r"network\.layers\[0\]\.activation: 'tanh' is not a possible value"),
+    ("{outputs = 10}", '{outputs = 10, activation = "gelu"}', r"network\.layers\[1\]: the last layer gives logits"),
+    ("{outputs = 10}", "{outputs = 10, norm = true}", "the last layer gives logits"),
+    ("{outputs = 10}", "{outputs = 1}", "at least 2 classes"),
+    ("{outputs = 10}", "{outputs = 10, wide = 3}", r"network\.layers\[1\]\.wide: unknown key"),
+    ('[{outputs = 32, activation = "relu"}, {outputs = 10}]', "[]", "without layers"),
+    ("batch = 64", "batch = 60", r"data\.batch: a batch of 60 does not divide over 2 wafers of 4 rows of PEs: "
+                                 r"60 / \(2 x 4\) leaves 4.*56 or 64"),
+    ("height = 4", "height = 1000", "4 x 1000 PEs exceed the"),
+    ("iterations = 20", 'iterations = 20\ndtype = "f32"', "'f32' is not a possible value"),
+    ("iterations = 20", 'iterations = 20\noptimizer = {name = "sgd", beta1 = 0.5}',
+     r"train\.optimizer: sgd has no option 'beta1'"),
+    ("iterations = 20", 'iterations = 20\noptimizer = {name = "adam", beta1 = 1.5}', "never forgets"),
+    ("iterations = 20", "iterations = 20\nloss_scale = {initial = 3.0}", "3.0 is not a power of two"),
+    ("iterations = 20", "iterations = 20\nloss_scale = {initial = 65536.0}", "not a power of two up to 32768"),
+    ("iterations = 20", "iterations = 20\nschedule = {warmup = 20}", "a warm-up of 20 leaves nothing"),
+    ("", "[sparsity]\ndensity = 0", "nothing is left at a density of 0"),
+    ("", "[sparsity]\ndensity = 1.5", "1.5 is too large"),
+    ("", "[sparsity]\nrounds = 3", r"sparsity\.rounds: the schedule static has no rounds"),
+    ("", '[sparsity]\nschedule = "pruning"', "either rounds and fraction, or densities"),
+    ("", '[sparsity]\nschedule = "pruning"\nrounds = 2', "a fraction between 0 and 1"),
+    ("", '[sparsity]\nschedule = "pruning"\ndensities = [0.5, 0.6]', "densities must fall: 1.0, 0.5, 0.6"),
+    ("", '[sparsity]\nschedule = "pruning"\nrounds = 30\nfraction = 0.1', "20 iterations for 31 phases"),
+    ("", '[sparsity]\nschedule = "dense-finetune"\nswitch = 1', "the switch lies between"),
+    ("", "[machine]\nrouter.hops = 3", r"a\.toml: machine"),
+    ("wafers = 2", "wafers = 0", "wafers: 0 is too small"),
+])
+def test_mistakes_are_one_message(old, new, match):
+    with pytest.raises(ConfigError, match=match):
+        change(old, new)
+
+
+def test_messages_name_the_file_once():
+    with pytest.raises(ConfigError) as found:
+        change("batch = 64", "batch = 60")
+    assert str(found.value).count("a.toml") == 1
+
+
+def test_another_number_of_wafers_is_checked_too():
+    with pytest.raises(ConfigError, match="over 3 wafers"):
+        change().override(3)
+    with pytest.raises(ConfigError, match="--wafers"):
+        change().override(0)
+
+
+def test_training_is_mixed_precision_only():
+    with pytest.raises(UnsupportedError, match="mixed precision only"):
+        change("iterations = 20", "iterations = 20\nmixed_precision = false")
+
+
+def test_cb16_needs_both_switches():
+    dtype, switch = 'iterations = 20\ndtype = "cb16"\n', "[csconfig]\nuse_cbfloat16 = true\n"
+    both, one, other = change("iterations = 20", dtype + switch), change("iterations = 20", dtype), change("", switch)
+    assert (both.dtype, both.warnings) == ("cb16", ())
+    for config, word in ((one, "use_cbfloat16 is not set"), (other, "train.dtype is f16")):
+        assert config.dtype == "f16"
+        assert len(config.warnings) == 1
+        assert word in config.warnings[0]
+    assert both.build_network().dtype == "cb16"
+
+
+def test_bf16_is_for_the_host_and_without_loss_scale():
+    config = change("iterations = 20", 'iterations = 20\ndtype = "bf16"')
+    with pytest.raises(UnsupportedError, match="do not calculate in bf16"):
+        config.build_network()
+    for scale in ("{initial = 2.0}", "{dynamic = true}"):
+        with pytest.raises(ConfigError):
+            change("iterations = 20", f'iterations = 20\ndtype = "bf16"\nloss_scale = {scale}')
+
+
+def test_epochs_are_whole_batches():
+    config = change("iterations = 20", "epochs = 3")
+    assert config.iterations(1438) == 3 * 22
+
+
+def test_sparse_layers_that_are_wider():
+    """1 / sqrt(density) times as wide; as many weights as in the plain network (WS-51)."""
+    config = change("", '[sparsity]\nschedule = "sparse-ift"\ndensity = 0.25')
+    assert config.widths == (64, 64, 10)
+    assert config.plain_widths == (64, 32, 10)
+    assert config.build_network().features == (64, 64, 10)
+
+
+@pytest.mark.parametrize(("old", "new", "same"), [
+    ("", "[checkpoint]\ninterval = 5", True),
+    ("iterations = 20", "iterations = 20\nevaluate = 5", True),
+    ("iterations = 20", "iterations = 30", True),
+    ("iterations = 20", "iterations = 20\noptimizer = {lr = 0.1}", False),
+    ("wafers = 2", "wafers = 1", False),
+    ("batch = 64", "batch = 128", False),
+    ("", "[sparsity]\ndensity = 0.5", False),
+    ("", "[machine]\nrouter.hop = 2", False),
+])
+def test_fingerprints_are_of_what_decides(old, new, same):
+    assert (change(old, new).fingerprint() == change().fingerprint()) is same
+
+
+def test_a_schedule_that_depends_on_the_length_makes_it_count():
+    cosine = 'iterations = 20\nschedule = {kind = "cosine"}'
+    first = change("iterations = 20", cosine)
+    assert first.fingerprint() != change("iterations = 20", cosine.replace("20", "30")).fingerprint()
+
+
+def test_names_without_a_file():
+    with pytest.raises(ConfigError, match="did you mean digits"):
+        load_train("digit")
+    with pytest.raises(ConfigError, match="no such file"):
+        load_train("digit.toml")
+
+
+def test_options_reach_the_optimizer():
+    config = change("iterations = 20", 'iterations = 20\noptimizer = {name = "sgd", lr = 1, momentum = 0.5}')
+    assert dataclasses.asdict(config.train.optimizer.build()) == {"lr": 1.0, "weight_decay": 0.0, "momentum": 0.5}

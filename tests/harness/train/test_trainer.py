@@ -1,0 +1,188 @@
+"""Training by weight streaming: any number of wafers, bits that repeat, checkpoints, masks that change."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.train.config import parse_train
+from harness.train.trainer import Trainer
+from wse_core.errors import CheckpointError, ConfigError
+
+TEXT = """
+wafers = {wafers}
+seed = 3
+[network]
+inputs = 12
+layers = [{{outputs = 10, activation = "{activation}", norm = {norm}}}, {{outputs = 4}}]
+[data]
+source = "{source}"
+batch = 16
+[mesh]
+width = 3
+height = 2
+[train]
+iterations = {iterations}
+dtype = "{dtype}"
+optimizer = {{name = "adam", lr = 0.01}}
+{loss_scale}
+[sparsity]
+density = {density}
+{schedule}
+[csconfig]
+use_cbfloat16 = {cb16}
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A small separable problem as .npz."""
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((4, 12))
+    labels = rng.integers(0, 4, 200)
+    samples = (centres[labels] + 0.3 * rng.standard_normal((200, 12))).astype(np.float32)
+    path = tmp_path_factory.mktemp("data") / "blobs.npz"
+    np.savez(path, x_train=samples[:160], y_train=labels[:160], x_test=samples[160:], y_test=labels[160:])
+    return path
+
+
+def trainer(source, wafers=1, iterations=20, activation="relu", norm=False, dtype="f16", density=1.0, schedule="",
+            loss_scale=""):
+    text = TEXT.format(source=source, wafers=wafers, iterations=iterations, activation=activation,
+                       norm=str(norm).lower(), dtype=dtype, density=density, schedule=schedule, loss_scale=loss_scale,
+                       cb16=str(dtype == "cb16").lower())
+    return Trainer(parse_train(text))
+
+
+def weights(found):
+    """Return all FP32 parameters of a trainer as one vector."""
+    return np.concatenate([parameter.dense.reshape(-1) for parameter in found.parameters])
+
+
+def train(found, iterations=20):
+    return [found.step() for _ in range(iterations)]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "cb16"])
+@pytest.mark.parametrize(("activation", "norm"), [("relu", False), ("gelu", True)])
+def test_any_number_of_wafers_gives_the_same_weights(source, activation, norm, dtype):
+    """1, 2, 4 and 8 wafers agree in FP32 after 20 iterations: only the order of additions differs."""
+    runs = {wafers: trainer(source, wafers, activation=activation, norm=norm, dtype=dtype) for wafers in (1, 2, 4, 8)}
+    steps = {wafers: train(run) for wafers, run in runs.items()}
+    start = weights(trainer(source, activation=activation, norm=norm, dtype=dtype))
+    moved = np.abs(weights(runs[1]) - start).max()
+    assert moved > 0.05
+    for wafers in (2, 4, 8):
+        assert np.abs(weights(runs[wafers]) - weights(runs[1])).max() < 0.02 * moved
+        assert steps[wafers][-1].loss == pytest.approx(steps[1][-1].loss, rel=1e-2)
+    # One copy of the weights leaves, one of the gradients comes back, whatever the number of wafers.
+    assert len({(step.words, step.gradient_words) for run in steps.values() for step in run}) == 1
+
+
+def test_the_same_run_gives_the_same_bits(source):
+    first, second = (trainer(source, 4) for _ in range(2))
+    assert [(a.loss, a.cycles) for a in train(first, 8)] == [(b.loss, b.cycles) for b in train(second, 8)]
+    assert np.array_equal(weights(first).view(np.uint32), weights(second).view(np.uint32))
+
+
+def test_training_learns(source):
+    run = trainer(source, 2, iterations=60)
+    steps = train(run, 60)
+    assert steps[-1].loss < 0.2 * steps[0].loss
+    assert run.evaluate(run.dataset.x_test, run.dataset.y_test) > 0.95
+    seconds = [step.simulated_seconds for step in steps]
+    assert np.all(np.diff(seconds) > 0)
+    assert seconds[-1] == pytest.approx(sum(step.cycles for step in steps) / 0.85e9)
+
+
+@pytest.mark.parametrize("wafers", [1, 2])
+def test_going_on_from_a_state_gives_the_same_bits(source, wafers):
+    """State after 7 iterations, taken by another trainer, ends as the uninterrupted run does."""
+    whole, first, second = (trainer(source, wafers, density=0.6) for _ in range(3))
+    train(whole, 15)
+    train(first, 7)
+    tensors, state = first.state()
+    second.step()  # something to overwrite
+    second.restore({name: values.copy() for name, values in tensors.items()}, state)
+    steps = train(second, 8)
+    assert steps[-1].iteration == whole.iteration == 15
+    assert np.array_equal(weights(whole).view(np.uint32), weights(second).view(np.uint32))
+    for a, b in zip(whole.parameters, second.parameters, strict=True):
+        for slot in a.state:
+            assert np.array_equal(a.state[slot], b.state[slot])
+        assert a.pattern == b.pattern
+    assert whole.cycles == second.cycles
+
+
+def test_a_state_that_does_not_fit_changes_nothing(source):
+    run = trainer(source)
+    run.step()
+    before, (tensors, state) = weights(run), run.state()
+    for change in ({"layer1.weight": tensors["layer1.weight"][:3]}, {"other": np.zeros(3)}):
+        with pytest.raises(CheckpointError, match=r"layer1\.weight|other"):
+            run.restore(tensors | change, state | {"iteration": 5})
+    with pytest.raises(CheckpointError, match="other training data, batch or seed"):
+        run.restore(tensors, state | {"data": state["data"] | {"seed": 9}})
+    assert run.iteration == 1
+    assert np.array_equal(weights(run), before)
+
+
+def test_an_overflow_is_skipped_and_the_scale_halved(source):
+    run = trainer(source, loss_scale="loss_scale = {initial = 32768.0}")
+    run.matrices[1].dense *= 3e4  # gradients of the first layer leave the range of f16
+    run.matrices[1].refresh()
+    before = weights(run)
+    step = run.step()
+    assert step.skipped
+    assert run.loss_scale.value == step.scale / 2
+    assert np.array_equal(weights(run), before)
+
+
+@pytest.mark.parametrize(("schedule", "densities"), [
+    ('schedule = "static"', [0.5, 0.5]),
+    ('schedule = "pruning"\nrounds = 1\nfraction = 0.5', [0.5, 0.25]),
+    ('schedule = "dense-finetune"', [0.5, 1.0]),
+])
+def test_masks_follow_their_schedule(source, schedule, densities):
+    """Masks change at the begin of a phase only; so does the transposed index, and cycles follow the nonzeros."""
+    run = trainer(source, density=0.5, schedule=schedule, iterations=10)
+    steps, masks = [], []
+    for _ in range(10):
+        steps.append(run.step())
+        masks.append([parameter.pattern.mask()[:, :-1] for parameter in run.matrices])
+    for half, density in zip((masks[:5], masks[5:]), densities, strict=True):
+        for found in half:
+            for mask, first in zip(found, half[0], strict=True):
+                assert mask.sum() == round(density * mask.size)
+                assert np.array_equal(mask, first)
+    changes = int(densities[0] != densities[1])
+    assert [parameter.transposes for parameter in run.matrices] == [0, 1 + changes]
+    if densities[1] != densities[0]:
+        assert (steps[-1].cycles < steps[0].cycles) == (densities[1] < densities[0])
+    for parameter in run.matrices:  # what does not exist is not touched
+        if densities[1] < 1:
+            assert not np.any(parameter.state["m"][~parameter.pattern.mask()] != 0) or densities[0] > densities[1]
+
+
+def test_wide_sparse_layers_have_as_many_weights_as_the_plain_network(source):
+    run = trainer(source, density=0.25, schedule='schedule = "sparse-ift"')
+    assert run.network.features == (12, 20, 4)
+    counts = [parameter.pattern.mask()[:, :-1].sum() for parameter in run.matrices]
+    assert counts == [120, 40]
+    assert train(run, 3)[-1].macs > 0
+
+
+def test_logits_that_are_not_finite_name_their_layer(source):
+    run = trainer(source)
+    run.step()
+    run.matrices[1].dense[:] = 6e4
+    run.matrices[1].refresh()
+    run.step()
+    assert run.culprit() == 2
+
+
+def test_a_network_that_does_not_fit_is_refused_when_compiled(source):
+    run = trainer(source)
+    assert run.system is None
+    run.compile()
+    with pytest.raises(ConfigError, match="does not divide"):
+        trainer(source, wafers=16)

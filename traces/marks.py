@@ -1,0 +1,86 @@
+"""Phases of a program on the clock of the run: layers, passes, what a memory service, a tree and wafers do when.
+
+Whoever knows when a phase began and ended says so with `mark`; whoever records a run collects what is said:
+
+```python
+with collecting() as marks:
+    mark(0, "layer 1 forward", track="wafer 0", end=18_400)
+    mark(18_400, "batch complete")                  # an instant, on the track "program"
+writer.add_marks(marks)                             # of a RunWriter; `wse kernel --out` does both by itself
+```
+
+Marks may be made in any order, after the fact too, for the times of a whole system follow from its parts.  Outside of a
+`collecting` block `mark` does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from dataclasses import dataclass
+
+from wse_core.errors import TraceError
+
+__all__ = ["Mark", "collecting", "mark"]
+
+_COLLECTED = contextvars.ContextVar("marks", default=None)
+LATEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A phase, or an instant if it ends where it begins.
+
+    Attributes
+    ----------
+    begin, end : int
+        First cycle, and the one after the last.
+    track : str
+        Whose phase it is; phases of one track should not overlap unless one holds the other.
+    label : str
+        What it is.
+    """
+
+    begin: int
+    end: int
+    track: str
+    label: str
+
+    def __post_init__(self):
+        if not 0 <= self.begin <= self.end <= LATEST:
+            raise TraceError(f"the mark {self.label!r} lasts from cycle {self.begin} to {self.end}",
+                             hint="0 <= begin <= end", exit_code=2)
+        if not self.track or not self.label:
+            raise TraceError("a mark without a track or a label", exit_code=2)
+
+
+@contextlib.contextmanager
+def collecting():
+    """Collect the marks that are made in the block (also by threads that take over its context); gives a list."""
+    found = []
+    token = _COLLECTED.set(found)
+    try:
+        yield found
+    finally:
+        _COLLECTED.reset(token)
+
+
+def mark(begin, label, track="program", end=None):
+    """Say that a phase lasts from cycle `begin` to `end` - 1, or that something happens in cycle `begin`.
+
+    Parameters
+    ----------
+    begin : int
+    label : str
+    track : str
+    end : int, optional
+        Default: an instant.
+
+    Raises
+    ------
+    TraceError
+        A phase that ends before it begins, an empty text.
+    """
+    found = _COLLECTED.get()
+    if found is not None:
+        found.append(Mark(int(begin), int(begin if end is None else end), str(track), str(label)))

@@ -1,0 +1,65 @@
+"""Counters per window of cycles: what every PE and link did in each stretch of a run.
+
+Counters only grow, so a window is the difference of two readings.  The machine is read when its clock passes a multiple
+of the window; nothing is added to its hot path.  Windows of a PE add up to its counters at the end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wse_core.errors import ConfigError
+
+__all__ = ["MOST_BYTES", "Windows"]
+
+MOST_BYTES = 1 << 31
+"""What the windows of a run may take in memory."""
+UNITS = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
+         "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}
+
+
+class Windows:
+    """Read the counters of a fabric every `cycles` cycles.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        New: nothing has run on it.
+    cycles : int
+        Length of a window.
+
+    Attributes
+    ----------
+    values : dict[str, list of ndarray]
+        By counter, one array per window.
+    """
+
+    def __init__(self, fabric, cycles):
+        if cycles < 1:
+            raise ConfigError(f"{cycles} is no length of a window", where="window", hint="at least one cycle")
+        self.fabric, self.cycles = fabric, cycles
+        self.values, self._before = {}, {}
+        self._bytes, self._read_at = 0, 0
+        fabric.every(cycles, self.read)
+
+    def read(self):
+        """End a window now."""
+        counters = self.fabric.counters()
+        counters |= {f"moved_color_{color}": values for color, values in self.fabric.link_counts().items()}
+        for name, values in counters.items():
+            part = values - self._before[name] if self._before else values
+            part = part.astype(np.uint32 if int(part.max(initial=0)) < 1 << 32 else np.uint64)
+            self.values.setdefault(name, []).append(part)
+            self._bytes += part.nbytes
+        self._before, self._read_at = counters, self.fabric.cycle
+        if self._bytes > MOST_BYTES:
+            raise ConfigError(f"windows of {self.cycles:,} cycles take more than {MOST_BYTES >> 20:,} MiB",
+                              where="window", hint=f"a longer one, such as {16 * self.cycles}")
+
+    def finish(self, writer):
+        """End the last window, which may be shorter, and write all counters to a `RunWriter`."""
+        if self.fabric.cycle > self._read_at or not self.values:
+            self.read()
+        for name, parts in self.values.items():
+            unit = "wavelets" if name.startswith("moved_color_") else UNITS.get(name, "cycles")
+            writer.add_counter(name, np.stack(parts), unit, window_cycles=self.cycles)
