@@ -25,6 +25,7 @@ import numpy as np
 
 from fabric.streaming.resident import Resident
 from fabric.streaming.wafer import Wafer
+from harness.train.oracle import OraclePort
 from memx.coordinator import Coordinator
 from memx.params import PARAMETERS as MEMX
 from swarm.timing import Links
@@ -86,7 +87,6 @@ class WaferPort(Endpoint):
     def __init__(self, wafer):
         self.wafer = wafer
         self.script = self.passed = None
-        self._streams, self._sums = [], None
 
     def expect(self, script, streams):
         """Say how the words that come are cut into columns, and which are commands."""
@@ -97,10 +97,10 @@ class WaferPort(Endpoint):
     def weights(self, words):
         self._came.append(words)
 
-    def work(self, progress=None):
-        """Run what came; return the `Pass`."""
+    def work(self, loss_scale=1.0):
+        """Run what came; return the `Pass`.  The loss scale is among the words already."""
         columns = np.split(np.concatenate(self._came), self._lengths[:-1])
-        self.passed = self.wafer.run(list(zip(columns, self._flags, strict=True)), progress)
+        self.passed = self.wafer.run(list(zip(columns, self._flags, strict=True)))
         return self.passed
 
     def gradients(self, count):
@@ -133,7 +133,8 @@ class System:
     batch : int
         Samples over all wafers.
     links : Links, optional
-    backend : {"compiled", "reference"}, optional
+    backend : {"compiled", "reference", "numpy"}, optional
+        Machine of the wafers; numpy takes their place with `harness.train.oracle`.
 
     Raises
     ------
@@ -151,7 +152,8 @@ class System:
         self.network, self.batch, self.links = network, batch, links or Links()
         self.machine, self.resident = machine, Resident(network, machine, width, height, batch // wafers)
         self.coordinator = Coordinator(self.resident, matrices, norms)
-        self.ports = [WaferPort(Wafer(self.resident, backend)) for _ in range(wafers)]
+        self.ports = [OraclePort(self.resident, self.coordinator) if backend == "numpy" else
+                      WaferPort(Wafer(self.resident, backend)) for _ in range(wafers)]
         self.tree = build(self.ports)
         self._pool = ThreadPoolExecutor(max_workers=max(1, min(wafers, os.cpu_count() or 1)))
 
@@ -168,7 +170,7 @@ class System:
             port.expect(script, streams)
         for payload, _ in streams:
             self.tree.weights(payload)
-        return script, list(self._pool.map(WaferPort.work, self.ports))
+        return script, list(self._pool.map(lambda port: port.work(loss_scale), self.ports))
 
     def train(self, shards, loss_scale=1.0):
         """Run an iteration.
@@ -230,8 +232,12 @@ class System:
         whole[:, :given] = inputs
         shards = [(np.ascontiguousarray(part), None) for part in np.split(whole, len(self.ports), axis=1)]
         self._send("infer", 1.0, shards)
+        return self.logits()[:, :given]
+
+    def logits(self):
+        """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""
         levels = len(self.network.layers)
-        return np.concatenate([port.wafer.activations(levels) for port in self.ports], axis=1)[:, :given]
+        return np.concatenate([port.wafer.activations(levels) for port in self.ports], axis=1)
 
     def close(self):
         """End the host's threads."""

@@ -38,8 +38,8 @@ class Step:
     ----------
     iteration : int
         From 1.
-    loss : float
-        Mean over the batch, before the update.
+    loss, accuracy : float
+        Mean over the batch, and share of it whose largest logit is that of its label, before the update.
     cycles : int
         Of the system, from this iteration to the next one.
     boundary : int
@@ -60,6 +60,7 @@ class Step:
 
     iteration: int
     loss: float
+    accuracy: float
     cycles: int
     boundary: int
     simulated_seconds: float
@@ -117,8 +118,8 @@ class Trainer:
     Parameters
     ----------
     config : TrainConfig
-    backend : {"compiled", "reference"}, optional
-        Of the wafers.
+    backend : {"compiled", "reference", "numpy"}, optional
+        Of the wafers, as `harness.train.system.System` takes it.
 
     Attributes
     ----------
@@ -175,7 +176,8 @@ class Trainer:
         if self.iteration and self.iteration == phase.begin:
             self._change_masks(phase.density)
         classes = self.network.features[-1]
-        shards = [(self.encode(x.T), self.encode(np.eye(classes)[y].T)) for x, y in self.data.batch(self.iteration)]
+        samples = self.data.batch(self.iteration)
+        shards = [(self.encode(x.T), self.encode(np.eye(classes)[y].T)) for x, y in samples]
         scale, batch = self.loss_scale.value, self.config.data.batch
         done = self.system.train(shards, scale)
         self.iteration += 1
@@ -186,8 +188,9 @@ class Trainer:
             lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
             self._update(done.gradients / np.float32(scale * batch), lr)
         loss = float(done.loss / np.float32(batch))
-        return Step(self.iteration, loss, done.total_cycles, done.boundary, self.cycles / self.system.hertz, scale,
-                    not finite, self.density, done.words, done.gradient_words, done.hops, done.macs,
+        accuracy = self._right(self.system.logits(), np.concatenate([y for _, y in samples])) / batch
+        return Step(self.iteration, loss, accuracy, done.total_cycles, done.boundary, self.cycles / self.system.hertz,
+                    scale, not finite, self.density, done.words, done.gradient_words, done.hops, done.macs,
                     time.perf_counter() - clock)
 
     def _update(self, gradients, lr):
@@ -220,10 +223,13 @@ class Trainer:
         right = 0
         for start in range(0, len(inputs), self.config.data.batch):
             stop = start + self.config.data.batch
-            logits = self.system.infer(self.encode(inputs[start:stop].T))
-            values = np.asarray(numerics.decode(logits, self.network.dtype, self.machine["num.cb16_bias"]))
-            right += int((values.argmax(0) == labels[start:stop]).sum())
+            right += self._right(self.system.infer(self.encode(inputs[start:stop].T)), labels[start:stop])
         return right / max(1, len(inputs))
+
+    def _right(self, logits, labels):
+        """Return how many samples have their largest logit where their label is."""
+        values = np.asarray(numerics.decode(logits, self.network.dtype, self.machine["num.cb16_bias"]))
+        return int((values.argmax(0) == labels).sum())
 
     def culprit(self):
         """Return the number of the first layer whose activations on any wafer are not finite, else None."""

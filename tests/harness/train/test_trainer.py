@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from harness.train.config import parse_train
+from harness.train.reference import ReferenceTrainer
 from harness.train.trainer import Trainer
 from wse_core.errors import CheckpointError, ConfigError
 
@@ -76,6 +77,24 @@ def test_any_number_of_wafers_gives_the_same_weights(source, activation, norm, d
         assert steps[wafers][-1].loss == pytest.approx(steps[1][-1].loss, rel=1e-2)
     # One copy of the weights leaves, one of the gradients comes back, whatever the number of wafers.
     assert len({(step.words, step.gradient_words) for run in steps.values() for step in run}) == 1
+
+
+@pytest.mark.parametrize(("activation", "norm", "dtype", "density"), [
+    ("relu", False, "f16", 1.0), ("gelu", True, "f16", 0.5), ("relu", True, "cb16", 0.5)])
+def test_weights_equal_those_of_numpy_bit_for_bit(source, activation, norm, dtype, density):
+    """50 iterations on four wafers against numpy in the order of additions of wafers and tree; and plain numpy."""
+    options = {"activation": activation, "norm": norm, "dtype": dtype, "density": density, "iterations": 50}
+    run = trainer(source, 4, **options)
+    exact = Trainer(run.config, backend="numpy")
+    plain = ReferenceTrainer.of(run.config)
+    start = weights(run)
+    steps, expected, others = train(run, 50), train(exact, 50), train(plain, 50)
+    assert [step.loss for step in steps] == [step.loss for step in expected]
+    assert np.array_equal(weights(run).view(np.uint32), weights(exact).view(np.uint32))
+    moved = np.abs(weights(run) - start).max()
+    distance = max(np.abs(plain.weights[p.name].reshape(-1) - p.dense.reshape(-1)).max() for p in run.parameters)
+    assert distance < 0.03 * moved
+    assert [step.loss for step in others] == pytest.approx([step.loss for step in steps], abs=0.01)
 
 
 def test_the_same_run_gives_the_same_bits(source):

@@ -1,0 +1,278 @@
+"""``wse train``: files and numbers it leaves, interruption, going on, and what each mistake is told."""
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from harness import cli
+from harness.train.checkpoint import found, latest, load
+
+TEXT = """
+wafers = {wafers}
+[network]
+inputs = 12
+layers = [{{outputs = 10, activation = "relu"}}, {{outputs = 4}}]
+[data]
+source = "blobs.npz"
+batch = 8
+[mesh]
+width = 2
+height = 2
+[train]
+iterations = {iterations}
+{train}
+[sparsity]
+density = 0.7
+[checkpoint]
+interval = {interval}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty directory to work in, with a small separable problem."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 100)
+    samples = rng.standard_normal((4, 12))[labels] + 0.3 * rng.standard_normal((100, 12))
+    np.savez(tmp_path / "blobs.npz", x_train=samples[:80], y_train=labels[:80], x_test=samples[80:], y_test=labels[80:])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(name="a.toml", wafers=2, iterations=12, train="", interval=4):
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(TEXT.format(wafers=wafers, iterations=iterations, train=train, interval=interval))
+
+
+def run(capsys, words):
+    """Run ``wse train``; return (exit status, result or None, standard error)."""
+    status = cli.main(["train", *words.split(), "--json"])
+    out, err = capsys.readouterr()
+    return status, json.loads(out) if out else None, err
+
+
+def lines(folder):
+    """Return the log without what the host's clock says."""
+    with open(f"{folder}/log.jsonl", encoding="utf-8") as file:
+        return [{key: value for key, value in json.loads(line).items() if key != "host_seconds"} for line in file]
+
+
+def last(folder):
+    """Return the bytes of the newest checkpoint's tensors, and its state."""
+    path = latest(f"{folder}/checkpoints")
+    return (path / "tensors.safetensors").read_bytes(), load(path)[2]["trainer"]
+
+
+def test_a_run_on_wafers_leaves_log_table_figure_and_checkpoints(capsys, folder):
+    write(train="evaluate = 5")
+    status, result, err = run(capsys, "a.toml")
+    assert (status, err) == (0, "")
+    assert [result[key] for key in ("name", "features", "iterations", "done")] == ["a", [12, 10, 4], 12, 12]
+    log = lines("runs/a")
+    assert [row["iteration"] for row in log] == list(range(1, 13))
+    assert result["cycles"] == sum(row["cycles"] for row in log) > 0
+    assert result["simulated_seconds"] == log[-1]["simulated_seconds"] == pytest.approx(result["cycles"] / 0.85e9)
+    assert result["samples_per_simulated_second"] == pytest.approx(8 * 12 / result["simulated_seconds"])
+    assert log[-1]["loss"] == result["loss"] < 0.8 * log[0]["loss"]
+    assert [row["iteration"] for row in log if "test_accuracy" in row] == [5, 10]
+    assert 0.25 < result["test_accuracy"] <= 1
+    assert [load(path)[0] for path in found("runs/a/checkpoints")] == [4, 8, 12]
+    with open("runs/a/loss.csv", encoding="utf-8") as file:
+        table = file.read().splitlines()
+    assert len(table) == 13
+    assert table[0].startswith("iteration,loss,")
+    with open("runs/a/loss.png", "rb") as file:
+        assert file.read(4) == b"\x89PNG"
+    assert all((folder / name).is_file() for name in result["files"])
+
+
+@pytest.mark.parametrize("reference", ["", " --reference"])
+def test_twelve_are_five_and_seven_in_another_process(capsys, wse, reference):
+    """Bit by bit: weights, optimizer state, patterns, data, log; the second half knows the rest from the checkpoint."""
+    write()
+    assert run(capsys, f"a.toml --out whole{reference}")[0] == 0
+    assert run(capsys, f"a.toml --out parts --iterations 5{reference}")[0] == 0
+    assert len(lines("parts")) == 5
+    with open("parts/log.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"iteration": 6, "loss": 1.0}\n{"iterat')  # a run that was killed after its checkpoint
+    done = wse("train", "--resume", "parts", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["from_iteration"] == 5
+    assert last("whole") == last("parts")
+    assert lines("whole") == lines("parts")
+
+
+def test_the_reference_sees_the_same_losses(capsys):
+    write()
+    assert run(capsys, "a.toml --out wafers")[0] == run(capsys, "a.toml --out host --reference")[0] == 0
+    ours, theirs = ([row["loss"] for row in lines(name)] for name in ("wafers", "host"))
+    assert ours == pytest.approx(theirs, rel=1e-3)
+    assert ours[-1] != ours[0]
+
+
+def test_stopping_early_changes_no_schedule(capsys):
+    write(train='schedule = {kind = "cosine", warmup = 2}')
+    run(capsys, "a.toml --out whole --reference")
+    run(capsys, "a.toml --out parts --reference --iterations 6")
+    assert lines("parts") == lines("whole")[:6]
+
+
+def wait_for(path, count, process):
+    """Wait until a log has so many lines."""
+    for _ in range(600):
+        if path.exists() and path.read_bytes().count(b"\n") >= count:
+            return
+        assert process.poll() is None
+        time.sleep(0.02)
+    raise AssertionError("no log")
+
+
+def start(folder, child_env, *words):
+    """Start ``wse train`` in a process of its own."""
+    return subprocess.Popen([sys.executable, "-m", "harness", "train", *words], cwd=folder, env=child_env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_interrupted_it_says_how_to_go_on(capsys, folder, child_env):
+    write(iterations=100000, interval=0)
+    process = start(folder, child_env, "a.toml", "--out", "x y")
+    wait_for(folder / "x y/log.jsonl", 3, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "finishing the iteration" in err
+    assert "Traceback" not in err
+    done = int(re.search(r"interrupted after iteration (\d+); go on with: wse train --resume '(.*)'", err)[1])
+    assert done == len(lines("x y")) >= 3
+    assert re.search(rf"^done +{done}$", out, re.MULTILINE)
+    path = re.search(r"--resume '(.*)'", err)[1]
+    status = cli.main(["train", "--resume", path, "--iterations", str(done + 2), "--json"])
+    assert status == 0
+    assert json.loads(capsys.readouterr().out)["from_iteration"] == done
+    assert [row["iteration"] for row in lines("x y")] == list(range(1, done + 3))
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment(capsys, folder, child_env):
+    """Twenty processes are killed while they start, train or write; the last one ends as an uninterrupted run does."""
+    write(iterations=300, interval=3)
+    assert run(capsys, "a.toml --out whole")[0] == 0
+    chance, done = random.Random(2), []
+    for _ in range(20):
+        path = latest("parts/checkpoints")
+        words = ("--resume", "parts") if path else ("a.toml", "--out", "parts")
+        process = start(folder, child_env, *words)
+        log = folder / "parts/log.jsonl"
+        before = log.stat().st_mtime_ns if log.exists() else 0
+        while not (log.exists() and log.stat().st_mtime_ns > before) and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, 0.12))
+        process.kill()
+        process.communicate()
+        path = latest("parts/checkpoints")
+        done.append(load(path)[0] if path else 0)
+        assert not path or path == found("parts/checkpoints")[-1]
+    assert done == sorted(done)
+    assert done[-1] > 20
+    status, _, err = run(capsys, "--resume parts" if done[-1] else "a.toml --out parts")
+    assert (status, err) == (0, "")
+    assert last("parts") == last("whole")
+    assert lines("parts") == lines("whole")
+
+
+@pytest.mark.parametrize(("words", "match"), [
+    ("b.toml", "b.toml: no such file.*a.toml"),
+    ("nothing", "there is no file and no example 'nothing'"),
+    ("a.toml --wafers 3", "a batch of 8 does not divide over 3 wafers of 2 rows"),
+    ("a.toml --wafers 0", "--wafers: 0 is too small"),
+    ("a.toml --iterations 0", "--iterations: 0 iterations of a run of 12"),
+    ("a.toml --iterations 13", "--iterations: 13 iterations of a run of 12"),
+    ("a.toml --resume none", "none: there is no checkpoint"),
+    ("a.toml --resume iteration-0000000003-000000000000", "manifest.json cannot be read"),
+    ("a.toml --validate-only --compile-only", "not allowed with"),
+])
+def test_mistakes_are_one_message_and_leave_nothing(capsys, folder, words, match):
+    write()
+    status, result, err = run(capsys, words)
+    assert (status, result) == (2, None)
+    assert re.search(match, err.replace("\n", " "))
+    assert sorted(path.name for path in folder.iterdir()) == ["a.toml", "blobs.npz"]
+
+
+def test_checkpoints_of_another_run_are_not_touched(capsys):
+    write()
+    run(capsys, "a.toml --iterations 4 --reference")
+    before, log = last("runs/a"), lines("runs/a")
+    write("b.toml", train="optimizer = {lr = 0.5}")
+    for words, match in (("a.toml --reference", "has checkpoints of another run. Try: --resume runs/a/checkpoints"),
+                         ("b.toml --resume runs/a", "another configuration"),
+                         ("a.toml --resume runs/a", "another configuration"),  # that of the reference
+                         ("a.toml --resume runs/a --wafers 1 --reference", "another configuration")):
+        status, _, err = run(capsys, words)
+        assert status == 2
+        assert match in err
+    assert (last("runs/a"), lines("runs/a")) == (before, log)
+
+
+def test_a_damaged_checkpoint_is_refused_before_anything_is_touched(capsys):
+    write(interval=100)
+    run(capsys, "a.toml --iterations 4 --reference")
+    log = lines("runs/a")
+    path = latest("runs/a/checkpoints") / "state.json"
+    path.write_text(path.read_text().replace('"iteration": 4', '"iteration": 3'))
+    status, _, err = run(capsys, "--resume runs/a")
+    assert status == 2
+    assert "state.json is damaged" in err
+    assert lines("runs/a") == log
+
+
+@pytest.mark.parametrize("reference", ["", " --reference"])
+def test_a_loss_that_is_not_finite_names_iteration_and_layer(capsys, reference):
+    write(train='optimizer = {name = "sgd", lr = 1e6}')
+    status, _, err = run(capsys, f"a.toml{reference}")
+    assert status == 1
+    assert re.search(r"error: iteration \d+, layer [12]: the loss is (nan|inf)", err)
+
+
+def test_validate_and_compile_are_steps_of_their_own(capsys, folder):
+    write()
+    status, result, _ = run(capsys, "a.toml --validate-only --wafers 4")
+    assert (status, result["valid"], result["wafers"]) == (0, True, 4)
+    status, result, _ = run(capsys, "a.toml --compile-only")
+    assert (status, result["compiled"]) == (0, True)
+    assert result["words_per_iteration"] > 120
+    assert not (folder / "runs").exists()
+    status = cli.main(["train", "a.toml", "--validate-only"])
+    assert re.search(r"features +12, 10, 4", capsys.readouterr().out)
+
+
+def test_what_does_not_fit_into_a_pe_is_found_by_compile(capsys):
+    write()
+    with open("a.toml", encoding="utf-8") as file:
+        text = file.read().replace("outputs = 10", "outputs = 20000")
+    with open("a.toml", "w", encoding="utf-8") as file:
+        file.write(text)
+    assert run(capsys, "a.toml --validate-only")[0] == 0
+    status, _, err = run(capsys, "a.toml --compile-only")
+    assert status == 2
+    assert re.search(r"[\d,]+ bytes", err)
+
+
+def test_formats(capsys):
+    write(train='dtype = "bf16"')
+    status, _, err = run(capsys, "a.toml --validate-only")
+    assert status == 2
+    assert "do not calculate in bf16" in err
+    assert run(capsys, "a.toml --reference")[0] == 0
+    write("c.toml", train='dtype = "cb16"')
+    status, result, err = run(capsys, "c.toml --validate-only")
+    assert (status, result["dtype"]) == (0, "f16")
+    assert err == "wse: warning: train.dtype is cb16 and csconfig.use_cbfloat16 is not set: f16 is used\n"
