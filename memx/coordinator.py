@@ -93,6 +93,11 @@ class Script:
         """Wavelets of all columns."""
         return sum(self._length)
 
+    @property
+    def longest(self):
+        """Wavelets of the longest column."""
+        return max(self._length)
+
     def fill(self, values):
         """Return [(payload, is control)] per column with the values of all parameters, one after the other."""
         found = []

@@ -30,6 +30,7 @@ from memx.coordinator import Coordinator
 from memx.params import PARAMETERS as MEMX
 from swarm.timing import Links
 from swarm.tree import CHUNK, Endpoint, build, gather
+from traces.marks import mark
 from wse_core.errors import ConfigError
 
 __all__ = ["Iteration", "System", "WaferPort"]
@@ -155,6 +156,7 @@ class System:
         self.ports = [OraclePort(self.resident, self.coordinator) if backend == "numpy" else
                       WaferPort(Wafer(self.resident, backend)) for _ in range(wafers)]
         self.tree = build(self.ports)
+        self.clock = self.done = 0
         self._pool = ThreadPoolExecutor(max_workers=max(1, min(wafers, os.cpu_count() or 1)))
 
     @property
@@ -196,27 +198,51 @@ class System:
                 loss += part
         cycles = max(done.cycles for done in passes)
         per_cycle = self.links.bytes_per_second / self.hertz
-        return Iteration(
+        left = np.max([port.times(count) for port in self.ports], axis=0)[:asked]
+        updated = self._updated(left)
+        found = Iteration(
             loss=loss, gradients=numbers[:asked], cycles=max(cycles, int(-(-4 * script.n_words // per_cycle))),
-            load=int(-(-2 * shards[0][0].size // per_cycle)), boundary=self._boundary(script, cycles, asked),
+            load=int(-(-2 * shards[0][0].size // per_cycle)), boundary=self._boundary(script, cycles, updated),
             words=script.n_words, gradient_words=count, hops=sum(done.run.wavelet_hops for done in passes),
             macs=sum(done.run.macs for done in passes), host_seconds=sum(done.run.host_seconds for done in passes))
+        self._mark(script, found, passes, left, updated)
+        self.clock += found.total_cycles
+        return found
 
-    def _boundary(self, script, cycles, asked):
+    @property
+    def away(self):
+        """Cycles from a wafer to the memory service, or back."""
+        return self.links.one_way(len(self.ports)) * self.hertz
+
+    def _updated(self, left):
+        """Return when each weight is updated, given when its gradient left: in order of arrival, at the given rate."""
+        per_update = self.hertz / MEMX["update.rate"].value
+        order, n = np.argsort(left, kind="stable"), np.arange(len(left))
+        done = np.empty(len(left))
+        done[order] = per_update * (n + 1) + np.maximum.accumulate(left[order] + self.away - per_update * n)
+        return done
+
+    def _boundary(self, script, cycles, updated):
         """Return the cycles from the end of the wafers' work to the begin of the next iteration on them."""
-        away = 2 * self.links.one_way(len(self.ports)) * self.hertz
-        update = self.hertz / MEMX["update.rate"].value
-        left = np.max([port.times(asked + self.resident.width) for port in self.ports], axis=0)[:asked]
         needed = self.coordinator.first_use(script)
-        known = needed >= 0
-        if not known.any():
-            return 0
-        # Updates take their turn at the service's rate, in the order in which gradients come.
-        order = np.argsort(left[known], kind="stable")
-        arrival, n = left[known][order], np.arange(known.sum())
-        done = update * (n + 1) + np.maximum.accumulate(arrival - update * n)
-        late = done + away - needed[known][order]
-        return max(0, int(np.ceil(late.max())) - cycles)
+        late = (updated + self.away - needed)[needed >= 0]
+        return max(0, int(np.ceil(late.max(initial=0))) - cycles)
+
+    def _mark(self, script, found, passes, left, updated):
+        """Mark the phases of an iteration on the clock of the run (`traces.marks`)."""
+        start = self.clock + found.load
+        mark(self.clock, "samples", track="links", end=start)
+        mark(start, "weights and commands", track="memory service", end=start + int(self.away) + script.longest)
+        for number, done in enumerate(passes):
+            mark(start, f"iteration {self.done + 1}", track=f"wafer {number}", end=start + done.cycles)
+        self.done += 1
+        for parameter, first, last in zip(self.coordinator.parameters, script.offsets[:-1], script.offsets[1:],
+                                          strict=True):
+            if last > first:
+                mark(start + int(left[first:last].min()), f"gradients of {parameter.name}", track="tree",
+                     end=start + int(left[first:last].max() + self.away) + 1)
+                mark(start + int(left[first:last].min() + self.away), f"update of {parameter.name}", track="updates",
+                     end=start + int(np.ceil(updated[first:last].max())))
 
     def infer(self, inputs):
         """Return the logits of up to a batch of samples, bit patterns of shape (classes, samples).
