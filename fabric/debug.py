@@ -119,11 +119,24 @@ class Debugger:
         return False
 
     def until_change(self, symbol, x, y, max_cycles=10**5):
-        """Run to the end of the cycle in which a variable of a PE gets another value; return whether it did."""
-        before = self.fabric.read(symbol, x, y)
+        """Run to the end of the cycle in which memory of a PE gets another value; return whether it did.
+
+        Parameters
+        ----------
+        symbol : str, Var or int
+            A variable, or the address of a 16-bit word.
+        x, y : int
+        max_cycles : int
+        """
+        def bits():
+            if isinstance(symbol, int):
+                return self.machine.read_words(x, y, symbol, 1).tobytes()
+            return self.fabric.read(symbol, x, y).tobytes()
+
+        before = bits()
         for _ in range(max_cycles):
             status = self.machine.run(self.cycle + 1)
-            if not np.array_equal(self.fabric.read(symbol, x, y), before, equal_nan=before.dtype.kind == "f"):
+            if bits() != before:
                 return True
             if status != "limit":
                 return False

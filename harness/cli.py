@@ -24,7 +24,7 @@ from wse_core.errors import EXIT_RUN, ConfigError, WseError
 
 __all__ = ["COMMANDS", "build_parser", "main"]
 
-COMMANDS = ("run", "kernel", "kernels", "validate", "figure", "view", "export", "report", "plan", "doctor")
+COMMANDS = ("run", "train", "kernel", "kernels", "validate", "figure", "view", "export", "report", "plan", "doctor")
 """Subcommands in the order of the help text."""
 
 EXIT_INTERRUPTED = 130

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import resource
 import time
 
@@ -146,12 +147,26 @@ def run_kernel(kernel, machine, values):
     return ordered | result
 
 
-def open_run_file(path, name, machine):
+def config_text(kernel, values, preset, overrides):
+    """Return what was asked for as TOML: kernel, all its parameters, preset and changed numbers of the machine."""
+    lines = [f"kernel = {json.dumps(kernel.name)}", f"preset = {json.dumps(preset)}", f"set = {json.dumps(overrides)}",
+             "", "[params]"]
+    for param in kernel.params:
+        value = values.get(param.name, param.default)
+        lines.append(f"{param.name} = {json.dumps(plain(value))}" if value is not None else f"# {param.name}: not given")
+    return "\n".join(lines) + "\n"
+
+
+def open_run_file(path, kernel, machine, values, overrides=()):
     """Return the writer of a run file for a kernel; opened before the run, it fails before time is spent."""
     from traces.schema import RunMeta
     from traces.writer import RunWriter
 
-    return RunWriter(path, RunMeta(machine=dict(machine), preset=machine.preset, job=f"kernel {name}", **provenance()))
+    defaults = {param.name: param.default for param in kernel.params}
+    meta = RunMeta(job=f"kernel {kernel.name}", machine=dict(machine), preset=machine.preset,
+                   config_toml=config_text(kernel, values, machine.preset, list(overrides)),
+                   seed=int((defaults | values).get("seed") or 0), **provenance())
+    return RunWriter(path, meta)
 
 
 def fill_run_file(writer, result, counters=True):
@@ -175,7 +190,9 @@ def main(args):
     values = parse_params(kernel, args.params)
     machine = build_machine(args.preset, args.overrides)
     with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(open_run_file(args.out, kernel.name, machine)) if args.out else None
+        writer = None
+        if args.out:
+            writer = stack.enter_context(open_run_file(args.out, kernel, machine, values, args.overrides))
         progress = stack.enter_context(make_progress(args.progress))
         progress.phase(f"kernel {kernel.name} on {args.preset}")
         meta = writer.meta if writer else None

@@ -104,10 +104,13 @@ def _checkpoint(name):
     path, library = Path(name), _library()
     if (path / "manifest.json").exists() or path.name.startswith("iteration-"):
         return path
-    found = library.latest(path) or library.latest(path / FOLDER)
-    if not found:
+    folder = path if library.found(path) else path / FOLDER
+    newest = library.latest(folder)
+    if not newest:
         raise CheckpointError("there is no checkpoint", path=path)
-    return found
+    if newest != library.found(folder)[-1]:
+        print(f"wse: warning: {library.found(folder)[-1]} is damaged; {newest.name} is used", file=sys.stderr)
+    return newest
 
 
 def _trainer(config, reference):
@@ -159,7 +162,8 @@ class _Run:
         self.out = Path(args.out) if args.out else self._default()
         self.folder = Path(config.checkpoint.directory) if config.checkpoint.directory else self.out / FOLDER
         self.digest = config.fingerprint() + "-reference" * args.reference
-        self.saved, self.interrupted, self.started = None, False, time.perf_counter()
+        self.saved = self.tested = None
+        self.interrupted, self.started = False, time.perf_counter()
         library = _library()
         if source:
             _, tensors, state = library.load(source, self.digest)
@@ -199,7 +203,7 @@ class _Run:
                                 cause="numbers too large for 16 bits", hint="a smaller learning rate, or dtype cb16")
         if config.train.evaluate and step.iteration % config.train.evaluate == 0:
             data = trainer.dataset
-            tested["test_accuracy"] = trainer.evaluate(data.x_test, data.y_test)
+            tested["test_accuracy"] = self.tested = trainer.evaluate(data.x_test, data.y_test)
         row = self.log.add(step, **tested)
         progress.update(step.iteration, stop, **self._facts(row))
         if config.checkpoint.interval and step.iteration % config.checkpoint.interval == 0:
@@ -207,7 +211,8 @@ class _Run:
 
     def _facts(self, row):
         """Return what the line of progress shows."""
-        shown = {key: row[key] for key in ("loss", "accuracy", "test_accuracy", "cycles") if row.get(key) is not None}
+        known = {"tested": self.tested, **row}
+        shown = {key: known[key] for key in ("loss", "accuracy", "tested", "cycles") if known.get(key) is not None}
         if "cycles" in row:
             shown["samples/s"] = self.config.data.batch * row["iteration"] / row["simulated_seconds"]
             shown["host cycles/s"] = row["cycles"] / row["host_seconds"]

@@ -241,6 +241,8 @@ def _pictures(trace):
             uses = {use: counters[use].values.sum(axis=0) for use in figures.USES}
             axis = "x" if uses["busy"].shape[1] > 1 else "y"
             found.append(_image(figures.stalls(folder / "stalls.png", uses, axis)[0]))
+            if counters["busy"].window_cycles:
+                found.append(_image(figures.windows(folder / "windows.png", counters)[0]))
             found.append(_image(write_heatmap(folder / "busy.png", plane(counters["busy"].values), "busy cycles",
                                               "cycles")[0]))
         moved = [plane(counter.values) for counter in counters.values() if counter.kind == "link"]

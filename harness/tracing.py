@@ -7,7 +7,7 @@ import contextlib
 from harness import selection
 from traces.events import EventLog
 from traces.marks import collecting
-from traces.sink import FOREVER, LEVELS, TraceFilter
+from traces.sink import FOREVER, KINDS, LEVELS, TraceFilter
 from traces.windows import Windows
 from wse_core.errors import ConfigError
 
@@ -25,6 +25,7 @@ def add_options(parser):
     group.add_argument("--trace-cycles", metavar="A:B", help="record cycles A to B - 1 only")
     group.add_argument("--trace-region", metavar="X,Y,W,H", help="record these PEs only")
     group.add_argument("--trace-colors", metavar="C,C", help="record wavelets of these colors only")
+    group.add_argument("--trace-kinds", metavar="K,K", help=f"record these kinds of the level only: {', '.join(KINDS)}")
     group.add_argument("--backend", choices=("compiled", "reference"), default="compiled",
                        help="the engine, or the slow plain-Python twin")
 
@@ -106,7 +107,7 @@ def recorder(args, path, meta):
     """
     from fabric.fabric import around
 
-    if args.trace == "counters" and (args.trace_cycles or args.trace_region or args.trace_colors):
+    if args.trace == "counters" and (args.trace_cycles or args.trace_region or args.trace_colors or args.trace_kinds):
         raise ConfigError("nothing is recorded", where="--trace", hint="--trace events or --trace full")
     if args.trace_window is not None and args.trace_window < 1:
         raise ConfigError(f"{args.trace_window} is no length of a window", where="--trace-window",
@@ -139,6 +140,11 @@ def _filter_of(args):
         colors = tuple(int(word) for word in args.trace_colors.split(",")) if args.trace_colors else None
     except ValueError:
         raise ConfigError(f"{args.trace_colors!r} are no colors", where="--trace-colors", hint="such as 0,1") from None
-    return TraceFilter(LEVELS[args.trace], colors,
+    kinds = tuple(args.trace_kinds.split(",")) if args.trace_kinds else LEVELS[args.trace]
+    for kind in kinds:
+        if kind not in LEVELS[args.trace]:
+            raise ConfigError(f"level {args.trace} has no events of kind {kind!r}", where="--trace-kinds",
+                              hint=", ".join(LEVELS[args.trace]))
+    return TraceFilter(kinds, colors,
                        selection.rectangle(args.trace_region) if args.trace_region else None,
                        selection.cycle_range(args.trace_cycles) if args.trace_cycles else (0, FOREVER))

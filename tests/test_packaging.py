@@ -221,8 +221,8 @@ def test_metadata():
     assert (project["name"], project["version"]) == ("wse-sim", wse_core.__version__)
     assert project["requires-python"] == ">=3.11"
     assert project["scripts"] == {"wse": "harness.cli:main"}
-    assert set(project["optional-dependencies"]) == {"test", "demo", "nice", "perfetto", "plan", "tables", "vcd",
-                                                        "dev"}
+    assert set(project["optional-dependencies"]) == {"test", "demo", "nice", "perfetto", "plan", "tables",
+                                                        "train", "vcd", "dev"}
     names = {re.split(r"[<>=]", item)[0] for item in project["dependencies"]}
     assert names == {"numpy", "h5py", "matplotlib"}
 

@@ -265,6 +265,8 @@ def animate(path, trace, cycles=None, region=None, per_second=12):
     from matplotlib import animation, colormaps
 
     path = Path(path)
+    if path.suffix == ".mp4" and not animation.FFMpegWriter.isAvailable():
+        raise TraceError("MP4 needs ffmpeg", path=path, hint="a file name that ends in .gif", exit_code=2)
     cycles = (0, trace.clock) if cycles is None else cycles
     if cycles[1] - cycles[0] > MOST_FRAMES:
         raise TraceError(f"an animation of {cycles[1] - cycles[0]:,} cycles would be too long", path=path, exit_code=2,
@@ -299,8 +301,6 @@ def animate(path, trace, cycles=None, region=None, per_second=12):
         return (dots,)
 
     moving = animation.FuncAnimation(figure, frame, frames=cycles[1] - cycles[0], blit=False)
-    if path.suffix == ".mp4" and not animation.FFMpegWriter.isAvailable():
-        raise TraceError("MP4 needs ffmpeg", path=path, hint="a file name that ends in .gif", exit_code=2)
     writer = animation.FFMpegWriter(per_second) if path.suffix == ".mp4" else animation.PillowWriter(per_second)
     partial = path.with_name(f".{path.stem}.part{path.suffix}")
     try:

@@ -21,7 +21,7 @@ import numpy as np
 
 from traces.events import segments_of
 from traces.reader import RunFile
-from traces.sink import EVENT_DTYPE, FOREVER, KINDS, NO_COLOR, TraceFilter, joined, sorted_events
+from traces.sink import COLUMNS, EVENT_DTYPE, FOREVER, KINDS, NO_COLOR, TraceFilter, joined, sorted_events
 from wse_core.errors import TraceError
 
 __all__ = ["DERIVED", "Trace"]
@@ -153,6 +153,18 @@ class Trace:
         if "kind" in frame:
             frame["kind"] = pandas.Categorical.from_codes(events["kind"], [*KINDS, *DERIVED])
         return frame
+
+    def xarray(self, **selection):
+        """Return `events` as an xarray data set along the dimension ``event``, with units and meanings; needs xarray."""
+        try:
+            import xarray
+        except ImportError:
+            raise TraceError("xarray is not installed", hint="pip install xarray, or use Trace.events") from None
+        events = self.events(**selection)
+        about = {name: {"long_name": COLUMNS[name]} | ({"units": "cycles"} if name == "cycle" else {})
+                 for name in events.dtype.names}
+        found = {name: ("event", np.ascontiguousarray(events[name]), about[name]) for name in events.dtype.names}
+        return xarray.Dataset(found, attrs={"job": self.meta.job, "kinds": [*KINDS, *DERIVED]})
 
     def _chosen(self, wanted, columns):
         """Yield the stored events of a filter, file by file."""

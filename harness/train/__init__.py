@@ -5,13 +5,15 @@ module          content
 ==============  ======================================================================================================
 `config`        the TOML file of ``wse train``
 `data`          data sets, and the data service that gives every wafer its shard
-`model`         tensors of a network: names, first values, the form in which the memory service holds them
 `sparsity`      masks and learning rates over the iterations
 `loss_scale`    dynamic scaling of the loss
 `checkpoint`    everything that training needs to go on, written all or nothing
 `record`        what an iteration gave; log, table and figure of a run
 `reference`     the same training by plain numpy
+`trainer`       training on wafers, iteration after iteration
+`oracle`        the same training bit by bit, in the machine's order of operations
 `system`        memory service, tree and wafers joined
+`examples`      configurations that can be named without a path
 ==============  ======================================================================================================
 
 Iterations are counted from 0 where they are looked up (data, learning rate) and from 1 where they are reported.

@@ -91,6 +91,19 @@ def test_break_at_a_change_then_poke_and_go_back(backend):
     assert not debugger.until_change("x", 0, 0)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_break_at_an_address(backend):
+    debugger = chain(backend)
+    saved, var = debugger.snapshot(), debugger.fabric.spec.programs[0].symbols["x"]
+    assert debugger.until_change("x", 0, 0)
+    by_name = debugger.cycle
+    debugger.restore(saved)
+    address = var.address + 1  # the upper half of the first f32
+    assert debugger.until_change(address, 0, 0)
+    assert debugger.cycle == by_name
+    assert not debugger.until_change(address, 0, 0)
+
+
 def faulty():
     p = Program("faulty")
     a = p.array("a", 4, "f32")

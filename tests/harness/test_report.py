@@ -59,6 +59,27 @@ def test_a_page_stands_alone(wse, runs, tmp_path):
     assert "wse kernel chain_reduce pes=4 n=40 dtype=f32" in text
     assert "router.hop" in text
     assert "waiting for wavelets" in text
+    for part in ("Configuration", "Modelled numbers", "Busiest PEs and links", "Run it again"):
+        assert part in text
+    assert "hops_per_second" in text  # speed of the host
+    assert "bit-exact against the reference order: yes" in text
+    assert 'kernel = "chain_reduce"' in text
+
+
+def test_a_page_of_a_product_in_windows(tmp_path):
+    """Multiply-adds give a point under the roofs, windows a picture over time."""
+    pages = []
+    for extra in ([], ["--trace-window", "50"]):
+        words = ["kernel", "gemm", "p=2", "m=8", "k=8", "n=8", *extra, "--out", str(tmp_path / "g.h5"), "--json"]
+        assert cli.main(words) == 0
+        with Trace.open(tmp_path / "g.h5") as trace:
+            pages.append(report.page(trace))
+            point = report.summary(trace)["roofline"]
+            macs = sum(int(trace.files[0].counter(name).values.sum()) for name in ("macs",))
+    assert macs == 8 ** 3
+    assert 0 < point["macs_per_pe_cycle"] < 4
+    assert all("Roofline" in page for page in pages)
+    assert pages[1].count("data:image/png") == pages[0].count("data:image/png") + 1
 
 
 def test_shares_of_cycles_add_up(runs):

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import shutil
+import sys
+import tomllib
 
 import pytest
+from PIL import Image
 
+from harness import cli
 from tests.traces.samples import chain
+from traces import figures
+from traces.sink import KINDS
 from traces.trace import Trace
+from wse_core.errors import TraceError
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +62,58 @@ def test_what_cannot_be_recorded_is_said(wse, tmp_path, words, says):
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_kinds_are_chosen(wse, tmp_path):
+    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--trace", "full", "--out", "t.h5", "--trace-kinds", "wait,take")
+    assert done.returncode == 0, done.stderr
+    with Trace.open(tmp_path / "t.h5") as trace:
+        assert {KINDS[kind] for kind in trace.events()["kind"]} == {"wait", "take"}
+    wrong = wse("kernel", "ping", "--trace", "events", "--out", "u.h5", "--trace-kinds", "take")
+    assert (wrong.returncode, "no events of kind 'take'" in wrong.stderr) == (2, True)
+
+
+def test_a_run_file_says_what_was_asked_for(wse, tmp_path):
+    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "seed=5", "--set", "router.hop=2", "--out", "t.h5")
+    assert done.returncode == 0, done.stderr
+    with Trace.open(tmp_path / "t.h5") as trace:
+        meta = trace.meta
+    asked = tomllib.loads(meta.config_toml)
+    assert (meta.seed, meta.preset, meta.machine["router.hop"]) == (5, "wse2", 2)
+    assert (asked["kernel"], asked["set"], asked["params"]["pes"]) == ("chain_reduce", ["router.hop=2"], 3)
+    assert meta.package_version
+    assert meta.build_mode
+    assert meta.started.endswith(("Z", "+00:00"))
+
+
+def test_cycles_are_stepped_through_with_keys(run_file, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\nn\np\n5\n+3\n-8\np\nx\n9999\nq\nn\n"))
+    assert cli.main(["view", str(run_file), "--step", "--cycle", "29"]) == 0
+    with Trace.open(run_file) as trace:
+        last = trace.clock
+    said = capsys.readouterr()
+    shown = [int(line.split()[1]) for line in said.out.splitlines() if line.startswith("cycle ")]
+    assert shown == [29, 30, 31, 30, 5, 8, 0, 0, 0, last]
+    assert "n, p, q" in said.err
+
+
+def test_an_animation_as_mp4_needs_ffmpeg(run_file, tmp_path):
+    with Trace.open(run_file) as trace:
+        if shutil.which("ffmpeg"):
+            figures.animate(tmp_path / "a.mp4", trace, (24, 31))
+            assert b"ftyp" in (tmp_path / "a.mp4").read_bytes()[:16]
+        else:
+            with pytest.raises(TraceError, match="MP4 needs ffmpeg"):
+                figures.animate(tmp_path / "a.mp4", trace, (24, 31))
+        with pytest.raises(TraceError, match="too long"):
+            figures.animate(tmp_path / "a.gif", trace, (0, 10_000))
+
+
+def test_an_animation_has_a_frame_for_each_cycle(run_file, tmp_path):
+    with Trace.open(run_file) as trace:
+        figures.animate(tmp_path / "a.gif", trace, (24, 31))
+    with Image.open(tmp_path / "a.gif") as image:
+        assert image.n_frames == 7
 
 
 def test_a_region_at_a_cycle(wse, run_file):

@@ -96,7 +96,10 @@ def test_a_model_larger_than_memory_trains_from_files(tmp_path):
 
 def test_blocks_cover_all_rows_once():
     for shape, block in (((7, 3), 6), ((5, 100), 1), ((4, 0), 8), ((0, 4), 8), ((1, 1), 1)):
-        rows = [row for first, end in row_blocks(shape, block) for row in range(first, end)]
+        blocks = list(row_blocks(shape, block))
+        assert all(first < end for first, end in blocks)
+        assert all((end - first) * shape[1] <= max(block, shape[1]) for first, end in blocks)
+        rows = [row for first, end in blocks for row in range(first, end)]
         assert rows == list(range(shape[0]))
 
 

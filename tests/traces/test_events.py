@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -299,6 +300,38 @@ def test_a_file_without_events_says_so(tmp_path):
         assert not trace.has_events
         with pytest.raises(TraceError, match="holds no events"):
             trace.events()
+
+
+def test_events_as_xarray(tmp_path, monkeypatch):
+    with RunWriter(tmp_path / "run.h5", META) as writer:
+        writer.add_events(many(500), 500, TraceFilter())
+    with Trace.open(tmp_path / "run.h5") as trace:
+        monkeypatch.setitem(sys.modules, "xarray", None)
+        with pytest.raises(TraceError, match="xarray is not installed"):
+            trace.xarray()
+        monkeypatch.delitem(sys.modules, "xarray")
+        pytest.importorskip("xarray")
+        found = trace.xarray(kinds=("wait",), columns=("cycle", "x"))
+        assert found["cycle"].attrs["units"] == "cycles"
+        assert found["x"].values.tolist() == trace.events(kinds=("wait",))["x"].tolist()
+        assert found.sizes == {"event": len(trace.events(kinds=("wait",)))}
+
+
+def test_a_column_that_does_not_compress_is_stored_as_it_is(tmp_path, small_segments):
+    """Payloads of one segment may compress and those of the next may not; both come back."""
+    events = many(4 * CHUNK + 100)
+    events["data"][: 2 * CHUNK] = 7
+    log = EventLog(tmp_path / "run.h5", META, TraceFilter())
+    log.append(events, int(events["cycle"][-1]) + 1)
+    with RunWriter(tmp_path / "run.h5", META) as writer:
+        log.finish(writer)
+        sizes = [h5py.File(path)["events/data"] for path in log.segments]
+        assert [column.compression for column in sizes] == ["gzip", None, None]
+        for column in sizes:
+            column.file.close()
+    with Trace.open(tmp_path / "run.h5") as trace:
+        trace.files[0].verify()
+        assert np.array_equal(trace.events(), events)
 
 
 @pytest.mark.parametrize("wrong", [{"kinds": ("jump",)}, {"colors": (-1,)}, {"region": (0, 0, 0, 1)},

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric import control
+from fabric.kernels.ws_forward import COLOR_W
 from fabric.kernels.ws_layout import Placement
 from fabric.streaming import commands
 from fabric.streaming.network import Layer, Network
@@ -123,20 +124,19 @@ def test_gradients_agree_with_finite_differences(activation, norm):
 
 
 def test_time_follows_the_nonzeros():
-    """Multiply-adds and weights exactly, cycles within a tenth, in forward and backward passes and gradients."""
-    cycles, sent = {}, {}
-    for density in (1.0, 0.5, 0.25):
-        case = Case((1600, 8, 8), 2, 1, 16, bias=False)
-        rng = np.random.default_rng(1)
-        for parameter in case.matrices[:1]:
-            parameter.set_pattern(Pattern.random(parameter.pattern.shape, density, rng))
+    """Multiply-adds, weights and gradients exactly; cycles of a whole iteration within a tenth."""
+    cycles, macs, sent, came = {}, {}, {}, {}
+    for density in (1.0, 0.5, 0.25, 0.1):
+        case = Case((2400, 8, 4), 1, 1, 8, bias=False)
+        case.matrices[0].set_pattern(Pattern.random((8, 2400), density, np.random.default_rng(1)))
         passed, _ = case.train()
-        cycles[density] = passed.cycles
-        sent[density] = passed.run.macs
-        assert passed.run.macs >= case.matrices[0].pattern.count * 16
-    for density in (0.5, 0.25):
+        cycles[density], macs[density] = passed.cycles, passed.run.macs - 2 * 32 * 8
+        came[density] = sum(map(len, passed.numbers)) - 32 - 1
+        sent[density] = sum(int((~is_control).sum()) for _, is_control in case.coordinator.streams("train")) - 2 * 32
+    for density in (0.5, 0.25, 0.1):
         assert cycles[density] == pytest.approx(density * cycles[1.0], rel=0.1)
-    assert sent[1.0] - sent[0.5] == 2 * (sent[0.5] - sent[0.25]) == 6400 * 16
+    for count, whole in ((macs, 2400 * 8 * 8), (sent, 2400 * 8), (came, 2400 * 8)):
+        assert all(count[density] == density * whole for density in count)
 
 
 def test_what_does_not_fit_is_named():
@@ -171,3 +171,34 @@ def test_rows_go_where_they_belong():
     tiles = case.resident.tiles("a0", case.inputs)
     assert np.array_equal(case.resident.rows(0, tiles), case.inputs)
     assert isinstance(case.resident.places[0], Placement)
+
+
+def test_nothing_happens_without_commands():
+    """The same weights without the commands between them: sums are made, but no row lands and nothing comes back."""
+    case = Case((6, 5, 3), 2, 2, 2)
+    case.load()
+    passed = case.wafer.run([(payload[~control_], control_[~control_])
+                             for payload, control_ in case.coordinator.streams("train")])
+    assert not any(map(len, passed.numbers))
+    assert not case.wafer.activations(1).any()
+    assert passed.run.macs > 0
+
+
+def test_element_wise_work_moves_nothing():
+    """ReLU and its slopes add commands down the columns, and not one wavelet along rows or out."""
+    moved = []
+    for activation in ("none", "relu"):
+        case = Case((6, 5, 3), 3, 2, 2, activation=activation)
+        case.train()
+        moved.append({color: counts.sum() for color, counts in case.wafer.fabric.link_counts().items()})
+    assert moved[0].keys() == moved[1].keys()
+    assert {color for color in moved[0] if moved[0][color] != moved[1][color]} == {COLOR_W}
+
+
+def test_a_wafer_holds_activations_only():
+    """No array of a PE has the size of weights or of optimizer state; the stream does not depend on the optimizer."""
+    case = Case((12, 10, 4), 2, 2, 3)
+    held = {name: rows for name, (rows, _) in case.resident.sizes.items()}
+    assert set(held) == {"a0", "a1", "a2", "s1", "d0", "d1", "labels", "expo"}
+    assert max(held.values()) == 1 + 6  # rows of tokens: the features of a column and the row of ones
+    assert not any("Optimizer" in type(value).__name__ for value in vars(case.resident).values())

@@ -14,10 +14,11 @@ from wse_core.errors import ConfigError
 from wse_core.params import machine
 
 SHAPES = [(64, 64, 64, 4, 4), (256, 40, 32, 8, 4), (40, 96, 16, 8, 2), (16, 200, 16, 2, 2), (128, 16, 64, 1, 4),
-          (100, 90, 24, 6, 3)]
+          (100, 90, 24, 6, 3), (8, 160, 16, 4, 4), (160, 8, 16, 4, 4)]
 """inputs, outputs, tokens, width, height."""
-TOLERANCE = {"forward": 0.08, "backward": 0.08, "gradient": 0.10}
-"""Relative: the kernels' own closed forms are within 5%, and a random pattern is not even."""
+TOLERANCE = {"forward": 0.08, "backward": 0.08, "gradient": 0.15}
+"""Relative, for random patterns; dense layers must be within `DENSE`."""
+DENSE = 0.06
 
 
 @pytest.mark.parametrize("density", [1.0, 0.5, 0.2])
@@ -31,7 +32,8 @@ def test_costs_are_those_of_cycle_level_wafers(shape, density):
             "inputs": inputs, "outputs": outputs}
         got = run("ws_gradient" if phase == "gradient" else "ws_forward", tokens=tokens, width=width, height=height,
                   density=density, **sizes)["cycles"]
-        assert abs((cost.busy + cost.latency) / got - 1) < tolerance, (phase, got)
+        within = DENSE if density == 1 else tolerance
+        assert cost.busy + cost.latency == pytest.approx(got, rel=within), phase
         assert cost.rows == sizes["outputs"]
 
 

@@ -234,6 +234,16 @@ def test_a_damaged_checkpoint_is_refused_before_anything_is_touched(capsys):
     assert lines("runs/a") == log
 
 
+def test_an_older_checkpoint_is_used_and_named_if_the_newest_is_damaged(capsys):
+    write()
+    run(capsys, "a.toml --reference")
+    (latest("runs/a/checkpoints") / "state.json").unlink()
+    status, result, err = run(capsys, "--resume runs/a")
+    assert (status, result["from_iteration"], result["done"]) == (0, 8, 12)
+    assert re.search("iteration-0000000012-[0-9a-f]+ is damaged; iteration-0000000008-[0-9a-f]+ is used", err)
+    assert load(latest("runs/a/checkpoints"))[0] == 12
+
+
 @pytest.mark.parametrize("reference", ["", " --reference"])
 def test_a_loss_that_is_not_finite_names_iteration_and_layer(capsys, reference):
     write(train='optimizer = {name = "sgd", lr = 1e6}')

@@ -158,6 +158,20 @@ def test_vcd_is_read_back_by_another_reader(trace, events, tmp_path):
         assert values == {int(event["cycle"]): f"{int(event['data']):b}" for event in here}
 
 
+def test_announced_sizes_are_near(tmp_path):
+    """Within a factor of three, on a run of some thousand events."""
+    chain(tmp_path / "run.h5", 8, 60)
+    with Trace.open(tmp_path / "run.h5") as trace:
+        events = trace.events()
+        for name, entry in formats.FORMATS.items():
+            if entry.needs:
+                pytest.importorskip(entry.needs)
+            export(trace, name, tmp_path / name, events)
+            size = (tmp_path / name).stat().st_size
+            announced = formats.announced_bytes(name, len(events))
+            assert size / 3 < announced < 3 * size, (name, size, announced)
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 def test_a_huge_export_must_be_forced(trace, events, tmp_path, monkeypatch):
