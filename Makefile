@@ -4,7 +4,7 @@
 # Checked, sanitizer and coverage builds work on a copy below build/, so the release build stays as it is.
 #
 #   PYTHON=python3.12   interpreter for a new .venv (default python3)
-#   ARGS="..."          arguments for `wse run` or pytest
+#   ARGS="..."          arguments for `wse train` or pytest
 #   WSE_JOBS=N          parallel compilations (default: one per core)
 
 PYTHON ?= python3
@@ -33,7 +33,7 @@ SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make run       run the main job: classify handwritten digits on a rectangle of PEs"
+	@echo "make run       run the main job: train a network on two modelled wafers"
 	@echo "make test      run the test suite"
 	@echo "make build     prepare .venv and compile, nothing else"
 	@echo "make bench     run the benchmarks; JSON goes to build/bench"
@@ -45,7 +45,7 @@ help:
 	@echo 'Variables: ARGS="..." for run, test and bench; PYTHON=python3.12 for a new .venv; WSE_JOBS=N'
 
 run: build
-	@$(VENV)/bin/wse run $(ARGS)
+	@$(VENV)/bin/wse train digits --wafers 2 --compare 50 --overwrite $(ARGS)
 
 test: build
 	@$(PY) -m pytest $(ARGS)

@@ -1,13 +1,15 @@
 """``wse train [CONFIG.toml]``: train a network by weight streaming on modelled wafers.
 
-Files in the directory of the run: ``log.jsonl`` (a line per iteration), ``loss.csv``, ``loss.png``, and checkpoints
-below ``checkpoints/``.  Ctrl-C finishes the iteration, writes a checkpoint and says how to go on; a second one stops at
-once.
+Files in the directory of the run: ``log.jsonl`` (a line per iteration), ``loss.csv``, ``loss.png``, ``run.h5``
+(counters of the first wafer, phases), ``report.html``, and checkpoints below ``checkpoints/``.  Ctrl-C finishes the
+iteration, writes a checkpoint and says how to go on; a second one stops at once.
 """
 from __future__ import annotations
 
+import contextlib
 import math
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -16,6 +18,8 @@ from pathlib import Path
 
 from harness.console import make_progress, print_json, table
 from harness.modules import need
+from harness.tracing import add_options as add_trace_options
+from harness.tracing import recorder
 from wse_core.errors import CheckpointError, ConfigError, TrainingError
 
 __all__ = ["add_parser", "main"]
@@ -39,10 +43,16 @@ def add_parser(sub, common):
     parser.add_argument("--iterations", metavar="N", type=int, help="stop after N iterations in all")
     parser.add_argument("--resume", metavar="DIR", help="go on from the newest checkpoint in DIR, or from that in DIR")
     parser.add_argument("--out", metavar="DIR", help="directory for the files of the run (default: runs/NAME)")
+    parser.add_argument("--overwrite", action="store_true",
+                        help="delete the checkpoints of an earlier run in the same directory")
+    parser.add_argument("--compare", metavar="N", type=int, default=0,
+                        help="train the first N iterations by numpy too: bit for bit in the order of the wafers, and "
+                             "as a plain trainer does")
     parser.add_argument("--reference", action="store_true", help="train by plain numpy instead, for comparison")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--validate-only", action="store_true", help="check configuration and data, then stop")
     only.add_argument("--compile-only", action="store_true", help="place the network on its wafers, then stop")
+    add_trace_options(parser)
     return parser
 
 
@@ -64,23 +74,57 @@ def main(args):
         config.build_network()
     if args.validate_only:
         return _say(args, {"valid": True, **summary})
-    with make_progress(args.progress) as progress:
+    if args.compare and (args.reference or source):
+        raise ConfigError("compares wafers with numpy from the first iteration on", where="--compare",
+                          hint="without --reference and --resume")
+    out = _directory(args, config, source)
+    with make_progress(args.progress) as progress, contextlib.ExitStack() as stack:
         progress.phase("compile")
+        record = None
+        if not (args.reference or args.compile_only):
+            meta = need("harness.train.outcome", PURPOSE).meta_of(config, config.build_machine(), _words(args, config))
+            record = stack.enter_context(recorder(args, out / "run.h5", meta))
         trainer = _trainer(config, args.reference)
         if args.compile_only:
             if not args.reference:
                 summary["words_per_iteration"] = trainer.system.coordinator.script("train").n_words
             return _say(args, {"compiled": True, **summary})
-        run = _Run(args, config, trainer, source)
+        run = _Run(args, config, trainer, source, out)
         progress.phase(f"train {config.name} on {_where(args, config)}")
         status = run.train(stop, progress)
         if not status:
             progress.phase("test")
             summary["test_accuracy"] = trainer.evaluate(dataset.x_test, dataset.y_test)
-    _say(args, {**summary, **run.result()})
+        result = {**summary, **run.result()}
+        if record is not None:
+            names = need("harness.train.outcome", PURPOSE).write(out, trainer, run.log.rows, result, record)
+            result["files"] += [str(out / name) for name in names]
+    if args.json:
+        _say(args, result)
+    else:
+        print(_report(result))
     if status:
         print(f"wse: interrupted after iteration {trainer.iteration}; go on with: {run.command()}", file=sys.stderr)
-    return status
+        return status
+    return 1 if result.get("bit_exact") is False else 0
+
+
+def _directory(args, config, source):
+    """Return the directory of the run: that of the run that goes on, if its checkpoint lies there, or runs/NAME."""
+    if args.out:
+        return Path(args.out)
+    if source and source.parent.name == FOLDER:
+        return source.parent.parent
+    return Path("runs", config.name)
+
+
+def _words(args, config):
+    """Return what to type after ``wse`` for this run."""
+    words = ["train", str(args.config or config.name), "--wafers", str(config.wafers)]
+    for name in ("iterations", "compare"):
+        if getattr(args, name):
+            words += [f"--{name}", str(getattr(args, name))]
+    return shlex.join(words)
 
 
 def _config(args, source):
@@ -145,6 +189,30 @@ def _say(args, result):
     return 0
 
 
+def _report(r):
+    """Return the result of a run as text."""
+    rows = [("network", f"{' - '.join(map(str, r['features']))} features, {r['dtype']}, density {r['density']:g}"),
+            ("training", f"{r['done']:,} of {r['iterations']:,} iterations of {r['batch']:,} samples, loss "
+             + ("none" if r["loss"] is None else f"{r['loss']:.4g}")
+             + (f", {r['skipped']} left out for overflow" if r["skipped"] else ""))]
+    if "test_accuracy" in r:
+        rows.append(("accuracy", f"{100 * r['test_accuracy']:.2f} % of {r['test_samples']:,} samples not trained on"))
+    if "cycles" in r:
+        rows += [("wafers", f"{r['wafers']} with {r['mesh'][0]} x {r['mesh'][1]} PEs each"),
+                 ("cycles", f"{r['cycles']:,}, {1e3 * r['simulated_seconds']:.3f} ms on the wafers, "
+                  f"{r['samples_per_simulated_second']:,.0f} samples/s")]
+    if "bit_exact" in r:
+        rows += [("bit-exact", f"{'yes' if r['bit_exact'] else 'NO'}: weights and losses of {r['compared_iterations']} "
+                  "iterations against numpy in the order of the wafers"),
+                 ("against numpy", f"as one writes it, other order of additions: losses within "
+                  f"{r['loss_distance_to_numpy']:.2g}, weights within {100 * r['weight_distance_to_numpy']:.2g} % of "
+                  "how far they moved")]
+    rows.append(("host", f"{r['host_seconds']:.1f} s"))
+    if "checkpoint" in r:
+        rows.append(("checkpoint", r["checkpoint"]))
+    return table([*rows, ("files", ", ".join(r["files"]))])
+
+
 def _text(value):
     """Return one value of a result for people."""
     if isinstance(value, list):
@@ -157,9 +225,8 @@ def _text(value):
 class _Run:
     """A run in its directory: log, checkpoints, interruption."""
 
-    def __init__(self, args, config, trainer, source):
-        self.args, self.config, self.trainer, self.source = args, config, trainer, source
-        self.out = Path(args.out) if args.out else self._default()
+    def __init__(self, args, config, trainer, source, out):
+        self.args, self.config, self.trainer, self.out = args, config, trainer, out
         self.folder = Path(config.checkpoint.directory) if config.checkpoint.directory else self.out / FOLDER
         self.digest = config.fingerprint() + "-reference" * args.reference
         self.saved = self.tested = None
@@ -169,16 +236,16 @@ class _Run:
             _, tensors, state = library.load(source, self.digest)
             trainer.restore(tensors, state["trainer"])
         elif library.found(self.folder):
-            raise ConfigError("has checkpoints of another run", where=self.folder,
-                              hint=f"--resume {self.folder}, or another directory with --out")
+            if not args.overwrite:
+                raise ConfigError("has checkpoints of another run", where=self.folder,
+                                  hint=f"--resume {self.folder}, --overwrite, or another directory with --out")
+            for path in library.found(self.folder):
+                shutil.rmtree(path)
         self.first = trainer.iteration
+        self.comparison = self.verdict = None
+        if args.compare:
+            self.comparison = need("harness.train.compare", PURPOSE).Comparison(trainer)
         self.log = need("harness.train.record", PURPOSE).Log(self.out, trainer.iteration)
-
-    def _default(self):
-        """Return the directory of the run that goes on, if its checkpoint lies there, or runs/NAME."""
-        if self.source and self.source.parent.name == FOLDER:
-            return self.source.parent.parent
-        return Path("runs", self.config.name)
 
     def train(self, stop, progress):
         """Train until so many iterations are done; return the exit status."""
@@ -204,6 +271,10 @@ class _Run:
         if config.train.evaluate and step.iteration % config.train.evaluate == 0:
             data = trainer.dataset
             tested["test_accuracy"] = self.tested = trainer.evaluate(data.x_test, data.y_test)
+        if self.comparison and step.iteration <= self.args.compare:
+            tested["numpy_loss"] = self.comparison.step(step)
+            if step.iteration == min(self.args.compare, stop):
+                self.verdict = self.comparison.verdict()
         row = self.log.add(step, **tested)
         progress.update(step.iteration, stop, **self._facts(row))
         if config.checkpoint.interval and step.iteration % config.checkpoint.interval == 0:
@@ -256,6 +327,10 @@ class _Run:
         if "cycles" in last:
             found |= {"cycles": sum(row["cycles"] for row in rows), "simulated_seconds": last["simulated_seconds"],
                       "samples_per_simulated_second": config.data.batch * last["iteration"] / last["simulated_seconds"]}
+        if self.verdict:
+            found |= {"compared_iterations": self.verdict.iterations, "bit_exact": self.verdict.bit_exact,
+                      "weight_distance_to_numpy": self.verdict.weight_distance,
+                      "loss_distance_to_numpy": self.verdict.loss_distance}
         found["host_seconds"] = time.perf_counter() - self.started
         if self.saved is not None:
             found["checkpoint"] = str(self.last)

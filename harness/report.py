@@ -84,7 +84,7 @@ def command_of(trace, results):
         params = results.get("params") or {}
         words = [f"{key}={value}" for key, value in params.items()] if isinstance(params, dict) else []
         return " ".join(["wse", job, *words, *machine])
-    return f"wse run {job}"
+    return f"wse {job}" if job.startswith("train ") else f"wse run {job}"
 
 
 def _busiest_pes(counters):
@@ -125,6 +125,7 @@ def page(trace):
     """Return the report of one run as HTML."""
     facts = summary(trace)
     body = [f"<h1>{_text(facts['job'] or 'run')}</h1>", _status(facts), "<h2>Result</h2>", _results(facts),
+            *_curves(trace.files[0]),
             "<h2>Where the cycles went</h2>", _uses(facts), *_pictures(trace),
             "<h2>Busiest PEs and links</h2>", _busiest(facts)]
     if facts["roofline"]:
@@ -256,6 +257,26 @@ def _pictures(trace):
                 except TraceError:  # nothing to draw
                     continue
     return found
+
+
+def _curves(run):
+    """Return the picture of the results ``curve_...`` over ``curve_iteration``, if a run has them."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    names = [name for name in ("loss", "accuracy") if f"curve_{name}" in run.results]
+    if not names or "curve_iteration" not in run.results:
+        return []
+    figure = Figure(figsize=(6, 2.2 * len(names)), layout="constrained")
+    FigureCanvasSVG(figure)
+    for name, axes in zip(names, figure.subplots(len(names), squeeze=False, sharex=True).flat, strict=True):
+        axes.plot(run.result("curve_iteration"), run.result(f"curve_{name}"), linewidth=1.2)
+        axes.set(ylabel=name, ylim=(0, None))
+    axes.set_xlabel("iteration")
+    with tempfile.TemporaryDirectory(prefix="wse-report-") as folder:
+        path = Path(folder, "curves.png")
+        figure.savefig(path, dpi=130, metadata={"Software": None})
+        return [_image(path)]
 
 
 def _roofline_picture(point):

@@ -98,6 +98,9 @@ class Log:
         at = np.array([row["iteration"] for row in self.rows])
         left = figure.subplots()
         left.plot(at, losses, label="loss of the batch", lw=1)
+        compared = [(row["iteration"], row["numpy_loss"]) for row in self.rows if row.get("numpy_loss") is not None]
+        if compared:
+            left.plot(*zip(*compared, strict=True), "k:", label="the same by plain numpy", lw=1.5)
         left.set(xlabel="iteration", ylabel="loss", title=title, ylim=(0, None))
         tested = [(row["iteration"], row["test_accuracy"]) for row in self.rows if row.get("test_accuracy") is not None]
         for points, label in (([(k, row["accuracy"]) for k, row in zip(at, self.rows, strict=True)

@@ -65,7 +65,8 @@ def test_what_cannot_be_recorded_is_said(wse, tmp_path, words, says):
 
 
 def test_kinds_are_chosen(wse, tmp_path):
-    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--trace", "full", "--out", "t.h5", "--trace-kinds", "wait,take")
+    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--out", "t.h5", "--trace", "full", "--trace-kinds",
+               "wait,take")
     assert done.returncode == 0, done.stderr
     with Trace.open(tmp_path / "t.h5") as trace:
         assert {KINDS[kind] for kind in trace.events()["kind"]} == {"wait", "take"}

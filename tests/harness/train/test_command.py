@@ -14,6 +14,7 @@ import pytest
 
 from harness import cli
 from harness.train.checkpoint import found, latest, load
+from traces.trace import Trace
 
 TEXT = """
 wafers = {wafers}
@@ -152,7 +153,7 @@ def test_interrupted_it_says_how_to_go_on(capsys, folder, child_env):
     assert "Traceback" not in err
     done = int(re.search(r"interrupted after iteration (\d+); go on with: wse train --resume '(.*)'", err)[1])
     assert done == len(lines("x y")) >= 3
-    assert re.search(rf"^done +{done}$", out, re.MULTILINE)
+    assert re.search(rf"^training +{done} of 100,000 iterations of 8 samples", out, re.MULTILINE)
     path = re.search(r"--resume '(.*)'", err)[1]
     status = cli.main(["train", "--resume", path, "--iterations", str(done + 2), "--json"])
     assert status == 0
@@ -286,3 +287,51 @@ def test_formats(capsys):
     status, result, err = run(capsys, "c.toml --validate-only")
     assert (status, result["dtype"]) == (0, "f16")
     assert err == "wse: warning: train.dtype is cb16 and csconfig.use_cbfloat16 is not set: f16 is used\n"
+
+
+def test_wafers_and_numpy_are_compared(capsys):
+    """Bit for bit in the order of the wafers; losses of plain numpy stand in the log, and a report is written."""
+    write(interval=0)
+    status, result, _ = run(capsys, "a.toml --compare 8")
+    assert (status, result["bit_exact"], result["compared_iterations"]) == (0, True, 8)
+    assert result["weight_distance_to_numpy"] < 0.02
+    log = lines("runs/a")
+    assert [row["iteration"] for row in log if row.get("numpy_loss") is not None] == list(range(1, 9))
+    assert all(abs(row["numpy_loss"] - row["loss"]) <= result["loss_distance_to_numpy"] < 0.01 for row in log[:8])
+    with open("runs/a/report.html", encoding="utf-8") as file:
+        text = file.read()
+    assert "wse train a.toml --wafers 2 --compare 8" in text
+    assert "bit-exact against the reference order: yes" in text
+    assert text.count("<img") >= 3  # loss, where cycles went, traffic
+    for words in ("a.toml --compare 3 --reference", "--resume runs/a --compare 3"):
+        assert run(capsys, words)[0] == 2
+
+
+def test_phases_and_events_of_an_iteration_are_in_the_run_file(capsys):
+    write(interval=0)
+    result = run(capsys, "a.toml --iterations 2 --trace events")[1]
+    with Trace.open("runs/a/run.h5") as trace:
+        marks = trace.marks
+        assert trace.meta.job == "train a.toml --wafers 2 --iterations 2"
+        assert trace.committed > 1000
+        assert trace.files[0].result("cycles") == result["cycles"]
+        assert trace.files[0].result("curve_loss").tolist() == [row["loss"] for row in lines("runs/a")]
+    tracks = {mark.track for mark in marks}
+    assert tracks == {"links", "memory service", "wafer 0", "wafer 1", "tree", "updates"}
+    for track in ("wafer 0", "wafer 1"):
+        assert [mark.label for mark in marks if mark.track == track] == ["iteration 1", "iteration 2"]
+    work, updates = ([mark for mark in marks if mark.track == track] for track in ("wafer 0", "updates"))
+    assert work[0].end <= work[1].begin  # one batch in flight
+    assert {mark.label for mark in updates} == {"update of layer1.weight", "update of layer2.weight"}
+    first = [mark for mark in updates if mark.begin < work[1].begin]
+    last = max(mark.end for mark in first)
+    assert work[0].end < last  # the round trip that the boundary waits for
+    assert max(mark.end for mark in marks) <= result["cycles"]
+
+
+def test_a_run_again_needs_to_be_told(capsys):
+    write()
+    run(capsys, "a.toml --iterations 5 --reference")
+    assert run(capsys, "a.toml --reference")[0] == 2
+    assert run(capsys, "a.toml --reference --overwrite")[0] == 0
+    assert [load(path)[0] for path in found("runs/a/checkpoints")] == [4, 8, 12]

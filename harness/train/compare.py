@@ -1,0 +1,76 @@
+"""The same training by numpy beside the wafers: bit for bit in their order of additions, and in numpy's own.
+
+*In order* (`harness.train.oracle`): everything the wafers and the tree do, in their order; weights must be equal bit
+for bit.  *Plain* (`harness.train.reference`): a mixed-precision trainer as one writes it with ``@``; it differs by the
+order of f32 additions, and from time to time by a 16-bit rounding that this turns over.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.train.reference import ReferenceTrainer
+from harness.train.trainer import Trainer
+
+__all__ = ["Comparison", "Verdict"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How training on wafers and by numpy compare.
+
+    Attributes
+    ----------
+    iterations : int
+        That were compared.
+    bit_exact : bool
+        All FP32 weights and all losses equal numpy's in order.
+    weight_distance : float
+        Norm of the difference to the weights of plain numpy, over the norm of how far they moved in training.
+    loss_distance : float
+        Largest difference to a loss of plain numpy.
+    """
+
+    iterations: int
+    bit_exact: bool
+    weight_distance: float
+    loss_distance: float
+
+
+class Comparison:
+    """Two trainers by numpy that follow one on wafers.
+
+    Parameters
+    ----------
+    trainer : Trainer
+        Before its first iteration.
+    """
+
+    def __init__(self, trainer):
+        self.trainer = trainer
+        self.exact, self.plain = Trainer(trainer.config, "numpy"), ReferenceTrainer.of(trainer.config)
+        self._start = self._weights()
+        self._equal, self._apart, self.iterations = True, 0.0, 0
+
+    def _weights(self):
+        return {parameter.name: parameter.dense.copy() for parameter in self.trainer.parameters}
+
+    def step(self, step):
+        """Do what the trainer has just done; return the loss of plain numpy."""
+        exact, plain = self.exact.step(), self.plain.step()
+        self._equal &= np.array_equal(np.float64(exact.loss), np.float64(step.loss), equal_nan=True)
+        self._apart = max(self._apart, abs(plain.loss - step.loss))
+        self.iterations += 1
+        return plain.loss
+
+    def verdict(self):
+        """Return the `Verdict` after the iterations done so far."""
+        weights, exact = self._weights(), {p.name: p.dense for p in self.exact.parameters}
+        equal = all(np.array_equal(values.view(np.uint32), exact[name].view(np.uint32))
+                    for name, values in weights.items())
+        apart, moved = (np.sqrt(sum(float(np.square(weights[name] - other[name].reshape(weights[name].shape),
+                                                    dtype=np.float64).sum()) for name in weights))
+                        for other in (self.plain.weights, self._start))
+        return Verdict(self.iterations, bool(self._equal and equal), float(apart / moved) if moved else 0.0,
+                       float(self._apart))

@@ -1,0 +1,51 @@
+"""What a training run on wafers leaves for the other commands: a run file with counters and phases, and a report."""
+from __future__ import annotations
+
+import numpy as np
+
+from harness.provenance import provenance
+from harness.report import page
+from traces.schema import RunMeta
+from traces.trace import Trace
+from traces.writer import RunWriter, atomic_file
+
+__all__ = ["meta_of", "write"]
+
+
+def meta_of(config, machine, command):
+    """Return the `RunMeta` of a run; `command` is what to type for it, without ``wse``."""
+    return RunMeta(job=command, config_toml=config.text, machine=dict(machine), preset=machine.preset, seed=config.seed,
+                   **provenance())
+
+
+def write(directory, trainer, rows, result, recorder):
+    """Write ``run.h5`` and ``report.html``; return their names.
+
+    Parameters
+    ----------
+    directory : Path
+    trainer : Trainer
+    rows : list of dict
+        Of the log.
+    result : dict
+        Numbers and texts.
+    recorder : Recorder
+        With the phases of memory service, tree and wafers, and events of the first wafer if asked for.
+    """
+    fabric = trainer.system.ports[0].wafer.fabric
+    units = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
+             "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}
+    with RunWriter(recorder.path, recorder.meta) as writer:
+        for name, values in fabric.counters().items():
+            writer.add_counter(name, values, units.get(name, "cycles"))
+        for color, values in fabric.link_counts().items():
+            writer.add_counter(f"moved_color_{color}", values[np.newaxis], "wavelets")
+        for name, value in result.items():
+            if value is not None:
+                writer.add_result(name, value)
+        for name in ("iteration", "loss", "accuracy", "cycles"):
+            writer.add_result(f"curve_{name}", np.array([row[name] for row in rows]))
+        recorder.finish(writer)
+    with Trace.open(recorder.path) as trace, atomic_file(directory / "report.html") as file:
+        file.write(page(trace).encode("utf-8"))
+    return ["run.h5", "report.html"]
