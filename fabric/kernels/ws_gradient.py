@@ -286,15 +286,21 @@ def expected_cycles(indptr, indices, inputs, outputs, machine):
     stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
     free = np.full(inputs.columns, 2 + m["ramp.in"] + m["router.hop"] * inputs.height, np.float64)
     distance = np.arange(inputs.columns)
+    buffered = m["queue.in_depth"][1] + m["ramp.in_buffer"]
     for row, here in enumerate(counts):
         owner = outputs.owner(row)
         sends = free[owner] + lead + (m["ce.config"] + issue if inputs.columns > 1 else 0)
         lasts = np.maximum(free + lead + m["ce.config"], sends + stage + np.abs(distance - owner) * m["router.hop"])
         taking = max(steps_of("fh2s", tokens, m), -(-tokens // 2))
-        free = lasts + taking + issue + 1
-        free[owner] = sends + (stage if inputs.columns > 1 else 0) + taking + issue + m["ce.dsr_edit"] + 1
+        # What the slowest column cannot take yet waits in its queue and ramp; then the sender and all others wait.
+        held = max(0, -(-tokens // 2) - buffered)
+        done = np.maximum(lasts + taking, (lasts.max() + held) if held else 0)
+        free = done + issue + 1
+        done_here = max(sends + (stage if inputs.columns > 1 else 0) + taking, done[owner] if held else 0)
+        free[owner] = done_here + issue + m["ce.dsr_edit"] + 1
         free += here * dot
-    return float(free.max() + (stage + m["router.hop"] + 20) * inputs.height * inputs.groups)
+    drain = (stage + m["router.hop"]) * (inputs.height - 1) * inputs.groups if len(indices) else 0
+    return float(free.max() + drain)
 
 
 def reference(given, single, indptr, indices, x, d, inputs):

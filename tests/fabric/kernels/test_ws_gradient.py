@@ -37,6 +37,14 @@ def test_cycles_follow_the_places_that_are_asked_for():
         assert cycles[density] / cycles[1.0] == pytest.approx(density, rel=0.1)
 
 
+def test_cycles_when_columns_wait_for_each_other():
+    """Few places, spread unevenly; rows of few tokens wait in queues, rows of many make all columns wait."""
+    for density in (0.2, 1.0):
+        for tokens in (1, 4, 32):
+            result = run("ws_gradient", inputs=64, outputs=64, width=8, height=8, tokens=8 * tokens, density=density)
+            assert abs(result["cycle_error"]) < 0.06
+
+
 def test_sums_are_f32():
     """4,096 products 1 x 1 would stop at 2,048 in an FP16 accumulator and at 1,024 in a CB16 one."""
     for dtype in ("f16", "cb16"):
