@@ -526,19 +526,38 @@ cdef inline uint32_t group_of(thread_t* th) noexcept nogil:
 cdef inline bint is_memory(opnd_t* o) noexcept nogil:
     return o.mode == OPND_MEM1D or o.mode == OPND_MEM4D or o.mode == OPND_CIRCULAR
 
-cdef inline bint collide(state_t* s, opnd_t* a, opnd_t* b, uint32_t k) noexcept nogil:
-    # Whether elements k of two memory operands lie in banks that one cycle cannot serve.
+cdef inline int64_t bank_period(state_t* s) noexcept nogil:
+    # Addresses that agree modulo this number conflict; at least 1.
     cdef int64_t m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
-    return s.p.conflict_rule != 0 and (m < 2 or (address_of(a, k) - address_of(b, k)) % m == 0)
+    return m if m > 1 else 1
 
-cdef inline uint32_t conflict_of(state_t* s, thread_t* th, uint32_t k) noexcept nogil:
-    # Cycles that the step of element k loses in memory.
+cdef inline bint collide(state_t* s, int64_t first, int64_t second) noexcept nogil:
+    # Whether one cycle cannot serve both addresses.
+    return s.p.conflict_rule != 0 and (first - second) % bank_period(s) == 0
+
+cdef inline bint reads_collide(state_t* s, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
+    # Whether the two memory sources of a step of g elements conflict: in their first elements, in any two if both are
+    # 32 bits wide.
+    cdef uint32_t i, j
+    if g == 1 or th.b.words == 1 or th.c.words == 1:
+        return collide(s, address_of(&th.b, k), address_of(&th.c, k))
+    for i in range(g):
+        for j in range(g):
+            if collide(s, address_of(&th.b, k + i), address_of(&th.c, k + j)):
+                return True
+    return False
+
+cdef inline uint32_t conflict_of(state_t* s, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
+    # Cycles that the step of elements k .. k + g - 1 loses in memory.
     cdef bint b = is_memory(&th.b), c = is_memory(&th.c)
     cdef uint32_t lost = 0
-    if b and c and (s.p.read_ports < 2 or collide(s, &th.b, &th.c, k)):
+    cdef int64_t to
+    if b and c and (s.p.read_ports < 2 or reads_collide(s, th, k, g)):
         lost = s.p.conflict_cycles
-    if th.one_bank and (b and collide(s, &th.a, &th.b, k) or c and collide(s, &th.a, &th.c, k)):
-        lost += s.p.write_cycles
+    if th.one_bank:
+        to = address_of(&th.a, k)
+        if b and collide(s, to, address_of(&th.b, k)) or c and collide(s, to, address_of(&th.c, k)):
+            lost += s.p.write_cycles
     return lost
 
 cdef inline fifo_t* fifo_of(ce_t* ce, opnd_t* o) noexcept nogil:
@@ -834,7 +853,7 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
         return
     g = group_of(th)
     busy = (g + th.lanes - 1) // th.lanes
-    conflict = conflict_of(s, th, th.k)
+    conflict = conflict_of(s, th, th.k, g)
     if TRACE:
         s.watch[cell].lost[th.id] += conflict
     if th.b.mode == OPND_FABIN:
@@ -1254,19 +1273,19 @@ cdef inline bint flat(opnd_t* o) noexcept nogil:
     return o.mode != OPND_MEM4D and o.mode != OPND_CIRCULAR
 
 cdef uint32_t conflict_pattern(state_t* s, thread_t* th, uint8_t* pattern) noexcept nogil:
-    # Cycles lost by the steps from element k on: periodic, because addresses advance evenly. Returns the period.
-    cdef int64_t b, c, a
+    # Cycles lost by the full steps from element k on: periodic, because addresses advance evenly. Returns the period.
+    cdef int64_t b, c, a, m = bank_period(s)
     cdef uint32_t period = 1, n
-    pattern[0] = <uint8_t>conflict_of(s, th, th.k)
+    pattern[0] = <uint8_t>conflict_of(s, th, th.k, th.group)
     if s.p.conflict_rule == 0:
         return 1
     a = <int64_t>th.a.step * th.group if th.a.mode == OPND_MEM1D else 0
     b = <int64_t>th.b.step * th.group if th.b.mode == OPND_MEM1D else 0
     c = <int64_t>th.c.step * th.group if th.c.mode == OPND_MEM1D else 0
-    for n in range(1, <uint32_t>s.p.banks):
-        if (b - c) * n % s.p.banks == 0 and (not th.one_bank or (a - b) * n % s.p.banks == 0):
+    for n in range(1, <uint32_t>m):
+        if (b - c) * n % m == 0 and (not th.one_bank or (a - b) * n % m == 0):
             break
-        pattern[n] = <uint8_t>conflict_of(s, th, th.k + n * th.group)
+        pattern[n] = <uint8_t>conflict_of(s, th, th.k + n * th.group, th.group)
         period += 1
     return period
 
@@ -1278,10 +1297,12 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
     if flat(&th.a) and flat(&th.b) and flat(&th.c):
         if start >= end:
             return
-        period = conflict_pattern(s, th, pattern)
+        left = (th.n - th.k) // th.group
+        period = conflict_pattern(s, th, pattern) if left else 1
+        if left == 0:
+            pattern[0] = 0
         for n in range(period):
             hits += pattern[n]
-        left = (th.n - th.k + th.group - 1) // th.group
         turn = period + hits
         rounds = left // period
         if rounds > (end - t) // turn:
@@ -1299,7 +1320,14 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
             lost += conflict
             steps += 1
             n = 0 if n + 1 == period else n + 1
-        n = th.n - th.k if steps == left else <uint32_t>(steps * th.group)
+        n = <uint32_t>(steps * th.group)
+        if steps == left and t < end and n < th.n - th.k:       # a last step of fewer elements
+            conflict = conflict_of(s, th, th.k + n, th.n - th.k - n)
+            cost = 1 + conflict
+            t += cost
+            lost += conflict
+            steps += 1
+            n = th.n - th.k
         vec_elements(ce, th, n)
         ce.steps += steps
         ce.busy += steps

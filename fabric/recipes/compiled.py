@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-__all__ = ["UNROLL", "Multiplier", "counted", "load_at", "powers"]
+__all__ = ["UNROLL", "Multiplier", "counted", "load_at", "powers", "saved"]
 
 UNROLL = 8
 """Most turns of a loop that is unrolled, LLVM's usual bound for bodies of a few dozen instructions."""
@@ -57,7 +57,6 @@ class Multiplier:
         self.left = self.right = None
         if any(powers(constant) is None for constant in constants):
             self.left, self.right = program.reg16("left factor"), program.reg16("right factor")
-            self.saved = program.array("saved registers", 2, "u16")
 
     def emit(self, dst, src, constant):
         """Set register `dst` to `src` times `constant` modulo 2^16; `dst` is not `src`."""
@@ -87,10 +86,8 @@ class Multiplier:
         if self.left is None:
             return
         p = self.p
-        with p.function("multiply"):
-            a1, b1 = self.scratch or (p.reg16("a1"), p.reg16("b1"))
-            for k, register in enumerate((a1, b1)):
-                p.st16(register, self.saved, offset=k)
+        a1, b1 = self.scratch or (p.reg16("a1"), p.reg16("b1"))
+        with p.function("multiply"), saved(p, "multiply", (a1, b1)):
             p.slr16(a1, self.left, 11)
             p.slr16(b1, self.right, 11)
             p.and16(self.left, self.left, 0x7FF)
@@ -101,8 +98,17 @@ class Multiplier:
             p.add16(a1, a1, b1)
             p.sll16(a1, a1, 11)
             p.add16(self.left, self.left, a1)
-            for k, register in enumerate((a1, b1)):
-                p.ld16(register, self.saved, offset=k)
+
+
+@contextmanager
+def saved(p, name, registers):
+    """Keep 16-bit registers over the body of the function `name`: what a function does that needs them."""
+    place = p.array(f"saved by {name}", len(registers), "u16")
+    for k, register in enumerate(registers):
+        p.st16(register, place, offset=k)
+    yield
+    for k, register in enumerate(registers):
+        p.ld16(register, place, offset=k)
 
 
 def load_at(p, dsrs, dsd, offset):

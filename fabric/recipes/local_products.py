@@ -29,7 +29,7 @@ import numpy as np
 from fabric.kernels.common import Session, Stamps
 from fabric.layout import Layout
 from fabric.program import Program
-from fabric.recipes.compiled import Multiplier, counted, load_at
+from fabric.recipes.compiled import Multiplier, counted, load_at, saved
 from fabric.recipes.recipe import CannotRun, Outcome, grid, integer, recipe
 from wse_core.errors import ProgramError
 
@@ -109,15 +109,20 @@ class _Walker:
                     for name, values in arrays.items()}
         self.c = p.array("c", self.rows * columns, "f32", bank=0)
         self.b = p.array("b", self.cols * columns, "f32", bank=4)
+        self.b_row = p.mem4d(self.b, (columns,), (self.cols,))
         self.dc, self.sc, self.db = p.dsr("dest"), p.dsr("src0"), p.dsr("src1")
         self.at_b, self.at_c, self.offset = (p.reg16(name) for name in ("b at", "c at", "offset"))
         self.value = p.reg32("value")
         self.multiplier = Multiplier(p, [columns], (self.offset, self.value.low))
 
-    def row_of(self, at, index):
-        """Set register `at` to the offset in words of row number `index` (a register)."""
-        self.multiplier.emit(at, index, self.columns)
-        self.p.add16(at, at, at)
+    def row_of_c(self, index):
+        """Set the offset of C's row to number `index` (a register)."""
+        self.multiplier.emit(self.at_c, index, self.columns)
+        self.p.add16(self.at_c, self.at_c, self.at_c)
+
+    def row_of_b(self, index):
+        """Set the offset of B's row to number `index` (a register); its elements are a column's length apart."""
+        self.p.add16(self.at_b, index, index)
 
     def load_value(self, index):
         """Load the value of the stored element number `index`."""
@@ -128,7 +133,7 @@ class _Walker:
         """Issue C row += value * B row with descriptors loaded for it."""
         p = self.p
         load_at(p, (self.dc, self.sc), p.mem1d(self.c, self.columns), self.at_c)
-        load_at(p, [self.db], p.mem1d(self.b, self.columns), self.at_b)
+        load_at(p, [self.db], self.b_row, self.at_b)
         p.fmacs(self.dc, self.sc, self.db, self.value)
 
 
@@ -136,32 +141,38 @@ def _coo(w, count):
     p, e, index = w.p, w.p.reg16("element"), w.p.reg16("index")
     with counted(p, e, count):
         p.ld16(index, w.var["row"], index=e)
-        w.row_of(w.at_c, index)
+        w.row_of_c(index)
         p.ld16(index, w.var["column"], index=e)
-        w.row_of(w.at_b, index)
+        w.row_of_b(index)
         w.load_value(e)
         w.multiply_add()
 
 
-def _compressed(w, lines, at_outer, at_inner):
-    """CSC and CSR: for each line the elements between two pointers."""
+def _compressed(w, lines, outer, inner):
+    """CSC and CSR: for each line the elements between two pointers, in a function."""
     p = w.p
     line, e, end, index = (p.reg16(name) for name in ("line", "element", "end", "index"))
     with counted(p, line, lines):
-        w.row_of(at_outer, line)
-        p.ld16(e, w.var["pointer"], index=line)
-        done, again = p.new_label(), p.new_label()
-        p.ld16(end, w.var["pointer"], offset=1, index=line)
-        p.branch("geu", e, end, done, "16")
-        p.place(again)
-        p.ld16(index, w.var["index"], index=e)
-        w.row_of(at_inner, index)
-        w.load_value(e)
-        w.multiply_add()
-        p.add16(e, e, 1)
-        p.ld16(end, w.var["pointer"], offset=1, index=line)
-        p.branch("ltu", e, end, again, "16")
-        p.place(done)
+        p.call("line")
+
+    def function():
+        with p.function("line"), saved(p, "line", (e, end, index, w.at_b, w.at_c, w.offset, w.value.low, w.value.high)):
+            outer(line)
+            p.ld16(e, w.var["pointer"], index=line)
+            done, again = p.new_label(), p.new_label()
+            p.ld16(end, w.var["pointer"], offset=1, index=line)
+            p.branch("geu", e, end, done, "16")
+            p.place(again)
+            p.ld16(index, w.var["index"], index=e)
+            inner(index)
+            w.load_value(e)
+            w.multiply_add()
+            p.add16(e, e, 1)
+            p.ld16(end, w.var["pointer"], offset=1, index=line)
+            p.branch("ltu", e, end, again, "16")
+            p.place(done)
+
+    return function
 
 
 def _ellpack(w, width):
@@ -169,10 +180,10 @@ def _ellpack(w, width):
     row, k, e, index = (p.reg16(name) for name in ("row", "k", "element", "index"))
     p.ldi(e, 0)
     with counted(p, row, w.rows):
-        w.row_of(w.at_c, row)
+        w.row_of_c(row)
         with counted(p, k, width):
             p.ld16(index, w.var["index"], index=e)
-            w.row_of(w.at_b, index)
+            w.row_of_b(index)
             w.load_value(e)
             w.multiply_add()
             p.add16(e, e, 1)
@@ -197,8 +208,8 @@ def _store(fmt, a, padded):
     arrays = {"pointer": np.cumsum([0, *map(len, found)]), "index": np.concatenate(found),
               "values": np.concatenate([line[k] for line, k in zip(lines, found, strict=True)])}
     if fmt == "CSR":
-        return arrays, lambda w: _compressed(w, shape[0], w.at_c, w.at_b)
-    return arrays, lambda w: _compressed(w, shape[1], w.at_b, w.at_c)
+        return arrays, lambda w: _compressed(w, shape[0], w.row_of_c, w.row_of_b)
+    return arrays, lambda w: _compressed(w, shape[1], w.row_of_b, w.row_of_c)
 
 
 def sparse(machine, fmt, a, b, padded=0):
@@ -219,14 +230,16 @@ def sparse(machine, fmt, a, b, padded=0):
         stamps = Stamps(p)
         with p.task("main"):
             stamps.store(0)
-            walk(w)
+            function = walk(w)
             stamps.store(1)
+        if function:
+            function()
         w.multiplier.routine()
         p.assemble()
     except ProgramError as error:
         raise CannotRun(f"tiles of {a.shape} and {b.shape} in {fmt} do not fit into a PE: {error.what}") from None
     data = {name: values for name, values in arrays.items() if len(values)}
-    cycles, c = _run(machine, p, data | {"b": b})
+    cycles, c = _run(machine, p, data | {"b": b.T.copy()})
     return cycles, c.reshape(a.shape[0], b.shape[1])
 
 

@@ -846,29 +846,35 @@ class CE:
     def conflict(self, operation):
         """Return the cycles that the next step loses in memory.
 
-        Two sources in one bank are read one after the other.  A destination whose elements all lie in one bank is
+        Two sources in one bank are read one after the other; what counts are the first elements of the step, and all of
+        them if both sources are 32 bits wide.  A destination whose elements all lie in one bank is
         written there while the next elements are read: a source in this bank waits for it.
         """
-        reads = [self.bank(operation, operand) for operand in (operation.sources.get(place) for place in "bc")
-                 if operand is not None and operand.kind in MEMORY_KINDS]
+        sources = [operand for operand in (operation.sources.get(place) for place in "bc")
+                   if operand is not None and operand.kind in MEMORY_KINDS]
+        reads = [self.banks(operation, operand, 1) for operand in sources]
+        group = self.group(operation) if all(operand.words == 2 for operand in sources) else 1
         lost = 0
-        if len(reads) == 2 and (self.collide(*reads) or self.machine["mem.read_ports"] == 1):
+        if len(sources) == 2 and (self.machine["mem.read_ports"] == 1 or self.collide(
+                *(self.banks(operation, operand, group) for operand in sources))):
             lost = self.machine["mem.conflict_cycles"]
         dest, n = operation.dest, operation.n
         if (dest.kind == DSD_MEM1D and (n is None or n > 1) and dest.dsr.stride[0]
                 and dest.dsr.stride[0] * dest.words % self.machine["mem.banks"] == 0):
-            written = self.bank(operation, dest)
-            lost += self.machine["mem.write_cycles"] * any(self.collide(written, bank) for bank in reads)
+            written = self.banks(operation, dest, 1)
+            lost += self.machine["mem.write_cycles"] * any(self.collide(written, banks) for banks in reads)
         return lost
 
-    def bank(self, operation, operand):
-        """Return the bank of the first element of the next step."""
-        return operand.dsr.address(operation.k, operand.words) % self.machine["mem.banks"]
+    def banks(self, operation, operand, group):
+        """Return the banks, as far as conflicts distinguish them, of the first `group` elements of the next step."""
+        count = self.machine["mem.banks"]
+        if self.machine["mem.conflict_rule"] == "mod4":
+            count = max(1, count // 2)
+        return {operand.dsr.address(operation.k + i, operand.words) % count for i in range(group)}
 
     def collide(self, first, second):
-        """Whether two accesses to these banks cannot happen in one cycle."""
-        rule, half = self.machine["mem.conflict_rule"], max(1, self.machine["mem.banks"] // 2)
-        return (rule == "mod4" and first % half == second % half) or (rule == "bank" and first == second)
+        """Whether accesses to two sets of banks cannot happen in one cycle."""
+        return self.machine["mem.conflict_rule"] != "none" and not first.isdisjoint(second)
 
     def step(self, thread, t):
         """Let a vector operation take one step in cycle t."""
