@@ -286,6 +286,8 @@ cdef class Engine:
         p.taken = machine["ce.branch_taken"]
         p.not_taken = machine["ce.branch_not_taken"]
         p.call = machine["ce.call"]
+        p.dsr_load = machine["ce.dsr_load"]
+        p.dsr_dimension = machine["ce.dsr_dimension"]
         p.ret = machine["ce.ret"]
         p.prng_steps = machine["prng.steps"]
         p.tsc_mask = (1 << machine["tsc.bits"]) - 1
@@ -1145,8 +1147,7 @@ cdef class Engine:
 def cost_of(op, machine):
     """Return (issue slots, cycles from issue to use of the result) of a scalar instruction on `machine`."""
     one = {"int": "ce.int_latency", "fp": "ce.fp_latency", "load": "ce.load_latency"}
-    many = {"divide": "ce.divide", "dsr_load": "ce.dsr_load", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read",
-            "config": "ce.config"}
+    many = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}
     if op.cost in one:
         return 1, machine[one[op.cost]]
     if op.cost in many:

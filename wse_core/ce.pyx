@@ -1476,6 +1476,7 @@ cdef void exec_dsr(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_
     cdef uint32_t value = ins.imm if ins.flags & I_IMM else ce.regs[ins.b & 15]
     if ins.op == OP_DSR_LOAD:
         d[0] = ce.prog.descriptors[ins.imm]
+        ce.next = t + s.p.dsr_load + (s.p.dsr_dimension * (d.ndim - 1) if d.kind == KIND_MEM4D else 0)
     elif d.kind == 0:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY, ins.a)
     elif ins.op == OP_DSR_BASE:

@@ -398,6 +398,7 @@ ctypedef struct params_t:   # of the machine, in cycles and words
     int drain, start, stride4
     int banks, conflict_rule, conflict_cycles, write_cycles, read_ports     # rule: 0 none, 1 mod4, 2 bank
     int taken, not_taken, call, ret
+    int dsr_load, dsr_dimension
     int prng_steps
     uint64_t tsc_mask
 

@@ -73,7 +73,9 @@ class _Tile:
         return self.r * (self.h if direction in "WE" else self.w)
 
     def part(self, p, array, x, y, width, height):
-        """Return the descriptor of a rectangle of an array."""
+        """Return the descriptor of a rectangle of an array; of one dimension if it is a row or a column."""
+        if min(width, height) == 1:
+            return p.mem1d(array, max(width, height), 1 if height == 1 else self.row, offset=y * self.row + x)
         return p.mem4d(array, (height, width), (self.row, 1), offset=y * self.row + x)
 
     def shifted(self, p, array, dx=0, dy=0):
@@ -115,9 +117,9 @@ def _program(machine, tile, parities, iterations):
     with p.task("loop"):
         for d in DIRECTIONS:
             p.load(send[d][1], tile.part(p, a, *tile.edge(d)))
-            p.mov32(*send[d][:2], async_=True, activate=f"sent {d}")
+            p.mov32(*send[d][:2], async_=p.async_("low", activate=f"sent {d}"))
             p.load(receive[d][0], tile.part(p, a, *tile.halo(d)))
-            p.mov32(*receive[d][:2], async_=True, activate=f"received {d}")
+            p.mov32(*receive[d][:2], async_=p.async_("low", activate=f"received {d}"))
     for name in [f"{what} {d}" for d in DIRECTIONS for what in ("sent", "received")]:
         with p.task(name):
             p.sub16(pending, pending, 1)
@@ -130,10 +132,12 @@ def _program(machine, tile, parities, iterations):
         p.ldi(pending, 8)
         (_one_ring if r == 1 else _rings)(p, tile, a, total, result, kept, factors)
         p.sub16(left, left, 1)
-        with p.if_("ne", left, 0):
-            p.activate("loop")
-        with p.else_():
-            stamps.store(1)
+        end = p.new_label()  # the unlikely case again
+        p.branch("eq", left, 0, end, "16")
+        p.activate("loop")
+        p.done()
+        p.place(end)
+        stamps.store(1)
     p.assemble()
     return p
 

@@ -516,8 +516,7 @@ class CE:
             self.counters["instructions"] += 1
             return
         cost = ins.op.cost
-        slots = {"divide": "ce.divide", "dsr_load": "ce.dsr_load", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read",
-                 "config": "ce.config"}.get(cost)
+        slots = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}.get(cost)
         slots = 1 if slots is None else self.machine[slots]
         latency = {"int": self.machine["ce.int_latency"], "fp": self.machine["ce.fp_latency"],
                    "load": self.machine["ce.load_latency"]}.get(cost, slots)
@@ -619,7 +618,9 @@ class CE:
         """Load a DSR, or change one of its fields."""
         name = divmod(ins.a, 16)
         if ins.op.name == "dsr_load":
-            self.dsrs[name] = Dsr(self.image.descriptors[ins.imm])
+            self.dsrs[name] = dsr = Dsr(self.image.descriptors[ins.imm])
+            further = dsr.ndim - 1 if dsr.kind == DSD_MEM4D else 0
+            self.next_in = self.machine["ce.dsr_load"] + further * self.machine["ce.dsr_dimension"]
             return
         dsr = self.dsrs.get(name)
         if dsr is None or dsr.kind == DSD_NONE:
