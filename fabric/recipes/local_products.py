@@ -151,25 +151,25 @@ def _coo(w, count):
 def _compressed(w, lines, outer, inner):
     """CSC and CSR: for each line the elements between two pointers, in a function."""
     p = w.p
-    line, e, end, index = (p.reg16(name) for name in ("line", "element", "end", "index"))
-    with counted(p, line, lines):
+    counter, line, e, end, index = (p.reg16(name) for name in ("counter", "line", "element", "end", "index"))
+    with counted(p, counter, lines):
+        p.mov16(line, counter)
         p.call("line")
 
     def function():
         with p.function("line"), saved(p, "line", (e, end, index, w.at_b, w.at_c, w.offset, w.value.low, w.value.high)):
             outer(line)
             p.ld16(e, w.var["pointer"], index=line)
-            done, again = p.new_label(), p.new_label()
             p.ld16(end, w.var["pointer"], offset=1, index=line)
-            p.branch("geu", e, end, done, "16")
+            done, again = p.new_label(), p.new_label()
             p.place(again)
+            p.branch("geu", e, end, done, "16")
             p.ld16(index, w.var["index"], index=e)
             inner(index)
             w.load_value(e)
             w.multiply_add()
             p.add16(e, e, 1)
-            p.ld16(end, w.var["pointer"], offset=1, index=line)
-            p.branch("ltu", e, end, again, "16")
+            p.jmp(again)
             p.place(done)
 
     return function
