@@ -162,7 +162,7 @@ class Scatter(_Moving):
         m, p = machine, len(self)
         own = start
         if p > 1:
-            ready = start + 2 * m["ce.dsr_load"] + 1 + m["vec.start"]
+            ready = start + 2 * m["ce.dsr_load"] + m["ce.dsr_dimension"] + 1 + m["vec.start"]
             own = ready + (p - 1) * self.w + m["vec.drain"]
             far = max((p - k) * self.w + k * m["router.hop"] for k in (1, p - 1))
             start = ready + self._latency(m) + far + m["vec.drain"]
@@ -279,7 +279,8 @@ class AllGather(_Moving):
         """Return the cycle in which the busiest place can issue what follows, if nothing ever makes it wait.
 
         Its own work: instructions, the copy, both sends with their control wavelets, all receives, one wavelet per
-        cycle.  Long blocks on long lines take up to half as much again: a stream goes on only when all CEs on its way
+        cycle.  Between two neighbours it receives from one side while it loads the descriptors for the other, which
+        saves up to the time of that load.  Long blocks on long lines take up to half as much again: a stream goes on only when all CEs on its way
         have taken its wavelets, and each CE takes from one stream at a time.
         """
         m, p = machine, len(self)
@@ -288,7 +289,7 @@ class AllGather(_Moving):
         start += scalar + edit + self._local(m)
         if p == 1:
             return start
-        receive = 2 * load + 2 * edit + m["ce.load_latency"] + 1 + issue
+        receive = 2 * load + m["ce.dsr_dimension"] + 2 * edit + m["ce.load_latency"] + 1 + issue
         streams = 1 if p == 2 else 2
         start += streams * (2 * load + issue + receive + self.w + 1) + (p - 1) * self.w + m["vec.drain"]
         return start + (streams - 1) + (2 * streams - 1) * edit  # touching what is still on its way

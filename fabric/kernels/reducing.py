@@ -229,6 +229,7 @@ class Reduce:
                     first[k] = begin + 2 * load + issue
                     continue
                 loads = (3 if step.leaves or (self.mixed and step.source == "x") else 2) * load
+                loads += m["ce.dsr_dimension"] * (step.form == "merged")
                 now += step.form == "loop"
                 ready = now + loads + issue
                 for turn in range(step.messages):

@@ -9,7 +9,8 @@ What runs
 Banks
     ``conflict`` chooses where the two memory sources begin: in one bank class (word addresses equal modulo half the
     number of banks), so that each step reads twice from a class, or in different ones.  Sources of different width
-    meet in every other step if they begin in one class, and never if the narrow one begins at an odd address.
+    meet in every other step if they begin in one class, and never if the narrow one begins at an odd address.  Two
+    32-bit elements a step come from half of the banks, so apart means half of the banks apart.
 
 Cycles
     Between the two readings:
@@ -161,12 +162,14 @@ def expected_cycles(op, n, stride, machine, written, read):
     count = machine["mem.banks"]
     modulus = {"mod4": max(1, count // 2), "bank": count}.get(machine["mem.conflict_rule"], 0)
 
-    def clashes(one, other):
-        at = [address + first * stride * words for address, words in (one, other)]
-        return (at[0] - at[1]) % modulus == 0 if modulus else np.zeros(len(first), bool)
+    def clashes(one, other, i=0, j=0):
+        at = [address + (first + k) * stride * words for (address, words), k in ((one, i), (other, j))]
+        met = (at[0] - at[1]) % modulus == 0 if modulus else np.zeros(len(first), bool)
+        return met & (first + max(i, j) < n)
 
     if len(read) == 2:
-        both = clashes(*read) | (machine["mem.read_ports"] == 1)
+        group = range(lanes if read[0][1] == read[1][1] == 2 else 1)
+        both = np.any([clashes(*read, i, j) for i in group for j in group], axis=0) | (machine["mem.read_ports"] == 1)
         steps += int(np.count_nonzero(both)) * machine["mem.conflict_cycles"]
     if n > 1 and stride * written[1] % count == 0:
         same = np.any([clashes(written, source) for source in read], axis=0)
@@ -255,7 +258,8 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
     banks = (0, 0)
     if two and not conflict:
         words = [isa.WORDS[letter] for letter in op.types[1:3]]
-        banks = (0, count // 4 & ~1) if words[0] == words[1] else tuple(int(size == 1) for size in words)
+        apart = count // (4 if machine["mem.conflict_rule"] == "mod4" else 2)
+        banks = (0, apart & ~1) if words[0] == words[1] else tuple(int(size == 1) for size in words)
     p = common.fit("kernel vector", machine, lambda n, stride: vector_program(op, n, stride, half, banks, machine),
                    {"n": n, "stride": stride}, {"n": (1, n)})
     layout = Layout(1, 1, machine)

@@ -68,9 +68,11 @@ def test_one_wavelet_per_cycle_leaves_or_enters_the_root():
 
 def test_two_streams_of_an_allgather_share_the_ce():
     """Short lines: the work of a CE.  Long ones wait for one another, but less than half as long again."""
+    m = machine()
     for p in (2, 3, 4):
         result = run("allgather", width=p, n=30)
-        assert result["cycles"] == result["expected_cycles"]
+        loads = 2 * m["ce.dsr_load"] + m["ce.dsr_dimension"] if p > 2 else 0  # of the second receive, during the first
+        assert result["expected_cycles"] - loads <= result["cycles"] <= result["expected_cycles"]
     assert run("allgather", width=32, n=64)["cycle_error"] > 0.3
 
 
