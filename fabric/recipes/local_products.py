@@ -151,16 +151,16 @@ def _coo(w, count):
 def _compressed(w, lines, outer, inner):
     """CSC and CSR: for each line the elements between two pointers, in a function."""
     p = w.p
-    counter, line, e, end, index = (p.reg16(name) for name in ("counter", "line", "element", "end", "index"))
-    with counted(p, counter, lines):
-        p.mov16(line, counter)
+    line, e, end, index = (p.reg16(name) for name in ("line", "element", "end", "index"))
+    with counted(p, line, lines):
+        p.mov16(index, line)        # the argument
         p.call("line")
 
     def function():
         with p.function("line"), saved(p, "line", (e, end, index, w.at_b, w.at_c, w.offset, w.value.low, w.value.high)):
-            outer(line)
-            p.ld16(e, w.var["pointer"], index=line)
-            p.ld16(end, w.var["pointer"], offset=1, index=line)
+            outer(index)
+            p.ld16(e, w.var["pointer"], index=index)
+            p.ld16(end, w.var["pointer"], offset=1, index=index)
             done, again = p.new_label(), p.new_label()
             p.place(again)
             p.branch("geu", e, end, done, "16")

@@ -27,7 +27,9 @@ def test_moves(preset, overrides, kind, form, width, height, n, dtype, data, see
     if kind != "allgather":
         assert result["cycles"] == result["expected_cycles"]
     else:
-        assert 0.95 <= result["cycles"] / result["expected_cycles"] <= 1.5
+        m = machine()
+        loads = 6 * m["ce.dsr_load"] + m["ce.dsr_dimension"]  # behind each of three asynchronous operations two
+        assert result["expected_cycles"] - loads <= result["cycles"] <= 1.5 * result["expected_cycles"]
 
 
 def blocks(seed, width, height, n):

@@ -123,6 +123,18 @@ def test_kernels_follow_the_published_formulas(name):
     assert 0 <= outcome.cycles - outcome.reference <= 40
 
 
+def test_the_general_form_is_that_of_a_gather():
+    outcome = run("R15", "formula", "General cost of a 1-D collective", P=16, B=128)
+    besides = 128 // 2 + 14  # the copy of the own block, and a control wavelet between two blocks
+    assert 0 <= outcome.cycles - outcome.reference - besides <= 40
+
+
+def test_the_form_of_a_whole_summa_is_that_of_its_products():
+    outcome = run("R15", "formula", "SUMMA with hand-written multicast, instruction-level", P=2, tile=6)
+    assert outcome.cycles == summa_multicast.products(M, 6, 2, *np.ones((2, 6, 6), np.float32))[0]
+    assert outcome.reference == 2 * (120 + 36 * 7 + 43 * 36)
+
+
 def test_formulas_with_the_published_ramp():
     """With T_R = 2 the formulas are those of the paper."""
     wire = costs.Wire.of(M)
@@ -130,7 +142,7 @@ def test_formulas_with_the_published_ramp():
     value = formulas.FORMULAS["chain reduce"][0](512, 4096, 0, wire)
     assert value == 4096 + 6 * 511
     with pytest.raises(CannotRun, match="no kernel|without a kernel"):
-        run("R15", "formula", "General cost of a 1-D collective")
+        run("R15", "formula", "Cost of a sort")
 
 
 # --- products on a mesh -----------------------------------------------------------------------------------------------
