@@ -11,7 +11,7 @@ from fabric.kernels import costs
 from fabric.kernels.registry import KERNELS
 from fabric.layout import Layout
 from fabric.program import Program
-from fabric.recipes import compiled, formulas, mesh_products, vector_operation
+from fabric.recipes import compiled, formulas, mesh_products, summa_multicast, vector_operation
 from fabric.recipes.recipe import CannotRun, grid, integer
 from fabric.recipes.registry import RECIPES
 from tests.examples import examples
