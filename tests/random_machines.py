@@ -27,6 +27,7 @@ def random_machine(rng):
             "mem.conflict_rule": ("mod4", "bank", "none"), "mem.conflict_cycles": (1, 2),
             "mem.write_cycles": (0, 1, 3), "mem.read_ports": (1, 2),
             "ce.fp_latency": (1, 2, 4), "ce.load_latency": (1, 3), "ce.int_latency": (1, 2), "ce.branch_taken": (1, 6),
+            "ce.dsr_load": (1, 6), "ce.dsr_dimension": (0, 3, 8),
             "task.priority_rule": ("lowest", "round_robin"), "num.cb16_bias": (31, 42), "num.ftz": (0, 1),
         }.items():
             if rng.random() < 0.4:

@@ -9,7 +9,10 @@ routine saves and restores the registers that it needs.
 offset that was computed for it; the destination and the first source have a DSR each, even where they are the same;
 descriptors that were put into DSRs by hand stay there, and only their base is set.
 
-*Loops* count up, compare and jump; a loop of at most `UNROLL` turns with known bounds is unrolled.
+*Loops* count up, compare and jump; a loop of at most `UNROLL` turns with known bounds is unrolled.  A loop whose bounds
+are known only at run time may have no turn: it compares at its top, and a jump leads back there.
+
+*Functions* save and restore the registers that they use.
 
 None of this is published; the instructions seen in public traces (shifts, IMUL11, DSR loads, compare and jump) agree.
 """

@@ -1,17 +1,22 @@
 """R10: the product that every PE of a two-dimensional partition computes on its own, C += A B, in fp32.
 
-A PE has N / height rows and K / width columns of A, all M columns of B and C, stored by rows.  The time is that
-between the stamps right around the loops; nothing crosses the fabric, so one PE is enough.
+A PE has N / height rows and K / width columns of A, all M columns of B and C.  The time is that between the stamps
+right around the loops; nothing crosses the fabric, so one PE is enough.
 
-*Dense*: for each k and column j one fmacs of all rows, C[:, j] += A[:, k] B[k, j]; both vectors have the stride of a
-row.  Descriptors stay in DSRs, and their bases are set.
+*Dense*, all stored by rows: for each k and column j one fmacs of all rows, C[:, j] += A[:, k] B[k, j]; both vectors
+have the stride of a row.  Descriptors stay in DSRs, and their bases are set.
 
-*Sparse* (COO, CSC, CSR, ELLPACK): per stored element one fmacs of a row of B into a row of C.  Descriptors are
-variables: loaded for each fmacs and moved by offsets computed from the indices by multiplying with the row length.
-COO and ELLPACK are padded with zeros at (0, 0), to the longest PE and to the longest row of all PEs.
+*Sparse* (COO, CSC, CSR, ELLPACK): per stored element one fmacs of a row of B into a row of C.  B is stored by columns,
+C by rows.  Descriptors are variables: loaded for each fmacs and moved by offsets computed from the indices: C's by
+multiplying with the row length.  CSC and CSR call a function for each line.  COO and ELLPACK are padded with zeros at
+(0, 0), to the longest PE and to the longest row of all PEs.
 
-*Banks.*  The published cycles per element exclude that a row of B and one of C begin in the same bank; here they are
-two 32-bit words apart.  (All published M are multiples of four words, so this holds for all rows or for none.)
+*Banks.*  A fmacs takes more than a cycle per element, and by the same amount for every pair of rows: the counts of COO
+and ELLPACK vary by less than a cycle per fmacs between PEs with different patterns.  Rows that start in various banks
+would meet for some pairs and not for others, so one of the two must have its elements in one bank and the other pass
+through all: with B by columns, a row of B has a stride of whole columns, which are multiples of four words in all
+published tiles.  Every fourth element meets then.  (An order of C by columns would cost another cycle per element, as
+in the dense product.)
 
 *Pattern.*  Every element is stored with the given probability.  Cycles depend on counts, and linearly, so a PE with
 the mean count (CSC, CSR) stands for the published mean over PEs; the padded counts are the medians of the maxima over

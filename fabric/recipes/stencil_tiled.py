@@ -8,7 +8,9 @@ neighbours, and theirs come into the halo: four asynchronous sends and four rece
 0..3, input queues 4..7, each operation on the microthread of its queue.
 
 *Tasks.*  ``loop`` loads the eight DSRs of the tile's edges and the halo, each right before its operation; each
-completion runs a task that counts; the last one starts ``compute``.
+completion runs a task that counts; the last one starts ``compute``.  Transfers have low priority, so that what the main
+thread leaves free while it loads descriptors is theirs: in small tiles the exchange takes hardly any time of its own.
+A rectangle of one row or column has a descriptor of one dimension.
 
 *Order of additions.*  r = 1: b = w0 a, then b += a of the west, east, north, south, then a = w1 b, all with DSRs loaded
 once.  r >= 2: for k = 1..r, west, east, north, south at distance k: b += w_k a (the first one: b = w_1 a), then

@@ -1,7 +1,8 @@
 """R7: single vector operations.
 
-*Between two time stamps*: ``C = C * B`` (fmuls, fp32) with DSRs loaded before; what the source calls "no bank
-conflict" is an offset of one 32-bit word between the two streams, "same bank" is none.
+*Between two time stamps*: ``C = C * B`` (fmuls, fp32), or a sum or difference, with DSRs loaded before; what the source
+calls "no bank conflict" is an offset of two 32-bit words between the two streams (half of the banks), "same bank" is
+none.
 
 *Issue to issue*: the distance of consecutive fmacs of an inner loop of a matrix product, between which the trace has
 15 scalar instructions.  Here they are the load of the next multiplier, which the fmacs needs at once, and 14 others.
@@ -18,7 +19,7 @@ from fabric.layout import Layout
 from fabric.program import Program
 from fabric.recipes.recipe import CannotRun, Outcome, integer, recipe
 
-__all__ = ["distance", "multiply"]
+__all__ = ["OPERATIONS", "distance", "operate"]
 
 CONFLICT_FREE = ("no bank conflict",)
 
@@ -31,17 +32,21 @@ def _conflict(params):
     return text not in CONFLICT_FREE
 
 
-def multiply(machine, n, conflict):
-    """Return (cycles between the stamps, data) of ``C = C * B``; data are C before, B, C after, as float32."""
-    p = Program("multiply", machine)
-    c, b = p.array("c", n, "f32", align=8), p.array("b", n, "f32", bank=0 if conflict else 2)
+OPERATIONS = {"c*b": "fmuls", "c+b": "fadds", "c-b": "fsubs"}
+"""What a workload without blanks contains -> operation."""
+
+
+def operate(machine, n, conflict, op="fmuls"):
+    """Return (cycles between the stamps, data) of ``C = C op B``; data are C before, B, C after, as float32."""
+    p = Program(op, machine)
+    c, b = p.array("c", n, "f32", align=8), p.array("b", n, "f32", bank=0 if conflict else 4)
     stamps = Stamps(p)
     with p.task("main"):
         dc, db = p.dsr("src0"), p.dsr("src1")
         p.load(dc, c)
         p.load(db, b)
         stamps.start()
-        p.fmuls(dc, dc, db)
+        getattr(p, op)(dc, dc, db)
         stamps.stop()
     rng = np.random.default_rng(n)
     x, y = rng.standard_normal((2, n)).astype(np.float32)
@@ -102,6 +107,7 @@ def vector_operation(machine, point, progress):
         raise CannotRun("the source does not say which operation ran, nor with which operands")
     if "issue" in workload or workload.startswith("same with"):
         return Outcome(distance(machine, n, _conflict(params))[0])
-    if "c*b" in workload.replace(" ", ""):
-        return Outcome(multiply(machine, n, _conflict(params))[0])
+    for words, op in OPERATIONS.items():
+        if words in workload.replace(" ", ""):
+            return Outcome(operate(machine, n, _conflict(params), op)[0])
     raise CannotRun("the point describes no operation that is known here")

@@ -53,11 +53,12 @@ def test_grid():
 # --- vector operations ------------------------------------------------------------------------------------------------
 
 @examples(10)
-@given(n=st.integers(1, 40), conflict=st.booleans())
-def test_multiply(n, conflict):
-    cycles, (x, y, result) = vector_operation.multiply(M, n, conflict)
-    assert np.array_equal(result, x * y)
-    assert cycles == n * (1 + conflict * M["mem.conflict_cycles"]) + 6
+@given(n=st.integers(1, 40), conflict=st.booleans(), op=st.sampled_from(list(vector_operation.OPERATIONS.values())))
+def test_operate(n, conflict, op):
+    cycles, (x, y, result) = vector_operation.operate(M, n, conflict, op)
+    assert np.array_equal(result, {"fmuls": x * y, "fadds": x + y, "fsubs": x - y}[op])
+    steps = n if op == "fmuls" else -(-n // 2)
+    assert cycles == steps * (1 + conflict * M["mem.conflict_cycles"]) + 6
 
 
 @examples(6)
@@ -73,6 +74,8 @@ def test_points_of_vector_operations():
     work = "One vector multiply C = C*B between two time stamps"
     assert run("R7", "vector-op", work, elements=1028, alignment="no bank conflict").cycles == 1034
     assert run("R7", "vector-op", work, elements=1028, alignment="two operands in the same bank").cycles == 2062
+    add = "One vector addition C = C + B between two time stamps"
+    assert run("R7", "vector-op", add, elements=1028, alignment="no bank conflict").cycles == 1028 // 2 + 6
     assert run("R7", "vector-op", "Issue-to-issue distance", elements=5, alignment="no bank conflict").cycles == 22
     assert run("R7", "vector-op", "Same with a bank conflict", elements=5, alignment="conflict").cycles == 27
     for text, params, reason in (("source variant not recorded", {"elements": 3}, "which operation"),
