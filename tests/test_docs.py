@@ -122,6 +122,7 @@ def test_timing_table_follows_from_the_parameters():
         "chain of P PEs, B words each, first step to last": f"B + {stage} (P - 1)",
         "vector operation issue to issue, fp32 with one lane": f"n + {1 + v['vec.start'] + v['vec.drain']}",
         "loading a descriptor": f"{v['ce.dsr_load']}",
+        "each dimension of it beyond the first": f"{v['ce.dsr_dimension']}",
         "changing one field of a DSR": f"{v['ce.dsr_edit']}",
         "start of a task": f"{v['task.start']}",
         "taken / untaken branch": f"{v['ce.branch_taken']} / {v['ce.branch_not_taken']}",

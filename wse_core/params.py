@@ -151,8 +151,8 @@ _p("ce.dsr_load", 6, "cycles", "SUMMA (CS-2) and sparse products (SPMM): 20-21 c
    "inferred",
    "issue of the load of a descriptor into a DSR to the next instruction of the thread; microthreads may issue "
    "meanwhile", low=1, high=64)
-_p("ce.dsr_dimension", 3, "cycles", "tiled stencils (Jorineg), radii 2 to 6: 8 to 10 cycles to set up an operation over a "
-   "plane", "inferred", "the same, for each further dimension of a descriptor of several", high=64)
+_p("ce.dsr_dimension", 3, "cycles", "tiled stencils (Jorineg), radii 2 to 6: 8 to 10 cycles to set up an operation "
+   "over a plane", "inferred", "the same, for each further dimension of a descriptor of several", high=64)
 _p("ce.dsr_edit", 1, "cycles", "SUMMA with library broadcasts (CS-2), tiles of 4 and 8: 21 cycles for three loads with "
    "offsets and the issue", "inferred",
    "issue slots taken by changing one field of a DSR", low=1, high=64)

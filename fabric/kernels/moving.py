@@ -280,8 +280,8 @@ class AllGather(_Moving):
 
         Its own work: instructions, the copy, both sends with their control wavelets, all receives, one wavelet per
         cycle.  Between two neighbours it receives from one side while it loads the descriptors for the other, which
-        saves up to the time of that load.  Long blocks on long lines take up to half as much again: a stream goes on only when all CEs on its way
-        have taken its wavelets, and each CE takes from one stream at a time.
+        saves up to the time of that load.  Long blocks on long lines take up to half as much again: a stream goes on
+        only when all CEs on its way have taken its wavelets, and each CE takes from one stream at a time.
         """
         m, p = machine, len(self)
         load, edit, issue = m["ce.dsr_load"], m["ce.dsr_edit"], 1 + m["vec.start"]

@@ -25,7 +25,7 @@ SUMMA = (4, 14)
 
 
 def _gather(p, b, s, wire):
-    """The general form for a gather, which has none of its own: P - 1 vectors through one ramp, each once on its way."""
+    """The general form for a gather, which has none of its own: P - 1 vectors through one ramp."""
     return costs.general((p - 1) * b, b * p * (p - 1) / 2, p - 1, p - 1, 1, wire)
 
 

@@ -34,7 +34,7 @@ import numpy as np
 from fabric.kernels.common import Session, Stamps
 from fabric.layout import Layout
 from fabric.program import Program
-from fabric.recipes.compiled import Multiplier, counted, load_at, saved
+from fabric.recipes.compiled import UNROLL, Multiplier, counted, load_at, saved
 from fabric.recipes.recipe import CannotRun, Outcome, grid, integer, recipe
 from wse_core.errors import ProgramError
 
@@ -183,15 +183,28 @@ def _compressed(w, lines, outer, inner):
 def _ellpack(w, width):
     p = w.p
     row, k, e, index = (p.reg16(name) for name in ("row", "k", "element", "index"))
-    p.ldi(e, 0)
-    with counted(p, row, w.rows):
-        w.row_of_c(row)
+
+    def unrolled():
+        p.add16(w.offset, e, e)
+        for turn in range(width):
+            p.ld16(index, w.var["index"], offset=turn, index=e)
+            w.row_of_b(index)
+            p.ld32(w.value, w.var["values"], offset=2 * turn, index=w.offset)
+            w.multiply_add()
+        p.add16(e, e, width)
+
+    def loop():
         with counted(p, k, width):
             p.ld16(index, w.var["index"], index=e)
             w.row_of_b(index)
             w.load_value(e)
             w.multiply_add()
             p.add16(e, e, 1)
+
+    p.ldi(e, 0)
+    with counted(p, row, w.rows):
+        w.row_of_c(row)
+        (unrolled if width <= UNROLL else loop)()
 
 
 def _store(fmt, a, padded):

@@ -516,7 +516,8 @@ class CE:
             self.counters["instructions"] += 1
             return
         cost = ins.op.cost
-        slots = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}.get(cost)
+        slots = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read",
+                 "config": "ce.config"}.get(cost)
         slots = 1 if slots is None else self.machine[slots]
         latency = {"int": self.machine["ce.int_latency"], "fp": self.machine["ce.fp_latency"],
                    "load": self.machine["ce.load_latency"]}.get(cost, slots)
