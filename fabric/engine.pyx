@@ -286,8 +286,6 @@ cdef class Engine:
         p.taken = machine["ce.branch_taken"]
         p.not_taken = machine["ce.branch_not_taken"]
         p.call = machine["ce.call"]
-        p.dsr_load = machine["ce.dsr_load"]
-        p.dsr_dimension = machine["ce.dsr_dimension"]
         p.ret = machine["ce.ret"]
         p.prng_steps = machine["prng.steps"]
         p.tsc_mask = (1 << machine["tsc.bits"]) - 1
@@ -486,6 +484,10 @@ cdef class Engine:
         for n, (at, op, a, b, c, d, imm) in enumerate(decoded):
             i = &g.code[n]
             self._instruction(i, op, a, b, c, d, imm, machine)
+            if op.name == "dsr_load":
+                i.gap = machine["ce.dsr_load"]
+                if g.descriptors[imm].kind == _image.DSD_MEM4D:
+                    i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
             i.at = at
             i.next = n + 1
             if op.form in ("jmp", "br") and op.name != "trap":
@@ -501,7 +503,7 @@ cdef class Engine:
         i = &g.code[g.n_code]
         i.op = _isa.BY_NAME["trap"].code
         i.form = _isa.FORMS.index("jmp")
-        i.slots = 1
+        i.slots = i.gap = 1
         i.at = 0xFFFFFFFF
         for k in sorted(microthreads):
             g.ut_slot[k] = g.n_ut
@@ -521,7 +523,7 @@ cdef class Engine:
         i.imm = imm or 0
         i.flags = I_IMM if imm is not None else 0
         slots, latency = cost_of(op, machine)
-        i.slots = slots
+        i.slots = i.gap = slots
         i.latency = latency
         i.lanes = max(1, op.lanes[_preset_index(machine)])
         reads, writes = set(), set()

@@ -1476,7 +1476,6 @@ cdef void exec_dsr(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_
     cdef uint32_t value = ins.imm if ins.flags & I_IMM else ce.regs[ins.b & 15]
     if ins.op == OP_DSR_LOAD:
         d[0] = ce.prog.descriptors[ins.imm]
-        ce.next = t + s.p.dsr_load + (s.p.dsr_dimension * (d.ndim - 1) if d.kind == KIND_MEM4D else 0)
     elif d.kind == 0:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY, ins.a)
     elif ins.op == OP_DSR_BASE:
@@ -1504,7 +1503,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
         issue_vector(s, ce, cell, t, ins)
         return
     book(ce, t, ins.slots, 0)
-    ce.next = t + ins.slots
+    ce.next = t + ins.gap
     ce.pc = ins.next
     if form == FORM_ALU:
         value = alu(ins.op, &ce.prog.num, reg_read(ce, ins.b, ins.wb),

@@ -205,8 +205,9 @@ ctypedef struct instr_t:    # a decoded instruction
     uint8_t a, b, c, d      # operand fields
     uint8_t lanes
     uint8_t wa, wb, wc, wd  # SRAM words per element of each operand, 0 = absent
-    uint8_t slots_hi
+    uint8_t pad
     uint16_t slots          # issue slots [cycles]
+    uint16_t gap            # issue to the next instruction of the thread, if nothing else says more [cycles]
     uint16_t latency        # issue to use of the result [cycles]
     uint32_t imm
     uint32_t next           # index of the next instruction
@@ -398,7 +399,6 @@ ctypedef struct params_t:   # of the machine, in cycles and words
     int drain, start, stride4
     int banks, conflict_rule, conflict_cycles, write_cycles, read_ports     # rule: 0 none, 1 mod4, 2 bank
     int taken, not_taken, call, ret
-    int dsr_load, dsr_dimension
     int prng_steps
     uint64_t tsc_mask
 

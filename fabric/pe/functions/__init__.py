@@ -20,7 +20,7 @@ exp             1              109 + 16.25 n        all: overflow to infinity, g
 log             1.6            120 + 20 n           normal, above zero; infinity and NaN give NaN
 reciprocal      2              69 + 8.5 n           2^-125 <= |x| <= 2^125; zero and NaN give NaN
 rsqrt           2.2            82 + 13.5 n          2^-126 <= x <= 2^125; NaN
-gelu            4e-7, 4e-6     187 + 36.75 n        |x| < 2^30; NaN
+gelu            4e-7, 4e-6     187 + 36.25 n        |x| < 2^30; NaN
 ==============  =============  ===================  ===============================================================
 
 Errors of GELU and its slope are absolute, from one on relative.  Cycles are those of a task that does nothing else, n a
