@@ -153,7 +153,8 @@ def config_text(kernel, values, preset, overrides):
              "", "[params]"]
     for param in kernel.params:
         value = values.get(param.name, param.default)
-        lines.append(f"{param.name} = {json.dumps(plain(value))}" if value is not None else f"# {param.name}: not given")
+        text = f"# {param.name}: not given" if value is None else f"{param.name} = {json.dumps(plain(value))}"
+        lines.append(text)
     return "\n".join(lines) + "\n"
 
 
@@ -199,7 +200,7 @@ def main(args):
         with recorder(args, args.out, meta) as recording:
             result = run_kernel(kernel, machine, values)
             if writer:
-                fill_run_file(writer, result, recording.windows is None)
+                fill_run_file(writer, result, args.trace != "off" and recording.windows is None)
             if recording:
                 recording.finish(writer)
             if writer:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import shlex
-import shutil
 import signal
 import sys
 import threading
@@ -18,8 +17,10 @@ from pathlib import Path
 
 from harness.console import make_progress, print_json, table
 from harness.modules import need
+from harness.staging import alone, staged_directory
 from harness.tracing import add_options as add_trace_options
 from harness.tracing import recorder
+from traces.sink import LEVELS
 from wse_core.errors import CheckpointError, ConfigError, TrainingError
 
 __all__ = ["add_parser", "main"]
@@ -58,7 +59,7 @@ def add_parser(sub, common):
 
 def main(args):
     """Check, compile and train; return 130 after Ctrl-C, else 0."""
-    source = _checkpoint(args.resume) if args.resume else None
+    source = _checkpoint(args.resume) if args.resume is not None else None
     config = _config(args, source)
     for warning in config.warnings:
         print(f"wse: warning: {warning}", file=sys.stderr)
@@ -74,6 +75,10 @@ def main(args):
         config.build_network()
     if args.validate_only:
         return _say(args, {"valid": True, **summary})
+    if args.compare < 0:
+        raise ConfigError(f"{args.compare} iterations", where="--compare", value=args.compare, hint="0 or more")
+    if args.reference and args.trace in LEVELS:
+        raise ConfigError("numpy has no events to record", where="--trace", hint="without --reference")
     if args.compare and (args.reference or source):
         raise ConfigError("compares wafers with numpy from the first iteration on", where="--compare",
                           hint="without --reference and --resume")
@@ -81,6 +86,8 @@ def main(args):
     with make_progress(args.progress) as progress, contextlib.ExitStack() as stack:
         progress.phase("compile")
         record = None
+        if not args.compile_only:
+            stack.enter_context(alone(out))
         if not (args.reference or args.compile_only):
             meta = need("harness.train.outcome", PURPOSE).meta_of(config, config.build_machine(), _words(args, config))
             record = stack.enter_context(recorder(args, out / "run.h5", meta))
@@ -96,7 +103,7 @@ def main(args):
             progress.phase("test")
             summary["test_accuracy"] = trainer.evaluate(dataset.x_test, dataset.y_test)
         result = {**summary, **run.result()}
-        if record is not None:
+        if record is not None and run.trainer.iteration > run.first:
             names = need("harness.train.outcome", PURPOSE).write(out, trainer, run.log.rows, result, record)
             result["files"] += [str(out / name) for name in names]
     if args.json:
@@ -120,7 +127,8 @@ def _directory(args, config, source):
 
 def _words(args, config):
     """Return what to type after ``wse`` for this run."""
-    words = ["train", str(args.config or config.name), "--wafers", str(config.wafers)]
+    name = args.config or (config.source if Path(config.source).exists() else config.name)
+    words = ["train", str(name), "--wafers", str(config.wafers)]
     for name in ("iterations", "compare"):
         if getattr(args, name):
             words += [f"--{name}", str(getattr(args, name))]
@@ -133,10 +141,15 @@ def _config(args, source):
     if args.config is None and source:
         stored = _library().load(source)[2]["config"]
         config = module.parse_train(stored["text"], stored["source"]).override(stored["wafers"])
-        args.reference = stored["reference"]
+        args.reference = args.reference or stored["reference"]
     else:
         config = module.load_train(args.config or "digits")
     return config.override(args.wafers)
+
+
+def _same(one, other):
+    """Whether two names are of one directory."""
+    return one.resolve() == other.resolve()
 
 
 def _library():
@@ -235,17 +248,18 @@ class _Run:
         if source:
             _, tensors, state = library.load(source, self.digest)
             trainer.restore(tensors, state["trainer"])
-        elif library.found(self.folder):
-            if not args.overwrite:
-                raise ConfigError("has checkpoints of another run", where=self.folder,
-                                  hint=f"--resume {self.folder}, --overwrite, or another directory with --out")
-            for path in library.found(self.folder):
-                shutil.rmtree(path)
+        others = [] if source and _same(source.parent, self.folder) else library.found(self.folder)
+        if others and not args.overwrite:
+            raise ConfigError("has checkpoints of another run", where=self.folder,
+                              hint=f"--resume {self.folder}, --overwrite, or another directory with --out")
+        with staged_directory(self.folder):
+            pass  # whether it can be written is better known before hours of training than after them
         self.first = trainer.iteration
         self.comparison = self.verdict = None
         if args.compare:
             self.comparison = need("harness.train.compare", PURPOSE).Comparison(trainer)
         self.log = need("harness.train.record", PURPOSE).Log(self.out, trainer.iteration)
+        library.remove(others)
 
     def train(self, stop, progress):
         """Train until so many iterations are done; return the exit status."""
@@ -323,9 +337,9 @@ class _Run:
         rows, config = self.log.rows, self.config
         last = rows[-1] if rows else {}
         found = {"done": self.trainer.iteration, "from_iteration": self.first, "loss": last.get("loss"),
-                 "skipped": sum(bool(row["skipped"]) for row in rows)}
+                 "skipped": self.trainer.iteration - self.trainer.updates}
         if "cycles" in last:
-            found |= {"cycles": sum(row["cycles"] for row in rows), "simulated_seconds": last["simulated_seconds"],
+            found |= {"cycles": self.trainer.cycles, "simulated_seconds": last["simulated_seconds"],
                       "samples_per_simulated_second": config.data.batch * last["iteration"] / last["simulated_seconds"]}
         if self.verdict:
             found |= {"compared_iterations": self.verdict.iterations, "bit_exact": self.verdict.bit_exact,

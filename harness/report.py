@@ -22,6 +22,7 @@ from wse_core.params import PARAMETERS
 __all__ = ["compare", "page", "summary"]
 
 BUSIEST = 10
+MOST_PHASES = 60
 TIMELINE_EVENTS = 200_000
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; color: #1d2528; }
@@ -131,6 +132,8 @@ def page(trace):
     if facts["roofline"]:
         body += ["<h2>Roofline</h2>", _roofline_picture(facts["roofline"])]
     body += ["<h2>Run it again</h2>", f"<pre>{_text(facts['command'])}</pre>"]
+    if trace.marks:
+        body += ["<h2>Phases</h2>", _phases(trace.marks)]
     if trace.meta.config_toml:
         body += ["<h2>Configuration</h2>", f"<pre>{_text(trace.meta.config_toml)}</pre>"]
     body += ["<h2>Modelled numbers</h2>", _assumptions(trace.meta.machine)]
@@ -224,6 +227,13 @@ def _assumptions(machine):
     rows = [(name, value, PARAMETERS[name].unit, PARAMETERS[name].confidence, PARAMETERS[name].source)
             for name, value in machine.items() if name in PARAMETERS]
     return _table(("name", "value", "unit", "confidence", "source"), rows)
+
+
+def _phases(marks):
+    rows = [(mark.track, mark.label, _number(mark.begin), _number(mark.end - mark.begin))
+            for mark in marks[:MOST_PHASES]]
+    more = f"<p>{len(marks) - MOST_PHASES:,} more are in the file.</p>" if len(marks) > MOST_PHASES else ""
+    return _table(("track", "phase", "begin", "cycles"), rows, right=(2, 3)) + more
 
 
 def _image(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -10,7 +11,53 @@ from pathlib import Path
 
 from wse_core.errors import ConfigError
 
-__all__ = ["staged_directory"]
+__all__ = ["alone", "staged_directory"]
+
+
+@contextlib.contextmanager
+def alone(target):
+    """Keep other processes that ask for the same out of a directory while a block runs.
+
+    The lock ends with the process, however that ends, and leaves no file.  A file system without locks gives none.
+
+    Parameters
+    ----------
+    target : path-like
+        Made if needed; removed again if the block leaves it empty.
+
+    Raises
+    ------
+    ConfigError
+        Another process works there, or the directory cannot be made.
+    """
+    target, made = Path(target), []
+    try:
+        _make(target, made)
+        handle = os.open(target, os.O_RDONLY)
+    except OSError as error:
+        _remove_empty(made)
+        raise ConfigError(f"cannot be written: {error.strerror}", where=target,
+                          hint="another directory with --out") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError("another process works in this directory", where=target,
+                              hint="wait for it, or another directory with --out") from None
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(handle)
+        _remove_empty(made)
+
+
+def _make(target, made):
+    """Make a directory and its parents; append those that were missing to `made`, also if one cannot be made."""
+    for parent in reversed((target, *target.parents)):
+        if not parent.exists():
+            parent.mkdir(exist_ok=True)
+            made.append(parent)
 
 
 @contextlib.contextmanager
@@ -38,10 +85,7 @@ def staged_directory(target):
     target = Path(target)
     made = []
     try:
-        for parent in reversed((target, *target.parents)):
-            if not parent.exists():
-                parent.mkdir()
-                made.append(parent)
+        _make(target, made)
         stage = Path(tempfile.mkdtemp(prefix=".wse-", suffix=".part", dir=target))
     except (FileExistsError, NotADirectoryError):
         _remove_empty(made)

@@ -17,9 +17,9 @@ __all__ = ["Recorder", "add_options", "recorder"]
 def add_options(parser):
     """Give a parser the options of recording."""
     group = parser.add_argument_group("recording (needs --out)")
-    group.add_argument("--trace", choices=("counters", *LEVELS), default="counters",
-                       help="what the run file holds: counters only (default); events of tasks, operations and waits; "
-                            "or full, every wavelet's way too")
+    group.add_argument("--trace", choices=("off", "counters", *LEVELS), default="counters",
+                       help="what the run file holds besides results: nothing; counters (default); events of tasks, "
+                            "operations and waits too; or full, every wavelet's way as well")
     group.add_argument("--trace-window", metavar="CYCLES", type=int,
                        help="counters of each window of so many cycles (default: one window for the whole run)")
     group.add_argument("--trace-cycles", metavar="A:B", help="record cycles A to B - 1 only")
@@ -107,13 +107,15 @@ def recorder(args, path, meta):
     """
     from fabric.fabric import around
 
-    if args.trace == "counters" and (args.trace_cycles or args.trace_region or args.trace_colors or args.trace_kinds):
+    if args.trace not in LEVELS and (args.trace_cycles or args.trace_region or args.trace_colors or args.trace_kinds):
         raise ConfigError("nothing is recorded", where="--trace", hint="--trace events or --trace full")
+    if args.trace == "off" and args.trace_window is not None:
+        raise ConfigError("no counters are recorded", where="--trace-window", hint="without --trace off")
     if args.trace_window is not None and args.trace_window < 1:
         raise ConfigError(f"{args.trace_window} is no length of a window", where="--trace-window",
                           hint="at least one cycle")
     if path is None:
-        if args.trace != "counters" or args.trace_window is not None:
+        if args.trace in LEVELS or args.trace_window is not None:
             raise ConfigError("needs a file to record to", where="--trace", hint="--out FILE.h5")
         with around(args.backend):
             yield None
@@ -134,7 +136,7 @@ def recorder(args, path, meta):
 
 def _filter_of(args):
     """Return the `TraceFilter` of the options, None if no events are wanted."""
-    if args.trace == "counters":
+    if args.trace not in LEVELS:
         return None
     try:
         colors = tuple(int(word) for word in args.trace_colors.split(",")) if args.trace_colors else None

@@ -36,8 +36,9 @@ LIBRARIES = {
     "harness": {"numpy", "h5py", "matplotlib"},
     "traces": {"numpy", "h5py", "matplotlib", "cython", "libc", "cpython"},
 }
-OPTIONAL = {"rich", "sklearn", "scipy", "pandas", "perfetto", "pyarrow", "safetensors", "simpy", "vcd"}
-"""Libraries of the extras: they may be imported where they are used, never while a module loads."""
+OPTIONAL = {"rich", "sklearn", "scipy", "pandas", "perfetto", "pyarrow", "safetensors", "simpy", "vcd", "xarray", "PIL"}
+"""Libraries of the extras, or of libraries (PIL): they may be imported where they are used, never while a module loads.
+"""
 
 CYTHON_IMPORT = re.compile(
     r"^(?P<indent>[ \t]*)(?:from\s+(?P<base>\.*[\w.]*)\s+c?import\s+(?P<names>\([^)]*\)|[^\n#]+)"

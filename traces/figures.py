@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from traces.marks import lanes
 from traces.sink import KINDS, WAITS
 from traces.state import spans
 from traces.writer import atomic_file
@@ -205,14 +206,16 @@ def _phases(axes, marks, cycles):
     """Draw the phases of the program as bands over cycles."""
     from matplotlib import colormaps
 
-    marks = [mark for mark in marks if mark.begin < cycles[1] and mark.end >= cycles[0]]
-    tracks = list(dict.fromkeys(mark.track for mark in marks))
+    order = list(dict.fromkeys(mark.track for mark in marks))
+    placed = [(mark, lane) for mark, lane in zip(marks, lanes(marks), strict=True)
+              if mark.begin < cycles[1] and mark.end >= cycles[0]]
+    tracks = sorted({(mark.track, lane) for mark, lane in placed}, key=lambda row: (order.index(row[0]), row[1]))
     palette, names = colormaps["Pastel1"], list(dict.fromkeys(mark.label for mark in marks))
     axes.set(ylim=(len(tracks) - 0.5, -0.5), xlim=cycles)
-    axes.set_yticks(range(len(tracks)), tracks, fontsize=7)
+    axes.set_yticks(range(len(tracks)), [track if not number else "" for track, number in tracks], fontsize=7)
     axes.tick_params(labelbottom=False, bottom=False)
-    for mark in marks:
-        line, begin, end = tracks.index(mark.track), max(mark.begin, cycles[0]), min(mark.end, cycles[1])
+    for mark, lane in placed:
+        line, begin, end = tracks.index((mark.track, lane)), max(mark.begin, cycles[0]), min(mark.end, cycles[1])
         if mark.begin == mark.end:
             axes.plot([begin], [line], "v", color="black", markersize=5)
         else:
@@ -223,7 +226,7 @@ def _phases(axes, marks, cycles):
 
 def _with_phases(width, height, trace, cycles):
     """Return a figure and its axes, under a strip of the program's phases if there are any."""
-    tracks = len({mark.track for mark in trace.marks})
+    tracks = len({*zip((mark.track for mark in trace.marks), lanes(trace.marks), strict=True)})
     if not tracks:
         figure = _figure(width, height)
         return figure, figure.add_subplot()

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from wse_core.errors import TraceError
 
-__all__ = ["Mark", "collecting", "mark"]
+__all__ = ["Mark", "collecting", "lanes", "mark"]
 
 _COLLECTED = contextvars.ContextVar("marks", default=None)
 LATEST = (1 << 63) - 1
@@ -36,7 +36,7 @@ class Mark:
     begin, end : int
         First cycle, and the one after the last.
     track : str
-        Whose phase it is; phases of one track should not overlap unless one holds the other.
+        Whose phase it is.
     label : str
         What it is.
     """
@@ -52,6 +52,30 @@ class Mark:
                              hint="0 <= begin <= end", exit_code=2)
         if not self.track or not self.label:
             raise TraceError("a mark without a track or a label", exit_code=2)
+
+
+def lanes(marks):
+    """Return the lane of each mark within its track, from 0: in a lane, of two that overlap one holds the other.
+
+    Parameters
+    ----------
+    marks : list of Mark
+        In the order of a file: by begin, the longer one first.
+    """
+    running, found = {}, []
+    for entry in marks:
+        stacks, lane = running.setdefault(entry.track, []), 0
+        while True:
+            if lane == len(stacks):
+                stacks.append([])
+            while stacks[lane] and stacks[lane][-1] <= entry.begin:
+                stacks[lane].pop()
+            if not stacks[lane] or entry.end <= stacks[lane][-1]:
+                break
+            lane += 1
+        stacks[lane].append(entry.end)
+        found.append(lane)
+    return found
 
 
 @contextlib.contextmanager

@@ -155,7 +155,7 @@ class Trace:
         return frame
 
     def xarray(self, **selection):
-        """Return `events` as an xarray data set along the dimension ``event``, with units and meanings; needs xarray."""
+        """Return `events` as an xarray data set along the dimension ``event``, with units; needs xarray."""
         try:
             import xarray
         except ImportError:

@@ -34,7 +34,7 @@ from harness.modules import need
 from harness.provenance import package_version
 from wse_core.errors import CheckpointError, ConfigError
 
-__all__ = ["FORMAT", "VERSION", "found", "latest", "load", "save"]
+__all__ = ["FORMAT", "VERSION", "found", "latest", "load", "remove", "save"]
 
 FORMAT = "wse-training-checkpoint"
 VERSION = 1
@@ -103,13 +103,17 @@ def save(directory, iteration, tensors, state, config="", keep=None):
             _discard(target)
             part = _part(directory)
             part.mkdir()
-            for name, data in files.items():
-                with open(part / name, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-            _force(part)
-            part.rename(target)
+            try:
+                for name, data in files.items():
+                    with open(part / name, "wb") as file:
+                        file.write(data)
+                        file.flush()
+                        os.fsync(file.fileno())
+                _force(part)
+                part.rename(target)
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
             _force(directory)
         for old in found(directory):
             if keep is not None and old != target and _number(old) == iteration:
@@ -121,6 +125,12 @@ def save(directory, iteration, tensors, state, config="", keep=None):
         raise ConfigError(f"a checkpoint cannot be written: {error.strerror or error}", where=directory,
                           hint="free space, or another checkpoint.directory") from error
     return target
+
+
+def remove(paths):
+    """Remove checkpoints, each of them at once."""
+    for path in paths:
+        _discard(path)
 
 
 def found(directory):

@@ -292,6 +292,8 @@ class TrainConfig(_TrainFile):
 
     def _check_batch(self):
         machine, mesh, batch = self.build_machine(), self.mesh, self.data.batch
+        if not machine["clock.ghz"]:
+            raise ConfigError("without a clock links have no rate per cycle", where="machine.clock.ghz", value=0)
         if mesh.width > machine["fabric.width"] or mesh.height > machine["fabric.height"]:
             raise ConfigError(f"{mesh.width} x {mesh.height} PEs exceed the {machine['fabric.width']} x "
                               f"{machine['fabric.height']} of {machine.preset}", where="mesh")

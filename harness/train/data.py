@@ -12,7 +12,6 @@ Source: weight streaming white paper, sections 4 and 7.1 (a service of its own, 
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,10 +143,16 @@ def _read(source, config):
             if missing:
                 raise ConfigError(f"there is no array {missing[0]}", where=path, hint=f"needed are {', '.join(ARRAYS)}")
             arrays = {name: file[name] for name in ARRAYS}
+            for name, array in arrays.items():
+                if not isinstance(array, np.ndarray):
+                    raise ConfigError(f"{name} is no array", where=path, hint="numpy.savez")
     except FileNotFoundError:
         raise ConfigError("no such file", where=path, hint="the path is relative to the configuration") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"cannot be read: {error}", where=path, cause="not a file of numpy.savez") from None
+    except ConfigError:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy have one each for every kind of damage
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"cannot be read: {text}", where=path, cause="not a whole file of numpy.savez") from None
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":

@@ -36,10 +36,11 @@ def write(directory, trainer, rows, result, recorder):
     units = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
              "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}
     with RunWriter(recorder.path, recorder.meta) as writer:
-        for name, values in fabric.counters().items():
-            writer.add_counter(name, values, units.get(name, "cycles"))
-        for color, values in fabric.link_counts().items():
-            writer.add_counter(f"moved_color_{color}", values[np.newaxis], "wavelets")
+        if recorder.windows is None:
+            for name, values in fabric.counters().items():
+                writer.add_counter(name, values, units.get(name, "cycles"))
+            for color, values in fabric.link_counts().items():
+                writer.add_counter(f"moved_color_{color}", values[np.newaxis], "wavelets")
         for name, value in result.items():
             if value is not None:
                 writer.add_result(name, value)

@@ -22,6 +22,10 @@ from wse_core.errors import ConfigError
 __all__ = ["Log"]
 
 
+KEYS = {"iteration", "loss", "accuracy", "scale", "skipped", "host_seconds"}
+"""What every line has."""
+
+
 class Log:
     """The log of a run.
 
@@ -58,7 +62,7 @@ class Log:
         with contextlib.suppress(OSError, ValueError), open(self.path, encoding="utf-8") as file:
             for line in file:
                 row = json.loads(line)
-                if row["iteration"] > iteration:
+                if not isinstance(row, dict) or not row.keys() >= KEYS or row["iteration"] not in range(1, iteration + 1):
                     break
                 rows.append(row)
         return rows
@@ -74,13 +78,18 @@ class Log:
         """
         row = plain(dataclasses.asdict(step) | facts)
         self.rows.append(row)
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(row) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", where=self.path,
+                              hint="free space, then --resume") from None
         return row
 
     def close(self):
         """End the log."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what cannot be written was said by `add`
+            self._file.close()
 
     def finish(self, title):
         """Write table and figure; return the paths of all files."""

@@ -102,19 +102,26 @@ def tree(folder):
 
 
 CHILD = """
-import sys
+import sys, time
 import fabric.engine
 from tests.bench import workloads
 assert fabric.engine.__file__.startswith(sys.argv[1]), fabric.engine.__file__
 name, *size = sys.argv[2:]
 workload = getattr(workloads, name)(*map(int, size))
 for line in sys.stdin:
-    print(workload.run().seconds, flush=True)
+    engine = workload.engine()
+    begin = time.process_time()
+    status = engine.run(workload.limit)
+    seconds = time.process_time() - begin
+    workload.finish(engine, status)
+    print(seconds, flush=True)
 """
 
 
 def seconds(folder, name, *size):
-    """Start a process with the packages of `folder`; return a function that runs a workload in it once [s].
+    """Start a process with the packages of `folder`; return a function that runs a workload in it once.
+
+    The function returns seconds of the process itself.
 
     Call the function with ``end=True`` to end the process.
     """

@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import shutil
+import subprocess
 import sys
+import time
 import tomllib
 
 import pytest
@@ -15,6 +17,8 @@ from PIL import Image
 from harness import cli
 from tests.traces.samples import chain
 from traces import figures
+from traces.events import segments_of
+from traces.schema import SEGMENT
 from traces.sink import KINDS
 from traces.trace import Trace
 from wse_core.errors import TraceError
@@ -62,6 +66,48 @@ def test_what_cannot_be_recorded_is_said(wse, tmp_path, words, says):
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_levels_hold_what_they_say(wse, tmp_path):
+    kinds = {}
+    for level in ("off", "counters", "events", "full"):
+        done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--trace", level, "--out", "t.h5")
+        assert done.returncode == 0, done.stderr
+        with Trace.open(tmp_path / "t.h5") as trace:
+            assert ("busy" in trace.files[0].counters) == (level != "off")
+            assert trace.files[0].result("cycles") > 0
+            kinds[level] = {KINDS[kind] for kind in trace.events()["kind"]} if trace.has_events else None
+    assert kinds["off"] is kinds["counters"] is None
+    assert kinds["events"] == {"activate", "task_start", "task_end", "op_start", "op_end", "wait", "host"}
+    assert kinds["full"] == kinds["events"] | {"inject", "depart", "take"}
+    wrong = wse("kernel", "ping", "--trace", "off", "--trace-window", "9", "--out", "u.h5")
+    assert (wrong.returncode, "no counters are recorded" in wrong.stderr) == (2, True)
+
+
+def test_a_killed_run_is_looked_at(wse, root, child_env, tmp_path):
+    """SIGKILL in the middle of a traced kernel: whole segments are there, and the commands open them."""
+    path = tmp_path / "long.h5"
+    words = ["kernel", "chain_reduce", "pes=400", "n=6000", "--trace", "full", "--out", str(path)]
+    child = subprocess.Popen([sys.executable, "-m", "harness", *words], cwd=root, env=child_env,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not segments_of(path):
+        assert child.poll() is None
+        time.sleep(0.005)
+    child.kill()
+    child.wait()
+    assert not path.exists()
+    facts = json.loads(wse("view", path, "--json").stdout)
+    assert facts["complete"] is False
+    assert facts["events"] > 0
+    assert facts["events"] % SEGMENT == 0
+    done = wse("view", path, "--cycle", "100", "--region", "396,0,4,1")
+    assert done.returncode == 0, done.stderr
+    assert "x=399" in done.stdout
+    done = wse("export", path, "--format", "csv", "--cycles", ":200", "--out", "t.csv")
+    assert done.returncode == 0, done.stderr
+    with Trace.open(path) as trace:
+        for file in trace.files:
+            file.verify()
 
 
 def test_kinds_are_chosen(wse, tmp_path):

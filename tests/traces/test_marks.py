@@ -11,12 +11,12 @@ import pytest
 
 from fabric.fabric import Fabric
 from fabric.kernels.chain import chain_layout
-from harness import cli
+from harness import cli, report
 from harness.tracing import Recorder
 from tests.fabric.test_debug import echo
 from traces import figures
 from traces.export.formats import export
-from traces.marks import Mark, collecting, mark
+from traces.marks import Mark, collecting, lanes, mark
 from traces.reader import RunFile
 from traces.schema import RunMeta
 from traces.sink import HOST, KINDS, NO_COLOR, TraceFilter
@@ -147,6 +147,21 @@ def test_pictures_over_time_show_the_phases(recorded, tmp_path):
     assert {"x": "0", "y": "0", "what": "wafer: pass 1", "begin": str(ends[1]), "end": str(ends[2])} in rows
 
 
+def test_a_report_lists_the_phases(recorded, monkeypatch):
+    with Trace.open(recorded[0]) as trace:
+        page = report.page(trace)
+        assert page.index("iteration") < page.index("pass 0") < page.index("batch complete")
+        monkeypatch.setattr(report, "MOST_PHASES", 2)
+        assert "3 more are in the file" in report.page(trace)
+
+
+def test_phases_that_overlap_get_lanes_of_their_own():
+    marks = [Mark(0, 100, "a", "outer"), Mark(0, 50, "a", "inner"), Mark(0, 10, "b", "else"),
+             Mark(40, 60, "a", "across"),
+             Mark(60, 90, "a", "inner again"), Mark(95, 120, "a", "across too"), Mark(130, 130, "a", "instant")]
+    assert lanes(marks) == [0, 0, 0, 1, 0, 1, 0]
+
+
 def test_marks_outside_of_a_recording_go_nowhere_and_threads_may_make_them():
     mark(3, "nobody listens")
     with collecting() as marks, ThreadPoolExecutor(2) as pool:
@@ -169,6 +184,26 @@ def test_damaged_marks_are_refused(recorded, tmp_path):
     (tmp_path / "bad.h5").write_bytes(data)
     with pytest.raises(TraceError, match="damaged"), RunFile(tmp_path / "bad.h5") as file:
         file.verify()
+
+
+def test_damage_anywhere_is_refused_or_harmless(recorded, tmp_path):
+    data, rng, refused = recorded[0].read_bytes(), np.random.default_rng(7), 0
+    with Trace.open(recorded[0]) as trace:
+        marks, events = trace.marks, trace.events().tobytes()
+    for _ in range(80):
+        bad = bytearray(data)
+        for at in rng.integers(0, len(data), 4):
+            bad[at] ^= int(rng.integers(1, 256))
+        (tmp_path / "bad.h5").write_bytes(bad)
+        try:
+            with Trace.open(tmp_path / "bad.h5") as trace:
+                trace.files[0].verify()
+                assert trace.marks == marks
+                assert trace.events().tobytes() == events
+        except TraceError as error:
+            assert len(str(error).splitlines()) == 1
+            refused += 1
+    assert refused > 10
 
 
 def test_marks_of_a_job_are_in_its_run_file_without_events_too(tmp_path, monkeypatch):

@@ -2,18 +2,19 @@
 
 One cycle is written as one nanosecond, so what the viewer calls 5 us are 5,000 cycles.
 
-=================  ===================================================================================================
-track              content
-=================  ===================================================================================================
-PE (x, y)          parent of all others of that PE
-tasks              a slice from the picker's choice to `done`, named by the task
-main, ut0 ... ut7  a slice per vector operation, from issue to last step, named by the opcode
-waits              a slice per wait, named by its reason
-router             an instant per grant; flows link the grants of one wavelet from its injection to where it is taken
-hops               a counter: grants of the PE's router so far, in steps of at least `STEP` cycles
-program            process of the program's phases (`traces.marks`): a track each for memory service, tree, wafers, ...
-host               process of the host: an instant per launch, copy and use of a stream
-=================  ===================================================================================================
+===================  ===================================================================================================
+track                content
+===================  ===================================================================================================
+PE (x, y)            parent of all others of that PE
+tasks                a slice from the picker's choice to `done`, named by the task
+main, ut0 ... ut7    a slice per vector operation, from issue to last step, named by the opcode
+waits                a slice per wait, named by its reason
+router               an instant per grant; flows link the grants of one wavelet from its injection to where it is taken
+link W, E, N, S, R   counters: wavelets that the router sent there so far, in steps of at least `STEP` cycles
+program              process of the program's phases (`traces.marks`): a track each for memory service, tree, wafers and
+                     so on, and another one of the same name for phases that overlap
+host                 process of the host: an instant per launch, copy and use of a stream
+===================  ===================================================================================================
 
 Sources: docs/trace-format.md; the public description of the TrackEvent format by its makers.
 """
@@ -22,7 +23,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from traces.marks import lanes
 from traces.paths import identify
+from traces.schema import LINKS
 from traces.sink import HOST as HOST_ACCESSES
 from traces.sink import KINDS, WAITS
 
@@ -33,7 +36,7 @@ MAIN = 8
 (INJECT, DEPART, TAKE, ACTIVATE, TASK_START, TASK_END, OP_START, OP_END, CONFLICT, WAIT, SWITCH, TEARDOWN, HOST,
  MARK) = (KINDS.index(kind) for kind in ("inject", "depart", "take", "activate", "task_start", "task_end", "op_start",
                                          "op_end", "conflict", "wait", "switch", "teardown", "host", "mark"))
-ROUTER, TASKS, WAITING, HOPS, THREADS = 1, 2, 3, 4, 8  # numbers of tracks within a PE; threads follow the last
+ROUTER, TASKS, WAITING, THREADS, LINK = 1, 2, 3, 8, 32  # numbers of tracks within a PE; the last two begin a group
 
 
 class _Tracks:
@@ -83,8 +86,9 @@ def write_perfetto(trace, events, stream):
     last = {}  # wavelet -> index of its last event: there its flow ends
     for index in np.flatnonzero(numbers >= 0):
         last[int(numbers[index])] = int(index)
-    hops, shown, open_tracks = {}, {}, {}
-    phases = list(dict.fromkeys(mark.track for mark in trace.marks))
+    sent, shown, open_tracks = {}, {}, {}
+    lane = lanes(trace.marks)
+    rows = list(dict.fromkeys((mark.track, number) for mark, number in zip(trace.marks, lane, strict=True)))
 
     def put(cycle, track, kind, name=None, wavelet=None, index=None):
         packet = builder.create_packet()
@@ -97,6 +101,13 @@ def write_perfetto(trace, events, stream):
             (event.terminating_flow_ids if last[wavelet] == index else event.flow_ids).append(wavelet + 1)
         return packet
 
+    def count(cycle, link):
+        x, y, direction = link
+        track = tracks.of(x, y, LINK + direction, f"link {LINKS[direction]}", True)
+        packet = put(cycle, track, TrackEvent.TYPE_COUNTER)
+        packet.track_event.counter_value = sent[link]
+        packets.append((cycle, packet))
+
     begin, end, instant = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END, TrackEvent.TYPE_INSTANT
     packets = []  # slices that begin in the past must be sorted in
     columns = [events[name].tolist() for name in ("cycle", "x", "y", "kind", "color", "aux", "data")]
@@ -107,12 +118,13 @@ def write_perfetto(trace, events, stream):
             track = tracks.of(x, y, ROUTER, "router")
             packets.append((cycle, put(cycle, track, instant, f"{word} C{color} {data:08x}", wavelet, index)))
             if kind == DEPART:
-                hops[x, y] = hops.get((x, y), 0) + 1
-                if cycle >= shown.get((x, y), -STEP) + STEP:
-                    shown[x, y] = cycle
-                    packet = put(cycle, tracks.of(x, y, HOPS, "hops", True), TrackEvent.TYPE_COUNTER)
-                    packet.track_event.counter_value = hops[x, y]
-                    packets.append((cycle, packet))
+                for direction in range(5):
+                    if aux >> direction & 1:
+                        link = x, y, direction
+                        sent[link] = sent.get(link, 0) + 1
+                        if cycle >= shown.get(link, -STEP) + STEP:
+                            shown[link] = cycle
+                            count(cycle, link)
         elif kind in (TASK_START, OP_START):
             if kind == TASK_START:
                 track, name = tracks.of(x, y, TASKS, "tasks"), tasks.get(str(aux), f"task {aux}")
@@ -133,7 +145,7 @@ def write_perfetto(trace, events, stream):
             packets.append((cycle, put(cycle, track, end)))
         elif kind == MARK:
             phase = trace.marks[data]
-            track = tracks.within(1, "program", phases.index(phase.track) % 255 + 1, phase.track)
+            track = tracks.within(1, "program", rows.index((phase.track, lane[data])) % 255 + 1, phase.track)
             if phase.begin == phase.end:
                 packets.append((cycle, put(cycle, track, instant, phase.label)))
             else:
@@ -147,6 +159,8 @@ def write_perfetto(trace, events, stream):
                     SWITCH: f"switch C{color} to {aux}",
                     TEARDOWN: f"teardown C{color} {'begins' if aux else 'ends'}"}[kind]
             packets.append((cycle, put(cycle, tracks.of(x, y, TASKS, "tasks"), instant, text)))
+    for link in sent:
+        count(int(events["cycle"][-1]), link)
     packets.sort(key=lambda item: item[0])
     for _, packet in packets:
         builder.write_packet(packet)

@@ -81,7 +81,7 @@ def test_perfetto_has_slices_flows_and_counters(trace, events, tmp_path):
     export(trace, "perfetto", tmp_path / "t.pftrace", events)
     message = Message()
     message.ParseFromString((tmp_path / "t.pftrace").read_bytes())
-    names, parents, depth, flows, ended, last = {}, {}, {}, set(), set(), {}
+    names, parents, depth, flows, ended, last, counted = {}, {}, {}, set(), set(), {}, {}
     slices = []
     for packet in message.packet:
         if packet.HasField("track_descriptor"):
@@ -99,10 +99,18 @@ def test_perfetto_has_slices_flows_and_counters(trace, events, tmp_path):
         elif event.type == TrackEvent.TYPE_SLICE_END:
             depth[event.track_uuid] -= 1
             assert depth[event.track_uuid] >= 0
+        elif event.type == TrackEvent.TYPE_COUNTER:
+            assert event.counter_value >= counted.get(where, 0)
+            counted[where] = event.counter_value
         flows |= set(event.flow_ids)
         ended |= set(event.terminating_flow_ids)
     assert set(depth.values()) == {0}
     assert flows == ended == set(range(1, (PES - 1) * N + 1))
+    grants = of_kind(events, "depart")
+    for place in range(PES):
+        for bit, direction in enumerate("WENSR"):
+            sent = np.count_nonzero((grants["x"] == place) & (grants["aux"] >> bit & 1 == 1))
+            assert counted.get((f"PE ({place}, 0)", f"link {direction}"), 0) == sent
     assert slices.count(("PE (1, 0)", "main", "fadds")) == 1
     assert slices.count(("PE (3, 0)", "main", "fmovs")) + slices.count(("PE (3, 0)", "main", "mov32")) == 1
     assert {where for where, track, _ in slices if track == "tasks"} == {f"PE ({x}, 0)" for x in range(PES)}

@@ -49,7 +49,8 @@ def logs(tmp_path_factory):
             log.finish(writer)
         with Trace.open(path) as trace:
             export(trace, "log", folder / f"{k}.log", trace.events())
-            found.append(((folder / f"{k}.log").read_text().splitlines(), trace.events(), int(spec.machine["router.hop"])))
+            lines = (folder / f"{k}.log").read_text().splitlines()
+            found.append((lines, trace.events(), int(spec.machine["router.hop"])))
     return found
 
 

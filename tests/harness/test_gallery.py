@@ -1,0 +1,38 @@
+"""The pictures of the documentation are there, small, and drawn by one command."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from PIL import Image
+
+from harness import gallery
+from tests.conftest import ROOT
+
+FOLDER = ROOT / "docs" / "figures"
+
+
+@pytest.mark.parametrize("name", gallery.RUNS)
+def test_the_pictures_of_the_documentation(name):
+    kinds = {"busy", "links", "stalls", "windows", "timeline", "utilisation"}
+    found = {path.stem.partition("-")[2]: path for path in FOLDER.glob(f"{name}-*.png")}
+    assert set(found) == kinds
+    for path in [*found.values(), FOLDER / f"{name}-animation.gif"]:
+        assert path.stat().st_size < gallery.MOST_BYTES
+        with Image.open(path) as image:
+            assert min(image.size) > 50
+
+
+def test_the_page_shows_every_picture():
+    shown = set(re.findall(r"\(figures/([^)]+)\)", (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")))
+    assert shown == {path.name for path in FOLDER.iterdir()}
+
+
+def test_the_command_draws_them(tmp_path, capsys):
+    assert gallery.main([str(tmp_path), "--run", "chain"]) == 0
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert drawn == {path.name for path in FOLDER.glob("chain-*")}
+    assert len(capsys.readouterr().out.splitlines()) == len(drawn)
+    with Image.open(tmp_path / "chain-animation.gif") as image:
+        assert image.n_frames == 30
