@@ -24,7 +24,7 @@ from wse_core.ce cimport ce_phase, ce_settle
 from wse_core.router cimport refresh_shared, router_phase
 from wse_core.state cimport *
 
-from traces.sink import EVENT_DTYPE, KINDS, TraceFilter, sorted_events
+from traces.sink import EVENT_DTYPE, KINDS, TraceFilter
 from wse_core import image as _image
 from wse_core import isa as _isa
 from wse_core.errors import ConfigError, InternalError, MemoryLimitError, SramFault
@@ -794,7 +794,8 @@ cdef class Engine:
         Parameters
         ----------
         sink : callable or None
-            Gets an array of `traces.sink.EVENT_DTYPE` now and then, and the cycle before which none will follow.
+            Gets an array of `traces.sink.EVENT_DTYPE` now and then, in no order, and the cycle before which none will
+            follow.
         filter : TraceFilter, optional
             Which events; default all.
         """
@@ -826,8 +827,9 @@ cdef class Engine:
         self.s.n_traced = 0
         events = np.frombuffer(data, EVENT_DTYPE)
         cells = events["x"].astype(np.uint32) | events["y"].astype(np.uint32) << np.uint32(16)
-        events["x"], events["y"] = cells % self.s.stride - 1, cells // self.s.stride - 1
-        self.sink(sorted_events(events[self.filter.keeps(events)]), int(self.s.now))
+        rows = cells // np.uint32(self.s.stride)
+        events["x"], events["y"] = cells - rows * np.uint32(self.s.stride) - 1, rows - 1
+        self.sink(self.filter.chosen(events), int(self.s.now))
 
     # --- keeping a state ----------------------------------------------------------------------------------------------
     def save_state(self):

@@ -17,7 +17,7 @@ import copy
 
 import numpy as np
 
-from traces.sink import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter, sorted_events
+from traces.sink import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
 from wse_core.errors import SramFault
 from wse_core.image import DIR_R, ROUTE_DTYPE, STEP
 from wse_core.reference.ce import CE, COUNTERS
@@ -261,7 +261,8 @@ class ReferenceMachine:
         Parameters
         ----------
         sink : callable or None
-            Gets an array of `traces.sink.EVENT_DTYPE` now and then, and the cycle before which none will follow.
+            Gets an array of `traces.sink.EVENT_DTYPE` now and then, in no order, and the cycle before which none will
+            follow.
         filter : TraceFilter, optional
             Which events; default all.
         """
@@ -275,7 +276,7 @@ class ReferenceMachine:
     def _report(self):
         if self.sink is not None:
             events, self.events = np.array(self.events, EVENT_DTYPE), []
-            self.sink(sorted_events(events[self.filter.keeps(events)]), self.cycle)
+            self.sink(self.filter.chosen(events), self.cycle)
 
     def _emit(self, x, y, cycle, kind, color=None, aux=0, data=0, flags=0):
         number = NO_COLOR if color is None else color
