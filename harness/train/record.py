@@ -96,9 +96,13 @@ class Log:
         names = ["log.jsonl"]
         if self.rows:
             keys = list(dict.fromkeys(key for row in self.rows for key in row))
-            with staged_directory(self.directory) as stage:
-                write_csv(stage / "loss.csv", [{key: row.get(key) for key in keys} for row in self.rows])
-                write_png(stage / "loss.png", lambda figure: self._draw(figure, title))
+            try:
+                with staged_directory(self.directory) as stage:
+                    write_csv(stage / "loss.csv", [{key: row.get(key) for key in keys} for row in self.rows])
+                    write_png(stage / "loss.png", lambda figure: self._draw(figure, title))
+            except OSError as error:
+                raise ConfigError(f"loss.csv and loss.png cannot be written: {error.strerror}", where=self.directory,
+                                  hint="free space, then --resume; training itself is done") from None
             names += ["loss.csv", "loss.png"]
         return [str(self.directory / name) for name in names]
 
