@@ -62,7 +62,7 @@ FAULT_DETAILS = ("", "a DSR that holds no descriptor", "a DSR whose descriptor c
                  "two sources of one operation from the same queue or FIFO")
 THREADS = tuple(f"ut{k}" for k in range(8)) + ("main",)
 
-if (sizeof(dsr_t) != _image.DESC_DTYPE.itemsize or sizeof(route_t) != _image.ROUTE_DTYPE.itemsize
+if (sizeof(desc_t) != _image.DESC_DTYPE.itemsize or sizeof(route_t) != _image.ROUTE_DTYPE.itemsize
         or sizeof(filter_t) != _image.FILTER_DTYPE.itemsize):
     raise InternalError("state.pxd and image.py disagree about a record; rebuild the extension modules")
 if _isa.FORMS != ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task", "dsr", "tsc", "rand", "route",
@@ -97,7 +97,7 @@ cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
                 next = s.fault.cycle        # found by a CE that ran ahead
             if next == 0:
                 return RUN_QUIET
-            s.now = next if next < limit else limit
+            s.now = min(next, limit, s.next_refresh)
         if s.events >= stop or s.n_traced >= REPORT:
             return RUN_BREAK
     return RUN_LIMIT
@@ -142,6 +142,20 @@ cdef inline void refresh_words(uint64_t* words, uint64_t n, uint64_t now) noexce
         if words[k] and usable(words[k], now - REFRESH):
             words[k] = (words[k] & low) | old
 
+cdef void counts_fold(state_t* s, uint32_t cell) noexcept nogil:
+    # Move the counters of a CE to where they have 64 bits. A CE books at most 8 per cycle, and never more than AHEAD
+    # cycles ahead, so 32 bits are enough for what happens between two sweeps.
+    cdef uint32_t* now = &s.ce[cell].busy
+    cdef uint64_t* sums = s.counts + <uint64_t>cell * N_COUNTS
+    cdef int k
+    if s.watch != NULL:
+        traced_ce.ce_settle(s, cell)
+    else:
+        ce_settle(s, cell)
+    for k in range(N_COUNTS):
+        sums[k] += now[k]
+        now[k] = 0
+
 cdef void stamps_refresh(state_t* s) noexcept nogil:
     # Keeps every stamp within half of its 30-bit range; a word never touched (0) stays 0 while now < 2^29, then is
     # stamped too.
@@ -149,6 +163,7 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
     cdef uint32_t cell, q, w
     cdef plane_t* p
     cdef ce_t* ce
+    cdef inq_t* i
     for k in range(N_PLANES):
         p = &s.plane[k]
         if p.slots != NULL:
@@ -159,7 +174,9 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
     for w in range(s.n_awake):
         ce = s.ce[s.awake[w]]
         for q in range(<uint32_t>ce.prog.n_inq):
-            refresh_words(ce.inq[q].slots, 15, s.now)
+            i = inq_at(ce, q)
+            refresh_words(i.slots, i.cap, s.now)
+        counts_fold(s, s.awake[w])
     s.next_refresh = s.now + REFRESH
 
 
@@ -309,6 +326,7 @@ cdef class Engine:
         s.arb = <uint32_t*>self._map(<uint64_t>s.n_cells * 2 * sizeof(uint32_t))
         s.ce = <ce_t**>self._map(s.n_cells * sizeof(ce_t*))
         self.watch = <watch_t*>self._map(s.n_cells * sizeof(watch_t))
+        s.counts = <uint64_t*>self._map(<uint64_t>s.n_cells * N_COUNTS * sizeof(uint64_t))
         s.ring_bits = <uint64_t*>self._map(<uint64_t>RING * s.n_words * sizeof(uint64_t))
         s.ring_bits2 = <uint64_t*>self._map(<uint64_t>RING * s.n_words2 * sizeof(uint64_t))
         s.ring_bits3 = <uint64_t*>self._map(<uint64_t>RING * s.n_words3 * sizeof(uint64_t))
@@ -413,7 +431,7 @@ cdef class Engine:
                 continue
             g.active = program.active
             g.blocked = program.blocked
-            g.block_bytes = ce_block_bytes(g)
+            ce_layout(s, g)
             g.blocks = <char*>self._map(g.n_pe * g.block_bytes)
             g.sram = <uint16_t*>self._map(max(1, <uint64_t>g.n_pe * g.data_words * 2))
             for index in range(g.n_pe):
@@ -463,7 +481,6 @@ cdef class Engine:
             color = program.inq_color[k] if k < len(program.inq_color) else -1
             g.inq_color[k] = color
             g.inq_slot[k] = -1
-            g.ut_slot[k] = -1
             if color >= 0:
                 g.inq_slot[k] = g.n_inq
                 g.inq_of_task[<int>color] = k
@@ -471,10 +488,10 @@ cdef class Engine:
             g.outq_color[k] = program.outq_color[k] if k < len(program.outq_color) else -1
         n_desc = len(program.descriptors)
         g.n_desc = n_desc
-        g.descriptors = <dsr_t*>self._map(max(1, n_desc) * sizeof(dsr_t))
+        g.descriptors = <desc_t*>self._map(max(1, n_desc) * sizeof(desc_t))
         if n_desc:
             raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
-            memcpy(g.descriptors, &raw[0], n_desc * sizeof(dsr_t))
+            memcpy(g.descriptors, &raw[0], n_desc * sizeof(desc_t))
             sends = program.descriptors["kind"] == _image.DSD_FABOUT
             if (program.descriptors["flags"][sends] & (_image.F_CONTROL | _image.F_ADVANCE)).any():
                 s.controls = True
@@ -490,6 +507,8 @@ cdef class Engine:
                     i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
             i.at = at
             i.next = n + 1
+            g.calls |= op.name == "call"
+            g.draws |= op.form == "rand"
             if op.form in ("jmp", "br") and op.name != "trap":
                 i.target = index_of[imm]
             for f in range(3):
@@ -506,7 +525,7 @@ cdef class Engine:
         i.slots = i.gap = 1
         i.at = 0xFFFFFFFF
         for k in sorted(microthreads):
-            g.ut_slot[k] = g.n_ut
+            g.ut_at[<int>k] = 1
             g.n_ut += 1
         for f in range(3):
             for k in range(16):
@@ -900,15 +919,18 @@ cdef class Engine:
         cdef uint64_t total, over, part
         cdef ce_t* ce
         cdef uint64_t waits[7]
+        cdef uint64_t[15] sums
         for n in range(self.s.n_awake):
             cell = self.s.awake[n]
             ce = self.s.ce[cell]
             x = cell % self.s.stride - 1
             y = cell // self.s.stride - 1
             ce_settle(self.s, cell)
-            v[0, y, x] = ce.busy
+            for k in range(N_COUNTS):
+                sums[k] = self.s.counts[<uint64_t>cell * N_COUNTS + k] + (&ce.busy)[k]
+            v[0, y, x] = sums[0]
             for k in range(7):
-                waits[k] = ce.waits[k]
+                waits[k] = sums[6 + k]
             if ce.acct > self.s.now:            # booked ahead of the clock: conflict cycles come last
                 over = ce.acct - self.s.now
                 part = over if over < ce.tail_conflict else ce.tail_conflict
@@ -926,13 +948,12 @@ cdef class Engine:
                 v[1 + k, y, x] = waits[k]
                 total += waits[k]
             v[1, y, x] = self.s.now - total
-            v[8, y, x] = ce.instructions
-            v[9, y, x] = ce.steps
-            v[10, y, x] = ce.elements
-            v[11, y, x] = ce.macs
-            v[12, y, x] = ce.tasks
-            v[13, y, x] = ce.sent
-            v[14, y, x] = ce.received
+            v[8, y, x] = sums[13]               # the order of ce_t
+            for k in range(9, 12):
+                v[k, y, x] = sums[k - 8]
+            v[12, y, x] = sums[14]
+            v[13, y, x] = sums[4]
+            v[14, y, x] = sums[5]
         return dict(zip(names, out))
 
     def link_counts(self):
@@ -961,6 +982,10 @@ cdef class Engine:
             out.append((<uint32_t>word, int(is_control(word)), ready_cycle(word, self.s.now)))
         return out
 
+    cdef list _input(self, ce_t* ce, int queue):
+        cdef inq_t* q = inq_at(ce, ce.prog.inq_slot[queue])
+        return self._ring(q.slots, q.head, q.cap)
+
     cdef list _queue(self, int c, int p, uint32_t cell):
         cdef plane_t* q = &self.s.plane[c * N_PORTS + p]
         if q.slots == NULL:
@@ -983,33 +1008,33 @@ cdef class Engine:
                 threads[k] = (th.k, _length(th.n))
         if ce.main_state == MAIN_VECTOR:
             threads[MAIN] = (ce.main.k, _length(ce.main.n))
-        queues = {k: self._ring(ce.inq[g.inq_slot[k]].slots, ce.inq[g.inq_slot[k]].head, ce.inq[g.inq_slot[k]].cap)
-                  for k in range(8) if g.inq_slot[k] >= 0}
+        queues = {k: self._input(ce, k) for k in range(8) if g.inq_slot[k] >= 0}
         fifos = {}
         for k in range(g.n_fifo):
             fifos[k] = self._fifo(ce, k)
         registers = {}
         for f in range(3):
             for k in range(16):
-                if g.dsr_slot[f][k] >= 0 and ce.dsr[g.dsr_slot[f][k]].kind:
-                    d = ce.dsr[g.dsr_slot[f][k]]
-                    registers[f, k] = (d.base, d.extent[0], d.stride[0], d.index)
+                if g.dsr_slot[f][k] >= 0 and dsr_at(ce, g.dsr_slot[f][k]).number:
+                    d = dsr_at(ce, g.dsr_slot[f][k])[0]
+                    registers[f, k] = (d.base, d.extent, d.stride, d.index)
         return {
             "regs": [ce.regs[k] for k in range(N_REGS)], "main": state,
             "pc": -1 if ce.main_state == MAIN_IDLE else (g.code[ce.pc].at if ce.pc < g.n_code else -1),
             "threads": threads, "activated": ce.activated, "blocked": ce.blocked,
             "inq": {k: words for k, words in queues.items() if words},
-            "fifo": fifos, "dsr": registers, "prng": (ce.prng, [ce.lfsr[k] for k in range(4)]),
+            "fifo": fifos, "dsr": registers, "prng": (ce.prng, [lfsr_of(ce)[k] if g.draws else self.s.seed for k in range(4)]),
         }
 
     cdef list _fifo(self, ce_t* ce, int number):
         cdef int k
-        cdef dsr_t* d
+        cdef desc_t* d
+        cdef fifo_t* fifo = <fifo_t*>(<char*>ce + ce.prog.fifo_at) + number
         cdef program_t* g = ce.prog
         for k in range(<int>g.n_desc):
             d = &g.descriptors[k]
             if d.kind == _image.DSD_FIFO and d.xdsr == number and d.length:
-                return [(ce.fifo[number].head + k) % d.length for k in range(ce.fifo[number].count)]
+                return [(fifo.head + k) % d.length for k in range(fifo.count)]
         return []
 
     def snapshot(self):
@@ -1067,8 +1092,7 @@ cdef class Engine:
                         out.append(self._thread(x, y, ce, th))
             for k in range(8):
                 if ce.prog.inq_slot[k] >= 0:
-                    words = self._ring(ce.inq[ce.prog.inq_slot[k]].slots, ce.inq[ce.prog.inq_slot[k]].head,
-                                       ce.inq[ce.prog.inq_slot[k]].cap)
+                    words = self._input(ce, k)
                     if words:
                         out.append({"kind": "queue", "x": x, "y": y, "queue": k, "color": ce.prog.inq_color[k],
                                     "wavelets": len(words)})
@@ -1107,8 +1131,7 @@ cdef class Engine:
             for o in (0, 1):
                 if (th.b.mode if o == 0 else th.c.mode) == OPND_FABIN:
                     q = th.b.queue if o == 0 else th.c.queue
-                    if not self._ring(ce.inq[ce.prog.inq_slot[<int>q]].slots, ce.inq[ce.prog.inq_slot[<int>q]].head,
-                                      ce.inq[ce.prog.inq_slot[<int>q]].cap):
+                    if not self._input(ce, q):
                         queue, color = q, ce.prog.inq_color[<int>q]
                         break
         return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.op].name,
@@ -1137,7 +1160,7 @@ cdef class Engine:
                     if not word >> RT_HAS_INQ & 1:
                         blocked.append(d)
                     else:
-                        i = self.s.ce[cell].inq + (word >> RT_INQ & 7)
+                        i = inq_at(self.s.ce[cell], word >> RT_INQ & 7)
                         if is_valid(i.slots[i.tail]):
                             blocked.append(d)
                 else:

@@ -105,7 +105,7 @@ cdef inline void touched(state_t* s, uint64_t t) noexcept nogil:
         s.last_active = <int64_t>t
 
 cdef inline inq_t* inq_of(ce_t* ce, int queue) noexcept nogil:
-    return ce.inq + ce.prog.inq_slot[queue]
+    return inq_at(ce, ce.prog.inq_slot[queue])
 
 cdef inline void traced_take(state_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t word, uint64_t t) noexcept nogil:
     emit(s, cell, t, EV_TAKE, q.color, ce.prog.inq_of_task[q.color], word, is_control(word))
@@ -231,7 +231,8 @@ cdef inline void unblock(ce_t* ce, int task) noexcept nogil:
 cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, int field, int words, int dest,
                         const instr_t* ins) noexcept nogil:
     # Fill `o` from an operand field. dest: 1 destination, 0 source. Return False after a fault.
-    cdef dsr_t* d
+    cdef dsr_t* r
+    cdef desc_t* d
     cdef int file = field >> 4
     cdef int number = field & 15
     cdef int k
@@ -239,7 +240,7 @@ cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t*
     o.words = words
     o.checked = 0
     o.flags = 0
-    o.dsr = NULL
+    o.dsr = NO_PLACE
     if words == 0:
         return True
     if file == FILE_REG:
@@ -248,24 +249,27 @@ cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t*
             o.mode = OPND_REG
         else:
             o.mode = OPND_CONST
-            o.value = reg_read(ce, number, words)
+            o.base = <int32_t>reg_read(ce, number, words)
         return True
-    d = ce.dsr + ce.prog.dsr_slot[file][number]
-    o.dsr = d
+    o.dsr = ce.prog.dsr_slot[file][number]
+    r = dsr_at(ce, o.dsr)
+    if r.number == 0:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY, field)
+        return False
+    d = desc_of(ce, r)
     o.flags = d.flags
     o.queue = d.queue & 7
-    o.xdsr = d.xdsr
-    o.base = d.base
+    o.base = r.base
     if d.kind == KIND_MEM1D:
         o.mode = OPND_MEM1D
-        o.step = <int32_t>d.stride[0] * words
+        o.step = <int32_t>r.stride * words
     elif d.kind == KIND_MEM4D:
         o.mode = OPND_MEM4D
         for k in range(1, d.ndim if 1 <= d.ndim <= 4 else 5):
             if k == 4 or d.extent[k] == 0:
                 fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_LENGTH_ZERO, field)
                 return False
-        o.step = <int32_t>d.stride[d.ndim - 1] * words
+        o.step = <int32_t>(r.stride if d.ndim == 1 else d.stride[d.ndim - 1]) * words
     elif d.kind == KIND_CIRCULAR or d.kind == KIND_FIFO:
         o.mode = OPND_CIRCULAR if d.kind == KIND_CIRCULAR else OPND_FIFO
         if d.length == 0:
@@ -287,8 +291,19 @@ cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t*
         return False
     return True
 
-cdef inline uint32_t length_of(dsr_t* d) noexcept nogil:
-    cdef uint32_t n = d.extent[0]
+cdef inline desc_t* desc(ce_t* ce, opnd_t* o) noexcept nogil:
+    return desc_of(ce, dsr_at(ce, o.dsr))
+
+cdef inline uint32_t extent_of(ce_t* ce, opnd_t* o, int k) noexcept nogil:
+    # Extent of dimension k; that of the outermost one can be changed.
+    return dsr_at(ce, o.dsr).extent if k == 0 else desc(ce, o).extent[k]
+
+cdef inline int32_t stride_of(ce_t* ce, opnd_t* o, int k) noexcept nogil:
+    return dsr_at(ce, o.dsr).stride if k == 0 else desc(ce, o).stride[k]
+
+cdef uint32_t length_of(ce_t* ce, opnd_t* o) noexcept nogil:
+    cdef uint32_t n = dsr_at(ce, o.dsr).extent
+    cdef desc_t* d = desc(ce, o)
     cdef int k
     if n == ENDLESS:
         return 0xFFFFFFFFU
@@ -340,12 +355,12 @@ cdef void check_range(ce_t* ce, opnd_t* o, uint32_t n) noexcept nogil:
         lo += reach if reach < 0 else 0
         hi += reach if reach > 0 else 0
     elif o.mode == OPND_CIRCULAR:
-        hi += <int64_t>(o.dsr.length - 1) * o.words
+        hi += <int64_t>(desc(ce, o).length - 1) * o.words
     else:
-        if n > length_of(o.dsr):
+        if n > length_of(ce, o):
             return
-        for k in range(o.dsr.ndim):
-            reach = <int64_t>(o.dsr.extent[k] - 1) * o.dsr.stride[k] * o.words
+        for k in range(desc(ce, o).ndim):
+            reach = <int64_t>(extent_of(ce, o, k) - 1) * stride_of(ce, o, k) * o.words
             lo += reach if reach < 0 else 0
             hi += reach if reach > 0 else 0
     o.checked = (lo >= <int64_t>ce.prog.code_words
@@ -369,12 +384,7 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     th.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
     th.live = ins.wd != 0 and th.a.mode == OPND_REG and ins.d == ins.a
     th.sending_advance = 0
-    if th.b.dsr != NULL:
-        th.n = length_of(th.b.dsr)
-    elif th.c.dsr != NULL:
-        th.n = length_of(th.c.dsr)
-    else:
-        th.n = length_of(th.a.dsr)
+    th.n = length_of(ce, &th.b if th.b.dsr != NO_PLACE else (&th.c if th.c.dsr != NO_PLACE else &th.a))
     ops[0] = &th.b
     ops[1] = &th.c
     ops[2] = &th.a
@@ -401,7 +411,7 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return False
     if (th.b.mode == OPND_FABIN and th.c.mode == OPND_FABIN and th.b.queue == th.c.queue
-            or th.b.mode == OPND_FIFO and th.c.mode == OPND_FIFO and th.b.xdsr == th.c.xdsr):
+            or th.b.mode == OPND_FIFO and th.c.mode == OPND_FIFO and fifo_of(ce, &th.b) == fifo_of(ce, &th.c)):
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_SAME_QUEUE, th.b.queue)
         return False
     if ins.wd and ins.d >> 4 != FILE_REG:
@@ -452,7 +462,7 @@ cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
 cdef void stream_operand(ce_t* ce, stream_t* to, opnd_t* o) noexcept nogil:
     to.words = o.words
     to.step = 0
-    to.at = o.value
+    to.at = <uint32_t>o.base
     if o.mode == OPND_MEM1D:
         to.source = STREAM_MEMORY
         to.at = <uint32_t>(o.base - <int32_t>ce.prog.code_words)
@@ -469,7 +479,7 @@ cdef inline bint streams_on(ce_t* ce, thread_t* th) noexcept nogil:
         return False
     if th.inq == NO_PLACE:
         return True
-    q = ce.inq + th.inq
+    q = inq_at(ce, th.inq)
     return not is_control(q.slots[q.head])
 
 cdef inline bint pair_on(ce_t* ce, thread_t* th) noexcept nogil:
@@ -478,8 +488,8 @@ cdef inline bint pair_on(ce_t* ce, thread_t* th) noexcept nogil:
     cdef inq_t* q2
     if not th.turn or th.inq2 == NO_PLACE:
         return False
-    q = ce.inq + th.inq
-    q2 = ce.inq + th.inq2
+    q = inq_at(ce, th.inq)
+    q2 = inq_at(ce, th.inq2)
     return not is_control(q.slots[q.head]) and not is_control(q2.slots[q2.head])
 
 cdef inline bint plain_source(opnd_t* o) noexcept nogil:
@@ -487,40 +497,41 @@ cdef inline bint plain_source(opnd_t* o) noexcept nogil:
 
 
 # --- vector operations: one step --------------------------------------------------------------------------------------
-cdef inline int64_t address_of(opnd_t* o, uint32_t k) noexcept nogil:
+cdef inline int64_t address_of(ce_t* ce, opnd_t* o, uint32_t k) noexcept nogil:
     # Word address of element k of a memory operand.
-    cdef dsr_t* d = o.dsr
+    cdef desc_t* d
     cdef int64_t offset = 0
     cdef uint32_t rest = k, e
     cdef int i
     if o.mode == OPND_MEM1D:
         return o.base + <int64_t>k * o.step
+    d = desc(ce, o)
     if o.mode == OPND_CIRCULAR:
-        return o.base + <int64_t>((<uint32_t>d.index + k) % d.length) * o.words
+        return o.base + <int64_t>((<uint32_t>dsr_at(ce, o.dsr).index + k) % d.length) * o.words
     i = d.ndim - 1
     while i > 0:
         e = d.extent[i]
         offset += <int64_t>(rest % e) * d.stride[i]
         rest //= e
         i -= 1
-    offset += <int64_t>rest * d.stride[0]       # the outermost dimension has no end here, as in one dimension
+    offset += <int64_t>rest * stride_of(ce, o, 0)       # the outermost dimension has no end here, as in one dimension
     return o.base + offset * o.words
 
-cdef inline uint32_t row_left(opnd_t* o, uint32_t k, uint32_t g) noexcept nogil:
+cdef inline uint32_t row_left(ce_t* ce, opnd_t* o, uint32_t k, uint32_t g) noexcept nogil:
     # A step does not cross the end of the innermost row of a 4-D operand.
     cdef uint32_t e
     if o.mode != OPND_MEM4D:
         return g
-    e = o.dsr.extent[o.dsr.ndim - 1]
+    e = extent_of(ce, o, desc(ce, o).ndim - 1)
     e = e - k % e
     return e if e < g else g
 
-cdef inline uint32_t group_of(thread_t* th) noexcept nogil:
+cdef inline uint32_t group_of(ce_t* ce, thread_t* th) noexcept nogil:
     cdef uint32_t g = th.group
     if g > th.n - th.k:
         g = th.n - th.k
     if g > 1 and th.memory:
-        g = row_left(&th.a, th.k, row_left(&th.b, th.k, row_left(&th.c, th.k, g)))
+        g = row_left(ce, &th.a, th.k, row_left(ce, &th.b, th.k, row_left(ce, &th.c, th.k, g)))
     return g
 
 cdef inline bint is_memory(opnd_t* o) noexcept nogil:
@@ -535,33 +546,33 @@ cdef inline bint collide(state_t* s, int64_t first, int64_t second) noexcept nog
     # Whether one cycle cannot serve both addresses.
     return s.p.conflict_rule != 0 and (first - second) % bank_period(s) == 0
 
-cdef inline bint reads_collide(state_t* s, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
+cdef inline bint reads_collide(state_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
     # Whether the two memory sources of a step of g elements conflict: in their first elements, in any two if both are
     # 32 bits wide.
     cdef uint32_t i, j
     if g == 1 or th.b.words == 1 or th.c.words == 1:
-        return collide(s, address_of(&th.b, k), address_of(&th.c, k))
+        return collide(s, address_of(ce, &th.b, k), address_of(ce, &th.c, k))
     for i in range(g):
         for j in range(g):
-            if collide(s, address_of(&th.b, k + i), address_of(&th.c, k + j)):
+            if collide(s, address_of(ce, &th.b, k + i), address_of(ce, &th.c, k + j)):
                 return True
     return False
 
-cdef inline uint32_t conflict_of(state_t* s, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
+cdef inline uint32_t conflict_of(state_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
     # Cycles that the step of elements k .. k + g - 1 loses in memory.
     cdef bint b = is_memory(&th.b), c = is_memory(&th.c)
     cdef uint32_t lost = 0
     cdef int64_t to
-    if b and c and (s.p.read_ports < 2 or reads_collide(s, th, k, g)):
+    if b and c and (s.p.read_ports < 2 or reads_collide(s, ce, th, k, g)):
         lost = s.p.conflict_cycles
     if th.one_bank:
-        to = address_of(&th.a, k)
-        if b and collide(s, to, address_of(&th.b, k)) or c and collide(s, to, address_of(&th.c, k)):
+        to = address_of(ce, &th.a, k)
+        if b and collide(s, to, address_of(ce, &th.b, k)) or c and collide(s, to, address_of(ce, &th.c, k)):
             lost += s.p.write_cycles
     return lost
 
 cdef inline fifo_t* fifo_of(ce_t* ce, opnd_t* o) noexcept nogil:
-    return ce.fifo + o.xdsr
+    return <fifo_t*>(<char*>ce + ce.prog.fifo_at) + desc(ce, o).xdsr
 
 cdef inline uint64_t fabin_ready(ce_t* ce, opnd_t* o, uint64_t t, int* control) noexcept nogil:
     # First cycle in which the head of a fabric input is ready; NEVER if nothing is queued.
@@ -592,7 +603,7 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
     ops[1] = &th.c
     ops[2] = &th.a
     if not th.sending_advance:
-        g = group_of(th)
+        g = group_of(ce, th)
         for k in range(3):
             if ops[k].mode == OPND_FABIN:
                 control = 0
@@ -606,7 +617,7 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
                     th.wait = WAIT_INPUT
             elif ops[k].mode == OPND_FIFO:
                 f = fifo_of(ce, ops[k])
-                if (f.count < g) if k < 2 else (f.count + g > ops[k].dsr.length):
+                if (f.count < g) if k < 2 else (f.count + g > desc(ce, ops[k]).length):
                     if ops[k].flags & F_TERMINATE:  # so does a FIFO that ends the operation
                         diverted = when0
                     else:
@@ -678,16 +689,18 @@ cdef void last_is_advance(ce_t* ce, thread_t* th) noexcept nogil:
 cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t cost) noexcept nogil:
     # The operation ends with the step of this cost that issued in cycle t.
     cdef opnd_t* ops[3]
+    cdef dsr_t* d
     cdef int k
     ops[0] = &th.b
     ops[1] = &th.c
     ops[2] = &th.a
     for k in range(3):
-        if ops[k].flags & F_SAVE and ops[k].dsr != NULL and not (k == 2 and ops[2].dsr == ops[0].dsr):
+        if ops[k].flags & F_SAVE and ops[k].dsr != NO_PLACE and not (k == 2 and ops[2].dsr == ops[0].dsr):
             if ops[k].mode == OPND_MEM1D:
-                ops[k].dsr.base = <uint16_t>(ops[k].base + <int32_t>th.k * ops[k].step)
+                dsr_at(ce, ops[k].dsr).base = <uint16_t>(ops[k].base + <int32_t>th.k * ops[k].step)
             elif ops[k].mode == OPND_CIRCULAR:
-                ops[k].dsr.index = <uint16_t>((<uint32_t>ops[k].dsr.index + th.k) % ops[k].dsr.length)
+                d = dsr_at(ce, ops[k].dsr)
+                d.index = <uint16_t>((<uint32_t>d.index + th.k) % desc(ce, ops[k]).length)
     th.active = 0
     if TRACE:
         emit(s, cell, t, EV_OP_END, NO_COLOR, th.id, th.k, 0)
@@ -724,7 +737,7 @@ cdef inline bint read_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, o
         else:
             out[0] = (word >> (16 * j)) & 0xFFFF
     elif o.mode == OPND_CONST:
-        out[0] = o.value
+        out[0] = <uint32_t>o.base
     elif o.mode == OPND_REG:
         out[0] = reg_read(ce, o.reg, o.words)
     elif o.mode == OPND_NONE:
@@ -733,10 +746,10 @@ cdef inline bint read_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, o
         if o.mode == OPND_FIFO:
             f = fifo_of(ce, o)
             address = o.base + <int64_t>f.head * o.words
-            f.head = 0 if f.head + 1 >= o.dsr.length else f.head + 1
+            f.head = 0 if f.head + 1 >= desc(ce, o).length else f.head + 1
             f.count -= 1
         else:
-            address = address_of(o, k)
+            address = address_of(ce, o, k)
         if not sram_at(ce, address, o.words, &index):
             sram_fault(s, ce, cell, t, address, o.words)
             return False
@@ -765,12 +778,12 @@ cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, 
         address = o.base + <int64_t>k * o.step + offset
     elif o.mode == OPND_FIFO:
         f = fifo_of(ce, o)
-        address = o.base + <int64_t>((<uint32_t>f.head + f.count) % o.dsr.length) * o.words
+        address = o.base + <int64_t>((<uint32_t>f.head + f.count) % desc(ce, o).length) * o.words
         f.count += 1
     elif o.mode == OPND_NONE:
         return True
     else:
-        address = address_of(o, k)
+        address = address_of(ce, o, k)
     if not sram_at(ce, address, o.words, &index):
         sram_fault(s, ce, cell, t, address, o.words)
         return False
@@ -798,7 +811,7 @@ cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     cdef uint32_t g
     cdef uint8_t on
     cdef fifo_t* f
-    cdef dsr_t* d
+    cdef desc_t* d
     ops[0] = &th.b
     ops[1] = &th.c
     ops[2] = &th.a
@@ -817,7 +830,7 @@ cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
                 if th.k == th.n:
                     vec_complete(s, ce, cell, th, t, 1)
             return True
-        d = ops[k].dsr
+        d = desc(ce, ops[k])
         on = d.on_control
         if on & ON_UNBLOCK:
             unblock(ce, d.control_task)
@@ -826,15 +839,19 @@ cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         if on & ON_TERMINATE:
             vec_complete(s, ce, cell, th, t, 1)
         return True
-    g = group_of(th)
+    g = group_of(ce, th)
     for k in range(3):
         if ops[k].mode == OPND_FIFO and ops[k].flags & F_TERMINATE:
             f = fifo_of(ce, ops[k])
-            if (f.count < g) if k < 2 else (f.count + g > ops[k].dsr.length):
+            if (f.count < g) if k < 2 else (f.count + g > desc(ce, ops[k]).length):
                 end_step(ce, th, t, 1, 0)
                 vec_complete(s, ce, cell, th, t, 1)
                 return True
     return False
+
+cdef inline bint fifo_task(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int task) noexcept nogil:
+    # A step has pushed to a FIFO, or popped from it.
+    return task == NO_TASK or activate(s, ce, cell, t, task)
 
 cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # One step of an operation that is able in cycle t.
@@ -851,9 +868,9 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
         return
     if not th.memory and diverted_step(s, ce, cell, th, t):
         return
-    g = group_of(th)
+    g = group_of(ce, th)
     busy = (g + th.lanes - 1) // th.lanes
-    conflict = conflict_of(s, th, th.k, g)
+    conflict = conflict_of(s, ce, th, th.k, g)
     if TRACE:
         s.watch[cell].lost[th.id] += conflict
     if th.b.mode == OPND_FABIN:
@@ -875,13 +892,13 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
         if not write_element(s, ce, cell, t, &th.a, th.k + j, j, offset, r, &word_a):
             return
         if th.a.mode == OPND_FABOUT and th.a.flags & F_ZERO and is_memory(&th.b):
-            address = address_of(&th.b, th.k + j)
+            address = address_of(ce, &th.b, th.k + j)
             if sram_at(ce, address, th.b.words, &index):
                 sram_write(ce, index, th.b.words, 0)
     if th.a.mode == OPND_FABOUT:
         payload = word_a
         if th.a.flags & F_INDEX and th.a.words == 1 and not th.a.flags & F_PACKED:
-            payload |= <uint64_t>th.a.dsr.index << 16
+            payload |= <uint64_t>dsr_at(ce, th.a.dsr).index << 16
         if th.a.flags & F_CONTROL:
             payload |= <uint64_t>1 << SHIFT_CTRL
         send(s, ce, cell, th.a.plane, payload, t, busy + conflict)
@@ -889,11 +906,11 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     if is_mac(th.op):
         ce.macs += g
     th.k += g
-    if th.a.mode == OPND_FIFO and th.a.dsr.push_task != NO_TASK and not activate(s, ce, cell, t, th.a.dsr.push_task):
+    if th.a.mode == OPND_FIFO and not fifo_task(s, ce, cell, t, desc(ce, &th.a).push_task):
         return
-    if th.b.mode == OPND_FIFO and th.b.dsr.pop_task != NO_TASK and not activate(s, ce, cell, t, th.b.dsr.pop_task):
+    if th.b.mode == OPND_FIFO and not fifo_task(s, ce, cell, t, desc(ce, &th.b).pop_task):
         return
-    if th.c.mode == OPND_FIFO and th.c.dsr.pop_task != NO_TASK and not activate(s, ce, cell, t, th.c.dsr.pop_task):
+    if th.c.mode == OPND_FIFO and not fifo_task(s, ce, cell, t, desc(ce, &th.c).pop_task):
         return
     if th.k == th.n and th.n != 0xFFFFFFFFU:
         if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
@@ -911,7 +928,7 @@ cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* 
     cdef uint64_t when = ce.acct, word, r
     cdef inq_t* q
     if th.inq != NO_PLACE:
-        q = ce.inq + th.inq
+        q = inq_at(ce, th.inq)
         word = q.slots[q.head]
         if not is_valid(word):
             th.wait = WAIT_INPUT
@@ -922,7 +939,7 @@ cdef inline uint64_t stream_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* 
                 th.wait = WAIT_INPUT
                 when = r
         if unlikely(th.inq2 != NO_PLACE):
-            q = ce.inq + th.inq2
+            q = inq_at(ce, th.inq2)
             word = q.slots[q.head]
             r = ready_cycle(word, t) if is_valid(word) else NEVER
             if r > when:
@@ -967,7 +984,7 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
     cdef uint32_t g, j, b, payload, cost = 1, k = th.k, n_steps = 0
     cdef bint receives = th.inq != NO_PLACE, sends = th.plane != NO_PLACE, single = th.group == 1
-    cdef inq_t* q = ce.inq + (th.inq if receives else 0)
+    cdef inq_t* q = inq_at(ce, th.inq if receives else 0)
     cdef plane_t* out = &s.plane[th.plane if sends else 0]
     cdef const num_t* num = &ce.prog.num
     cdef uint16_t* sram = ce.sram
@@ -1059,10 +1076,10 @@ cdef inline int able_in_turn(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, 
     if th.next > t:
         return NOT_ABLE
     if th.inq != NO_PLACE:
-        q = ce.inq + th.inq
+        q = inq_at(ce, th.inq)
         word = q.slots[q.head]
         if unlikely(th.inq2 != NO_PLACE):
-            q = ce.inq + th.inq2
+            q = inq_at(ce, th.inq2)
             other = q.slots[q.head]
             if is_control(word) or is_control(other):
                 return UNCERTAIN
@@ -1132,7 +1149,7 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
         word = 0
         word2 = 0
         if th.inq != NO_PLACE:
-            q = ce.inq + th.inq
+            q = inq_at(ce, th.inq)
             word = q.slots[q.head]
             word2 = word
             q.slots[q.head] = stamp_of(t + 1)
@@ -1142,7 +1159,7 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
             if TRACE:
                 traced_take(s, ce, cell, q, word, t)
             if unlikely(th.inq2 != NO_PLACE):
-                q2 = ce.inq + th.inq2
+                q2 = inq_at(ce, th.inq2)
                 word2 = q2.slots[q2.head]
                 if TRACE:
                     traced_take(s, ce, cell, q2, word2, t)
@@ -1248,7 +1265,7 @@ cdef inline uint32_t read_bulk(ce_t* ce, opnd_t* o, uint32_t k) noexcept nogil:
         return <uint32_t>m[0] | (<uint32_t>m[1] << 16) if o.words == 2 else m[0]
     if o.mode == OPND_REG:
         return reg_read(ce, o.reg, o.words)
-    return o.value
+    return <uint32_t>o.base
 
 cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
     # n elements from k on of an operation all of whose operands are flat and checked.
@@ -1272,11 +1289,11 @@ cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
 cdef inline bint flat(opnd_t* o) noexcept nogil:
     return o.mode != OPND_MEM4D and o.mode != OPND_CIRCULAR
 
-cdef uint32_t conflict_pattern(state_t* s, thread_t* th, uint8_t* pattern) noexcept nogil:
+cdef uint32_t conflict_pattern(state_t* s, ce_t* ce, thread_t* th, uint8_t* pattern) noexcept nogil:
     # Cycles lost by the full steps from element k on: periodic, because addresses advance evenly. Returns the period.
     cdef int64_t b, c, a, m = bank_period(s)
     cdef uint32_t period = 1, n
-    pattern[0] = <uint8_t>conflict_of(s, th, th.k, th.group)
+    pattern[0] = <uint8_t>conflict_of(s, ce, th, th.k, th.group)
     if s.p.conflict_rule == 0:
         return 1
     a = <int64_t>th.a.step * th.group if th.a.mode == OPND_MEM1D else 0
@@ -1285,7 +1302,7 @@ cdef uint32_t conflict_pattern(state_t* s, thread_t* th, uint8_t* pattern) noexc
     for n in range(1, <uint32_t>m):
         if (b - c) * n % m == 0 and (not th.one_bank or (a - b) * n % m == 0):
             break
-        pattern[n] = <uint8_t>conflict_of(s, th, th.k + n * th.group, th.group)
+        pattern[n] = <uint8_t>conflict_of(s, ce, th, th.k + n * th.group, th.group)
         period += 1
     return period
 
@@ -1298,7 +1315,7 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
         if start >= end:
             return
         left = (th.n - th.k) // th.group
-        period = conflict_pattern(s, th, pattern) if left else 1
+        period = conflict_pattern(s, ce, th, pattern) if left else 1
         if left == 0:
             pattern[0] = 0
         for n in range(period):
@@ -1322,7 +1339,7 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
             n = 0 if n + 1 == period else n + 1
         n = <uint32_t>(steps * th.group)
         if steps == left and t < end and n < th.n - th.k:       # a last step of fewer elements
-            conflict = conflict_of(s, th, th.k + n, th.n - th.k - n)
+            conflict = conflict_of(s, ce, th, th.k + n, th.n - th.k - n)
             cost = 1 + conflict
             t += cost
             lost += conflict
@@ -1354,14 +1371,18 @@ cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
     # Microthread of an asynchronous operation: named, else that of the output queue, else of the first fabric input.
     cdef int ut = (ins.imm >> 4) & 15
     cdef int k, field
-    cdef dsr_t* d
+    cdef dsr_t* r
+    cdef desc_t* d
     if ut != 15:
         return ut & 7
     for k in range(3):
         field = ins.a if k == 0 else (ins.b if k == 1 else ins.c)
         if field >> 4 == FILE_REG or ((ins.wa if k == 0 else (ins.wb if k == 1 else ins.wc)) == 0):
             continue
-        d = ce.dsr + ce.prog.dsr_slot[field >> 4][field & 15]
+        r = dsr_at(ce, ce.prog.dsr_slot[field >> 4][field & 15])
+        if r.number == 0:
+            continue
+        d = desc_of(ce, r)
         if d.kind == (KIND_FABOUT if k == 0 else KIND_FABIN):
             return d.queue & 7
     return -1
@@ -1398,7 +1419,7 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
         if ut < 0:
             fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_NO_MICROTHREAD, 0)
             return
-        if ce.prog.ut_slot[ut] < 0:
+        if ce.prog.ut_at[ut] == 0:
             fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, ut)
             return
         th = ut_of(ce, ut)
@@ -1438,12 +1459,12 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
             vec_complete(s, ce, cell, th, t, 1 + s.p.start)
 
 cdef uint32_t draw(state_t* s, ce_t* ce) noexcept nogil:
-    cdef uint32_t x = ce.lfsr[ce.prng]
+    cdef uint32_t x = lfsr_of(ce)[ce.prng]
     cdef int k = s.p.prng_steps
     while k:
         k -= 1
         x = (x << 1) | (((x >> 22) ^ (x >> 17)) & 1)
-    ce.lfsr[ce.prng] = x
+    lfsr_of(ce)[ce.prng] = x
     return x & 0xFFFF
 
 cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
@@ -1472,20 +1493,26 @@ cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     s.waiting = 1
 
 cdef void exec_dsr(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
-    cdef dsr_t* d = ce.dsr + ce.prog.dsr_slot[ins.a >> 4][ins.a & 15]
+    cdef dsr_t* d = dsr_at(ce, ce.prog.dsr_slot[ins.a >> 4][ins.a & 15])
+    cdef desc_t* loaded
     cdef uint32_t value = ins.imm if ins.flags & I_IMM else ce.regs[ins.b & 15]
     if ins.op == OP_DSR_LOAD:
-        d[0] = ce.prog.descriptors[ins.imm]
-    elif d.kind == 0:
+        d.number = <uint16_t>(ins.imm + 1)
+        loaded = desc_of(ce, d)
+        d.base = loaded.base
+        d.index = loaded.index
+        d.extent = loaded.extent[0]
+        d.stride = loaded.stride[0]
+    elif d.number == 0:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY, ins.a)
     elif ins.op == OP_DSR_BASE:
         d.base = <uint16_t>value
     elif ins.op == OP_DSR_OFF:
         d.base = <uint16_t>(d.base + value)
     elif ins.op == OP_DSR_LEN:
-        d.extent[0] = <uint16_t>value
+        d.extent = <uint16_t>value
     else:
-        d.stride[0] = <int16_t><uint16_t>value
+        d.stride = <int16_t><uint16_t>value
 
 cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Issue the main thread's next instruction in cycle t; all its effects are in t.
@@ -1538,7 +1565,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
             if ce.depth == RETURN_DEPTH:
                 fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_CALL_DEPTH, RETURN_DEPTH)
                 return
-            ce.stack[ce.depth] = ce.pc
+            stack_of(ce)[ce.depth] = ce.pc
             ce.depth += 1
             ce.next = t + s.p.call
         else:
@@ -1550,7 +1577,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
                 fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RETURN, 0)
                 return
             ce.depth -= 1
-            ce.pc = ce.stack[ce.depth]
+            ce.pc = stack_of(ce)[ce.depth]
             ce.next = t + s.p.ret
         elif ins.op == OP_DONE:
             ce.main_state = MAIN_IDLE
@@ -1625,7 +1652,7 @@ cdef uint64_t heads_for_picker(ce_t* ce, uint64_t t, uint32_t* ready) noexcept n
     cdef int k
     ready[0] = 0
     for k in range(g.n_inq):
-        q = &ce.inq[k]
+        q = inq_at(ce, k)
         word = q.slots[q.head]
         if not is_valid(word) or (ce.blocked >> q.color) & 1:
             continue

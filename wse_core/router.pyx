@@ -17,7 +17,7 @@ from wse_core.state cimport (
     DIR_R, EV_DEPART, EV_ENTER, EV_SWITCH, EV_TEARDOWN, FAULT_COLLISION, FAULT_MEMORY, HEAD, N_COLORS, N_FILTERS,
     N_PORTS, RING, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ, RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL,
     RT_SWAP_X, RT_TEARDOWN, RT_VALID, SHIFT_STAMP, SHIFT_VALID, SLEEPER, TRACE, ce_awaken, ce_t, clz64, ctz64, emit,
-    filter_t, has_room, inq_t, int64_t, is_control, is_valid, later_t, mark_later, plane_mark, plane_push, plane_t,
+    filter_t, has_room, inq_at, inq_t, int64_t, is_control, is_valid, later_t, mark_later, plane_mark, plane_push, plane_t,
     plane_tail, qmeta_t, ready_cycle, record_fault, ring_set, stamp_of, state_t, stream_in_t, stream_out_t,
     uint32_t, uint64_t, uint8_t, unlikely, usable, vary, wake_color, wake_inputs)
 from libc.stdlib cimport realloc
@@ -226,7 +226,7 @@ cdef inline uint64_t popped(uint64_t payload) noexcept nogil:
 
 cdef inline void push_ramp(state_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
     cdef ce_t* ce = s.ce[cell]
-    cdef inq_t* q = ce.inq + ((route >> RT_INQ) & 7)
+    cdef inq_t* q = inq_at(ce, (route >> RT_INQ) & 7)
     q.slots[q.tail] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(s.now + s.p.ramp_in)
     q.tail += 1
     if q.tail == q.cap:
@@ -239,7 +239,7 @@ cdef inline bint ramp_has_room(state_t* s, uint32_t cell, uint64_t route) noexce
         return False
     if unlikely(s.ce[cell].prog == NULL):
         ce_awaken(s, cell)
-    q = s.ce[cell].inq + ((route >> RT_INQ) & 7)
+    q = inq_at(s.ce[cell], (route >> RT_INQ) & 7)
     return room_at(s, q.slots[q.tail], s.now)
 
 cdef void wake_upstream(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
@@ -280,7 +280,7 @@ cdef inline bint has_outputs(state_t* s, plane_t* q, uint32_t cell, uint32_t out
             return False
         if unlikely(s.ce[cell].prog == NULL):
             ce_awaken(s, cell)
-        i = s.ce[cell].inq + ((route >> RT_INQ) & 7)
+        i = inq_at(s.ce[cell], (route >> RT_INQ) & 7)
         place = i.slots[i.tail]
         if not has_room(place, s.now):
             return sleep_on_ramp(s, q, cell, i, place)
@@ -588,7 +588,7 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
             return
         if unlikely(ce.prog == NULL):
             ce_awaken(s, cell)
-        i = ce.inq + ((route >> RT_INQ) & 7)
+        i = inq_at(ce, (route >> RT_INQ) & 7)
         if not has_room(i.slots[i.tail], now):
             sleep_on_ramp(s, q, cell, i, i.slots[i.tail])
             return

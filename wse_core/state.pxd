@@ -51,6 +51,7 @@ cdef enum:
     WHEEL = 1024            # buckets of the timing wheel; a power of two
     MAIN = 8                # thread number of the main thread
     N_REGS = 16
+    N_COUNTS = 15
     RETURN_DEPTH = 8
     N_FILTERS = 8           # room per cell; the machine may have fewer
 
@@ -156,7 +157,7 @@ ctypedef struct plane_t:    # all queues of one color and input port
     int color
     int port
 
-ctypedef struct dsr_t:      # twin of image.DESC_DTYPE
+ctypedef struct desc_t:     # a descriptor; twin of image.DESC_DTYPE
     uint8_t kind
     uint8_t flags
     uint8_t queue
@@ -172,6 +173,13 @@ ctypedef struct dsr_t:      # twin of image.DESC_DTYPE
     uint8_t pad
     uint16_t extent[4]
     int16_t stride[4]
+
+ctypedef struct dsr_t:      # a DSR: a descriptor of the program, and what can change of it
+    uint16_t number         # of the descriptor, from 1; 0 = none
+    uint16_t base
+    uint16_t index
+    uint16_t extent         # of the outermost dimension
+    int16_t stride
 
 ctypedef struct route_t:    # twin of image.ROUTE_DTYPE
     uint8_t rx[4]
@@ -229,22 +237,20 @@ ctypedef struct opnd_t:     # one operand of a running vector operation
     uint8_t reg             # OPND_REG: register number
     uint8_t queue
     uint8_t flags           # descriptor flags
-    uint8_t xdsr
+    uint8_t dsr             # its place in the CE block, NO_PLACE = none
     uint8_t plane           # OPND_FABOUT: plane number of the R queue
     uint8_t checked         # no element can fault: whole range legal and aligned
-    uint32_t value          # OPND_CONST
-    int32_t base            # word address of element 0
+    int32_t base            # word address of element 0; OPND_CONST: the value
     int32_t step            # words from element to element (innermost dimension)
-    dsr_t* dsr
 
-ctypedef struct inq_t:      # an input queue, two cache lines
+ctypedef struct inq_t:      # an input queue; takes as many places as its capacity
     uint8_t head
     uint8_t tail
     uint8_t cap
     uint8_t color
     uint8_t sleeper         # the router's queue waits for room, out of the activity map
     uint8_t pad[3]
-    uint64_t slots[15]
+    uint64_t slots[1]
 
 ctypedef struct stream_t:   # where a plain stream reads or writes one operand (see ce.pyx, "Plain streams")
     uint32_t at             # next word, relative to the PE's data; or the value of a constant
@@ -300,20 +306,27 @@ ctypedef struct program_t:
     int8_t inq_color[8]
     int8_t outq_color[8]
     int8_t inq_of_task[32]  # input queue of a color, -1 = none
-    int8_t ut_slot[8]       # place of a microthread in the CE block, -1 = not used
     int8_t dsr_slot[3][16]
     int8_t inq_slot[8]
+    uint16_t inq_at[8]      # where the parts of a CE block begin: input queues by slot,
+    uint16_t ut_at[8]       # microthreads by number (0 = not used),
+    uint16_t dsr_at
+    uint16_t fifo_at
+    uint16_t stack_at       # return stack, 0 = no call
+    uint16_t lfsr_at        # states of the generators, 0 = no random numbers
+    bint calls              # some instruction needs a return stack
+    bint draws              # some instruction needs random numbers
     int n_ut
     int n_dsr
     int n_inq
     int n_fifo
-    dsr_t* descriptors
+    desc_t* descriptors
     uint32_t n_desc
     uint32_t code_words
     uint32_t data_words     # footprint - code_words
     uint8_t main_level
     num_t num
-    uint64_t block_bytes    # of one CE block: ce_t, microthreads, input queues, DSRs, FIFOs
+    uint64_t block_bytes    # of one CE block: ce_t and the parts above
     char* blocks
     uint16_t* sram          # data of all PEs of this program, data_words each
     uint32_t n_pe
@@ -329,37 +342,31 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint8_t depth           # return stack
     uint8_t levels[8]       # issue levels of the busy microthreads
     uint8_t plain           # every busy microthread is a plain stream of single elements, all of one level
+    uint16_t teardown_due   # ring of bits: task 29 to be activated in cycle (bit index modulo 16)
     uint32_t pc             # index of the next instruction
     uint32_t activated
     uint32_t blocked
-    uint32_t teardown_due   # ring of 16 bits: task 29 to be activated in cycle (bit index modulo 16)
     uint64_t acct           # every cycle before this one is booked
     uint64_t next           # main: first cycle in which it may issue
     uint64_t pipe_free
     uint64_t resume         # the main thread ran ahead to here; nothing to do before
     program_t* prog         # NULL until the PE first does something
-    inq_t* inq
-    thread_t* ut            # prog.n_ut of them
     uint16_t* sram          # word address code_words
-    uint64_t busy
-    uint64_t steps
-    uint64_t elements
-    uint64_t macs
-    uint64_t sent
-    uint64_t received
-    uint64_t waits[7]
-    uint64_t instructions
-    uint64_t tasks
-    uint64_t ready_max      # no register is ready later than this
-    dsr_t* dsr
-    fifo_t* fifo
-    uint16_t regs[16]
+    uint32_t busy           # N_COUNTS counters: what is not yet in state_t.counts
+    uint32_t steps
+    uint32_t elements
+    uint32_t macs
+    uint32_t sent
+    uint32_t received
+    uint32_t waits[7]
+    uint32_t instructions
+    uint32_t tasks
     uint16_t dsr_busy[3]    # DSRs in use by microthreads
     uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
+    uint64_t ready_max      # no register is ready later than this
     uint64_t ready_base     # registers are ready in ready_base + ready[r]
+    uint16_t regs[16]
     uint16_t ready[16]
-    uint16_t stack[8]
-    uint32_t lfsr[4]
     thread_t main
 
 ctypedef struct fault_t:
@@ -443,6 +450,7 @@ ctypedef struct state_t:
     uint32_t* awake         # cells whose CE has done something, in no order
     uint32_t n_awake
     int in_caps[8]          # capacity of the input queues
+    uint64_t* counts        # per cell N_COUNTS: counters that were moved out of the CE blocks, see `counts_fold`
     uint32_t seed           # of the random generators
     # wake ring and timing wheel of the CEs
     uint64_t* ring_bits     # RING * n_words
@@ -538,45 +546,75 @@ cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
     return now - <uint64_t>(<int64_t>((now << SHIFT_STAMP) - ((word >> SHIFT_STAMP) << SHIFT_STAMP)) >> SHIFT_STAMP)
 
 
-# --- CE blocks --------------------------------------------------------------------------------------------------------
+# --- CE blocks -------------------------------------------------------------------------------------------------------------
 cdef inline uint64_t lines(uint64_t n) noexcept nogil:
     return (n + 63) & ~<uint64_t>63
 
-cdef inline uint64_t ce_block_bytes(program_t* g) noexcept nogil:
-    # Everything one PE needs besides SRAM. Hot parts begin on cache lines.
-    return (g.n_inq * sizeof(inq_t) + lines(sizeof(ce_t)) + g.n_ut * lines(sizeof(thread_t))
-            + lines(g.n_dsr * sizeof(dsr_t) + g.n_fifo * sizeof(fifo_t)))
+cdef inline inq_t* inq_at(ce_t* ce, int slot) noexcept nogil:
+    return <inq_t*>(<char*>ce + ce.prog.inq_at[slot])
 
 cdef inline thread_t* ut_of(ce_t* ce, int ut) noexcept nogil:
-    return <thread_t*>(<char*>ce.ut + <uint64_t>ce.prog.ut_slot[ut] * lines(sizeof(thread_t)))
+    return <thread_t*>(<char*>ce + ce.prog.ut_at[ut])
+
+cdef inline dsr_t* dsr_at(ce_t* ce, int slot) noexcept nogil:
+    return <dsr_t*>(<char*>ce + ce.prog.dsr_at) + slot
+
+cdef inline desc_t* desc_of(ce_t* ce, dsr_t* d) noexcept nogil:
+    return ce.prog.descriptors + d.number - 1
+
+cdef inline uint16_t* stack_of(ce_t* ce) noexcept nogil:
+    return <uint16_t*>(<char*>ce + ce.prog.stack_at)
+
+cdef inline uint32_t* lfsr_of(ce_t* ce) noexcept nogil:
+    return <uint32_t*>(<char*>ce + ce.prog.lfsr_at)
+
+cdef inline void ce_layout(state_t* s, program_t* g) noexcept nogil:
+    # Everything one PE needs besides SRAM, as large as its program asks for. Hot parts begin on cache lines, where that
+    # costs little.
+    cdef uint64_t at = sizeof(ce_t)
+    cdef int k
+    for k in range(8):
+        if g.inq_slot[k] >= 0:
+            g.inq_at[g.inq_slot[k]] = <uint16_t>at
+            at += sizeof(inq_t) + (s.in_caps[k] - 1) * sizeof(uint64_t)
+    if g.n_ut:
+        at = lines(at)
+    for k in range(8):
+        if g.ut_at[k]:
+            g.ut_at[k] = <uint16_t>at
+            at += lines(sizeof(thread_t))
+    if g.draws:
+        g.lfsr_at = <uint16_t>at
+        at += 4 * sizeof(uint32_t)
+    g.dsr_at = <uint16_t>at
+    at += g.n_dsr * sizeof(dsr_t)
+    g.fifo_at = <uint16_t>at
+    at += g.n_fifo * sizeof(fifo_t)
+    if g.calls:
+        g.stack_at = <uint16_t>at
+        at += RETURN_DEPTH * sizeof(uint16_t)
+    g.block_bytes = lines(at) if g.n_ut else (at + 15) & ~<uint64_t>15
 
 cdef inline void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
     # Give a CE its initial state. Done when it first does something, so that idle PEs take no memory.
     cdef program_t* g = &s.programs[s.program_of[cell]]
     cdef ce_t* ce = s.ce[cell]
-    cdef char* at = <char*>ce + lines(sizeof(ce_t))
     cdef int k
     s.awake[s.n_awake] = cell
     s.n_awake += 1
     ce.prog = g
     ce.sram = g.sram + <uint64_t>(<char*>ce - g.blocks) // g.block_bytes * g.data_words
-    ce.inq = <inq_t*>at
-    at += g.n_inq * sizeof(inq_t)
-    ce.ut = <thread_t*>at
-    at += g.n_ut * lines(sizeof(thread_t))
-    ce.dsr = <dsr_t*>at
-    at += g.n_dsr * sizeof(dsr_t)
-    ce.fifo = <fifo_t*>at
     ce.activated = g.active
     ce.blocked = g.blocked
     ce.rr = MAIN
     ce.last_task = 31
-    for k in range(4):
-        ce.lfsr[k] = s.seed
+    if g.draws:
+        for k in range(4):
+            lfsr_of(ce)[k] = s.seed
     for k in range(8):
         if g.inq_slot[k] >= 0:
-            ce.inq[g.inq_slot[k]].cap = s.in_caps[k]
-            ce.inq[g.inq_slot[k]].color = g.inq_color[k]
+            inq_at(ce, g.inq_slot[k]).cap = s.in_caps[k]
+            inq_at(ce, g.inq_slot[k]).color = g.inq_color[k]
 
 
 # --- waking a CE ------------------------------------------------------------------------------------------------------
