@@ -311,9 +311,9 @@ cdef class Engine:
         cdef state_t* s = self.s
         s.width = spec.width
         s.height = spec.height
-        s.stride = (spec.width + 2 + 63) // 64 * 64
+        s.stride = spec.width + 2
         s.n_cells = s.stride * (spec.height + 2)
-        s.n_words = s.n_cells // 64
+        s.n_words = (s.n_cells + 63) // 64
         s.n_words2 = (s.n_words + 63) // 64
         s.n_words3 = (s.n_words2 + 63) // 64
         s.delta[DIR_W] = -1

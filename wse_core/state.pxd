@@ -1,8 +1,8 @@
 # cython: overflowcheck=False
 # The state of a fabric: flat tables, indexed by cell, and the small inline functions that everybody shares.
 #
-# A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1, stride a
-# multiple of 64 so that each row owns its bitmap words; the neighbour in direction d is cell + delta[d].  Nothing here
+# A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1, stride =
+# width + 2; the neighbour in direction d is cell + delta[d].  Nothing here
 # knows Python; `fabric.engine` allocates the tables (no-reserve mappings: what is never touched costs nothing),
 # router.pyx and ce.pyx advance them.  Cycle rules: docs/machine.md.
 #
