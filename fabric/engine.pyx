@@ -168,8 +168,7 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
         p = &s.plane[k]
         if p.slots != NULL:
             for cell in range(s.n_cells):
-                if (p.tail[cell] or p.meta[cell].head & HEAD or p.meta[cell].granted
-                        or p.slots[<uint64_t>cell * p.depth]):
+                if p.tail[cell] or p.heads[cell] or p.slots[<uint64_t>cell * p.depth]:
                     refresh_words(p.slots + <uint64_t>cell * p.depth, p.depth, s.now)
     for w in range(s.n_awake):
         ce = s.ce[s.awake[w]]
@@ -507,7 +506,9 @@ cdef class Engine:
                     i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
             i.at = at
             i.next = n + 1
+            s.reroutes |= op.name == "route"
             g.calls |= op.name == "call"
+            g.delays |= i.a >> 4 == _isa.FILE_REG if i.flags & I_VECTOR else i.latency > i.slots
             g.draws |= op.form == "rand"
             if op.form in ("jmp", "br") and op.name != "trap":
                 i.target = index_of[imm]
@@ -594,6 +595,11 @@ cdef class Engine:
         depth = spec.machine["router.depth"]
         out_depth = spec.machine["queue.out_depth"]
         for c in spec.routes:
+            arbitrated = False
+            for k in range(s.n_words):
+                if s.shared_bits[c][k]:
+                    arbitrated = True
+                    break
             for port in range(N_PORTS):
                 p = &s.plane[c * N_PORTS + port]
                 p.color = c
@@ -614,7 +620,9 @@ cdef class Engine:
                         for k in range(cells.shape[0]):
                             p.cap[cells[k]] = cap
                 p.slots = <uint64_t*>self._map(<uint64_t>s.n_cells * p.depth * sizeof(uint64_t))
-                p.meta = <qmeta_t*>self._map(<uint64_t>s.n_cells * sizeof(qmeta_t))
+                p.heads = <uint64_t*>self._map(<uint64_t>s.n_cells * sizeof(uint64_t))
+                if s.reroutes or arbitrated:
+                    p.granted = <uint64_t*>self._map(<uint64_t>s.n_cells * sizeof(uint64_t))
                 p.tail = <uint8_t*>self._map(s.n_cells)
                 p.bits = <uint64_t*>self._map(s.n_words * sizeof(uint64_t))
                 p.bits2 = <uint64_t*>self._map(s.n_words2 * sizeof(uint64_t))
@@ -634,7 +642,7 @@ cdef class Engine:
             s.outs[k].cell = self._cell(x, y) + s.delta[<int>d]
             s.outs[k].color = color
             s.outs[k].port = d ^ 1
-            s.plane[color * N_PORTS + (d ^ 1)].meta[s.outs[k].cell].head = k + 1
+            s.plane[color * N_PORTS + (d ^ 1)].heads[s.outs[k].cell] = k + 1
 
     # --- host access --------------------------------------------------------------------------------------------------
     cdef uint32_t _cell(self, int x, int y):
@@ -968,7 +976,7 @@ cdef class Engine:
                 if self.s.plane[c * N_PORTS + p].slots != NULL:
                     for y in range(self.s.height):
                         for x in range(self.s.width):
-                            v[y, x, p] = self.s.plane[c * N_PORTS + p].meta[self._cell(x, y)].head >> 8
+                            v[y, x, p] = self.s.plane[c * N_PORTS + p].heads[self._cell(x, y)] >> 8
             result[c] = out
         return result
 
@@ -991,7 +999,7 @@ cdef class Engine:
         if q.slots == NULL:
             return []
         cap = q.cap[cell] if q.cap != NULL else q.depth
-        return self._ring(q.slots + <uint64_t>cell * q.depth, q.meta[cell].head & HEAD, cap) if cap else []
+        return self._ring(q.slots + <uint64_t>cell * q.depth, q.heads[cell] & HEAD, cap) if cap else []
 
     cdef dict _ce_snapshot(self, int x, int y):
         cdef ce_t* ce = self._ce(x, y)
@@ -1057,7 +1065,7 @@ cdef class Engine:
                     queues = {p: self._queue(c, p, cell) for p in range(N_PORTS)}
                     entry[c] = {"pos": word >> RT_POS & 3, "teardown": word >> RT_TEARDOWN & 1,
                                 "queues": {p: q for p, q in queues.items() if q},
-                                "moved": [self.s.plane[c * N_PORTS + p].meta[cell].head >> 8
+                                "moved": [self.s.plane[c * N_PORTS + p].heads[cell] >> 8
                                           if self.s.plane[c * N_PORTS + p].slots != NULL else 0
                                           for p in range(N_PORTS)]}
                 if self.s.filters != NULL and self.spec.filters["kind"][y, x].any():
@@ -1118,7 +1126,7 @@ cdef class Engine:
         cells = []
         if q.used:
             for cell in range(self.s.n_cells):
-                if is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]):
+                if (q.cap == NULL or q.cap[cell]) and is_valid(q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]):
                     cells.append(cell)
         return cells
 

@@ -644,19 +644,20 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
 cdef inline void wait_reg(ce_t* ce, int r, int words, uint64_t t, uint32_t latency) noexcept nogil:
     # Register r is ready in cycle t + latency. Ready cycles are kept relative to a base that moves on when all are
     # past.
+    cdef ready_t* to = ready_of(ce)
     cdef uint64_t ready = t + latency
-    cdef uint64_t gone = t - ce.ready_base
+    cdef uint64_t gone = t - to.base
     cdef int k
     if ce.ready_max <= t:
-        ce.ready_base = t
-        memset(ce.ready, 0, sizeof(ce.ready))
+        to.base = t
+        memset(to.after, 0, sizeof(to.after))
     elif gone > 30000:
-        ce.ready_base = t
+        to.base = t
         for k in range(16):
-            ce.ready[k] = ce.ready[k] - <uint16_t>gone if ce.ready[k] > gone else 0
-    ce.ready[r & 15] = <uint16_t>(ready - ce.ready_base)
+            to.after[k] = to.after[k] - <uint16_t>gone if to.after[k] > gone else 0
+    to.after[r & 15] = <uint16_t>(ready - to.base)
     if words == 2:
-        ce.ready[(r + 1) & 15] = ce.ready[r & 15]
+        to.after[(r + 1) & 15] = to.after[r & 15]
     if ready > ce.ready_max:
         ce.ready_max = ready
 
@@ -1399,8 +1400,8 @@ cdef uint64_t main_when(state_t* s, ce_t* ce, uint64_t t) noexcept nogil:
         while regs:
             r = ctz64(regs)
             regs &= regs - 1
-            if ce.ready_base + ce.ready[r] > when:
-                when = ce.ready_base + ce.ready[r]
+            if ready_of(ce).base + ready_of(ce).after[r] > when:
+                when = ready_of(ce).base + ready_of(ce).after[r]
     if ce.uts and when <= t + 1:
         if (ins.dsrs[0] & ce.dsr_busy[0] or ins.dsrs[1] & ce.dsr_busy[1] or ins.dsrs[2] & ce.dsr_busy[2]
                 or (ins.flags & I_ASYNC and (<int>ce.uts << 1) >> (async_ut(ce, ins) + 1) & 1)):
@@ -1637,8 +1638,9 @@ cdef inline void start_task(state_t* s, ce_t* ce, uint64_t t, int32_t entry) noe
 cdef inline void take_arguments(ce_t* ce, uint64_t word) noexcept nogil:
     ce.regs[0] = <uint16_t>word
     ce.regs[1] = <uint16_t>(word >> 16)
-    ce.ready[0] = 0
-    ce.ready[1] = 0
+    if ce.prog.delays:
+        ready_of(ce).after[0] = 0
+        ready_of(ce).after[1] = 0
 
 cdef inline bint takes_heads(state_t* s, ce_t* ce) noexcept nogil:
     # Whether the picker can ever take a wavelet as things stand: control wavelets, or those of data tasks.

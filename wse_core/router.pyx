@@ -18,7 +18,7 @@ from wse_core.state cimport (
     N_PORTS, RING, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ, RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL,
     RT_SWAP_X, RT_TEARDOWN, RT_VALID, SHIFT_STAMP, SHIFT_VALID, SLEEPER, TRACE, ce_awaken, ce_t, clz64, ctz64, emit,
     filter_t, has_room, inq_at, inq_t, int64_t, is_control, is_valid, later_t, mark_later, plane_mark, plane_push, plane_t,
-    plane_tail, qmeta_t, ready_cycle, record_fault, ring_set, stamp_of, state_t, stream_in_t, stream_out_t,
+    plane_tail, ready_cycle, record_fault, ring_set, stamp_of, state_t, stream_in_t, stream_out_t,
     uint32_t, uint64_t, uint8_t, unlikely, usable, vary, wake_color, wake_inputs)
 from libc.stdlib cimport realloc
 
@@ -136,7 +136,7 @@ cdef inline bint held_at_start(state_t* s, int color, int port, uint32_t cell) n
     cdef uint64_t word
     if q.slots == NULL:
         return False
-    word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]
+    word = q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]
     if not is_valid(word):
         return False
     return port == DIR_R or usable(word, s.now + s.p.hop - 1)
@@ -162,7 +162,7 @@ cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t
     cdef int e = color, inject, axis, k, f
     if q.slots == NULL:
         return False
-    word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]
+    word = q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]
     if not is_valid(word):
         return False
     if not usable(word, s.now):
@@ -190,7 +190,7 @@ cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t
     r.q = q
     r.word = word
     r.route = route
-    r.granted = q.meta[cell].granted
+    r.granted = q.granted[cell] if q.granted != NULL else 0
     r.color = e
     r.outs = outs_of(word, tx_of(route, pos_of(route)))
     r.counts = 0
@@ -245,14 +245,14 @@ cdef inline bint ramp_has_room(state_t* s, uint32_t cell, uint64_t route) noexce
 cdef void wake_upstream(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # A place became free for which a queue of the neighbour waits; it can be used from the next cycle on.
     cdef uint32_t to = cell + s.delta[q.port]
-    q.meta[cell].head &= ~<uint64_t>SLEEPER
+    q.heads[cell] &= ~<uint64_t>SLEEPER
     wake_inputs(s, q.color, to)
 
 cdef bint sleep_on_link(state_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil:
     # The queue waits for a place of the neighbour's queue `t`. Full: out of the activity map until that queue's next
     # pop. Free in a later cycle: as `not_ready`.  Always False.
     if is_valid(place):
-        t.meta[to].head |= SLEEPER
+        t.heads[to] |= SLEEPER
         unmark(q, cell)
     else:
         not_ready(s, q, cell, place)
@@ -305,14 +305,15 @@ cdef void not_ready(state_t* s, plane_t* q, uint32_t cell, uint64_t word) noexce
     mark_later(s, q.color * N_PORTS + q.port, cell, ready)
 
 cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
-    cdef qmeta_t* m = &q.meta[cell]
-    cdef uint64_t h = m.head & HEAD
+    cdef uint64_t* m = &q.heads[cell]
+    cdef uint64_t h = m[0] & HEAD
     cdef uint64_t cap = q.cap[cell] if q.cap != NULL else <uint64_t>q.depth
     q.slots[<uint64_t>cell * q.depth + h] = stamp_of(s.now + 1)
-    if m.head & SLEEPER:
+    if m[0] & SLEEPER:
         wake_upstream(s, q, cell)
-    m.head += 256 - h if h + 1 == cap else 257
-    m.granted = s.now + 1
+    m[0] += 256 - h if h + 1 == cap else 257
+    if q.granted != NULL:
+        q.granted[cell] = s.now + 1
     s.moved += 1
     if q.port == DIR_R and s.ce[cell].want_space:
         ring_set(s, cell, s.now + 1)
@@ -333,7 +334,7 @@ cdef inline bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t ou
         if unlikely(s.plane[plane].slots == NULL):
             return False
         if (route >> RT_SPECIAL) & 1 and is_border(s, to):
-            if s.plane[plane].meta[to].head == 0:
+            if s.plane[plane].heads[to] == 0:
                 return False
         elif not room_at(s, plane_tail(&s.plane[plane], to)[0], s.now):
             return False
@@ -364,7 +365,7 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
         plane = r.color * N_PORTS + (d ^ 1)
         to = cell + s.delta[d]
         if (r.route >> RT_SPECIAL) & 1 and is_border(s, to):
-            stream_take(s, &s.outs[s.plane[plane].meta[to].head - 1], s.now + s.p.hop, payload)
+            stream_take(s, &s.outs[s.plane[plane].heads[to] - 1], s.now + s.p.hop, payload)
         else:
             plane_push(s, plane, &s.plane[plane], to, payload, s.now + s.p.hop)
     if r.outs & RAMP:
@@ -425,7 +426,7 @@ cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) no
 
 cdef inline void again(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # After a grant: the next wavelet of the queue, if there is one, asks in the next cycle.
-    if is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]):
+    if is_valid(q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]):
         plane_mark(s, q.color * N_PORTS + q.port, q, cell)
 
 cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogil:
@@ -434,7 +435,7 @@ cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogi
     cdef int pos = pos_of(route), plane
     cdef uint32_t links, d, outs = tx_of(route, pos)
     cdef plane_t* q = &s.plane[color * N_PORTS + ctz64(rx_of(route, pos))]
-    payload = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)] & PAYLOAD
+    payload = q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)] & PAYLOAD
     if TRACE:
         emit(s, cell, s.now, EV_DEPART, q.color, outs, payload, q.port << 1)
     take_head(s, q, cell)
@@ -461,7 +462,7 @@ cdef bint arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcept no
         if o == 0 or outs and o != outs:
             return False
         outs = o
-        granted = s.plane[c * N_PORTS + ctz64(rx_of(route, pos_of(route)))].meta[cell].granted
+        granted = s.plane[c * N_PORTS + ctz64(rx_of(route, pos_of(route)))].granted[cell]
         if granted < oldest:
             oldest = granted
             best = c
@@ -495,8 +496,8 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
         if (ready >> c) & 1:
             p = ctz64(ports)
             r.q = &s.plane[c * N_PORTS + p]
-            r.granted = r.q.meta[cell].granted
-            r.word = r.q.slots[<uint64_t>cell * r.q.depth + (r.q.meta[cell].head & HEAD)]
+            r.granted = r.q.granted[cell]
+            r.word = r.q.slots[<uint64_t>cell * r.q.depth + (r.q.heads[cell] & HEAD)]
             r.outs = tx_of(route, pos_of(route))
             r.color = c
             r.route = route
@@ -543,8 +544,8 @@ cdef void visit_general(state_t* s, uint32_t cell, int color, int port) noexcept
 # --- the fast path ----------------------------------------------------------------------------------------------------
 cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell) noexcept nogil:
     # `now` and `routes` (of q's color) are passed so that they stay in registers across the stores below.
-    cdef qmeta_t* m = &q.meta[cell]
-    cdef uint64_t h = m.head & HEAD
+    cdef uint64_t* m = &q.heads[cell]
+    cdef uint64_t h = m[0] & HEAD
     cdef uint64_t* slot = &q.slots[<uint64_t>cell * q.depth + h]
     cdef uint64_t word = slot[0]
     cdef uint64_t route, payload
@@ -598,10 +599,11 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
     # take_head
     slot[0] = stamp_of(now + 1)
     cap = q.cap[cell] if q.cap != NULL else <uint8_t>q.depth
-    if unlikely(m.head & SLEEPER):
+    if unlikely(m[0] & SLEEPER):
         wake_upstream(s, q, cell)
-    m.head += 256 - h if h + 1 == cap else 257
-    m.granted = now + 1
+    m[0] += 256 - h if h + 1 == cap else 257
+    if q.granted != NULL:
+        q.granted[cell] = now + 1
     s.moved += 1
     if q.port == DIR_R and ce.want_space:
         ring_set(s, cell, now + 1)
@@ -628,7 +630,7 @@ cdef inline void ask(state_t* s, plane_t* q, uint64_t now, const uint64_t* route
     # A queue of a color that needs arbitration in this router: if it can move, its color asks. Asking queue by queue,
     # only those that hold something, and once per wavelet, halves the cost of arbitration in saturated exchange (350 ->
     # 170 instructions per hop).
-    cdef uint64_t word = q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]
+    cdef uint64_t word = q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]
     cdef uint64_t route
     cdef uint32_t ports, w = cell >> 6
     cdef int pos

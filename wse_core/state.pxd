@@ -140,13 +140,10 @@ cdef enum:
     HEAD = 127
     SLEEPER = 128           # a queue upstream waits for room here, out of the activity map; the next pop wakes it
 
-ctypedef struct qmeta_t:
-    uint64_t head           # bits 0-6: index of the head; 7: SLEEPER; above: wavelets moved out of this queue
-    uint64_t granted        # cycle of the last grant + 1; 0 = never
-
 ctypedef struct plane_t:    # all queues of one color and input port
     uint64_t* slots         # n_cells * stride words
-    qmeta_t* meta           # n_cells
+    uint64_t* heads         # n_cells; bits 0-6: index of the head; 7: SLEEPER; above: wavelets moved out of this queue
+    uint64_t* granted       # n_cells: cycle of the last grant + 1, 0 = never; NULL: the color is arbitrated nowhere
     uint8_t* tail           # n_cells: index of the place to fill next
     uint8_t* cap            # n_cells: capacity of each ring, or NULL: `depth` everywhere
     uint64_t* bits          # cells that may hold wavelets
@@ -314,8 +311,10 @@ ctypedef struct program_t:
     uint16_t fifo_at
     uint16_t stack_at       # return stack, 0 = no call
     uint16_t lfsr_at        # states of the generators, 0 = no random numbers
+    uint16_t ready_at       # when registers are ready, 0 = always at once
     bint calls              # some instruction needs a return stack
     bint draws              # some instruction needs random numbers
+    bint delays             # some instruction's result is ready later than the next cycle
     int n_ut
     int n_dsr
     int n_inq
@@ -330,6 +329,10 @@ ctypedef struct program_t:
     char* blocks
     uint16_t* sram          # data of all PEs of this program, data_words each
     uint32_t n_pe
+
+ctypedef struct ready_t:    # register r is ready in base + after[r]
+    uint64_t base
+    uint16_t after[16]
 
 ctypedef struct ce_t:       # ordered by how often a look touches it
     uint8_t main_state
@@ -364,9 +367,7 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint16_t dsr_busy[3]    # DSRs in use by microthreads
     uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
     uint64_t ready_max      # no register is ready later than this
-    uint64_t ready_base     # registers are ready in ready_base + ready[r]
     uint16_t regs[16]
-    uint16_t ready[16]
     thread_t main
 
 ctypedef struct fault_t:
@@ -475,6 +476,7 @@ ctypedef struct state_t:
     stream_out_t* outs
     int n_outs
     bint shares             # some router has colors that need arbitration
+    bint reroutes           # a program writes routes: any color may come to need it
     bint controls           # control wavelets may be under way: a program sends them, or the host does
     bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t events         # work done, for the engine's breaks
@@ -565,6 +567,9 @@ cdef inline desc_t* desc_of(ce_t* ce, dsr_t* d) noexcept nogil:
 cdef inline uint16_t* stack_of(ce_t* ce) noexcept nogil:
     return <uint16_t*>(<char*>ce + ce.prog.stack_at)
 
+cdef inline ready_t* ready_of(ce_t* ce) noexcept nogil:
+    return <ready_t*>(<char*>ce + ce.prog.ready_at)
+
 cdef inline uint32_t* lfsr_of(ce_t* ce) noexcept nogil:
     return <uint32_t*>(<char*>ce + ce.prog.lfsr_at)
 
@@ -577,6 +582,9 @@ cdef inline void ce_layout(state_t* s, program_t* g) noexcept nogil:
         if g.inq_slot[k] >= 0:
             g.inq_at[g.inq_slot[k]] = <uint16_t>at
             at += sizeof(inq_t) + (s.in_caps[k] - 1) * sizeof(uint64_t)
+    if g.delays:
+        g.ready_at = <uint16_t>at
+        at += sizeof(ready_t)
     if g.n_ut:
         at = lines(at)
     for k in range(8):
@@ -626,8 +634,8 @@ cdef inline void ring_set(state_t* s, uint32_t cell, uint64_t cycle) noexcept no
         if word[0] == 0:
             s.ring_bits2[<uint64_t>slot * s.n_words2 + (w >> 6)] |= <uint64_t>1 << (w & 63)
             s.ring_bits3[<uint64_t>slot * s.n_words3 + (w >> 12)] |= <uint64_t>1 << ((w >> 6) & 63)
+            s.ring_any |= <uint32_t>1 << slot
         word[0] |= <uint64_t>1 << (cell & 63)
-        s.ring_any |= <uint32_t>1 << slot
 
 cdef inline void wheel_remove(state_t* s, uint32_t cell) noexcept nogil:
     cdef uint32_t bucket = <uint32_t>(s.wheel_time[cell] & (WHEEL - 1))
@@ -731,7 +739,7 @@ cdef inline void wake_color(state_t* s, int color, uint32_t cell, uint32_t ports
         plane = color * N_PORTS + ctz64(ports)
         ports &= ports - 1
         q = &s.plane[plane]
-        if q.slots != NULL and is_valid(q.slots[<uint64_t>cell * q.depth + (q.meta[cell].head & HEAD)]):
+        if q.slots != NULL and is_valid(q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]):
             plane_mark(s, plane, q, cell)
 
 cdef inline void wake_inputs(state_t* s, int color, uint32_t cell) noexcept nogil:
@@ -749,7 +757,7 @@ cdef inline void ramp_push(state_t* s, int plane, uint32_t cell, uint64_t payloa
     # plane_push for the CE: the wavelet is not ready for some cycles. A queue that holds wavelets is in the activity
     # map, or will be.
     cdef plane_t* q = &s.plane[plane]
-    cdef uint32_t t = q.tail[cell], h = q.meta[cell].head & HEAD
+    cdef uint32_t t = q.tail[cell], h = q.heads[cell] & HEAD
     q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
     if t == h:
         mark_later(s, plane, cell, ready)
