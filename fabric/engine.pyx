@@ -334,7 +334,7 @@ cdef class Engine:
         s.wheel_time = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
 
     def _routes(self, spec):
-        # Route words, vectorised over the rectangle; only rows that use a color are written.
+        # Route words, vectorised over bands of rows; only rows that use a color are written.
         cdef state_t* s = self.s
         cdef uint64_t[:, ::1] words
         cdef int c, y
@@ -342,33 +342,42 @@ cdef class Engine:
         for c, table in sorted(spec.routes.items()):
             s.route[c] = <uint64_t*>self._map(s.n_cells * sizeof(uint64_t))
             s.shared_bits[c] = <uint64_t*>self._map(s.n_words * sizeof(uint64_t))
-            word = np.zeros((spec.height, spec.width), np.uint64)
-            for k in range(4):
-                valid = (table["valid"] >> k & 1).astype(np.uint64)  # an invalid position has no inputs and no outputs
-                word |= valid * table["rx"][..., k] << np.uint64(10 * k)
-                word |= valid * table["tx"][..., k] << np.uint64(10 * k + 5)
-            for name, shift in (("pos", RT_POS), ("valid", RT_VALID), ("ring", RT_RING), ("pop", RT_POP),
-                                ("teardown", RT_TEARDOWN), ("filter", RT_FILTER), ("swap", RT_SWAP_X),
-                                ("inject", RT_INJECT)):
-                word |= table[name].astype(np.uint64) << np.uint64(shift)
-            slot = queue_slots[:, c][spec.program_index]
-            word |= np.where(slot >= 0,
-                             slot.astype(np.uint64) << np.uint64(RT_INQ) | np.uint64(<uint64_t>1 << RT_HAS_INQ),
-                             np.uint64(0))
-            special = (table["filter"] != 0) | (table["swap"] != 0) | (table["inject"] != 0)
-            leaves = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, table["tx"], 0), -1)
-            for d, edge in ((DIR_W, np.s_[:, :1]), (DIR_E, np.s_[:, -1:]),
-                            (DIR_N, np.s_[:1, :]), (DIR_S, np.s_[-1:, :])):
-                special[edge] |= leaves[edge] >> d & 1 != 0
-            word |= special.astype(np.uint64) << np.uint64(RT_SPECIAL)
-            words = np.ascontiguousarray(word)
-            for y in range(s.height):
-                if np.any(word[y]):
-                    memcpy(s.route[c] + <uint64_t>(y + 1) * s.stride + 1, &words[y, 0], s.width * sizeof(uint64_t))
+            for band in self._bands():
+                words = self._route_words(table[band], queue_slots[:, c][spec.program_index[band]],
+                                          band.start == 0, band.stop == spec.height)
+                for y in range(words.shape[0]):
+                    if np.any(words[y]):
+                        memcpy(s.route[c] + <uint64_t>(band.start + y + 1) * s.stride + 1, &words[y, 0],
+                               s.width * sizeof(uint64_t))
         s.injects = any(table["inject"].any() for table in spec.routes.values())
         self._mark_shared(spec)
         if spec.filters is not None:
             self._filters(spec)
+
+    def _bands(self):
+        # Bands of rows: what is computed for one of them is small, whatever the size of the fabric.
+        return [slice(y, min(y + 16, self.s.height)) for y in range(0, self.s.height, 16)]
+
+    def _route_words(self, table, slot, first, last):
+        # Route words of some rows; first, last: those at the edges of the rectangle are among them.
+        word = np.zeros(table.shape, np.uint64)
+        for k in range(4):
+            valid = (table["valid"] >> k & 1).astype(np.uint64)     # an invalid position has no inputs and no outputs
+            word |= valid * table["rx"][..., k] << np.uint64(10 * k)
+            word |= valid * table["tx"][..., k] << np.uint64(10 * k + 5)
+        for name, shift in (("pos", RT_POS), ("valid", RT_VALID), ("ring", RT_RING), ("pop", RT_POP),
+                            ("teardown", RT_TEARDOWN), ("filter", RT_FILTER), ("swap", RT_SWAP_X),
+                            ("inject", RT_INJECT)):
+            word |= table[name].astype(np.uint64) << np.uint64(shift)
+        word |= np.where(slot >= 0,
+                         slot.astype(np.uint64) << np.uint64(RT_INQ) | np.uint64(<uint64_t>1 << RT_HAS_INQ),
+                         np.uint64(0))
+        special = (table["filter"] != 0) | (table["swap"] != 0) | (table["inject"] != 0)
+        leaves = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, table["tx"], 0), -1)
+        for d, edge in ((DIR_W, np.s_[:, :1]), (DIR_E, np.s_[:, -1:]),
+                        (DIR_N, np.s_[:first]), (DIR_S, np.s_[len(special) - last:])):
+            special[edge] |= leaves[edge] >> d & 1 != 0
+        return np.ascontiguousarray(word | special.astype(np.uint64) << np.uint64(RT_SPECIAL))
 
     def _queue_slots(self, spec):
         # Place of the input queue of each color in the CE blocks of each program; last row: no program.
@@ -383,16 +392,17 @@ cdef class Engine:
         # refresh_shared for every cell that two colors or an arbitrated color use; the rest needs none.
         cdef state_t* s = self.s
         cdef uint32_t cell
-        count = np.zeros((spec.height, spec.width), np.uint8)
-        for table in spec.routes.values():
-            used = table["valid"] != 0
-            rx = table["rx"]
-            rx = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, rx, 0), -1)
-            many = ((rx & (rx - 1)) != 0) | (table["swap"] != 0) | (table["inject"] != 0)
-            count += used + 2 * many.astype(np.uint8)
-        for at in np.flatnonzero(count > 1):
-            cell = <uint32_t>((at // spec.width + 1) * s.stride + at % spec.width + 1)
-            refresh_shared(s, cell)
+        for band in self._bands():
+            count = np.zeros((band.stop - band.start, spec.width), np.uint8)
+            for table in spec.routes.values():
+                table = table[band]
+                used = table["valid"] != 0
+                rx = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, table["rx"], 0), -1)
+                many = ((rx & (rx - 1)) != 0) | (table["swap"] != 0) | (table["inject"] != 0)
+                count += used + 2 * many.astype(np.uint8)
+            for at in np.flatnonzero(count > 1):
+                cell = <uint32_t>((band.start + at // spec.width + 1) * s.stride + at % spec.width + 1)
+                refresh_shared(s, cell)
 
     def _filters(self, spec):
         cdef state_t* s = self.s
@@ -906,14 +916,6 @@ cdef class Engine:
         self.status = saved["status"]
 
     # --- looking inside -----------------------------------------------------------------------------------------------
-    def _places(self, everybody=False):
-        # (x, y) of the PEs that have done something, or of all that have a program, in row-major order.
-        cdef uint32_t k
-        if everybody:
-            return [(int(x), int(y)) for y, x in np.argwhere(self.spec.program_index >= 0)]
-        cells = sorted(self.s.awake[k] for k in range(self.s.n_awake))
-        return [(cell % self.s.stride - 1, cell // self.s.stride - 1) for cell in cells]
-
     def counters(self):
         """Return dict name -> uint64 array (height, width); see docs/internals.md."""
         names = ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output",
@@ -1052,7 +1054,7 @@ cdef class Engine:
         cdef uint64_t word
         counters = self.counters()
         pes = {}
-        for x, y in self._places(True):
+        for y, x in np.argwhere(self.spec.program_index >= 0).tolist():
             pes[x, y] = self._ce_snapshot(x, y)
             pes[x, y]["counters"] = {name: int(values[y, x]) for name, values in counters.items()}
         routers = {}
@@ -1082,8 +1084,8 @@ cdef class Engine:
         cdef thread_t* th
         cdef uint32_t cell
         out = []
-        for x, y in self._places():
-            cell = self._cell(x, y)
+        for cell in sorted(self._busy()):
+            x, y = cell % self.s.stride - 1, cell // self.s.stride - 1
             ce = self.s.ce[cell]
             if ce.main_state == MAIN_FAULT:
                 continue
@@ -1118,6 +1120,23 @@ cdef class Engine:
             if self.s.ins[k].at < self.s.ins[k].n:
                 out.append({"kind": "stream", "index": k, "left": self.s.ins[k].n - self.s.ins[k].at})
         return out
+
+    cdef list _busy(self):
+        # Cells whose CEs have something left to do; nothing is made for the others, of which there may be many.
+        cdef uint32_t k, q
+        cdef ce_t* ce
+        cdef inq_t* i
+        cdef bint left
+        cells = []
+        for k in range(self.s.n_awake):
+            ce = self.s.ce[self.s.awake[k]]
+            left = ce.main_state != MAIN_IDLE or ce.uts or ce.activated & ce.prog.bound
+            for q in range(<uint32_t>ce.prog.n_inq):
+                i = inq_at(ce, q)
+                left = left or is_valid(i.slots[i.head])
+            if left:
+                cells.append(self.s.awake[k])
+        return cells
 
     cdef list _marked(self, int plane):
         # Cells whose queues of this plane hold wavelets; those that wait for room are not in the activity maps.

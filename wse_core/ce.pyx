@@ -45,7 +45,6 @@ cdef enum:
     ON_TERMINATE = 1
     ON_ACTIVATE = 2
     ON_UNBLOCK = 4
-    NO_TASK = 255
     FILE_REG = 3
     N_FORMS = 15
     FORM_NONE = 0           # order of isa.FORMS; the engine checks it when it is imported
@@ -675,9 +674,9 @@ cdef void threads_changed(ce_t* ce) noexcept nogil:
         th = ut_of(ce, ut)
         for f in range(3):
             ce.dsr_busy[f] |= th.dsrs[f]
-        if not th.turn or (level >= 0 and level != ce.levels[ut]):
+        if not th.turn or (level >= 0 and level != ut_of(ce, ut).level):
             ce.plain = 0
-        level = ce.levels[ut]
+        level = ut_of(ce, ut).level
 
 cdef void last_is_advance(ce_t* ce, thread_t* th) noexcept nogil:
     # All elements are done; the operation ends with an advance_switch wavelet.
@@ -716,9 +715,9 @@ cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
         threads_changed(ce)
     if th.a.mode == OPND_REG:
         wait_reg(ce, th.a.reg, th.a.words, t, cost if cost > th.latency else th.latency)
-    if th.has_unblock:
+    if th.unblock_task != NO_TASK:
         unblock(ce, th.unblock_task)
-    if th.has_activate:
+    if th.act_task != NO_TASK:
         activate(s, ce, cell, t, th.act_task)
 
 cdef inline bint read_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
@@ -1120,7 +1119,7 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
     cdef const num_t* num = &ce.prog.num
     decided[0] = True
     if ce.main_state != MAIN_IDLE:
-        if ce.prog.main_level >= ce.levels[ctz64(uts)]:
+        if ce.prog.main_level >= ut_of(ce, ctz64(uts)).level:
             word = main_when(s, ce, t)
             if word < stop:
                 stop = word
@@ -1428,8 +1427,8 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return
     th.id = ut
-    th.has_activate = 0
-    th.has_unblock = 0
+    th.act_task = NO_TASK
+    th.unblock_task = NO_TASK
     if not vec_setup(s, ce, cell, t, ins, th):
         return
     th.active = 1
@@ -1439,11 +1438,11 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
     if asynchronous:
         th.bulk = 0
         k = (ins.imm >> 1) & 3
-        ce.levels[ut] = 2 * k
-        th.has_activate = (ins.imm >> 8) & 1
-        th.act_task = (ins.imm >> 9) & 63
-        th.has_unblock = (ins.imm >> 15) & 1
-        th.unblock_task = (ins.imm >> 16) & 63
+        th.level = 2 * k
+        if (ins.imm >> 8) & 1:
+            th.act_task = (ins.imm >> 9) & 63
+        if (ins.imm >> 15) & 1:
+            th.unblock_task = (ins.imm >> 16) & 63
         ce.uts |= <uint32_t>1 << ut
         for k in range(3):
             th.dsrs[k] = ins.dsrs[k]
@@ -1742,7 +1741,7 @@ cdef inline uint64_t when_of(state_t* s, ce_t* ce, uint32_t cell, int thread, ui
     return main_when(s, ce, t)
 
 cdef inline int level_of(ce_t* ce, int thread) noexcept nogil:
-    return ce.prog.main_level if thread == MAIN else ce.levels[thread]
+    return ce.prog.main_level if thread == MAIN else ut_of(ce, thread).level
 
 cdef int arbitrate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # The thread that issues in cycle t, -1 = none: highest level, then cyclic order after the one that issued last.

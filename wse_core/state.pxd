@@ -135,6 +135,7 @@ cdef enum:                  # source of a plain stream's operand
     STREAM_CONST = 2
     STREAM_FABRIC = 3
     NO_PLACE = 255
+    NO_TASK = 255
 
 cdef enum:
     HEAD = 127
@@ -276,10 +277,10 @@ ctypedef struct thread_t:   # a vector operation in progress; all that a plain s
     uint8_t turn            # a plain stream of single elements, or the same with two fabric inputs
     uint8_t inq2            # the second one's place in the CE block
     uint8_t live            # the multiplier is the destination register: read anew for each element
-    uint8_t has_activate
-    uint8_t has_unblock
-    uint8_t act_task
+    uint8_t level           # of a microthread's issue
+    uint8_t act_task        # NO_TASK = none
     uint8_t unblock_task
+    uint8_t pad
     uint8_t one_bank        # all elements of the destination lie in one bank
     uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[3]        # DSRs in use, per file
@@ -343,7 +344,6 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint8_t last_task
     uint8_t prng
     uint8_t depth           # return stack
-    uint8_t levels[8]       # issue levels of the busy microthreads
     uint8_t plain           # every busy microthread is a plain stream of single elements, all of one level
     uint16_t teardown_due   # ring of bits: task 29 to be activated in cycle (bit index modulo 16)
     uint32_t pc             # index of the next instruction
@@ -601,7 +601,7 @@ cdef inline void ce_layout(state_t* s, program_t* g) noexcept nogil:
     if g.calls:
         g.stack_at = <uint16_t>at
         at += RETURN_DEPTH * sizeof(uint16_t)
-    g.block_bytes = lines(at) if g.n_ut else (at + 15) & ~<uint64_t>15
+    g.block_bytes = lines(at) if g.n_ut else (at + 7) & ~<uint64_t>7
 
 cdef inline void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
     # Give a CE its initial state. Done when it first does something, so that idle PEs take no memory.
