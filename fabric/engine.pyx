@@ -517,7 +517,7 @@ cdef class Engine:
             i.at = at
             i.next = n + 1
             s.reroutes |= op.name == "route"
-            g.calls |= op.name == "call"
+            g.calls |= op.name in ("call", "ret")
             g.delays |= i.a >> 4 == _isa.FILE_REG if i.flags & I_VECTOR else i.latency > i.slots
             g.draws |= op.form == "rand"
             if op.form in ("jmp", "br") and op.name != "trap":

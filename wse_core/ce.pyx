@@ -1562,22 +1562,22 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
             fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RAN_OFF if ins.at == 0xFFFFFFFFU else D_TRAP, ins.imm)
             return
         if ins.op == OP_CALL:
-            if ce.depth == RETURN_DEPTH:
+            if depth_of(ce)[0] == RETURN_DEPTH:
                 fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_CALL_DEPTH, RETURN_DEPTH)
                 return
-            stack_of(ce)[ce.depth] = ce.pc
-            ce.depth += 1
+            stack_of(ce)[depth_of(ce)[0]] = ce.pc
+            depth_of(ce)[0] += 1
             ce.next = t + s.p.call
         else:
             ce.next = t + s.p.taken
         ce.pc = ins.target
     elif form == FORM_NONE:
         if ins.op == OP_RET:
-            if ce.depth == 0:
+            if depth_of(ce)[0] == 0:
                 fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RETURN, 0)
                 return
-            ce.depth -= 1
-            ce.pc = stack_of(ce)[ce.depth]
+            depth_of(ce)[0] -= 1
+            ce.pc = stack_of(ce)[depth_of(ce)[0]]
             ce.next = t + s.p.ret
         elif ins.op == OP_DONE:
             ce.main_state = MAIN_IDLE
@@ -1629,7 +1629,8 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
 cdef inline void start_task(state_t* s, ce_t* ce, uint64_t t, int32_t entry) noexcept nogil:
     ce.main_state = MAIN_STARTING
     ce.pc = entry
-    ce.depth = 0
+    if ce.prog.calls:
+        depth_of(ce)[0] = 0
     ce.next = t + s.p.task_start
     ce.tasks += 1
     touched(s, t)

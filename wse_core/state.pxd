@@ -310,10 +310,10 @@ ctypedef struct program_t:
     uint16_t ut_at[8]       # microthreads by number (0 = not used),
     uint16_t dsr_at
     uint16_t fifo_at
-    uint16_t stack_at       # return stack, 0 = no call
+    uint16_t stack_at       # return stack and its depth, 0 = no call
     uint16_t lfsr_at        # states of the generators, 0 = no random numbers
     uint16_t ready_at       # when registers are ready, 0 = always at once
-    bint calls              # some instruction needs a return stack
+    bint calls              # some instruction calls or returns
     bint draws              # some instruction needs random numbers
     bint delays             # some instruction's result is ready later than the next cycle
     int n_ut
@@ -336,6 +336,12 @@ ctypedef struct ready_t:    # register r is ready in base + after[r]
     uint16_t after[16]
 
 ctypedef struct ce_t:       # ordered by how often a look touches it
+    uint64_t acct           # every cycle before this one is booked
+    uint64_t next           # main: first cycle in which it may issue
+    uint64_t pipe_free
+    uint64_t resume         # the main thread ran ahead to here; nothing to do before
+    program_t* prog         # NULL until the PE first does something
+    uint16_t* sram          # word address code_words
     uint8_t main_state
     uint8_t rr              # thread that issued last
     uint8_t wait            # WAIT_* of the cycles from `acct` on
@@ -343,18 +349,11 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint8_t uts             # set of busy microthreads
     uint8_t last_task
     uint8_t prng
-    uint8_t depth           # return stack
     uint8_t plain           # every busy microthread is a plain stream of single elements, all of one level
     uint16_t teardown_due   # ring of bits: task 29 to be activated in cycle (bit index modulo 16)
-    uint32_t pc             # index of the next instruction
+    uint16_t pc             # index of the next instruction
     uint32_t activated
     uint32_t blocked
-    uint64_t acct           # every cycle before this one is booked
-    uint64_t next           # main: first cycle in which it may issue
-    uint64_t pipe_free
-    uint64_t resume         # the main thread ran ahead to here; nothing to do before
-    program_t* prog         # NULL until the PE first does something
-    uint16_t* sram          # word address code_words
     uint32_t busy           # N_COUNTS counters: what is not yet in state_t.counts
     uint32_t steps
     uint32_t elements
@@ -564,8 +563,12 @@ cdef inline dsr_t* dsr_at(ce_t* ce, int slot) noexcept nogil:
 cdef inline desc_t* desc_of(ce_t* ce, dsr_t* d) noexcept nogil:
     return ce.prog.descriptors + d.number - 1
 
-cdef inline uint16_t* stack_of(ce_t* ce) noexcept nogil:
+cdef inline uint16_t* depth_of(ce_t* ce) noexcept nogil:
+    # Number of return addresses on the stack, which lies before it.
     return <uint16_t*>(<char*>ce + ce.prog.stack_at)
+
+cdef inline uint16_t* stack_of(ce_t* ce) noexcept nogil:
+    return depth_of(ce) + 1
 
 cdef inline ready_t* ready_of(ce_t* ce) noexcept nogil:
     return <ready_t*>(<char*>ce + ce.prog.ready_at)
@@ -600,7 +603,7 @@ cdef inline void ce_layout(state_t* s, program_t* g) noexcept nogil:
     at += g.n_fifo * sizeof(fifo_t)
     if g.calls:
         g.stack_at = <uint16_t>at
-        at += RETURN_DEPTH * sizeof(uint16_t)
+        at += (RETURN_DEPTH + 1) * sizeof(uint16_t)
     g.block_bytes = lines(at) if g.n_ut else (at + 7) & ~<uint64_t>7
 
 cdef inline void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
