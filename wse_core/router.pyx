@@ -227,7 +227,7 @@ cdef inline uint64_t popped(uint64_t payload) noexcept nogil:
 cdef inline void push_ramp(state_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
     cdef ce_t* ce = s.ce[cell]
     cdef inq_t* q = inq_at(ce, (route >> RT_INQ) & 7)
-    q.slots[q.tail] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(s.now + s.p.ramp_in)
+    q.slots[q.tail] = payload | s.ramp_word
     q.tail += 1
     if q.tail == q.cap:
         q.tail = 0
@@ -458,11 +458,12 @@ cdef bint arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcept no
         c = ctz64(colors)
         colors &= colors - 1
         route = s.route[c][cell]
-        o = tx_of(route, pos_of(route))
+        route >>= 10 * pos_of(route)
+        o = <uint32_t>(route >> 5) & 31
         if o == 0 or outs and o != outs:
             return False
         outs = o
-        granted = s.plane[c * N_PORTS + ctz64(rx_of(route, pos_of(route)))].granted[cell]
+        granted = s.plane[c * N_PORTS + ctz64(route)].granted[cell]      # (one input, always)
         if granted < oldest:
             oldest = granted
             best = c
@@ -610,7 +611,7 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
     if tx & 15:
         links = tx & 15
         links ^= <uint32_t>1 << (d & 31)            # all but the last one, which is at hand
-        place[0] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(now + s.p.hop)
+        place[0] = payload | s.hop_word
         tail = t.tail[to] + 1
         t.tail[to] = 0 if tail == t.depth else tail
         plane_mark(s, plane, t, to)
@@ -620,8 +621,9 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
             plane = q.color * N_PORTS + (d ^ 1)
             plane_push(s, plane, &s.plane[plane], cell + s.delta[d], payload, now + s.p.hop)
     if i != NULL:
-        i.slots[i.tail] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(now + s.p.ramp_in)
-        tail = i.tail + 1
+        tail = i.tail
+        i.slots[tail] = payload | s.ramp_word
+        tail += 1
         i.tail = 0 if tail == i.cap else tail
         ring_set(s, cell, now + s.p.ramp_in)
 
@@ -781,6 +783,8 @@ cdef void router_phase(state_t* s) noexcept nogil:
     cdef uint64_t planes
     s.moved = 0
     s.waiting = 0
+    s.hop_word = stamp_of(s.now + s.p.hop) | <uint64_t>1 << SHIFT_VALID
+    s.ramp_word = stamp_of(s.now + s.p.ramp_in) | <uint64_t>1 << SHIFT_VALID
     if s.later[s.now & (RING - 1)].n:
         mark_due(s)
     if unlikely(s.order != 0):

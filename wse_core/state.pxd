@@ -452,6 +452,9 @@ ctypedef struct state_t:
     int in_caps[8]          # capacity of the input queues
     uint64_t* counts        # per cell N_COUNTS: counters that were moved out of the CE blocks, see `counts_fold`
     uint32_t seed           # of the random generators
+    # of this cycle: the upper part of words that become ready in a neighbour's queue, or in a CE's input queue
+    uint64_t hop_word
+    uint64_t ramp_word
     # wake ring and timing wheel of the CEs
     uint64_t* ring_bits     # RING * n_words
     uint64_t* ring_bits2    # RING * n_words2
@@ -527,8 +530,9 @@ cdef inline uint64_t stamp_of(uint64_t cycle) noexcept nogil:
     return cycle << SHIFT_STAMP
 
 cdef inline bint usable(uint64_t word, uint64_t now) noexcept nogil:
-    # Whether the stamp of `word` is not in the future of `now`: sign of the distance modulo 2^30.
-    return <int64_t>((now << SHIFT_STAMP) - ((word >> SHIFT_STAMP) << SHIFT_STAMP)) >= 0
+    # Whether the stamp of `word` is not in the future of `now`: sign of the distance modulo 2^30. What stands below the
+    # stamp need not be masked when it is subtracted from ones.
+    return <int64_t>(((now + 1) << SHIFT_STAMP) - 1 - word) >= 0
 
 cdef inline bint is_valid(uint64_t word) noexcept nogil:
     return (word >> SHIFT_VALID) & 1
