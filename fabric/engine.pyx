@@ -50,7 +50,7 @@ cdef enum:
     RUN_BREAK = 3           # let Python look for signals
     EVENTS_PER_BREAK = 2000000
     REPORT = 1 << 19        # events that are reported together
-    REFRESH = 1 << 28       # cycles between sweeps of the stamps
+    REFRESH = 1 << 28       # cycles between sweeps of stamps and counters; stamps older than that are rewritten
     AHEAD = 1 << 22         # cycles that a CE may run ahead of the clock
 
 FAULT_KINDS = ("none", "sram_range", "sram_align", "program", "queue", "collision", "memory")
@@ -176,7 +176,7 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
             i = inq_at(ce, q)
             refresh_words(i.slots, i.cap, s.now)
         counts_fold(s, s.awake[w])
-    s.next_refresh = s.now + REFRESH
+    s.next_refresh = s.now + s.sweep
 
 
 # --- keeping a state --------------------------------------------------------------------------------------------------
@@ -223,6 +223,8 @@ cdef class Engine:
     order : int
         0, or a seed that varies the order in which queues and PEs are visited within a phase. No result depends on it;
         tests use it to show that.
+    sweep : int
+        Cycles between sweeps that keep stamps and 32-bit counters in range. No result depends on it either.
 
     Raises
     ------
@@ -238,11 +240,11 @@ cdef class Engine:
     cdef readonly int64_t cycle_offset
     cdef readonly str status
 
-    def __cinit__(self, spec, order=0):
+    def __cinit__(self, spec, order=0, sweep=REFRESH):
         self.maps = []
         self.s = <state_t*>self._map(sizeof(state_t))
 
-    def __init__(self, spec, order=0):
+    def __init__(self, spec, order=0, sweep=REFRESH):
         self.spec = spec
         self.s.order = order
         self.status = "new"
@@ -253,7 +255,7 @@ cdef class Engine:
         self._planes(spec)
         self._streams(spec)
         self.s.last_active = -1
-        self.s.next_refresh = REFRESH
+        self.s.next_refresh = self.s.sweep = sweep
 
     def __dealloc__(self):
         if self.s != NULL:

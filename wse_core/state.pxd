@@ -2,9 +2,9 @@
 # The state of a fabric: flat tables, indexed by cell, and the small inline functions that everybody shares.
 #
 # A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1, stride =
-# width + 2; the neighbour in direction d is cell + delta[d].  Nothing here
-# knows Python; `fabric.engine` allocates the tables (no-reserve mappings: what is never touched costs nothing),
-# router.pyx and ce.pyx advance them.  Cycle rules: docs/machine.md.
+# width + 2; the neighbour in direction d is cell + delta[d].  Nothing here knows Python; `fabric.engine` allocates the
+# tables (no-reserve mappings: what is never touched costs nothing), router.pyx and ce.pyx advance them.  Cycle rules:
+# docs/machine.md.
 #
 # A queue word is one uint64: payload (bits 0-31), control (32), valid (33), stamp (34-63).  The stamp is the first
 # cycle, modulo 2^30, in which the word may be used by the other side: a valid word may be taken, a free place may be
@@ -472,6 +472,7 @@ ctypedef struct state_t:
     int64_t last_active
     uint64_t hops
     uint64_t next_refresh
+    uint64_t sweep          # cycles between two sweeps
     fault_t fault
     stream_in_t* ins
     int n_ins

@@ -27,6 +27,11 @@ def step_sizes(rng):
         yield 1 if style == 0 else rng.randint(1, 7) if style == 1 else rng.choice((1, 50, 400))
 
 
+def often_swept(spec):
+    """Return an engine that sweeps stamps and counters every few cycles instead of every 2^28."""
+    return Engine(spec, sweep=5)
+
+
 def fault_of(machine):
     return {key: machine.fault[key] for key in ("kind", "x", "y", "cycle", "address", "color")}
 
@@ -101,6 +106,13 @@ def test_working_machines_agree_cycle_by_cycle(seed):
 @pytest.mark.parametrize("seed", [*range(40), 1020, 1902, 2000, 5169, 199176, 200045, 203291, 205224])
 def test_fixed_random_machines_agree(seed):
     assert compare(seed) in ("limit", "complete", "stuck", "fault")
+
+
+@examples(20)
+@given(st.integers(0, 2**32 - 1))
+def test_sweeps_change_nothing(seed):
+    assert compare(seed, make=often_swept) in ("limit", "complete", "stuck", "fault")
+    assert compare(seed, 1000, make=often_swept, draw=random_traffic) in ("limit", "complete", "stuck")
 
 
 @examples(40)
