@@ -1035,7 +1035,8 @@ cdef class Engine:
             "pc": -1 if ce.main_state == MAIN_IDLE else (g.code[ce.pc].at if ce.pc < g.n_code else -1),
             "threads": threads, "activated": ce.activated, "blocked": ce.blocked,
             "inq": {k: words for k, words in queues.items() if words},
-            "fifo": fifos, "dsr": registers, "prng": (ce.prng, [lfsr_of(ce)[k] if g.draws else self.s.seed for k in range(4)]),
+            "fifo": fifos, "dsr": registers,
+            "prng": (ce.prng, [lfsr_of(ce)[k] if g.draws else self.s.seed for k in range(4)]),
         }
 
     cdef list _fifo(self, ce_t* ce, int number):
@@ -1147,7 +1148,9 @@ cdef class Engine:
         cells = []
         if q.used:
             for cell in range(self.s.n_cells):
-                if (q.cap == NULL or q.cap[cell]) and is_valid(q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]):
+                if q.cap != NULL and q.cap[cell] == 0:
+                    continue                    # not even looked at: reading would make it resident
+                if is_valid(q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]):
                     cells.append(cell)
         return cells
 

@@ -17,9 +17,9 @@ from wse_core.state cimport (
     DIR_R, EV_DEPART, EV_ENTER, EV_SWITCH, EV_TEARDOWN, FAULT_COLLISION, FAULT_MEMORY, HEAD, N_COLORS, N_FILTERS,
     N_PORTS, RING, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ, RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL,
     RT_SWAP_X, RT_TEARDOWN, RT_VALID, SHIFT_STAMP, SHIFT_VALID, SLEEPER, TRACE, ce_awaken, ce_t, clz64, ctz64, emit,
-    filter_t, has_room, inq_at, inq_t, int64_t, is_control, is_valid, later_t, mark_later, plane_mark, plane_push, plane_t,
-    plane_tail, ready_cycle, record_fault, ring_set, stamp_of, state_t, stream_in_t, stream_out_t,
-    uint32_t, uint64_t, uint8_t, unlikely, usable, vary, wake_color, wake_inputs)
+    filter_t, has_room, inq_at, inq_t, int64_t, is_control, is_valid, later_t, mark_later, plane_mark, plane_push,
+    plane_t, plane_tail, ready_cycle, record_fault, ring_set, stamp_of, state_t, stream_in_t, stream_out_t, uint32_t,
+    uint64_t, uint8_t, unlikely, usable, vary, wake_color, wake_inputs)
 from libc.stdlib cimport realloc
 
 cdef enum:

@@ -552,7 +552,7 @@ cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
     return now - <uint64_t>(<int64_t>((now << SHIFT_STAMP) - ((word >> SHIFT_STAMP) << SHIFT_STAMP)) >> SHIFT_STAMP)
 
 
-# --- CE blocks -------------------------------------------------------------------------------------------------------------
+# --- CE blocks --------------------------------------------------------------------------------------------------------
 cdef inline uint64_t lines(uint64_t n) noexcept nogil:
     return (n + 63) & ~<uint64_t>63
 
