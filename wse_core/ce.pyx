@@ -1618,7 +1618,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
             f.max = ce.regs[ins.b & 15]
         else:
             f.limit = ce.regs[ins.b & 15]
-    if ins.latency > ins.slots:
+    if ins.latency > ins.slots or ce.ready_max > t + ins.slots:     # or its register waits for an earlier result
         value = ins.writes
         while value:
             wait_reg(ce, ctz64(value), 1, t, ins.latency)

@@ -103,7 +103,7 @@ def test_working_machines_agree_cycle_by_cycle(seed):
     assert compare(seed, 3000, draw=random_traffic) in ("complete", "stuck")
 
 
-@pytest.mark.parametrize("seed", [*range(40), 1020, 1902, 2000, 5169, 199176, 200045, 203291, 205224])
+@pytest.mark.parametrize("seed", [*range(40), 1020, 1902, 2000, 5169, 199176, 200045, 203291, 205224, 12000651])
 def test_fixed_random_machines_agree(seed):
     assert compare(seed) in ("limit", "complete", "stuck", "fault")
 
