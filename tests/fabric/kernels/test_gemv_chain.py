@@ -32,7 +32,14 @@ def test_gemv_chain(preset, overrides, algorithm, p, height, m, n, layers, level
     assert result["arrays"]["y"].shape == (m if layers % 2 else n,)
     assert len(result["layer_cycles"]) == layers
     assert sum(result["layer_cycles"]) == result["cycles"] >= result["lower_bound"]
-    assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.05)
+    assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.05, abs=10)
+
+
+def test_an_overflow_between_layers_has_no_bound():
+    """A middle layer beyond the range of f16, brought back by a small weight: infinite here, finite in plain numpy."""
+    result = run("gemv_chain", algorithm="pipeline", p=1, height=1, m=1, n=6, layers=4, levels=0, group=0, dtype="f16",
+                 sums="f32", data="special", seed=0)
+    assert result["bit_exact"]
 
 
 def test_layers_without_the_kernels_reference():
