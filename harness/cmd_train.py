@@ -139,7 +139,7 @@ def _config(args, source):
     """Return the configuration: that of the file, or without one that of the checkpoint."""
     module = need("harness.train.config", PURPOSE)
     if args.config is None and source:
-        stored = _library().load(source)[2]["config"]
+        stored = _stored(source)[2]
         config = module.parse_train(stored["text"], stored["source"]).override(stored["wafers"])
         args.reference = args.reference or stored["reference"]
     else:
@@ -168,6 +168,21 @@ def _checkpoint(name):
     if newest != library.found(folder)[-1]:
         print(f"wse: warning: {library.found(folder)[-1]} is damaged; {newest.name} is used", file=sys.stderr)
     return newest
+
+
+def _stored(path, digest=None):
+    """Return (tensors, state of the trainer, what is needed to read the configuration) of a checkpoint."""
+    number, tensors, state = _library().load(path, digest)
+    try:
+        trainer, config = state["trainer"], state["config"]
+        known = trainer["iteration"] == number and all(
+            type(config[key]) is kind for key, kind in (("text", str), ("source", str), ("wafers", int),
+                                                        ("reference", bool)))
+    except (KeyError, TypeError):
+        known = False
+    if not known:
+        raise CheckpointError("is no checkpoint of `wse train`", path=path, hint="another one")
+    return tensors, trainer, config
 
 
 def _trainer(config, reference):
@@ -246,8 +261,7 @@ class _Run:
         self.interrupted, self.started = False, time.perf_counter()
         library = _library()
         if source:
-            _, tensors, state = library.load(source, self.digest)
-            trainer.restore(tensors, state["trainer"])
+            trainer.restore(*_stored(source, self.digest)[:2])
         others = [] if source and _same(source.parent, self.folder) else library.found(self.folder)
         if others and not args.overwrite:
             raise ConfigError("has checkpoints of another run", where=self.folder,

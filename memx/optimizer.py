@@ -49,7 +49,7 @@ class Optimizer(ABC):
 
     def __post_init__(self):
         for name, value in vars(self).items():
-            if not np.isfinite(value) or value < 0:
+            if not 0 <= value <= float(np.finfo(F).max):
                 raise ConfigError(f"{value} is impossible", where=f"optimizer: {name}", value=value)
 
     @property

@@ -34,7 +34,7 @@ from harness.modules import need
 from harness.provenance import package_version
 from wse_core.errors import CheckpointError, ConfigError
 
-__all__ = ["FORMAT", "VERSION", "found", "latest", "load", "remove", "save"]
+__all__ = ["FORMAT", "VERSION", "counts", "found", "latest", "load", "remove", "save"]
 
 FORMAT = "wse-training-checkpoint"
 VERSION = 1
@@ -194,6 +194,15 @@ def load(path, config=None):
                    if shapes.get(name) != manifest["tensors"].get(name))
         raise CheckpointError(f"tensor {odd!r} is not what the manifest says", path=path)
     return manifest["iteration"], tensors, state
+
+
+def counts(state, names):
+    """Return counters of a state; `CheckpointError` if one is missing or no count."""
+    found = [state.get(name) for name in names]
+    for name, value in zip(names, found, strict=True):
+        if type(value) is not int or value < 0:
+            raise CheckpointError(f"{name} is {value!r}, no count")
+    return found
 
 
 def _read(path):

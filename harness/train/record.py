@@ -62,7 +62,8 @@ class Log:
         with contextlib.suppress(OSError, ValueError), open(self.path, encoding="utf-8") as file:
             for line in file:
                 row = json.loads(line)
-                if not isinstance(row, dict) or not row.keys() >= KEYS or row["iteration"] not in range(1, iteration + 1):
+                ours = isinstance(row, dict) and row.keys() >= KEYS
+                if not ours or row["iteration"] not in range(1, iteration + 1):
                     break
                 rows.append(row)
         return rows

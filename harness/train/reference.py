@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.train import sparsity
+from harness.train import checkpoint, sparsity
 from harness.train.data import DataService, load
 from harness.train.loss_scale import LossScale
 from wse_core import numerics
@@ -324,9 +324,9 @@ class ReferenceTrainer:
             here, there = expected.get(name), tensors.get(name)
             if here is None or there is None or (here.shape, here.dtype) != (there.shape, there.dtype):
                 raise CheckpointError(f"tensor {name!r} does not fit the configuration")
-        counts = state["iteration"], state["updates"]
-        self.data.restore(state["data"])
-        self.loss_scale.restore(state["loss_scale"])
+        counts = checkpoint.counts(state, ("iteration", "updates"))
+        self.data.restore(state.get("data"))
+        self.loss_scale.restore(state.get("loss_scale"))
         self.iteration, self.updates = counts
         for name, weights in self.weights.items():
             weights[...] = tensors[name]

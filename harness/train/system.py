@@ -7,8 +7,8 @@ What moves
 Clock
     Cycles of the wafers.  An iteration takes what the slowest wafer takes (or the links, if they are slower), after the
     samples have come in over the same links.  The next one begins when the wafers are free and the updated weights of
-    its first rows can be there: a row's gradient leaves, passes the tree, is added to the weight, and the weight comes
-    back.  What the wafers wait for that is `Iteration.boundary`.
+    its first rows can be there: a row's gradient leaves, passes the tree, is added to the weight after the latency of
+    the memory service, and the weight comes back.  What the wafers wait for that is `Iteration.boundary`.
 
 Wafers run in threads of the host; they share nothing, so the result does not depend on that.
 
@@ -18,7 +18,7 @@ boundary of iterations).
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import numpy as np
@@ -172,7 +172,13 @@ class System:
             port.expect(script, streams)
         for payload, _ in streams:
             self.tree.weights(payload)
-        return script, list(self._pool.map(lambda port: port.work(loss_scale), self.ports))
+        working = [self._pool.submit(port.work, loss_scale) for port in self.ports]
+        try:
+            return script, [future.result() for future in working]
+        finally:  # after an interruption nobody may touch a wafer that still runs
+            for future in working:
+                future.cancel()
+            wait(working)
 
     def train(self, shards, loss_scale=1.0):
         """Run an iteration.
@@ -216,11 +222,11 @@ class System:
 
     def _updated(self, left):
         """Return when each weight is updated, given when its gradient left: in order of arrival, at the given rate."""
-        per_update = self.hertz / MEMX["update.rate"].value
+        per_update, latency = self.hertz / MEMX["update.rate"].value, self.hertz * MEMX["update.latency"].value * 1e-9
         order, n = np.argsort(left, kind="stable"), np.arange(len(left))
         done = np.empty(len(left))
         done[order] = per_update * (n + 1) + np.maximum.accumulate(left[order] + self.away - per_update * n)
-        return done
+        return done + latency
 
     def _boundary(self, script, cycles, updated):
         """Return the cycles from the end of the wafers' work to the begin of the next iteration on them."""

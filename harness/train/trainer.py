@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.train import sparsity
+from harness.train import checkpoint, sparsity
 from harness.train.data import DataService, load
 from harness.train.loss_scale import LossScale
 from harness.train.system import System
@@ -55,6 +55,8 @@ class Step:
     words, gradient_words : int
         On the link of the memory service.
     hops, macs : int
+        Wavelet hops and multiply-add operations of all wafers; gradients multiply and add in two operations, which
+        are none.
     host_seconds : float
     """
 
@@ -273,9 +275,9 @@ class Trainer:
                 raise CheckpointError(f"tensor {name!r} has shape {found.shape} and type {found.dtype}, not "
                                       f"{values.shape} and {values.dtype}",
                                       hint="the configuration that the checkpoint was made with")
-        counts = [state[key] for key in ("iteration", "updates", "cycles")]
-        self.data.restore(state["data"])
-        self.loss_scale.restore(state["loss_scale"])
+        counts = checkpoint.counts(state, ("iteration", "updates", "cycles"))
+        self.data.restore(state.get("data"))
+        self.loss_scale.restore(state.get("loss_scale"))
         self.iteration, self.updates, self.cycles = counts
         for parameter in self.parameters:
             parameter.dense[...] = tensors[parameter.name]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 import tomllib
 
 import pytest
 
 from harness import jobs
 from harness.modules import need
-from harness.staging import staged_directory
+from harness.staging import alone, staged_directory
 from wse_core.errors import ConfigError
 
 
@@ -95,6 +97,27 @@ def test_a_failed_block_keeps_older_files(tmp_path):
         raise ValueError("stop")
     assert (tmp_path / "x.txt").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]
+
+
+def test_one_process_at_a_time(tmp_path, child_env):
+    """The lock is there while the block runs, in any process, and gone with a process that is killed."""
+    code = ("import sys\nfrom harness.staging import alone\nwith alone(sys.argv[1]):\n    print('in', flush=True)\n"
+            "    input()")
+    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "a")], env=child_env, stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"in\n"
+    with pytest.raises(ConfigError, match="another process works in this directory"), alone(tmp_path / "a"):
+        pass
+    child.kill()
+    child.communicate()
+    with alone(tmp_path / "a"), pytest.raises(ConfigError, match="another process"), alone(tmp_path / "a"):
+        pass
+    with alone(tmp_path / "b" / "c"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]  # what was made and stayed empty is gone
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"), alone(tmp_path / "file" / "x"):
+        pass
 
 
 def test_a_file_in_the_way(tmp_path):

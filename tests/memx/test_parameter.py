@@ -188,6 +188,11 @@ def test_what_cannot_be_is_refused():
         make_optimizer("adam", momentum=0.9)
     with pytest.raises(ConfigError, match="impossible"):
         SGD(lr=float("nan"))
+    for name in ("lr", "weight_decay"):
+        with pytest.raises(ConfigError, match=r"1e\+300 is impossible"):  # infinite in f32
+            make_optimizer("adam", **{name: 1e300})
+    with pytest.raises(ConfigError, match="eps of 1e-60 is zero in f32"):
+        make_optimizer("adamw", eps=1e-60)
     with pytest.raises(ConfigError, match="cannot be streamed"):
         Parameter("w", np.zeros((2, 2)), fmt="f32")
     with pytest.raises(ConfigError, match="does not fit"):

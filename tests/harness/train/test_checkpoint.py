@@ -168,6 +168,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="No space left"):
         save(tmp_path, 2, TENSORS, STATE)
     assert latest(tmp_path) == path
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
     monkeypatch.undo()
     save(tmp_path, 3, TENSORS, STATE)
     assert not [item for item in tmp_path.iterdir() if item.name.startswith(".part")]
@@ -194,12 +195,14 @@ while True:
 
 def test_killed_at_any_moment(tmp_path, child_env):
     """Twenty writers are killed: what is found is whole, never older than what was found before, and goes on."""
-    chance, before, most = random.Random(1), 0, 0
+    chance, before, most, clock = random.Random(1), 0, 0, time.perf_counter()
+    save(tmp_path / "clock", 1, {"w": np.zeros(20000, np.float32)}, {})
+    pause = 6 * (time.perf_counter() - clock)
     for _ in range(20):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], env=child_env, stdout=subprocess.PIPE)
         with writer:
             assert writer.stdout.readline() == b"ready\n"
-            time.sleep(chance.uniform(0, 0.06))
+            time.sleep(chance.uniform(0, max(pause, 0.06)))
             writer.send_signal(signal.SIGKILL)
         path = latest(tmp_path)
         if path is None:

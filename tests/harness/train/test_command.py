@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from harness import cli
-from harness.train.checkpoint import found, latest, load
+from harness.train.checkpoint import found, latest, load, save
 from traces.trace import Trace
 
 TEXT = """
@@ -199,13 +199,21 @@ def test_killed_at_any_moment(capsys, folder, child_env):
     ("a.toml --resume none", "none: there is no checkpoint"),
     ("a.toml --resume iteration-0000000003-000000000000", "manifest.json cannot be read"),
     ("a.toml --validate-only --compile-only", "not allowed with"),
+    ("a.toml --compare -1", "--compare: -1 iterations"),
+    ("a.toml --reference --trace events", "--trace: numpy has no events"),
+    ("a.toml --resume= --iterations 2", "there is no checkpoint"),
+    ("in_the_way.toml", "blobs.npz: is in the way: not a directory"),
 ])
 def test_mistakes_are_one_message_and_leave_nothing(capsys, folder, words, match):
     write()
+    files = ["a.toml", "blobs.npz"]
+    if words == "in_the_way.toml":  # found out before training, not at the first checkpoint
+        write(words, interval='4\ndirectory = "blobs.npz"')
+        files.append(words)
     status, result, err = run(capsys, words)
     assert (status, result) == (2, None)
     assert re.search(match, err.replace("\n", " "))
-    assert sorted(path.name for path in folder.iterdir()) == ["a.toml", "blobs.npz"]
+    assert sorted(path.name for path in folder.iterdir()) == files
 
 
 def test_checkpoints_of_another_run_are_not_touched(capsys):
@@ -213,7 +221,9 @@ def test_checkpoints_of_another_run_are_not_touched(capsys):
     run(capsys, "a.toml --iterations 4 --reference")
     before, log = last("runs/a"), lines("runs/a")
     write("b.toml", train="optimizer = {lr = 0.5}")
+    run(capsys, "a.toml --iterations 2 --reference --out other")
     for words, match in (("a.toml --reference", "has checkpoints of another run. Try: --resume runs/a/checkpoints"),
+                         ("--resume other --out runs/a", "has checkpoints of another run"),
                          ("b.toml --resume runs/a", "another configuration"),
                          ("a.toml --resume runs/a", "another configuration"),  # that of the reference
                          ("a.toml --resume runs/a --wafers 1 --reference", "another configuration")):
@@ -221,6 +231,8 @@ def test_checkpoints_of_another_run_are_not_touched(capsys):
         assert status == 2
         assert match in err
     assert (last("runs/a"), lines("runs/a")) == (before, log)
+    assert run(capsys, "--resume other --out runs/a --overwrite --iterations 3")[0] == 0
+    assert [load(path)[0] for path in found("runs/a/checkpoints")] == [3]
 
 
 def test_a_damaged_checkpoint_is_refused_before_anything_is_touched(capsys):
@@ -233,6 +245,30 @@ def test_a_damaged_checkpoint_is_refused_before_anything_is_touched(capsys):
     assert status == 2
     assert "state.json is damaged" in err
     assert lines("runs/a") == log
+
+
+@pytest.mark.parametrize(("change", "match"), [
+    (lambda state: state.clear(), "is no checkpoint of `wse train`"),
+    (lambda state: state["config"].pop("text"), "is no checkpoint of `wse train`"),
+    (lambda state: state["config"].update(wafers="2"), "is no checkpoint of `wse train`"),
+    (lambda state: state["trainer"].update(iteration=5), "is no checkpoint of `wse train`"),
+    (lambda state: state["trainer"].update(updates=-1), "updates is -1, no count"),
+    (lambda state: state["trainer"].pop("data"), "position in the data is missing"),
+    (lambda state: state["trainer"].pop("loss_scale"), "loss scale is missing"),
+])
+def test_a_whole_checkpoint_of_something_else_is_refused(capsys, folder, change, match):
+    """Digests are right, contents are not."""
+    write(interval=100)
+    run(capsys, "a.toml --iterations 4 --reference")
+    path = latest("runs/a/checkpoints")
+    _, tensors, state = load(path)
+    digest = json.loads((path / "manifest.json").read_text())["config"]
+    change(state)
+    save("other/checkpoints", 4, tensors, state, digest)
+    status, _, err = run(capsys, "--resume other")
+    assert status == 2
+    assert match in err
+    assert [item.name for item in (folder / "other").iterdir()] == ["checkpoints"]
 
 
 def test_an_older_checkpoint_is_used_and_named_if_the_newest_is_damaged(capsys):
@@ -335,3 +371,45 @@ def test_a_run_again_needs_to_be_told(capsys):
     assert run(capsys, "a.toml --reference")[0] == 2
     assert run(capsys, "a.toml --reference --overwrite")[0] == 0
     assert [load(path)[0] for path in found("runs/a/checkpoints")] == [4, 8, 12]
+
+
+def test_a_log_of_something_else_is_left_out(capsys):
+    """The counts of the result come from the checkpoint, whatever became of the log; nothing new, nothing written."""
+    write()
+    whole = run(capsys, "a.toml --out whole")[1]
+    run(capsys, "a.toml --out parts --iterations 8")
+    for text in ("[]", '{"foo": 1}', '{"iteration": "x"}', '{"iteration": 1}', "\0"):
+        with open("parts/log.jsonl", "w", encoding="utf-8") as file:
+            file.write(text)
+        assert run(capsys, "--resume parts --iterations 8")[:1] == (0,)
+    result = run(capsys, "--resume parts")[1]
+    for key in ("cycles", "simulated_seconds", "skipped", "loss", "test_accuracy"):
+        assert result[key] == whole[key]
+    assert [row["iteration"] for row in lines("parts")] == [9, 10, 11, 12]
+    with open("parts/run.h5", "rb") as file:
+        before = file.read()
+    assert run(capsys, "--resume parts")[1]["done"] == 12
+    with open("parts/run.h5", "rb") as file:
+        assert file.read() == before
+
+
+def test_counters_by_windows(capsys):
+    write(interval=0)
+    assert run(capsys, "a.toml --iterations 2 --out whole")[0] == 0
+    assert run(capsys, "a.toml --iterations 2 --out parts --trace-window 1000")[0] == 0
+    with Trace.open("whole/run.h5") as whole, Trace.open("parts/run.h5") as parts:
+        one, many = (trace.files[0].counter("macs") for trace in (whole, parts))
+        assert one.values.sum() == many.values.sum() > 0
+        assert len(many.values) > len(one.values) == 1
+
+
+def test_two_processes_do_not_share_a_directory(capsys, folder, child_env):
+    write(iterations=100000, interval=0)
+    process = start(folder, child_env, "a.toml", "--out", "x")
+    wait_for(folder / "x/log.jsonl", 2, process)
+    for more in ("", " --overwrite"):
+        status, _, err = run(capsys, f"a.toml --out x{more}")
+        assert (status, "x: another process works in this directory" in err) == (2, True)
+    process.kill()
+    process.communicate()
+    assert run(capsys, "a.toml --out x --iterations 2")[0] == 0

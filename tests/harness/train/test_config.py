@@ -58,6 +58,7 @@ def test_examples_are_right(name):
     ("iterations = 20", 'iterations = 20\noptimizer = {name = "sgd", beta1 = 0.5}',
      r"train\.optimizer: sgd has no option 'beta1'"),
     ("iterations = 20", 'iterations = 20\noptimizer = {name = "adam", beta1 = 1.5}', "never forgets"),
+    ("[train]", "[machine]\nclock.ghz = 0.0\n[train]", r"machine\.clock\.ghz: without a clock"),
     ("iterations = 20", "iterations = 20\nloss_scale = {initial = 3.0}", "3.0 is not a power of two"),
     ("iterations = 20", "iterations = 20\nloss_scale = {initial = 65536.0}", "not a power of two up to 32768"),
     ("iterations = 20", "iterations = 20\nschedule = {warmup = 20}", "a warm-up of 20 leaves nothing"),

@@ -1,7 +1,10 @@
 """Data sets and the data service: shards are disjoint and whole, for any number of wafers; going on bit by bit."""
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -176,6 +179,32 @@ def test_files_that_are_no_data(tmp_path):
             np.save(file, np.zeros(3))
         with pytest.raises(ConfigError, match=match):
             load(config_of(tmp_path / name if "." in name else name))
+
+
+def test_archives_of_something_else(tmp_path):
+    """What zipfile hands over although it is no array, and a header that promises more than there is memory."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (1 << 50, 8)})
+    for content, match in ((b"hello", "x_train is no array"), (header.getvalue(), "cannot be read")):
+        with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+            for name in arrays():
+                file.writestr(f"{name}.npy", content)
+        with pytest.raises(ConfigError, match=match):
+            load(config_of(tmp_path / "a.npz"))
+
+
+@examples(60)
+@given(compressed=st.booleans(), cut=st.none() | st.floats(0, 1), places=st.lists(st.floats(0, 1), max_size=4),
+       byte=st.integers(0, 255))
+def test_damaged_files_are_refused_or_harmless(tmp_path_factory, compressed, cut, places, byte):
+    path = tmp_path_factory.mktemp("d") / "a.npz"
+    (np.savez_compressed if compressed else np.savez)(path, **arrays())
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[int(place * (len(data) - 1))] = byte
+    path.write_bytes(data if cut is None else data[:int(cut * len(data))])
+    with contextlib.suppress(ConfigError):
+        assert load(config_of(path)).x_train.shape == (12, 4)
 
 
 def test_a_relative_path_is_beside_the_configuration(tmp_path):

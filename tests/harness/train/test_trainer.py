@@ -1,12 +1,16 @@
 """Training by weight streaming: any number of wafers, bits that repeat, checkpoints, masks that change."""
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 from harness.train.config import parse_train
 from harness.train.reference import ReferenceTrainer
+from harness.train.system import System
 from harness.train.trainer import Trainer
+from swarm.timing import Links
 from wse_core.errors import CheckpointError, ConfigError
 
 TEXT = """
@@ -205,3 +209,50 @@ def test_a_network_that_does_not_fit_is_refused_when_compiled(source):
     run.compile()
     with pytest.raises(ConfigError, match="does not divide"):
         trainer(source, wafers=16)
+
+
+@pytest.mark.parametrize("wafers", [1, 2, 8])
+def test_the_clock_of_an_iteration(source, wafers):
+    """Samples, wafers, then the wait for new weights: gradient by gradient up, through the service, and back."""
+    run = trainer(source, wafers)
+    run.compile()
+    system, given = run.system, run.data.batch(0)
+    done = system.train([(run.encode(x.T), run.encode(np.eye(4)[y].T)) for x, y in given])
+    script = system.coordinator.script("train")
+    asked = int(script.offsets[-1])
+    left = np.max([port.times(asked + 3) for port in system.ports], axis=0)[:asked]
+    away = {1: 0, 2: 850, 8: 1700}[wafers]                      # 1 us per level
+    free, updated = 0.0, np.zeros(asked)
+    for k in np.argsort(left, kind="stable"):                   # 75e9 updates per second, each after 10 us
+        free = max(free, left[k] + away) + 0.85 / 75
+        updated[k] = free + 8500
+    cycles = max(port.passed.cycles for port in system.ports)
+    assert done.load == -(-2 * 12 * 16 // wafers // (150 / 0.85)) // 1
+    assert done.cycles == cycles > 4 * script.n_words / (150 / 0.85)
+    assert done.boundary == max(0, np.ceil((updated + away - script.first_use[:asked]).max()) - cycles) > 0
+    assert system.clock == done.load + done.cycles + done.boundary
+    slow = System(run.network, run.matrices, run.norms, run.machine, 3, 2, wafers, 16, Links(rate=1e8))
+    done = slow.train([(run.encode(x.T), run.encode(np.eye(4)[y].T)) for x, y in given])
+    assert done.cycles == np.ceil(4 * script.n_words / (0.15 / 0.85)) > cycles
+    system.close(), slow.close()
+
+
+def test_no_wafer_runs_on_after_an_interruption(source, monkeypatch):
+    """Who catches it may read or end what the wafers use."""
+    run, ended = trainer(source, 2), []
+    run.compile()
+
+    def fail(loss_scale):
+        raise KeyboardInterrupt
+
+    def work(loss_scale):
+        time.sleep(0.2)
+        ended.append(loss_scale)
+
+    monkeypatch.setattr(run.system.ports[0], "work", fail)
+    monkeypatch.setattr(run.system.ports[1], "work", work)
+    with pytest.raises(KeyboardInterrupt):
+        run.step()
+    seen = len(ended)
+    time.sleep(0.3)
+    assert len(ended) == seen  # ended before, or never begun
