@@ -236,6 +236,7 @@ cdef class Engine:
     cdef list maps              # (address, bytes) of every mapping
     cdef watch_t* watch         # kept when recording ends
     cdef object sink, filter
+    cdef bint running
     cdef readonly object spec
     cdef readonly int64_t cycle_offset
     cdef readonly str status
@@ -711,6 +712,7 @@ cdef class Engine:
 
     def write_words(self, int x, int y, int address, words):
         """Write words (uint16) into one PE's SRAM."""
+        self._still("write_words")
         cdef const uint16_t[::1] view = np.ascontiguousarray(words, np.uint16)
         cdef uint16_t* at = self._words(x, y, address, view.shape[0])
         if view.shape[0]:
@@ -729,6 +731,7 @@ cdef class Engine:
 
     def write_rect(self, int address, words, int x, int y):
         """Write words of shape (h, w, count) into the rectangle whose corner is (x, y)."""
+        self._still("write_rect")
         cdef const uint16_t[:, :, ::1] view = np.ascontiguousarray(words, np.uint16)
         cdef int i, j
         if view.shape[2]:
@@ -738,6 +741,7 @@ cdef class Engine:
 
     def activate(self, int task_id, int x, int y, int w, int h):
         """Set the activated bit of a task in every PE of a rectangle that has a program."""
+        self._still("activate")
         cdef int i, j
         cdef uint32_t cell
         cdef ce_t* ce
@@ -755,6 +759,7 @@ cdef class Engine:
 
     def push_input(self, int index, payload, control=None):
         """Append wavelets (uint32 payloads, optional control flags) to an input stream."""
+        self._still("push_input")
         cdef stream_in_t* i = &self.s.ins[index]
         values = np.asarray(payload, np.uint32).astype(np.uint64)
         if control is not None:
@@ -778,6 +783,7 @@ cdef class Engine:
 
     def pop_output(self, int index):
         """Return (cycles, payloads, controls) that arrived at an output stream since the last call."""
+        self._still("pop_output")
         cdef stream_out_t* o = &self.s.outs[index]
         cycles = np.empty(o.n, np.int64)
         words = np.empty(o.n, np.uint64)
@@ -791,18 +797,30 @@ cdef class Engine:
                 (words >> np.uint64(32) & np.uint64(1)).astype(bool))
 
     # --- running ------------------------------------------------------------------------------------------------------
+    cdef int _still(self, what) except -1:
+        """Refuse to change a machine in which another thread is inside `run`, which does not hold the GIL."""
+        if self.running:
+            raise ConfigError(f"{what} while the machine runs in another thread", where="machine",
+                              hint="wait for the run to end")
+        return 0
+
     def run(self, limit):
         """Run to cycle `limit` at most; return ``limit``, ``complete``, ``stuck`` or ``fault``."""
         cdef uint64_t stop = min(int(limit), (1 << 62) - 1)
         cdef int code = RUN_BREAK
         if self.status == "fault":
             return self.status
-        while code == RUN_BREAK:
-            with nogil:
-                code = run_cycles(self.s, stop)
-            if self.sink is not None:
-                self._report(False)
-            PyErr_CheckSignals()
+        self._still("run")
+        self.running = True
+        try:
+            while code == RUN_BREAK:
+                with nogil:
+                    code = run_cycles(self.s, stop)
+                if self.sink is not None:
+                    self._report(False)
+                PyErr_CheckSignals()
+        finally:
+            self.running = False
         if code == RUN_QUIET:
             self.s.now = max(<int64_t>self.s.now, self.s.last_active) + 1
             self.status = "stuck" if self.waiters() else "complete"
@@ -840,6 +858,7 @@ cdef class Engine:
         """
         cdef int k
         cdef uint32_t kinds = 0
+        self._still("trace")
         if self.sink is not None:
             self._report(True)
         self.sink, self.filter = sink, filter or TraceFilter()
@@ -873,6 +892,7 @@ cdef class Engine:
     # --- keeping a state ----------------------------------------------------------------------------------------------
     def save_state(self):
         """Return the whole state, for `restore_state` of this very machine; costs what the machine has touched."""
+        self._still("save_state")
         cdef int k
         parts = []
         for number, (address, size) in enumerate(self.maps):
@@ -889,6 +909,7 @@ cdef class Engine:
 
     def restore_state(self, saved):
         """Go back to a state that `save_state` of this machine returned."""
+        self._still("restore_state")
         cdef int k, at = 0
         cdef const unsigned char[::1] view
         if saved["maps"] != len(self.maps):

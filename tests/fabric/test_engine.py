@@ -2,6 +2,7 @@
 import random
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from fabric.engine import Engine
 from fabric.layout import Layout
 from fabric.program import Program
+from tests.bench import workloads
 from tests.examples import SLOW_BUILD, examples
 from tests.random_machines import difference, random_inputs, random_spec
 from wse_core import image as im
@@ -175,3 +177,26 @@ def test_idle_pes_take_no_memory_of_their_own():
     size = 600
     done = subprocess.run([sys.executable, "-c", MEMORY, str(size)], capture_output=True, text=True, check=True)
     assert int(done.stdout) * 1024 / size**2 <= 128
+
+
+def test_nobody_changes_a_machine_that_runs_in_another_thread():
+    """A run does not hold the GIL; what would change the machine meanwhile is refused, and the run is not disturbed."""
+    def start():
+        work = workloads.broadcast(64, 64, 3000)
+        engine = Engine(work.spec)
+        work.start(engine)
+        return engine
+
+    quiet, disturbed, refused = start(), start(), []
+    quiet.run(1 << 40)
+    thread = threading.Thread(target=disturbed.run, args=(1 << 40,))
+    thread.start()
+    while thread.is_alive() and len(refused) < 5:
+        try:
+            disturbed.trace(None)
+        except ConfigError as error:
+            refused.append(str(error))
+    thread.join()
+    assert all("while the machine runs in another thread" in text for text in refused)
+    assert len(refused) >= 3
+    assert disturbed.snapshot() == quiet.snapshot()
