@@ -34,8 +34,8 @@ def main(args):
         path = Path(args.out) if args.out else Path(args.file).with_suffix(entry.suffix)
         size = announced_bytes(args.format, len(events))
         if not args.json:
-            print(f"{len(events):,} of {trace.committed:,} events as {args.format}, about {size / 1e6:.1f} MB",
-                  flush=True)
+            held = trace.committed + len(trace.marks)
+            print(f"{len(events):,} of {held:,} events as {args.format}, about {size / 1e6:.1f} MB", flush=True)
         export(trace, args.format, path, events, args.force)
     written = path.stat().st_size
     if args.json:

@@ -18,26 +18,26 @@ def add_options(parser):
     group.add_argument("--colors", metavar="C,C", help="events of these colors only, of those that have one")
 
 
-def cycle_range(text):
-    """Return (first, stop) of a text ``A:B``."""
+def cycle_range(text, where="--cycles"):
+    """Return (first, stop) of a text ``A:B``, given with the option `where`."""
     first, colon, stop = text.partition(":")
     try:
         found = (int(first) if first else 0), (int(stop) if stop else FOREVER)
     except ValueError:
         found = None
     if not colon or found is None or not 0 <= found[0] < found[1]:
-        raise ConfigError(f"{text!r} is no range of cycles", where="--cycles", hint="such as 1000:2000 or :500")
+        raise ConfigError(f"{text!r} is no range of cycles", where=where, hint="such as 1000:2000 or :500")
     return found
 
 
-def rectangle(text):
-    """Return (x, y, width, height) of a text ``X,Y,W,H``."""
+def rectangle(text, where="--region"):
+    """Return (x, y, width, height) of a text ``X,Y,W,H``, given with the option `where`."""
     try:
         found = tuple(int(word) for word in text.split(","))
     except ValueError:
         found = ()
     if len(found) != 4 or min(found) < 0 or min(found[2:]) < 1:
-        raise ConfigError(f"{text!r} is no rectangle", where="--region", hint="such as 0,0,8,8: corner, width, height")
+        raise ConfigError(f"{text!r} is no rectangle", where=where, hint="such as 0,0,8,8: corner, width, height")
     return found
 
 

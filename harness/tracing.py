@@ -60,12 +60,25 @@ class Recorder:
         if self.fabric is not None:
             return
         self.fabric = fabric
+        self._check(fabric.spec)
         if self.window is not None:
             self.windows = Windows(fabric, self.window)
         if self.filter is not None:
             self.log = EventLog(self.path, self.meta, self.filter, names_of(fabric.spec), self.marks)
             fabric.on_host = lambda what, x, y, count: self.log.host(fabric.cycle, what, x, y, count)
             fabric.machine.trace(self.log.append, self.filter)
+
+    def _check(self, spec):
+        """Refuse a region or colors of which the fabric has nothing."""
+        height, width = spec.program_index.shape
+        region, colors = (self.filter.region, self.filter.colors) if self.filter else (None, None)
+        if region and (region[0] >= width or region[1] >= height):
+            raise ConfigError(f"the rectangle at ({region[0]}, {region[1]}) lies outside the {width} x {height} PEs",
+                              where="--trace-region")
+        for color in colors or ():
+            if not 0 <= color < spec.machine["router.colors"]:
+                raise ConfigError(f"there is no color {color}", where="--trace-colors",
+                                  hint=f"0 .. {spec.machine['router.colors'] - 1}")
 
     def stop(self):
         """End recording; the log has everything then."""
@@ -148,5 +161,6 @@ def _filter_of(args):
             raise ConfigError(f"level {args.trace} has no events of kind {kind!r}", where="--trace-kinds",
                               hint=", ".join(LEVELS[args.trace]))
     return TraceFilter(kinds, colors,
-                       selection.rectangle(args.trace_region) if args.trace_region else None,
-                       selection.cycle_range(args.trace_cycles) if args.trace_cycles else (0, FOREVER))
+                       selection.rectangle(args.trace_region, "--trace-region") if args.trace_region else None,
+                       (selection.cycle_range(args.trace_cycles, "--trace-cycles") if args.trace_cycles
+                        else (0, FOREVER)))

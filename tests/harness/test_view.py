@@ -232,3 +232,16 @@ def test_mistakes_are_answered_in_one_line(wse, run_file, words, says):
     assert done.returncode == 2
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("words", "match"), [
+    ("--trace-region 50,0,1,1", "--trace-region: the rectangle at (50, 0) lies outside the 4 x 1 PEs"),
+    ("--trace-region 0,0,1", "--trace-region: '0,0,1' is no rectangle"),
+    ("--trace-colors 99", "--trace-colors: there is no color 99"),
+    ("--trace-cycles 5:2", "--trace-cycles: '5:2' is no range of cycles"),
+])
+def test_nothing_is_recorded_of_what_is_not_there(wse, tmp_path, words, match):
+    done = wse("kernel", "chain_reduce", "pes=4", "n=4", "--trace", "full", *words.split(), "--out", "t.h5")
+    assert done.returncode == 2
+    assert match in done.stderr.replace("\n", " ")
+    assert not list(tmp_path.iterdir())

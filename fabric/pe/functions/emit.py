@@ -54,7 +54,7 @@ class Emit(Functions):
     def __init__(self, p, count):
         self.p, self.count = p, count
         self.at = {}  # where each DSR points
-        # Two sources in one bank take turns.  Sources that meet lie in different banks; those that are added half of all
+        # Two sources in one bank take turns.  Sources that meet lie in different banks; added ones half of all
         # banks apart, except q + v, once in gelu, since q and w are multiplied.
         banks = {"u": 2, "v": 0, "w": 4, "t": 6, "q": 2, "x": 4}
         for k, (name, bank) in enumerate(banks.items()):
