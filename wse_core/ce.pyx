@@ -366,11 +366,65 @@ cdef void check_range(ce_t* ce, opnd_t* o, uint32_t n) noexcept nogil:
                  and hi + o.words <= <int64_t>ce.prog.code_words + <int64_t>ce.prog.data_words
                  and (o.words == 1 or (o.base & 1) == 0))
 
+cdef inline bint solid_operand(ce_t* ce, opnd_t* o, int field, int words, uint32_t n) noexcept nogil:
+    # Fill `o` if the field names n contiguous elements of memory none of which can fault; False: look closer.
+    cdef dsr_t* r
+    cdef desc_t* d
+    cdef int64_t at
+    if words == 0 or field >> 4 == FILE_REG:
+        return False
+    o.dsr = ce.prog.dsr_slot[field >> 4][field & 15]
+    r = dsr_at(ce, o.dsr)
+    if r.number == 0 or r.stride != 1 or (words == 2 and r.base & 1):
+        return False
+    d = desc_of(ce, r)
+    at = <int64_t>r.base - <int64_t>ce.prog.code_words
+    if d.kind != KIND_MEM1D or at < 0 or at + <int64_t>n * words > <int64_t>ce.prog.data_words:
+        return False
+    o.mode = OPND_MEM1D
+    o.words = words
+    o.flags = d.flags
+    o.checked = 1
+    o.base = r.base
+    o.step = words
+    return True
+
+cdef inline bint solid_setup(state_t* s, ce_t* ce, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
+    # `vec_setup` for the usual operation of compute loops: three contiguous operands in memory. False: nothing decided.
+    # Gain: 420 instructions of 570.
+    cdef uint32_t n
+    if ins.form != FORM_ALU or ins.b >> 4 == FILE_REG or (ins.wd and ins.d >> 4 != FILE_REG):
+        return False
+    n = dsr_at(ce, ce.prog.dsr_slot[ins.b >> 4][ins.b & 15]).extent
+    if n == 0 or n == ENDLESS:
+        return False
+    if not (solid_operand(ce, &th.b, ins.b, ins.wb, n) and solid_operand(ce, &th.c, ins.c, ins.wc, n)
+            and solid_operand(ce, &th.a, ins.a, ins.wa, n)):
+        return False
+    th.op = ins.op
+    th.latency = ins.latency
+    th.n = n
+    th.k = 0
+    th.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
+    th.live = 0
+    th.sending_advance = 0
+    th.lanes = ins.lanes
+    th.group = ins.lanes
+    th.memory = 1
+    th.bulk = 1
+    th.one_bank = s.p.write_cycles and th.a.step % s.p.banks == 0 and n > 1
+    no_stream(th)
+    th.next = t + 1 + s.p.start
+    th.wait = WAIT_PIPE
+    return True
+
 cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
     # Turn a vector instruction into a running operation; False after a fault.
     cdef opnd_t* ops[3]
     cdef int pack = -1, k, p
     cdef bint streams = False
+    if solid_setup(s, ce, t, ins, th):
+        return True
     if not setup_operand(s, ce, cell, t, &th.b, ins.b, ins.wb, 0, ins):
         return False
     if not setup_operand(s, ce, cell, t, &th.c, ins.c, ins.wc, 0, ins):
@@ -427,14 +481,17 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     return True
 
 
-cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
-    # Whether the operation is a plain stream: one fabric input at most, the rest checked memory, constants or a fabric
-    # output without flags. Such operations need none of the questions of the general step.
+cdef inline void no_stream(thread_t* th) noexcept nogil:
     th.stream = 0
     th.turn = 0
     th.inq = NO_PLACE
     th.inq2 = NO_PLACE
     th.plane = NO_PLACE
+
+cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
+    # Whether the operation is a plain stream: one fabric input at most, the rest checked memory, constants or a fabric
+    # output without flags. Such operations need none of the questions of the general step.
+    no_stream(th)
     if th.memory or th.op == OP_DFILT or th.one_bank:
         return
     if is_memory(&th.b) and is_memory(&th.c):
@@ -452,7 +509,7 @@ cdef void set_stream(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
     stream_operand(ce, &th.to, &th.a)
     stream_operand(ce, &th.from_b, &th.b)
     stream_operand(ce, &th.from_c, &th.c)
-    th.turn = th.group == 1
+    th.turn = th.group <= th.lanes          # each step issues in one cycle
     if th.b.mode == OPND_FABIN and th.c.mode == OPND_FABIN:
         th.inq2 = ce.prog.inq_slot[th.c.queue]
     else:
@@ -541,9 +598,16 @@ cdef inline int64_t bank_period(state_t* s) noexcept nogil:
     cdef int64_t m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
     return m if m > 1 else 1
 
+cdef inline int64_t modulo(int64_t x, int64_t m) noexcept nogil:
+    # The residue 0 .. m - 1; m is a power of two on every machine that exists.
+    if m & (m - 1) == 0:
+        return x & (m - 1)
+    x %= m
+    return x + m if x < 0 else x
+
 cdef inline bint collide(state_t* s, int64_t first, int64_t second) noexcept nogil:
     # Whether one cycle cannot serve both addresses.
-    return s.p.conflict_rule != 0 and (first - second) % bank_period(s) == 0
+    return s.p.conflict_rule != 0 and modulo(first - second, bank_period(s)) == 0
 
 cdef inline bint reads_collide(state_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
     # Whether the two memory sources of a step of g elements conflict: in their first elements, in any two if both are
@@ -1110,7 +1174,8 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
     # Gain: 2.2x fewer instructions per step in saturated exchange than looks with arbitration and general steps.
     cdef uint64_t t = start, word, word2 = 0, heard = s.now + s.p.ramp_in, stop = s.ahead
     cdef uint64_t latency = s.p.execute + s.p.ramp_out
-    cdef uint32_t first, rest, b, n_steps = 0, n_sent = 0, n_received = 0, n_macs = 0, uts = ce.uts
+    cdef uint32_t first, rest, b, g, other, uts = ce.uts
+    cdef uint32_t n_steps = 0, n_elements = 0, n_sent = 0, n_received = 0, n_macs = 0
     cdef int id = ce.rr
     cdef thread_t* th = NULL
     cdef inq_t* q
@@ -1169,19 +1234,30 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
                 n_received += 1
         b = stream_take(ce.sram, &th.from_b, 0, <uint32_t>word)
         b = alu(th.op, num, b, stream_take(ce.sram, &th.from_c, 0, <uint32_t>word2), th.scalar)
+        if th.plane == NO_PLACE:
+            stream_put(ce.sram, &th.to, b)
+        g = 1
+        while unlikely(g < th.group) and th.k + g < th.n:
+            other = stream_take(ce.sram, &th.from_b, g, <uint32_t>word)
+            other = alu(th.op, num, other, stream_take(ce.sram, &th.from_c, g, <uint32_t>word2), th.scalar)
+            if th.plane == NO_PLACE:
+                stream_put(ce.sram, &th.to, other)
+            else:
+                b |= other << (16 * g)
+            g += 1
         if th.plane != NO_PLACE:
             ramp_push(s, th.plane, cell, b, t + latency)
             n_sent += 1
             if TRACE:
                 traced_send(s, ce, cell, th.plane, b, t)
-        else:
-            stream_put(ce.sram, &th.to, b)
-        n_macs += is_mac(th.op)
+        n_elements += g
+        if is_mac(th.op):
+            n_macs += g
         n_steps += 1
         ce.rr = id
         t += 1
         th.next = t
-        th.k += 1
+        th.k += g
         if th.k == th.n and th.n != 0xFFFFFFFFU:
             if th.plane != NO_PLACE and th.a.flags & F_ADVANCE:
                 last_is_advance(ce, th)
@@ -1194,7 +1270,7 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
         book(ce, start, <uint32_t>(t - start), 0)
         touched(s, t - 1)
         s.events += n_steps
-        ce.elements += n_steps
+        ce.elements += n_elements
         ce.macs += n_macs
         ce.steps += n_steps
         ce.sent += n_sent
@@ -1291,16 +1367,30 @@ cdef inline bint flat(opnd_t* o) noexcept nogil:
 
 cdef uint32_t conflict_pattern(state_t* s, ce_t* ce, thread_t* th, uint8_t* pattern) noexcept nogil:
     # Cycles lost by the full steps from element k on: periodic, because addresses advance evenly. Returns the period.
-    cdef int64_t b, c, a, m = bank_period(s)
+    cdef int64_t m = bank_period(s), first, by, at
+    cdef int64_t a = <int64_t>th.a.step * th.group if th.a.mode == OPND_MEM1D else 0
+    cdef int64_t b = <int64_t>th.b.step * th.group if th.b.mode == OPND_MEM1D else 0
+    cdef int64_t c = <int64_t>th.c.step * th.group if th.c.mode == OPND_MEM1D else 0
     cdef uint32_t period = 1, n
+    by = modulo(b - c, m) if s.p.conflict_rule and th.b.mode == OPND_MEM1D and th.c.mode == OPND_MEM1D else 0
+    if by and not th.one_bank and s.p.read_ports >= 2 and (th.group == 1 or th.b.words == 1 or th.c.words == 1):
+        # Only the first elements of the two sources count, whose distance changes evenly. Gain: 300 instructions.
+        first = modulo(address_of(ce, &th.b, th.k) - address_of(ce, &th.c, th.k), m)
+        at = first
+        n = 0
+        while True:
+            pattern[n] = <uint8_t>s.p.conflict_cycles if at == 0 else 0
+            n += 1
+            at += by
+            if at >= m:
+                at -= m
+            if at == first:
+                return n
     pattern[0] = <uint8_t>conflict_of(s, ce, th, th.k, th.group)
-    if s.p.conflict_rule == 0:
+    if by == 0 and not th.one_bank:
         return 1
-    a = <int64_t>th.a.step * th.group if th.a.mode == OPND_MEM1D else 0
-    b = <int64_t>th.b.step * th.group if th.b.mode == OPND_MEM1D else 0
-    c = <int64_t>th.c.step * th.group if th.c.mode == OPND_MEM1D else 0
     for n in range(1, <uint32_t>m):
-        if (b - c) * n % m == 0 and (not th.one_bank or (a - b) * n % m == 0):
+        if modulo((b - c) * n, m) == 0 and (not th.one_bank or modulo((a - b) * n, m) == 0):
             break
         pattern[n] = <uint8_t>conflict_of(s, ce, th, th.k + n * th.group, th.group)
         period += 1
@@ -1322,7 +1412,7 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
             hits += pattern[n]
         turn = period + hits
         rounds = left // period
-        if rounds > (end - t) // turn:
+        if rounds * turn > end - t:
             rounds = (end - t) // turn
         if rounds:
             steps = rounds * period
@@ -1849,11 +1939,14 @@ cdef inline bint sees_next_cycle(state_t* s, ce_t* ce) noexcept nogil:
                 and ce.prog.code[ce.pc].flags & I_REAL)
 
 cdef uint64_t run_scalar(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
-    # The main thread alone, able in cycle t: its instructions up to the next one that starts a vector operation, ends
-    # the task, touches the router or lies beyond the horizon. Returns the cycle of the last issue. Gain over looks: 3x.
+    # The main thread alone, able in cycle t: its instructions and its vector operations in memory, up to the next one
+    # that reads or feeds the fabric, ends the task, touches the router or lies beyond the horizon. Returns the cycle of
+    # the last issue. Gain over looks: 3x.
     cdef uint64_t when, n = 1
     while True:
         exec_main(s, ce, cell, t)
+        if ce.main_state == MAIN_VECTOR and ce.main.bulk:
+            catch_up_alone(s, ce, cell)
         if ce.main_state != MAIN_RUN or ce.uts or ce.prog.code[ce.pc].flags & I_REAL:
             break
         when = ce.next if ce.ready_max <= ce.next else main_when(s, ce, t)

@@ -449,27 +449,44 @@ cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogi
     if outs & RAMP:
         push_ramp(s, cell, route, payload)
 
-cdef bint arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcept nogil:
-    # Requests that all want the same outputs, the usual case: one wins. False: they are more different than that.
-    cdef uint32_t colors = ready, outs = 0, o
-    cdef uint64_t route, granted, oldest = ~<uint64_t>0
+cdef uint32_t arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcept nogil:
+    # `arbitrate` for two colors or more with one input each, all found able by `ask`, the usual case. Returns those
+    # that were granted.
+    cdef uint64_t granted[N_COLORS]
+    cdef uint8_t outs[N_COLORS]
+    cdef uint32_t colors = ready, left = ready, used = 0, taken = 0, common = 31
+    cdef uint64_t route, oldest = ~<uint64_t>0
     cdef int c, best = 0
     while colors:
         c = ctz64(colors)
         colors &= colors - 1
         route = s.route[c][cell]
         route >>= 10 * pos_of(route)
-        o = <uint32_t>(route >> 5) & 31
-        if o == 0 or outs and o != outs:
-            return False
-        outs = o
-        granted = s.plane[c * N_PORTS + ctz64(route)].granted[cell]      # (one input, always)
-        if granted < oldest:
-            oldest = granted
+        outs[c] = <uint8_t>(route >> 5) & 31
+        common &= outs[c]
+        granted[c] = s.plane[c * N_PORTS + ctz64(route)].granted[cell]
+        if granted[c] < oldest:
+            oldest = granted[c]
             best = c
-    s.arb[2 * cell] = ready ^ (<uint32_t>1 << best)
-    grant_plain(s, cell, best)
-    return True
+    while True:
+        grant_plain(s, cell, best)
+        taken |= <uint32_t>1 << best
+        if common:                              # all want the same output
+            return taken
+        left ^= <uint32_t>1 << best
+        used |= outs[best]
+        oldest = ~<uint64_t>0
+        colors = left
+        while colors:
+            c = ctz64(colors)
+            colors &= colors - 1
+            if outs[c] & used:
+                left ^= <uint32_t>1 << c
+            elif granted[c] < oldest:
+                oldest = granted[c]
+                best = c
+        if left == 0:
+            return taken
 
 cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
     # The sharing colors of one router that ask for something, once per cycle: grant least recently granted first, then
@@ -480,14 +497,14 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
     cdef uint32_t used = 0, taken = 0, ports
     cdef int n = 0, c, p, k, best, left
     cdef request_t* r
-    s.arb[2 * cell + 1] = 0
     if not general:
-        if (colors & (colors - 1)) == 0:
+        if ready & (ready - 1):
+            s.arb[2 * cell] = ready ^ arbitrate_plain(s, cell, ready)
+        else:
             s.arb[2 * cell] = 0
-            grant_plain(s, cell, ctz64(colors))
-            return
-        if arbitrate_plain(s, cell, ready):
-            return
+            grant_plain(s, cell, ctz64(ready))
+        return
+    s.arb[2 * cell + 1] = 0
     while colors:
         c = ctz64(colors)
         colors &= colors - 1

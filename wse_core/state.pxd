@@ -274,7 +274,7 @@ ctypedef struct thread_t:   # a vector operation in progress; all that a plain s
     uint8_t memory          # no fabric or FIFO operand
     uint8_t bulk            # memory operands only, none can fault: may advance many steps at once
     uint8_t sending_advance     # all elements done, the advance_switch wavelet is still to be sent
-    uint8_t turn            # a plain stream of single elements, or the same with two fabric inputs
+    uint8_t turn            # a plain stream each step of which takes a cycle, or the same with two fabric inputs
     uint8_t inq2            # the second one's place in the CE block
     uint8_t live            # the multiplier is the destination register: read anew for each element
     uint8_t level           # of a microthread's issue
@@ -349,7 +349,7 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint8_t uts             # set of busy microthreads
     uint8_t last_task
     uint8_t prng
-    uint8_t plain           # every busy microthread is a plain stream of single elements, all of one level
+    uint8_t plain           # every busy microthread is a plain stream with steps of one cycle, all of one level
     uint16_t teardown_due   # ring of bits: task 29 to be activated in cycle (bit index modulo 16)
     uint16_t pc             # index of the next instruction
     uint32_t activated

@@ -56,7 +56,7 @@ cdef extern from *:
         return WSE_VEC_AVX2;
     }
 
-    /* Building blocks, once per instruction set. v is a vector of f32.
+    /* Building blocks, once per instruction set. v is a vector of f32; m says which of its elements are in memory.
        ld/st      f32 bits; st makes NaNs canonical
        ldf/stf    f16; ldc/stc  cb16 with the given bias; stores round once and make NaNs canonical
        odd        p + c rounded to odd: toward zero, then the last bit is set if anything was lost. The subtraction
@@ -67,31 +67,41 @@ cdef extern from *:
     #define WSE_AVX2 __attribute__((target("avx2,f16c,fma")))
     #define WSE_AVX2_INLINE static inline WSE_AVX2 __attribute__((always_inline))
     typedef __m256 avx2_v;
+    typedef int avx2_m;         /* no masks here: kernels take a tail through buffers */
+    enum { avx2_ALL = 0, avx2_MASKS = 0 };
+    WSE_AVX2_INLINE avx2_m avx2_first(Py_ssize_t n) { (void)n; return avx2_ALL; }
 
     WSE_AVX2_INLINE avx2_v avx2_set(float x) { return _mm256_set1_ps(x); }
     WSE_AVX2_INLINE avx2_v avx2_add(avx2_v a, avx2_v b) { return _mm256_add_ps(a, b); }
     WSE_AVX2_INLINE avx2_v avx2_sub(avx2_v a, avx2_v b) { return _mm256_sub_ps(a, b); }
     WSE_AVX2_INLINE avx2_v avx2_mul(avx2_v a, avx2_v b) { return _mm256_mul_ps(a, b); }
     WSE_AVX2_INLINE avx2_v avx2_fma(avx2_v a, avx2_v b, avx2_v c) { return _mm256_fmadd_ps(a, b, c); }
-    WSE_AVX2_INLINE avx2_v avx2_ld(const uint32_t *p) { return _mm256_loadu_ps((const float *)p); }
+    WSE_AVX2_INLINE avx2_v avx2_ld(avx2_m m, const uint32_t *p) { (void)m; return _mm256_loadu_ps((const float *)p); }
     WSE_AVX2_INLINE avx2_v avx2_quiet(avx2_v x)
     {
         avx2_v nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000));
         return _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     }
-    WSE_AVX2_INLINE void avx2_st(uint32_t *p, avx2_v x) { _mm256_storeu_ps((float *)p, avx2_quiet(x)); }
-    WSE_AVX2_INLINE avx2_v avx2_ldf(const uint16_t *p, int bias)
+    WSE_AVX2_INLINE void avx2_st(avx2_m m, uint32_t *p, avx2_v x)
     {
+        (void)m;
+        _mm256_storeu_ps((float *)p, avx2_quiet(x));
+    }
+    WSE_AVX2_INLINE avx2_v avx2_ldf(avx2_m m, const uint16_t *p, int bias)
+    {
+        (void)m;
         (void)bias;
         return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
     }
-    WSE_AVX2_INLINE void avx2_stf(uint16_t *p, avx2_v x, int bias)
+    WSE_AVX2_INLINE void avx2_stf(avx2_m m, uint16_t *p, avx2_v x, int bias)
     {
+        (void)m;
         (void)bias;
         _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(avx2_quiet(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }
-    WSE_AVX2_INLINE avx2_v avx2_ldc(const uint16_t *p, int bias)
+    WSE_AVX2_INLINE avx2_v avx2_ldc(avx2_m m, const uint16_t *p, int bias)
     {
+        (void)m;
         __m256i code = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
         __m256i sign = _mm256_slli_epi32(_mm256_and_si256(code, _mm256_set1_epi32(0x8000)), 16);
         __m256i mag = _mm256_slli_epi32(_mm256_and_si256(code, _mm256_set1_epi32(0x7FFF)), 14);
@@ -105,8 +115,9 @@ cdef extern from *:
         mag = _mm256_blendv_epi8(_mm256_blendv_epi8(normal, top, is_top), small, is_small);
         return _mm256_castsi256_ps(_mm256_or_si256(sign, mag));
     }
-    WSE_AVX2_INLINE void avx2_stc(uint16_t *p, avx2_v x, int bias)
+    WSE_AVX2_INLINE void avx2_stc(avx2_m m, uint16_t *p, avx2_v x, int bias)
     {
+        (void)m;
         __m256i u = _mm256_castps_si256(avx2_quiet(x));
         __m256i sign = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(0x8000));
         __m256i mag = _mm256_and_si256(u, _mm256_set1_epi32(0x7FFFFFFF));
@@ -140,33 +151,39 @@ cdef extern from *:
     #define WSE_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx2,f16c,fma")))
     #define WSE_AVX512_INLINE static inline WSE_AVX512 __attribute__((always_inline))
     typedef __m512 avx512_v;
+    typedef __mmask16 avx512_m;
+    enum { avx512_ALL = 0xFFFF, avx512_MASKS = 1 };
+    WSE_AVX512_INLINE avx512_m avx512_first(Py_ssize_t n) { return (avx512_m)((1u << n) - 1); }
 
     WSE_AVX512_INLINE avx512_v avx512_set(float x) { return _mm512_set1_ps(x); }
     WSE_AVX512_INLINE avx512_v avx512_add(avx512_v a, avx512_v b) { return _mm512_add_ps(a, b); }
     WSE_AVX512_INLINE avx512_v avx512_sub(avx512_v a, avx512_v b) { return _mm512_sub_ps(a, b); }
     WSE_AVX512_INLINE avx512_v avx512_mul(avx512_v a, avx512_v b) { return _mm512_mul_ps(a, b); }
     WSE_AVX512_INLINE avx512_v avx512_fma(avx512_v a, avx512_v b, avx512_v c) { return _mm512_fmadd_ps(a, b, c); }
-    WSE_AVX512_INLINE avx512_v avx512_ld(const uint32_t *p) { return _mm512_loadu_ps(p); }
+    WSE_AVX512_INLINE avx512_v avx512_ld(avx512_m m, const uint32_t *p) { return _mm512_maskz_loadu_ps(m, p); }
     WSE_AVX512_INLINE avx512_v avx512_quiet(avx512_v x)
     {
         avx512_v nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7FC00000));
         return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nan);
     }
-    WSE_AVX512_INLINE void avx512_st(uint32_t *p, avx512_v x) { _mm512_storeu_ps(p, avx512_quiet(x)); }
-    WSE_AVX512_INLINE avx512_v avx512_ldf(const uint16_t *p, int bias)
+    WSE_AVX512_INLINE void avx512_st(avx512_m m, uint32_t *p, avx512_v x)
+    {
+        _mm512_mask_storeu_ps(p, m, avx512_quiet(x));
+    }
+    WSE_AVX512_INLINE avx512_v avx512_ldf(avx512_m m, const uint16_t *p, int bias)
     {
         (void)bias;
-        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+        return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, p));
     }
-    WSE_AVX512_INLINE void avx512_stf(uint16_t *p, avx512_v x, int bias)
+    WSE_AVX512_INLINE void avx512_stf(avx512_m m, uint16_t *p, avx512_v x, int bias)
     {
         (void)bias;
-        _mm256_storeu_si256((__m256i *)p,
-                            _mm512_cvtps_ph(avx512_quiet(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm256_mask_storeu_epi16(
+            p, m, _mm512_cvtps_ph(avx512_quiet(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }
-    WSE_AVX512_INLINE avx512_v avx512_ldc(const uint16_t *p, int bias)
+    WSE_AVX512_INLINE avx512_v avx512_ldc(avx512_m m, const uint16_t *p, int bias)
     {
-        __m512i code = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+        __m512i code = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p));
         __m512i sign = _mm512_slli_epi32(_mm512_and_si512(code, _mm512_set1_epi32(0x8000)), 16);
         __m512i mag = _mm512_slli_epi32(_mm512_and_si512(code, _mm512_set1_epi32(0x7FFF)), 14);
         __m512i least = _mm512_set1_epi32((128 - bias) << 23);
@@ -179,7 +196,7 @@ cdef extern from *:
         normal = _mm512_mask_mov_epi32(normal, is_small, small);
         return _mm512_castsi512_ps(_mm512_or_si512(sign, normal));
     }
-    WSE_AVX512_INLINE void avx512_stc(uint16_t *p, avx512_v x, int bias)
+    WSE_AVX512_INLINE void avx512_stc(avx512_m m, uint16_t *p, avx512_v x, int bias)
     {
         __m512i u = _mm512_castps_si512(avx512_quiet(x));
         __m512i sign = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x8000));
@@ -196,7 +213,7 @@ cdef extern from *:
                                   _mm512_set1_epi32(0x7E00));
         u = _mm512_mask_mov_epi32(normal, is_small, small);
         u = _mm512_mask_mov_epi32(u, is_nan, _mm512_set1_epi32(0x7F00));
-        _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_or_si512(u, sign)));
+        _mm256_mask_storeu_epi16(p, m, _mm512_cvtepi32_epi16(_mm512_or_si512(u, sign)));
     }
     WSE_AVX512_INLINE avx512_v avx512_odd(avx512_v p, avx512_v c)
     {
@@ -210,35 +227,40 @@ cdef extern from *:
         return _mm512_castsi512_ps(_mm512_mask_or_epi32(u, lost, u, _mm512_set1_epi32(1)));
     }
 
-    /* The operations on one vector's worth; h is f or c, the 16-bit format. */
-    #define WSE_DO_FMACS(X, h, d, a, b) X##_st(d, X##_fma(X##_ld(b), kk, X##_ld(a)));
-    #define WSE_DO_FADDS(X, h, d, a, b) X##_st(d, X##_add(X##_ld(a), X##_ld(b)));
-    #define WSE_DO_FSUBS(X, h, d, a, b) X##_st(d, X##_sub(X##_ld(a), X##_ld(b)));
-    #define WSE_DO_FMULS(X, h, d, a, b) X##_st(d, X##_mul(X##_ld(a), X##_ld(b)));
-    #define WSE_DO_FMACH(X, h, d, a, b) \
-        X##_st##h(d, X##_odd(X##_mul(X##_ld##h(b, bias), kk), X##_ld##h(a, bias)), bias);
-    #define WSE_DO_FADDH(X, h, d, a, b) X##_st##h(d, X##_add(X##_ld##h(a, bias), X##_ld##h(b, bias)), bias);
-    #define WSE_DO_FSUBH(X, h, d, a, b) X##_st##h(d, X##_sub(X##_ld##h(a, bias), X##_ld##h(b, bias)), bias);
-    #define WSE_DO_FMULH(X, h, d, a, b) X##_st##h(d, X##_mul(X##_ld##h(a, bias), X##_ld##h(b, bias)), bias);
-    #define WSE_DO_FMACHS(X, h, d, a, b) X##_st(d, X##_add(X##_mul(X##_ld##h(b, bias), kk), X##_ld(a)));
-    #define WSE_DO_FADDHS(X, h, d, a, b) X##_st(d, X##_add(X##_ld##h(a, bias), X##_ld(b)));
+    /* The operations on one vector's worth; h is f or c, the 16-bit format;
+       m says which elements are there. */
+    #define WSE_DO_FMACS(X, h, m, d, a, b) X##_st(m, d, X##_fma(X##_ld(m, b), kk, X##_ld(m, a)));
+    #define WSE_DO_FADDS(X, h, m, d, a, b) X##_st(m, d, X##_add(X##_ld(m, a), X##_ld(m, b)));
+    #define WSE_DO_FSUBS(X, h, m, d, a, b) X##_st(m, d, X##_sub(X##_ld(m, a), X##_ld(m, b)));
+    #define WSE_DO_FMULS(X, h, m, d, a, b) X##_st(m, d, X##_mul(X##_ld(m, a), X##_ld(m, b)));
+    #define WSE_DO_FMACH(X, h, m, d, a, b) \
+        X##_st##h(m, d, X##_odd(X##_mul(X##_ld##h(m, b, bias), kk), X##_ld##h(m, a, bias)), bias);
+    #define WSE_DO_FADDH(X, h, m, d, a, b) X##_st##h(m, d, X##_add(X##_ld##h(m, a, bias), X##_ld##h(m, b, bias)), bias);
+    #define WSE_DO_FSUBH(X, h, m, d, a, b) X##_st##h(m, d, X##_sub(X##_ld##h(m, a, bias), X##_ld##h(m, b, bias)), bias);
+    #define WSE_DO_FMULH(X, h, m, d, a, b) X##_st##h(m, d, X##_mul(X##_ld##h(m, a, bias), X##_ld##h(m, b, bias)), bias);
+    #define WSE_DO_FMACHS(X, h, m, d, a, b) X##_st(m, d, X##_add(X##_mul(X##_ld##h(m, b, bias), kk), X##_ld(m, a)));
+    #define WSE_DO_FADDHS(X, h, m, d, a, b) X##_st(m, d, X##_add(X##_ld##h(m, a, bias), X##_ld(m, b)));
 
-    /* A kernel for instruction set X with N lanes; returns how many elements it did. A tail of WSE_VEC_SHORT or more
-       goes through buffers of N, so that it takes the same instructions and nothing beyond n is touched. */
+    /* A kernel for instruction set X with N lanes; returns how many elements it did. A tail takes the same instructions
+       and touches nothing beyond n: under a mask, or, with WSE_VEC_SHORT elements or more, through buffers of N. */
     #define WSE_KERNEL(X, ATTR, N, NAME, h, TD, TA, TB, DO)                                                   \
         ATTR static Py_ssize_t X##_##NAME(TD *d, const TA *a, const TB *b, float k, int bias, Py_ssize_t n)   \
         {                                                                                                     \
             X##_v kk = X##_set(k);                                                                            \
             Py_ssize_t i;                                                                                     \
             (void)kk; (void)bias;                                                                             \
-            for (i = 0; i + N <= n; i += N) { DO(X, h, d + i, a + i, b + i) }                                 \
-            if (n - i >= WSE_VEC_SHORT) {                                                                     \
+            for (i = 0; i + N <= n; i += N) { DO(X, h, X##_ALL, d + i, a + i, b + i) }                        \
+            if (i < n && X##_MASKS) {                                                                         \
+                X##_m rest = X##_first(n - i);                                                                \
+                DO(X, h, rest, d + i, a + i, b + i)                                                           \
+                i = n;                                                                                        \
+            } else if (n - i >= WSE_VEC_SHORT) {                                                              \
                 TD d_tail[N];                                                                                 \
                 TA a_tail[N] = {0};                                                                           \
                 TB b_tail[N] = {0};                                                                           \
                 memcpy(a_tail, a + i, (size_t)(n - i) * sizeof(TA));                                          \
                 memcpy(b_tail, b + i, (size_t)(n - i) * sizeof(TB));                                          \
-                DO(X, h, d_tail, a_tail, b_tail)                                                              \
+                DO(X, h, X##_ALL, d_tail, a_tail, b_tail)                                                     \
                 memcpy(d + i, d_tail, (size_t)(n - i) * sizeof(TD));                                          \
                 i = n;                                                                                        \
             }                                                                                                 \
@@ -268,15 +290,13 @@ cdef extern from *:
     WSE_EACH(WSE_AVX2_KERNEL)
     WSE_EACH(WSE_AVX512_KERNEL)
 
-    /* kernel_<name> returns how many elements it did; the caller does the rest with the scalar form. Whole vectors of
-       sixteen first, the rest as if there were only eight lanes. */
+    /* kernel_<name> returns how many elements it did; the caller does the rest with the scalar form. */
     #define WSE_CHOICE(NAME, h, TD, TA, TB, DO)                                                                       \
         static Py_ssize_t kernel_##NAME(int level, TD *d, const TA *a, const TB *b, float k, int bias, Py_ssize_t n)  \
         {                                                                                                             \
-            Py_ssize_t m = 0;                                                                                         \
-            if (level == WSE_VEC_PORTABLE || n < WSE_VEC_SHORT) return 0;                                             \
-            if (level == WSE_VEC_AVX512 && n >= 16) m = avx512_##NAME(d, a, b, k, bias, n - n % 16);                  \
-            return m + avx2_##NAME(d + m, a + m, b + m, k, bias, n - m);                                              \
+            if (level == WSE_VEC_PORTABLE || n <= 0) return 0;                                                        \
+            if (level == WSE_VEC_AVX512) return avx512_##NAME(d, a, b, k, bias, n);                                   \
+            return avx2_##NAME(d, a, b, k, bias, n);                                                                  \
         }
     WSE_EACH(WSE_CHOICE)
 

@@ -13,4 +13,6 @@ MODULES = ("vector", "ping", "broadcast", "chain", "reduce", "allreduce", "gathe
 """Modules of this package that hold kernels, simple ones first."""
 
 for _name in MODULES:
-    import_module(f"fabric.kernels.{_name}")
+    _module = import_module(f"fabric.kernels.{_name}").__name__
+    for _kernel in [found for found in KERNELS.values() if found.function.__module__ == _module]:
+        KERNELS[_kernel.name] = KERNELS.pop(_kernel.name)  # somebody may have imported a later module before

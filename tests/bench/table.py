@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import measure, workloads
+from tests.bench.products import product_workload
 
 __all__ = ["GOALS", "Goal", "Row", "main", "measured", "render", "replace_block"]
 
@@ -61,6 +62,8 @@ GOALS = {goal.key: goal for goal in (
     Goal("fmacs", "the same, fp32", "M PE-cycles/s", 300),
     Goal("gmacs", "multiply-adds in such loops, f16, exact rounding", "GMAC/s", None),
     Goal("gmacs_s", "multiply-adds in such loops, f16 with fp32 accumulation", "GMAC/s", None),
+    Goal("gemm", "matrix product by SUMMA on 16 x 16 PEs, f16, exact rounding, tiles 192 x 8 x 96", "GMAC/s", 1),
+    Goal("gemm_cube", "the same, sums in fp32, tiles 60 x 60 x 60", "GMAC/s", None),
     Goal("task", "one task start (with activation and end)", "ns", 60, False),
     Goal("idle", "one idle PE-cycle, one row of 922 x 922 PEs streaming", "ns", 0.01, False),
     Goal("quiet", "one idle PE-cycle, one PE of 922 x 922 computing", "ns", 0.01, False),
@@ -96,6 +99,8 @@ def measured(quick=False, progress=lambda text: None):
         (workloads.vector_tiles(32, 32, 256, 24, "fmachs", repeat=8 // scale), 0,
          (("fmachs", "steps", 1e6), ("gmacs_s", "macs", 1e9))),
         (workloads.vector_tiles(32, 32, 256, 24, "fmacs", repeat=8 // scale), 0, (("fmacs", "steps", 1e6),)),
+        (product_workload("summa", 16, (192, 8, 96), "same"), 0, (("gemm", "macs", 1e9),)),
+        (product_workload("summa", 16, (60, 60, 60)), 0, (("gemm_cube", "macs", 1e9),)),
         (workloads.events(32, 32, 4000 // scale), 0, (("task", "tasks", None),)),
     )
     for workload, warm, metrics in cases:

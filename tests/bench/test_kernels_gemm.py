@@ -1,39 +1,11 @@
-"""Host speed of the matrix products, and what `make bench` writes about them: hops and multiply-adds per second.
-
-Each run is checked: bits against the order-aware reference (calculated once), hops and multiply-adds against closed
-forms, cycles between the lower bound and the formula of the algorithm.
-"""
+"""Host speed of the matrix products, and what `make bench` writes about them: hops and multiply-adds per second."""
 from __future__ import annotations
 
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
 
-from fabric.kernels.gemm import ALGORITHMS, make
+from fabric.kernels.gemm import ALGORITHMS
+from tests.bench.products import product_workload
 from tests.bench.test_speed import bench
-from tests.bench.workloads import Sample
-from wse_core.params import machine
-
-
-def product_workload(name, p, tile):
-    """Return a workload for `measure.Rate`: a product of p x p tiles of f16 with sums in f32."""
-    size = p * tile
-    product = make(name, machine(), p, p, size, size, size, "f16")
-    rng = np.random.default_rng(7)
-    a, b = product.given.random(rng, (size, size)), product.given.random(rng, (size, size))
-    expected = product.reference(a, b)
-    work = {"hops": product.hops, "macs": product.macs}  # in a run
-
-    def run(warm=0):
-        session, c = product.run(a, b)
-        assert np.array_equal(c, expected)
-        assert session.run.wavelet_hops == product.hops
-        assert session.run.macs == product.macs
-        assert product.lower_bound < session.run.cycles < 1.1 * product.expected() + 100
-        return Sample(session.run.host_seconds, session.run.cycles, work)
-
-    return SimpleNamespace(name=f"{name} {p}x{p}", work=work, run=run)
 
 
 @pytest.mark.parametrize(("name", "p", "tile", "rounds", "most"), [
@@ -42,4 +14,10 @@ def product_workload(name, p, tile):
 ])
 def test_speed_of_products(benchmark, name, p, tile, rounds, most):
     """A hop, with the products, tasks and instructions that belong to it, costs at most `most` yardsticks."""
-    assert bench(benchmark, product_workload(name, p, tile), rounds=rounds).ratio("hops") < most
+    assert bench(benchmark, product_workload(name, p, (tile, tile, tile)), rounds=rounds).ratio("hops") < most
+
+
+@pytest.mark.parametrize(("tile", "sums", "most"), [((192, 8, 96), "same", 8), ((60, 60, 60), "f32", 12)])
+def test_speed_of_multiply_adds(benchmark, tile, sums, most):
+    """A multiply-add of a product that computing bounds, with all that it takes, costs at most `most` yardsticks."""
+    assert bench(benchmark, product_workload("summa", 8, tile, sums), rounds=3).ratio("macs") < most
