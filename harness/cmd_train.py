@@ -88,6 +88,7 @@ def main(args):
         record = None
         if not args.compile_only:
             stack.enter_context(alone(out))
+            _nothing_in_the_way(out)
         if not (args.reference or args.compile_only):
             meta = need("harness.train.outcome", PURPOSE).meta_of(config, config.build_machine(), _words(args, config))
             record = stack.enter_context(recorder(args, out / "run.h5", meta))
@@ -123,6 +124,13 @@ def _directory(args, config, source):
     if source and source.parent.name == FOLDER:
         return source.parent.parent
     return Path("runs", config.name)
+
+
+def _nothing_in_the_way(out):
+    """Raise `ConfigError` if a file of the run cannot get its name, which would else be found out at the end."""
+    for name in ("log.jsonl", "loss.csv", "loss.png", "run.h5", "report.html"):
+        if (out / name).is_dir():
+            raise ConfigError("is in the way: a directory", where=out / name, hint="another directory with --out")
 
 
 def _words(args, config):

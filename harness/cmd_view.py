@@ -73,7 +73,9 @@ def describe(trace, args):
     run = trace.files[0]
     facts = {"job": trace.meta.job, "status": trace.meta.status, "preset": trace.meta.preset,
              "complete": trace.complete, "counters": len(run.counters), "results": len(run.results),
-             "events": trace.committed, "marks": len(trace.marks), "cycles": int(trace.clock)}
+             "events": trace.committed, "marks": len(trace.marks)}
+    if trace.committed or "cycles" in run.results:
+        facts["cycles"] = int(trace.clock if trace.committed else run.result("cycles"))
     if run.counters:
         first = run.counter(run.counters[0])
         facts["windows"] = len(first.values)

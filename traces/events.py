@@ -103,9 +103,11 @@ class EventLog:
 
     def abandon(self):
         """Write what is left as a last segment and leave the segments where they are; a run that failed ends so."""
-        self._write(complete_only=False)
-        if not self.segments:
-            self.remove()
+        try:
+            self._write(complete_only=False)
+        finally:
+            if not self.segments:
+                self.remove()
 
     def remove(self):
         """Remove the segments; call it when the run file has its name."""

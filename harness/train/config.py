@@ -20,7 +20,7 @@ from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
-from harness.config import _flatten, _place, close_match, from_table, option, read_text
+from harness.config import _check_limits, _flatten, _place, close_match, from_table, option, read_text
 from harness.train.loss_scale import MOST
 from harness.train.sparsity import phases, widened
 from memx.optimizer import OPTIMIZERS, make_optimizer
@@ -249,8 +249,7 @@ class TrainConfig(_TrainFile):
         """Return the same run on another number of wafers."""
         if wafers is None:
             return self
-        if wafers < 1:
-            raise ConfigError(f"{wafers} is too small; the least is 1", where="--wafers", value=wafers)
+        _check_limits(wafers, type(self).__dataclass_fields__["wafers"].metadata, "--wafers")
         return dataclasses.replace(self, wafers=wafers).check()
 
     def fingerprint(self):

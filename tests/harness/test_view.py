@@ -76,6 +76,8 @@ def test_levels_hold_what_they_say(wse, tmp_path):
         with Trace.open(tmp_path / "t.h5") as trace:
             assert ("busy" in trace.files[0].counters) == (level != "off")
             assert trace.files[0].result("cycles") > 0
+            facts = json.loads(wse("view", "t.h5", "--json").stdout)
+            assert facts["cycles"] == (trace.clock if trace.has_events else trace.files[0].result("cycles"))
             kinds[level] = {KINDS[kind] for kind in trace.events()["kind"]} if trace.has_events else None
     assert kinds["off"] is kinds["counters"] is None
     assert kinds["events"] == {"activate", "task_start", "task_end", "op_start", "op_end", "wait", "host"}

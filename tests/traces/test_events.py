@@ -341,6 +341,19 @@ def test_impossible_filters_are_refused(wrong):
         TraceFilter(**wrong)
 
 
+def test_a_log_that_is_given_up_on_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    log = EventLog(tmp_path / "run.h5", META, TraceFilter())
+    log.append(many(10), 1 << 30)
+
+    def full(*_):
+        raise TraceError("cannot be written: No space left on device")
+
+    monkeypatch.setattr(RunWriter, "add_events", full)
+    with pytest.raises(TraceError, match="No space left"):
+        log.abandon()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_leaves_no_half_segment(tmp_path, small_segments):
     if not os.path.exists("/dev/full"):
         pytest.skip("needs /dev/full")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -194,6 +195,7 @@ def test_killed_at_any_moment(capsys, folder, child_env):
     ("nothing", "there is no file and no example 'nothing'"),
     ("a.toml --wafers 3", "a batch of 8 does not divide over 3 wafers of 2 rows"),
     ("a.toml --wafers 0", "--wafers: 0 is too small"),
+    ("a.toml --wafers 1025", "--wafers: 1025 is too large; the most is 1024"),
     ("a.toml --iterations 0", "--iterations: 0 iterations of a run of 12"),
     ("a.toml --iterations 13", "--iterations: 13 iterations of a run of 12"),
     ("a.toml --resume none", "none: there is no checkpoint"),
@@ -214,6 +216,16 @@ def test_mistakes_are_one_message_and_leave_nothing(capsys, folder, words, match
     assert (status, result) == (2, None)
     assert re.search(match, err.replace("\n", " "))
     assert sorted(path.name for path in folder.iterdir()) == files
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "loss.csv", "run.h5", "report.html"])
+def test_what_is_in_the_way_of_the_results_is_found_before_training(capsys, name):
+    write()
+    Path("runs/a", name).mkdir(parents=True)
+    status, result, err = run(capsys, "a.toml")
+    assert (status, result) == (2, None)
+    assert f"{name}: is in the way: a directory" in err
+    assert [path.name for path in Path("runs/a").iterdir()] == [name]
 
 
 def test_checkpoints_of_another_run_are_not_touched(capsys):
