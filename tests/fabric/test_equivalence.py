@@ -15,6 +15,7 @@ from tests.bench import workloads
 from tests.examples import examples
 from tests.random_machines import difference, random_inputs, random_spec
 from tests.random_traffic import random_traffic
+from tests.random_vectors import random_vectors
 from wse_core.reference.machine import ReferenceMachine
 
 LIMIT = 400
@@ -101,6 +102,12 @@ def test_random_machines_agree_cycle_by_cycle(seed):
 @given(st.integers(0, 2**32 - 1))
 def test_working_machines_agree_cycle_by_cycle(seed):
     assert compare(seed, 3000, draw=random_traffic) in ("complete", "stuck")
+
+
+@examples(60)
+@given(st.integers(0, 2**32 - 1))
+def test_computing_in_memory_agrees_cycle_by_cycle(seed):
+    assert compare(seed, 20000, draw=random_vectors) in ("complete", "fault")
 
 
 @pytest.mark.parametrize("seed", [*range(40), 1020, 1902, 2000, 5169, 199176, 200045, 203291, 205224, 12000651])
