@@ -54,7 +54,7 @@ GOALS = {goal.key: goal for goal in (
     Goal("chain64", "row chain reduce 64 x 64, streaming", "M hops/s", 50),
     Goal("chain128", "row chain reduce 128 x 128, streaming", "M hops/s", 50),
     Goal("exchange64", "saturated exchange 64 x 64, a link per direction and color", "M hops/s", 25),
-    Goal("multicast64", "saturated exchange 64 x 64, multicast to all neighbours", "M hops/s", 25),
+    Goal("multicast64", "the same with one multicast to all neighbours", "M hops/s", None),
     Goal("active64", "active PE-cycles, streaming (broadcast 64 x 64)", "M PE-cycles/s", 30),
     Goal("saturated64", "active PE-cycles, saturated (exchange 64 x 64)", "M PE-cycles/s", 15),
     Goal("fmach", "PE-cycles inside vector operations, f16 multiply-add of 256", "M PE-cycles/s", 300),

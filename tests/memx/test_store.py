@@ -16,6 +16,7 @@ from memx.pattern import Pattern
 from memx.store import FileStore, row_blocks
 from tests.conftest import ROOT
 from tests.examples import examples
+from wse_core import _build_info
 from wse_core.errors import ConfigError
 
 
@@ -81,6 +82,7 @@ except MemoryError:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits on memory work otherwise elsewhere")
+@pytest.mark.skipif(_build_info.MODE == "sanitize", reason="the sanitizer's own memory falls under the limit")
 def test_a_model_larger_than_memory_trains_from_files(tmp_path):
     """42 MB for all that is not mapped, 201 MB of weights and state; in memory the same run does not start."""
     sizes = {"budget": 40 << 20, "rows": 4096, "columns": 4096}
