@@ -191,19 +191,29 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
 
 
 # --- keeping a state --------------------------------------------------------------------------------------------------
+cdef inline bint _holds_something(const unsigned char* there, size_t address, size_t k) noexcept:
+    # Whether 4 KiB page k of a mapping is in memory and not all zero (a large page brings many that are).
+    cdef const uint64_t* words = <const uint64_t*><size_t>(address + k * 4096)
+    cdef int i
+    if there[k] & 1:
+        for i in range(512):
+            if words[i]:
+                return True
+    return False
+
 cdef list _touched_pages(size_t address, size_t size):
-    # [(offset, bytes)] of the parts of a mapping that are in memory; the others were never written.
+    # [(offset, bytes)] of the parts of a mapping that hold something; the others were never written, or are zero again.
     cdef size_t pages = size // 4096, k = 0, first
     cdef unsigned char[::1] there = np.zeros(pages, np.uint8)
     found = []
     if mincore(<void*>address, size, &there[0]) != 0:
         raise InternalError("the host does not say which pages are in memory")
     while k < pages:
-        if not there[k] & 1:
+        if not _holds_something(&there[0], address, k):
             k += 1
             continue
         first = k
-        while k < pages and there[k] & 1:
+        while k < pages and _holds_something(&there[0], address, k):
             k += 1
         found.append((first * 4096, PyBytes_FromStringAndSize(<char*>(address + first * 4096), (k - first) * 4096)))
     return found

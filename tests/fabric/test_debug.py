@@ -15,6 +15,7 @@ from fabric.fabric import Fabric
 from fabric.kernels.chain import chain_layout
 from fabric.layout import Layout
 from fabric.program import Program
+from tests.bench import workloads
 from tests.examples import examples
 from tests.fabric.test_equivalence import state_of
 from tests.random_machines import difference, random_inputs, random_spec
@@ -56,6 +57,23 @@ def test_a_state_is_restored_bit_for_bit(make, draw, seed):
     assert results[0][0] == results[1][0]
     assert difference(results[0][1], results[1][1]) is None
     assert results[0][2] == results[1][2]
+
+
+def test_a_state_of_megabytes_is_restored():
+    """Memory of PEs lies in large pages then, of which a saved state holds what is not zero."""
+    work = workloads.chain_reduce(64, 32, 600)
+    m = Engine(work.spec)
+    work.start(m)
+    m.run(300)
+    saved = m.save_state()
+    assert 2**20 < sum(len(data) for _, _, data in saved["parts"]) < 2**23
+    for _ in range(2):
+        work.finish(m, m.run(work.limit))  # sums, hops and cycles
+        m.restore_state(saved)
+    assert m.cycle == 300
+    now = m.save_state()
+    of_pes = [[part for part in state["parts"] if part[0]] for state in (now, saved)]  # map 0 holds addresses
+    assert of_pes[0] == of_pes[1]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
