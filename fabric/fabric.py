@@ -53,6 +53,8 @@ _FAULTS = {"sram": SramFault, "program": ProgramFault, "queue": QueueFault, "col
            "router": RouterFault, "memory": MemoryLimitError}
 _FAULT_TEXT = {"sram_range": "access outside the data of the program", "sram_align": "32-bit access to an odd address",
                "memory": "the host has no memory for what the machine has to keep"}
+_UNITS = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
+          "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}  # of counters; of all others cycles
 _LOOK_INSIDE = 4096  # PEs up to which an error looks for the instruction that failed
 
 
@@ -565,6 +567,13 @@ class Fabric:
     def link_counts(self):
         """Return wavelets moved per color, PE and input port: dict color -> uint64 array (height, width, 5)."""
         return self.machine.link_counts()
+
+    def all_counters(self):
+        """Return both as a run file takes them: dict name -> (array, unit); links have shape (1, height, width, 5)."""
+        found = {name: (values, _UNITS.get(name, "cycles")) for name, values in self.counters().items()}
+        for color, values in self.link_counts().items():
+            found[f"moved_color_{color}"] = values[np.newaxis], "wavelets"
+        return found
 
     # --- errors ---------------------------------------------------------------------------------------------------
 

@@ -14,8 +14,6 @@ __all__ = ["MOST_BYTES", "Windows"]
 
 MOST_BYTES = 1 << 31
 """What the windows of a run may take in memory."""
-UNITS = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
-         "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}
 
 
 class Windows:
@@ -44,10 +42,9 @@ class Windows:
 
     def read(self):
         """End a window now."""
-        counters = self.fabric.counters()
-        counters |= {f"moved_color_{color}": values for color, values in self.fabric.link_counts().items()}
-        for name, values in counters.items():
-            part = values - self._before[name] if self._before else values
+        counters = self.fabric.all_counters()
+        for name, (values, _) in counters.items():
+            part = values - self._before[name][0] if self._before else values
             part = part.astype(np.uint32 if int(part.max(initial=0)) < 1 << 32 else np.uint64)
             self.values.setdefault(name, []).append(part)
             self._bytes += part.nbytes
@@ -61,5 +58,5 @@ class Windows:
         if self.fabric.cycle > self._read_at or not self.values:
             self.read()
         for name, parts in self.values.items():
-            unit = "wavelets" if name.startswith("moved_color_") else UNITS.get(name, "cycles")
-            writer.add_counter(name, np.stack(parts), unit, window_cycles=self.cycles)
+            windows = np.stack(parts) if parts[0].ndim == 2 else np.concatenate(parts)
+            writer.add_counter(name, windows, self._before[name][1], window_cycles=self.cycles)

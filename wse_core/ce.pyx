@@ -389,7 +389,7 @@ cdef inline bint solid_operand(ce_t* ce, opnd_t* o, int field, int words, uint32
     o.step = words
     return True
 
-cdef inline bint solid_setup(state_t* s, ce_t* ce, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
+cdef inline bint solid_setup(state_t* s, ce_t* ce, const instr_t* ins, thread_t* th) noexcept nogil:
     # `vec_setup` for the usual operation of compute loops: three contiguous operands in memory. False: nothing decided.
     # Gain: 420 instructions of 570.
     cdef uint32_t n
@@ -401,21 +401,14 @@ cdef inline bint solid_setup(state_t* s, ce_t* ce, uint64_t t, const instr_t* in
     if not (solid_operand(ce, &th.b, ins.b, ins.wb, n) and solid_operand(ce, &th.c, ins.c, ins.wc, n)
             and solid_operand(ce, &th.a, ins.a, ins.wa, n)):
         return False
-    th.op = ins.op
-    th.latency = ins.latency
     th.n = n
-    th.k = 0
-    th.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
     th.live = 0
-    th.sending_advance = 0
     th.lanes = ins.lanes
     th.group = ins.lanes
     th.memory = 1
     th.bulk = 1
     th.one_bank = s.p.write_cycles and th.a.step % s.p.banks == 0 and n > 1
     no_stream(th)
-    th.next = t + 1 + s.p.start
-    th.wait = WAIT_PIPE
     return True
 
 cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
@@ -423,7 +416,14 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     cdef opnd_t* ops[3]
     cdef int pack = -1, k, p
     cdef bint streams = False
-    if solid_setup(s, ce, t, ins, th):
+    th.op = ins.op
+    th.latency = ins.latency
+    th.k = 0
+    th.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
+    th.sending_advance = 0
+    th.next = t + 1 + s.p.start
+    th.wait = WAIT_PIPE
+    if solid_setup(s, ce, ins, th):
         return True
     if not setup_operand(s, ce, cell, t, &th.b, ins.b, ins.wb, 0, ins):
         return False
@@ -431,12 +431,7 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
         return False
     if not setup_operand(s, ce, cell, t, &th.a, ins.a, ins.wa, 1, ins):
         return False
-    th.op = ins.op
-    th.latency = ins.latency
-    th.k = 0
-    th.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
     th.live = ins.wd != 0 and th.a.mode == OPND_REG and ins.d == ins.a
-    th.sending_advance = 0
     th.n = length_of(ce, &th.b if th.b.dsr != NO_PLACE else (&th.c if th.c.dsr != NO_PLACE else &th.a))
     ops[0] = &th.b
     ops[1] = &th.c
@@ -476,8 +471,6 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     th.one_bank = (s.p.write_cycles and th.a.mode == OPND_MEM1D and th.a.step != 0 and th.a.step % s.p.banks == 0
                    and th.n > 1)
     set_stream(s, ce, th)
-    th.next = t + 1 + s.p.start
-    th.wait = WAIT_PIPE
     return True
 
 

@@ -273,13 +273,8 @@ class Session:
         return tuple(np.moveaxis(readings, -1, 0))
 
     def counters(self):
-        """Return all counters as a run file takes them: name -> (array, unit)."""
-        units = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
-                 "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}
-        found = {name: (values, units.get(name, "cycles")) for name, values in self.fabric.counters().items()}
-        for color, values in self.fabric.link_counts().items():
-            found[f"moved_color_{color}"] = values[np.newaxis], "wavelets"
-        return found
+        """Return all counters as a run file takes them, see `Fabric.all_counters`."""
+        return self.fabric.all_counters()
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------

@@ -32,15 +32,10 @@ def write(directory, trainer, rows, result, recorder):
     recorder : Recorder
         With the phases of memory service, tree and wafers, and events of the first wafer if asked for.
     """
-    fabric = trainer.system.ports[0].wafer.fabric
-    units = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
-             "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}
     with RunWriter(recorder.path, recorder.meta) as writer:
         if recorder.windows is None:
-            for name, values in fabric.counters().items():
-                writer.add_counter(name, values, units.get(name, "cycles"))
-            for color, values in fabric.link_counts().items():
-                writer.add_counter(f"moved_color_{color}", values[np.newaxis], "wavelets")
+            for name, (values, unit) in trainer.system.ports[0].wafer.fabric.all_counters().items():
+                writer.add_counter(name, values, unit)
         for name, value in result.items():
             if value is not None:
                 writer.add_result(name, value)
