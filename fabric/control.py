@@ -21,6 +21,7 @@ anything, so routers on the way must not pop.
 Timing: none; these are pure functions of 32-bit numbers.
 Sources: arch §7 (bit arithmetic in vendor examples), docs/machine.md, "Commands".
 """
+
 from __future__ import annotations
 
 import itertools
@@ -164,8 +165,9 @@ def _task_bits(task):
     if task is None:
         return TASK_NULL << 16
     if not 0 <= task < N_CONTROL_IDS or task == TASK_NULL:
-        raise ProgramError(f"control task id {task} is outside 0 .. {N_CONTROL_IDS - 1} or is {TASK_NULL}, the id of "
-                           "none")
+        raise ProgramError(
+            f"control task id {task} is outside 0 .. {N_CONTROL_IDS - 1} or is {TASK_NULL}, the id of none"
+        )
     return task << 16
 
 

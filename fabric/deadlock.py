@@ -17,6 +17,7 @@ The routes are those of the specification, all switch positions taken together: 
 not seen, so the chain is an explanation, not a proof.  Timing: none, runs after the machine has stopped.
 Sources: docs/machine.md, "Router", "CE"; arch §14.
 """
+
 from __future__ import annotations
 
 from collections import deque
@@ -69,10 +70,17 @@ def deadlock(machine, spec):
     if chain and chain[-1].entry.get("hint"):
         hint = chain[-1].entry["hint"]
     elif is_cycle:
-        hint = ("an asynchronous operation does not hold up tasks; a deeper queue or another order of the sends breaks "
-                "the circle")
-    return DeadlockError(f"nothing can move any more and work is left ({held}): waiting {shape}", waiters=chain,
-                         cycle=max(0, machine.last_active), hint=hint, is_cycle=is_cycle)
+        hint = (
+            "an asynchronous operation does not hold up tasks; a deeper queue or another order of the sends breaks "
+            "the circle"
+        )
+    return DeadlockError(
+        f"nothing can move any more and work is left ({held}): waiting {shape}",
+        waiters=chain,
+        cycle=max(0, machine.last_active),
+        hint=hint,
+        is_cycle=is_cycle,
+    )
 
 
 def explain(entries, spec):
@@ -140,7 +148,7 @@ class _Graph:
                 continue
             index += 1
             if node in seen:
-                return path[seen[node]:], True
+                return path[seen[node] :], True
             if node in visited or len(path) > _MAX_CHAIN or index > 100 * _MAX_CHAIN:
                 continue
             visited.add(node)
@@ -168,9 +176,18 @@ class _Graph:
             return self._senders(x, y, color)
         if reason == "output" and color is not None:
             router = ("router", x, y, color, DIR_R)
-            return [router] if router in self.entries else [
-                self._end(x, y, f"PE ({x}, {y}): the router has no route for color {color} from the ramp",
-                          f"layout.route({color}, ({x}, {y}), rx='R', ...)")]
+            return (
+                [router]
+                if router in self.entries
+                else [
+                    self._end(
+                        x,
+                        y,
+                        f"PE ({x}, {y}): the router has no route for color {color} from the ramp",
+                        f"layout.route({color}, ({x}, {y}), rx='R', ...)",
+                    )
+                ]
+            )
         return self.threads(x, y, key)
 
     def _next_router(self, key, entry):
@@ -179,11 +196,23 @@ class _Graph:
         reason = entry["reason"]
         if reason == "teardown":
             others = self.threads(x, y) + [k for k in self.at.get((x, y), ()) if k[:1] == ("task",)]
-            return others or [self._end(x, y, f"PE ({x}, {y}): color {e} is in teardown and nothing there ends it",
-                                        f"a task with id {TASK_TEARDOWN} that calls td_exit({e})")]
+            return others or [
+                self._end(
+                    x,
+                    y,
+                    f"PE ({x}, {y}): color {e} is in teardown and nothing there ends it",
+                    f"a task with id {TASK_TEARDOWN} that calls td_exit({e})",
+                )
+            ]
         if reason == "rx":
-            return [self._end(x, y, f"PE ({x}, {y}): color {e} is not taken from {_SIDES[port]} in the present switch "
-                              "position", "a control wavelet that advances the switch, or sw_pos")]
+            return [
+                self._end(
+                    x,
+                    y,
+                    f"PE ({x}, {y}): color {e} is not taken from {_SIDES[port]} in the present switch position",
+                    "a control wavelet that advances the switch, or sw_pos",
+                )
+            ]
         found = []
         for d in entry["blocked"]:
             if d == DIR_R:
@@ -213,17 +242,30 @@ class _Graph:
         if threads:
             return threads
         if not program.data_tasks >> color & 1:
-            return [self._end(x, y, f"PE ({x}, {y}): no operation takes color {color}, and it has no data task there",
-                              f"an operation with a fabin on color {color}, or a data task")]
-        return [self._end(x, y, f"PE ({x}, {y}): the data task of color {color} is blocked and nothing unblocks it",
-                          f"unblock({color})")]
+            return [
+                self._end(
+                    x,
+                    y,
+                    f"PE ({x}, {y}): no operation takes color {color}, and it has no data task there",
+                    f"an operation with a fabin on color {color}, or a data task",
+                )
+            ]
+        return [
+            self._end(
+                x,
+                y,
+                f"PE ({x}, {y}): the data task of color {color} is blocked and nothing unblocks it",
+                f"unblock({color})",
+            )
+        ]
 
     def _next_task(self, key, entry):
         _, x, y, task = key
         threads = [k for k in self.threads(x, y) if k[3] == "main"]
         name = self._task_name(x, y, task)
-        return threads or [self._end(x, y, f"PE ({x}, {y}): task {name} is blocked and nothing unblocks it",
-                                     f"unblock({name})")]
+        return threads or [
+            self._end(x, y, f"PE ({x}, {y}): task {name} is blocked and nothing unblocks it", f"unblock({name})")
+        ]
 
     def _next_stream(self, key, entry):
         x, y, d, color = self.spec.inputs[key[1]]
@@ -258,8 +300,14 @@ class _Graph:
     def _senders(self, x, y, color):
         """Return the routers that hold wavelets of `color` on the way to the CE of a PE, else the PEs that send it."""
         if not self._route(x, y, color)[1] >> DIR_R & 1:
-            return [self._end(x, y, f"PE ({x}, {y}): no route brings color {color} to this PE",
-                              f"layout.route({color}, ({x}, {y}), rx=..., tx='R')")]
+            return [
+                self._end(
+                    x,
+                    y,
+                    f"PE ({x}, {y}): no route brings color {color} to this PE",
+                    f"layout.route({color}, ({x}, {y}), rx=..., tx='R')",
+                )
+            ]
         held, sources, streams = [], [], []
         ahead, seen = deque([(x, y, color)]), {(x, y, color)}
         while ahead:
@@ -276,8 +324,11 @@ class _Graph:
                 else:
                     qx, qy = px + STEP[port][0], py + STEP[port][1]
                     if not (0 <= qx < self.spec.width and 0 <= qy < self.spec.height):
-                        streams += [k for k, (sx, sy, d, sc) in enumerate(self.spec.inputs)
-                                    if (sx, sy, d, sc) == (px, py, port, c)]
+                        streams += [
+                            k
+                            for k, (sx, sy, d, sc) in enumerate(self.spec.inputs)
+                            if (sx, sy, d, sc) == (px, py, port, c)
+                        ]
                     elif self._route(qx, qy, c)[1] >> (port ^ 1) & 1 and (qx, qy, c) not in seen:
                         seen.add((qx, qy, c))
                         ahead.append((qx, qy, c))
@@ -293,13 +344,31 @@ class _Graph:
         if sources:
             px, py, c = sources[0]
             more = f" (nor one of {len(sources) - 1} other PEs)" if len(sources) > 1 else ""
-            return [self._end(px, py, f"PE ({px}, {py}){more}: has nothing left to do and sends no more wavelets of "
-                              f"color {c}", "fewer elements at the receiver, or more at the sender; was it launched?")]
+            return [
+                self._end(
+                    px,
+                    py,
+                    f"PE ({px}, {py}){more}: has nothing left to do and sends no more wavelets of color {c}",
+                    "fewer elements at the receiver, or more at the sender; was it launched?",
+                )
+            ]
         if streams:
-            return [self._end(x, y, f"input stream {streams[0]} (color {color}): all its wavelets are taken",
-                              "Fabric.send more of them, or expect fewer")]
-        return [self._end(x, y, f"color {color} on its way to PE ({x}, {y}): no PE and no stream sends it",
-                          f"rx='R' in a route of color {color}, or an input stream")]
+            return [
+                self._end(
+                    x,
+                    y,
+                    f"input stream {streams[0]} (color {color}): all its wavelets are taken",
+                    "Fabric.send more of them, or expect fewer",
+                )
+            ]
+        return [
+            self._end(
+                x,
+                y,
+                f"color {color} on its way to PE ({x}, {y}): no PE and no stream sends it",
+                f"rx='R' in a route of color {color}, or an input stream",
+            )
+        ]
 
     def _end(self, x, y, text, hint):
         key = ("end", x, y, text)
@@ -320,23 +389,32 @@ class _Graph:
             return key[3]
         if kind == "stream":
             x, y, _, color = self.spec.inputs[key[1]]
-            return (f"input stream {key[1]}: {entry['left']} wavelets of color {color} for PE ({x}, {y}) find no room "
-                    "in its router")
+            return (
+                f"input stream {key[1]}: {entry['left']} wavelets of color {color} for PE ({x}, {y}) find no room "
+                "in its router"
+            )
         pe = f"PE ({key[1]}, {key[2]})"
         if kind == "thread":
             length = entry["length"]
             done = f", {entry['done']} of {'endless' if length is None else length} elements done"
-            what = {"input": f"a wavelet of color {entry['color']} (input queue {entry['queue']})",
-                    "output": f"room in output queue {entry['queue']} (color {entry['color']})",
-                    "fifo": "a FIFO", "resource": "a DSR or microthread in use"}[entry["reason"]]
+            what = {
+                "input": f"a wavelet of color {entry['color']} (input queue {entry['queue']})",
+                "output": f"room in output queue {entry['queue']} (color {entry['color']})",
+                "fifo": "a FIFO",
+                "resource": "a DSR or microthread in use",
+            }[entry["reason"]]
             who = "main thread" if entry["thread"] == "main" else f"microthread {entry['thread'][2:]}"
             return f"{pe}: {who}, {entry['op']}{done if length != 0 else ''}, waits for {what}"
         n = entry.get("wavelets", 0)
         some = f"{n} wavelet{'s' * (n != 1)}"
         if kind == "router":
             color, port = key[3], key[4]
-            why = {"teardown": "in teardown", "rx": "for the switch to take this direction",
-                   "inject": "for the other side of CE injection", "room": "for room"}[entry["reason"]]
+            why = {
+                "teardown": "in teardown",
+                "rx": "for the switch to take this direction",
+                "inject": "for the other side of CE injection",
+                "room": "for room",
+            }[entry["reason"]]
             if entry["reason"] == "room" and not entry["blocked"]:
                 why = "although nothing blocks them"
             to = [DIRS[d] if d != DIR_R else "the CE" for d in entry["blocked"]]
@@ -367,7 +445,7 @@ def _shorten(chain, keys):
             what = "routers" if keys[k][0] == "router" else "threads"
             result += [chain[k], Wait(f"... {hidden} more {what} in the same way"), chain[stop]]
         else:
-            result += chain[k:stop + 1]
+            result += chain[k : stop + 1]
         k = stop + 1
     return result
 

@@ -128,6 +128,7 @@ class Debugger:
         x, y : int
         max_cycles : int
         """
+
         def bits():
             if isinstance(symbol, int):
                 return self.machine.read_words(x, y, symbol, 1).tobytes()
@@ -166,11 +167,15 @@ def replay(fabric, events):
     entering = events[events["kind"] == KINDS.index("enter")]
     given = 0
     for number, (x, y, port, color) in enumerate(fabric.spec.inputs):
-        mine = entering[(entering["x"] == x) & (entering["y"] == y) & (entering["aux"] == port)
-                        & (entering["color"] == color)]
+        mine = entering[
+            (entering["x"] == x) & (entering["y"] == y) & (entering["aux"] == port) & (entering["color"] == color)
+        ]
         fabric.machine.push_input(number, np.ascontiguousarray(mine["data"]), (mine["flags"] & 1).astype(bool))
         given += len(mine)
     if given != len(entering):
-        raise ConfigError(f"{len(entering) - given} of {len(entering)} wavelets entered where this fabric has no input "
-                          "stream", where="replay", hint="a fabric of the same layout")
+        raise ConfigError(
+            f"{len(entering) - given} of {len(entering)} wavelets entered where this fabric has no input stream",
+            where="replay",
+            hint="a fabric of the same layout",
+        )
     return given

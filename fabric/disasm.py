@@ -11,6 +11,7 @@ numbers as they are; attributes of an asynchronous operation stand in braces.
 
 Timing: none.  Source: the encoding of `wse_core.isa`.
 """
+
 from __future__ import annotations
 
 import re
@@ -185,8 +186,10 @@ def listing(image):
 
     Lines of code can be turned back into words with `parse_listing`.
     """
-    lines = [f"; program {image.name!r}: {image.code_words} words of code, {image.footprint - image.code_words} words "
-             f"of data, 16-bit floats are {image.half}"]
+    lines = [
+        f"; program {image.name!r}: {image.code_words} words of code, {image.footprint - image.code_words} words "
+        f"of data, 16-bit floats are {image.half}"
+    ]
     at_label = {}
     for name, at in image.labels.items():
         at_label.setdefault(at, []).append(name)
@@ -194,8 +197,11 @@ def listing(image):
     for kind, table in (("task", image.entry), ("control task", image.control_entry)):
         for number in np.flatnonzero(table >= 0):
             data = kind == "task" and image.data_tasks >> int(number) & 1
-            bits = [text for text, mask in (("active", image.active), ("blocked", image.blocked), ("high", image.high))
-                    if kind == "task" and mask >> int(number) & 1]
+            bits = [
+                text
+                for text, mask in (("active", image.active), ("blocked", image.blocked), ("high", image.high))
+                if kind == "task" and mask >> int(number) & 1
+            ]
             text = f"{'data ' * bool(data)}{kind} {number}{' (' + ', '.join(bits) + ')' if bits else ''}"
             tasks.setdefault(int(table[number]), []).append(text)
     bound = (("input", image.inq_color), ("output", image.outq_color))
@@ -209,8 +215,10 @@ def listing(image):
         raw = " ".join(f"{word:08x}" for word in words)
         lines.append(f"  {2 * at:5d}: {raw:17s}  {format_instruction(op, a, b, c, d, imm)}{_remark(image, op, imm)}")
     lines += [f"; descriptor {k}: {describe(row, image)}" for k, row in enumerate(image.descriptors)]
-    lines += [f"; {s.address:5d} {s.name}: {s.count} x {s.dtype}" for s in
-              sorted(image.symbols.values(), key=lambda s: s.address)]
+    lines += [
+        f"; {s.address:5d} {s.name}: {s.count} x {s.dtype}"
+        for s in sorted(image.symbols.values(), key=lambda s: s.address)
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -235,11 +243,13 @@ def around(image, pc, before=2):
         return None
     k = places.index(pc)
     lines = []
-    for at, op, a, b, c, d, imm in decoded[max(0, k - before):k + 1]:
+    for at, op, a, b, c, d, imm in decoded[max(0, k - before) : k + 1]:
         known = [(where, name) for name, where in image.labels.items() if where <= at and not name.startswith(".")]
         where, name = max(known, default=(0, "code"))
-        lines.append(f"{'>' if at == pc else ' '} {name} + {at - where}: {format_instruction(op, a, b, c, d, imm)}"
-                     f"{_remark(image, op, imm)}")
+        lines.append(
+            f"{'>' if at == pc else ' '} {name} + {at - where}: {format_instruction(op, a, b, c, d, imm)}"
+            f"{_remark(image, op, imm)}"
+        )
     return "\n".join([f"program {image.name!r}, main thread:", *lines])
 
 
@@ -259,11 +269,22 @@ def describe(row, image=None):
         if kind in ("mem1d", "mem4d"):
             parts.append("stride " + ", ".join(map(str, row["stride"][:n].tolist())))
     if kind in ("circular", "fifo"):
-        parts.append(f"length {row['length']}" + (f" start {row['index']}" if kind == "circular" else
-                                                  f" fifo {row['xdsr']}"))
-    flags = [text for bit, text in ((im.F_SAVE, "save"), (im.F_INDEX, "index"), (im.F_CONTROL, "control"),
-                                    (im.F_ADVANCE, "advance_switch"), (im.F_ZERO, "zero"), (im.F_PACKED, "packed"),
-                                    (im.F_TERMINATE, "terminate")) if row["flags"] & bit]
+        parts.append(
+            f"length {row['length']}" + (f" start {row['index']}" if kind == "circular" else f" fifo {row['xdsr']}")
+        )
+    flags = [
+        text
+        for bit, text in (
+            (im.F_SAVE, "save"),
+            (im.F_INDEX, "index"),
+            (im.F_CONTROL, "control"),
+            (im.F_ADVANCE, "advance_switch"),
+            (im.F_ZERO, "zero"),
+            (im.F_PACKED, "packed"),
+            (im.F_TERMINATE, "terminate"),
+        )
+        if row["flags"] & bit
+    ]
     parts += flags
     for bit, text in ((im.ON_TERMINATE, "terminate"), (im.ON_ACTIVATE, "activate"), (im.ON_UNBLOCK, "unblock")):
         if row["on_control"] & bit:

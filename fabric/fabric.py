@@ -18,6 +18,7 @@ machine that can be looked at, run on, or thrown away.
 
 Timing: host access happens between cycles and costs none.  Sources: docs/internals.md; arch §10, §14.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -49,12 +50,28 @@ __all__ = ["Fabric", "Received", "RunResult", "around", "estimate_bytes", "make_
 BACKENDS = ("compiled", "reference")
 _PIECE_SECONDS = 0.1  # of a run, between two looks at Ctrl-C and progress
 _FOREVER = 1 << 62
-_FAULTS = {"sram": SramFault, "program": ProgramFault, "queue": QueueFault, "collision": RouterFault,
-           "router": RouterFault, "memory": MemoryLimitError}
-_FAULT_TEXT = {"sram_range": "access outside the data of the program", "sram_align": "32-bit access to an odd address",
-               "memory": "the host has no memory for what the machine has to keep"}
-_UNITS = {"instructions": "instructions", "steps": "steps", "elements": "elements", "macs": "multiply-adds",
-          "tasks": "tasks", "sent": "wavelets", "received": "wavelets"}  # of counters; of all others cycles
+_FAULTS = {
+    "sram": SramFault,
+    "program": ProgramFault,
+    "queue": QueueFault,
+    "collision": RouterFault,
+    "router": RouterFault,
+    "memory": MemoryLimitError,
+}
+_FAULT_TEXT = {
+    "sram_range": "access outside the data of the program",
+    "sram_align": "32-bit access to an odd address",
+    "memory": "the host has no memory for what the machine has to keep",
+}
+_UNITS = {
+    "instructions": "instructions",
+    "steps": "steps",
+    "elements": "elements",
+    "macs": "multiply-adds",
+    "tasks": "tasks",
+    "sent": "wavelets",
+    "received": "wavelets",
+}  # of counters; of all others cycles
 _LOOK_INSIDE = 4096  # PEs up to which an error looks for the instruction that failed
 
 
@@ -133,8 +150,9 @@ def make_machine(spec, backend="compiled"):
         try:
             from fabric.engine import Engine
         except ImportError as error:
-            raise ConfigError("the compiled engine cannot be imported", cause=str(error),
-                              hint='make build, or backend="reference"') from None
+            raise ConfigError(
+                "the compiled engine cannot be imported", cause=str(error), hint='make build, or backend="reference"'
+            ) from None
         return Engine(spec)
     if backend == "reference":
         from wse_core.reference.machine import ReferenceMachine
@@ -180,8 +198,11 @@ def available_bytes():
     found = []
     with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as lines:
         found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    with (contextlib.suppress(OSError, ValueError), open("/sys/fs/cgroup/memory.max") as limit,
-          open("/sys/fs/cgroup/memory.current") as used):
+    with (
+        contextlib.suppress(OSError, ValueError),
+        open("/sys/fs/cgroup/memory.max") as limit,
+        open("/sys/fs/cgroup/memory.current") as used,
+    ):
         found.append(max(0, int(limit.read()) - int(used.read())))
     return min(found) if found else None
 
@@ -284,8 +305,10 @@ class Fabric:
             raise MemoryLimitError(
                 f"{self.spec.width} x {self.spec.height} PEs with {len(self.spec.routes)} colors and up to {data} "
                 f"words each can need {needed / 2**30:.2f} GiB of host memory, {limit / 2**30:.2f} GiB are available",
-                needed_bytes=needed, available_bytes=limit,
-                hint="a smaller rectangle, smaller variables or fewer colors; memory_limit=... overrides the check")
+                needed_bytes=needed,
+                available_bytes=limit,
+                hint="a smaller rectangle, smaller variables or fewer colors; memory_limit=... overrides the check",
+            )
 
     # --- rectangles and symbols -----------------------------------------------------------------------------------
 
@@ -298,10 +321,20 @@ class Fabric:
             rect = Rect(x or 0, y or 0, 1 if w is None else w, 1 if h is None else h)
         if rect.sx != 1 or rect.sy != 1:
             raise LayoutError("host access takes rectangles without steps", x=rect.x, y=rect.y)
-        if (rect.x < 0 or rect.y < 0 or rect.w < 1 or rect.h < 1 or rect.x + rect.w > self.spec.width
-                or rect.y + rect.h > self.spec.height):
-            raise LayoutError(f"rectangle {tuple(rect[:4])} is empty or reaches outside the {self.spec.width} x "
-                              f"{self.spec.height} PEs", x=rect.x, y=rect.y)
+        if (
+            rect.x < 0
+            or rect.y < 0
+            or rect.w < 1
+            or rect.h < 1
+            or rect.x + rect.w > self.spec.width
+            or rect.y + rect.h > self.spec.height
+        ):
+            raise LayoutError(
+                f"rectangle {tuple(rect[:4])} is empty or reaches outside the {self.spec.width} x "
+                f"{self.spec.height} PEs",
+                x=rect.x,
+                y=rect.y,
+            )
         return rect
 
     def _symbol(self, name, rect):
@@ -315,13 +348,19 @@ class Fabric:
             if symbol is None:
                 row, column = np.argwhere(index == k)[0]
                 have = ", ".join(sorted(self.spec.programs[k].symbols)) if k >= 0 else ""
-                raise LayoutError(f"program {self.spec.programs[k].name!r} has no symbol {name!r}" if k >= 0 else
-                                  f"no program runs here, so there is no symbol {name!r}", x=int(rect.x + column),
-                                  y=int(rect.y + row), hint=f"symbols: {have}" if have else None)
+                raise LayoutError(
+                    f"program {self.spec.programs[k].name!r} has no symbol {name!r}"
+                    if k >= 0
+                    else f"no program runs here, so there is no symbol {name!r}",
+                    x=int(rect.x + column),
+                    y=int(rect.y + row),
+                    hint=f"symbols: {have}" if have else None,
+                )
             found.append((symbol, k))
         if len({(s.count, s.dtype) for s, _ in found}) > 1:
-            raise LayoutError(f"symbol {name!r} has different types or lengths in the programs of the rectangle",
-                              x=rect.x, y=rect.y)
+            raise LayoutError(
+                f"symbol {name!r} has different types or lengths in the programs of the rectangle", x=rect.x, y=rect.y
+            )
         if len({s.address for s, _ in found}) == 1:
             return [(found[0][0], None)]
         return [(symbol, index == k) for symbol, k in found]
@@ -355,11 +394,16 @@ class Fabric:
             elif size == 1:
                 words = np.broadcast_to(np.tile(words.reshape(per), n), (rect.h, rect.w, found.words))
             else:
-                raise LayoutError(f"write {found.name!r}: {size} values for {rect.h} x {rect.w} PEs with {n} elements "
-                                  "each", x=rect.x, y=rect.y, hint="shape (h, w, n), (n,) or one number")
+                raise LayoutError(
+                    f"write {found.name!r}: {size} values for {rect.h} x {rect.w} PEs with {n} elements each",
+                    x=rect.x,
+                    y=rect.y,
+                    hint="shape (h, w, n), (n,) or one number",
+                )
             for (row, stop), first, last in runs(mask) if mask is not None else [((0, rect.h), 0, rect.w)]:
-                self.machine.write_rect(found.address, np.ascontiguousarray(words[row:stop, first:last]),
-                                        rect.x + first, rect.y + row)
+                self.machine.write_rect(
+                    found.address, np.ascontiguousarray(words[row:stop, first:last]), rect.x + first, rect.y + row
+                )
         self._tell("write", rect.x, rect.y, rect.w * rect.h * found.words)
 
     def read(self, symbol, x=None, y=None, w=None, h=None):
@@ -375,8 +419,9 @@ class Fabric:
         self._tell("read", rect.x, rect.y, words.size)
         for part, mask in parts:
             for (row, stop), first, last in runs(mask) if mask is not None else [((0, rect.h), 0, rect.w)]:
-                words[row:stop, first:last] = self.machine.read_rect(part.address, part.words, rect.x + first,
-                                                                     rect.y + row, last - first, stop - row)
+                words[row:stop, first:last] = self.machine.read_rect(
+                    part.address, part.words, rect.x + first, rect.y + row, last - first, stop - row
+                )
         return decode_array(words, found.dtype)
 
     def read_float(self, symbol, x=None, y=None, w=None, h=None):
@@ -419,8 +464,10 @@ class Fabric:
                 ids.setdefault(number, []).append(k)
         if not ids:
             known = sorted({n for p in self.spec.programs for n in task_names(p)})
-            raise LayoutError(f"no program in the rectangle {tuple(rect[:4])} has a task {name!r}",
-                              hint=f"tasks: {', '.join(known) or 'none'}")
+            raise LayoutError(
+                f"no program in the rectangle {tuple(rect[:4])} has a task {name!r}",
+                hint=f"tasks: {', '.join(known) or 'none'}",
+            )
         for number, programs in ids.items():
             for (row, stop), first, last in runs(np.isin(index, programs)):
                 x, y, w, h = rect.x + first, rect.y + row, last - first, stop - row
@@ -437,8 +484,9 @@ class Fabric:
     def _stream(self, stream, kind):
         if isinstance(stream, Stream):
             if stream.kind != kind:
-                raise LayoutError(f"an {stream.kind} stream given where an {kind} stream belongs", x=stream.x,
-                                  y=stream.y)
+                raise LayoutError(
+                    f"an {stream.kind} stream given where an {kind} stream belongs", x=stream.x, y=stream.y
+                )
             stream = stream.index
         known = self.spec.inputs if kind == "input" else self.spec.outputs
         if not 0 <= stream < len(known):
@@ -511,14 +559,26 @@ class Fabric:
         if status == "stuck":
             raise deadlock.deadlock(self.machine, self.spec)
         if status == "limit" and on_limit == "raise":
-            raise CycleLimitError(f"still working after {max_cycles} cycles", cycle=self.cycle, limit=max_cycles,
-                                  hint="a larger max_cycles, or on_limit=\"return\" to go on later")
+            raise CycleLimitError(
+                f"still working after {max_cycles} cycles",
+                cycle=self.cycle,
+                limit=max_cycles,
+                hint='a larger max_cycles, or on_limit="return" to go on later',
+            )
         after = self._totals = self._sums()
         delta = {key: after[key] - before[key] for key in after}
         hops = delta.pop("wavelet_hops")
-        return RunResult(status=status, cycles=max(0, int(self.machine.last_active) + 1 - start), start=start,
-                         cycle=self.cycle, wavelet_hops=hops, macs=delta["macs"], counters=delta,
-                         n_pe=int(np.count_nonzero(self._index >= 0)), host_seconds=seconds)
+        return RunResult(
+            status=status,
+            cycles=max(0, int(self.machine.last_active) + 1 - start),
+            start=start,
+            cycle=self.cycle,
+            wavelet_hops=hops,
+            macs=delta["macs"],
+            counters=delta,
+            n_pe=int(np.count_nonzero(self._index >= 0)),
+            host_seconds=seconds,
+        )
 
     def step(self, cycles=1):
         """Run `cycles` cycles and return the machine's status; faults raise as in `run`."""
@@ -592,21 +652,33 @@ class Fabric:
         color = record.get("color")
         if error is not SramFault or address is None or address < 0:
             address = None
-        parts = {"x": x, "y": y, "cycle": record.get("cycle"), "address": address,
-                 "color": color if color is not None and color >= 0 else None}
+        parts = {
+            "x": x,
+            "y": y,
+            "cycle": record.get("cycle"),
+            "address": address,
+            "color": color if color is not None and color >= 0 else None,
+        }
         cause, hint = None, None
         if error is RouterFault:
             hint = "one color per input, or sends that cannot overlap"
         elif error is SramFault:
             program = self._program_at(x, y)
             if program is not None:
-                hint = (f"data of program {program.name!r} are words {program.code_words} .. {program.footprint - 1}: "
-                        "check extents, strides and index registers")
+                hint = (
+                    f"data of program {program.name!r} are words {program.code_words} .. {program.footprint - 1}: "
+                    "check extents, strides and index registers"
+                )
         value = record.get("value")
         if "trap" in what and value is not None:
             what = f"trap {value}"
-        return error(what or f"{kind} fault", **parts, cause=cause, hint=hint,
-                     detail=None if error is RouterFault else self._place_of(x, y))
+        return error(
+            what or f"{kind} fault",
+            **parts,
+            cause=cause,
+            hint=hint,
+            detail=None if error is RouterFault else self._place_of(x, y),
+        )
 
     def _program_at(self, x, y):
         k = self._index[y, x]

@@ -23,6 +23,7 @@ time: its rx and tx may be empty, and neighbours may send to it.
 
 Timing: none.  Sources: arch §8 (routers), docs/machine.md, "Router".
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -94,8 +95,8 @@ class _Config:
 
     def row(self):
         record = np.zeros((), im.ROUTE_DTYPE)
-        record["rx"][:len(self.rx)] = self.rx
-        record["tx"][:len(self.tx)] = self.tx
+        record["rx"][: len(self.rx)] = self.rx
+        record["tx"][: len(self.tx)] = self.tx
         record["valid"] = (1 << len(self.rx)) - 1
         record["pos"], record["ring"], record["pop"] = self.pos, self.ring, self.pop
         record["teardown"], record["swap"], record["inject"] = self.teardown, self.swap, self.inject
@@ -132,9 +133,13 @@ class Layout:
             if not isinstance(size, (int, np.integer)) or size < 1:
                 raise LayoutError(f"{key} {size!r} is not a number of PEs")
             if size > limit:
-                raise LayoutError(f"{key} {size} exceeds the {limit} PEs of {self.machine.preset}",
-                                  hint=f"machine(..., {{'fabric.{key}': {size}}}) makes a larger fabric",
-                                  limit=key, needed=int(size), available=limit)
+                raise LayoutError(
+                    f"{key} {size} exceeds the {limit} PEs of {self.machine.preset}",
+                    hint=f"machine(..., {{'fabric.{key}': {size}}}) makes a larger fabric",
+                    limit=key,
+                    needed=int(size),
+                    available=limit,
+                )
         self.width, self.height = int(width), int(height)
         self._programs = []
         self._index = np.full((self.height, self.width), -1, np.int16)
@@ -159,8 +164,11 @@ class Layout:
         if min(rect.w, rect.h, rect.sx, rect.sy) < 1:
             raise LayoutError(f"{what} {tuple(rect)} is empty", x=rect.x, y=rect.y)
         if rect.x < 0 or rect.y < 0 or rect.x + rect.w > self.width or rect.y + rect.h > self.height:
-            raise LayoutError(f"{what} {tuple(rect)} reaches outside the {self.width} x {self.height} PEs of the "
-                              "layout", x=rect.x, y=rect.y)
+            raise LayoutError(
+                f"{what} {tuple(rect)} reaches outside the {self.width} x {self.height} PEs of the layout",
+                x=rect.x,
+                y=rect.y,
+            )
         return rect
 
     def _changing(self):
@@ -184,22 +192,40 @@ class Layout:
         self._changing()
         rect = self.rect((x, y, w, h) if y is not None else x, "place")
         if isinstance(program, Program) and _seen_by_programs(program.machine) != _seen_by_programs(self.machine):
-            raise LayoutError(f"program {program.name!r} is written for {program.machine!r}, the layout is one of "
-                              f"{self.machine!r}", hint="Program(name, machine) with the layout's machine")
+            raise LayoutError(
+                f"program {program.name!r} is written for {program.machine!r}, the layout is one of {self.machine!r}",
+                hint="Program(name, machine) with the layout's machine",
+            )
         region = self._index[rect.slices]
         if (region >= 0).any():
             row, column = np.argwhere(region >= 0)[0]
             other = self._programs[region[row, column]]
-            raise LayoutError(f"programs {other.name!r} and {program.name!r} overlap", x=int(rect.x + column * rect.sx),
-                              y=int(rect.y + row * rect.sy))
+            raise LayoutError(
+                f"programs {other.name!r} and {program.name!r} overlap",
+                x=int(rect.x + column * rect.sx),
+                y=int(rect.y + row * rect.sy),
+            )
         if not any(known is program for known in self._programs):
             self._programs.append(program)
         region[...] = next(k for k, known in enumerate(self._programs) if known is program)
 
     # --- routes ---------------------------------------------------------------------------------------------------
 
-    def route(self, color, rect=None, rx="", tx="", switches=(), ring=False, pop="no_pop", pos=0, teardown=False,
-              filter=None, swap="", inject=None):
+    def route(
+        self,
+        color,
+        rect=None,
+        rx="",
+        tx="",
+        switches=(),
+        ring=False,
+        pop="no_pop",
+        pos=0,
+        teardown=False,
+        filter=None,
+        swap="",
+        inject=None,
+    ):
         """Paint the routing of a color over a rectangle.
 
         Parameters
@@ -256,9 +282,15 @@ class Layout:
 
         if not isinstance(color, (int, np.integer)) or not 0 <= color < m["router.colors"]:
             needed = int(color) + 1 if isinstance(color, (int, np.integer)) else None
-            raise RouteError(f"color {color!r} does not exist on {m.preset}", x=rect.x, y=rect.y, limit="routes",
-                             needed=needed, available=m["router.colors"],
-                             hint=f"colors 0 .. {m['router.colors'] - 1}")
+            raise RouteError(
+                f"color {color!r} does not exist on {m.preset}",
+                x=rect.x,
+                y=rect.y,
+                limit="routes",
+                needed=needed,
+                available=m["router.colors"],
+                hint=f"colors 0 .. {m['router.colors'] - 1}",
+            )
         if inject not in _INJECT:
             raise wrong(f"inject {inject!r} is unknown", 'None, "low" or "high"')
         if pop not in im.POP_MODES:
@@ -272,13 +304,22 @@ class Layout:
         for number, change in enumerate(switches, 1):
             unknown = set(change) - {"rx", "tx"}
             if unknown or not change:
-                raise wrong(f"switch position {number}: {dict(change)!r} changes neither rx nor tx",
-                            'dict(rx="E") or dict(tx="R")')
+                raise wrong(
+                    f"switch position {number}: {dict(change)!r} changes neither rx nor tx",
+                    'dict(rx="E") or dict(tx="R")',
+                )
             if m.preset == "wse2" and (len(change) > 1 or len(next(iter(change.values()))) != 1):
-                raise wrong(f"switch position {number}: {_describe(change)}; on wse2 a position changes one of rx or "
-                            "tx, to a single direction", 'dict(rx="E") or dict(tx="R")')
-            sets.append((_directions(change["rx"], "rx", wrong) if "rx" in change else sets[0][0],
-                         _directions(change["tx"], "tx", wrong) if "tx" in change else sets[0][1]))
+                raise wrong(
+                    f"switch position {number}: {_describe(change)}; on wse2 a position changes one of rx or "
+                    "tx, to a single direction",
+                    'dict(rx="E") or dict(tx="R")',
+                )
+            sets.append(
+                (
+                    _directions(change["rx"], "rx", wrong) if "rx" in change else sets[0][0],
+                    _directions(change["tx"], "tx", wrong) if "tx" in change else sets[0][1],
+                )
+            )
         for number, (inputs, outputs) in enumerate(sets):
             if teardown:
                 break
@@ -298,9 +339,17 @@ class Layout:
                 raise wrong("CE injection exists on wse2 only")
         elif _INJECT[inject] and color // 4 not in self._out_queues():
             raise wrong(f"CE injection of color {color} comes from output queue {color // 4}, which does not exist")
-        return _Config(tuple(i for i, _ in sets), tuple(o for _, o in sets), int(pos), bool(ring),
-                       im.POP_MODES.index(pop), bool(teardown), ("x" in swap) | ("y" in swap) << 1, _INJECT[inject],
-                       filter is not None)
+        return _Config(
+            tuple(i for i, _ in sets),
+            tuple(o for _, o in sets),
+            int(pos),
+            bool(ring),
+            im.POP_MODES.index(pop),
+            bool(teardown),
+            ("x" in swap) | ("y" in swap) << 1,
+            _INJECT[inject],
+            filter is not None,
+        )
 
     def _out_queues(self):
         return [k for k, depth in enumerate(self.machine["queue.out_depth"]) if depth]
@@ -309,16 +358,26 @@ class Layout:
         given = dict(given)
         kind = given.pop("kind", None)
         if kind == "sparse_counter":
-            raise UnsupportedError("filters of kind sparse_counter are not modelled", feature="sparse_counter",
-                                   where=f"color {color}", cause=isa.UNSUPPORTED["sparse_counter"])
-        counter = {"init_counter": ("counter", 0), "max_counter": ("max", None), "limit1": ("limit", None),
-                   "count_data": ("count_data", True), "count_control": ("count_control", False),
-                   "filter_control": ("filter_control", False)}
+            raise UnsupportedError(
+                "filters of kind sparse_counter are not modelled",
+                feature="sparse_counter",
+                where=f"color {color}",
+                cause=isa.UNSUPPORTED["sparse_counter"],
+            )
+        counter = {
+            "init_counter": ("counter", 0),
+            "max_counter": ("max", None),
+            "limit1": ("limit", None),
+            "count_data": ("count_data", True),
+            "count_control": ("count_control", False),
+            "filter_control": ("filter_control", False),
+        }
         spans = {"min_idx": ("min_idx", 0), "max_idx": ("max_idx", None)}
         fields = {"counter": counter, "range": spans}.get(kind)
         if fields is None:
-            raise RouteError(f"unknown kind of filter {kind!r}", x=rect.x, y=rect.y, color=color,
-                             hint="counter or range")
+            raise RouteError(
+                f"unknown kind of filter {kind!r}", x=rect.x, y=rect.y, color=color, hint="counter or range"
+            )
         if color not in self._filters:
             self._filters[color] = np.zeros((self.height, self.width), im.FILTER_DTYPE)
         region = self._filters[color][rect.slices]
@@ -330,14 +389,26 @@ class Layout:
                 raise RouteError(f"{kind} filter without {key}", x=rect.x, y=rect.y, color=color)
             value = np.asarray(value)
             limit = 1 if im.FILTER_DTYPE[name] == np.uint8 else 0xFFFF
-            if value.shape not in ((), rect.shape) or value.dtype.kind not in "iub" or (
-                    value.size and not 0 <= value.min() <= value.max() <= limit):
-                raise RouteError(f"{kind} filter: {key} must be in 0 .. {limit}, one number or one per PE (shape "
-                                 f"{rect.shape})", x=rect.x, y=rect.y, color=color)
+            if (
+                value.shape not in ((), rect.shape)
+                or value.dtype.kind not in "iub"
+                or (value.size and not 0 <= value.min() <= value.max() <= limit)
+            ):
+                raise RouteError(
+                    f"{kind} filter: {key} must be in 0 .. {limit}, one number or one per PE (shape {rect.shape})",
+                    x=rect.x,
+                    y=rect.y,
+                    color=color,
+                )
             region[name] = value
         if given:
-            raise RouteError(f"{kind} filter: unknown key {next(iter(given))!r}", x=rect.x, y=rect.y, color=color,
-                             hint=", ".join(fields))
+            raise RouteError(
+                f"{kind} filter: unknown key {next(iter(given))!r}",
+                x=rect.x,
+                y=rect.y,
+                color=color,
+                hint=", ".join(fields),
+            )
 
     # --- parameters and streams -----------------------------------------------------------------------------------
 
@@ -369,15 +440,20 @@ class Layout:
         if side not in DIRS[:4] or len(side) != 1:
             raise LayoutError(f"{kind} stream: side {side!r} is not W, E, N or S", x=x, y=y, color=color)
         if not isinstance(color, (int, np.integer)) or not 0 <= color < self.machine["router.colors"]:
-            raise RouteError(f"{kind} stream: color {color!r} does not exist", x=x, y=y,
-                             hint=f"colors 0 .. {self.machine['router.colors'] - 1}")
+            raise RouteError(
+                f"{kind} stream: color {color!r} does not exist",
+                x=x,
+                y=y,
+                hint=f"colors 0 .. {self.machine['router.colors'] - 1}",
+            )
         if not 0 <= x < self.width or not 0 <= y < self.height:
             raise LayoutError(f"{kind} stream: outside the {self.width} x {self.height} PEs of the layout", x=x, y=y)
         d = DIRS.index(side)
         nx, ny = x + im.STEP[d][0], y + im.STEP[d][1]
         if 0 <= nx < self.width and 0 <= ny < self.height:
-            raise LayoutError(f"{kind} stream: side {side} of this PE faces PE ({nx}, {ny}), not the outside", x=x, y=y,
-                              color=color)
+            raise LayoutError(
+                f"{kind} stream: side {side} of this PE faces PE ({nx}, {ny}), not the outside", x=x, y=y, color=color
+            )
         if (kind, x, y, side, color) in self._attached:
             raise LayoutError(f"two {kind} streams of one color on side {side}", x=x, y=y, color=color)
         self._attached.add((kind, x, y, side, color))
@@ -425,10 +501,16 @@ class Layout:
         for name, value, rect in self._params:
             self._param_writes(programs, name, value, rect)
         return FabricSpec(
-            machine=self.machine, width=self.width, height=self.height, programs=programs,
-            program_index=_frozen(self._index), routes=routes, filters=filters,
+            machine=self.machine,
+            width=self.width,
+            height=self.height,
+            programs=programs,
+            program_index=_frozen(self._index),
+            routes=routes,
+            filters=filters,
             inputs=tuple((s.x, s.y, DIRS.index(s.side), s.color) for s in self._inputs),
-            outputs=tuple((s.x, s.y, DIRS.index(s.side), s.color) for s in self._outputs))
+            outputs=tuple((s.x, s.y, DIRS.index(s.side), s.color) for s in self._outputs),
+        )
 
     def _build_filters(self):
         """Return (filters, color -> 1-based slot per PE); slots are numbered in the order of the colors."""
@@ -441,9 +523,14 @@ class Layout:
         most = int(used.max()) if slots else 0
         if most > self.machine["router.filters"]:
             y, x = np.argwhere(used == most)[0]
-            raise RouteError(f"{most} colors have a filter here, a PE has {self.machine['router.filters']} filters",
-                             x=int(x), y=int(y), limit="filters", needed=most,
-                             available=self.machine["router.filters"])
+            raise RouteError(
+                f"{most} colors have a filter here, a PE has {self.machine['router.filters']} filters",
+                x=int(x),
+                y=int(y),
+                limit="filters",
+                needed=most,
+                available=self.machine["router.filters"],
+            )
         if not most:
             return None, {}
         filters = np.zeros((self.height, self.width, most), im.FILTER_DTYPE)
@@ -463,23 +550,38 @@ class Layout:
         index = self._index[rect.slices]
         have = [k for k in np.unique(index) if k >= 0 and name in programs[k].symbols]
         if not have:
-            raise LayoutError(f"set_param: no program in the rectangle has the symbol {name!r}", x=rect.x, y=rect.y,
-                              hint=f"symbols: {', '.join(sorted({s for p in programs for s in p.symbols})) or 'none'}")
+            raise LayoutError(
+                f"set_param: no program in the rectangle has the symbol {name!r}",
+                x=rect.x,
+                y=rect.y,
+                hint=f"symbols: {', '.join(sorted({s for p in programs for s in p.symbols})) or 'none'}",
+            )
         writes = []
         for k in have:
             symbol = programs[k].symbols[name]
-            words = _spread(encode_array(value, symbol.dtype, self.machine["num.cb16_bias"], f"set_param {name!r}"),
-                            np.shape(value), symbol, rect)
+            words = _spread(
+                encode_array(value, symbol.dtype, self.machine["num.cb16_bias"], f"set_param {name!r}"),
+                np.shape(value),
+                symbol,
+                rect,
+            )
             for row, first, stop in runs(index == k):
                 if rect.sx == 1 and rect.sy == 1:
-                    writes.append((symbol.address, np.broadcast_to(words, (*rect.shape, symbol.words))
-                                   [row[0]:row[1], first:stop], rect.x + first, rect.y + row[0]))
+                    writes.append(
+                        (
+                            symbol.address,
+                            np.broadcast_to(words, (*rect.shape, symbol.words))[row[0] : row[1], first:stop],
+                            rect.x + first,
+                            rect.y + row[0],
+                        )
+                    )
                 else:
                     full = np.broadcast_to(words, (*rect.shape, symbol.words))
                     for r in range(*row):
                         for c in range(first, stop):
-                            writes.append((symbol.address, full[r:r + 1, c:c + 1], rect.x + c * rect.sx,
-                                           rect.y + r * rect.sy))
+                            writes.append(
+                                (symbol.address, full[r : r + 1, c : c + 1], rect.x + c * rect.sx, rect.y + r * rect.sy)
+                            )
         return writes
 
     # --- pictures -------------------------------------------------------------------------------------------------
@@ -542,8 +644,11 @@ class _Check:
             y, x = divmod(int(np.argmax(bad)), bad.shape[1])
             k = self.index[y, x]
             if lack:
-                what += ", but " + (f"program {self.programs[k].name!r} there {lack}" if k < len(self.programs) else
-                                    "no program runs there")
+                what += ", but " + (
+                    f"program {self.programs[k].name!r} there {lack}"
+                    if k < len(self.programs)
+                    else "no program runs there"
+                )
             raise RouteError(what, x=x, y=y, color=color, hint=hint.format(x=x, y=y))
 
     def ramp(self, color):
@@ -556,28 +661,45 @@ class _Check:
                 y, x = divmod(int(np.argmax(mine != theirs)), mine.shape[1])
                 raise UnsupportedError(
                     f"PE ({x}, {y}), color {color}: swap is enabled on one color of the pair {color}, {partner} only",
-                    feature="swap_one_axis_one_color", cause="what the vendor's router does then is not modelled",
-                    hint=f'swap=... in the route of color {partner} as well')
+                    feature="swap_one_axis_one_color",
+                    cause="what the vendor's router does then is not modelled",
+                    hint=f"swap=... in the route of color {partner} as well",
+                )
         tx = self.tx(color)
         if any(_union(c.tx) >> DIR_R & 1 for c in configs):
             missing = (tx >> DIR_R & 1).astype(bool) & ~self.has_in[color][self.index]
-            self.fail(missing, color, "tx has R, the ramp to the CE", f"p.input_queue(q, {color}), a program on that "
-                      "PE, or no R in tx", "binds no input queue to the color: a wavelet would be stuck")
+            self.fail(
+                missing,
+                color,
+                "tx has R, the ramp to the CE",
+                f"p.input_queue(q, {color}), a program on that PE, or no R in tx",
+                "binds no input queue to the color: a wavelet would be stuck",
+            )
         if any(_union(c.rx) >> DIR_R & 1 for c in configs):
             from_ce = self.has_out[color][self.index]
             if any(c.swap == 3 for c in configs):
                 from_ce = np.where(self.swap(color) == 3, self.has_out[partner][self.index], from_ce)
             plain = self.table(color, lambda c: _union(c.rx) >> DIR_R & 1).astype(bool)
-            self.fail(plain & ~from_ce, color, "rx has R, the ramp from the CE", f"p.output_queue(q, {color}), a "
-                      "program on that PE, or no R in rx", "binds no output queue to the color")
+            self.fail(
+                plain & ~from_ce,
+                color,
+                "rx has R, the ramp from the CE",
+                f"p.output_queue(q, {color}), a program on that PE, or no R in rx",
+                "binds no output queue to the color",
+            )
         if any(c.inject for c in configs):
             queue = color // 4
             right = np.zeros(len(self.programs) + 1, bool)
             for k, program in enumerate(self.programs):
                 right[k] = queue < len(program.outq_color) and program.outq_color[queue] == color
             inject = self.table(color, lambda c: c.inject > 0).astype(bool)
-            self.fail(inject & ~right[self.index], color, "CE injection of a color comes from output queue color // 4",
-                      f"p.output_queue({queue}, {color})", f"does not bind output queue {queue} to it")
+            self.fail(
+                inject & ~right[self.index],
+                color,
+                "CE injection of a color comes from output queue color // 4",
+                f"p.output_queue({queue}, {color})",
+                f"does not bind output queue {queue} to it",
+            )
 
     def accepts(self, color, port):
         """Return where a wavelet of `color` that lands in `port` can ever leave again, or is configured at run time."""
@@ -609,10 +731,18 @@ class _Check:
             for s in layout._outputs:
                 if s.color == color and s.side == letter:
                     leaving[s.y, s.x] = False
-            self.fail(leaving, color, f"tx {letter} leaves the {layout.width} x {layout.height} PEs of the layout",
-                      hint=f"layout.output_stream({{x}}, {{y}}, {letter!r}, {color}), or another tx on the last PE")
-            inner = {0: (np.s_[:, 1:], np.s_[:, :-1]), 1: (np.s_[:, :-1], np.s_[:, 1:]),
-                     2: (np.s_[1:, :], np.s_[:-1, :]), 3: (np.s_[:-1, :], np.s_[1:, :])}[d]
+            self.fail(
+                leaving,
+                color,
+                f"tx {letter} leaves the {layout.width} x {layout.height} PEs of the layout",
+                hint=f"layout.output_stream({{x}}, {{y}}, {letter!r}, {color}), or another tx on the last PE",
+            )
+            inner = {
+                0: (np.s_[:, 1:], np.s_[:, :-1]),
+                1: (np.s_[:, :-1], np.s_[:, 1:]),
+                2: (np.s_[1:, :], np.s_[:-1, :]),
+                3: (np.s_[:-1, :], np.s_[1:, :]),
+            }[d]
             stuck = np.zeros_like(out)
             stuck[inner[0]] = out[inner[0]] & ~self.accepts(color, d ^ 1)[inner[1]]
             if stuck.any():
@@ -620,24 +750,37 @@ class _Check:
                 has = layout._configs[color][layout._ids[color][y + dy, x + dx]]
                 from_ = "" if has is None else _letters(_union(has.rx))
                 what = "has no route for it" if has is None else f"takes it from {from_ or 'nowhere'} only"
-                raise RouteError(f"tx {letter} leads to PE ({x + dx}, {y + dy}), which {what}: a wavelet would be "
-                                 "stuck in its router for ever", x=x, y=y, color=color,
-                                 hint=f'rx with {came} ({_NAMES[d ^ 1]}) in the route of PE ({x + dx}, {y + dy}), or '
-                                 f"no {letter} in this tx")
+                raise RouteError(
+                    f"tx {letter} leads to PE ({x + dx}, {y + dy}), which {what}: a wavelet would be "
+                    "stuck in its router for ever",
+                    x=x,
+                    y=y,
+                    color=color,
+                    hint=f"rx with {came} ({_NAMES[d ^ 1]}) in the route of PE ({x + dx}, {y + dy}), or "
+                    f"no {letter} in this tx",
+                )
 
     def streams(self):
         for s in self.layout._inputs:
             port = DIRS.index(s.side)
             if s.color not in self.layout._ids or not self.accepts(s.color, port)[s.y, s.x]:
-                raise RouteError(f"input stream on side {s.side}: the PE has no route for the color with {s.side} in "
-                                 "rx", x=s.x, y=s.y, color=s.color,
-                                 hint=f'layout.route({s.color}, ({s.x}, {s.y}), rx="{s.side}", tx=...)')
+                raise RouteError(
+                    f"input stream on side {s.side}: the PE has no route for the color with {s.side} in rx",
+                    x=s.x,
+                    y=s.y,
+                    color=s.color,
+                    hint=f'layout.route({s.color}, ({s.x}, {s.y}), rx="{s.side}", tx=...)',
+                )
         for s in self.layout._outputs:
             sends = s.color in self.layout._ids and self.tx(s.color)[s.y, s.x] >> DIRS.index(s.side) & 1
             if not sends and not self.runtime[s.color][self.index[s.y, s.x]]:
-                raise RouteError(f"output stream on side {s.side}: the PE has no route for the color with {s.side} in "
-                                 "tx", x=s.x, y=s.y, color=s.color,
-                                 hint=f'layout.route({s.color}, ({s.x}, {s.y}), rx=..., tx="{s.side}")')
+                raise RouteError(
+                    f"output stream on side {s.side}: the PE has no route for the color with {s.side} in tx",
+                    x=s.x,
+                    y=s.y,
+                    color=s.color,
+                    hint=f'layout.route({s.color}, ({s.x}, {s.y}), rx=..., tx="{s.side}")',
+                )
 
 
 def runs(mask):
@@ -661,13 +804,20 @@ def _spread(words, shape, symbol, rect):
     per = symbol.words // symbol.count
     if len(shape) < 2:
         if len(words) not in (per, symbol.words):
-            raise LayoutError(f"set_param: {len(words) // per} values for the {symbol.count} elements of "
-                              f"{symbol.name!r}", x=rect.x, y=rect.y)
+            raise LayoutError(
+                f"set_param: {len(words) // per} values for the {symbol.count} elements of {symbol.name!r}",
+                x=rect.x,
+                y=rect.y,
+            )
         return np.tile(words, symbol.count) if len(words) < symbol.words else words
     if shape not in ((*rect.shape, symbol.count), rect.shape if symbol.count == 1 else None):
-        raise LayoutError(f"set_param: values of shape {shape} for {symbol.name!r} with {symbol.count} elements on "
-                          f"{rect.shape[0]} rows of {rect.shape[1]} PEs", x=rect.x, y=rect.y,
-                          hint="one value, (h, w) for scalars, or (h, w, elements)")
+        raise LayoutError(
+            f"set_param: values of shape {shape} for {symbol.name!r} with {symbol.count} elements on "
+            f"{rect.shape[0]} rows of {rect.shape[1]} PEs",
+            x=rect.x,
+            y=rect.y,
+            hint="one value, (h, w) for scalars, or (h, w, elements)",
+        )
     return words.reshape(*rect.shape, symbol.words)
 
 
@@ -709,5 +859,3 @@ def _describe(change):
 def _frozen(array):
     array.setflags(write=False)
     return array
-
-

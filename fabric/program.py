@@ -23,6 +23,7 @@ What the assembler decides, and how:
 Timing: none here; costs of what is emitted stand in docs/machine.md.
 Sources: arch §4 to §7 (vendor documentation of CSL); the encoding is `wse_core.isa`.
 """
+
 from __future__ import annotations
 
 from fabric.pe.assembler import Assembler
@@ -42,8 +43,20 @@ from wse_core.errors import ProgramError
 from wse_core.image import ENDLESS
 from wse_core.params import machine as _machine
 
-__all__ = ["ENDLESS", "Async", "Dsd", "Dsr", "Label", "Program", "Queue", "Reg", "Task", "Var", "decode_array",
-           "encode_array"]
+__all__ = [
+    "ENDLESS",
+    "Async",
+    "Dsd",
+    "Dsr",
+    "Label",
+    "Program",
+    "Queue",
+    "Reg",
+    "Task",
+    "Var",
+    "decode_array",
+    "encode_array",
+]
 
 
 class Program(Memory, Ports, RegisterUse, DsrUse, Operations, Scalar, Tasks, Flow, Emission):
@@ -77,8 +90,9 @@ class Program(Memory, Ports, RegisterUse, DsrUse, Operations, Scalar, Tasks, Flo
         if half not in ("f16", "cb16"):
             raise ProgramError(f"half {half!r} is not a 16-bit float", program=name, hint='"f16" or "cb16"')
         if main_priority not in im.MAIN_PRIORITY:
-            raise ProgramError(f"main_priority {main_priority!r} is unknown", program=name,
-                               hint=", ".join(im.MAIN_PRIORITY))
+            raise ProgramError(
+                f"main_priority {main_priority!r} is unknown", program=name, hint=", ".join(im.MAIN_PRIORITY)
+            )
         self.half, self.main_priority = half, main_priority
         self.r = Registers()
         self._wse2 = self.machine.preset == "wse2"

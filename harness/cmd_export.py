@@ -16,8 +16,11 @@ def add_parser(sub, common):
     """Register the subcommand and return its parser."""
     listing = "; ".join(f"{entry.name}: {entry.doc}" for entry in FORMATS.values())
     parser = sub.add_parser(
-        "export", parents=[common], help="write a trace in the format of another viewer",
-        description=f"Write the events of a run file in another format. Formats: {listing}.")
+        "export",
+        parents=[common],
+        help="write a trace in the format of another viewer",
+        description=f"Write the events of a run file in another format. Formats: {listing}.",
+    )
     parser.add_argument("file", help="run file with events, or that of a run that did not end")
     parser.add_argument("--format", choices=list(FORMATS), default="perfetto", help="default perfetto")
     parser.add_argument("--out", metavar="FILE", help="default: the run file with the suffix of the format")

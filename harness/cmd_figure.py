@@ -1,4 +1,5 @@
 """``wse figure NAME``: calculate a published figure anew and write it as a picture and as a table."""
+
 from __future__ import annotations
 
 import csv
@@ -25,11 +26,21 @@ def add_parser(sub, common):
     )
     parser.add_argument("name", metavar="NAME", help="which figure")
     parser.add_argument("--out", metavar="DIR", default=".", help="directory for the files (default: here)")
-    parser.add_argument("--max-cycle-level", metavar="P", type=int,
-                        help="simulate meshes of up to P x P PEs (default: what takes tens of seconds)")
+    parser.add_argument(
+        "--max-cycle-level",
+        metavar="P",
+        type=int,
+        help="simulate meshes of up to P x P PEs (default: what takes tens of seconds)",
+    )
     parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="machine.key=value",
-                        help="change a modelled number; may be repeated")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="machine.key=value",
+        help="change a modelled number; may be repeated",
+    )
     return parser
 
 
@@ -46,8 +57,9 @@ def main(args):
         write_png(stage / f"{spec.name}.png", result.draw)
     files = [str(Path(args.out) / f"{spec.name}.{end}") for end in ("png", "csv")]
     if args.json:
-        print_json({"figure": spec.name, "source": spec.source, "files": files, "notes": result.notes,
-                    "rows": result.rows})
+        print_json(
+            {"figure": spec.name, "source": spec.source, "files": files, "notes": result.notes, "rows": result.rows}
+        )
     else:
         print(describe(spec, result, files))
 
@@ -72,6 +84,7 @@ def write_png(path, draw):
 
 def describe(spec, result, files):
     """Return a figure as text for a terminal."""
+
     def shown(value):
         return f"{value:,.4g}" if isinstance(value, float) else "" if value is None else str(value)
 

@@ -149,8 +149,13 @@ def run_kernel(kernel, machine, values):
 
 def config_text(kernel, values, preset, overrides):
     """Return what was asked for as TOML: kernel, all its parameters, preset and changed numbers of the machine."""
-    lines = [f"kernel = {json.dumps(kernel.name)}", f"preset = {json.dumps(preset)}", f"set = {json.dumps(overrides)}",
-             "", "[params]"]
+    lines = [
+        f"kernel = {json.dumps(kernel.name)}",
+        f"preset = {json.dumps(preset)}",
+        f"set = {json.dumps(overrides)}",
+        "",
+        "[params]",
+    ]
     for param in kernel.params:
         value = values.get(param.name, param.default)
         text = f"# {param.name}: not given" if value is None else f"{param.name} = {json.dumps(plain(value))}"
@@ -164,9 +169,14 @@ def open_run_file(path, kernel, machine, values, overrides=()):
     from traces.writer import RunWriter
 
     defaults = {param.name: param.default for param in kernel.params}
-    meta = RunMeta(job=f"kernel {kernel.name}", machine=dict(machine), preset=machine.preset,
-                   config_toml=config_text(kernel, values, machine.preset, list(overrides)),
-                   seed=int((defaults | values).get("seed") or 0), **provenance())
+    meta = RunMeta(
+        job=f"kernel {kernel.name}",
+        machine=dict(machine),
+        preset=machine.preset,
+        config_toml=config_text(kernel, values, machine.preset, list(overrides)),
+        seed=int((defaults | values).get("seed") or 0),
+        **provenance(),
+    )
     return RunWriter(path, meta)
 
 

@@ -20,29 +20,58 @@ from wse_core.errors import ConfigError, UnsupportedError
 __all__ = ["add_parser", "main"]
 
 STRATEGIES = (*METHODS, "streaming", *costs.APPROACHES)
-SHAPE = {"layers": 16, "count": 4, "devices": 4, "partitioned": False, "forward": 1.0, "recompute": 1.0,
-         "gradient": 2.0, "restore": 0.0, "reduce": 0.0, "transfer": 0.0}
+SHAPE = {
+    "layers": 16,
+    "count": 4,
+    "devices": 4,
+    "partitioned": False,
+    "forward": 1.0,
+    "recompute": 1.0,
+    "gradient": 2.0,
+    "restore": 0.0,
+    "reduce": 0.0,
+    "transfer": 0.0,
+}
 
 
 def add_parser(sub, common):
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
-        "plan", parents=[common], help="what a training run needs in compute, memory, links and time",
+        "plan",
+        parents=[common],
+        help="what a training run needs in compute, memory, links and time",
         description=f"Plan the training of a model. Models: {', '.join(PRESETS)}, X<even number>, FILE.toml. "
-        f"Strategies: {', '.join(STRATEGIES)}.")
+        f"Strategies: {', '.join(STRATEGIES)}.",
+    )
     parser.add_argument("model", nargs="?", metavar="MODEL", help="name or TOML file of a model")
     parser.add_argument("--hardware", metavar="H", default="a100", help="a100, cs2 or a TOML file (default: a100)")
     parser.add_argument("--network", metavar="LINK", help="link between nodes, for example ethernet")
-    parser.add_argument("--strategy", metavar="S", action="append", default=[],
-                        help="may be repeated (default: baseline, partitioned, improved, streaming)")
+    parser.add_argument(
+        "--strategy",
+        metavar="S",
+        action="append",
+        default=[],
+        help="may be repeated (default: baseline, partitioned, improved, streaming)",
+    )
     goal = parser.add_mutually_exclusive_group()
     goal.add_argument("--devices", metavar="N", type=int, help="best use of at most N devices")
     goal.add_argument("--days", metavar="D", type=float, help="fewest devices that train within D days")
-    parser.add_argument("--degree", metavar="key=value", action="append", default=[],
-                        help="data, tensor, pipeline, shard and batch of the strategies that store weights")
+    parser.add_argument(
+        "--degree",
+        metavar="key=value",
+        action="append",
+        default=[],
+        help="data, tensor, pipeline, shard and batch of the strategies that store weights",
+    )
     parser.add_argument("--schedule", metavar="KIND", help="simulate standard, layered or modular instead")
-    parser.add_argument("--set", metavar="key=value", action="append", default=[], dest="shape",
-                        help=f"of the schedule: {', '.join(SHAPE)}")
+    parser.add_argument(
+        "--set",
+        metavar="key=value",
+        action="append",
+        default=[],
+        dest="shape",
+        help=f"of the schedule: {', '.join(SHAPE)}",
+    )
     parser.add_argument("--reproduce", action="store_true", help="print every published cell and what is derived")
     parser.add_argument("--figures", metavar="NAME,...", help="write these published figures, or all")
     parser.add_argument("--out", metavar="DIR", help="directory for figures and timelines")
@@ -53,8 +82,11 @@ def main(args):
     """Do one of the four things."""
     chosen = [name for name in ("reproduce", "figures", "schedule", "model") if getattr(args, name)]
     if len(chosen) != 1:
-        raise ConfigError("exactly one is needed of MODEL, --schedule, --figures and --reproduce",
-                          where="wse plan", hint="for example: wse plan X160, or wse plan --reproduce")
+        raise ConfigError(
+            "exactly one is needed of MODEL, --schedule, --figures and --reproduce",
+            where="wse plan",
+            hint="for example: wse plan X160, or wse plan --reproduce",
+        )
     return {"reproduce": _reproduce, "figures": _figures, "schedule": _schedule, "model": _plan}[chosen[0]](args)
 
 
@@ -79,13 +111,20 @@ def _plan(args):
             faults.append({"strategy": name, "impossible": str(error)})
     if not plans:
         raise first
-    facts = {"model": model.name, "parameters": model.parameters, "critical_batch": model.critical_batch,
-             "gpu_days": gpu_days(model, hardware), "hardware": hardware.name}
+    facts = {
+        "model": model.name,
+        "parameters": model.parameters,
+        "critical_batch": model.critical_batch,
+        "gpu_days": gpu_days(model, hardware),
+        "hardware": hardware.name,
+    }
     if args.json:
         print_json(facts | {"plans": plans, "impossible": faults})
         return 0
-    print(f"{model.name}: {printed(model.parameters)} parameters, critical batch {printed(model.critical_batch)} "
-          f"sequences, {printed(facts['gpu_days'])} device days on {hardware.name} at full rate")
+    print(
+        f"{model.name}: {printed(model.parameters)} parameters, critical batch {printed(model.critical_batch)} "
+        f"sequences, {printed(facts['gpu_days'])} device days on {hardware.name} at full rate"
+    )
     for plan in plans:
         print(f"\n{plan['strategy']}\n{table([(k, _shown(k, v)) for k, v in plan.items() if k != 'strategy'], '  ')}")
     for fault in faults:
@@ -110,12 +149,16 @@ def _one(model, hardware, name, args):
         kinds = tuple(kind for kind in PARALLELISM if kind != "pipe" or name != "partitioned")
         config = fastest(model, hardware, name, kinds)
     follows = {link: loss for link, loss in media(model, config, hardware).items() if loss}
-    return {"strategy": name, **config.as_dict(), "efficiency": efficiency(model, config, hardware),
-            "days": days(model, config, hardware),
-            **{f"overhead {key}": value for key, value in overheads(model, config, hardware).items() if value},
-            **{f"memory {key}": value for key, value in memory(model, config).items()},
-            "traffic of state": reduction_bytes(model, config),
-            "checkpoints to": ", ".join(f"{link} (a crash loses one {loss})" for link, loss in follows.items())}
+    return {
+        "strategy": name,
+        **config.as_dict(),
+        "efficiency": efficiency(model, config, hardware),
+        "days": days(model, config, hardware),
+        **{f"overhead {key}": value for key, value in overheads(model, config, hardware).items() if value},
+        **{f"memory {key}": value for key, value in memory(model, config).items()},
+        "traffic of state": reduction_bytes(model, config),
+        "checkpoints to": ", ".join(f"{link} (a crash loses one {loss})" for link, loss in follows.items()),
+    }
 
 
 def _stored(model, name, words):
@@ -128,8 +171,12 @@ def _stored(model, name, words):
         given[key] = parse_value(text, float if key in ("batch", "shard") else int, f"--degree {key}")
     batch = given.pop("batch", None) or model.batch_tokens / model.sequence or int(model.critical_batch)
     parts = costs.stored(model, name, batch, **given)
-    return {"batch": batch, "activation elements": parts.activations, "parameter elements": parts.parameters,
-            "elements exchanged per batch": parts.traffic}
+    return {
+        "batch": batch,
+        "activation elements": parts.activations,
+        "parameter elements": parts.parameters,
+        "elements exchanged per batch": parts.traffic,
+    }
 
 
 def _shown(key, value):
@@ -213,7 +260,9 @@ def _reproduce(args):
     for outcome in found:
         cell = outcome.cell
         note = f" ({cell.note})" if cell.note else ""
-        print(f"{cell.paper + ' ' + cell.table:<10}{cell.row:<45}{cell.column:<19}{cell.text:>10}"
-              f"{outcome.derived:>13.5g}{outcome.error:>+11.2%}  {outcome.verdict}{note}")
+        print(
+            f"{cell.paper + ' ' + cell.table:<10}{cell.row:<45}{cell.column:<19}{cell.text:>10}"
+            f"{outcome.derived:>13.5g}{outcome.error:>+11.2%}  {outcome.verdict}{note}"
+        )
     print(f"{counts['ok']} cells derived, {counts['misprint']} misprints, {counts['off']} off")
     return 1 if off else 0

@@ -15,8 +15,12 @@ __all__ = ["add_parser", "main"]
 
 def add_parser(sub, common):
     """Register the subcommand and return its parser."""
-    parser = sub.add_parser("report", parents=[common], help="write an HTML page about a run, or compare two",
-                            description="Write one self-contained HTML page about a run, or about how two differ.")
+    parser = sub.add_parser(
+        "report",
+        parents=[common],
+        help="write an HTML page about a run, or compare two",
+        description="Write one self-contained HTML page about a run, or about how two differ.",
+    )
     parser.add_argument("file", help="run file")
     parser.add_argument("other", nargs="?", help="a second run file to compare with")
     parser.add_argument("--out", metavar="FILE.html", help="default: the name of the run file with .html")

@@ -4,6 +4,7 @@ Files in the directory of the run: ``log.jsonl`` (a line per iteration), ``loss.
 (counters of the first wafer, phases), ``report.html``, and checkpoints below ``checkpoints/``.  Ctrl-C finishes the
 iteration, writes a checkpoint and says how to go on; a second one stops at once.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -44,11 +45,17 @@ def add_parser(sub, common):
     parser.add_argument("--iterations", metavar="N", type=int, help="stop after N iterations in all")
     parser.add_argument("--resume", metavar="DIR", help="go on from the newest checkpoint in DIR, or from that in DIR")
     parser.add_argument("--out", metavar="DIR", help="directory for the files of the run (default: runs/NAME)")
-    parser.add_argument("--overwrite", action="store_true",
-                        help="delete the checkpoints of an earlier run in the same directory")
-    parser.add_argument("--compare", metavar="N", type=int, default=0,
-                        help="train the first N iterations by numpy too: bit for bit in the order of the wafers, and "
-                             "as a plain trainer does")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="delete the checkpoints of an earlier run in the same directory"
+    )
+    parser.add_argument(
+        "--compare",
+        metavar="N",
+        type=int,
+        default=0,
+        help="train the first N iterations by numpy too: bit for bit in the order of the wafers, and "
+        "as a plain trainer does",
+    )
     parser.add_argument("--reference", action="store_true", help="train by plain numpy instead, for comparison")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--validate-only", action="store_true", help="check configuration and data, then stop")
@@ -67,8 +74,12 @@ def main(args):
     total = config.iterations(len(dataset.x_train))
     stop = total if args.iterations is None else args.iterations
     if not 1 <= stop <= total:
-        raise ConfigError(f"{stop} iterations of a run of {total}", where="--iterations", value=stop,
-                          hint="1 to that many; train.iterations makes the run longer")
+        raise ConfigError(
+            f"{stop} iterations of a run of {total}",
+            where="--iterations",
+            value=stop,
+            hint="1 to that many; train.iterations makes the run longer",
+        )
     need("harness.train.sparsity", PURPOSE).phases(config.sparsity, total)
     summary = _summary(config, dataset, total)
     if not args.reference:
@@ -80,8 +91,11 @@ def main(args):
     if args.reference and args.trace in LEVELS:
         raise ConfigError("numpy has no events to record", where="--trace", hint="without --reference")
     if args.compare and (args.reference or source):
-        raise ConfigError("compares wafers with numpy from the first iteration on", where="--compare",
-                          hint="without --reference and --resume")
+        raise ConfigError(
+            "compares wafers with numpy from the first iteration on",
+            where="--compare",
+            hint="without --reference and --resume",
+        )
     out = _directory(args, config, source)
     with make_progress(args.progress) as progress, contextlib.ExitStack() as stack:
         progress.phase("compile")
@@ -184,8 +198,9 @@ def _stored(path, digest=None):
     try:
         trainer, config = state["trainer"], state["config"]
         known = trainer["iteration"] == number and all(
-            type(config[key]) is kind for key, kind in (("text", str), ("source", str), ("wafers", int),
-                                                        ("reference", bool)))
+            type(config[key]) is kind
+            for key, kind in (("text", str), ("source", str), ("wafers", int), ("reference", bool))
+        )
     except (KeyError, TypeError):
         known = False
     if not known:
@@ -210,10 +225,18 @@ def _where(args, config):
 
 def _summary(config, dataset, total):
     """Return what a configuration asks for."""
-    return {"name": config.name, "features": list(config.widths), "dtype": config.dtype, "wafers": config.wafers,
-            "mesh": [config.mesh.width, config.mesh.height], "batch": config.data.batch,
-            "density": config.sparsity.density, "train_samples": len(dataset.x_train),
-            "test_samples": len(dataset.x_test), "iterations": total}
+    return {
+        "name": config.name,
+        "features": list(config.widths),
+        "dtype": config.dtype,
+        "wafers": config.wafers,
+        "mesh": [config.mesh.width, config.mesh.height],
+        "batch": config.data.batch,
+        "density": config.sparsity.density,
+        "train_samples": len(dataset.x_train),
+        "test_samples": len(dataset.x_test),
+        "iterations": total,
+    }
 
 
 def _say(args, result):
@@ -227,22 +250,40 @@ def _say(args, result):
 
 def _report(r):
     """Return the result of a run as text."""
-    rows = [("network", f"{' - '.join(map(str, r['features']))} features, {r['dtype']}, density {r['density']:g}"),
-            ("training", f"{r['done']:,} of {r['iterations']:,} iterations of {r['batch']:,} samples, loss "
-             + ("none" if r["loss"] is None else f"{r['loss']:.4g}")
-             + (f", {r['skipped']} left out for overflow" if r["skipped"] else ""))]
+    rows = [
+        ("network", f"{' - '.join(map(str, r['features']))} features, {r['dtype']}, density {r['density']:g}"),
+        (
+            "training",
+            f"{r['done']:,} of {r['iterations']:,} iterations of {r['batch']:,} samples, loss "
+            + ("none" if r["loss"] is None else f"{r['loss']:.4g}")
+            + (f", {r['skipped']} left out for overflow" if r["skipped"] else ""),
+        ),
+    ]
     if "test_accuracy" in r:
         rows.append(("accuracy", f"{100 * r['test_accuracy']:.2f} % of {r['test_samples']:,} samples not trained on"))
     if "cycles" in r:
-        rows += [("wafers", f"{r['wafers']} with {r['mesh'][0]} x {r['mesh'][1]} PEs each"),
-                 ("cycles", f"{r['cycles']:,}, {1e3 * r['simulated_seconds']:.3f} ms on the wafers, "
-                  f"{r['samples_per_simulated_second']:,.0f} samples/s")]
+        rows += [
+            ("wafers", f"{r['wafers']} with {r['mesh'][0]} x {r['mesh'][1]} PEs each"),
+            (
+                "cycles",
+                f"{r['cycles']:,}, {1e3 * r['simulated_seconds']:.3f} ms on the wafers, "
+                f"{r['samples_per_simulated_second']:,.0f} samples/s",
+            ),
+        ]
     if "bit_exact" in r:
-        rows += [("bit-exact", f"{'yes' if r['bit_exact'] else 'NO'}: weights and losses of {r['compared_iterations']} "
-                  "iterations against numpy in the order of the wafers"),
-                 ("against numpy", f"as one writes it, other order of additions: losses within "
-                  f"{r['loss_distance_to_numpy']:.2g}, weights within {100 * r['weight_distance_to_numpy']:.2g} % of "
-                  "how far they moved")]
+        rows += [
+            (
+                "bit-exact",
+                f"{'yes' if r['bit_exact'] else 'NO'}: weights and losses of {r['compared_iterations']} "
+                "iterations against numpy in the order of the wafers",
+            ),
+            (
+                "against numpy",
+                f"as one writes it, other order of additions: losses within "
+                f"{r['loss_distance_to_numpy']:.2g}, weights within {100 * r['weight_distance_to_numpy']:.2g} % of "
+                "how far they moved",
+            ),
+        ]
     rows.append(("host", f"{r['host_seconds']:.1f} s"))
     if "checkpoint" in r:
         rows.append(("checkpoint", r["checkpoint"]))
@@ -272,8 +313,11 @@ class _Run:
             trainer.restore(*_stored(source, self.digest)[:2])
         others = [] if source and _same(source.parent, self.folder) else library.found(self.folder)
         if others and not args.overwrite:
-            raise ConfigError("has checkpoints of another run", where=self.folder,
-                              hint=f"--resume {self.folder}, --overwrite, or another directory with --out")
+            raise ConfigError(
+                "has checkpoints of another run",
+                where=self.folder,
+                hint=f"--resume {self.folder}, --overwrite, or another directory with --out",
+            )
         with staged_directory(self.folder):
             pass  # whether it can be written is better known before hours of training than after them
         self.first = trainer.iteration
@@ -302,8 +346,13 @@ class _Run:
         trainer, config = self.trainer, self.config
         step, tested = trainer.step(), {}
         if not math.isfinite(step.loss):
-            raise TrainingError(f"the loss is {step.loss}", iteration=step.iteration, layer=trainer.culprit(),
-                                cause="numbers too large for 16 bits", hint="a smaller learning rate, or dtype cb16")
+            raise TrainingError(
+                f"the loss is {step.loss}",
+                iteration=step.iteration,
+                layer=trainer.culprit(),
+                cause="numbers too large for 16 bits",
+                hint="a smaller learning rate, or dtype cb16",
+            )
         if config.train.evaluate and step.iteration % config.train.evaluate == 0:
             data = trainer.dataset
             tested["test_accuracy"] = self.tested = trainer.evaluate(data.x_test, data.y_test)
@@ -343,10 +392,20 @@ class _Run:
         """Write a checkpoint."""
         config, (tensors, state) = self.config, self.trainer.state()
         file = Path(config.source)
-        stored = {"text": config.text, "source": str(file.resolve() if file.exists() else file),
-                  "wafers": config.wafers, "reference": self.args.reference}
-        self.last = _library().save(self.folder, self.trainer.iteration, tensors,
-                                    {"trainer": state, "config": stored}, self.digest, config.checkpoint.keep)
+        stored = {
+            "text": config.text,
+            "source": str(file.resolve() if file.exists() else file),
+            "wafers": config.wafers,
+            "reference": self.args.reference,
+        }
+        self.last = _library().save(
+            self.folder,
+            self.trainer.iteration,
+            tensors,
+            {"trainer": state, "config": stored},
+            self.digest,
+            config.checkpoint.keep,
+        )
         self.saved = self.trainer.iteration
 
     def command(self):
@@ -358,15 +417,25 @@ class _Run:
         """Return what the run gave, and write its table and figure."""
         rows, config = self.log.rows, self.config
         last = rows[-1] if rows else {}
-        found = {"done": self.trainer.iteration, "from_iteration": self.first, "loss": last.get("loss"),
-                 "skipped": self.trainer.iteration - self.trainer.updates}
+        found = {
+            "done": self.trainer.iteration,
+            "from_iteration": self.first,
+            "loss": last.get("loss"),
+            "skipped": self.trainer.iteration - self.trainer.updates,
+        }
         if "cycles" in last:
-            found |= {"cycles": self.trainer.cycles, "simulated_seconds": last["simulated_seconds"],
-                      "samples_per_simulated_second": config.data.batch * last["iteration"] / last["simulated_seconds"]}
+            found |= {
+                "cycles": self.trainer.cycles,
+                "simulated_seconds": last["simulated_seconds"],
+                "samples_per_simulated_second": config.data.batch * last["iteration"] / last["simulated_seconds"],
+            }
         if self.verdict:
-            found |= {"compared_iterations": self.verdict.iterations, "bit_exact": self.verdict.bit_exact,
-                      "weight_distance_to_numpy": self.verdict.weight_distance,
-                      "loss_distance_to_numpy": self.verdict.loss_distance}
+            found |= {
+                "compared_iterations": self.verdict.iterations,
+                "bit_exact": self.verdict.bit_exact,
+                "weight_distance_to_numpy": self.verdict.weight_distance,
+                "loss_distance_to_numpy": self.verdict.loss_distance,
+            }
         found["host_seconds"] = time.perf_counter() - self.started
         if self.saved is not None:
             found["checkpoint"] = str(self.last)

@@ -1,4 +1,5 @@
 """``wse validate``: run the programs behind published cycle counts and say how far this model is off."""
+
 from __future__ import annotations
 
 import re
@@ -31,8 +32,14 @@ def add_parser(sub, common):
     parser.add_argument("--no-limits", action="store_true", help="exit status 0 however large the errors are")
     parser.add_argument("--write", metavar="FILE.md", help="also write the tables into the block 'validation'")
     parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="machine.key=value",
-                        help="change a modelled number; may be repeated")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="machine.key=value",
+        help="change a modelled number; may be repeated",
+    )
     return parser
 
 
@@ -75,10 +82,19 @@ def describe(rows, result):
     for row in rows:
         if row.error is None:
             continue
-        band = "" if row.low is None or row.high is None else (
-            ", inside the published range" if row.low <= row.measured <= row.high else ", outside the published range")
-        lines.append(f"{row.id:<{wide}} {row.measured:>12,.0f} {row.published:>12,.0f} {100 * row.error:>+7.1f}%  "
-                     f"{row.recipe}, {row.method}{band}; {row.source}")
+        band = (
+            ""
+            if row.low is None or row.high is None
+            else (
+                ", inside the published range"
+                if row.low <= row.measured <= row.high
+                else ", outside the published range"
+            )
+        )
+        lines.append(
+            f"{row.id:<{wide}} {row.measured:>12,.0f} {row.published:>12,.0f} {100 * row.error:>+7.1f}%  "
+            f"{row.recipe}, {row.method}{band}; {row.source}"
+        )
     skipped = [row for row in rows if row.error is None]
     if skipped:
         lines.append("not compared")
@@ -87,15 +103,19 @@ def describe(rows, result):
     for kind, part in result["kinds"].items():
         if part["compared"]:
             worst = part["worst"]
-            lines.append(f"    {kind:<20} {part['compared']:>3} of {part['points']:>3}: mean absolute error "
-                         f"{100 * part['mean_absolute_error']:5.2f} %, worst {100 * worst['error']:+.1f} % "
-                         f"({worst['id']})")
+            lines.append(
+                f"    {kind:<20} {part['compared']:>3} of {part['points']:>3}: mean absolute error "
+                f"{100 * part['mean_absolute_error']:5.2f} %, worst {100 * worst['error']:+.1f} % "
+                f"({worst['id']})"
+            )
     if result["worst"] is None:
         return "\n".join([*lines, "no measurement compared"])
     mean, worst = 100 * result["mean_absolute_error"], result["worst"]
     limits = 100 * validation.MEAN_LIMIT, 100 * validation.WORST_LIMIT
-    lines.append(f"all: {result['compared']} compared, {result['skipped']} not; mean absolute error {mean:.2f} % "
-                 f"(limit {limits[0]:g} %), worst {100 * worst['error']:+.1f} % ({worst['id']}; limit "
-                 f"{limits[1]:g} %), {len(result['over_limit'])} over the limit: "
-                 f"{'passed' if result['passed'] else 'FAILED'}")
+    lines.append(
+        f"all: {result['compared']} compared, {result['skipped']} not; mean absolute error {mean:.2f} % "
+        f"(limit {limits[0]:g} %), worst {100 * worst['error']:+.1f} % ({worst['id']}; limit "
+        f"{limits[1]:g} %), {len(result['over_limit'])} over the limit: "
+        f"{'passed' if result['passed'] else 'FAILED'}"
+    )
     return "\n".join(lines)

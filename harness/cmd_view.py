@@ -27,20 +27,33 @@ MOST_CELLS = 16 * 16
 def add_parser(sub, common):
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
-        "view", parents=[common], help="look at a run: a region at a cycle, a wavelet's way, pictures",
+        "view",
+        parents=[common],
+        help="look at a run: a region at a cycle, a wavelet's way, pictures",
         description="Without an option: what the file holds. --cycle shows a region at a cycle, --step goes through "
-                    "cycles with the keys n (next), p (previous), a number, q (quit).")
+        "cycles with the keys n (next), p (previous), a number, q (quit).",
+    )
     parser.add_argument("file", help="run file, or that of a run that did not end")
     parser.add_argument("--cycle", type=int, help="show the region at this cycle")
     parser.add_argument("--step", action="store_true", help="step through cycles, beginning with --cycle")
     parser.add_argument("--follow", metavar="CYCLE,X,Y,COLOR", help="the way of the wavelet that moved there then")
     parser.add_argument("--tasks", metavar="X,Y", help="table of the tasks of one PE")
-    parser.add_argument("--figure", metavar="F,F",
-                        help=f"pictures, each with its CSV: {', '.join(FIGURES)}, or all that the file has numbers for")
-    parser.add_argument("--counter", metavar="NAME",
-                        help="with --figure heat: a counter (default busy), or a kind of event to be counted")
-    parser.add_argument("--window", metavar="K", type=int,
-                        help="with --figure heat, links, stalls: this window of the counters alone, from 0")
+    parser.add_argument(
+        "--figure",
+        metavar="F,F",
+        help=f"pictures, each with its CSV: {', '.join(FIGURES)}, or all that the file has numbers for",
+    )
+    parser.add_argument(
+        "--counter",
+        metavar="NAME",
+        help="with --figure heat: a counter (default busy), or a kind of event to be counted",
+    )
+    parser.add_argument(
+        "--window",
+        metavar="K",
+        type=int,
+        help="with --figure heat, links, stalls: this window of the counters alone, from 0",
+    )
     parser.add_argument("--out", metavar="DIR", default=".", help="where pictures go (default: here)")
     selection.add_options(parser)
     return parser
@@ -71,9 +84,16 @@ def main(args):
 def describe(trace, args):
     """Print what the file holds."""
     run = trace.files[0]
-    facts = {"job": trace.meta.job, "status": trace.meta.status, "preset": trace.meta.preset,
-             "complete": trace.complete, "counters": len(run.counters), "results": len(run.results),
-             "events": trace.committed, "marks": len(trace.marks)}
+    facts = {
+        "job": trace.meta.job,
+        "status": trace.meta.status,
+        "preset": trace.meta.preset,
+        "complete": trace.complete,
+        "counters": len(run.counters),
+        "results": len(run.results),
+        "events": trace.committed,
+        "marks": len(trace.marks),
+    }
     if trace.committed or "cycles" in run.results:
         facts["cycles"] = int(trace.clock if trace.committed else run.result("cycles"))
     if run.counters:
@@ -96,8 +116,11 @@ def region_of(trace, args):
         height, width = shape_of(trace)
         region = 0, 0, min(8, width), min(8, height)
     if region[2] * region[3] > MOST_CELLS:
-        raise ConfigError(f"{region[2]} x {region[3]} PEs do not fit a terminal", where="--region",
-                          hint=f"at most {MOST_CELLS}; --figure for more")
+        raise ConfigError(
+            f"{region[2]} x {region[3]} PEs do not fit a terminal",
+            where="--region",
+            hint=f"at most {MOST_CELLS}; --figure for more",
+        )
     return region
 
 
@@ -115,11 +138,15 @@ def way_of(trace, text):
     cycle, x, y, color = _numbers(text, 4, "--follow")
     events = trace.events(kinds=("inject", "depart", "enter", "take"), colors=(color,))
     numbers = identify(events)
-    there = np.flatnonzero((events["x"] == x) & (events["y"] == y) & (events["color"] == color)
-                           & (events["cycle"] >= cycle))
+    there = np.flatnonzero(
+        (events["x"] == x) & (events["y"] == y) & (events["color"] == color) & (events["cycle"] >= cycle)
+    )
     if not len(there):
-        raise TraceError(f"no wavelet of color {color} moves at PE ({x}, {y}) in cycle {cycle} or later",
-                         path=trace.files[0].path, exit_code=2)
+        raise TraceError(
+            f"no wavelet of color {color} moves at PE ({x}, {y}) in cycle {cycle} or later",
+            path=trace.files[0].path,
+            exit_code=2,
+        )
     return follow(events, numbers, numbers[there[0]])
 
 
@@ -182,10 +209,14 @@ def possible(trace):
     """Return the names of the figures for which the file has the numbers."""
     run = trace.files[0]
     counters, kinds = set(run.counters), set(trace.filter.kinds) if trace.has_events else set()
-    found = {"heat": "busy" in counters, "stalls": set(figures.USES) <= counters,
-             "links": any(name.startswith("moved_color_") for name in counters),
-             "timeline": {"task_start", "wait"} <= kinds, "utilisation": {"task_start", "wait"} <= kinds,
-             "animation": "depart" in kinds}
+    found = {
+        "heat": "busy" in counters,
+        "stalls": set(figures.USES) <= counters,
+        "links": any(name.startswith("moved_color_") for name in counters),
+        "timeline": {"task_start", "wait"} <= kinds,
+        "utilisation": {"task_start", "wait"} <= kinds,
+        "animation": "depart" in kinds,
+    }
     found["windows"] = found["stalls"] and run.counter("busy").window_cycles > 0
     return [name for name in FIGURES if found[name]]
 

@@ -43,8 +43,14 @@ def kernel(*words):
 def training(path):
     """Train for one iteration; record its first wafer, and the phases of the whole system."""
     config = load_train("digits")
-    meta = RunMeta(job="training iteration", machine=dict(config.build_machine()), config_toml=config.text,
-                   preset="wse2", seed=config.seed, **provenance())
+    meta = RunMeta(
+        job="training iteration",
+        machine=dict(config.build_machine()),
+        config_toml=config.text,
+        preset="wse2",
+        seed=config.seed,
+        **provenance(),
+    )
     with collecting() as marks:
         recorder = Recorder(path, meta, TraceFilter(), 500, marks)
         with around("compiled", recorder.watch):
@@ -64,8 +70,10 @@ def training(path):
 
 RUNS = {
     "chain": (kernel("chain_reduce", "pes=16", "n=96", "--trace-window", "16"), "60:90"),
-    "meshgemm": (kernel("gemm", "algorithm=meshgemm", "p=6", "m=48", "k=48", "n=48", "--trace-window", "100"),
-                 "620:644"),
+    "meshgemm": (
+        kernel("gemm", "algorithm=meshgemm", "p=6", "m=48", "k=48", "n=48", "--trace-window", "100"),
+        "620:644",
+    ),
     "training": (training, "2000:2024"),
 }
 """Name -> what writes the run file, cycles of the animation."""
@@ -91,8 +99,10 @@ def shrink(path):
             image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
             return
         size = image.width * 2 // 3, image.height * 2 // 3
-        frames = [frame.convert("RGB").resize(size).quantize(32, dither=Image.Dither.NONE)
-                  for frame in ImageSequence.Iterator(image)]
+        frames = [
+            frame.convert("RGB").resize(size).quantize(32, dither=Image.Dither.NONE)
+            for frame in ImageSequence.Iterator(image)
+        ]
         pause = image.info["duration"]
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=pause, loop=0, optimize=True)
 

@@ -15,8 +15,12 @@ __all__ = ["OWN_PACKAGES", "need"]
 OWN_PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 """Import names that this distribution provides."""
 
-EXTRAS = {"sklearn": ("scikit-learn", "demo"), "rich": ("rich", "nice"), "gmpy2": ("gmpy2", "test"),
-          "safetensors": ("safetensors", "train")}
+EXTRAS = {
+    "sklearn": ("scikit-learn", "demo"),
+    "rich": ("rich", "nice"),
+    "gmpy2": ("gmpy2", "test"),
+    "safetensors": ("safetensors", "train"),
+}
 
 
 def need(name, purpose):

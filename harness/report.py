@@ -33,9 +33,14 @@ font-variant-numeric: tabular-nums; } img { max-width: 100%; } code, pre { backg
 .bad { color: #b3261e; font-weight: 600; } .good { color: #2e6b46; font-weight: 600; } .small { color: #5b6b72; }
 """
 USE_TEXT = {
-    "busy": "issuing or calculating", "stall_pipe": "waiting for the pipeline", "stall_conflict": "bank conflicts",
-    "stall_resource": "waiting for a DSR or a microthread", "stall_input": "waiting for wavelets",
-    "stall_output": "waiting for room to send", "stall_fifo": "waiting for a FIFO", "idle": "nothing to do",
+    "busy": "issuing or calculating",
+    "stall_pipe": "waiting for the pipeline",
+    "stall_conflict": "bank conflicts",
+    "stall_resource": "waiting for a DSR or a microthread",
+    "stall_input": "waiting for wavelets",
+    "stall_output": "waiting for room to send",
+    "stall_fifo": "waiting for a FIFO",
+    "idle": "nothing to do",
 }
 
 
@@ -63,23 +68,38 @@ def summary(trace):
     total = sum(uses.values())
     shape = counters["busy"].values.shape[1:] if "busy" in counters else (0, 0)
     return {
-        "job": trace.meta.job, "status": trace.meta.status, "command": command_of(trace, results),
-        "preset": trace.meta.preset, "started": trace.meta.started, "host": trace.meta.host,
-        "commit": trace.meta.commit, "version": trace.meta.package_version, "build_mode": trace.meta.build_mode,
-        "seed": trace.meta.seed, "cycles": results.get("cycles"), "pes": list(shape[::-1]),
+        "job": trace.meta.job,
+        "status": trace.meta.status,
+        "command": command_of(trace, results),
+        "preset": trace.meta.preset,
+        "started": trace.meta.started,
+        "host": trace.meta.host,
+        "commit": trace.meta.commit,
+        "version": trace.meta.package_version,
+        "build_mode": trace.meta.build_mode,
+        "seed": trace.meta.seed,
+        "cycles": results.get("cycles"),
+        "pes": list(shape[::-1]),
         "uses": {name: value / total for name, value in uses.items()} if total else {},
-        "busiest_pes": _busiest_pes(counters), "busiest_links": _busiest_links(counters),
-        "roofline": _roofline(counters), "results": results, "events": int(trace.committed),
+        "busiest_pes": _busiest_pes(counters),
+        "busiest_links": _busiest_links(counters),
+        "roofline": _roofline(counters),
+        "results": results,
+        "events": int(trace.committed),
     }
 
 
 def command_of(trace, results):
     """Return the command that runs the job again, as far as the run file tells it."""
     job = trace.meta.job
-    preset = {name: param.values[trace.meta.preset] for name, param in PARAMETERS.items()
-              if trace.meta.preset in param.values}
-    changed = [f"--set {name}={value}" for name, value in trace.meta.machine.items()
-               if name in preset and np.any(np.asarray(preset[name]) != np.asarray(value))]
+    preset = {
+        name: param.values[trace.meta.preset] for name, param in PARAMETERS.items() if trace.meta.preset in param.values
+    }
+    changed = [
+        f"--set {name}={value}"
+        for name, value in trace.meta.machine.items()
+        if name in preset and np.any(np.asarray(preset[name]) != np.asarray(value))
+    ]
     machine = [f"--preset {trace.meta.preset}", *changed] if trace.meta.preset else []
     if job.startswith("kernel "):
         params = results.get("params") or {}
@@ -93,8 +113,10 @@ def _busiest_pes(counters):
         return []
     busy = counters["busy"].values.sum(axis=0)
     order = np.argsort(busy, axis=None)[::-1][:BUSIEST]
-    return [{"x": int(x), "y": int(y), "busy": int(busy[y, x])}
-            for y, x in zip(*np.unravel_index(order, busy.shape), strict=True)]
+    return [
+        {"x": int(x), "y": int(y), "busy": int(busy[y, x])}
+        for y, x in zip(*np.unravel_index(order, busy.shape), strict=True)
+    ]
 
 
 def _busiest_links(counters):
@@ -105,8 +127,15 @@ def _busiest_links(counters):
             for place in np.argsort(moved, axis=None)[::-1][:BUSIEST]:
                 y, x, port = np.unravel_index(place, moved.shape)
                 if moved[y, x, port]:
-                    found.append({"x": int(x), "y": int(y), "port": LINKS[port], "counter": name,
-                                  "wavelets": int(moved[y, x, port])})
+                    found.append(
+                        {
+                            "x": int(x),
+                            "y": int(y),
+                            "port": LINKS[port],
+                            "counter": name,
+                            "wavelets": int(moved[y, x, port]),
+                        }
+                    )
     return sorted(found, key=lambda link: -link["wavelets"])[:BUSIEST]
 
 
@@ -125,10 +154,18 @@ def _roofline(counters):
 def page(trace):
     """Return the report of one run as HTML."""
     facts = summary(trace)
-    body = [f"<h1>{_text(facts['job'] or 'run')}</h1>", _status(facts), "<h2>Result</h2>", _results(facts),
-            *_curves(trace.files[0]),
-            "<h2>Where the cycles went</h2>", _uses(facts), *_pictures(trace),
-            "<h2>Busiest PEs and links</h2>", _busiest(facts)]
+    body = [
+        f"<h1>{_text(facts['job'] or 'run')}</h1>",
+        _status(facts),
+        "<h2>Result</h2>",
+        _results(facts),
+        *_curves(trace.files[0]),
+        "<h2>Where the cycles went</h2>",
+        _uses(facts),
+        *_pictures(trace),
+        "<h2>Busiest PEs and links</h2>",
+        _busiest(facts),
+    ]
     if facts["roofline"]:
         body += ["<h2>Roofline</h2>", _roofline_picture(facts["roofline"])]
     body += ["<h2>Run it again</h2>", f"<pre>{_text(facts['command'])}</pre>"]
@@ -144,8 +181,14 @@ def compare(first, second):
     """Return the comparison of two runs as HTML: results, uses of cycles and modelled numbers that differ."""
     facts = [summary(first), summary(second)]
     names = [trace.files[0].path.name for trace in (first, second)]
-    numbers = sorted({key for one in facts for key, value in one["results"].items()
-                      if isinstance(value, (int, float)) and not isinstance(value, bool)})
+    numbers = sorted(
+        {
+            key
+            for one in facts
+            for key, value in one["results"].items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
+    )
     rows = []
     for key in numbers:
         a, b = (one["results"].get(key) for one in facts)
@@ -153,22 +196,32 @@ def compare(first, second):
         rows.append((key, _number(a), _number(b), change))
     uses = [(USE_TEXT[key], *(f"{100 * one['uses'].get(key, 0):.2f} %" for one in facts)) for key in USE_TEXT]
     machines = [trace.meta.machine for trace in (first, second)]
-    differing = [(key, *(str(m.get(key, "")) for m in machines)) for key in sorted({*machines[0], *machines[1]})
-                 if machines[0].get(key) != machines[1].get(key)]
-    body = [f"<h1>{_text(names[0])} and {_text(names[1])}</h1>",
-            _table(("", *names), [(key, *(one[key] for one in facts)) for key in ("job", "command", "commit")]),
-            "<h2>Numbers</h2>", _table(("", *names, "change"), rows, right=(1, 2, 3)),
-            "<h2>Where the cycles went</h2>", _table(("", *names), uses, right=(1, 2)),
-            "<h2>Modelled numbers that differ</h2>",
-            _table(("", *names), differing) if differing else "<p>None.</p>"]
+    differing = [
+        (key, *(str(m.get(key, "")) for m in machines))
+        for key in sorted({*machines[0], *machines[1]})
+        if machines[0].get(key) != machines[1].get(key)
+    ]
+    body = [
+        f"<h1>{_text(names[0])} and {_text(names[1])}</h1>",
+        _table(("", *names), [(key, *(one[key] for one in facts)) for key in ("job", "command", "commit")]),
+        "<h2>Numbers</h2>",
+        _table(("", *names, "change"), rows, right=(1, 2, 3)),
+        "<h2>Where the cycles went</h2>",
+        _table(("", *names), uses, right=(1, 2)),
+        "<h2>Modelled numbers that differ</h2>",
+        _table(("", *names), differing) if differing else "<p>None.</p>",
+    ]
     return _page(f"{names[0]} and {names[1]}", body)
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
+
 def _page(title, body):
-    return (f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{_text(title)}</title>"
-            f"<style>{STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n")
+    return (
+        f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{_text(title)}</title>"
+        f"<style>{STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
+    )
 
 
 def _text(value):
@@ -184,28 +237,40 @@ def _number(value):
 def _table(head, rows, right=()):
     lines = ["<table>", "<tr>" + "".join(f"<th>{_text(cell)}</th>" for cell in head) + "</tr>"]
     for row in rows:
-        cells = (f"<td class='n'>{_text(cell)}</td>" if k in right else f"<td>{_text(cell)}</td>"
-                 for k, cell in enumerate(row))
+        cells = (
+            f"<td class='n'>{_text(cell)}</td>" if k in right else f"<td>{_text(cell)}</td>"
+            for k, cell in enumerate(row)
+        )
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return "\n".join([*lines, "</table>"])
 
 
 def _status(facts):
-    bits = [f"{facts['pes'][0]} x {facts['pes'][1]} PEs of {facts['preset']}", f"ended: {facts['status']}",
-            f"wse-sim {facts['version']} {facts['commit'][:12]} ({facts['build_mode']})", facts["started"]]
+    bits = [
+        f"{facts['pes'][0]} x {facts['pes'][1]} PEs of {facts['preset']}",
+        f"ended: {facts['status']}",
+        f"wse-sim {facts['version']} {facts['commit'][:12]} ({facts['build_mode']})",
+        facts["started"],
+    ]
     return f"<p class='small'>{_text(', '.join(bit for bit in bits if bit.strip()))}</p>"
 
 
 def _results(facts):
     results = facts["results"]
     checks = []
-    for key, meaning in (("verified", "result verified"), ("bit_exact", "bit-exact against the reference order"),
-                         ("within_bound", "within the derived bound of numpy")):
+    for key, meaning in (
+        ("verified", "result verified"),
+        ("bit_exact", "bit-exact against the reference order"),
+        ("within_bound", "within the derived bound of numpy"),
+    ):
         if key in results:
             good = bool(results[key])
             checks.append(f"<span class='{'good' if good else 'bad'}'>{meaning}: {'yes' if good else 'NO'}</span>")
-    rows = [(key, _number(value) if not isinstance(value, str) else value) for key, value in results.items()
-            if isinstance(value, (int, float, str)) and not isinstance(value, bool)]
+    rows = [
+        (key, _number(value) if not isinstance(value, str) else value)
+        for key, value in results.items()
+        if isinstance(value, (int, float, str)) and not isinstance(value, bool)
+    ]
     return f"<p>{' · '.join(checks)}</p>" + _table(("", ""), rows, right=(1,))
 
 
@@ -217,21 +282,30 @@ def _uses(facts):
 def _busiest(facts):
     busy = [(f"({pe['x']}, {pe['y']})", _number(pe["busy"])) for pe in facts["busiest_pes"]]
     pes = _table(("PE", "busy cycles"), busy, right=(1,))
-    links = _table(("router", "from", "counter", "wavelets"),
-                   [(f"({link['x']}, {link['y']})", link["port"], link["counter"], _number(link["wavelets"]))
-                    for link in facts["busiest_links"]], right=(3,))
+    links = _table(
+        ("router", "from", "counter", "wavelets"),
+        [
+            (f"({link['x']}, {link['y']})", link["port"], link["counter"], _number(link["wavelets"]))
+            for link in facts["busiest_links"]
+        ],
+        right=(3,),
+    )
     return pes + links
 
 
 def _assumptions(machine):
-    rows = [(name, value, PARAMETERS[name].unit, PARAMETERS[name].confidence, PARAMETERS[name].source)
-            for name, value in machine.items() if name in PARAMETERS]
+    rows = [
+        (name, value, PARAMETERS[name].unit, PARAMETERS[name].confidence, PARAMETERS[name].source)
+        for name, value in machine.items()
+        if name in PARAMETERS
+    ]
     return _table(("name", "value", "unit", "confidence", "source"), rows)
 
 
 def _phases(marks):
-    rows = [(mark.track, mark.label, _number(mark.begin), _number(mark.end - mark.begin))
-            for mark in marks[:MOST_PHASES]]
+    rows = [
+        (mark.track, mark.label, _number(mark.begin), _number(mark.end - mark.begin)) for mark in marks[:MOST_PHASES]
+    ]
     more = f"<p>{len(marks) - MOST_PHASES:,} more are in the file.</p>" if len(marks) > MOST_PHASES else ""
     return _table(("track", "phase", "begin", "cycles"), rows, right=(2, 3)) + more
 
@@ -254,12 +328,14 @@ def _pictures(trace):
             found.append(_image(figures.stalls(folder / "stalls.png", uses, axis)[0]))
             if counters["busy"].window_cycles:
                 found.append(_image(figures.windows(folder / "windows.png", counters)[0]))
-            found.append(_image(write_heatmap(folder / "busy.png", plane(counters["busy"].values), "busy cycles",
-                                              "cycles")[0]))
+            found.append(
+                _image(write_heatmap(folder / "busy.png", plane(counters["busy"].values), "busy cycles", "cycles")[0])
+            )
         moved = [plane(counter.values) for counter in counters.values() if counter.kind == "link"]
         if moved:
-            found.append(_image(write_heatmap(folder / "moved.png", sum(moved), "wavelets moved by each router",
-                                              "wavelets")[0]))
+            found.append(
+                _image(write_heatmap(folder / "moved.png", sum(moved), "wavelets moved by each router", "wavelets")[0])
+            )
         if trace.has_events and trace.committed <= TIMELINE_EVENTS:
             for draw, name in ((figures.utilisation, "utilisation"), (figures.timeline, "timeline")):
                 try:

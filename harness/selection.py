@@ -51,6 +51,9 @@ def of_args(args, kinds=None):
         colors = tuple(int(word) for word in args.colors.split(",")) if args.colors else None
     except ValueError:
         raise ConfigError(f"{args.colors!r} are no colors", where="--colors", hint="such as 0,1") from None
-    selection = {"cycles": cycle_range(args.cycles) if args.cycles else (0, FOREVER), "colors": colors,
-                 "region": rectangle(args.region) if args.region else None}
+    selection = {
+        "cycles": cycle_range(args.cycles) if args.cycles else (0, FOREVER),
+        "colors": colors,
+        "region": rectangle(args.region) if args.region else None,
+    }
     return selection | ({"kinds": chosen} if chosen else {})

@@ -36,14 +36,18 @@ def alone(target):
         handle = os.open(target, os.O_RDONLY)
     except OSError as error:
         _remove_empty(made)
-        raise ConfigError(f"cannot be written: {error.strerror}", where=target,
-                          hint="another directory with --out") from None
+        raise ConfigError(
+            f"cannot be written: {error.strerror}", where=target, hint="another directory with --out"
+        ) from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError("another process works in this directory", where=target,
-                              hint="wait for it, or another directory with --out") from None
+            raise ConfigError(
+                "another process works in this directory",
+                where=target,
+                hint="wait for it, or another directory with --out",
+            ) from None
         except OSError:
             pass
         yield

@@ -7,6 +7,7 @@ and the line ``<!-- end NAME -->``.  With ``--check`` nothing is written and the
 Names: `TABLES`.  A test keeps the documentation in step, so a number is changed in one place only.  The block of
 `MEASURED` is left alone: ``wse validate --write FILE`` makes it.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -28,8 +29,9 @@ KINDS = ("published", "inferred", "assumed")
 def _table(head, rows):
     """Return a Markdown table."""
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head),
-                      *("| " + " | ".join(row) + " |" for row in cells)])
+    return "\n".join(
+        ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in cells)]
+    )
 
 
 def _value(value):
@@ -42,17 +44,20 @@ def parameters():
     rows = []
     for name, p in PARAMETERS.items():
         first, other = p.values["wse2"], p.values["wse3"]
-        rows.append((f"`{name}`", _value(first), "" if other == first else _value(other), p.unit, p.confidence, p.doc,
-                     p.source))
+        rows.append(
+            (f"`{name}`", _value(first), "" if other == first else _value(other), p.unit, p.confidence, p.doc, p.source)
+        )
     return _table(("number", "wse2", "wse3 if different", "unit", "confidence", "meaning", "source"), rows)
 
 
 def confidence():
     """Return how many numbers have which confidence."""
     found = {kind: [n for n, p in PARAMETERS.items() if p.confidence == kind] for kind in KINDS}
-    meaning = {"published": "vendor document, vendor tool or reviewed paper",
-               "inferred": "follows from published measurements under this model",
-               "assumed": "no public evidence; the most defensible choice"}
+    meaning = {
+        "published": "vendor document, vendor tool or reviewed paper",
+        "inferred": "follows from published measurements under this model",
+        "assumed": "no public evidence; the most defensible choice",
+    }
     rows = [(kind, len(names), meaning[kind]) for kind, names in found.items()]
     return _table(("confidence", "numbers", "meaning"), rows) + "\n\nAssumed: " + _wrap(found["assumed"])
 
@@ -66,7 +71,7 @@ def _wrap(names):
             lines.append(line.rstrip())
             line = ""
         line += word
-    return "\n".join([*lines, line])[len("Assumed: "):]
+    return "\n".join([*lines, line])[len("Assumed: ") :]
 
 
 def operations():
@@ -107,6 +112,7 @@ def fill(text):
     ConfigError
         A block has a name that is not in `TABLES`.
     """
+
     def block(match):
         name = match[1]
         if name == MEASURED:

@@ -17,17 +17,29 @@ __all__ = ["Recorder", "add_options", "recorder"]
 def add_options(parser):
     """Give a parser the options of recording."""
     group = parser.add_argument_group("recording (needs --out)")
-    group.add_argument("--trace", choices=("off", "counters", *LEVELS), default="counters",
-                       help="what the run file holds besides results: nothing; counters (default); events of tasks, "
-                            "operations and waits too; or full, every wavelet's way as well")
-    group.add_argument("--trace-window", metavar="CYCLES", type=int,
-                       help="counters of each window of so many cycles (default: one window for the whole run)")
+    group.add_argument(
+        "--trace",
+        choices=("off", "counters", *LEVELS),
+        default="counters",
+        help="what the run file holds besides results: nothing; counters (default); events of tasks, "
+        "operations and waits too; or full, every wavelet's way as well",
+    )
+    group.add_argument(
+        "--trace-window",
+        metavar="CYCLES",
+        type=int,
+        help="counters of each window of so many cycles (default: one window for the whole run)",
+    )
     group.add_argument("--trace-cycles", metavar="A:B", help="record cycles A to B - 1 only")
     group.add_argument("--trace-region", metavar="X,Y,W,H", help="record these PEs only")
     group.add_argument("--trace-colors", metavar="C,C", help="record wavelets of these colors only")
     group.add_argument("--trace-kinds", metavar="K,K", help=f"record these kinds of the level only: {', '.join(KINDS)}")
-    group.add_argument("--backend", choices=("compiled", "reference"), default="compiled",
-                       help="the engine, or the slow plain-Python twin")
+    group.add_argument(
+        "--backend",
+        choices=("compiled", "reference"),
+        default="compiled",
+        help="the engine, or the slow plain-Python twin",
+    )
 
 
 class Recorder:
@@ -73,12 +85,17 @@ class Recorder:
         height, width = spec.program_index.shape
         region, colors = (self.filter.region, self.filter.colors) if self.filter else (None, None)
         if region and (region[0] >= width or region[1] >= height):
-            raise ConfigError(f"the rectangle at ({region[0]}, {region[1]}) lies outside the {width} x {height} PEs",
-                              where="--trace-region")
+            raise ConfigError(
+                f"the rectangle at ({region[0]}, {region[1]}) lies outside the {width} x {height} PEs",
+                where="--trace-region",
+            )
         for color in colors or ():
             if not 0 <= color < spec.machine["router.colors"]:
-                raise ConfigError(f"there is no color {color}", where="--trace-colors",
-                                  hint=f"0 .. {spec.machine['router.colors'] - 1}")
+                raise ConfigError(
+                    f"there is no color {color}",
+                    where="--trace-colors",
+                    hint=f"0 .. {spec.machine['router.colors'] - 1}",
+                )
 
     def stop(self):
         """End recording; the log has everything then."""
@@ -125,8 +142,9 @@ def recorder(args, path, meta):
     if args.trace == "off" and args.trace_window is not None:
         raise ConfigError("no counters are recorded", where="--trace-window", hint="without --trace off")
     if args.trace_window is not None and args.trace_window < 1:
-        raise ConfigError(f"{args.trace_window} is no length of a window", where="--trace-window",
-                          hint="at least one cycle")
+        raise ConfigError(
+            f"{args.trace_window} is no length of a window", where="--trace-window", hint="at least one cycle"
+        )
     if path is None:
         if args.trace in LEVELS or args.trace_window is not None:
             raise ConfigError("needs a file to record to", where="--trace", hint="--out FILE.h5")
@@ -158,9 +176,14 @@ def _filter_of(args):
     kinds = tuple(args.trace_kinds.split(",")) if args.trace_kinds else LEVELS[args.trace]
     for kind in kinds:
         if kind not in LEVELS[args.trace]:
-            raise ConfigError(f"level {args.trace} has no events of kind {kind!r}", where="--trace-kinds",
-                              hint=", ".join(LEVELS[args.trace]))
-    return TraceFilter(kinds, colors,
-                       selection.rectangle(args.trace_region, "--trace-region") if args.trace_region else None,
-                       (selection.cycle_range(args.trace_cycles, "--trace-cycles") if args.trace_cycles
-                        else (0, FOREVER)))
+            raise ConfigError(
+                f"level {args.trace} has no events of kind {kind!r}",
+                where="--trace-kinds",
+                hint=", ".join(LEVELS[args.trace]),
+            )
+    return TraceFilter(
+        kinds,
+        colors,
+        selection.rectangle(args.trace_region, "--trace-region") if args.trace_region else None,
+        (selection.cycle_range(args.trace_cycles, "--trace-cycles") if args.trace_cycles else (0, FOREVER)),
+    )

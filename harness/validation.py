@@ -7,6 +7,7 @@ A *point* is one published measurement: what ran, with which parameters, how man
 Every point ends in one `Row`: measured, or skipped with the reason.  The criteria (`MEAN_LIMIT`, `WORST_LIMIT`) hold
 for all measured rows except those of `UNJUDGED` kinds.
 """
+
 from __future__ import annotations
 
 import json
@@ -19,8 +20,18 @@ from importlib import resources
 from harness.modules import need
 from wse_core.errors import ConfigError, WseError
 
-__all__ = ["MEAN_LIMIT", "QUICK", "UNJUDGED", "WORST_LIMIT", "Row", "load_points", "markdown", "select", "summarise",
-           "validate"]
+__all__ = [
+    "MEAN_LIMIT",
+    "QUICK",
+    "UNJUDGED",
+    "WORST_LIMIT",
+    "Row",
+    "load_points",
+    "markdown",
+    "select",
+    "summarise",
+    "validate",
+]
 
 MEAN_LIMIT, WORST_LIMIT = 0.04, 0.10
 """Largest mean and largest single relative error of a validation that passes."""
@@ -30,11 +41,39 @@ UNJUDGED = ("formula", "llm-kernel")
 
 MAX_BYTES = 1 << 24
 REQUIRED = {"id": str, "kind": str, "recipe": str, "params": dict}
-OPTIONAL = ("workload", "cycles", "source", "exactness", "generation", "platform", "run", "notes", "published_value",
-            "published_unit", "clock_ghz", "gcell_per_s", "cycles_wse3", "cycles_at_0p85_ghz", "cycles_at_1p1_ghz")
-QUICK = ("SUMMA-P32-T4", "MATVEC-N10", "MATVEC-N25x1", "RED-CHAIN512", "STEN1-3", "STENT-R1-1x1",
-         "STENT-R2-2x2", "STEN25-T3-NZ100", "FMULS-1028-A", "FMACS-TRACE-1", "FMACS-TRACE-2", "SUMSIM-DC-SEND196",
-         "SPMM-CSC-08", "FORM-CHAIN")
+OPTIONAL = (
+    "workload",
+    "cycles",
+    "source",
+    "exactness",
+    "generation",
+    "platform",
+    "run",
+    "notes",
+    "published_value",
+    "published_unit",
+    "clock_ghz",
+    "gcell_per_s",
+    "cycles_wse3",
+    "cycles_at_0p85_ghz",
+    "cycles_at_1p1_ghz",
+)
+QUICK = (
+    "SUMMA-P32-T4",
+    "MATVEC-N10",
+    "MATVEC-N25x1",
+    "RED-CHAIN512",
+    "STEN1-3",
+    "STENT-R1-1x1",
+    "STENT-R2-2x2",
+    "STEN25-T3-NZ100",
+    "FMULS-1028-A",
+    "FMACS-TRACE-1",
+    "FMACS-TRACE-2",
+    "SUMSIM-DC-SEND196",
+    "SPMM-CSC-08",
+    "FORM-CHAIN",
+)
 """Points of the quick run."""
 
 
@@ -129,8 +168,9 @@ def _check(point, where):
         if key not in REQUIRED and key not in OPTIONAL:
             raise ConfigError(f"unknown key {key!r}", where=where, hint="known: " + ", ".join((*REQUIRED, *OPTIONAL)))
     cycles = point.get("cycles")
-    if cycles is not None and (isinstance(cycles, bool) or not isinstance(cycles, (int, float))
-                               or not math.isfinite(cycles) or cycles <= 0):
+    if cycles is not None and (
+        isinstance(cycles, bool) or not isinstance(cycles, (int, float)) or not math.isfinite(cycles) or cycles <= 0
+    ):
         raise ConfigError(f"cycles: expected a positive number or null, got {cycles!r}", where=where)
 
 
@@ -147,9 +187,13 @@ def select(points, kinds=(), recipes=(), ids=None):
         for word in wanted:
             if word not in known:
                 raise ConfigError(f"no point has the {key} {word!r}", hint="known: " + ", ".join(known))
-    return [point for point in points
-            if (not kinds or point["kind"] in kinds) and (not recipes or point["recipe"] in recipes)
-            and (ids is None or point["id"] in ids)]
+    return [
+        point
+        for point in points
+        if (not kinds or point["kind"] in kinds)
+        and (not recipes or point["recipe"] in recipes)
+        and (ids is None or point["id"] in ids)
+    ]
 
 
 def validate(points, machine, progress):
@@ -185,8 +229,9 @@ def _compare(registry, machine, point, tell):
     published = point.get("cycles") or point.get("cycles_at_0p85_ghz")
     entry = registry.RECIPES.get((point["recipe"], point["kind"]))
     if entry is None:
-        return Row(**fixed, published=published,
-                   reason=f"no recipe {point['recipe']} for points of kind {point['kind']}")
+        return Row(
+            **fixed, published=published, reason=f"no recipe {point['recipe']} for points of kind {point['kind']}"
+        )
     blind = {key: point[key] for key in ("id", "kind", "recipe", "workload", "params") if key in point}
     blind["params"] = {k: v for k, v in point["params"].items() if k not in ("values", "min", "max")}
     started = time.perf_counter()
@@ -219,8 +264,9 @@ def summarise(rows):
         (ids), ``passed``, and ``kinds``: the same per kind.
     """
     total = _summary(rows)
-    total["kinds"] = {kind: _summary([row for row in rows if row.kind == kind])
-                      for kind in dict.fromkeys(row.kind for row in rows)}
+    total["kinds"] = {
+        kind: _summary([row for row in rows if row.kind == kind]) for kind in dict.fromkeys(row.kind for row in rows)
+    }
     counted = _summary([row for row in rows if row.counts])
     total |= {key: counted[key] for key in ("mean_absolute_error", "worst", "over_limit")}
     mean = total["mean_absolute_error"]
@@ -232,10 +278,14 @@ def _summary(rows):
     compared = [row for row in rows if row.error is not None]
     errors = [abs(row.error) for row in compared]
     worst = max(compared, key=lambda row: abs(row.error), default=None)
-    return {"points": len(rows), "compared": len(compared), "skipped": len(rows) - len(compared),
-            "mean_absolute_error": sum(errors) / len(errors) if errors else None,
-            "worst": None if worst is None else {"id": worst.id, "error": worst.error},
-            "over_limit": [row.id for row in compared if abs(row.error) > WORST_LIMIT]}
+    return {
+        "points": len(rows),
+        "compared": len(compared),
+        "skipped": len(rows) - len(compared),
+        "mean_absolute_error": sum(errors) / len(errors) if errors else None,
+        "worst": None if worst is None else {"id": worst.id, "error": worst.error},
+        "over_limit": [row.id for row in compared if abs(row.error) > WORST_LIMIT],
+    }
 
 
 def as_data(rows):
@@ -246,20 +296,29 @@ def as_data(rows):
 def markdown(rows):
     """Return the comparison as Markdown: a summary per kind, all compared points, all skipped points by reason."""
     result = summarise(rows)
-    lines = [f"{result['compared']} of {result['points']} points compared; mean absolute error "
-             f"{_percent(result['mean_absolute_error'])}, worst {_percent(result['worst']['error'])} "
-             f"({result['worst']['id']}), {len(result['over_limit'])} above {WORST_LIMIT:.0%}."
-             if result["worst"] else "No point compared.", "",
-             "| kind | compared | mean absolute error | worst |", "|---|---|---|---|"]
+    lines = [
+        f"{result['compared']} of {result['points']} points compared; mean absolute error "
+        f"{_percent(result['mean_absolute_error'])}, worst {_percent(result['worst']['error'])} "
+        f"({result['worst']['id']}), {len(result['over_limit'])} above {WORST_LIMIT:.0%}."
+        if result["worst"]
+        else "No point compared.",
+        "",
+        "| kind | compared | mean absolute error | worst |",
+        "|---|---|---|---|",
+    ]
     for kind, part in result["kinds"].items():
         if part["compared"]:
-            lines.append(f"| {kind} | {part['compared']} of {part['points']} | {_percent(part['mean_absolute_error'])} "
-                         f"| {part['worst']['id']}: {_percent(part['worst']['error'], sign=True)} |")
+            lines.append(
+                f"| {kind} | {part['compared']} of {part['points']} | {_percent(part['mean_absolute_error'])} "
+                f"| {part['worst']['id']}: {_percent(part['worst']['error'], sign=True)} |"
+            )
     lines += ["", "| point | measured | published | error | method | source |", "|---|---|---|---|---|---|"]
     for row in rows:
         if row.error is not None:
-            lines.append(f"| {row.id} | {row.measured:.0f} | {row.published:.10g} | {_percent(row.error, sign=True)} | "
-                         f"{row.method} | {_cell(row.source)} |")
+            lines.append(
+                f"| {row.id} | {row.measured:.0f} | {row.published:.10g} | {_percent(row.error, sign=True)} | "
+                f"{row.method} | {_cell(row.source)} |"
+            )
     reasons = {}
     for row in rows:
         if row.error is None:

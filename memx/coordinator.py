@@ -14,6 +14,7 @@ The words of a script are laid out once per sparsity pattern; an iteration fills
 
 Source: weight streaming white paper, sections 4.3 (order of an iteration), 7.3 (commands), 7.4 (one value array).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -69,13 +70,16 @@ class Script:
 
     def tell(self, *names, columns=None, **data):
         """Append commands for some columns, or all; ``name=data`` for those with data, in order."""
-        payload = np.array([*(commands.word(name) for name in names),
-                            *(commands.word(name, value) for name, value in data.items())], np.uint32)
+        payload = np.array(
+            [*(commands.word(name) for name in names), *(commands.word(name, value) for name, value in data.items())],
+            np.uint32,
+        )
         for column in range(self.columns) if columns is None else columns:
             self.words(column, payload, np.ones(len(payload), bool))
 
     def close(self):
         """Join what was appended; return the script."""
+
         def joined(parts, dtype):
             return [np.concatenate([*part, np.empty(0, dtype)]).astype(dtype) for part in parts]
 
@@ -101,8 +105,9 @@ class Script:
     def fill(self, values):
         """Return [(payload, is control)] per column with the values of all parameters, one after the other."""
         found = []
-        for words, is_control, slots, sources in zip(self._words, self._control, self._slots, self._sources,
-                                                     strict=True):
+        for words, is_control, slots, sources in zip(
+            self._words, self._control, self._slots, self._sources, strict=True
+        ):
             payload = words.copy()
             payload[slots] |= values[sources]
             found.append((payload, is_control))
@@ -157,8 +162,11 @@ class Coordinator:
     # --- scripts ------------------------------------------------------------------------------------------------------
 
     def _write(self, kind):
-        script = Script(self.resident.width, [*(p.pattern.count for p in self.parameters), 1],
-                        [p.gradient_pattern.count for p in self.parameters])
+        script = Script(
+            self.resident.width,
+            [*(p.pattern.count for p in self.parameters), 1],
+            [p.gradient_pattern.count for p in self.parameters],
+        )
         for level in range(1, len(self.matrices) + 1):
             self._forward(script, level)
         if kind == "train":
@@ -222,8 +230,15 @@ class Coordinator:
         if active:
             script.tell(aux=self._array(f"s{level}"))
         after = (layer.activation,) if active and not layer.norm else ()
-        self._product(script, level - 1, pattern.rows, np.arange(pattern.count), *self.located(pattern, level),
-                      self.resident.places[level].owners(np.arange(layer.outputs)), after)
+        self._product(
+            script,
+            level - 1,
+            pattern.rows,
+            np.arange(pattern.count),
+            *self.located(pattern, level),
+            self.resident.places[level].owners(np.arange(layer.outputs)),
+            after,
+        )
         if layer.norm:
             self._norm_forward(script, level)
             if active:
@@ -260,14 +275,22 @@ class Coordinator:
         script.tell("share")
         script.tell("log", columns=[0])
         for column in range(script.columns):
-            script.words(column, commands.word("scale")[None], np.ones(1, bool), np.zeros(1, np.int64), number,
-                         np.zeros(1, np.int64))
-        script.tell(label=self._array("labels"), wide=self._array("expo"),
-                    delta=self._array(self.resident.delta(level)))
+            script.words(
+                column,
+                commands.word("scale")[None],
+                np.ones(1, bool),
+                np.zeros(1, np.int64),
+                number,
+                np.zeros(1, np.int64),
+            )
+        script.tell(
+            label=self._array("labels"), wide=self._array("expo"), delta=self._array(self.resident.delta(level))
+        )
         self._each(script, level, "delta_row")
         for column in range(script.columns):
-            script.words(column, commands.word("loss")[None], np.ones(1, bool), parameter=number,
-                         places=np.array([column]))
+            script.words(
+                column, commands.word("loss")[None], np.ones(1, bool), parameter=number, places=np.array([column])
+            )
 
     def _backward(self, script, level):
         """Append the gradient of a layer's inputs: the transposed matrix, without biases."""
@@ -281,9 +304,16 @@ class Coordinator:
         active = self.resident.network.layers[level - 2].activation != "none"
         if active:
             script.tell(delta=target, aux=self._array(f"s{level - 1}"))
-        self._product(script, level - 1, pattern.rows[kept], entries[kept], owner,
-                      pattern.indices[kept] - above.feature_starts[owner], below.owners(np.arange(layer.inputs)),
-                      ("slope",) if active else ())
+        self._product(
+            script,
+            level - 1,
+            pattern.rows[kept],
+            entries[kept],
+            owner,
+            pattern.indices[kept] - above.feature_starts[owner],
+            below.owners(np.arange(layer.inputs)),
+            ("slope",) if active else (),
+        )
 
     def _ask(self, script, level):
         """Append the places at which a layer's gradients are asked for."""
@@ -320,8 +350,15 @@ class Coordinator:
             if shift:
                 slots, entries = np.concatenate([at, at + len(block) - 1]), np.concatenate([mine, features + mine])
             sent = [features * (name == "grad_beta") + mine for name in names if name in places]
-            script.words(column, np.tile(np.array(block, np.uint32), count), np.ones(count * len(block), bool), slots,
-                         number, entries, np.stack(sent, 1).reshape(-1) if sent else None)
+            script.words(
+                column,
+                np.tile(np.array(block, np.uint32), count),
+                np.ones(count * len(block), bool),
+                slots,
+                number,
+                entries,
+                np.stack(sent, 1).reshape(-1) if sent else None,
+            )
 
     def _norm_forward(self, script, level):
         rows = self._array(f"a{level}.rows")

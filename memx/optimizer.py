@@ -108,8 +108,12 @@ class Adam(Optimizer):
         if not (self.beta1 < 1 and self.beta2 < 1):
             raise ConfigError("a beta of 1 or more never forgets", where="optimizer: beta1, beta2")
         if not F(self.eps):
-            raise ConfigError(f"an eps of {self.eps:g} is zero in f32, and a weight whose gradients are all zero would "
-                              "be divided by it", where="optimizer: eps", value=self.eps)
+            raise ConfigError(
+                f"an eps of {self.eps:g} is zero in f32, and a weight whose gradients are all zero would "
+                "be divided by it",
+                where="optimizer: eps",
+                value=self.eps,
+            )
 
     def update(self, step, w, g, state, lr=None):
         lr = F(self.lr if lr is None else lr)

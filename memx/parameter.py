@@ -61,8 +61,9 @@ class Parameter:
 
     def __init__(self, name, weights, fmt="f16", bias=42, pattern=None, slots=(), store=None):
         if fmt not in FORMATS:
-            raise ConfigError(f"weights cannot be streamed as {fmt!r}", where=f"parameter {name}",
-                              hint=", ".join(FORMATS))
+            raise ConfigError(
+                f"weights cannot be streamed as {fmt!r}", where=f"parameter {name}", hint=", ".join(FORMATS)
+            )
         self.name, self.fmt, self.bias = name, fmt, bias
         if np.ndim(weights) != 2:
             raise ConfigError(f"weights of shape {np.shape(weights)} are no matrix", where=f"parameter {name}")
@@ -78,8 +79,10 @@ class Parameter:
     def set_pattern(self, pattern):
         """Change which weights are active; others keep their place in the dense store, but are not streamed."""
         if pattern.shape != self.dense.shape:
-            raise ConfigError(f"a pattern of {pattern.shape} does not fit weights of {self.dense.shape}",
-                              where=f"parameter {self.name}")
+            raise ConfigError(
+                f"a pattern of {pattern.shape} does not fit weights of {self.dense.shape}",
+                where=f"parameter {self.name}",
+            )
         self.pattern = pattern
         self._transposed = None
         self.refresh()
@@ -188,8 +191,9 @@ class Parameter:
         g = np.asarray(gradients, np.float32)
         asked = self.gradient_pattern
         if g.shape != (asked.count,):
-            raise ConfigError(f"{g.size} gradients for {asked.count} that were asked for",
-                              where=f"parameter {self.name}")
+            raise ConfigError(
+                f"{g.size} gradients for {asked.count} that were asked for", where=f"parameter {self.name}"
+            )
         dense, columns = self.dense.reshape(-1), self.dense.shape[1]
         for first, end in row_blocks(self.dense.shape):
             part, places = self.pattern.places(first, end)

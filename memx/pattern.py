@@ -67,8 +67,12 @@ class Pattern:
         return cls(tuple(shape), indptr, indices)
 
     def __eq__(self, other):
-        return (isinstance(other, Pattern) and self.shape == other.shape and np.array_equal(self.indptr, other.indptr)
-                and np.array_equal(self.indices, other.indices))
+        return (
+            isinstance(other, Pattern)
+            and self.shape == other.shape
+            and np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices)
+        )
 
     __hash__ = None
 
@@ -96,7 +100,7 @@ class Pattern:
     def places(self, first, end):
         """Return (slice of the entries of some rows, their places in the dense matrix); nothing of it is kept."""
         part = slice(int(self.indptr[first]), int(self.indptr[end]))
-        rows = np.repeat(np.arange(first, end), np.diff(self.indptr[first:end + 1]))
+        rows = np.repeat(np.arange(first, end), np.diff(self.indptr[first : end + 1]))
         return part, rows * self.shape[1] + self.indices[part]
 
     @cached_property

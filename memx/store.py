@@ -65,8 +65,11 @@ class FileStore:
         """
         path = self._path(name)
         if path.exists():
-            raise ConfigError(f"{path.name} is there already", where=f"file store {self.directory}",
-                              hint="open() reads it; another directory begins anew")
+            raise ConfigError(
+                f"{path.name} is there already",
+                where=f"file store {self.directory}",
+                hint="open() reads it; another directory begins anew",
+            )
         return self._map(path, name, shape, "w+")
 
     def open(self, name, shape):
@@ -81,8 +84,9 @@ class FileStore:
         size = path.stat().st_size if path.exists() else None
         if size != wanted:
             there = "is not there" if size is None else f"has {size:,} bytes"
-            raise ConfigError(f"{path.name} {there}, {shape} in float32 takes {wanted:,}",
-                              where=f"file store {self.directory}")
+            raise ConfigError(
+                f"{path.name} {there}, {shape} in float32 takes {wanted:,}", where=f"file store {self.directory}"
+            )
         return self._map(path, name, shape, "r+")
 
     def fill(self, name, shape, rows):
@@ -105,8 +109,11 @@ class FileStore:
 
     def _path(self, name):
         if not re.fullmatch(r"[\w.-]+", name) or name.startswith("."):
-            raise ConfigError(f"{name!r} is no name of a file", where=f"file store {self.directory}",
-                              hint="letters, digits, dot, dash and underscore")
+            raise ConfigError(
+                f"{name!r} is no name of a file",
+                where=f"file store {self.directory}",
+                hint="letters, digits, dot, dash and underscore",
+            )
         return self.directory / f"{name}.f32"
 
     def _map(self, path, name, shape, mode):
@@ -115,6 +122,9 @@ class FileStore:
         try:
             self._arrays[name] = np.memmap(path, np.float32, mode, shape=tuple(shape))
         except OSError as error:
-            raise ConfigError(f"{4 * math.prod(shape):,} bytes cannot be mapped: {error.strerror}", where=str(path),
-                              hint="a directory with room") from None
+            raise ConfigError(
+                f"{4 * math.prod(shape):,} bytes cannot be mapped: {error.strerror}",
+                where=str(path),
+                hint="a directory with room",
+            ) from None
         return self._arrays[name]

@@ -55,9 +55,12 @@ class Tiers:
         needed = parameters * bytes_per_parameter
         if needed > self.flash_bytes:
             most = int(self.flash_bytes // bytes_per_parameter)
-            raise ConfigError(f"{parameters:,} parameters of {bytes_per_parameter} bytes need {needed:,} bytes, "
-                              f"the memory service has {int(self.flash_bytes):,}", where="memx: capacity",
-                              hint=f"at most {most:,} parameters")
+            raise ConfigError(
+                f"{parameters:,} parameters of {bytes_per_parameter} bytes need {needed:,} bytes, "
+                f"the memory service has {int(self.flash_bytes):,}",
+                where="memx: capacity",
+                hint=f"at most {most:,} parameters",
+            )
 
     def stream(self, layers):
         """Return the `Stream` of layers, one after the other.

@@ -5,6 +5,7 @@ planes they belong to, since a node's links are of any plane.
 
 Source: weight streaming white paper, section 6.4.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -58,4 +59,4 @@ def pack(tops):
     found = [operation for top in tops for operation in operations(top)]
     small = [operation for operation in found if len(operation.children) == 2]
     whole = [Hardware((operation,)) for operation in found if len(operation.children) > 2]
-    return [*whole, *(Hardware(tuple(small[k:k + 2])) for k in range(0, len(small), 2))]
+    return [*whole, *(Hardware(tuple(small[k : k + 2])) for k in range(0, len(small), 2))]

@@ -8,6 +8,7 @@ Towards the memory service the planes together are one `Endpoint`, and below the
 
 Source: weight streaming white paper, section 6.4: 1.2 Tb/s of a system are twelve links of 100 Gb/s.
 """
+
 from __future__ import annotations
 
 from collections import deque
@@ -89,7 +90,7 @@ class Planes(Endpoint):
     def weights(self, words):
         chunks = -(-len(words) // CHUNK)
         for k in range(chunks):
-            self.tops[k % len(self.tops)].weights(words[k * CHUNK:(k + 1) * CHUNK])
+            self.tops[k % len(self.tops)].weights(words[k * CHUNK : (k + 1) * CHUNK])
         for system in self.systems:
             system.deliver(chunks) if chunks else system.endpoint.weights(words)
 
@@ -102,11 +103,13 @@ class Planes(Endpoint):
 
     def bytes_of(self, plane):
         """Return (down, up) of the busiest link of a plane below its top; (0, 0) without nodes."""
+
         def links(endpoint):
             if isinstance(endpoint, Node):
                 for child, traffic in zip(endpoint.children, endpoint.traffic, strict=True):
                     yield traffic
                     yield from links(child)
+
         found = list(links(self.tops[plane]))
         return tuple(max((getattr(t, name) for t in found), default=0) for name in ("down_bytes", "up_bytes"))
 

@@ -118,7 +118,7 @@ def build(endpoints):
     while len(level) > 1:
         above, start = [], 0
         for size in _groups(len(level)):
-            part = level[start:start + size]
+            part = level[start : start + size]
             above.append(part[0] if size == 1 else Node(tuple(part)))
             start += size
         level = above

@@ -5,6 +5,7 @@ touch everything the op table has, random routes with switches, filters, swap, i
 parameters.  The programs make no sense on purpose: they starve, block, collide and fault, and both machines must do so
 in the same cycle.  `stall_schedule` draws what the host does meanwhile.  `difference` compares two snapshots.
 """
+
 import numpy as np
 
 from wse_core import image as im
@@ -21,14 +22,28 @@ def random_machine(rng):
     changes = {}
     if rng.random() < 0.5:
         for name, values in {
-            "router.hop": (1, 2), "router.depth": (1, 2, 3), "ramp.in": (1, 2, 3), "ramp.out": (1, 2),
+            "router.hop": (1, 2),
+            "router.depth": (1, 2, 3),
+            "ramp.in": (1, 2, 3),
+            "ramp.out": (1, 2),
             "ramp.execute": (1, 2),
-            "ramp.in_buffer": (0, 1, 2), "task.start": (0, 1, 3), "vec.start": (0, 1, 2), "vec.drain": (0, 1, 2),
-            "mem.conflict_rule": ("mod4", "bank", "none"), "mem.conflict_cycles": (1, 2),
-            "mem.write_cycles": (0, 1, 3), "mem.read_ports": (1, 2),
-            "ce.fp_latency": (1, 2, 4), "ce.load_latency": (1, 3), "ce.int_latency": (1, 2), "ce.branch_taken": (1, 6),
-            "ce.dsr_load": (1, 6), "ce.dsr_dimension": (0, 3, 8),
-            "task.priority_rule": ("lowest", "round_robin"), "num.cb16_bias": (31, 42), "num.ftz": (0, 1),
+            "ramp.in_buffer": (0, 1, 2),
+            "task.start": (0, 1, 3),
+            "vec.start": (0, 1, 2),
+            "vec.drain": (0, 1, 2),
+            "mem.conflict_rule": ("mod4", "bank", "none"),
+            "mem.conflict_cycles": (1, 2),
+            "mem.write_cycles": (0, 1, 3),
+            "mem.read_ports": (1, 2),
+            "ce.fp_latency": (1, 2, 4),
+            "ce.load_latency": (1, 3),
+            "ce.int_latency": (1, 2),
+            "ce.branch_taken": (1, 6),
+            "ce.dsr_load": (1, 6),
+            "ce.dsr_dimension": (0, 3, 8),
+            "task.priority_rule": ("lowest", "round_robin"),
+            "num.cb16_bias": (31, 42),
+            "num.ftz": (0, 1),
         }.items():
             if rng.random() < 0.4:
                 changes[name] = rng.choice(values)
@@ -46,10 +61,10 @@ class _Writer:
         in_depth, out_depth = m["queue.in_depth"], m["queue.out_depth"]
         inq = [q for q in range(8) if in_depth[q]]
         outq = [q for q in range(8) if out_depth[q]]
-        self.inq = dict(zip(rng.sample(inq, min(len(inq), len(colors))), rng.sample(colors, len(colors)),
-                            strict=False))
-        self.outq = dict(zip(rng.sample(outq, min(len(outq), len(colors))), rng.sample(colors, len(colors)),
-                             strict=False))
+        self.inq = dict(zip(rng.sample(inq, min(len(inq), len(colors))), rng.sample(colors, len(colors)), strict=False))
+        self.outq = dict(
+            zip(rng.sample(outq, min(len(outq), len(colors))), rng.sample(colors, len(colors)), strict=False)
+        )
         self.n_data = 160
         self.fifos = rng.randint(0, 2)
 
@@ -148,8 +163,12 @@ class _Writer:
             return
         imm = None
         if any(k in (im.DSD_FABIN, im.DSD_FABOUT, im.DSD_FIFO) for k in kinds) and rng.random() < 0.6:
-            imm = isa.async_word(rng.choice(isa.PRIORITIES), rng.choice((None, None, 0, 1, 5)),
-                                 rng.choice((None, rng.choice(self.tasks))), rng.choice((None, rng.choice(self.tasks))))
+            imm = isa.async_word(
+                rng.choice(isa.PRIORITIES),
+                rng.choice((None, None, 0, 1, 5)),
+                rng.choice((None, rng.choice(self.tasks))),
+                rng.choice((None, rng.choice(self.tasks))),
+            )
         self.emit(op.name, *fields, self.reg(wd) if wd else 0, imm)
 
     def dfilt(self):
@@ -165,8 +184,14 @@ class _Writer:
             op = rng.choice([o for o in isa.OPS if o.form == "alu"])
             wa, wb, wc, wd = (isa.WORDS[t] for t in op.types)
             imm = rng.randrange(0, 1 << (16 * wc)) if wc and rng.random() < 0.3 else None
-            self.emit(op.name, self.reg(wa), self.reg(wb), 0 if imm is not None or not wc else self.reg(wc),
-                      self.reg(wd) if wd else 0, imm)
+            self.emit(
+                op.name,
+                self.reg(wa),
+                self.reg(wb),
+                0 if imm is not None or not wc else self.reg(wc),
+                self.reg(wd) if wd else 0,
+                imm,
+            )
         elif kind == 5:
             words = rng.choice((1, 2))
             self.emit("ldi" if words == 1 else "ldi32", self.reg(words), imm=rng.getrandbits(16 * words))
@@ -262,8 +287,13 @@ def random_program(rng, name, colors, m, filters, plain=False):
         w.control_entry[task] = len(w.code)
         w.body(rng.randint(1, 2))
     code_words, code, descriptors = w.finish()
-    values = np.array([rng.getrandbits(16) if rng.random() < 0.7 else rng.choice((0, 0x3C00, 0x7C00, 0x7E00, 0x8000, 1))
-                       for _ in range(w.n_data)], np.uint16)
+    values = np.array(
+        [
+            rng.getrandbits(16) if rng.random() < 0.7 else rng.choice((0, 0x3C00, 0x7C00, 0x7E00, 0x8000, 1))
+            for _ in range(w.n_data)
+        ],
+        np.uint16,
+    )
     bound = sum(1 << t for t in tasks + data)
     colors_mask = (1 << 24) - 1
     blocked = colors_mask & ~bound
@@ -271,13 +301,23 @@ def random_program(rng, name, colors, m, filters, plain=False):
         if rng.random() < 0.5:
             blocked &= ~(1 << color)
     return im.ProgramImage(
-        name=name, code=code, code_words=code_words, footprint=code_words + w.n_data, descriptors=descriptors,
-        entry=w.entry, control_entry=w.control_entry, data_tasks=sum(1 << c for c in data),
-        active=sum(1 << t for t in rng.sample(tasks, rng.randint(1, len(tasks)))), blocked=blocked,
+        name=name,
+        code=code,
+        code_words=code_words,
+        footprint=code_words + w.n_data,
+        descriptors=descriptors,
+        entry=w.entry,
+        control_entry=w.control_entry,
+        data_tasks=sum(1 << c for c in data),
+        active=sum(1 << t for t in rng.sample(tasks, rng.randint(1, len(tasks)))),
+        blocked=blocked,
         high=sum(1 << t for t in w.tasks if rng.random() < 0.3),
-        inq_color=tuple(w.inq.get(q, -1) for q in range(8)), outq_color=tuple(w.outq.get(q, -1) for q in range(8)),
-        half=rng.choice(("f16", "f16", "cb16")), main_priority=rng.choice((1, 1, 2, 3, 4)),
-        data=((code_words, values),))
+        inq_color=tuple(w.inq.get(q, -1) for q in range(8)),
+        outq_color=tuple(w.outq.get(q, -1) for q in range(8)),
+        half=rng.choice(("f16", "f16", "cb16")),
+        main_priority=rng.choice((1, 1, 2, 3, 4)),
+        data=((code_words, values),),
+    )
 
 
 def random_routes(rng, width, height, colors, program_index, programs, n_filters, plain=False):
@@ -289,8 +329,7 @@ def random_routes(rng, width, height, colors, program_index, programs, n_filters
             for x in range(width):
                 entry = table[y, x]
                 g = program_index[y, x]
-                links = [d for d in range(4)
-                         if 0 <= x + im.STEP[d][0] < width and 0 <= y + im.STEP[d][1] < height]
+                links = [d for d in range(4) if 0 <= x + im.STEP[d][0] < width and 0 <= y + im.STEP[d][1] < height]
                 takes = g >= 0 and color in programs[g].inq_color
                 gives = g >= 0 and color in programs[g].outq_color
                 for p in range(4):
@@ -337,14 +376,21 @@ def random_spec(rng, plain=False):
             f["count_data"], f["count_control"], f["filter_control"] = (rng.randrange(0, 2) for _ in range(3))
             f["counter"], f["max"], f["limit"] = rng.randrange(0, 4), rng.randrange(0, 3), rng.randrange(1, 4)
             f["min_idx"], f["max_idx"] = rng.choice(((0, 0xFFFF), (0, 100), (0x3C00, 0xC000)))
-    programs = tuple(random_program(rng, f"p{k}", colors, m, filters is not None, plain)
-                     for k in range(rng.randint(1, 3)))
-    index = np.array([[rng.randrange(-1 if rng.random() < 0.1 else 0, len(programs)) for _ in range(width)]
-                      for _ in range(height)], np.int16)
-    routes = random_routes(rng, width, height, colors, index, programs, 2 if filters is not None else 0,
-                           plain)
-    sides = [(x, y, d) for x in range(width) for y in range(height) for d in range(4)
-             if not (0 <= x + im.STEP[d][0] < width and 0 <= y + im.STEP[d][1] < height)]
+    programs = tuple(
+        random_program(rng, f"p{k}", colors, m, filters is not None, plain) for k in range(rng.randint(1, 3))
+    )
+    index = np.array(
+        [[rng.randrange(-1 if rng.random() < 0.1 else 0, len(programs)) for _ in range(width)] for _ in range(height)],
+        np.int16,
+    )
+    routes = random_routes(rng, width, height, colors, index, programs, 2 if filters is not None else 0, plain)
+    sides = [
+        (x, y, d)
+        for x in range(width)
+        for y in range(height)
+        for d in range(4)
+        if not (0 <= x + im.STEP[d][0] < width and 0 <= y + im.STEP[d][1] < height)
+    ]
     inputs, outputs = [], []
     for x, y, d in rng.sample(sides, min(2, len(sides))):
         color = rng.choice(colors)
@@ -354,16 +400,27 @@ def random_spec(rng, plain=False):
         else:
             routes[color]["tx"][y, x, 0] |= 1 << d
             outputs.append((x, y, d, color))
-    return im.FabricSpec(machine=m, width=width, height=height, programs=programs, program_index=index, routes=routes,
-                         filters=filters, inputs=tuple(inputs), outputs=tuple(outputs))
+    return im.FabricSpec(
+        machine=m,
+        width=width,
+        height=height,
+        programs=programs,
+        program_index=index,
+        routes=routes,
+        filters=filters,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+    )
 
 
 def random_inputs(rng, spec, plain=False):
     """Yield (stream, payload, control) bursts for the input streams of `spec`."""
     for index in range(len(spec.inputs)):
         n = rng.randint(0, 12)
-        payload = [rng.choice((rng.getrandbits(32), 0x095F9249,
-                               0x09DF9249 if rng.random() < 0.1 else rng.getrandbits(32))) for _ in range(n)]
+        payload = [
+            rng.choice((rng.getrandbits(32), 0x095F9249, 0x09DF9249 if rng.random() < 0.1 else rng.getrandbits(32)))
+            for _ in range(n)
+        ]
         yield index, payload, [rng.random() < 0.25 and not plain for _ in range(n)]
 
 

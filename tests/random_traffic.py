@@ -6,6 +6,7 @@ one does.  Each PE sends and receives its streams in random order, synchronously
 and computes in memory and in registers meanwhile.  Synchronous operations in a wrong order deadlock now and then; both
 machines must then say so.
 """
+
 import numpy as np
 
 from fabric.layout import Layout
@@ -42,8 +43,12 @@ class _Stream:
 
 
 def _program(rng, machine, name, sends, takes):
-    p = Program(name, machine, half=rng.choice(("f16", "f16", "cb16")),
-                main_priority=rng.choice(("medium_low", "medium", "medium_high", "high")))
+    p = Program(
+        name,
+        machine,
+        half=rng.choice(("f16", "f16", "cb16")),
+        main_priority=rng.choice(("medium_low", "medium", "medium_high", "high")),
+    )
     out = [q for q, depth in enumerate(machine["queue.out_depth"]) if depth]
     into = [q for q, depth in enumerate(machine["queue.in_depth"]) if depth]
     rng.shuffle(out)

@@ -3,6 +3,7 @@
 What the engine does in bulk depends on formats, lengths, distances modulo banks, descriptors that keep their address,
 and on what the main thread does next.  Banks are drawn too, powers of two and others.  Data hold every kind of number.
 """
+
 import numpy as np
 
 from fabric.layout import Layout
@@ -11,20 +12,40 @@ from wse_core.params import machine
 
 __all__ = ["random_vectors"]
 
-OPS = {"fadds": ("f32", "f32", "f32"), "fsubs": ("f32", "f32", "f32"), "fmuls": ("f32", "f32", "f32"),
-       "fmacs": ("f32", "f32", "f32"), "faddh": ("f16", "f16", "f16"), "fsubh": ("f16", "f16", "f16"),
-       "fmulh": ("f16", "f16", "f16"), "fmach": ("f16", "f16", "f16"), "faddhs": ("f32", "f16", "f32"),
-       "fmachs": ("f32", "f32", "f16"), "fmaxs": ("f32", "f32", "f32")}
+OPS = {
+    "fadds": ("f32", "f32", "f32"),
+    "fsubs": ("f32", "f32", "f32"),
+    "fmuls": ("f32", "f32", "f32"),
+    "fmacs": ("f32", "f32", "f32"),
+    "faddh": ("f16", "f16", "f16"),
+    "fsubh": ("f16", "f16", "f16"),
+    "fmulh": ("f16", "f16", "f16"),
+    "fmach": ("f16", "f16", "f16"),
+    "faddhs": ("f32", "f16", "f32"),
+    "fmachs": ("f32", "f32", "f16"),
+    "fmaxs": ("f32", "f32", "f32"),
+}
 """Name: formats of the destination and of the two sources."""
 SIZE = 96  # elements of each of the two arrays
 
 
 def _machine(rng):
-    changes = {name: rng.choice(values) for name, values in {
-        "mem.banks": (1, 2, 3, 4, 6, 8, 16, 64), "mem.conflict_rule": ("mod4", "bank", "none"),
-        "mem.conflict_cycles": (1, 2), "mem.write_cycles": (0, 1, 3), "mem.read_ports": (1, 2), "vec.start": (0, 1, 2),
-        "vec.drain": (0, 2), "ce.load_latency": (1, 3), "ce.fp_latency": (1, 4), "num.ftz": (0, 1),
-    }.items() if rng.random() < 0.3}
+    changes = {
+        name: rng.choice(values)
+        for name, values in {
+            "mem.banks": (1, 2, 3, 4, 6, 8, 16, 64),
+            "mem.conflict_rule": ("mod4", "bank", "none"),
+            "mem.conflict_cycles": (1, 2),
+            "mem.write_cycles": (0, 1, 3),
+            "mem.read_ports": (1, 2),
+            "vec.start": (0, 1, 2),
+            "vec.drain": (0, 2),
+            "ce.load_latency": (1, 3),
+            "ce.fp_latency": (1, 4),
+            "num.ftz": (0, 1),
+        }.items()
+        if rng.random() < 0.3
+    }
     return machine(rng.choice(("wse2", "wse3")), changes)
 
 
@@ -32,8 +53,9 @@ def random_vectors(rng):
     """Return the `FabricSpec` of a PE with a loop of vector operations and scalar code."""
     m = _machine(rng)
     p = Program("vectors", m, half=rng.choice(("f16", "cb16")))
-    values = np.array([rng.choice((0.0, -0.0, 1.0, -2.5, 1e-7, 6e4, np.inf, np.nan, rng.uniform(-9, 9)))
-                       for _ in range(SIZE)])
+    values = np.array(
+        [rng.choice((0.0, -0.0, 1.0, -2.5, 1e-7, 6e4, np.inf, np.nan, rng.uniform(-9, 9))) for _ in range(SIZE)]
+    )
     p.array("before", rng.randint(1, 9), "u16")
     arrays = {"f32": p.array("s", SIZE, "f32", values)}
     p.array("between", rng.randint(1, 9), "u16")

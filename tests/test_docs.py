@@ -3,6 +3,7 @@
 In a page of `EXECUTED` the blocks marked ``python`` run in order in one name space, and a ``text`` block right after
 one must be what it printed.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -21,8 +22,17 @@ from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS
 
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-OWN = [ROOT / name for name in ("README.md", "CHANGELOG.md", "docs/README.md", "docs/timing.md", "docs/accuracy.md",
-                                "docs/performance.md")]
+OWN = [
+    ROOT / name
+    for name in (
+        "README.md",
+        "CHANGELOG.md",
+        "docs/README.md",
+        "docs/timing.md",
+        "docs/accuracy.md",
+        "docs/performance.md",
+    )
+]
 EXECUTED = ("README.md", "docs/timing.md", "docs/accuracy.md")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MADE = ("build/", ".venv", "runs")  # what building and running leave behind, and docs may mention
@@ -45,7 +55,7 @@ def examples(text):
         kind, body = match[1], match[2]
         if kind == "python":
             found.append([body, None, match.end()])
-        elif kind == "text" and found and found[-1][1] is None and not text[found[-1][2]:match.start()].strip():
+        elif kind == "text" and found and found[-1][1] is None and not text[found[-1][2] : match.start()].strip():
             found[-1][1] = body
     return [(code, printed) for code, printed, _ in found]
 
@@ -187,8 +197,11 @@ def test_support_rewrites_and_refuses(tmp_path, capsys):
 def test_performance_table_has_every_goal():
     """docs/performance.md lists each metric of tests.bench.table with its target, marked if it falls short."""
     text = text_of(ROOT / "docs" / "performance.md")
-    rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[1:-1]]
-            for line in text.splitlines() if line.startswith("|")}
+    rows = {
+        line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("|")
+    }
     for goal in table.GOALS.values():
         _, unit, must, value, _ = rows[goal.metric]
         assert unit == goal.unit

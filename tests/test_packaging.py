@@ -221,8 +221,17 @@ def test_metadata():
     assert (project["name"], project["version"]) == ("wse-sim", wse_core.__version__)
     assert project["requires-python"] == ">=3.11"
     assert project["scripts"] == {"wse": "harness.cli:main"}
-    assert set(project["optional-dependencies"]) == {"test", "demo", "nice", "perfetto", "plan", "tables",
-                                                        "train", "vcd", "dev"}
+    assert set(project["optional-dependencies"]) == {
+        "test",
+        "demo",
+        "nice",
+        "perfetto",
+        "plan",
+        "tables",
+        "train",
+        "vcd",
+        "dev",
+    }
     names = {re.split(r"[<>=]", item)[0] for item in project["dependencies"]}
     assert names == {"numpy", "h5py", "matplotlib"}
 
@@ -304,8 +313,16 @@ GENERATED = ("opcodes.pxd", "_build_info.py", "traced_")
 
 def sources():
     """Return every file that a source distribution must contain, as text paths."""
-    wanted = ["setup.py", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "Makefile", "MANIFEST.in",
-              ".ci/run"]
+    wanted = [
+        "setup.py",
+        "pyproject.toml",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "Makefile",
+        "MANIFEST.in",
+        ".ci/run",
+    ]
     for package in (*PACKAGES, "tests", "docs"):
         for path in Path(ROOT, package).rglob("*"):
             if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".h", ".typed", ".toml", ".md") and path.is_file():

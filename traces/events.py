@@ -66,8 +66,12 @@ class EventLog:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             if segments_of(path):
-                raise TraceError(f"{self.directory} holds the events of a run that did not end", path=self.path,
-                                 hint="open them with Trace.open, then delete the directory", exit_code=2)
+                raise TraceError(
+                    f"{self.directory} holds the events of a run that did not end",
+                    path=self.path,
+                    hint="open them with Trace.open, then delete the directory",
+                    exit_code=2,
+                )
         except OSError as error:
             raise TraceError(f"cannot be written: {error.strerror}", path=self.directory, exit_code=2) from None
 

@@ -78,8 +78,20 @@ def links(path, traffic, title="wavelets per link"):
         size = traffic[y, x, direction]
         rows += [(column, row, "WENS"[direction], int(count)) for column, row, count in zip(x, y, size, strict=True)]
         side = 0.08  # both directions of a link beside each other
-        axes.quiver(x + dy * side, y + dx * side, dx * np.ones(len(x)), dy * np.ones(len(x)), size / most,
-                    cmap="viridis", clim=(0, 1), angles="xy", scale_units="xy", scale=1.35, units="xy", width=0.06)
+        axes.quiver(
+            x + dy * side,
+            y + dx * side,
+            dx * np.ones(len(x)),
+            dy * np.ones(len(x)),
+            size / most,
+            cmap="viridis",
+            clim=(0, 1),
+            angles="xy",
+            scale_units="xy",
+            scale=1.35,
+            units="xy",
+            width=0.06,
+        )
     axes.set(xlim=(-0.8, width - 0.2), ylim=(height - 0.2, -0.8), xlabel="x (east)", ylabel="y (south)", aspect="equal")
     axes.set_title(f"{title}; brightest = {int(most):,}")
     for axis in (axes.xaxis, axes.yaxis):
@@ -98,8 +110,9 @@ def stalls(path, counters, axis="x", title="where the cycles went"):
     sums = np.array([np.asarray(counters[use], np.float64).mean(axis=0 if axis == "x" else 1) for use in USES])
     figure = _figure(8, 4)
     axes = figure.add_subplot()
-    axes.stackplot(np.arange(sums.shape[1] + 1) - 0.5, np.hstack([sums, sums[:, -1:]]), labels=USES, colors=COLOURS,
-                   step="post")
+    axes.stackplot(
+        np.arange(sums.shape[1] + 1) - 0.5, np.hstack([sums, sums[:, -1:]]), labels=USES, colors=COLOURS, step="post"
+    )
     axes.set(xlabel=f"{axis} of the PE", ylabel="cycles", title=title, xlim=(-0.5, sums.shape[1] - 0.5))
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return _save(path, figure, f"{axis},{','.join(USES)}", ((k, *row) for k, row in enumerate(sums.T.tolist())))
@@ -119,8 +132,11 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
     from matplotlib import colormaps
 
     palette = colormaps["Pastel2"]
-    rows = [(0, 0, f"{mark.track}: {mark.label}", mark.begin, mark.end) for mark in trace.marks
-            if mark.begin < cycles[1] and mark.end >= cycles[0]]
+    rows = [
+        (0, 0, f"{mark.track}: {mark.label}", mark.begin, mark.end)
+        for mark in trace.marks
+        if mark.begin < cycles[1] and mark.end >= cycles[0]
+    ]
     for part, kind in ((tasks, "task"), (waits, "wait")):
         for number in sorted({int(what) for what in part["what"]}):
             found = part[part["what"] == number]
@@ -156,8 +172,11 @@ def utilisation(path, trace, region=None, bins=200, title="utilisation over time
     waiting = _overlap(spans(events, "wait"), edges) / lengths / pes
     grants = np.histogram(events["cycle"][events["kind"] == KINDS.index("depart")], edges)[0] / lengths / pes
     figure, axes = _with_phases(8, 3.6, trace, (0, last))
-    for values, label, colour in ((inside, "inside a task", COLOURS[0]), (waiting, "waiting", COLOURS[5]),
-                                  (grants, "grants per PE and cycle", COLOURS[4])):
+    for values, label, colour in (
+        (inside, "inside a task", COLOURS[0]),
+        (waiting, "waiting", COLOURS[5]),
+        (grants, "grants per PE and cycle", COLOURS[4]),
+    ):
         axes.stairs(values, edges, label=label, color=colour, linewidth=1.4)
     axes.set(xlabel="cycle", ylabel=f"share of {pes:,} PEs", title=title, xlim=(0, last), ylim=(0, None))
     axes.legend(frameon=False)
@@ -186,14 +205,20 @@ def windows(path, counters, title="where the cycles went, over time"):
     cycles, pes = total.max(axis=(1, 2)), max(1, int(np.count_nonzero(total.sum(axis=0))))
     edges = np.concatenate([[0], np.cumsum(cycles)])
     shares = sums / np.maximum(1, cycles * pes)
-    moved = [counter.values.sum(axis=(1, 2, 3), dtype=np.float64) for counter in counters.values()
-             if counter.kind == "link"]
+    moved = [
+        counter.values.sum(axis=(1, 2, 3), dtype=np.float64) for counter in counters.values() if counter.kind == "link"
+    ]
     grants = sum(moved, np.zeros(len(cycles))) / np.maximum(1, cycles * pes)
     figure = _figure(8, 4)
     axes = figure.add_subplot()
     axes.stackplot(edges, np.hstack([shares, shares[:, -1:]]), labels=USES, colors=COLOURS, step="post")
-    axes.set(xlabel=f"cycle (windows of {length:,})", ylabel=f"share of the cycles of {pes:,} PEs", title=title,
-             xlim=(0, edges[-1]), ylim=(0, 1))
+    axes.set(
+        xlabel=f"cycle (windows of {length:,})",
+        ylabel=f"share of the cycles of {pes:,} PEs",
+        title=title,
+        xlim=(0, edges[-1]),
+        ylim=(0, 1),
+    )
     traffic = axes.twinx()
     traffic.stairs(grants, edges, color="black", linewidth=1.2)
     traffic.set(ylabel="grants per PE and cycle (line)", ylim=(0, None))
@@ -207,8 +232,11 @@ def _phases(axes, marks, cycles):
     from matplotlib import colormaps
 
     order = list(dict.fromkeys(mark.track for mark in marks))
-    placed = [(mark, lane) for mark, lane in zip(marks, lanes(marks), strict=True)
-              if mark.begin < cycles[1] and mark.end >= cycles[0]]
+    placed = [
+        (mark, lane)
+        for mark, lane in zip(marks, lanes(marks), strict=True)
+        if mark.begin < cycles[1] and mark.end >= cycles[0]
+    ]
     tracks = sorted({(mark.track, lane) for mark, lane in placed}, key=lambda row: (order.index(row[0]), row[1]))
     palette, names = colormaps["Pastel1"], list(dict.fromkeys(mark.label for mark in marks))
     axes.set(ylim=(len(tracks) - 0.5, -0.5), xlim=cycles)
@@ -272,8 +300,12 @@ def animate(path, trace, cycles=None, region=None, per_second=12):
         raise TraceError("MP4 needs ffmpeg", path=path, hint="a file name that ends in .gif", exit_code=2)
     cycles = (0, trace.clock) if cycles is None else cycles
     if cycles[1] - cycles[0] > MOST_FRAMES:
-        raise TraceError(f"an animation of {cycles[1] - cycles[0]:,} cycles would be too long", path=path, exit_code=2,
-                         hint=f"--cycles with at most {MOST_FRAMES}")
+        raise TraceError(
+            f"an animation of {cycles[1] - cycles[0]:,} cycles would be too long",
+            path=path,
+            exit_code=2,
+            hint=f"--cycles with at most {MOST_FRAMES}",
+        )
     events = trace.events(cycles=cycles, kinds=("depart",), region=region)
     if not len(events):
         raise TraceError("no wavelet moves in these cycles", path=path, exit_code=2)
@@ -281,8 +313,9 @@ def animate(path, trace, cycles=None, region=None, per_second=12):
     right, bottom = int(events["x"].max()), int(events["y"].max())
     figure = _figure(min(10, 2 + 0.5 * (right - left + 1)), min(10, 1.6 + 0.5 * (bottom - top + 1)))
     axes = figure.add_subplot()
-    axes.set(xlim=(left - 1, right + 1), ylim=(bottom + 1, top - 1), aspect="equal", xlabel="x (east)",
-             ylabel="y (south)")
+    axes.set(
+        xlim=(left - 1, right + 1), ylim=(bottom + 1, top - 1), aspect="equal", xlabel="x (east)", ylabel="y (south)"
+    )
     columns, lines = np.meshgrid(np.arange(left, right + 1), np.arange(top, bottom + 1))
     axes.scatter(columns, lines, marker="s", s=60, color="#e4e4e4", zorder=0)
     dots = axes.scatter([], [], s=30, zorder=2)
@@ -290,7 +323,7 @@ def animate(path, trace, cycles=None, region=None, per_second=12):
     starts = np.searchsorted(events["cycle"], np.arange(cycles[0], cycles[1] + 1))
 
     def frame(k):
-        now = events[starts[k]:starts[k + 1]]
+        now = events[starts[k] : starts[k + 1]]
         points, colours = [], []
         for event in now:
             for direction in range(5):

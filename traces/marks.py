@@ -48,8 +48,11 @@ class Mark:
 
     def __post_init__(self):
         if not 0 <= self.begin <= self.end <= LATEST:
-            raise TraceError(f"the mark {self.label!r} lasts from cycle {self.begin} to {self.end}",
-                             hint="0 <= begin <= end", exit_code=2)
+            raise TraceError(
+                f"the mark {self.label!r} lasts from cycle {self.begin} to {self.end}",
+                hint="0 <= begin <= end",
+                exit_code=2,
+            )
         if not self.track or not self.label:
             raise TraceError("a mark without a track or a label", exit_code=2)
 

@@ -46,11 +46,38 @@ import numpy as np
 
 from wse_core.errors import ConfigError
 
-__all__ = ["COLUMNS", "EVENT_DTYPE", "HOST", "KINDS", "LEVELS", "NO_COLOR", "WAITS", "TraceFilter", "joined",
-           "sort_key", "sorted_events"]
+__all__ = [
+    "COLUMNS",
+    "EVENT_DTYPE",
+    "HOST",
+    "KINDS",
+    "LEVELS",
+    "NO_COLOR",
+    "WAITS",
+    "TraceFilter",
+    "joined",
+    "sort_key",
+    "sorted_events",
+]
 
-KINDS = ("inject", "depart", "enter", "take", "activate", "task_start", "task_end", "op_start", "op_end", "conflict",
-         "wait", "switch", "route", "teardown", "host", "mark")
+KINDS = (
+    "inject",
+    "depart",
+    "enter",
+    "take",
+    "activate",
+    "task_start",
+    "task_end",
+    "op_start",
+    "op_end",
+    "conflict",
+    "wait",
+    "switch",
+    "route",
+    "teardown",
+    "host",
+    "mark",
+)
 """Kinds of events; the number of a kind is its place here.  New ones are added at the end."""
 
 WAITS = ("resource", "input", "output", "fifo")
@@ -62,8 +89,18 @@ HOST = ("launch", "write", "read", "stream", "receive")
 
 NO_COLOR = 255
 
-EVENT_DTYPE = np.dtype([("cycle", "<u8"), ("data", "<u4"), ("x", "<u2"), ("y", "<u2"), ("kind", "u1"), ("color", "u1"),
-                        ("aux", "u1"), ("flags", "u1")])
+EVENT_DTYPE = np.dtype(
+    [
+        ("cycle", "<u8"),
+        ("data", "<u4"),
+        ("x", "<u2"),
+        ("y", "<u2"),
+        ("kind", "u1"),
+        ("color", "u1"),
+        ("aux", "u1"),
+        ("flags", "u1"),
+    ]
+)
 """One event, 20 bytes."""
 
 COLUMNS = {
@@ -80,8 +117,20 @@ COLUMNS = {
 
 
 LEVELS = {
-    "events": ("activate", "task_start", "task_end", "op_start", "op_end", "conflict", "wait", "switch", "route",
-               "teardown", "host", "mark"),
+    "events": (
+        "activate",
+        "task_start",
+        "task_end",
+        "op_start",
+        "op_end",
+        "conflict",
+        "wait",
+        "switch",
+        "route",
+        "teardown",
+        "host",
+        "mark",
+    ),
     "full": KINDS,
 }
 """Kinds of events that a level of tracing records: ``events`` leaves out what comes once per wavelet."""
@@ -118,17 +167,23 @@ class TraceFilter:
     def __post_init__(self):
         for kind in self.kinds:
             if kind not in KINDS:
-                raise ConfigError(f"{kind!r} is no kind of event", where="trace filter", value=kind,
-                                  hint=f"one of {', '.join(KINDS)}")
+                raise ConfigError(
+                    f"{kind!r} is no kind of event", where="trace filter", value=kind, hint=f"one of {', '.join(KINDS)}"
+                )
         for color in self.colors or ():
             if not 0 <= color < NO_COLOR:
                 raise ConfigError(f"{color} is no color", where="trace filter", value=color)
         if self.region is not None and (len(self.region) != 4 or min(self.region[2:]) < 1):
-            raise ConfigError(f"{self.region} is no rectangle", where="trace filter", value=self.region,
-                              hint="x, y, width, height")
+            raise ConfigError(
+                f"{self.region} is no rectangle", where="trace filter", value=self.region, hint="x, y, width, height"
+            )
         if not 0 <= self.cycles[0] <= self.cycles[1] <= FOREVER:
-            raise ConfigError(f"{self.cycles} is no range of cycles", where="trace filter", value=self.cycles,
-                              hint="first cycle, cycle after the last")
+            raise ConfigError(
+                f"{self.cycles} is no range of cycles",
+                where="trace filter",
+                value=self.cycles,
+                hint="first cycle, cycle after the last",
+            )
 
     def keeps(self, events):
         """Return which of `events` are recorded, an array of bool."""

@@ -70,8 +70,10 @@ def task_table(timeline, x, y, names):
         name = names.get("tasks", {}).get(str(span["what"]), f"task {span['what']}")
         begin, end = int(span["begin"]), int(span["end"])
         open_end = end >= 1 << 63
-        lines.append(f"{name:<20} {begin:>12,} {'runs on' if open_end else f'{end:,}':>12} "
-                     f"{'' if open_end else f'{end - begin:,}':>10}")
+        lines.append(
+            f"{name:<20} {begin:>12,} {'runs on' if open_end else f'{end:,}':>12} "
+            f"{'' if open_end else f'{end - begin:,}':>10}"
+        )
     return lines if len(found) else [f"PE ({x}, {y}) started no task"]
 
 
@@ -80,9 +82,11 @@ def describe_wavelet(events):
     lines = []
     for event in events:
         kind, where = KINDS[event["kind"]], f"({event['x']}, {event['y']})"
-        text = {"inject": f"sent by the CE through output queue {event['aux']}",
-                "enter": f"enters from outside at port {PORTS[event['aux'] & 7]}" if event["aux"] < 5 else "",
-                "take": f"taken by the CE from input queue {event['aux']}"}.get(kind)
+        text = {
+            "inject": f"sent by the CE through output queue {event['aux']}",
+            "enter": f"enters from outside at port {PORTS[event['aux'] & 7]}" if event["aux"] < 5 else "",
+            "take": f"taken by the CE from input queue {event['aux']}",
+        }.get(kind)
         if kind == "depart":
             out = "".join(port for bit, port in enumerate(PORTS) if event["aux"] >> bit & 1) or "nowhere"
             text = f"leaves from port {PORTS[event['flags'] >> 1 & 7]} to {out}"

@@ -67,8 +67,9 @@ class Trace:
         self.clock = max((item["clock"] for item in attributes), default=0)
         self.names = attributes[0].get("names", {}) if attributes else {}
         stored = attributes[0]["filter"] if attributes else {"kinds": ()}
-        self.filter = TraceFilter(**{key: tuple(value) if isinstance(value, list) else value
-                                     for key, value in stored.items()})
+        self.filter = TraceFilter(
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+        )
 
     @classmethod
     def open(cls, path):
@@ -161,8 +162,10 @@ class Trace:
         except ImportError:
             raise TraceError("xarray is not installed", hint="pip install xarray, or use Trace.events") from None
         events = self.events(**selection)
-        about = {name: {"long_name": COLUMNS[name]} | ({"units": "cycles"} if name == "cycle" else {})
-                 for name in events.dtype.names}
+        about = {
+            name: {"long_name": COLUMNS[name]} | ({"units": "cycles"} if name == "cycle" else {})
+            for name in events.dtype.names
+        }
         found = {name: ("event", np.ascontiguousarray(events[name]), about[name]) for name in events.dtype.names}
         return xarray.Dataset(found, attrs={"job": self.meta.job, "kinds": [*KINDS, *DERIVED]})
 

@@ -50,8 +50,11 @@ class Windows:
             self._bytes += part.nbytes
         self._before, self._read_at = counters, self.fabric.cycle
         if self._bytes > MOST_BYTES:
-            raise ConfigError(f"windows of {self.cycles:,} cycles take more than {MOST_BYTES >> 20:,} MiB",
-                              where="window", hint=f"a longer one, such as {16 * self.cycles}")
+            raise ConfigError(
+                f"windows of {self.cycles:,} cycles take more than {MOST_BYTES >> 20:,} MiB",
+                where="window",
+                hint=f"a longer one, such as {16 * self.cycles}",
+            )
 
     def finish(self, writer):
         """End the last window, which may be shorter, and write all counters to a `RunWriter`."""

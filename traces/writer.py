@@ -435,8 +435,16 @@ def _column(group, name, values, length=None, compress=True):
     """Create one column of events, of `length` values if not all are there yet."""
     length = len(values) if length is None else length
     options = {"compression": "gzip", "compression_opts": 1} if compress else {}
-    dataset = group.create_dataset(name, shape=(length,), maxshape=(None,), dtype=values.dtype, chunks=(CHUNK,),
-                                   shuffle=values.dtype.itemsize > 1, fletcher32=True, **options)
+    dataset = group.create_dataset(
+        name,
+        shape=(length,),
+        maxshape=(None,),
+        dtype=values.dtype,
+        chunks=(CHUNK,),
+        shuffle=values.dtype.itemsize > 1,
+        fletcher32=True,
+        **options,
+    )
     if len(values):
         dataset[: len(values)] = values
     _set(dataset.attrs, "doc", COLUMNS.get(name, "cycle of the first event of each chunk"))

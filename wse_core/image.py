@@ -4,6 +4,7 @@
 run from them, so that the two start from the same bits.  The record layouts here have C twins in ``state.pxd``; the
 engine checks sizes and offsets when it is imported.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -44,37 +45,59 @@ ENDLESS = 0x7FFF  # extent of an operation that never ends (arch §4.3)
 ON_TERMINATE, ON_ACTIVATE, ON_UNBLOCK = 1, 2, 4
 NO_TASK = 255
 
-DESC_DTYPE = np.dtype([
-    ("kind", "u1"), ("flags", "u1"), ("queue", "u1"), ("xdsr", "u1"),  # xdsr: FIFO number
-    ("on_control", "u1"), ("control_task", "u1"), ("push_task", "u1"), ("pop_task", "u1"),
-    ("base", "<u2"),        # word address
-    ("index", "<u2"),       # fabout: upper half of outgoing 16-bit wavelets when F_INDEX is set
-    ("length", "<u2"),      # circular buffer or FIFO: capacity [elements]
-    ("ndim", "u1"), ("pad", "u1"),
-    ("extent", "<u2", 4),   # [elements], outermost dimension first
-    ("stride", "<i2", 4),   # [elements]
-])
+DESC_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("queue", "u1"),
+        ("xdsr", "u1"),  # xdsr: FIFO number
+        ("on_control", "u1"),
+        ("control_task", "u1"),
+        ("push_task", "u1"),
+        ("pop_task", "u1"),
+        ("base", "<u2"),  # word address
+        ("index", "<u2"),  # fabout: upper half of outgoing 16-bit wavelets when F_INDEX is set
+        ("length", "<u2"),  # circular buffer or FIFO: capacity [elements]
+        ("ndim", "u1"),
+        ("pad", "u1"),
+        ("extent", "<u2", 4),  # [elements], outermost dimension first
+        ("stride", "<i2", 4),  # [elements]
+    ]
+)
 """A descriptor (DSD), also the content of a DSR; 32 bytes. `control_task` is activated or unblocked on a control
 wavelet at a fabin; `push_task` / `pop_task` are activated when a step pushes to / pops from a FIFO."""
 
-ROUTE_DTYPE = np.dtype([
-    ("rx", "u1", 4), ("tx", "u1", 4),   # sets of directions (bit d) per switch position
-    ("valid", "u1"),                    # set of valid positions (bit p); position 0 valid = color used here
-    ("pos", "u1"), ("ring", "u1"),
-    ("pop", "u1"),                      # 0 no_pop, 1 always_pop, 2 pop_on_advance, 3 pop_on_advance_nop
-    ("teardown", "u1"),
-    ("filter", "u1"),                   # 0 none, k = filter k - 1 of this PE
-    ("swap", "u1"),                     # bit 0: x axis, bit 1: y axis
-    ("inject", "u1"),                   # 0 off, 1 low priority, 2 high priority
-])
+ROUTE_DTYPE = np.dtype(
+    [
+        ("rx", "u1", 4),
+        ("tx", "u1", 4),  # sets of directions (bit d) per switch position
+        ("valid", "u1"),  # set of valid positions (bit p); position 0 valid = color used here
+        ("pos", "u1"),
+        ("ring", "u1"),
+        ("pop", "u1"),  # 0 no_pop, 1 always_pop, 2 pop_on_advance, 3 pop_on_advance_nop
+        ("teardown", "u1"),
+        ("filter", "u1"),  # 0 none, k = filter k - 1 of this PE
+        ("swap", "u1"),  # bit 0: x axis, bit 1: y axis
+        ("inject", "u1"),  # 0 off, 1 low priority, 2 high priority
+    ]
+)
 """Routing of one color at one PE; 16 bytes."""
 POP_MODES = ("no_pop", "always_pop", "pop_on_advance", "pop_on_advance_nop")
 
-FILTER_DTYPE = np.dtype([
-    ("kind", "u1"),                     # 0 none, 1 counter, 2 range
-    ("count_data", "u1"), ("count_control", "u1"), ("filter_control", "u1"),
-    ("counter", "<u2"), ("max", "<u2"), ("limit", "<u2"), ("min_idx", "<u2"), ("max_idx", "<u2"), ("pad", "<u2"),
-])
+FILTER_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),  # 0 none, 1 counter, 2 range
+        ("count_data", "u1"),
+        ("count_control", "u1"),
+        ("filter_control", "u1"),
+        ("counter", "<u2"),
+        ("max", "<u2"),
+        ("limit", "<u2"),
+        ("min_idx", "<u2"),
+        ("max_idx", "<u2"),
+        ("pad", "<u2"),
+    ]
+)
 """One filter; 16 bytes."""
 FILTER_NONE, FILTER_COUNTER, FILTER_RANGE = range(3)
 

@@ -25,6 +25,7 @@ operation; its extension word, if any, makes it asynchronous and carries the att
 
 Sources: arch §4.2 (SIMD widths), §4.3 (vector builtins), §3 (scalar).
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -93,6 +94,7 @@ class Op:
 
 
 _T = "arch §4.2"
+# fmt: off
 _ROWS = [
     # name, form, types (a b c d), lanes, cost, source, doc
     ("nop", "none", "----", (0, 0), "int", "arch §3", "nothing, one cycle"),
@@ -193,6 +195,8 @@ _ROWS = [
     ("trap", "jmp", "----", (0, 0), "int", "this model", "stop with a ProgramFault carrying the immediate"),
 ]
 
+# fmt: on
+
 OPS = tuple(Op(name, code, *rest) for code, (name, *rest) in enumerate(_ROWS))
 BY_NAME = {op.name: op for op in OPS}
 
@@ -213,8 +217,15 @@ FORMS = ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task", "dsr", 
 NEEDS_EXT = frozenset({"ldi", "ld", "st", "br", "jmp", "in_td", "flt"})
 
 # Attributes of an asynchronous vector operation, in the extension word.
-ASYNC = {"async": (0, 1), "priority": (1, 2), "ut": (4, 4), "has_activate": (8, 1), "activate": (9, 6),
-         "has_unblock": (15, 1), "unblock": (16, 6)}
+ASYNC = {
+    "async": (0, 1),
+    "priority": (1, 2),
+    "ut": (4, 4),
+    "has_activate": (8, 1),
+    "activate": (9, 6),
+    "has_unblock": (15, 1),
+    "unblock": (16, 6),
+}
 UT_DERIVED = 15  # the microthread is that of the output queue, else of the input queue (arch §5.4)
 PRIORITIES = ("low", "medium", "high")
 
@@ -232,9 +243,12 @@ def async_word(priority="medium", ut=None, activate=None, unblock=None):
 def async_fields(word):
     """Return the attributes in `word` as a dict (inverse of `async_word`)."""
     get = {key: word >> low & (1 << bits) - 1 for key, (low, bits) in ASYNC.items()}
-    return {"priority": PRIORITIES[get["priority"]], "ut": None if get["ut"] == UT_DERIVED else get["ut"],
-            "activate": get["activate"] if get["has_activate"] else None,
-            "unblock": get["unblock"] if get["has_unblock"] else None}
+    return {
+        "priority": PRIORITIES[get["priority"]],
+        "ut": None if get["ut"] == UT_DERIVED else get["ut"],
+        "activate": get["activate"] if get["has_activate"] else None,
+        "unblock": get["unblock"] if get["has_unblock"] else None,
+    }
 
 
 def is_vector(op, a, b, c):

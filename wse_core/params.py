@@ -11,6 +11,7 @@ Sources, short: architecture reference sections are cited as "arch §n"; HPDC24 
 SPMM = pr0f3ss/SpMM_Cerebras cycle tables (WSE-2 fabric simulator); CSL = vendor's CSL language documentation.  Other
 measured programs are named as in ``harness/calibration.json``; `wse validate` runs them.
 """
+
 from __future__ import annotations
 
 import difflib
@@ -80,16 +81,18 @@ class Param:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ConfigError(f"machine parameter {self.name}: expected {kind.__name__}, got {value!r}")
         if self.choices and value not in self.choices:
-            raise ConfigError(f"machine parameter {self.name}: {value!r} is not one of "
-                              f"{', '.join(map(str, self.choices))}")
+            raise ConfigError(
+                f"machine parameter {self.name}: {value!r} is not one of {', '.join(map(str, self.choices))}"
+            )
         if kind in (int, float):
             self._bounds(value)
         return value
 
     def _bounds(self, value):
         if not self.low <= value <= self.high:
-            raise ConfigError(f"machine parameter {self.name}: {value} is outside {self.low} .. {self.high} "
-                              f"{self.unit}")
+            raise ConfigError(
+                f"machine parameter {self.name}: {value} is outside {self.low} .. {self.high} {self.unit}"
+            )
 
 
 _rows: list[Param] = []
@@ -100,6 +103,8 @@ def _p(name, wse2, unit, source, confidence, doc, wse3=None, **limits):
     _rows.append(Param(name, MappingProxyType(values), unit, source, confidence, doc, **limits))
 
 
+# A table: a row is read as a whole.
+# fmt: off
 # --- scale -------------------------------------------------------------------------------------------------------
 _p("fabric.width", 757, "PEs", "arch §1: --fabric-dims of a real system", "published", "PEs along x (east)", 762, low=1,
    high=65535)
@@ -211,6 +216,8 @@ _p("prng.seed", 0xDEADBEEF, "", "arch §3 (CSL builtins)", "published", "initial
    low=1, high=2**32 - 1)
 _p("prng.steps", 128, "steps/draw", "arch §3 (CSL builtins)", "published", "LFSR steps per 16-bit draw",
    low=1, high=4096)
+
+# fmt: on
 
 PARAMETERS: Mapping[str, Param] = MappingProxyType({row.name: row for row in _rows})
 """All modelled numbers by name, in the order of this file."""

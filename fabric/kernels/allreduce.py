@@ -25,6 +25,7 @@ Cycles
 Sources
     Luczynski et al., HPDC 2024 (arXiv 2404.15888).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -99,13 +100,22 @@ class _Broadcast(_Case):
         if not self.distance:
             return now
         ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-        return (now + 2 * m["ce.dsr_load"] + 1 + m["vec.start"] + self.b + self.distance * m["router.hop"] + ramps
-                + m["vec.drain"])
+        return (
+            now
+            + 2 * m["ce.dsr_load"]
+            + 1
+            + m["vec.start"]
+            + self.b
+            + self.distance * m["router.hop"]
+            + ramps
+            + m["vec.drain"]
+        )
 
     def cost(self):
         """Return the published cost."""
         return model_cycles(self.form, self.pieces, self.width, self.height, self.b, self.group, self.wire)[0] + (
-            costs.broadcast(self.distance + 1, self.b, self.wire))
+            costs.broadcast(self.distance + 1, self.b, self.wire)
+        )
 
     def layout(self):
         """Return the `Layout`."""
@@ -143,9 +153,18 @@ class _Rings(_Case):
         if self.form == "xy":
             self.lines[1] = Line.columns(self.width, self.height)
         pool = color_pool(self.machine)
-        self.pieces = [RingAllreduce(line, tuple(pool[(3 * k + i) % len(pool)] for i in range(3)), self.n,
-                                     self.dtype if k == 0 else self.sums, self.sums, RINGS[algorithm], 2 + k)
-                       for k, line in enumerate(self.lines)]
+        self.pieces = [
+            RingAllreduce(
+                line,
+                tuple(pool[(3 * k + i) % len(pool)] for i in range(3)),
+                self.n,
+                self.dtype if k == 0 else self.sums,
+                self.sums,
+                RINGS[algorithm],
+                2 + k,
+            )
+            for k, line in enumerate(self.lines)
+        ]
         self.colors = 3 * len(self.pieces)
         self.padded = max(piece.padded for piece in self.pieces)
         self.hops = sum(piece.hops for piece in self.pieces)
@@ -153,9 +172,16 @@ class _Rings(_Case):
 
     def admit(self):
         """Refuse what needs more than the machine has."""
-        plan = Plan(f"allreduce by {self.name}", self.width, self.height, 0, self.colors,
-                    max(piece.ring.hops for piece in self.pieces), sum(piece.roundings for piece in self.pieces),
-                    sum(2 * len(piece.line) - 2 for piece in self.pieces))
+        plan = Plan(
+            f"allreduce by {self.name}",
+            self.width,
+            self.height,
+            0,
+            self.colors,
+            max(piece.ring.hops for piece in self.pieces),
+            sum(piece.roundings for piece in self.pieces),
+            sum(2 * len(piece.line) - 2 for piece in self.pieces),
+        )
         Device.of(self.machine).admit(plan, where="kernel allreduce")
 
     def expected(self):
@@ -193,8 +219,12 @@ class _Rings(_Case):
         return layout
 
 
-@kernel("allreduce", "sum of vectors over rows, columns or a rectangle, in every PE: reduce and broadcast, or rings",
-        "Luczynski et al., HPDC 2024, arXiv 2404.15888", reduce_params((*costs.ALGORITHMS, *RINGS)))
+@kernel(
+    "allreduce",
+    "sum of vectors over rows, columns or a rectangle, in every PE: reduce and broadcast, or rings",
+    "Luczynski et al., HPDC 2024, arXiv 2404.15888",
+    reduce_params((*costs.ALGORITHMS, *RINGS)),
+)
 def allreduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed, data):
     """Run the kernel `allreduce`; see the head of this module."""
     sums = pick_sums(dtype, sums, "kernel allreduce")
@@ -203,8 +233,9 @@ def allreduce(machine, algorithm, form, width, height, n, group, dtype, sums, se
     def build(n):
         common_part = (machine, form, width, height, n, dtype, sums)
         names = ("auto", *RINGS) if algorithm == "auto" else (algorithm,)
-        cases = [_Rings(name, *common_part) if name in RINGS else _Broadcast(name, group, *common_part)
-                 for name in names]
+        cases = [
+            _Rings(name, *common_part) if name in RINGS else _Broadcast(name, group, *common_part) for name in names
+        ]
         case = min(cases, key=lambda case: case.expected())
         case.admit()
         layout = case.layout()
@@ -225,7 +256,16 @@ def allreduce(machine, algorithm, form, width, height, n, group, dtype, sums, se
     check = common.check_sum(result, got, expected, plain, magnitude, roundings, width * height)
     span = {"row": (width, 1), "column": (1, height)}.get(form, (width, height))
     return common.report(
-        session, check, last.max() - first[0, 0], expected_cycles=case.expected(), expected_hops=case.hops,
-        expected_macs=0, model_cycles=case.cost(), lower_bound=costs.lower_bound_allreduce(*span, case.b, case.wire),
-        additions=case.additions, algorithms=case.name, colors=case.colors,
-        arrays={"total": got} if got.nbytes <= 1 << 24 else {})
+        session,
+        check,
+        last.max() - first[0, 0],
+        expected_cycles=case.expected(),
+        expected_hops=case.hops,
+        expected_macs=0,
+        model_cycles=case.cost(),
+        lower_bound=costs.lower_bound_allreduce(*span, case.b, case.wire),
+        additions=case.additions,
+        algorithms=case.name,
+        colors=case.colors,
+        arrays={"total": got} if got.nbytes <= 1 << 24 else {},
+    )

@@ -24,6 +24,7 @@ Cycles
 Sources
     Luczynski et al., HPDC 2024 (arXiv 2404.15888); He et al., WaferLLM, section 6.1.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -156,8 +157,10 @@ class RingAllreduce:
         """Return the bits of the sum in the order of the PEs; `parts` have `n` elements in their last axis."""
         p, values = len(parts), list(parts)
         if self.dtype != self.sums:
-            values = [np.asarray(numerics.convert(np.ravel(v), self.dtype, "f32", given.bias, given.ftz)).reshape(
-                np.shape(v)) for v in values]
+            values = [
+                np.asarray(numerics.convert(np.ravel(v), self.dtype, "f32", given.bias, given.ftz)).reshape(np.shape(v))
+                for v in values
+            ]
         values = [values[k] for k in self.ring.order]
         pieces = []
         for j in range(p):
@@ -201,12 +204,25 @@ class RingAllreduce:
         steps = 2 * (p - 1)
         own = 2 * w + 2 + m["vec.start"] + m["vec.drain"]
         ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-        message = 1 + m["vec.start"] + ramps + w + m["vec.drain"]       # and its hops
+        message = 1 + m["vec.start"] + ramps + w + m["vec.drain"]  # and its hops
         hops = [abs(k - self.ring.sends[k]) for k in self.ring.order[::-1]]
         far = np.concatenate(([0], np.cumsum(hops * 3)))
-        longest = max((steps - passed) * own + passed * message + m["router.hop"] * int(
-            (far[passed:passed + p] - far[:p]).max()) for passed in {0, 1, min(p + 1, steps), steps})
+        longest = max(
+            (steps - passed) * own
+            + passed * message
+            + m["router.hop"] * int((far[passed : passed + p] - far[:p]).max())
+            for passed in {0, 1, min(p + 1, steps), steps}
+        )
         turns = (p - 1) // UNROLLED
-        loops = 2 * (1 + turns * (m["ce.int_latency"] + m["ce.branch_taken"])
-                     - m["ce.branch_taken"] + m["ce.branch_not_taken"]) if turns else 0
+        loops = (
+            2
+            * (
+                1
+                + turns * (m["ce.int_latency"] + m["ce.branch_taken"])
+                - m["ce.branch_taken"]
+                + m["ce.branch_not_taken"]
+            )
+            if turns
+            else 0
+        )
         return start + 5 * m["ce.dsr_load"] + longest + loops

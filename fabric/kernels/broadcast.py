@@ -23,6 +23,7 @@ Cycles
 Sources
     Luczynski et al., HPDC 2024, arXiv 2404.15888, broadcast.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -78,9 +79,13 @@ def broadcast_layout(shape, width, height, n, dtype, machine):
     roots = {"row": (0, 0, 1, height), "column": (0, 0, width, 1), "2d": (0, 0, 1, 1)}[shape]
     w, h = roots[2], roots[3]
     roles = ("alone",) if (w, h) == (width, height) else ("sender", "receiver")
-    sender, *receivers = common.fit("kernel broadcast", machine,
-                                    lambda n: [program(role, n, dtype, machine) for role in roles], {"n": n},
-                                    {"n": (1, n)})
+    sender, *receivers = common.fit(
+        "kernel broadcast",
+        machine,
+        lambda n: [program(role, n, dtype, machine) for role in roles],
+        {"n": n},
+        {"n": (1, n)},
+    )
     layout.place(sender, roots)
     if not receivers:
         return layout
@@ -116,16 +121,21 @@ def flood_rectangle(layout, color, width, height):
     layout.route(color, (0, 0), rx="R", tx=("E" if width > 1 else "") + south)
 
 
-@kernel("broadcast", "a vector to all PEs of a row, of a column, or of a rectangle, copied by the routers",
-        "Luczynski et al., HPDC 2024, arXiv 2404.15888: flood broadcast", [
-            KernelParam("shape", "2d", str, "along every row, along every column, or from PE (0, 0) to all",
-                        ("row", "column", "2d")),
-            KernelParam("width", 32, int, "PEs along x", low=1),
-            KernelParam("height", 32, int, "PEs along y", low=1),
-            KernelParam("n", 1024, int, "elements", low=1),
-            KernelParam("dtype", "f32", str, "format", ("f16", "cb16", "f32")),
-            *common.data_params(),
-        ])
+@kernel(
+    "broadcast",
+    "a vector to all PEs of a row, of a column, or of a rectangle, copied by the routers",
+    "Luczynski et al., HPDC 2024, arXiv 2404.15888: flood broadcast",
+    [
+        KernelParam(
+            "shape", "2d", str, "along every row, along every column, or from PE (0, 0) to all", ("row", "column", "2d")
+        ),
+        KernelParam("width", 32, int, "PEs along x", low=1),
+        KernelParam("height", 32, int, "PEs along y", low=1),
+        KernelParam("n", 1024, int, "elements", low=1),
+        KernelParam("dtype", "f32", str, "format", ("f16", "cb16", "f32")),
+        *common.data_params(),
+    ],
+)
 def broadcast(machine, shape, width, height, n, dtype, seed, data):
     """Run the kernel `broadcast`; see the head of this module."""
     arithmetic = common.Arithmetic.of(machine, dtype)
@@ -142,7 +152,12 @@ def broadcast(machine, shape, width, height, n, dtype, seed, data):
     starts, stops = session.stamps(0, 0, width, height)
     published = wavelets + 2 * machine["ramp.in"] + (distance + 1)
     return common.report(
-        session, check, stops.max() - starts[0, 0] if distance else (stops - starts).max(),
+        session,
+        check,
+        stops.max() - starts[0, 0] if distance else (stops - starts).max(),
         expected_cycles=expected_cycles(wavelets, distance, machine),
-        expected_hops=wavelets * width * height if distance else 0, expected_macs=0, published_form=published,
-        arrays={"x": got} if got.nbytes <= 1 << 24 else {})
+        expected_hops=wavelets * width * height if distance else 0,
+        expected_macs=0,
+        published_form=published,
+        arrays={"x": got} if got.nbytes <= 1 << 24 else {},
+    )

@@ -32,6 +32,7 @@ Cycles
 Sources
     Luczynski et al., Near-Optimal Wafer-Scale Reduce, HPDC 2024 (arXiv 2404.15888).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -70,8 +71,11 @@ def chain_layout(pes, n, dtype, sums, machine):
     def program(n, role):
         place = "only" if pes == 1 else "last" if role.out is None else "middle" if role.messages else "first"
         parity = COLORS.index(role.out) if role.out is not None else 0
-        p = Program(f"chain reduce {place}, {'odd' if parity else 'even'} column", machine,
-                    half="cb16" if dtype == "cb16" else "f16")
+        p = Program(
+            f"chain reduce {place}, {'odd' if parity else 'even'} column",
+            machine,
+            half="cb16" if dtype == "cb16" else "f16",
+        )
         x = p.array("x", n, dtype)
         total = p.array("total", n, sums) if piece.needs_total(role) else x
         stamps = common.Stamps(p)
@@ -83,8 +87,13 @@ def chain_layout(pes, n, dtype, sums, machine):
         return p
 
     roles = piece.roles()
-    programs = common.fit("kernel chain_reduce", machine,
-                          lambda n: {role: program(n, role) for role in dict.fromkeys(roles)}, {"n": n}, {"n": (1, n)})
+    programs = common.fit(
+        "kernel chain_reduce",
+        machine,
+        lambda n: {role: program(n, role) for role in dict.fromkeys(roles)},
+        {"n": n},
+        {"n": (1, n)},
+    )
     layout = Layout(pes, 1, machine)
     compose(layout, [(piece.line, roles)], lambda roles: programs[roles[0]])
     piece.routes(layout)
@@ -96,21 +105,34 @@ def stage_cycles(machine):
     return machine["ramp.in"] + machine["ramp.execute"] + machine["ramp.out"] + machine["router.hop"]
 
 
-@kernel("chain_reduce", "sum of a vector over a row of PEs by a chain of fused additions",
-        "Luczynski et al., HPDC 2024, arXiv 2404.15888: 512 PEs x 4,096 f32 take 7,218 cycles", [
-            KernelParam("pes", 512, int, "PEs in the row", low=1),
-            KernelParam("n", 4096, int, "elements on each PE", low=1),
-            KernelParam("dtype", "f32", str, "format of the data", ("f16", "cb16", "f32")),
-            KernelParam("sums", "auto", str, "format of the sums: that of the data, or f32 for 16-bit data",
-                        ("auto", "f16", "cb16", "f32")),
-            *common.data_params(),
-        ])
+@kernel(
+    "chain_reduce",
+    "sum of a vector over a row of PEs by a chain of fused additions",
+    "Luczynski et al., HPDC 2024, arXiv 2404.15888: 512 PEs x 4,096 f32 take 7,218 cycles",
+    [
+        KernelParam("pes", 512, int, "PEs in the row", low=1),
+        KernelParam("n", 4096, int, "elements on each PE", low=1),
+        KernelParam("dtype", "f32", str, "format of the data", ("f16", "cb16", "f32")),
+        KernelParam(
+            "sums",
+            "auto",
+            str,
+            "format of the sums: that of the data, or f32 for 16-bit data",
+            ("auto", "f16", "cb16", "f32"),
+        ),
+        *common.data_params(),
+    ],
+)
 def chain_reduce(machine, pes, n, dtype, sums, seed, data):
     """Run the kernel `chain_reduce`; see the head of this module."""
     sums = dtype if sums == "auto" else sums
     if sums not in (dtype, "f32"):
-        raise ConfigError(f"{dtype} data cannot be summed in {sums}", where="kernel chain_reduce: sums",
-                          hint=f"{dtype} or f32" if dtype != "f32" else "f32", value=sums)
+        raise ConfigError(
+            f"{dtype} data cannot be summed in {sums}",
+            where="kernel chain_reduce: sums",
+            hint=f"{dtype} or f32" if dtype != "f32" else "f32",
+            value=sums,
+        )
     mixed = sums != dtype
     given, result = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, sums)
     x = given.random(np.random.default_rng(seed), (1, pes, n), data, terms=pes)
@@ -132,7 +154,14 @@ def chain_reduce(machine, pes, n, dtype, sums, seed, data):
     wavelets = -(-n // 2) if sums != "f32" else n
     expected_cycles = chain_piece(pes, n, dtype, sums).end(machine["ce.tsc_read"], machine)
     return common.report(
-        session, check, (last - first)[0, 0], expected_cycles=expected_cycles,
-        expected_hops=2 * (pes - 1) * wavelets, expected_macs=0,
-        published_form=wavelets + (2 * machine["ramp.in"] + 2) * (pes - 1), additions=(pes - 1) * n,
-        cycles_per_stage=stage_cycles(machine), arrays={"total": total})
+        session,
+        check,
+        (last - first)[0, 0],
+        expected_cycles=expected_cycles,
+        expected_hops=2 * (pes - 1) * wavelets,
+        expected_macs=0,
+        published_form=wavelets + (2 * machine["ramp.in"] + 2) * (pes - 1),
+        additions=(pes - 1) * n,
+        cycles_per_stage=stage_cycles(machine),
+        arrays={"total": total},
+    )

@@ -22,6 +22,7 @@ plain numpy is no finite number on the machine.
 **Time.**  PEs read their cycle counters.  `cycles` of a result is the interval between two such readings that the page
 of the kernel names; `run_cycles` is the whole run, with the start of the tasks and the storing of the time stamps.
 """
+
 from __future__ import annotations
 
 import math
@@ -34,8 +35,22 @@ from fabric.kernels.kernel import KernelParam
 from wse_core import numerics
 from wse_core.errors import ConfigError, PlanError, ProgramError
 
-__all__ = ["CYCLE_LIMIT", "DATA", "FLOATS", "Arithmetic", "Check", "Session", "Stamps", "check_sum", "data_params",
-           "fit", "integers", "nearest", "report", "sequential_sum"]
+__all__ = [
+    "CYCLE_LIMIT",
+    "DATA",
+    "FLOATS",
+    "Arithmetic",
+    "Check",
+    "Session",
+    "Stamps",
+    "check_sum",
+    "data_params",
+    "fit",
+    "integers",
+    "nearest",
+    "report",
+    "sequential_sum",
+]
 
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
@@ -48,12 +63,19 @@ def data_params(*, seed=0, data="normal"):
     """Return the declarations of the parameters `seed` and `data`, which every kernel has."""
     return [
         KernelParam("seed", seed, int, "seed of the input data", low=0),
-        KernelParam("data", data, str, "input: normally distributed numbers, ones, or the former with NaN, infinities, "
-                    "huge and subnormal numbers, and zeros of both signs among them", DATA),
+        KernelParam(
+            "data",
+            data,
+            str,
+            "input: normally distributed numbers, ones, or the former with NaN, infinities, "
+            "huge and subnormal numbers, and zeros of both signs among them",
+            DATA,
+        ),
     ]
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class Arithmetic:
@@ -141,8 +163,20 @@ class Arithmetic:
         exponent, mantissa = FLOATS[self.fmt]
         sign, inf = 1 << exponent + mantissa, ((1 << exponent) - 1) << mantissa
         quiet = 1 << mantissa - 1
-        found = [inf | quiet, inf, sign | inf, inf - 1, sign | inf - 1, 1, sign | 1, 1 << mantissa, 0, sign,
-                 sign | inf | quiet | 5, inf | 1]
+        found = [
+            inf | quiet,
+            inf,
+            sign | inf,
+            inf - 1,
+            sign | inf - 1,
+            1,
+            sign | 1,
+            1 << mantissa,
+            0,
+            sign,
+            sign | inf | quiet | 5,
+            inf | 1,
+        ]
         return np.array(found, self.bits_dtype)
 
     def random(self, rng, shape, data="normal", terms=1):
@@ -183,6 +217,7 @@ def integers(rng, shape, bits, data="normal"):
 
 
 # --- time stamps ------------------------------------------------------------------------------------------------------
+
 
 class Stamps:
     """Readings of the cycle counter by a program; `Session.stamps` fetches them.
@@ -225,6 +260,7 @@ class Stamps:
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
+
 
 class Session:
     """A fabric with its data, run once.
@@ -279,6 +315,7 @@ class Session:
 
 # --- comparisons ------------------------------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True)
 class Check:
     """Outcome of the two comparisons.
@@ -311,8 +348,14 @@ class Check:
 
     def fields(self):
         """Return what a result says about it."""
-        return {"verified": self.verified, "bit_exact": self.bit_exact, "max_abs_error": self.max_abs_error,
-                "max_bound": self.max_bound, "n_results": self.n_results, "n_bounded": self.n_bounded}
+        return {
+            "verified": self.verified,
+            "bit_exact": self.bit_exact,
+            "max_abs_error": self.max_abs_error,
+            "max_bound": self.max_bound,
+            "n_results": self.n_results,
+            "n_bounded": self.n_bounded,
+        }
 
 
 def check_sum(arithmetic, got, expected, plain, magnitude, roundings, operations=None):
@@ -339,19 +382,25 @@ def check_sum(arithmetic, got, expected, plain, magnitude, roundings, operations
     values = arithmetic.decode(got)
     plain, magnitude = np.asarray(plain, np.float64), np.asarray(magnitude, np.float64)
     growth = arithmetic.growth(roundings)
-    host = roundings * 2.0 ** -52  # g for u = 2^-53, with room
+    host = roundings * 2.0**-52  # g for u = 2^-53, with room
     with np.errstate(over="ignore", invalid="ignore"):
         bound = (growth + host) * magnitude + operations * arithmetic.underflow * (1 + growth)
         applies = np.isfinite(bound) & ((1 + growth) * magnitude <= arithmetic.largest) & np.isfinite(plain)
         error = np.abs(values - plain)
     compared = applies if applies.any() else np.isfinite(values) & np.isfinite(plain)
-    sound = np.where(applies, error <= np.where(applies, bound, 0.0),
-                     np.where(np.isnan(plain), np.isnan(values), np.isfinite(plain) | ~np.isfinite(values)))
+    sound = np.where(
+        applies,
+        error <= np.where(applies, bound, 0.0),
+        np.where(np.isnan(plain), np.isnan(values), np.isfinite(plain) | ~np.isfinite(values)),
+    )
     return Check(
-        bit_exact=bool(np.array_equal(got, expected)), within_bound=bool(sound.all()),
+        bit_exact=bool(np.array_equal(got, expected)),
+        within_bound=bool(sound.all()),
         max_abs_error=float(error[compared].max()) if compared.any() else 0.0,
         max_bound=float(bound[applies].max()) if applies.any() else math.nan,
-        n_results=int(values.size), n_bounded=int(np.count_nonzero(applies)))
+        n_results=int(values.size),
+        n_bounded=int(np.count_nonzero(applies)),
+    )
 
 
 def sequential_sum(arithmetic, parts):
@@ -363,6 +412,7 @@ def sequential_sum(arithmetic, parts):
 
 
 # --- sizes that fit ---------------------------------------------------------------------------------------------------
+
 
 def fit(where, machine, build, sizes, smaller):
     """Return ``build(**sizes)``, or say which sizes would fit into a PE.
@@ -397,17 +447,24 @@ def fit(where, machine, build, sizes, smaller):
             try:
                 build(**{**sizes, **{key: low for key, (low, high) in smaller.items()}})
             except ProgramError:
-                raise error from None       # no question of size
+                raise error from None  # no question of size
             found = ["smaller values of several of " + ", ".join(smaller)]
         kind, limit = ConfigError, {}
         if error.fields.get("limit"):
             kind, limit = PlanError, {key: error.fields[key] for key in ("limit", "needed", "available")}
-        raise kind(f"does not fit into the {machine['mem.words']} words of a PE", cause=error.what, where=where,
-                   hint=" or ".join(found), **limit, **sizes) from None
+        raise kind(
+            f"does not fit into the {machine['mem.words']} words of a PE",
+            cause=error.what,
+            where=where,
+            hint=" or ".join(found),
+            **limit,
+            **sizes,
+        ) from None
 
 
 def nearest(build, sizes, key, low, high):
     """Return the value in low .. high, nearest to the present one, for which a program can be built; None if none."""
+
     def fits(value):
         try:
             build(**{**sizes, key: value})
@@ -427,6 +484,7 @@ def nearest(build, sizes, key, low, high):
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
+
 
 def report(session, check, cycles, *, expected_cycles, expected_hops, expected_macs, lanes=0, arrays=None, **extra):
     """Return the result of a kernel.
@@ -450,13 +508,25 @@ def report(session, check, cycles, *, expected_cycles, expected_hops, expected_m
     seconds = max(run.host_seconds, 1e-9)
     pe_cycles = run.n_pe * run.cycles
     error = cycles / expected_cycles - 1 if expected_cycles else 0.0
-    result = {"cycles": cycles, "wavelet_hops": run.wavelet_hops, "macs": run.macs, **check.fields(),
-              "expected_cycles": expected_cycles, "cycle_error": error,
-              "expected_hops": expected_hops, "expected_macs": expected_macs, "run_cycles": run.cycles,
-              "pes_used": run.n_pe, "utilisation": run.counters["busy"] / max(1, pe_cycles)}
+    result = {
+        "cycles": cycles,
+        "wavelet_hops": run.wavelet_hops,
+        "macs": run.macs,
+        **check.fields(),
+        "expected_cycles": expected_cycles,
+        "cycle_error": error,
+        "expected_hops": expected_hops,
+        "expected_macs": expected_macs,
+        "run_cycles": run.cycles,
+        "pes_used": run.n_pe,
+        "utilisation": run.counters["busy"] / max(1, pe_cycles),
+    }
     if lanes:
         result["mac_utilisation"] = run.macs / max(1, lanes * pe_cycles)
     result |= extra
-    result |= {"run_seconds": run.host_seconds, "hops_per_second": run.wavelet_hops / seconds,
-               "pe_cycles_per_second": pe_cycles / seconds}
+    result |= {
+        "run_seconds": run.host_seconds,
+        "hops_per_second": run.wavelet_hops / seconds,
+        "pe_cycles_per_second": pe_cycles / seconds,
+    }
     return result | {"counters": session.counters(), "arrays": arrays or {}}

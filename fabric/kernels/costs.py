@@ -15,6 +15,7 @@ Timing: none; these are functions of numbers.
 Sources: Luczynski et al., Near-Optimal Wafer-Scale Reduce, HPDC 2024 (arXiv 2404.15888); `summa` is the formula of
 csl-experiments, gemm/summa_manual_multicasting_pipelined_doubleColor.
 """
+
 from __future__ import annotations
 
 import math
@@ -23,10 +24,32 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["ALGORITHMS", "Wire", "best", "best_group", "broadcast", "broadcast_2d", "chain", "default_group", "energy",
-           "general", "lower_bound", "lower_bound_2d", "lower_bound_allreduce", "lower_bound_move",
-           "optimal", "optimal_depth", "reduce",
-           "reduce_2d", "reduce_broadcast", "ring", "star", "summa", "tree", "two_phase"]
+__all__ = [
+    "ALGORITHMS",
+    "Wire",
+    "best",
+    "best_group",
+    "broadcast",
+    "broadcast_2d",
+    "chain",
+    "default_group",
+    "energy",
+    "general",
+    "lower_bound",
+    "lower_bound_2d",
+    "lower_bound_allreduce",
+    "lower_bound_move",
+    "optimal",
+    "optimal_depth",
+    "reduce",
+    "reduce_2d",
+    "reduce_broadcast",
+    "ring",
+    "star",
+    "summa",
+    "tree",
+    "two_phase",
+]
 
 ALGORITHMS = ("star", "chain", "tree", "two_phase", "optimal")
 
@@ -59,6 +82,7 @@ def general(contention, energy, links, distance, depth, wire):
 
 
 # --- reduce on a line -------------------------------------------------------------------------------------------------
+
 
 def star(p, b, wire):
     """FORM-STAR: T = B (P - 1) + 2 T_R + 1: everybody sends to PE 0, which takes one wavelet per cycle."""
@@ -122,6 +146,7 @@ def best(p, b, wire, among=("star", "chain", "tree", "two_phase")):
 
 # --- lower bounds -----------------------------------------------------------------------------------------------------
 
+
 @lru_cache(maxsize=4)
 def energy(p):
     """Return E*(q, D), the least hops of a reduction tree of depth <= D for one word on a line of q PEs to its end.
@@ -140,7 +165,7 @@ def energy(p):
     split = np.ones((p + 1, p), np.int32)
     values[1] = 0.0
     for q in range(2, p + 1):
-        found = values[1:q, 1:q] + values[q - 1:0:-1, :q - 1] + np.arange(1, q, dtype=np.float32)[:, None]
+        found = values[1:q, 1:q] + values[q - 1 : 0 : -1, : q - 1] + np.arange(1, q, dtype=np.float32)[:, None]
         best_place = found.argmin(axis=0)
         split[q, 1:q] = best_place + 1
         values[q, 1:q] = found[best_place, np.arange(q - 1)]
@@ -188,6 +213,7 @@ def lower_bound_move(p, span, b, wire):
 
 
 # --- broadcast, all-reduce, two dimensions ----------------------------------------------------------------------------
+
 
 def broadcast(p, b, wire):
     """FORM-BCAST: T = B + P + 2 T_R: routers copy, no stages."""

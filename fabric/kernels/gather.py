@@ -20,6 +20,7 @@ Cycles
 Sources
     Luczynski et al., HPDC 2024 (arXiv 2404.15888): the cost model; PLMR: memory grows with the number of PEs.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -73,8 +74,14 @@ class _Move:
         if kind is Scatter:
             self.pieces.reverse()
         words = self.total * (2 if dtype == "f32" else 1)
-        plan = Plan(kind.__name__.lower(), width, height, words, kind.N_COLORS * len(lines),
-                    sum(len(line) - 1 for line in lines))
+        plan = Plan(
+            kind.__name__.lower(),
+            width,
+            height,
+            words,
+            kind.N_COLORS * len(lines),
+            sum(len(line) - 1 for line in lines),
+        )
         Device.of(machine).admit(plan, where=f"kernel {plan.name}")
 
     def layout(self):
@@ -88,8 +95,9 @@ class _Move:
         return layout
 
     def _program(self, roles):
-        p = Program(f"{self.kind.__name__.lower()} {roles}", self.machine,
-                    half="cb16" if self.dtype == "cb16" else "f16")
+        p = Program(
+            f"{self.kind.__name__.lower()} {roles}", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
+        )
         order = list(enumerate(zip(self.pieces, roles, strict=True)))
         sizes = {"x": self.block}
         for k, (piece, role) in order:
@@ -173,28 +181,46 @@ def _run(kind, machine, form, width, height, n, dtype, seed, data):
     b = min(piece.w for piece in move.pieces)
     span = {"row": width, "column": height, "snake": width * height}.get(form, width + height - 1)
     return common.report(
-        session, check, ends.max() - first[0, 0], expected_cycles=move.expected(),
-        expected_hops=sum(piece.hops for piece in move.pieces), expected_macs=0,
-        lower_bound=costs.lower_bound_move(count, span, b, wire), colors=kind.N_COLORS * len(move.pieces),
-        arrays={"all" if kind is not Scatter else "x": got} if got.nbytes <= 1 << 24 else {})
+        session,
+        check,
+        ends.max() - first[0, 0],
+        expected_cycles=move.expected(),
+        expected_hops=sum(piece.hops for piece in move.pieces),
+        expected_macs=0,
+        lower_bound=costs.lower_bound_move(count, span, b, wire),
+        colors=kind.N_COLORS * len(move.pieces),
+        arrays={"all" if kind is not Scatter else "x": got} if got.nbytes <= 1 << 24 else {},
+    )
 
 
-@kernel("scatter", "blocks of one PE to all PEs of its row, column or rectangle", "Luczynski et al., HPDC 2024, "
-        "arXiv 2404.15888: cost model", PARAMS)
+@kernel(
+    "scatter",
+    "blocks of one PE to all PEs of its row, column or rectangle",
+    "Luczynski et al., HPDC 2024, arXiv 2404.15888: cost model",
+    PARAMS,
+)
 def scatter(machine, form, width, height, n, dtype, seed, data):
     """Run the kernel `scatter`; see the head of this module."""
     return _run(Scatter, machine, form, width, height, n, dtype, seed, data)
 
 
-@kernel("gather", "blocks of all PEs of a row, column or rectangle to one PE", "Luczynski et al., HPDC 2024, "
-        "arXiv 2404.15888: cost model", PARAMS)
+@kernel(
+    "gather",
+    "blocks of all PEs of a row, column or rectangle to one PE",
+    "Luczynski et al., HPDC 2024, arXiv 2404.15888: cost model",
+    PARAMS,
+)
 def gather(machine, form, width, height, n, dtype, seed, data):
     """Run the kernel `gather`; see the head of this module."""
     return _run(Gather, machine, form, width, height, n, dtype, seed, data)
 
 
-@kernel("allgather", "blocks of all PEs of a row, column or rectangle to all of them", "Luczynski et al., HPDC 2024, "
-        "arXiv 2404.15888: cost model", PARAMS)
+@kernel(
+    "allgather",
+    "blocks of all PEs of a row, column or rectangle to all of them",
+    "Luczynski et al., HPDC 2024, arXiv 2404.15888: cost model",
+    PARAMS,
+)
 def allgather(machine, form, width, height, n, dtype, seed, data):
     """Run the kernel `allgather`; see the head of this module."""
     return _run(AllGather, machine, form, width, height, n, dtype, seed, data)

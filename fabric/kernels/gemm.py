@@ -24,6 +24,7 @@ nothing synchronises the steps, and wavelets on the way do not wait for one anot
 Sources
     He et al., WaferLLM (OSDI 2025), section 5; the modules' own.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -99,9 +100,16 @@ def result(product, a, b):
     session, c = product.run(a, b)
     starts, stops = session.stamps(0, 0, product.width, product.height)
     cycles = int((stops - starts).max())
-    return common.report(session, product.check(a, b, c), cycles, expected_cycles=product.expected(),
-                         expected_hops=product.hops, expected_macs=product.macs, **product.facts(session, cycles),
-                         arrays={"c": c})
+    return common.report(
+        session,
+        product.check(a, b, c),
+        cycles,
+        expected_cycles=product.expected(),
+        expected_hops=product.hops,
+        expected_macs=product.macs,
+        **product.facts(session, cycles),
+        arrays={"c": c},
+    )
 
 
 def _mesh():
@@ -119,42 +127,51 @@ def _formats():
     ]
 
 
-@kernel("gemm", "matrix product over PEs: SUMMA, allgather, Cannon, or MeshGEMM",
-        "He et al., WaferLLM (OSDI 2025), section 5; SUMMA: van de Geijn and Watts, 1997; Cannon, 1969", [
-            *_mesh(),
-            KernelParam("m", 128, int, "rows of A and C", low=1),
-            KernelParam("k", 128, int, "columns of A, rows of B", low=1),
-            KernelParam("n", 128, int, "columns of B and C", low=1),
-            *_formats(),
-            KernelParam("algorithm", "summa", str, "how the tiles come to the PEs", tuple(ALGORITHMS)),
-            KernelParam("buffers", 1, int, "summa: buffers for arriving tiles; 2: tiles arrive during the product",
-                        (1, 2)),
-            KernelParam("align", "fabric", str, "cannon, meshgemm: who brings the tiles to where they start",
-                        ("fabric", "host")),
-            *common.data_params(),
-        ])
+@kernel(
+    "gemm",
+    "matrix product over PEs: SUMMA, allgather, Cannon, or MeshGEMM",
+    "He et al., WaferLLM (OSDI 2025), section 5; SUMMA: van de Geijn and Watts, 1997; Cannon, 1969",
+    [
+        *_mesh(),
+        KernelParam("m", 128, int, "rows of A and C", low=1),
+        KernelParam("k", 128, int, "columns of A, rows of B", low=1),
+        KernelParam("n", 128, int, "columns of B and C", low=1),
+        *_formats(),
+        KernelParam("algorithm", "summa", str, "how the tiles come to the PEs", tuple(ALGORITHMS)),
+        KernelParam("buffers", 1, int, "summa: buffers for arriving tiles; 2: tiles arrive during the product", (1, 2)),
+        KernelParam(
+            "align", "fabric", str, "cannon, meshgemm: who brings the tiles to where they start", ("fabric", "host")
+        ),
+        *common.data_params(),
+    ],
+)
 def gemm(machine, p, width, height, m, k, n, dtype, sums, algorithm, buffers, align, seed, data):
     """Run the kernel `gemm`; see the head of this module."""
     options = {"summa": {"buffers": buffers}, "cannon": {"align": align}, "meshgemm": {"align": align}}
     for key, value, usual in (("buffers", buffers, 1), ("align", align, "fabric")):
         if value != usual and key not in options.get(algorithm, {}):
-            raise ConfigError(f"{algorithm} has no such choice", where=f"kernel gemm: {key}", hint=f"{key}={usual!r}",
-                              value=value)
+            raise ConfigError(
+                f"{algorithm} has no such choice", where=f"kernel gemm: {key}", hint=f"{key}={usual!r}", value=value
+            )
     product = make(algorithm, machine, width or p, height or p, m, k, n, dtype, sums, **options.get(algorithm, {}))
     rng = np.random.default_rng(seed)
     a = product.given.random(rng, (m, k), data, terms=k)
     return result(product, a, product.given.random(rng, (k, n), data, terms=4 * k))
 
 
-@kernel("gemm_t", "matrix product with the transpose, C = A B^T, without a transpose (dist-GEMM-T)",
-        "He et al., WaferLLM (OSDI 2025), sections 4.1 and 5.4", [
-            *_mesh(),
-            KernelParam("m", 128, int, "rows of A and C", low=1),
-            KernelParam("k", 128, int, "columns of A and of B", low=1),
-            KernelParam("n", 128, int, "rows of B, columns of C", low=1),
-            *_formats(),
-            *common.data_params(),
-        ])
+@kernel(
+    "gemm_t",
+    "matrix product with the transpose, C = A B^T, without a transpose (dist-GEMM-T)",
+    "He et al., WaferLLM (OSDI 2025), sections 4.1 and 5.4",
+    [
+        *_mesh(),
+        KernelParam("m", 128, int, "rows of A and C", low=1),
+        KernelParam("k", 128, int, "columns of A and of B", low=1),
+        KernelParam("n", 128, int, "rows of B, columns of C", low=1),
+        *_formats(),
+        *common.data_params(),
+    ],
+)
 def gemm_t(machine, p, width, height, m, k, n, dtype, sums, seed, data):
     """Run the kernel `gemm_t`; see `fabric.kernels.gemm_t`."""
     product = make("gemm_t", machine, width or p, height or p, m, k, n, dtype, sums)

@@ -21,6 +21,7 @@ Cycles
 Sources
     He et al., WaferLLM (OSDI 2025), section 5.1.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -74,8 +75,9 @@ class AllGather(Summa):
         if self.slices == 1:
             return super().program(column, row)
         shape = self.shape
-        p = Program(f"allgather {column} column, {row} row", self.machine,
-                    half="cb16" if self.dtype == "cb16" else "f16")
+        p = Program(
+            f"allgather {column} column, {row} row", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
+        )
         c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
         stamps = common.Stamps(p)
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
@@ -123,8 +125,9 @@ class AllGather(Summa):
         mine_b = slots // self.held[1] == np.arange(h)[:, np.newaxis]  # (H, L)
         a = np.where(mine_a[np.newaxis, ..., np.newaxis], a[:, np.newaxis], 0).astype(a.dtype)
         b = np.where(mine_b[:, np.newaxis, :, np.newaxis], b.swapaxes(0, 1)[np.newaxis], 0).astype(b.dtype)
-        a, b = (np.pad(found, [(0, 0)] * 3 + [(0, slot_elements(found.shape[-1]) - found.shape[-1])])
-                for found in (a, b))
+        a, b = (
+            np.pad(found, [(0, 0)] * 3 + [(0, slot_elements(found.shape[-1]) - found.shape[-1])]) for found in (a, b)
+        )
         return [("a", a.reshape(h, w, -1), 0, 0), ("b", b.reshape(h, w, -1), 0, 0)]
 
     points = True
@@ -134,7 +137,14 @@ class AllGather(Summa):
         m = self.machine
         if self.slices == 1:
             return super().expected()
-        around = (m["task.start"] + 2 + (self.width > 1) + (self.height > 1) + m["ce.branch_not_taken"] + m["ce.call"]
-                  + self.ask_cycles())
+        around = (
+            m["task.start"]
+            + 2
+            + (self.width > 1)
+            + (self.height > 1)
+            + m["ce.branch_not_taken"]
+            + m["ce.call"]
+            + self.ask_cycles()
+        )
         product = product_cycles(self.shape, m) + 3 + m["ce.branch_taken"]
         return self.slices * (product + around) + self.start_cycles()

@@ -19,6 +19,7 @@ Lower bound of the cycles for any algorithm that keeps C in place and starts wit
 multiply-adds of the PE with most of them at full rate, plus one issue slot for each wavelet that this PE has to take
 from elsewhere, but at least the way from the farthest PE.
 """
+
 from __future__ import annotations
 
 import copy
@@ -52,8 +53,7 @@ def place_all(layout, programs, columns, rows):
     """
     for column, x in _strides(columns):
         for row, y in _strides(rows):
-            layout.place(programs[column, row],
-                         (x[0], y[0], x[-1] - x[0] + 1, y[-1] - y[0] + 1, x.step, y.step))
+            layout.place(programs[column, row], (x[0], y[0], x[-1] - x[0] + 1, y[-1] - y[0] + 1, x.step, y.step))
 
 
 def _strides(kinds):
@@ -119,10 +119,14 @@ class Product:
             square = width == height
             limit = min(limits) if square else limits[0] if width > limits[0] else limits[1]
             key = "p" if square else "width" if width > limits[0] else "height"
-            raise PlanError(f"{width} x {height} PEs exceed the {limits[0]} x {limits[1]} of {machine.preset}",
-                            where=f"{where}: {key}", hint=f"at most {limit}", available=limit,
-                            needed=height if key == "height" else width,
-                            limit="width" if width > limits[0] else "height")
+            raise PlanError(
+                f"{width} x {height} PEs exceed the {limits[0]} x {limits[1]} of {machine.preset}",
+                where=f"{where}: {key}",
+                hint=f"at most {limit}",
+                available=limit,
+                needed=height if key == "height" else width,
+                limit="width" if width > limits[0] else "height",
+            )
         self.slices = math.lcm(width, height)
         self.shape = self.shape_of(m, k, n)
         ranges = {"m": (1, m), "k": (1, k), "n": (1, n)}
@@ -161,8 +165,10 @@ class Product:
     def cut(self, a, b):
         """Return the tiles of A (H, L, elements) and of B (L, W, elements) as they lie in SRAM."""
         a, b = self.padded(a, b)
-        return (tiles.columns_first(tiles.tiles(a, self.height, self.slices)),
-                self.b_elements(tiles.tiles(b, self.slices, self.width)))
+        return (
+            tiles.columns_first(tiles.tiles(a, self.height, self.slices)),
+            self.b_elements(tiles.tiles(b, self.slices, self.width)),
+        )
 
     def run(self, a, b, progress=None, cycle_limit=common.CYCLE_LIMIT, backend=None):
         """Multiply on the fabric.
@@ -183,11 +189,12 @@ class Product:
         c : ndarray[uint32 or uint16]
             Bits, shape (m, n).
         """
-        session = common.Session(self.layout, self.inputs(a, b), backend=backend, progress=progress,
-                                 cycle_limit=cycle_limit)
+        session = common.Session(
+            self.layout, self.inputs(a, b), backend=backend, progress=progress, cycle_limit=cycle_limit
+        )
         s, (w, h) = self.shape, (self.width, self.height)
         c = session.read("c", 0, 0, w, h).reshape(h, w, self.c_tiles, -1, s.rows)
-        return session, c.transpose(0, 4, 1, 2, 3).reshape(h * s.rows, -1)[:self.m, :self.n]
+        return session, c.transpose(0, 4, 1, 2, 3).reshape(h * s.rows, -1)[: self.m, : self.n]
 
     c_tiles = 1
     """Tiles of C on a PE, side by side."""
@@ -214,7 +221,7 @@ class Product:
             left, right = a[y, at], b[at, x]
             for d in range(s.depth):
                 c = self.fma(left[..., d, np.newaxis], right[..., d, np.newaxis, :], c)
-        return c.swapaxes(1, 2).reshape(h * s.rows, w * s.columns)[:self.m, :self.n]
+        return c.swapaxes(1, 2).reshape(h * s.rows, w * s.columns)[: self.m, : self.n]
 
     def plain(self, a, b):
         """Return C and the sums of absolute products by numpy, in float64."""
@@ -262,8 +269,9 @@ class Product:
         """Cycles that no algorithm with C in place goes below; see the head of this module."""
         m, (w, h) = self.machine, (self.width, self.height)
         rows, columns = -(-self.m // h), -(-self.n // w)
-        foreign = sum(wavelets_of(lines * self.k * (size - 1) // size, self.dtype)
-                      for lines, size in ((rows, w), (columns, h)))
+        foreign = sum(
+            wavelets_of(lines * self.k * (size - 1) // size, self.dtype) for lines, size in ((rows, w), (columns, h))
+        )
         ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
         way = max(w, h) - 1
         work = -(-rows // self.shape.lanes(m)) * columns * self.k + foreign
@@ -273,12 +281,19 @@ class Product:
         """Return what a result says besides `common.report`."""
         s = self.shape
         compute = self.compute_cycles
-        return {"lanes": s.lanes(self.machine), "useful_macs": self.m * self.k * self.n, "steps": self.slices,
-                "tile": f"{s.rows} x {s.depth} x {s.columns}", "product_cycles": product_cycles(s, self.machine),
-                "compute_cycles": compute, "align_cycles": self.align_cycles(session),
-                "communication_cycles": int(cycles) - compute - self.align_cycles(session),
-                "words_per_pe": self.words, "colors_per_pe": routes_used(self.layout),
-                "lower_bound": self.lower_bound}
+        return {
+            "lanes": s.lanes(self.machine),
+            "useful_macs": self.m * self.k * self.n,
+            "steps": self.slices,
+            "tile": f"{s.rows} x {s.depth} x {s.columns}",
+            "product_cycles": product_cycles(s, self.machine),
+            "compute_cycles": compute,
+            "align_cycles": self.align_cycles(session),
+            "communication_cycles": int(cycles) - compute - self.align_cycles(session),
+            "words_per_pe": self.words,
+            "colors_per_pe": routes_used(self.layout),
+            "lower_bound": self.lower_bound,
+        }
 
     def expected_align(self):
         """Return what a closed form says about `align_cycles`."""

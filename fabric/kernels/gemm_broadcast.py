@@ -2,6 +2,7 @@
 
 How routers are turned, and why nothing can collide or be cut off, stands in the head of `fabric.kernels.gemm_summa`.
 """
+
 from __future__ import annotations
 
 __all__ = ["AXES", "BroadcastAxis", "slot_elements"]
@@ -50,8 +51,10 @@ class BroadcastAxis:
         self.token = p.scalar(f"{key}_token", dtype)
         self.into, self.out = p.input_queue(q_in, self.color), p.output_queue(q_out, self.color)
         self.links = ("" if end == "first" else self.low) + ("" if end == "last" else self.high)
-        self.dsrs = {name: (p.dsr("dest", name=f"{key} {name} to"), p.dsr("src1", name=f"{key} {name} from"))
-                     for name in ("receive", "send", "token out", "token in")}
+        self.dsrs = {
+            name: (p.dsr("dest", name=f"{key} {name} to"), p.dsr("src1", name=f"{key} {name} from"))
+            for name in ("receive", "send", "token out", "token in")
+        }
         self.offset = p.reg16(f"{key} offset") if buffers > 1 else None
 
     def declare(self, elements, dtype, bank):
@@ -74,9 +77,12 @@ class BroadcastAxis:
         if self.end == "alone":
             return
         whole = n + 1 if self.move == p.mov32 else self.slot  # the token that follows goes behind the tile
-        pairs = {"receive": (p.mem1d(self.received, whole), p.fabin(self.into, whole)),
-                 "send": (p.fabout(self.out, n, advance_switch=True), p.mem1d(self.own, n)),
-                 "token out": (p.fabout(self.out, 1), self.token), "token in": (self.token, p.fabin(self.into, 1))}
+        pairs = {
+            "receive": (p.mem1d(self.received, whole), p.fabin(self.into, whole)),
+            "send": (p.fabout(self.out, n, advance_switch=True), p.mem1d(self.own, n)),
+            "token out": (p.fabout(self.out, 1), self.token),
+            "token in": (self.token, p.fabin(self.into, 1)),
+        }
         for name, pair in pairs.items():
             for dsr, dsd in zip(self.dsrs[name], pair, strict=True):
                 p.load(dsr, dsd)

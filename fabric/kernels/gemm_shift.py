@@ -48,6 +48,7 @@ Cycles
 Sources
     He et al., WaferLLM (OSDI 2025), section 5; Cannon, 1969.
 """
+
 from __future__ import annotations
 
 import functools
@@ -180,13 +181,16 @@ class Shift(Product):
     def program(self, x_colors, y_colors):
         """Return the program of the PEs with those colors."""
         shape = self.shape
-        p = Program(f"{self.algorithm} {x_colors} {y_colors}", self.machine,
-                    half="cb16" if self.dtype == "cb16" else "f16")
+        p = Program(
+            f"{self.algorithm} {x_colors} {y_colors}", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
+        )
         c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
         stamps, aligned = common.Stamps(p), p.array("aligned", 3, "u16")
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
-        axes = [RingAxis(p, "a", self.elements[0], self.dtype, self.held[0], x_colors, shape.a_bank),
-                RingAxis(p, "b", self.elements[1], self.dtype, self.held[1], y_colors)]
+        axes = [
+            RingAxis(p, "a", self.elements[0], self.dtype, self.held[0], x_colors, shape.a_bank),
+            RingAxis(p, "b", self.elements[1], self.dtype, self.held[1], y_colors),
+        ]
         steps = p.reg16("steps")
         turns = {axis.key: p.param(f"turns_{axis.key}", "u16") for axis in axes}
 
@@ -257,8 +261,10 @@ class Shift(Product):
         """Turns of alignment on each PE: of the tiles of A, of those of B; arrays (H, W)."""
         x, y = (np.array(self.rings[key].rank) for key in "ab")
         shape = self.height, self.width
-        return (np.broadcast_to((y * self.held[1])[:, np.newaxis], shape).copy(),
-                np.broadcast_to(x * self.held[0], shape).copy())
+        return (
+            np.broadcast_to((y * self.held[1])[:, np.newaxis], shape).copy(),
+            np.broadcast_to(x * self.held[0], shape).copy(),
+        )
 
     @property
     def sequence(self):
@@ -297,8 +303,9 @@ class Shift(Product):
         """Wavelet hops of a product, alignment included."""
         turns = self.turns if self.align == "fabric" else (np.zeros((self.height, self.width), int),) * 2
         per_row, per_column = (turns[0][:, 0] + self.slices - 1).sum(), (turns[1][0] + self.slices - 1).sum()
-        return int(self.wavelets[0] * self.rings["a"].grants * per_row
-                   + self.wavelets[1] * self.rings["b"].grants * per_column)
+        return int(
+            self.wavelets[0] * self.rings["a"].grants * per_row + self.wavelets[1] * self.rings["b"].grants * per_column
+        )
 
     def align_cycles(self, session):
         """Return the most cycles from the start to the end of the alignment of a PE."""
@@ -320,8 +327,18 @@ class Shift(Product):
         m, costs = self.machine, self.costs()
         moving = sum(ring.n > 1 for ring in self.rings.values())
         turns, slots = sum(turn for _, turn, _ in costs), sum(count for _, _, count in costs)
-        step = (m["task.start"] + 1 + sum(advance for advance, _, _ in costs) + 1 + m["ce.branch_not_taken"] + turns + 1
-                + m["ce.branch_taken"] + 1 + product_cycles(self.shape, m))
+        step = (
+            m["task.start"]
+            + 1
+            + sum(advance for advance, _, _ in costs)
+            + 1
+            + m["ce.branch_not_taken"]
+            + turns
+            + 1
+            + m["ce.branch_taken"]
+            + 1
+            + product_cycles(self.shape, m)
+        )
         loop = self.slices * step + (self.slices - 1) * slots - turns - 1  # the last step starts no transfers
         return self.expected_align() + loop + self.ways(step + slots) + 4 * moving * m["ce.dsr_load"]
 

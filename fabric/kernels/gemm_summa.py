@@ -51,6 +51,7 @@ Sources
     SUMMA: van de Geijn and Watts, 1997; on the machine in the vendor's gemm-collectives_2d example and in
     Wang-oss-tech/csl-experiments.
 """
+
 from __future__ import annotations
 
 import functools
@@ -65,6 +66,7 @@ from fabric.layout import Layout
 from fabric.program import Program
 
 __all__ = ["Summa"]
+
 
 class Summa(Product):
     """A product by SUMMA; see `gemm_base.Product` and the head of this module.
@@ -95,14 +97,16 @@ class Summa(Product):
 
     def build(self):
         """Return the programs by (place in the row, place in the column), assembled."""
-        return {(column[0], row[0]): self.program(column[0], row[0])
-                for column in self.ends("a") for row in self.ends("b")}
+        return {
+            (column[0], row[0]): self.program(column[0], row[0]) for column in self.ends("a") for row in self.ends("b")
+        }
 
     def program(self, column, row):
         """Return the program of the PEs at one kind of place in their row and in their column."""
         shape, two = self.shape, self.buffers == 2
-        p = Program(f"{self.algorithm} {column} column, {row} row", self.machine,
-                    half="cb16" if self.dtype == "cb16" else "f16")
+        p = Program(
+            f"{self.algorithm} {column} column, {row} row", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
+        )
         c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
         stamps = common.Stamps(p)
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
@@ -177,27 +181,37 @@ class Summa(Product):
             color, _, _, low, high = AXES[key]
             for end, at, count in self.ends(key):
                 rect = (at, 0, count, h) if key == "a" else (0, at, w, count)
-                layout.route(color, rect, rx="R" if end == "first" else low,
-                             tx=high if end == "first" else "R" if end == "last" else high + "R",
-                             switches=[{"rx": "R"} if end == "last" else {"tx": "R"}], pop="always_pop")
+                layout.route(
+                    color,
+                    rect,
+                    rx="R" if end == "first" else low,
+                    tx=high if end == "first" else "R" if end == "last" else high + "R",
+                    switches=[{"rx": "R"} if end == "last" else {"tx": "R"}],
+                    pop="always_pop",
+                )
             place = held * np.arange(size)
-            layout.set_param(f"p{'x' if key == 'a' else 'y'}",
-                             np.broadcast_to(place if key == "a" else place[:, np.newaxis], (h, w)).copy())
+            layout.set_param(
+                f"p{'x' if key == 'a' else 'y'}",
+                np.broadcast_to(place if key == "a" else place[:, np.newaxis], (h, w)).copy(),
+            )
         return layout
 
     def inputs(self, a, b):
         """Return what the host writes; see `common.Session`."""
         a, b = self.cut(a, b)
         (w, h), (held_a, held_b) = (self.width, self.height), self.held
-        return [("a", a.reshape(h, w, held_a * a.shape[-1]), 0, 0),
-                ("b", b.reshape(h, held_b, w, -1).swapaxes(1, 2).reshape(h, w, -1), 0, 0)]
+        return [
+            ("a", a.reshape(h, w, held_a * a.shape[-1]), 0, 0),
+            ("b", b.reshape(h, held_b, w, -1).swapaxes(1, 2).reshape(h, w, -1), 0, 0),
+        ]
 
     @property
     def hops(self):
         """Wavelet hops of a product."""
         w, h, steps = self.width, self.height, self.slices
-        return sum(steps * w * h * (wavelets + 2) for wavelets, size in zip(self.wavelets, (w, h), strict=True)
-                   if size > 1)
+        return sum(
+            steps * w * h * (wavelets + 2) for wavelets, size in zip(self.wavelets, (w, h), strict=True) if size > 1
+        )
 
     def ask_cycles(self):
         """Return the cycles from the call of ``ask`` until both tiles and their tokens are there.
@@ -207,13 +221,25 @@ class Summa(Product):
         follows.  (One PE sends both, but those that wait for it wait for no other such PE in the next step.)
         """
         m = self.machine
-        axes = [(wavelets, held > 1) for wavelets, held, size in
-                zip(self.wavelets, self.held, (self.width, self.height), strict=True) if size > 1]
+        axes = [
+            (wavelets, held > 1)
+            for wavelets, held, size in zip(self.wavelets, self.held, (self.width, self.height), strict=True)
+            if size > 1
+        ]
         edits = 2 * m["ce.dsr_edit"] if self.points else 0
         ends = m["ce.ret"] + m["ce.branch_taken"] + 1 + 2 - len(axes) + sum(count for count, _ in axes)
         taken = sum(m["ce.load_latency"] + 2 * m["ce.branch_taken"] + 3 + 2 * several + edits for _, several in axes)
-        sent = sum(m["ce.load_latency"] + m["ce.branch_not_taken"] + 2 + 4 * several
-                   + edits + m["ce.branch_taken"] + m["task.start"] + 2 for _, several in axes)
+        sent = sum(
+            m["ce.load_latency"]
+            + m["ce.branch_not_taken"]
+            + 2
+            + 4 * several
+            + edits
+            + m["ce.branch_taken"]
+            + m["task.start"]
+            + 2
+            for _, several in axes
+        )
         sent += max((2 + several) * m["ce.config"] for _, several in axes)
         way = m["ramp.execute"] + m["ramp.out"] + m["router.hop"] + m["ramp.in"]
         return ends + max(taken, sent + way)
@@ -228,10 +254,22 @@ class Summa(Product):
             return m["ce.tsc_read"] + 3 + 2 + local  # the reading and its three stores, two addresses
         two = self.buffers == 2
         own = m["ce.load_latency"] + 2 + 3 + m["ce.branch_not_taken"]  # a sender of several tiles finds its next one
-        find = sum(m["ce.load_latency"] + m["ce.branch_taken"] + 1 + two + own * (held > 1) if size > 1 else 5
-                   for held, size in zip(self.held, (self.width, self.height), strict=True))
-        around = (m["task.start"] + 1 + find + 1 + 2 * two  # block, find, count, toggle
-                  + 1 + m["ce.branch_not_taken"] + m["ce.call"] + self.ask_cycles() + two)
+        find = sum(
+            m["ce.load_latency"] + m["ce.branch_taken"] + 1 + two + own * (held > 1) if size > 1 else 5
+            for held, size in zip(self.held, (self.width, self.height), strict=True)
+        )
+        around = (
+            m["task.start"]
+            + 1
+            + find
+            + 1
+            + 2 * two  # block, find, count, toggle
+            + 1
+            + m["ce.branch_not_taken"]
+            + m["ce.call"]
+            + self.ask_cycles()
+            + two
+        )
         return self.slices * (local + around) + self.start_cycles()
 
     def start_cycles(self):

@@ -33,6 +33,7 @@ Cycles
 Sources
     He et al., WaferLLM (OSDI 2025), sections 4.1 and 5.4.
 """
+
 from __future__ import annotations
 
 import functools
@@ -89,8 +90,11 @@ class GemmT(Product):
             self.ring = Ring(self.height)  # a larger square that might fit
             return {None: self.program("inner", 0, self.ring.colors(0))}
         rows = sorted(set(self.colors_along())) if self.ring.n > 1 else [None]
-        return {(self.column(x), row): self.program(*self.column(x), row)
-                for x in sorted({0, min(1, self.width - 1), min(2, self.width - 1), self.width - 1}) for row in rows}
+        return {
+            (self.column(x), row): self.program(*self.column(x), row)
+            for x in sorted({0, min(1, self.width - 1), min(2, self.width - 1), self.width - 1})
+            for row in rows
+        }
 
     def colors_along(self):
         """Return the colors (sent, received) of the ring per row."""
@@ -207,10 +211,11 @@ class GemmT(Product):
             total = parts[root][:, at]
             for side in (parts[:root], parts[:root:-1]):
                 if side:
-                    total = self.result.call("add", total, common.sequential_sum(
-                        self.result, [part[:, at] for part in reversed(side)]))
+                    total = self.result.call(
+                        "add", total, common.sequential_sum(self.result, [part[:, at] for part in reversed(side)])
+                    )
             c[:, at] = total
-        return c[:self.m, :self.n]
+        return c[: self.m, : self.n]
 
     def plain(self, a, b):
         """Return C and the sums of absolute products by numpy, in float64."""
@@ -229,8 +234,7 @@ class GemmT(Product):
     def hops(self):
         """Wavelet hops of a product."""
         w, h, steps = self.width, self.height, self.slices
-        return (self.wavelets[1] * self.ring.grants * (steps - 1) * w
-                + steps * h * 2 * (w - 1) * self.part_wavelets)
+        return self.wavelets[1] * self.ring.grants * (steps - 1) * w + steps * h * 2 * (w - 1) * self.part_wavelets
 
     @property
     def lower_bound(self):
@@ -348,8 +352,9 @@ class _Row:
         p.sub16(goes, goes, HERE)
         p.dsr_base(self.result, self.c)
         p.dsr_off(self.result, goes)
-        sides = [getattr(self, f"{side}_dsrs")[0] for side in ("west", "east")
-                 if getattr(self, f"from_{side}") is not None]
+        sides = [
+            getattr(self, f"{side}_dsrs")[0] for side in ("west", "east") if getattr(self, f"from_{side}") is not None
+        ]
         if len(sides) == 2:
             self.add_op(self.own, self.own, sides[0])
         if sides:

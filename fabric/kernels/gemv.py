@@ -31,6 +31,7 @@ Cycles
 Sources
     He et al., WaferLLM (OSDI 2025), section 6; chain: Luczynski et al., HPDC 2024.
 """
+
 from __future__ import annotations
 
 import math
@@ -106,16 +107,38 @@ class Gemv:
         Along the rows.
     """
 
-    def __init__(self, machine, width, height, m, n, dtype="f16", sums="f32", algorithm="ktree", levels=0, group=0,
-                 broadcast=False, replicated=False):
+    def __init__(
+        self,
+        machine,
+        width,
+        height,
+        m,
+        n,
+        dtype="f16",
+        sums="f32",
+        algorithm="ktree",
+        levels=0,
+        group=0,
+        broadcast=False,
+        replicated=False,
+    ):
         self.machine, self.width, self.height = machine, width, height
         self.sends_x = height > 1 and not replicated
         sums = "f32" if dtype == "f32" else sums
         self.shape = Shape(2 * -(-m // (2 * height)), -(-n // width), 1, dtype, sums)
         pool = color_pool(machine)
         self.color_x = pool[-1]
-        self.sum = LineSum(algorithm, Line.rows(width, height), self.shape.rows, self.shape.c_dtype, machine,
-                           pool[:-1] if self.sends_x else pool, levels, group, broadcast)
+        self.sum = LineSum(
+            algorithm,
+            Line.rows(width, height),
+            self.shape.rows,
+            self.shape.c_dtype,
+            machine,
+            pool[:-1] if self.sends_x else pool,
+            levels,
+            group,
+            broadcast,
+        )
         self.colors = len(self.sum.colors) + self.sends_x
         self.wavelets_x = wavelets_of(self.shape.depth, dtype)
 
@@ -185,8 +208,16 @@ class Gemv:
         m, now = self.machine, 0
         if self.sends_x:
             ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-            now = (stamp_cycles(m) + 2 * m["ce.dsr_load"] + 1 + m["vec.start"] + (self.height - 1) * m["router.hop"]
-                   + ramps + self.wavelets_x + m["vec.drain"])
+            now = (
+                stamp_cycles(m)
+                + 2 * m["ce.dsr_load"]
+                + 1
+                + m["vec.start"]
+                + (self.height - 1) * m["router.hop"]
+                + ramps
+                + self.wavelets_x
+                + m["vec.drain"]
+            )
         return self.sum.end(now + self.compute_cycles() + stamp_cycles(m))
 
     def hops(self):
@@ -208,37 +239,55 @@ def gemv_params(algorithms=ALGORITHMS):
     return [
         KernelParam("dtype", "f16", str, "format of A and x", ("f16", "cb16", "f32")),
         KernelParam("sums", "f32", str, "format of the sums: f32, or that of the data", ("f32", "same")),
-        KernelParam("algorithm", "ktree", str, "all-reduce; auto takes the fastest by the closed forms",
-                    (*algorithms, "auto")),
+        KernelParam(
+            "algorithm", "ktree", str, "all-reduce; auto takes the fastest by the closed forms", (*algorithms, "auto")
+        ),
         KernelParam("levels", 0, int, "K of the K-tree; 0: the fastest by the closed form", low=0),
         KernelParam("group", 0, int, "PEs of a group of the K-tree on all levels but the last; 0: equal groups", low=0),
     ]
 
 
-@kernel("gemv", "matrix-vector product over a mesh of PEs: local products, then an all-reduce along the rows",
-        "WaferLLM (OSDI 2025), section 6: MeshGEMV against pipeline and ring", [
-            KernelParam("p", 8, int, "PEs along x", low=1),
-            KernelParam("height", 0, int, "PEs along y; 0: as many as along x", low=0),
-            KernelParam("m", 512, int, "rows of A", low=1),
-            KernelParam("n", 512, int, "columns of A", low=1),
-            *gemv_params(),
-            KernelParam("broadcast", False, bool, "all PEs of a row get their part of y"),
-            KernelParam("replicated", False, bool, "every row has x from the start; else row 0 has it and sends it"),
-            *common.data_params(),
-        ])
+@kernel(
+    "gemv",
+    "matrix-vector product over a mesh of PEs: local products, then an all-reduce along the rows",
+    "WaferLLM (OSDI 2025), section 6: MeshGEMV against pipeline and ring",
+    [
+        KernelParam("p", 8, int, "PEs along x", low=1),
+        KernelParam("height", 0, int, "PEs along y; 0: as many as along x", low=0),
+        KernelParam("m", 512, int, "rows of A", low=1),
+        KernelParam("n", 512, int, "columns of A", low=1),
+        *gemv_params(),
+        KernelParam("broadcast", False, bool, "all PEs of a row get their part of y"),
+        KernelParam("replicated", False, bool, "every row has x from the start; else row 0 has it and sends it"),
+        *common.data_params(),
+    ],
+)
 def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadcast, replicated, seed, data):
     """Run the kernel `gemv`; see the head of this module."""
     width, height = p, height or p
 
     def build(p, m, n):
-        found = Gemv(machine, p, p if height == width else height, m, n, dtype, sums, algorithm, levels, group,
-                     broadcast, replicated)
+        found = Gemv(
+            machine,
+            p,
+            p if height == width else height,
+            m,
+            n,
+            dtype,
+            sums,
+            algorithm,
+            levels,
+            group,
+            broadcast,
+            replicated,
+        )
         found.admit()
         return found, found.layout()
 
     most = min(machine["fabric.width"], machine["fabric.height"])
-    plan, layout = common.fit("kernel gemv", machine, build, {"p": p, "m": m, "n": n},
-                              {"m": (1, m), "n": (1, n), "p": (p, most)})
+    plan, layout = common.fit(
+        "kernel gemv", machine, build, {"p": p, "m": m, "n": n}, {"m": (1, m), "n": (1, n), "p": (p, most)}
+    )
     shape = plan.shape
     given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
     result = single if shape.sums == "f32" else given
@@ -248,12 +297,16 @@ def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadc
     rows, depth = height * shape.rows, width * shape.depth
     a_full, x_full = tiles.pad(a, rows, depth), tiles.pad(x, depth, 1)
     chunks = x_full.reshape(1, width, shape.depth)
-    session = common.Session(layout, [
-        ("a", tiles.columns_first(tiles.tiles(a_full, height, width)), 0, 0),
-        ("x", chunks if plan.sends_x else np.repeat(chunks, height, axis=0), 0, 0)])
+    session = common.Session(
+        layout,
+        [
+            ("a", tiles.columns_first(tiles.tiles(a_full, height, width)), 0, 0),
+            ("x", chunks if plan.sends_x else np.repeat(chunks, height, axis=0), 0, 0),
+        ],
+    )
 
     keeps = (0, width) if plan.sum.root is None else (plan.sum.root, 1)
-    got = session.read("y", keeps[0], 0, keeps[1], height)[..., :shape.rows]
+    got = session.read("y", keeps[0], 0, keeps[1], height)[..., : shape.rows]
     got = got.swapaxes(0, 1).reshape(keeps[1], -1)[:, :m]
     parts = local_products(given, single, a_full, x_full, width, shape.depth, shape.sums)
     parts = [part.reshape(height, shape.rows) for part in parts]
@@ -262,18 +315,37 @@ def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadc
     with np.errstate(invalid="ignore", over="ignore"):
         plain, magnitude = a_values @ x_values, np.abs(a_values) @ np.abs(x_values)
     check = common.check_sum(
-        result, got, *(np.broadcast_to(value, got.shape) for value in (expected, plain, magnitude)),
-        shape.depth + width - 1, depth + width - 1)
+        result,
+        got,
+        *(np.broadcast_to(value, got.shape) for value in (expected, plain, magnitude)),
+        shape.depth + width - 1,
+        depth + width - 1,
+    )
 
     readings = session.stamps(0, 0, width, height)
     start, end, done = (readings[k] for k in (START, END, DONE))
-    cycles = end[:, keeps[0]:sum(keeps)].max() - start.min()
+    cycles = end[:, keeps[0] : sum(keeps)].max() - start.min()
     begun = readings[BEGUN] if plan.sends_x else start
-    compute = (done - begun)[-1].max()      # of the last row, which only receives: nothing else runs beside its product
+    compute = (done - begun)[-1].max()  # of the last row, which only receives: nothing else runs beside its product
     return common.report(
-        session, check, cycles, expected_cycles=plan.cycles(), expected_hops=plan.hops(), expected_macs=plan.macs(),
-        lanes=shape.lanes(machine), useful_macs=m * n, compute_cycles=int(compute),
-        communication_cycles=int(cycles - compute), expected_compute_cycles=plan.compute_cycles(),
-        product_cycles=product_cycles(shape, machine), lower_bound=plan.lower_bound(), additions=plan.sum.additions,
-        critical_additions=plan.sum.depth, algorithms=plan.sum.name, groups=" x ".join(map(str, plan.sum.groups)),
-        colors=plan.colors, tile=f"{shape.rows} x {shape.depth}", arrays={"y": got[0]})
+        session,
+        check,
+        cycles,
+        expected_cycles=plan.cycles(),
+        expected_hops=plan.hops(),
+        expected_macs=plan.macs(),
+        lanes=shape.lanes(machine),
+        useful_macs=m * n,
+        compute_cycles=int(compute),
+        communication_cycles=int(cycles - compute),
+        expected_compute_cycles=plan.compute_cycles(),
+        product_cycles=product_cycles(shape, machine),
+        lower_bound=plan.lower_bound(),
+        additions=plan.sum.additions,
+        critical_additions=plan.sum.depth,
+        algorithms=plan.sum.name,
+        groups=" x ".join(map(str, plan.sum.groups)),
+        colors=plan.colors,
+        tile=f"{shape.rows} x {shape.depth}",
+        arrays={"y": got[0]},
+    )

@@ -25,6 +25,7 @@ Cycles
 Sources
     He et al., WaferLLM (OSDI 2025), sections 4.2 and 6.2: weights placed in advance, no transposes in decode.
 """
+
 from __future__ import annotations
 
 import math
@@ -71,8 +72,9 @@ class GemvChain:
         Along rows, for even layers, and along columns, for odd ones.
     """
 
-    def __init__(self, machine, width, height, m, n, layers, dtype="f16", sums="f32", algorithm="ktree", levels=0,
-                 group=0):
+    def __init__(
+        self, machine, width, height, m, n, layers, dtype="f16", sums="f32", algorithm="ktree", levels=0, group=0
+    ):
         self.machine, self.width, self.height, self.layers = machine, width, height, layers
         sums = "f32" if dtype == "f32" else sums
         rows, depth = 2 * -(-m // (2 * height)), 2 * -(-n // (2 * width))
@@ -81,15 +83,23 @@ class GemvChain:
         half = len(pool) // 2
         lines = Line.rows(width, height), Line.columns(width, height)
         self.line_sums = tuple(
-            LineSum(algorithm, line, shape.rows, shape.c_dtype, machine, colors, levels, group, True, queues,
-                    ALGORITHMS)
-            for line, shape, colors, queues in zip(lines, self.shapes, (pool[:half], pool[half:]), QUEUES, strict=True))
+            LineSum(
+                algorithm, line, shape.rows, shape.c_dtype, machine, colors, levels, group, True, queues, ALGORITHMS
+            )
+            for line, shape, colors, queues in zip(lines, self.shapes, (pool[:half], pool[half:]), QUEUES, strict=True)
+        )
         self.converts = self.shapes[0].c_dtype != dtype
 
     def admit(self):
         """Refuse more PEs than the machine has."""
-        plan = Plan("gemv_chain", self.width, self.height, 0, sum(len(s.colors) for s in self.line_sums),
-                    max(self.width, self.height) - 1)
+        plan = Plan(
+            "gemv_chain",
+            self.width,
+            self.height,
+            0,
+            sum(len(s.colors) for s in self.line_sums),
+            max(self.width, self.height) - 1,
+        )
         Device.of(self.machine).admit(plan, where="kernel gemv_chain")
 
     def _program(self, roles):
@@ -125,7 +135,7 @@ class GemvChain:
         """Return the `Layout`."""
         layout = Layout(self.width, self.height, self.machine)
         compose(layout, [(s.line, s.roles()) for s in self.line_sums], self._program)
-        for line_sum in self.line_sums[:self.layers]:
+        for line_sum in self.line_sums[: self.layers]:
             line_sum.routes(layout)
         layout.build()
         return layout
@@ -178,20 +188,28 @@ class GemvChain:
 
     def lower_bound(self):
         """Return cycles that no schedule on these tiles stays below: a layer needs the whole of the one before."""
-        return self._sum([math.ceil(shape.rows / shape.lanes(self.machine)) * shape.depth + s.lower_bound()
-                          for shape, s in zip(self.shapes, self.line_sums, strict=True)])
+        return self._sum(
+            [
+                math.ceil(shape.rows / shape.lanes(self.machine)) * shape.depth + s.lower_bound()
+                for shape, s in zip(self.shapes, self.line_sums, strict=True)
+            ]
+        )
 
 
-@kernel("gemv_chain", "matrix-vector products one after the other, summed along rows and columns in turn: no transpose",
-        "WaferLLM (OSDI 2025), sections 4.2 and 6.2", [
-            KernelParam("p", 8, int, "PEs along x", low=1),
-            KernelParam("height", 0, int, "PEs along y; 0: as many as along x", low=0),
-            KernelParam("m", 256, int, "elements of the results of layers 0, 2 ...", low=1),
-            KernelParam("n", 256, int, "elements of x and of the results of layers 1, 3 ...", low=1),
-            KernelParam("layers", 3, int, "products", low=1, high=64),
-            *gemv_params(ALGORITHMS),
-            *common.data_params(),
-        ])
+@kernel(
+    "gemv_chain",
+    "matrix-vector products one after the other, summed along rows and columns in turn: no transpose",
+    "WaferLLM (OSDI 2025), sections 4.2 and 6.2",
+    [
+        KernelParam("p", 8, int, "PEs along x", low=1),
+        KernelParam("height", 0, int, "PEs along y; 0: as many as along x", low=0),
+        KernelParam("m", 256, int, "elements of the results of layers 0, 2 ...", low=1),
+        KernelParam("n", 256, int, "elements of x and of the results of layers 1, 3 ...", low=1),
+        KernelParam("layers", 3, int, "products", low=1, high=64),
+        *gemv_params(ALGORITHMS),
+        *common.data_params(),
+    ],
+)
 def gemv_chain(machine, p, height, m, n, layers, dtype, sums, algorithm, levels, group, seed, data):
     """Run the kernel `gemv_chain`; see the head of this module."""
     width, height = p, height or p
@@ -201,39 +219,55 @@ def gemv_chain(machine, p, height, m, n, layers, dtype, sums, algorithm, levels,
         found.admit()
         return found, found.layout()
 
-    plan, layout = common.fit("kernel gemv_chain", machine, build, {"m": m, "n": n, "layers": layers},
-                              {"m": (1, m), "n": (1, n), "layers": (1, layers)})
+    plan, layout = common.fit(
+        "kernel gemv_chain",
+        machine,
+        build,
+        {"m": m, "n": n, "layers": layers},
+        {"m": (1, m), "n": (1, n), "layers": (1, layers)},
+    )
     given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
     rng = np.random.default_rng(seed)
     sizes = [(m, n) if layer % 2 == 0 else (n, m) for layer in range(layers)]
     matrices = [given.random(rng, size, data, terms=size[1] * layers) for size in sizes]
-    if data == "normal":    # results of the size of the input
+    if data == "normal":  # results of the size of the input
         matrices = [given.encode(given.decode(bits) / math.sqrt(bits.shape[1])) for bits in matrices]
     x = given.random(rng, (n, 1), "ones" if data == "ones" else "normal")
-    full = [width * plan.shapes[0].depth, height * plan.shapes[0].rows]     # padded n and m
+    full = [width * plan.shapes[0].depth, height * plan.shapes[0].rows]  # padded n and m
     padded = [tiles.pad(bits, full[1 - k % 2], full[k % 2]) for k, bits in enumerate(matrices)]
     x_full = tiles.pad(x, full[0], 1)
     chunks = np.repeat(x_full.reshape(1, width, -1), height, axis=0)
-    session = common.Session(layout, [("x", chunks, 0, 0), *(
-        (f"a{k}", plan.placed(k, bits), 0, 0) for k, bits in enumerate(padded))])
+    session = common.Session(
+        layout, [("x", chunks, 0, 0), *((f"a{k}", plan.placed(k, bits), 0, 0) for k, bits in enumerate(padded))]
+    )
 
     last = layers - 1
     got = session.read(f"x{layers}" if plan.converts else f"y{last}", 0, 0, width, height)
-    got = got[..., :plan.shapes[last % 2].rows]
-    got = got.swapaxes(0, 1) if last % 2 == 0 else got      # (copies, chunks, elements)
-    copies = got.reshape(got.shape[0], -1)[:, :sizes[last][0]]
-    expected = plan.reference(padded, x_full, given, single)[:sizes[last][0]]
+    got = got[..., : plan.shapes[last % 2].rows]
+    got = got.swapaxes(0, 1) if last % 2 == 0 else got  # (copies, chunks, elements)
+    copies = got.reshape(got.shape[0], -1)[:, : sizes[last][0]]
+    expected = plan.reference(padded, x_full, given, single)[: sizes[last][0]]
     check = _check(plan, given, copies, expected, matrices, x)
 
     readings = session.stamps(0, 0, width, height)
     ends = [int(reading.max() - readings[0].min()) for reading in readings]
     return common.report(
-        session, check, ends[-1], expected_cycles=plan.cycles(), expected_hops=plan.hops(), expected_macs=plan.macs(),
-        lanes=plan.shapes[0].lanes(machine), useful_macs=layers * m * n,
-        layer_cycles=[b - a for a, b in pairwise(ends)], lower_bound=plan.lower_bound(),
-        additions=plan.additions(), algorithms="+".join(s.name for s in plan.line_sums[:layers]),
+        session,
+        check,
+        ends[-1],
+        expected_cycles=plan.cycles(),
+        expected_hops=plan.hops(),
+        expected_macs=plan.macs(),
+        lanes=plan.shapes[0].lanes(machine),
+        useful_macs=layers * m * n,
+        layer_cycles=[b - a for a, b in pairwise(ends)],
+        lower_bound=plan.lower_bound(),
+        additions=plan.additions(),
+        algorithms="+".join(s.name for s in plan.line_sums[:layers]),
         groups=", ".join(" x ".join(map(str, s.groups)) for s in plan.line_sums[:layers]),
-        colors=sum(len(s.colors) for s in plan.line_sums[:layers]), arrays={"y": copies[0]})
+        colors=sum(len(s.colors) for s in plan.line_sums[:layers]),
+        arrays={"y": copies[0]},
+    )
 
 
 def _check(plan, given, got, expected, matrices, x):
@@ -252,7 +286,8 @@ def _check(plan, given, got, expected, matrices, x):
             plain, magnitude = values @ plain, np.abs(values) @ magnitude
             # What may overflow between layers has no bound, nor has what follows from it.
             magnitude = np.where(magnitude <= given.largest, magnitude, np.inf)
-            roundings += shape.depth + len(along.line)      # local, all-reduce, conversion
+            roundings += shape.depth + len(along.line)  # local, all-reduce, conversion
             operations = operations * np.abs(values).sum(axis=1).max() + bits.shape[1] + 2 * len(along.line)
-    return common.check_sum(given, got, *(np.broadcast_to(a, got.shape) for a in (expected, plain, magnitude)),
-                            roundings, operations)
+    return common.check_sum(
+        given, got, *(np.broadcast_to(a, got.shape) for a in (expected, plain, magnitude)), roundings, operations
+    )

@@ -8,6 +8,7 @@ same way, among those that colors and queues allow.
 
 Colors: pipeline 2, rings 3, ktree 2 K, the broadcast one more.  Queues: `Queues`.
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -72,8 +73,20 @@ class LineSum:
         A number of levels that no groups of this line have.
     """
 
-    def __init__(self, algorithm, line, n, dtype, machine, colors, levels=0, group=0, broadcast=False, queues=None,
-                 among=ALGORITHMS):
+    def __init__(
+        self,
+        algorithm,
+        line,
+        n,
+        dtype,
+        machine,
+        colors,
+        levels=0,
+        group=0,
+        broadcast=False,
+        queues=None,
+        among=ALGORITHMS,
+    ):
         self.line, self.n, self.dtype, self.machine = line, n, dtype, machine
         self.broadcast, self.queues, self.pool = broadcast and len(line) > 1, queues or Queues(), tuple(colors)
         names = among if algorithm == "auto" else (algorithm,)
@@ -95,25 +108,39 @@ class LineSum:
             groups = ktree.group_sizes(len(self.line), levels, group)
             self._check(f"a K-tree of {levels} levels", 2 * len(groups))
             if len(groups) > len(self.queues.levels):
-                raise PlanError(f"a K-tree of {levels} levels needs {len(groups)} input queues for its sums, there are "
-                                f"{len(self.queues.levels)}", where="all-reduce", hint="a smaller K", limit="queues",
-                                needed=len(groups), available=len(self.queues.levels))
-            return ktree.KTree(self.line, groups, self.pool[:2 * len(groups)], self.n, self.dtype,
-                               self.queues.levels), name
+                raise PlanError(
+                    f"a K-tree of {levels} levels needs {len(groups)} input queues for its sums, there are "
+                    f"{len(self.queues.levels)}",
+                    where="all-reduce",
+                    hint="a smaller K",
+                    limit="queues",
+                    needed=len(groups),
+                    available=len(self.queues.levels),
+                )
+            return ktree.KTree(
+                self.line, groups, self.pool[: 2 * len(groups)], self.n, self.dtype, self.queues.levels
+            ), name
         if name in RINGS:
             self._check(name, 3, False)
-            return RingAllreduce(self.line, self.pool[:3], self.n, self.dtype, self.dtype, RINGS[name],
-                                 self.queues.levels[0]), name
+            return RingAllreduce(
+                self.line, self.pool[:3], self.n, self.dtype, self.dtype, RINGS[name], self.queues.levels[0]
+            ), name
         self._check(name, 2)
-        return Reduce(self.line, trees.chain(len(self.line)), self.pool[:2], self.n, self.dtype, self.dtype,
-                      self.queues.levels[0]), name
+        return Reduce(
+            self.line, trees.chain(len(self.line)), self.pool[:2], self.n, self.dtype, self.dtype, self.queues.levels[0]
+        ), name
 
     def _check(self, what, needed, flooded=True):
         needed += self.broadcast and flooded
         if len(self.line) > 1 and needed > len(self.pool):
-            raise PlanError(f"{what} needs {needed} colors, {len(self.pool)} are left", where="all-reduce",
-                            hint="an algorithm with fewer colors, a smaller K", limit="routes", needed=int(needed),
-                            available=len(self.pool))
+            raise PlanError(
+                f"{what} needs {needed} colors, {len(self.pool)} are left",
+                where="all-reduce",
+                hint="an algorithm with fewer colors, a smaller K",
+                limit="routes",
+                needed=int(needed),
+                available=len(self.pool),
+            )
 
     @property
     def is_ring(self):
@@ -156,13 +183,16 @@ class LineSum:
         if len(self.line) == 1:
             return ()
         count = 3 if self.is_ring else 2 * len(self.groups) if self.name == "ktree" else 2
-        return self.pool[:count + self.floods]
+        return self.pool[: count + self.floods]
 
     def roles(self):
         """Return the role of each place, hashable."""
         found = list(self.piece.roles())
-        return [(role, k == self._root()) for k, role in enumerate(found)] if self.floods else [
-            (role, False) for role in found]
+        return (
+            [(role, k == self._root()) for k, role in enumerate(found)]
+            if self.floods
+            else [(role, False) for role in found]
+        )
 
     def routes(self, layout):
         """Paint the routes."""
@@ -218,8 +248,16 @@ class LineSum:
         root = piece.root if isinstance(piece, ktree.KTree) else 0
         far = max(root, len(self.line) - 1 - root)
         ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-        return (now + 2 * m["ce.dsr_load"] + 1 + m["vec.start"] + self.wavelets + far * m["router.hop"] + ramps
-                + m["vec.drain"])
+        return (
+            now
+            + 2 * m["ce.dsr_load"]
+            + 1
+            + m["vec.start"]
+            + self.wavelets
+            + far * m["router.hop"]
+            + ramps
+            + m["vec.drain"]
+        )
 
     def lower_bound(self):
         """Return cycles that no algorithm stays below.

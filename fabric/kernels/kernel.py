@@ -11,6 +11,7 @@ A module declares its kernels with the decorator `kernel`, which enters them int
 
 `fabric.kernels.registry` imports all modules and is what others read.
 """
+
 from __future__ import annotations
 
 import difflib
@@ -65,8 +66,9 @@ class KernelParam:
         if not isinstance(value, self.kind) or (self.kind is not bool and isinstance(value, bool)):
             raise ConfigError(f"{value!r} is not of type {self.kind.__name__}", where=place, value=value)
         if self.choices and value not in self.choices:
-            raise ConfigError(f"{value!r} is not a possible value", where=place, value=value,
-                              hint=_hint(value, self.choices))
+            raise ConfigError(
+                f"{value!r} is not a possible value", where=place, value=value, hint=_hint(value, self.choices)
+            )
         if self.low is not None and value < self.low:
             raise ConfigError(f"{value} is too small; the least is {self.low}", where=place, value=value)
         if self.high is not None and value > self.high:
@@ -132,6 +134,7 @@ class Kernel:
 
 def kernel(name, summary, source, params):
     """Return a decorator that enters a function into `KERNELS` and leaves it as it is."""
+
     def enter(function):
         KERNELS[name] = Kernel(name, summary, source, tuple(params), function)
         return function

@@ -23,6 +23,7 @@ Cycles
 Sources
     He et al., WaferLLM (OSDI 2025), sections 6.1 and 6.2.  The colors and the order at the roots are derived here.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -59,8 +60,12 @@ def group_sizes(n, levels, group=0):
     """
     most = max(1, (n - 1).bit_length())
     if not 1 <= levels <= most:
-        raise ConfigError(f"a tree of {levels} levels over {n} PEs", where="K-tree", value=levels,
-                          hint=f"1 .. {most} levels: groups have at least two members")
+        raise ConfigError(
+            f"a tree of {levels} levels over {n} PEs",
+            where="K-tree",
+            value=levels,
+            hint=f"1 .. {most} levels: groups have at least two members",
+        )
     return tuple(ktree_groups(n, levels, group))
 
 
@@ -100,7 +105,7 @@ class KTree:
         """Per level the groups, each a list of places; a group of one keeps its value."""
         found, members = [], list(range(len(self.line)))
         for size in self.groups:
-            found.append([members[k:k + size] for k in range(0, len(members), size)])
+            found.append([members[k : k + size] for k in range(0, len(members), size)])
             members = [group[len(group) // 2] for group in found[-1]]
         return found
 
@@ -119,7 +124,7 @@ class KTree:
         """Return per place a tuple with its `Role` on each level, None where it takes no part."""
         found = [[None] * len(self.groups) for _ in range(len(self.line))]
         for number, level in enumerate(self.levels):
-            pair = self.colors[2 * number:2 * number + 2]
+            pair = self.colors[2 * number : 2 * number + 2]
             for group in level:
                 middle = len(group) // 2
                 sides = len(self._sides(group))
@@ -136,7 +141,7 @@ class KTree:
     def routes(self, layout):
         """Paint the routes."""
         for number, level in enumerate(self.levels):
-            pair = self.colors[2 * number:2 * number + 2]
+            pair = self.colors[2 * number : 2 * number + 2]
             for group in level:
                 middle = len(group) // 2
                 for i, place in enumerate(group):
@@ -158,7 +163,7 @@ class KTree:
 
     def emit(self, p, roles, x, total):
         """Write the part of a PE into the task of a program: `x` is its vector, `total`, the same, takes the sums."""
-        one = trees.star(1)     # `Reduce.emit` asks its tree only whether messages of one PE are one operation
+        one = trees.star(1)  # `Reduce.emit` asks its tree only whether messages of one PE are one operation
         for role, queue in zip(roles, self.queues, strict=False):
             if role is not None:
                 Reduce(self.line, one, (), self.n, self.dtype, self.dtype, queue).emit(p, role, x, total)
@@ -220,8 +225,9 @@ class KTree:
                 for side in sides:
                     first = times[side[0]] + 2 * load + issue
                     for before, place in pairwise(side):
-                        first = max(times[place] + 3 * load + issue,
-                                    first + ramps + abs(place - before) * m["router.hop"])
+                        first = max(
+                            times[place] + 3 * load + issue, first + ramps + abs(place - before) * m["router.hop"]
+                        )
                     arrival = max(first + ramps + abs(side[-1] - root) * m["router.hop"], passed)
                     taken = max(ready, arrival)
                     # The control wavelet follows the last one, which enters the queue when there is room for it.

@@ -5,6 +5,7 @@ same line can run in all rows (or columns) of a region at once: place k of "all 
 relative: ``T`` leads toward place 0, ``A`` away from it, ``R`` is the ramp.  `compose` puts programs on the PEs that
 take part in several lines one after the other.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -51,8 +52,14 @@ class Line:
     @classmethod
     def snake(cls, width, height, x=0, y=0):
         """Return the line through all PEs of a rectangle: east in the first row, west in the second, and so on."""
-        return cls([(x + (k if row % 2 == 0 else width - 1 - k), y + row, 1, 1)
-                    for row in range(height) for k in range(width)], f"snake of {width} x {height} PEs")
+        return cls(
+            [
+                (x + (k if row % 2 == 0 else width - 1 - k), y + row, 1, 1)
+                for row in range(height)
+                for k in range(width)
+            ],
+            f"snake of {width} x {height} PEs",
+        )
 
     def __len__(self):
         return len(self.rects)
@@ -79,8 +86,9 @@ class Line:
             As `Layout.route` takes it.
         """
         change = [{key: self.directions(k, value) for key, value in switch.items()}] if switch else []
-        layout.route(color, self.rects[k], rx=self.directions(k, rx), tx=self.directions(k, tx), switches=change,
-                     **more)
+        layout.route(
+            color, self.rects[k], rx=self.directions(k, rx), tx=self.directions(k, tx), switches=change, **more
+        )
 
 
 def compose(layout, parts, build):
@@ -101,7 +109,7 @@ def compose(layout, parts, build):
         numbers = {None: 0}
         mine = np.zeros_like(key)
         for (x, y, w, h), role in zip(line.rects, roles, strict=True):
-            mine[y:y + h, x:x + w] = numbers.setdefault(role, len(numbers))
+            mine[y : y + h, x : x + w] = numbers.setdefault(role, len(numbers))
         tables.append(list(numbers))
         key = key * len(numbers) + mine
     for value in np.unique(key):

@@ -18,6 +18,7 @@ block has W wavelets) between P places of a `Line`.
 `end` of a piece is the closed form of its cycles, `hops` that of its wavelet hops.
 Sources: Luczynski et al., HPDC 2024 (arXiv 2404.15888) for the model; the schedules are derived here.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -132,8 +133,12 @@ class Scatter(_Moving):
         self.line.route(layout, self.colors[0], 0, "R", "A")
         total = (p - 1) * self.w
         for k in range(1, p):
-            counter = {"kind": "counter", "max_counter": self.w - 1, "limit1": total - 1,
-                       "init_counter": (total - (p - 1 - k) * self.w) % total}
+            counter = {
+                "kind": "counter",
+                "max_counter": self.w - 1,
+                "limit1": total - 1,
+                "init_counter": (total - (p - 1 - k) * self.w) % total,
+            }
             self.line.route(layout, self.colors[0], k, "T", "AR" if k < p - 1 else "R", filter=counter)
 
     def emit(self, p, role, x, everything):
@@ -188,15 +193,19 @@ class AllGather(_Moving):
             return
         for color, ahead, behind in ((self.colors[0], "A", "T"), (self.colors[1], "T", "A")):
             for k in range(p):
-                before = k if ahead == "A" else p - 1 - k           # blocks that come from behind
+                before = k if ahead == "A" else p - 1 - k  # blocks that come from behind
                 if not before:
                     self.line.route(layout, color, k, "R", ahead)
                 elif before == p - 1:
                     self.line.route(layout, color, k, behind, "R")
                 else:
-                    total = (before + 1) * w                        # the own block first: counted, not let through
-                    counter = {"kind": "counter", "max_counter": total - w - 1, "limit1": total - 1,
-                               "init_counter": total - w}
+                    total = (before + 1) * w  # the own block first: counted, not let through
+                    counter = {
+                        "kind": "counter",
+                        "max_counter": total - w - 1,
+                        "limit1": total - 1,
+                        "init_counter": total - w,
+                    }
                     self.line.route(layout, color, k, "R", ahead + "R", {"rx": behind}, filter=counter)
 
     def set_params(self, layout, names):

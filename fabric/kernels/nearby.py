@@ -23,6 +23,7 @@ Hops
 Sources
     Jacquelin et al., SC22, arXiv 2204.03775 (localized broadcast by switches); arch §7, §8.2, §8.3.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -94,12 +95,18 @@ class Nearby:
             elif k == 0:
                 route |= {"rx": "R"} if self.own else {"rx": "R", "tx": side("A")}
             else:
-                route |= {"ring": True, "pos": {0: 1, self.reach: 2}.get(turn, 0),
-                          "switches": [{"rx": "R"}, {"tx": "R"}][:2 if k >= self.reach else 1]}
+                route |= {
+                    "ring": True,
+                    "pos": {0: 1, self.reach: 2}.get(turn, 0),
+                    "switches": [{"rx": "R"}, {"tx": "R"}][: 2 if k >= self.reach else 1],
+                }
                 if not self.own:
-                    route["filter"] = {"kind": "counter", "max_counter": before * self.wavelets - 1,
-                                       "limit1": (before + 1) * self.wavelets - 1,
-                                       "init_counter": (before - turn) * self.wavelets}
+                    route["filter"] = {
+                        "kind": "counter",
+                        "max_counter": before * self.wavelets - 1,
+                        "limit1": (before + 1) * self.wavelets - 1,
+                        "init_counter": (before - turn) * self.wavelets,
+                    }
             if route:
                 layout.route(self.color, rect, **route)
 

@@ -39,6 +39,7 @@ A line of 1 core needs nothing: 0 hops, 0 routes.  Routes of a route-back broadc
 Timing: `Device.latency` only; nothing here runs on the fabric.
 Sources: He et al., WaferLLM (OSDI 2025), sections 3.1 (PLMR), 5.1 (GEMM), 6.1 (GEMV).
 """
+
 from __future__ import annotations
 
 import math
@@ -48,8 +49,18 @@ import numpy as np
 
 from wse_core.errors import ConfigError, PlanError
 
-__all__ = ["GEMM", "GEMV", "Device", "Plan", "critical_additions", "gemm_plan", "gemv_plan", "ktree_groups", "refuse",
-           "routes_used"]
+__all__ = [
+    "GEMM",
+    "GEMV",
+    "Device",
+    "Plan",
+    "critical_additions",
+    "gemm_plan",
+    "gemv_plan",
+    "ktree_groups",
+    "refuse",
+    "routes_used",
+]
 
 GEMM = ("allgather", "summa", "cannon", "mesh")
 GEMV = ("pipeline", "ring", "ktree")
@@ -165,16 +176,31 @@ class Device:
         PlanError
             Names the limit in its attribute `limit`, with `needed` and `available`.
         """
-        asked = [("width", plan.width, self.width, "PEs along x", "a smaller width"),
-                 ("height", plan.height, self.height, "PEs along y", "a smaller height"),
-                 ("memory", plan.words, self.words, "16-bit words per PE", "less data per PE")]
+        asked = [
+            ("width", plan.width, self.width, "PEs along x", "a smaller width"),
+            ("height", plan.height, self.height, "PEs along y", "a smaller height"),
+            ("memory", plan.words, self.words, "16-bit words per PE", "less data per PE"),
+        ]
         if plan.routing == "hardware":
-            asked.append(("routes", plan.routes, self.routes, "colors per PE", "fewer PEs, an algorithm with fewer "
-                          "routes, or software routing where there is one"))
+            asked.append(
+                (
+                    "routes",
+                    plan.routes,
+                    self.routes,
+                    "colors per PE",
+                    "fewer PEs, an algorithm with fewer routes, or software routing where there is one",
+                )
+            )
         for limit, needed, available, unit, hint in asked:
             if needed > available:
-                raise PlanError(f"{plan.name} needs {needed} {unit}, the device has {available}", where=where,
-                                hint=hint, limit=limit, needed=int(needed), available=int(available))
+                raise PlanError(
+                    f"{plan.name} needs {needed} {unit}, the device has {available}",
+                    where=where,
+                    hint=hint,
+                    limit=limit,
+                    needed=int(needed),
+                    available=int(available),
+                )
         return plan
 
     def latency(self, plan):
@@ -200,6 +226,7 @@ def refuse(error, where):
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
+
 def gemm_plan(algorithm, n, tile_words, result_words=None, routing="hardware"):
     """Return the `Plan` of a product of matrices on n x n cores.
 
@@ -220,8 +247,12 @@ def gemm_plan(algorithm, n, tile_words, result_words=None, routing="hardware"):
         Unknown algorithm.
     """
     _one_of(algorithm, GEMM, "GEMM")
-    far, many = {"allgather": (n - 1, 2 * n), "summa": (n - 1, 2 * n), "cannon": (n - 1, 6),
-                 "mesh": (min(2, n - 1), 6)}[algorithm]
+    far, many = {
+        "allgather": (n - 1, 2 * n),
+        "summa": (n - 1, 2 * n),
+        "cannon": (n - 1, 6),
+        "mesh": (min(2, n - 1), 6),
+    }[algorithm]
     inputs = {"allgather": 2 * n, "summa": 4, "cannon": 2, "mesh": 2}[algorithm]
     if n == 1:
         far, many, inputs = 0, 0, 2
@@ -261,8 +292,17 @@ def gemv_plan(algorithm, n, words, levels=2, width=1, routing="hardware"):
         hops = -(-n // 2)
     if n == 1:
         routes = hops = steps = 0
-    return Plan(f"{algorithm} GEMV on lines of {n} PEs", width, n, words, routes, hops,
-                critical_additions(algorithm, n, levels), steps, routing)
+    return Plan(
+        f"{algorithm} GEMV on lines of {n} PEs",
+        width,
+        n,
+        words,
+        routes,
+        hops,
+        critical_additions(algorithm, n, levels),
+        steps,
+        routing,
+    )
 
 
 def ktree_groups(n, levels, group=0):
@@ -311,14 +351,14 @@ def routes_used(layout):
     spec = layout.build()
     used = np.zeros((spec.height, spec.width), np.int32)
     for table in spec.routes.values():
-        used += (table["valid"] != 0)
+        used += table["valid"] != 0
     return int(used.max(initial=0))
 
 
 def _root_up(n, k):
     """Return the smallest integer whose k-th power is at least n."""
     root = max(1, math.floor(n ** (1 / k)))
-    while root ** k < n:
+    while root**k < n:
         root += 1
     while root > 1 and (root - 1) ** k >= n:
         root -= 1

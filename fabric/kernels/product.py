@@ -17,6 +17,7 @@ Cycles: with S steps of the operation (rows / lanes), an operation takes S + 2 f
 descriptors.  `product_cycles` adds that up, for machines whose integer latency is 1.  Published for comparison:
 Mt + 1 per operation and 43 more per scalar around it (csl-experiments, code of a compiler; FORM-SUMMA14).
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -22,6 +22,7 @@ Cycles
 Sources
     Luczynski et al., Near-Optimal Wafer-Scale Reduce, HPDC 2024 (arXiv 2404.15888).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -54,16 +55,24 @@ def color_pool(machine):
 def lines_of(form, width, height):
     """Return the lines of a form, in the order in which they follow one another."""
     rows, columns = Line.rows(width, height), Line.columns(width, height)
-    return {"row": [rows], "column": [columns], "xy": [rows, Line.columns(1, height)],
-            "snake": [Line.snake(width, height)]}[form]
+    return {
+        "row": [rows],
+        "column": [columns],
+        "xy": [rows, Line.columns(1, height)],
+        "snake": [Line.snake(width, height)],
+    }[form]
 
 
 def pick_sums(dtype, sums, where):
     """Return the format of the sums, or refuse one that cannot hold the data."""
     sums = dtype if sums == "auto" else sums
     if sums not in (dtype, "f32"):
-        raise ConfigError(f"{dtype} data cannot be summed in {sums}", where=f"{where}: sums",
-                          hint=f"{dtype} or f32" if dtype != "f32" else "f32", value=sums)
+        raise ConfigError(
+            f"{dtype} data cannot be summed in {sums}",
+            where=f"{where}: sums",
+            hint=f"{dtype} or f32" if dtype != "f32" else "f32",
+            value=sums,
+        )
     return sums
 
 
@@ -101,8 +110,9 @@ def admit(machine, name, layout_size, pieces, words=0, extra=0):
     """Refuse a plan that needs more PEs, memory or colors than the machine has."""
     width, height = layout_size
     hops = sum(max(k - q for k, q in enumerate(r.tree.parent) if q >= 0) for r in pieces if len(r.tree) > 1)
-    plan = Plan(name, width, height, words, sum(r.tree.colors for r in pieces) + extra, hops,
-                sum(r.roundings for r in pieces))
+    plan = Plan(
+        name, width, height, words, sum(r.tree.colors for r in pieces) + extra, hops, sum(r.roundings for r in pieces)
+    )
     return Device.of(machine).admit(plan, where=f"kernel {name}")
 
 
@@ -122,7 +132,7 @@ def program(roles, pieces, n, dtype, sums, machine, after=None):
                 piece.emit(p, role, value, total)
                 value = total
         if after is not None:
-            after(p, roles[len(pieces):], total)
+            after(p, roles[len(pieces) :], total)
         stamps.stop()
     p.assemble()
     return p
@@ -138,8 +148,13 @@ def reduce_params(algorithms):
         KernelParam("n", 256, int, "elements on each PE", low=1),
         KernelParam("group", 0, int, "PEs per group of two_phase; 0: near the square root of the line", low=0),
         KernelParam("dtype", "f32", str, "format of the data", ("f16", "cb16", "f32")),
-        KernelParam("sums", "auto", str, "format of the sums: that of the data, or f32 for 16-bit data",
-                    ("auto", "f16", "cb16", "f32")),
+        KernelParam(
+            "sums",
+            "auto",
+            str,
+            "format of the sums: that of the data, or f32 for 16-bit data",
+            ("auto", "f16", "cb16", "f32"),
+        ),
         *common.data_params(),
     ]
 
@@ -147,8 +162,11 @@ def reduce_params(algorithms):
 def model_cycles(form, pieces, width, height, b, group, wire):
     """Return (published cost, lower bound) of a reduce."""
     cost = sum(costs.reduce(r.tree.name, len(r.line), b, wire, group or None) for r in pieces)
-    bound = costs.lower_bound(len(pieces[0].line), b, wire) if form in ("row", "column") else costs.lower_bound_2d(
-        width, height, b, wire)
+    bound = (
+        costs.lower_bound(len(pieces[0].line), b, wire)
+        if form in ("row", "column")
+        else costs.lower_bound_2d(width, height, b, wire)
+    )
     return cost, bound
 
 
@@ -191,8 +209,12 @@ def plain_sums(form, x, given, touched):
         return values.sum(axis=axes, keepdims=True), np.abs(values).sum(axis=axes, keepdims=True)
 
 
-@kernel("reduce", "sum of vectors over rows, columns or a rectangle by star, chain, tree, two phases or the best tree",
-        "Luczynski et al., HPDC 2024, arXiv 2404.15888", reduce_params(costs.ALGORITHMS))
+@kernel(
+    "reduce",
+    "sum of vectors over rows, columns or a rectangle by star, chain, tree, two phases or the best tree",
+    "Luczynski et al., HPDC 2024, arXiv 2404.15888",
+    reduce_params(costs.ALGORITHMS),
+)
 def reduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed, data):
     """Run the kernel `reduce`; see the head of this module."""
     sums = pick_sums(dtype, sums, "kernel reduce")
@@ -202,8 +224,9 @@ def reduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed,
         pieces = reduces(lines_of(form, width, height), algorithm, group, n, dtype, sums, machine)
         admit(machine, "reduce", (width, height), pieces)
         layout = Layout(width, height, machine)
-        compose(layout, [(r.line, r.roles()) for r in pieces],
-                lambda roles: program(roles, pieces, n, dtype, sums, machine))
+        compose(
+            layout, [(r.line, r.roles()) for r in pieces], lambda roles: program(roles, pieces, n, dtype, sums, machine)
+        )
         for piece in pieces:
             piece.routes(layout)
         return layout, pieces
@@ -226,7 +249,17 @@ def reduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed,
     b, wire = wavelets_of(n, sums), costs.Wire.of(machine)
     cost, bound = model_cycles(form, pieces, width, height, b, group, wire)
     return common.report(
-        session, check, (last - first).max(), expected_cycles=now, expected_hops=sum(r.hops for r in pieces),
-        expected_macs=0, model_cycles=cost, lower_bound=bound, additions=sum(r.additions for r in pieces),
-        algorithms="+".join(r.tree.name for r in pieces), colors=sum(r.tree.colors for r in pieces),
-        depth=sum(r.tree.depth for r in pieces), arrays={"total": got} if got.nbytes <= 1 << 24 else {})
+        session,
+        check,
+        (last - first).max(),
+        expected_cycles=now,
+        expected_hops=sum(r.hops for r in pieces),
+        expected_macs=0,
+        model_cycles=cost,
+        lower_bound=bound,
+        additions=sum(r.additions for r in pieces),
+        algorithms="+".join(r.tree.name for r in pieces),
+        colors=sum(r.tree.colors for r in pieces),
+        depth=sum(r.tree.depth for r in pieces),
+        arrays={"total": got} if got.nbytes <= 1 << 24 else {},
+    )

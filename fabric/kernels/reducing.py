@@ -13,6 +13,7 @@ Formats: f32 one element per wavelet; f16 and cb16 two.  With sums in f32 and 16
 a leaf converts while it sends (fh2s), the first addition of every other PE takes its own 16-bit data (faddhs, one
 rounding to f32), the following ones are fadds.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -88,6 +89,7 @@ class Reduce:
 
     def roles(self):
         """Return the `Role` of each place."""
+
         def color(number):
             return None if number < 0 else self.colors[number]
 
@@ -176,10 +178,14 @@ class Reduce:
             if self.mixed and not children:
                 flat = np.ravel(values[k])
                 values[k] = np.asarray(numerics.convert(flat, self.dtype, "f32", given.bias, given.ftz)).reshape(
-                    np.shape(values[k]))
+                    np.shape(values[k])
+                )
             for i, child in enumerate(children):
-                values[k] = given.call("add_mixed", values[k], values[child]) if self.mixed and not i else result.call(
-                    "add", values[k], values[child])
+                values[k] = (
+                    given.call("add_mixed", values[k], values[child])
+                    if self.mixed and not i
+                    else result.call("add", values[k], values[child])
+                )
                 values[child] = None
         return values[0]
 

@@ -20,6 +20,7 @@ Nothing here knows cycles; `Ring.hops` is the longest step, `Ring.grants` the wa
 Sources
     He et al., WaferLLM (OSDI 2025), section 5.2, algorithm 1; Cannon, 1969.
 """
+
 from __future__ import annotations
 
 import functools

@@ -28,6 +28,7 @@ Sources
     CSR with local columns as the sparse products of github.com/pr0f3ss/SpMM_Cerebras; wafer-scale practice of 2-D
     blocks: Rocki et al., SC20, arXiv 2010.03660 (SpMV of a stencil matrix).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -78,7 +79,7 @@ class Blocks:
         self.i, self.j = np.divmod(flat, n)
         block = self.i // self.rows * width + self.j // self.columns
         row = block * self.rows + self.i % self.rows
-        order = np.argsort(row, kind="stable")      # columns ascend within a row
+        order = np.argsort(row, kind="stable")  # columns ascend within a row
         self.counts = np.bincount(row, minlength=width * height * self.rows).reshape(height, width, self.rows)
         sizes = self.counts.sum(axis=2).ravel()
         entries = np.full((height * width, max(1, int(sizes.max(initial=0)))), -1, np.int64)
@@ -110,8 +111,11 @@ class Blocks:
             at = np.nonzero(self.counts > turn)
             entry = self.entries[at[0], at[1], first[at] + turn]
             factors = a[entry], x[self.j[entry]]
-            sums[at] = (single.call("fma", *factors, sums[at]) if given.fmt == "f32" else
-                        given.call("fma_mixed", *factors, sums[at]))
+            sums[at] = (
+                single.call("fma", *factors, sums[at])
+                if given.fmt == "f32"
+                else given.call("fma_mixed", *factors, sums[at])
+            )
         return sums
 
 
@@ -168,12 +172,12 @@ def row_cycles(counts, wide, machine):
     """
     m = machine
     taken, on, load = m["ce.branch_taken"], m["ce.branch_not_taken"], m["ce.load_latency"]
-    head = max(2, load)                                 # end and sum, then the branch around an empty row
-    multiply = max(2, load) + max(2 + wide, load)       # three loads and the additions before the multiply-add
+    head = max(2, load)  # end and sum, then the branch around an empty row
+    multiply = max(2, load) + max(2 + wide, load)  # three loads and the additions before the multiply-add
     entry = multiply + 1 + taken
     last = max(1 + on, m["ce.fp_latency"]) - 1 - taken  # the last branch goes on, the store waits for the sum
     full = np.where(counts, on + counts * entry + last, taken)
-    turn = 2 + 2 + taken                                # store, place in y, the two counters, the branch
+    turn = 2 + 2 + taken  # store, place in y, the two counters, the branch
     rows = counts.shape[-1]
     return 2 + wide + 2 + full.sum(axis=-1) + rows * (head + turn) - taken + on
 
@@ -205,13 +209,16 @@ def _layout(blocks, algorithm, dtype, machine):
     """Return the `Reduce` along the rows and the `Layout`."""
     height, width, _ = blocks.counts.shape
     line, down = Line.rows(width, height), Line.columns(width, height)
-    piece, = reduces([line], algorithm, 0, blocks.rows, "f32", "f32", machine, spare=1)
+    (piece,) = reduces([line], algorithm, 0, blocks.rows, "f32", "f32", machine, spare=1)
     admit(machine, "spmv", (width, height), [piece], extra=int(height > 1))
     color = next((c for c in color_pool(machine) if c not in piece.colors), None)
     parts = [None] if height == 1 else ["sends", *["takes"] * (height - 1)]
     layout = Layout(width, height, machine)
-    compose(layout, [(down, parts), (line, piece.roles())],
-            lambda roles: _program(roles, piece, blocks, dtype, color, machine))
+    compose(
+        layout,
+        [(down, parts), (line, piece.roles())],
+        lambda roles: _program(roles, piece, blocks, dtype, color, machine),
+    )
     piece.routes(layout)
     if height > 1:
         flood_line(down, layout, color)
@@ -233,23 +240,29 @@ def expected_cycles(blocks, piece, dtype, machine):
     return max(piece.end([int(cycle) for cycle in row], m) for row in ready)
 
 
-@kernel("spmv", "sparse matrix-vector product, CSR, blocks of rows and columns on a mesh, zeros never multiplied",
-        "SpMM_Cerebras (CSR products); Luczynski et al., HPDC 2024 (reduces)", [
-            KernelParam("width", 4, int, "PEs in x: blocks of columns", low=1),
-            KernelParam("height", 4, int, "PEs in y: blocks of rows", low=1),
-            KernelParam("m", 256, int, "rows of A", low=1),
-            KernelParam("n", 256, int, "columns of A", low=1),
-            KernelParam("density", 0.05, float, "share of entries that are not zero", low=0, high=1),
-            KernelParam("pattern", 1, int, "seed of the pattern", low=0),
-            KernelParam("algorithm", "auto", str, "of the reduce; auto takes the fastest by the closed forms",
-                        ("auto", *AUTO)),
-            KernelParam("dtype", "f32", str, "format of A and x; sums are f32", ("f16", "cb16", "f32")),
-            *common.data_params(),
-        ])
+@kernel(
+    "spmv",
+    "sparse matrix-vector product, CSR, blocks of rows and columns on a mesh, zeros never multiplied",
+    "SpMM_Cerebras (CSR products); Luczynski et al., HPDC 2024 (reduces)",
+    [
+        KernelParam("width", 4, int, "PEs in x: blocks of columns", low=1),
+        KernelParam("height", 4, int, "PEs in y: blocks of rows", low=1),
+        KernelParam("m", 256, int, "rows of A", low=1),
+        KernelParam("n", 256, int, "columns of A", low=1),
+        KernelParam("density", 0.05, float, "share of entries that are not zero", low=0, high=1),
+        KernelParam("pattern", 1, int, "seed of the pattern", low=0),
+        KernelParam(
+            "algorithm", "auto", str, "of the reduce; auto takes the fastest by the closed forms", ("auto", *AUTO)
+        ),
+        KernelParam("dtype", "f32", str, "format of A and x; sums are f32", ("f16", "cb16", "f32")),
+        *common.data_params(),
+    ],
+)
 def spmv(machine, width, height, m, n, density, pattern, algorithm, dtype, seed, data):
     """Run the kernel `spmv`; see the head of this module."""
-    Device.of(machine).admit(Plan("spmv", width, height, round(density * m * n) // (width * height), 0, width - 1),
-                             where="kernel spmv")       # even if the entries were spread evenly
+    Device.of(machine).admit(
+        Plan("spmv", width, height, round(density * m * n) // (width * height), 0, width - 1), where="kernel spmv"
+    )  # even if the entries were spread evenly
 
     def build(m, n):
         flat = np.random.default_rng(pattern).choice(m * n, round(density * m * n), replace=False, shuffle=False)
@@ -265,9 +278,15 @@ def spmv(machine, width, height, m, n, density, pattern, algorithm, dtype, seed,
     chunks = np.zeros((1, width, blocks.columns), x.dtype)
     chunks.reshape(-1)[:n] = x
     offsets = blocks.j % blocks.columns * (2 if dtype == "f32" else 1)
-    session = common.Session(layout, [
-        ("x", chunks, 0, 0), ("ends", blocks.ends.astype(np.uint16), 0, 0), ("values", blocks.gather(a), 0, 0),
-        ("columns", blocks.gather(offsets.astype(np.uint16)), 0, 0)])
+    session = common.Session(
+        layout,
+        [
+            ("x", chunks, 0, 0),
+            ("ends", blocks.ends.astype(np.uint16), 0, 0),
+            ("values", blocks.gather(a), 0, 0),
+            ("columns", blocks.gather(offsets.astype(np.uint16)), 0, 0),
+        ],
+    )
     got = session.read("y", 0, 0, 1, height).reshape(-1)
     partial = blocks.products(given, single, a, x)
     expected = piece.total(list(np.moveaxis(partial, 1, 0)), single, single).reshape(-1)
@@ -278,7 +297,16 @@ def spmv(machine, width, height, m, n, density, pattern, algorithm, dtype, seed,
     first, last = session.stamps(0, 0, 1, height)
     sent = wavelets_of(blocks.columns, dtype) * height * width if height > 1 else 0
     return common.report(
-        session, check, (last - first).max(), expected_cycles=expected_cycles(blocks, piece, dtype, machine),
-        expected_hops=sent + piece.hops, expected_macs=entries, lanes=1, nonzeros=entries,
-        most_entries=int(blocks.counts.sum(axis=2).max()), additions=piece.additions, algorithms=piece.tree.name,
-        arrays={"y": got[:m]})
+        session,
+        check,
+        (last - first).max(),
+        expected_cycles=expected_cycles(blocks, piece, dtype, machine),
+        expected_hops=sent + piece.hops,
+        expected_macs=entries,
+        lanes=1,
+        nonzeros=entries,
+        most_entries=int(blocks.counts.sum(axis=2).max()),
+        additions=piece.additions,
+        algorithms=piece.tree.name,
+        arrays={"y": got[:m]},
+    )

@@ -29,6 +29,7 @@ Counts
 Sources
     Jacquelin et al., SC22, arXiv 2204.03775 (one column of z per PE).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -113,7 +114,7 @@ def reference(arithmetic, u, steps):
         for dx, dy in STEP.values():
             rows = slice(max(0, -dy), height - max(0, dy))
             columns = slice(max(0, -dx), width - max(0, dx))
-            t = u[rows.start + dy:rows.stop + dy, columns.start + dx:columns.stop + dx]
+            t = u[rows.start + dy : rows.stop + dy, columns.start + dx : columns.stop + dx]
             if t.size:
                 v[rows, columns] = arithmetic.call("fma", t, np.broadcast_to(c1, t.shape), v[rows, columns])
         u = v
@@ -123,27 +124,39 @@ def reference(arithmetic, u, steps):
 def _plain(u, steps):
     for _ in range(steps):
         p = np.pad(u, 1)
-        u = C0 * u + C1 * (p[1:-1, 1:-1, :-2] + p[1:-1, 1:-1, 2:] + p[1:-1, :-2, 1:-1] + p[1:-1, 2:, 1:-1]
-                           + p[:-2, 1:-1, 1:-1] + p[2:, 1:-1, 1:-1])
+        u = C0 * u + C1 * (
+            p[1:-1, 1:-1, :-2]
+            + p[1:-1, 1:-1, 2:]
+            + p[1:-1, :-2, 1:-1]
+            + p[1:-1, 2:, 1:-1]
+            + p[:-2, 1:-1, 1:-1]
+            + p[2:, 1:-1, 1:-1]
+        )
     return u
 
 
-@kernel("stencil", "seven-point stencil in 3-D, a column of z per PE", "Jacquelin et al., SC22, arXiv 2204.03775", [
-    KernelParam("width", 8, int, "cells and PEs in x", low=1),
-    KernelParam("height", 8, int, "cells and PEs in y", low=1),
-    KernelParam("nz", 100, int, "cells in z", low=1, high=32000),
-    KernelParam("steps", 4, int, "steps", low=1, high=65535),
-    KernelParam("dtype", "f32", str, "format", ("f16", "f32")),
-    *common.data_params(),
-])
+@kernel(
+    "stencil",
+    "seven-point stencil in 3-D, a column of z per PE",
+    "Jacquelin et al., SC22, arXiv 2204.03775",
+    [
+        KernelParam("width", 8, int, "cells and PEs in x", low=1),
+        KernelParam("height", 8, int, "cells and PEs in y", low=1),
+        KernelParam("nz", 100, int, "cells in z", low=1, high=32000),
+        KernelParam("steps", 4, int, "steps", low=1, high=65535),
+        KernelParam("dtype", "f32", str, "format", ("f16", "f32")),
+        *common.data_params(),
+    ],
+)
 def stencil(machine, width, height, nz, steps, dtype, seed, data):
     """Run the kernel `stencil`; see the head of this module."""
     layout = Layout(width, height, machine)
     arithmetic = common.Arithmetic.of(machine, dtype)
 
     def neighbours(x, y):
-        return tuple((d, _color(x + dx, y + dy)) for d, (dx, dy) in STEP.items()
-                     if 0 <= x + dx < width and 0 <= y + dy < height)
+        return tuple(
+            (d, _color(x + dx, y + dy)) for d, (dx, dy) in STEP.items() if 0 <= x + dx < width and 0 <= y + dy < height
+        )
 
     places = [(x, y, (_color(x, y), neighbours(x, y))) for y in range(height) for x in range(width)]
 
@@ -174,7 +187,13 @@ def stencil(machine, width, height, nz, steps, dtype, seed, data):
     bound = moves + (3 + most) * -(-nz // lanes) + -(-nz // wide)
     senders = width * height if pairs else 0
     return common.report(
-        session, check, (last - first).max(), expected_cycles=steps * bound,
+        session,
+        check,
+        (last - first).max(),
+        expected_cycles=steps * bound,
         expected_hops=steps * wavelets * (senders + 2 * pairs),
         expected_macs=steps * nz * (2 * width * height + 2 * pairs),
-        lanes=lanes, cycles_per_step=float((last - first).max() / steps), arrays={"u": got})
+        lanes=lanes,
+        cycles_per_step=float((last - first).max() / steps),
+        arrays={"u": got},
+    )

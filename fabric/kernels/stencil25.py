@@ -38,6 +38,7 @@ Counts
 Sources
     Jacquelin et al., SC22, arXiv 2204.03775.
 """
+
 from __future__ import annotations
 
 from math import factorial
@@ -63,8 +64,10 @@ V_BANK = 4
 def weights(radius):
     """Return the weights by distance, the cell's own first, as float64."""
     r = radius
-    near = [2 * (-1) ** (k + 1) * factorial(r) ** 2 / (k * k * factorial(r - k) * factorial(r + k)) / 10
-            for k in range(1, r + 1)]
+    near = [
+        2 * (-1) ** (k + 1) * factorial(r) ** 2 / (k * k * factorial(r - k) * factorial(r + k)) / 10
+        for k in range(1, r + 1)
+    ]
     return np.array([1 - 6 * sum(near), *near])
 
 
@@ -138,7 +141,7 @@ def _turns(ways, height, width):
         table = np.array([[-1 if d is None else d for d in way.plan(k)] for k in range(len(way.line))])
         place = np.zeros((height, width), np.int64)
         for k, (x, y, w, h) in enumerate(way.line.rects):
-            place[y:y + h, x:x + w] = k
+            place[y : y + h, x : x + w] = k
         plans.append(np.moveaxis(table[place], -1, 0))
     for turn in range(ways[0].turns):
         for k, plan in enumerate(plans):
@@ -170,7 +173,7 @@ def reference(arithmetic, u, factors, ways, steps):
         padded = np.pad(u, ((0, 0), (0, 0), (radius, radius)))
         for k in range(1, radius + 1):
             for shift in (-k, k):
-                t = padded[:, :, radius + shift:radius + shift + nz]
+                t = padded[:, :, radius + shift : radius + shift + nz]
                 v = arithmetic.call("fma", t, np.broadcast_to(factors[k], t.shape), v)
         for here, there, factor in turns:
             if len(here[0]):
@@ -210,11 +213,11 @@ def _turn(m, way, queue, moves, plan, now):
     sent = first[from_y, from_x] + ramps + distance * hop + m["ramp.in"]
     first[busy] = np.where(distance, np.maximum(first[busy], sent), first[busy])
     last = first[busy] + w - 1
-    for far in range(1, way.reach + 1):         # a receiver that may be late
+    for far in range(1, way.reach + 1):  # a receiver that may be late
         late_y, late_x = from_y + far * dy, from_x + far * dx
         there = (late_y >= 0) & (late_y < plan.shape[0]) & (late_x >= 0) & (late_x < plan.shape[1])
         late = first[np.where(there, late_y, 0), np.where(there, late_x, 0)]
-        between = np.maximum(far - distance, 0)     # routers between, that hold wavelets
+        between = np.maximum(far - distance, 0)  # routers between, that hold wavelets
         held = room + between * m["router.depth"] + np.where(distance, 0, ramp_room)
         passed = late + (w - 1 - held) + between * hop + 1 + np.maximum(distance - far, 0) * hop
         passed += np.where(distance, m["ramp.in"], 1)
@@ -235,8 +238,9 @@ def expected_cycles(machine, shape, dtype, radius, ways, steps):
         at = vector.expected_cycles(op, nz, 1, m, (V_BANK, words), [(address, words) for address in read])
         return at - m["ce.tsc_read"]
 
-    before = local(multiply, 0) + sum(local(multiply_add, V_BANK, words * (radius + shift))
-                                      for shift in range(-radius, radius + 1) if shift)
+    before = local(multiply, 0) + sum(
+        local(multiply_add, V_BANK, words * (radius + shift)) for shift in range(-radius, radius + 1) if shift
+    )
     turns = list(_turns(ways, height, width))
     plans = np.array([plan for _, _, plan in turns]).reshape(-1, len(ways), height, width)
     descriptors = (plans > 0).any(axis=0).sum(axis=0) + 2 * (plans == 0).any(axis=0).sum(axis=0)
@@ -249,16 +253,20 @@ def expected_cycles(machine, shape, dtype, radius, ways, steps):
     return int((now - start).max()) + m["ce.tsc_read"] + 3
 
 
-@kernel("stencil25", "star stencil of 25 points in 3-D, radius 4, a column of z per PE",
-        "Jacquelin et al., SC22, arXiv 2204.03775", [
-            KernelParam("width", 8, int, "cells and PEs in x", low=1),
-            KernelParam("height", 8, int, "cells and PEs in y", low=1),
-            KernelParam("nz", 100, int, "cells in z", low=1, high=32000),
-            KernelParam("steps", 4, int, "steps", low=1, high=65535),
-            KernelParam("radius", 4, int, "cells on each side; 4 is the 25-point stencil", low=2, high=4),
-            KernelParam("dtype", "f32", str, "format", ("f16", "f32")),
-            *common.data_params(),
-        ])
+@kernel(
+    "stencil25",
+    "star stencil of 25 points in 3-D, radius 4, a column of z per PE",
+    "Jacquelin et al., SC22, arXiv 2204.03775",
+    [
+        KernelParam("width", 8, int, "cells and PEs in x", low=1),
+        KernelParam("height", 8, int, "cells and PEs in y", low=1),
+        KernelParam("nz", 100, int, "cells in z", low=1, high=32000),
+        KernelParam("steps", 4, int, "steps", low=1, high=65535),
+        KernelParam("radius", 4, int, "cells on each side; 4 is the 25-point stencil", low=2, high=4),
+        KernelParam("dtype", "f32", str, "format", ("f16", "f32")),
+        *common.data_params(),
+    ],
+)
 def stencil25(machine, width, height, nz, steps, radius, dtype, seed, data):
     """Run the kernel `stencil25`; see the head of this module."""
     layout = Layout(width, height, machine)
@@ -281,12 +289,19 @@ def stencil25(machine, width, height, nz, steps, radius, dtype, seed, data):
     values, exact = arithmetic.operand(u), arithmetic.decode(factors)
     with np.errstate(all="ignore"):
         plain, magnitude = _plain(values, exact, steps), _plain(np.abs(values), np.abs(exact), steps)
-    check = common.check_sum(arithmetic, got, reference(arithmetic, u, factors, ways, steps), plain, magnitude,
-                             (6 * radius + 1) * steps)
+    check = common.check_sum(
+        arithmetic, got, reference(arithmetic, u, factors, ways, steps), plain, magnitude, (6 * radius + 1) * steps
+    )
     first, last = session.stamps(0, 0, width, height)
     cycles = int((last - first).max())
     return common.report(
-        session, check, cycles, expected_cycles=expected_cycles(machine, u.shape, dtype, radius, ways, steps),
+        session,
+        check,
+        cycles,
+        expected_cycles=expected_cycles(machine, u.shape, dtype, radius, ways, steps),
         expected_hops=steps * sum(way.hops for way in ways),
         expected_macs=steps * nz * (2 * radius * width * height + sum(way.pairs for way in ways)),
-        lanes=4 if dtype == "f16" else 1, cycles_per_step=cycles / steps, arrays={"u": got})
+        lanes=4 if dtype == "f16" else 1,
+        cycles_per_step=cycles / steps,
+        arrays={"u": got},
+    )

@@ -1,4 +1,5 @@
 """Matrices over a square of PEs: padding, tiles, and the references that follow the order of the machine."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,7 +20,7 @@ def shape_of(p, m, k, n, dtype):
 def pad(matrix, rows, columns):
     """Return `matrix` with zeros below and to the right."""
     out = np.zeros((rows, columns), matrix.dtype)
-    out[:matrix.shape[0], :matrix.shape[1]] = matrix
+    out[: matrix.shape[0], : matrix.shape[1]] = matrix
     return out
 
 

@@ -30,6 +30,7 @@ wavelet ends both its receiving and the sending of its child.  For chain and two
 Sources: Luczynski et al., HPDC 2024 (arXiv 2404.15888): the algorithms; two colors with switches: program measured in
 pr0f3ss/SpMM_Cerebras, reduce_2colors_2phase.  The assignment of colors by depth is derived here.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -121,8 +122,10 @@ class Tree:
     @cached_property
     def advance(self):
         """Whether each PE's message ends with a control wavelet: sender or receiver will be passed on its color."""
-        return [k > 0 and bool(self.passes[self.color[k], k] or self.passes[self.color[k], self.parent[k]])
-                for k in range(len(self))]
+        return [
+            k > 0 and bool(self.passes[self.color[k], k] or self.passes[self.color[k], self.parent[k]])
+            for k in range(len(self))
+        ]
 
     def role(self, k):
         """Return (children, color received on or -1, color sent on or -1, advance) of PE k."""
@@ -186,8 +189,9 @@ def optimal(p, b, wire, most=None):
         More PEs than `LONGEST`.
     """
     if p > LONGEST:
-        raise ConfigError(f"optimal trees are searched for lines of at most {LONGEST} PEs, not {p}", value=p,
-                          hint="two_phase or tree")
+        raise ConfigError(
+            f"optimal trees are searched for lines of at most {LONGEST} PEs, not {p}", value=p, hint="two_phase or tree"
+        )
     parent = [-1] * p
     if p > 1:
         depth, cost = costs.optimal_depth(p, b, wire, most)

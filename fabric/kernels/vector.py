@@ -24,6 +24,7 @@ Cycles
 Sources
     SIMD widths and the stride rule: arch §4.2.  Calibration: pr0f3ss/SpMM_Cerebras cycle tables (WSE-2).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -45,12 +46,14 @@ _WHERE = "kernel vector"
 
 # --- what an operation gives ------------------------------------------------------------------------------------------
 
+
 def _i16(bits):
     return np.asarray(bits, np.uint16).astype(np.int16)
 
 
 def _count_bits(values, what):
     """Return leading zeros, trailing zeros or ones of 16-bit numbers, by their binary text."""
+
     def one(text):
         if what == "popcnt":
             return text.count("1")
@@ -75,18 +78,31 @@ def reference(name, half, single, b, c, d):
     convert = common.numerics.convert
     with np.errstate(over="ignore"):
         table = {
-            "add16": lambda: b + c, "sub16": lambda: b - c, "and16": lambda: b & c, "or16": lambda: b | c,
-            "xor16": lambda: b ^ c, "sll16": lambda: b << (c & np.uint16(15)),
+            "add16": lambda: b + c,
+            "sub16": lambda: b - c,
+            "and16": lambda: b & c,
+            "or16": lambda: b | c,
+            "xor16": lambda: b ^ c,
+            "sll16": lambda: b << (c & np.uint16(15)),
             "slr16": lambda: b >> (c & np.uint16(15)),
-            "sar16": lambda: (_i16(b) >> (_i16(c) & 15)).view(np.uint16), "mov16": lambda: b, "mov32": lambda: b,
-            "clz": lambda: _count_bits(b, name), "ctz": lambda: _count_bits(b, name),
+            "sar16": lambda: (_i16(b) >> (_i16(c) & 15)).view(np.uint16),
+            "mov16": lambda: b,
+            "mov32": lambda: b,
+            "clz": lambda: _count_bits(b, name),
+            "ctz": lambda: _count_bits(b, name),
             "popcnt": lambda: _count_bits(b, name),
-            "fadd": lambda: own.call("add", b, c), "fsub": lambda: own.call("sub", b, c),
-            "fmul": lambda: own.call("mul", b, c), "fmax": lambda: own.call("maximum", b, c),
-            "fmin": lambda: own.call("minimum", b, c), "fabs": lambda: own.call("absolute", b),
-            "fneg": lambda: own.call("neg", b), "fmov": lambda: b,
-            "fscale": lambda: own.call("scale", b, _i16(c)), "fmac": lambda: own.call("fma", c, d, b),
-            "faddhs": lambda: half.call("add_mixed", b, c), "fmachs": lambda: half.call("fma_mixed", c, d, b),
+            "fadd": lambda: own.call("add", b, c),
+            "fsub": lambda: own.call("sub", b, c),
+            "fmul": lambda: own.call("mul", b, c),
+            "fmax": lambda: own.call("maximum", b, c),
+            "fmin": lambda: own.call("minimum", b, c),
+            "fabs": lambda: own.call("absolute", b),
+            "fneg": lambda: own.call("neg", b),
+            "fmov": lambda: b,
+            "fscale": lambda: own.call("scale", b, _i16(c)),
+            "fmac": lambda: own.call("fma", c, d, b),
+            "faddhs": lambda: half.call("add_mixed", b, c),
+            "fmachs": lambda: half.call("fma_mixed", c, d, b),
             "fh2s": lambda: convert(b, half.fmt, "f32", half.bias, half.ftz),
             "fs2h": lambda: convert(b, "f32", half.fmt, half.bias, half.ftz),
             "fh2xp16": lambda: common.numerics.to_int(b, half.fmt, "int16", "truncate", half.bias),
@@ -115,8 +131,14 @@ def check(name, half, single, got, expected, b, c, d):
             plain = np.trunc(np.clip(np.nan_to_num(arithmetic[op.types[1]].decode(b), nan=0.0), -32768, 32767))
         error = np.abs(_i16(got) - plain)
         return Check(exact, not error.any(), float(error.max(initial=0)), 0.0, got.size, got.size)
-    values = [None if bits is None else arithmetic[letter].operand(bits) if letter in arithmetic else
-              _i16(bits).astype(np.float64) for bits, letter in zip((b, c, d), op.types[1:], strict=True)]
+    values = [
+        None
+        if bits is None
+        else arithmetic[letter].operand(bits)
+        if letter in arithmetic
+        else _i16(bits).astype(np.float64)
+        for bits, letter in zip((b, c, d), op.types[1:], strict=True)
+    ]
     x, y, z = values
     plain = ("fadd", "fsub", "fmul", "fmax", "fmin", "fabs", "fneg", "fmov", "fscale")
     base = name[:-1] if name[:-1] in plain else name
@@ -124,15 +146,25 @@ def check(name, half, single, got, expected, b, c, d):
     if base in ("fabs", "fneg", "fmov"):
         x = arithmetic[op.types[1]].decode(b)  # these never flush
     with np.errstate(all="ignore"):
-        terms = {"fadd": lambda: (x, y), "fsub": lambda: (x, -y), "fmul": lambda: (x * y,), "faddhs": lambda: (x, y),
-                 "fmax": lambda: (np.maximum(x, y),), "fmin": lambda: (np.minimum(x, y),), "fabs": lambda: (np.abs(x),),
-                 "fneg": lambda: (-x,), "fscale": lambda: (np.ldexp(x, y.astype(np.int64)),)}
+        terms = {
+            "fadd": lambda: (x, y),
+            "fsub": lambda: (x, -y),
+            "fmul": lambda: (x * y,),
+            "faddhs": lambda: (x, y),
+            "fmax": lambda: (np.maximum(x, y),),
+            "fmin": lambda: (np.minimum(x, y),),
+            "fabs": lambda: (np.abs(x),),
+            "fneg": lambda: (-x,),
+            "fscale": lambda: (np.ldexp(x, y.astype(np.int64)),),
+        }
         parts = (terms.get(base) or (lambda: (x,) if y is None else (x, y * z)))()
-        return common.check_sum(arithmetic[op.types[0]], got, expected, sum(parts), sum(map(np.abs, parts)),
-                                0 if copies else 1)
+        return common.check_sum(
+            arithmetic[op.types[0]], got, expected, sum(parts), sum(map(np.abs, parts)), 0 if copies else 1
+        )
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------------
+
 
 def lanes_of(op, stride, machine):
     """Return the elements that a step does when all memory operands have this stride."""
@@ -227,22 +259,32 @@ def _half(op, dtype):
     if dtype == "auto":
         return legal[0] if "h" in letters else "f16"
     if dtype not in legal:
-        raise ConfigError(f"{op.name} does not work on {dtype}", where=f"{_WHERE}: dtype", hint=" or ".join(legal),
-                          value=dtype)
+        raise ConfigError(
+            f"{op.name} does not work on {dtype}", where=f"{_WHERE}: dtype", hint=" or ".join(legal), value=dtype
+        )
     return dtype if "h" in letters else "f16"
 
 
-@kernel("vector", "one vector operation on one PE, between two time stamps",
-        "SIMD widths: arch §4.2; pr0f3ss/SpMM_Cerebras: fp32 products of 5,124 elements take 5,130 cycles, 10,254 with "
-        "bank conflicts", [
-            KernelParam("op", "fmuls", str, "operation of the op table with a vector form", VECTOR_OPS),
-            KernelParam("dtype", "auto", str, "element type, checked against the operation: of the 16-bit floats if it "
-                        "has any, else of all operands", ("auto", "f16", "cb16", "f32", "i16", "u16", "i32", "u32")),
-            KernelParam("n", 5124, int, "elements", low=1, high=32766),
-            KernelParam("stride", 1, int, "elements from one to the next, in all operands", low=-128, high=127),
-            KernelParam("conflict", False, bool, "whether the two memory sources begin in one bank class"),
-            *common.data_params(),
-        ])
+@kernel(
+    "vector",
+    "one vector operation on one PE, between two time stamps",
+    "SIMD widths: arch §4.2; pr0f3ss/SpMM_Cerebras: fp32 products of 5,124 elements take 5,130 cycles, 10,254 with "
+    "bank conflicts",
+    [
+        KernelParam("op", "fmuls", str, "operation of the op table with a vector form", VECTOR_OPS),
+        KernelParam(
+            "dtype",
+            "auto",
+            str,
+            "element type, checked against the operation: of the 16-bit floats if it has any, else of all operands",
+            ("auto", "f16", "cb16", "f32", "i16", "u16", "i32", "u32"),
+        ),
+        KernelParam("n", 5124, int, "elements", low=1, high=32766),
+        KernelParam("stride", 1, int, "elements from one to the next, in all operands", low=-128, high=127),
+        KernelParam("conflict", False, bool, "whether the two memory sources begin in one bank class"),
+        *common.data_params(),
+    ],
+)
 def vector(machine, op, dtype, n, stride, conflict, seed, data):
     """Run the kernel `vector`; see the head of this module."""
     name, op = op, isa.BY_NAME[op]
@@ -260,8 +302,13 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
         words = [isa.WORDS[letter] for letter in op.types[1:3]]
         apart = count // (4 if machine["mem.conflict_rule"] == "mod4" else 2)
         banks = (0, apart & ~1) if words[0] == words[1] else tuple(int(size == 1) for size in words)
-    p = common.fit("kernel vector", machine, lambda n, stride: vector_program(op, n, stride, half, banks, machine),
-                   {"n": n, "stride": stride}, {"n": (1, n)})
+    p = common.fit(
+        "kernel vector",
+        machine,
+        lambda n, stride: vector_program(op, n, stride, half, banks, machine),
+        {"n": n, "stride": stride},
+        {"n": (1, n)},
+    )
     layout = Layout(1, 1, machine)
     layout.place(p, 0, 0)
 
@@ -291,8 +338,14 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
     written = image.symbols[result].address + before * size, size
     first, last = session.stamps()
     return common.report(
-        session, found, (last - first)[0, 0],
-        expected_cycles=expected_cycles(op, n, stride, machine, written, read), expected_hops=0,
-        expected_macs=n if op.is_mac else 0, lanes=lanes_of(op, stride, machine) if op.is_mac else 0,
-        lanes_per_step=lanes_of(op, stride, machine), conflict_cycles=session.run.counters["stall_conflict"],
-        arrays={"result": got})
+        session,
+        found,
+        (last - first)[0, 0],
+        expected_cycles=expected_cycles(op, n, stride, machine, written, read),
+        expected_hops=0,
+        expected_macs=n if op.is_mac else 0,
+        lanes=lanes_of(op, stride, machine) if op.is_mac else 0,
+        lanes_per_step=lanes_of(op, stride, machine),
+        conflict_cycles=session.run.counters["stall_conflict"],
+        arrays={"result": got},
+    )

@@ -25,6 +25,7 @@ Cycles
 
 Source: weight streaming white paper, section 7.3.1.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -129,8 +130,11 @@ def product_program(column, columns, n_in, n_out, tokens, dtype, machine):
         Tokens of the PE.
     dtype : {"f16", "cb16"}
     """
-    p = Program(f"weight streaming, column {column} of {columns}, {tokens} tokens", machine,
-                half="cb16" if dtype == "cb16" else "f16")
+    p = Program(
+        f"weight streaming, column {column} of {columns}, {tokens} tokens",
+        machine,
+        half="cb16" if dtype == "cb16" else "f16",
+    )
     x = p.array("x", max(1, n_in) * tokens, dtype, bank=1)  # an odd word: no bank conflicts if the tokens are even
     y = p.array("y", max(1, n_out) * tokens, dtype)
     product = ProductTasks(p, column, columns, x, y, tokens)
@@ -171,11 +175,19 @@ def product_layout(inputs, outputs, dtype, machine):
 
     def build(tokens):
         sizes = np.diff(Placement(inputs.features, tokens, inputs.width, height, inputs.groups).token_starts)
-        return {(column, int(size)): product_program(column, columns, n_in, n_out, int(size), dtype, machine)
-                for column in range(columns) for size in np.unique(sizes)}
+        return {
+            (column, int(size)): product_program(column, columns, n_in, n_out, int(size), dtype, machine)
+            for column in range(columns)
+            for size in np.unique(sizes)
+        }
 
-    programs = common.fit("kernel ws_forward", machine, build, {"tokens": inputs.tokens},
-                          {"tokens": (inputs.groups * height, inputs.tokens)})
+    programs = common.fit(
+        "kernel ws_forward",
+        machine,
+        build,
+        {"tokens": inputs.tokens},
+        {"tokens": (inputs.groups * height, inputs.tokens)},
+    )
     for x in range(inputs.width):
         sizes = [inputs.held(x, y)[1] for y in range(height)]
         for size in {part.stop - part.start for part in sizes}:
@@ -221,8 +233,7 @@ def multiply_steps(tokens, machine):
 def weight_cycles(tokens, machine):
     """Return the cycles that a weight costs its PE."""
     m = machine
-    return (m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + m["vec.start"] + multiply_steps(tokens, m) + m["vec.drain"]
-            + 1)
+    return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + m["vec.start"] + multiply_steps(tokens, m) + m["vec.drain"] + 1
 
 
 def expected_cycles(indptr, indices, inputs, outputs, machine):
@@ -263,19 +274,23 @@ def expected_hops(indptr, indices, inputs, outputs):
     return down + ring * inputs.tokens
 
 
-@kernel("ws_forward", "weight-streaming product: sparse weights arrive one by one, activations stay",
-        "weight streaming white paper, section 7.3.1", [
-            KernelParam("inputs", 64, int, "input features", low=1),
-            KernelParam("outputs", 64, int, "output features", low=1),
-            KernelParam("tokens", 64, int, "tokens: positions of all sequences", low=1),
-            KernelParam("width", 4, int, "PEs in x: features", low=1),
-            KernelParam("height", 4, int, "PEs in y: tokens", low=1),
-            KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
-            KernelParam("density", 0.5, float, "share of weights that are not zero", low=0, high=1),
-            KernelParam("transposed", False, bool, "stream the transposed weights, as the backward pass does"),
-            KernelParam("dtype", "f16", str, "format of weights and activations; sums are f32", ("f16", "cb16")),
-            *common.data_params(),
-        ])
+@kernel(
+    "ws_forward",
+    "weight-streaming product: sparse weights arrive one by one, activations stay",
+    "weight streaming white paper, section 7.3.1",
+    [
+        KernelParam("inputs", 64, int, "input features", low=1),
+        KernelParam("outputs", 64, int, "output features", low=1),
+        KernelParam("tokens", 64, int, "tokens: positions of all sequences", low=1),
+        KernelParam("width", 4, int, "PEs in x: features", low=1),
+        KernelParam("height", 4, int, "PEs in y: tokens", low=1),
+        KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
+        KernelParam("density", 0.5, float, "share of weights that are not zero", low=0, high=1),
+        KernelParam("transposed", False, bool, "stream the transposed weights, as the backward pass does"),
+        KernelParam("dtype", "f16", str, "format of weights and activations; sums are f32", ("f16", "cb16")),
+        *common.data_params(),
+    ],
+)
 def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density, transposed, dtype, seed, data):
     """Run the kernel `ws_forward`; see the head of this module."""
     try:
@@ -285,22 +300,27 @@ def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density,
     given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
     rng = np.random.default_rng(seed)
     x = given.random(rng, (inputs, tokens), data, terms=inputs)
-    stored = given.random(rng, (inputs, outputs) if transposed else (outputs, inputs), "ones" if data == "ones" else
-                          "normal")
+    stored = given.random(
+        rng, (inputs, outputs) if transposed else (outputs, inputs), "ones" if data == "ones" else "normal"
+    )
     mask = random_mask(stored.shape, density, rng)
     weights, mask = (stored.T, mask.T) if transposed else (stored, mask)
     indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
     indices, values = np.nonzero(mask)[1], weights[mask]
     layout, streams = product_layout(*places, dtype, machine)
     sent = column_streams(indptr, indices, values, *places)
-    session = common.Session(layout, resident("x", places[0], x), task=None,
-                             streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(streams)])
+    session = common.Session(
+        layout,
+        resident("x", places[0], x),
+        task=None,
+        streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(streams)],
+    )
     y = np.zeros((outputs, tokens), np.uint16)
     for px in range(width):
         for py in range(height):
             features, part = places[1].held(px, py)
             n, size = features.stop - features.start, part.stop - part.start
-            y[features, part] = session.read("y", px, py)[0, 0, :n * size].reshape(n, size)
+            y[features, part] = session.read("y", px, py)[0, 0, : n * size].reshape(n, size)
     expected = reference(given, single, indptr, indices, values, x, *places)
     w_values, x_values = given.operand(weights), given.operand(x)
     with np.errstate(invalid="ignore", over="ignore"):  # row by row: a zero that is not sent meets no infinity
@@ -309,9 +329,17 @@ def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density,
     # Roundings to f32 count 2^-13 of one to a 16-bit format or less, the last one counts whole.
     check = common.check_sum(given, y, expected, plain, magnitude, 1 - -(inputs + width) // 2**13, 1)
     return common.report(
-        session, check, session.run.cycles, expected_cycles=expected_cycles(indptr, indices, *places, machine),
-        expected_hops=expected_hops(indptr, indices, *places), expected_macs=len(indices) * tokens,
-        lanes=isa.BY_NAME["fmachs"].lanes[machine.preset != "wse2"], nonzeros=len(indices),
-        weights_sent=len(indices) * groups, commands=outputs * width,
+        session,
+        check,
+        session.run.cycles,
+        expected_cycles=expected_cycles(indptr, indices, *places, machine),
+        expected_hops=expected_hops(indptr, indices, *places),
+        expected_macs=len(indices) * tokens,
+        lanes=isa.BY_NAME["fmachs"].lanes[machine.preset != "wse2"],
+        nonzeros=len(indices),
+        weights_sent=len(indices) * groups,
+        commands=outputs * width,
         additions=outputs * tokens * (places[0].columns - 1),
-        cycles_per_weight=weight_cycles(int(np.diff(places[0].token_starts).max()), machine), arrays={"y": y})
+        cycles_per_weight=weight_cycles(int(np.diff(places[0].token_starts).max()), machine),
+        arrays={"y": y},
+    )

@@ -25,6 +25,7 @@ Cycles
 
 Source: weight streaming white paper, section 7.3.2, figures 20 and 21.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -38,8 +39,16 @@ from fabric.program import Program
 from wse_core import isa
 from wse_core.errors import ConfigError
 
-__all__ = ["DOWN", "GradientTasks", "gradient_layout", "mask_streams", "route_gradient", "row_commands", "row_kind",
-           "ws_gradient"]
+__all__ = [
+    "DOWN",
+    "GradientTasks",
+    "gradient_layout",
+    "mask_streams",
+    "route_gradient",
+    "row_commands",
+    "row_kind",
+    "ws_gradient",
+]
 
 COLOR_W, COLOR_D, DOWN, ACROSS = 4, 5, (6, 7), 8
 TASKS = {"send": 3, "from_west": 4, "from_east": 5, "ask": 6}
@@ -156,8 +165,11 @@ class GradientTasks:
 
 def gradient_program(column, inputs, n_in, n_out, row, group, tokens, dtype, machine):
     """Return the program of a PE; parameters as of `GradientTasks`, `n_in` and `n_out` features at most."""
-    p = Program(f"weight gradient, column {column}, row {row}, group {group}, {tokens} tokens", machine,
-                half="cb16" if dtype == "cb16" else "f16")
+    p = Program(
+        f"weight gradient, column {column}, row {row}, group {group}, {tokens} tokens",
+        machine,
+        half="cb16" if dtype == "cb16" else "f16",
+    )
     x = p.array("x", max(1, n_in) * tokens, dtype)
     d = p.array("d", max(1, n_out) * tokens, dtype)
     gradient = GradientTasks(p, column, inputs, row, group, x, d, tokens)
@@ -214,8 +226,11 @@ def gradient_layout(inputs, outputs, dtype, machine):
     columns, groups, height = inputs.columns, inputs.groups, inputs.height
     if groups > 1 and across(columns - 1, 1) >= machine["router.colors"]:
         most = (machine["router.colors"] - ACROSS) // 2
-        raise ConfigError(f"adding up groups of {columns} columns takes more than all colors",
-                          where="kernel ws_gradient: groups", hint=f"at most {most} columns a group")
+        raise ConfigError(
+            f"adding up groups of {columns} columns takes more than all colors",
+            where="kernel ws_gradient: groups",
+            hint=f"at most {most} columns a group",
+        )
     layout = Layout(inputs.width, height, machine)
     n_in, n_out = (int(np.diff(place.feature_starts).max()) for place in (inputs, outputs))
     made = {}
@@ -227,16 +242,23 @@ def gradient_layout(inputs, outputs, dtype, machine):
             key = column, row, group if row in ("only", "bottom") else 0, part.stop - part.start
             if key not in made:
                 made[key] = common.fit(
-                    "kernel ws_gradient", machine,
-                    lambda tokens, key=key: gradient_program(key[0], inputs, n_in, n_out, *key[1:3], tokens, dtype,
-                                                             machine),
-                    {"tokens": key[3]}, {"tokens": (1, key[3])})
+                    "kernel ws_gradient",
+                    machine,
+                    lambda tokens, key=key: gradient_program(
+                        key[0], inputs, n_in, n_out, *key[1:3], tokens, dtype, machine
+                    ),
+                    {"tokens": key[3]},
+                    {"tokens": (1, key[3])},
+                )
             layout.place(made[key], x, y)
     route_gradient(layout, inputs)
     leaving = DOWN[(height - 1) % 2]
     ends = range(inputs.width - columns, inputs.width)
-    return (layout, [layout.input_stream(x, 0, "N", COLOR_W) for x in range(inputs.width)],
-            [layout.output_stream(x, height - 1, "S", leaving) for x in ends])
+    return (
+        layout,
+        [layout.input_stream(x, 0, "N", COLOR_W) for x in range(inputs.width)],
+        [layout.output_stream(x, height - 1, "S", leaving) for x in ends],
+    )
 
 
 def mask_streams(indptr, indices, inputs, outputs):
@@ -244,8 +266,7 @@ def mask_streams(indptr, indices, inputs, outputs):
     n_rows, found = len(indptr) - 1, []
     rows, sender = np.repeat(np.arange(n_rows), np.diff(indptr)), outputs.owners(np.arange(n_rows))
     owner = inputs.owners(indices)
-    for column, (entries, steps) in enumerate(cut(rows, owner, indices - inputs.feature_starts[owner],
-                                                  inputs.columns)):
+    for column, (entries, steps) in enumerate(cut(rows, owner, indices - inputs.feature_starts[owner], inputs.columns)):
         words, heads = interleave(rows[entries], np.ones(n_rows, np.int64), before=True)
         payload = np.zeros(len(words) + n_rows, np.uint32)
         payload[words] = np.uint32(control.single("nop", TASKS["ask"])) | steps
@@ -257,8 +278,9 @@ def mask_streams(indptr, indices, inputs, outputs):
 def row_commands(sender, column):
     """Return the payloads of the commands that begin rows in a column, given the column that sends each row of dY."""
     commands = {name: np.uint32(control.single("nop", task)) for name, task in TASKS.items()}
-    return np.where(sender == column, commands["send"],
-                    np.where(sender < column, commands["from_west"], commands["from_east"]))
+    return np.where(
+        sender == column, commands["send"], np.where(sender < column, commands["from_west"], commands["from_east"])
+    )
 
 
 def dot_cycles(tokens, machine):
@@ -332,19 +354,22 @@ def expected_hops(indptr, indices, inputs, outputs):
     return down + along + sums + len(indices) * (groups - 1) * (columns + 1)
 
 
-@kernel("ws_gradient", "weight-streaming gradient: dot products at the places of a mask, sums leave at the south",
-        "weight streaming white paper, section 7.3.2", [
-            KernelParam("inputs", 32, int, "input features", low=1),
-            KernelParam("outputs", 32, int, "output features", low=1),
-            KernelParam("tokens", 64, int, "tokens: positions of all sequences", low=1),
-            KernelParam("width", 4, int, "PEs in x: features", low=1),
-            KernelParam("height", 4, int, "PEs in y: tokens", low=1),
-            KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
-            KernelParam("density", 0.5, float, "share of places that the mask asks for", low=0, high=1),
-            KernelParam("dtype", "f16", str, "format of activations and their gradients; sums are f32",
-                        ("f16", "cb16")),
-            *common.data_params(),
-        ])
+@kernel(
+    "ws_gradient",
+    "weight-streaming gradient: dot products at the places of a mask, sums leave at the south",
+    "weight streaming white paper, section 7.3.2",
+    [
+        KernelParam("inputs", 32, int, "input features", low=1),
+        KernelParam("outputs", 32, int, "output features", low=1),
+        KernelParam("tokens", 64, int, "tokens: positions of all sequences", low=1),
+        KernelParam("width", 4, int, "PEs in x: features", low=1),
+        KernelParam("height", 4, int, "PEs in y: tokens", low=1),
+        KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
+        KernelParam("density", 0.5, float, "share of places that the mask asks for", low=0, high=1),
+        KernelParam("dtype", "f16", str, "format of activations and their gradients; sums are f32", ("f16", "cb16")),
+        *common.data_params(),
+    ],
+)
 def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density, dtype, seed, data):
     """Run the kernel `ws_gradient`; see the head of this module."""
     try:
@@ -359,11 +384,15 @@ def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density
     indptr, indices = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]), np.nonzero(mask)[1]
     rows = np.nonzero(mask)[0]
     layout, into, out = gradient_layout(*places, dtype, machine)
-    tiles = [tile for name, place, values in (("x", places[0], x), ("d", places[1], d))
-             for tile in resident(name, place, values)]
+    tiles = [
+        tile
+        for name, place, values in (("x", places[0], x), ("d", places[1], d))
+        for tile in resident(name, place, values)
+    ]
     sent = mask_streams(indptr, indices, *places)
-    session = common.Session(layout, tiles, task=None,
-                             streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(into)])
+    session = common.Session(
+        layout, tiles, task=None, streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(into)]
+    )
     owner = np.searchsorted(places[0].feature_starts, indices, side="right") - 1
     got, last = np.zeros(len(indices), np.uint32), 0
     for column, stream in enumerate(out):
@@ -377,7 +406,15 @@ def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density
         magnitude = np.abs(x_values[indices] * d_values[rows]).sum(axis=1)
     check = common.check_sum(single, got, expected, plain, magnitude, tokens + 1, 2 * tokens)
     return common.report(
-        session, check, session.run.cycles, expected_cycles=expected_cycles(indptr, indices, *places, machine),
-        expected_hops=expected_hops(indptr, indices, *places), expected_macs=0,
-        multiplications=len(indices) * tokens, asked=len(indices),
-        additions=len(indices) * (height * groups - 1), bytes_back=4 * len(indices), arrays={"gradients": got})
+        session,
+        check,
+        session.run.cycles,
+        expected_cycles=expected_cycles(indptr, indices, *places, machine),
+        expected_hops=expected_hops(indptr, indices, *places),
+        expected_macs=0,
+        multiplications=len(indices) * tokens,
+        asked=len(indices),
+        additions=len(indices) * (height * groups - 1),
+        bytes_back=4 * len(indices),
+        arrays={"gradients": got},
+    )

@@ -11,6 +11,7 @@ ring, pass on, or land, the last for the column that owns the output feature.
 
 Source: weight streaming white paper, sections 7.2 (layouts, figures 15 and 16) and 7.3.1 (commands).
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,8 +23,17 @@ from fabric import control
 from wse_core import sparse
 from wse_core.errors import ConfigError
 
-__all__ = ["TASKS", "Placement", "chunks", "column_streams", "cut", "interleave", "random_mask", "resident",
-           "sum_tasks"]
+__all__ = [
+    "TASKS",
+    "Placement",
+    "chunks",
+    "column_streams",
+    "cut",
+    "interleave",
+    "random_mask",
+    "resident",
+    "sum_tasks",
+]
 
 TASKS = {"begin": 0, "pass": 1, "land": 2}
 """Control task ids of the partial-sum commands."""
@@ -56,11 +66,17 @@ class Placement:
 
     def __post_init__(self):
         if self.width % self.groups:
-            raise ConfigError(f"{self.width} columns cannot form {self.groups} equal groups", where="layout",
-                              hint="groups that divide the width")
+            raise ConfigError(
+                f"{self.width} columns cannot form {self.groups} equal groups",
+                where="layout",
+                hint="groups that divide the width",
+            )
         if self.tokens < self.height * self.groups:
-            raise ConfigError(f"{self.tokens} tokens leave some of {self.height} rows in {self.groups} group(s) empty",
-                              where="layout", hint=f"height up to {max(1, self.tokens // self.groups)}")
+            raise ConfigError(
+                f"{self.tokens} tokens leave some of {self.height} rows in {self.groups} group(s) empty",
+                where="layout",
+                hint=f"height up to {max(1, self.tokens // self.groups)}",
+            )
 
     @property
     def columns(self):
@@ -89,8 +105,10 @@ class Placement:
         """Return (slice of features, slice of tokens) of PE (x, y)."""
         group, column = divmod(x, self.columns)
         part = group * self.height + y
-        return (slice(*self.feature_starts[column:column + 2].tolist()),
-                slice(*self.token_starts[part:part + 2].tolist()))
+        return (
+            slice(*self.feature_starts[column : column + 2].tolist()),
+            slice(*self.token_starts[part : part + 2].tolist()),
+        )
 
 
 def resident(name, place, values):
@@ -109,7 +127,7 @@ def resident(name, place, values):
             features, part = place.held(x, y)
             tile = np.zeros(most * (part.stop - part.start), values.dtype)
             held = values[features, part].reshape(-1)
-            tile[:len(held)] = held
+            tile[: len(held)] = held
             yield name, tile[None, None], x, y
 
 
@@ -141,7 +159,7 @@ def cut(rows, owner, local, columns):
         mine = np.flatnonzero(owner == column)
         mine = mine[np.lexsort((local[mine], rows[mine]))]
         starts = np.searchsorted(rows[mine], np.arange(rows.max(initial=-1) + 2))
-        _, steps, _ = sparse.encode_steps(starts, local[mine])     # no escapes: a tile has fewer rows than that
+        _, steps, _ = sparse.encode_steps(starts, local[mine])  # no escapes: a tile has fewer rows than that
         found.append((mine, steps.astype(np.uint32)))
     return found
 
@@ -174,8 +192,9 @@ def sum_tasks(owner, column, columns):
     """Return the partial-sum command of each row for a column, given the column that owns each row."""
     if columns == 1:
         return np.full(len(owner), TASKS["land"])
-    return np.where(owner == column, TASKS["land"],
-                    np.where((owner + 1) % columns == column, TASKS["begin"], TASKS["pass"]))
+    return np.where(
+        owner == column, TASKS["land"], np.where((owner + 1) % columns == column, TASKS["begin"], TASKS["pass"])
+    )
 
 
 def column_streams(indptr, indices, values, columns, owners):
@@ -201,8 +220,9 @@ def column_streams(indptr, indices, values, columns, owners):
     rows, landing = np.repeat(np.arange(n_rows), np.diff(indptr)), owners.owners(np.arange(n_rows))
     owner = columns.owners(indices)
     commands = np.array([control.single("nop", k) for k in range(3)], np.uint32)
-    for column, (entries, steps) in enumerate(cut(rows, owner, indices - columns.feature_starts[owner],
-                                                  columns.columns)):
+    for column, (entries, steps) in enumerate(
+        cut(rows, owner, indices - columns.feature_starts[owner], columns.columns)
+    ):
         words, ends = interleave(rows[entries], np.ones(n_rows, np.int64))
         payload, is_control = np.zeros(len(words) + n_rows, np.uint32), np.zeros(len(words) + n_rows, bool)
         payload[words] = sparse.pack(np.asarray(values)[entries], steps)

@@ -1,4 +1,5 @@
 """From a finished `fabric.program.Program` to a `wse_core.image.ProgramImage`."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -54,16 +55,34 @@ class Assembler(Numbering):
         active, blocked, high = self.initial_bits()
         in_color = self.bound("input", "queue.in_depth")
         out_color = self.bound("output", "queue.out_depth")
-        data = tuple((var._address, frozen(np.array(var.init, np.uint16))) for var in p._vars.values()
-                     if var.init is not None and np.any(var.init))
+        data = tuple(
+            (var._address, frozen(np.array(var.init, np.uint16)))
+            for var in p._vars.values()
+            if var.init is not None and np.any(var.init)
+        )
         symbols = {name: Symbol(name, var._address, var.count, var.dtype) for name, var in p._vars.items()}
         labels = {name: int(offsets[label.at]) for name, label in p._labels.items() if label.at is not None}
         data_tasks = sum(1 << t._id for t in p._tasks.values() if t.kind == "data")
         return ProgramImage(
-            name=p.name, code=code, code_words=code_words, footprint=footprint, descriptors=frozen(descriptors),
-            entry=frozen(self.entry), control_entry=frozen(self.control_entry), data_tasks=data_tasks, active=active,
-            blocked=blocked, high=high, inq_color=in_color, outq_color=out_color, half=p.half,
-            main_priority=im.MAIN_PRIORITY[p.main_priority], data=data, symbols=symbols, labels=labels)
+            name=p.name,
+            code=code,
+            code_words=code_words,
+            footprint=footprint,
+            descriptors=frozen(descriptors),
+            entry=frozen(self.entry),
+            control_entry=frozen(self.control_entry),
+            data_tasks=data_tasks,
+            active=active,
+            blocked=blocked,
+            high=high,
+            inq_color=in_color,
+            outq_color=out_color,
+            half=p.half,
+            main_priority=im.MAIN_PRIORITY[p.main_priority],
+            data=data,
+            symbols=symbols,
+            labels=labels,
+        )
 
     def bound(self, kind, key):
         """Return the color of each queue of a kind, -1 for those that are not bound."""
@@ -102,8 +121,11 @@ class Assembler(Numbering):
         p = self.p
         label = p._labels.get(imm) if isinstance(imm, str) else imm
         if ins.op.name == "call" and (label is None or p._functions.get(label.name) is not label):
-            raise p._error(f"call: there is no function {imm if isinstance(imm, str) else imm.name!r}", ins=ins,
-                           hint=f"functions: {', '.join(p._functions) or 'none'}")
+            raise p._error(
+                f"call: there is no function {imm if isinstance(imm, str) else imm.name!r}",
+                ins=ins,
+                hint=f"functions: {', '.join(p._functions) or 'none'}",
+            )
         if label is None or p._labels.get(label.name) is not label:
             raise p._error(f"{ins.op.name}: there is no label {imm!r}", ins=ins)
         if label.at is None:
@@ -130,8 +152,8 @@ class Assembler(Numbering):
             row["base"] = dsd.base.var._address + dsd.base.offset & 0xFFFF
         row["index"], row["length"], row["xdsr"] = dsd.index or 0, dsd.length, dsd.fifo
         row["ndim"] = len(dsd.extent)
-        row["extent"][:len(dsd.extent)] = dsd.extent
-        row["stride"][:len(dsd.stride)] = dsd.stride
+        row["extent"][: len(dsd.extent)] = dsd.extent
+        row["stride"][: len(dsd.stride)] = dsd.stride
         key = row.tobytes()
         if key not in self.numbers:
             self.numbers[key] = len(self.descriptors)
@@ -149,7 +171,7 @@ class Assembler(Numbering):
             for k, (low, high) in enumerate(gaps):
                 at = self.fit(var, low, banks)
                 if at + var.words <= high:
-                    gaps[k:k + 1] = [g for g in ((low, at), (at + var.words, high)) if g[0] < g[1]]
+                    gaps[k : k + 1] = [g for g in ((low, at), (at + var.words, high)) if g[0] < g[1]]
                     break
             else:
                 at = self.fit(var, end, banks)
@@ -163,9 +185,14 @@ class Assembler(Numbering):
             lines = ", ".join(f"{name} {words}" for name, words in sorted(sizes.items(), key=lambda item: -item[1]))
             for var in p._vars.values():
                 var._address = None
-            raise p._error(f"the program needs {footprint} words, a PE has {p.machine['mem.words']}", where=None,
-                           hint=f"smaller or fewer variables; words per part: {lines}", limit="memory",
-                           needed=footprint, available=p.machine["mem.words"])
+            raise p._error(
+                f"the program needs {footprint} words, a PE has {p.machine['mem.words']}",
+                where=None,
+                hint=f"smaller or fewer variables; words per part: {lines}",
+                limit="memory",
+                needed=footprint,
+                available=p.machine["mem.words"],
+            )
         return footprint
 
     @staticmethod

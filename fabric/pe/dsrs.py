@@ -1,4 +1,5 @@
 """Data structure registers that a program loads and changes itself."""
+
 from __future__ import annotations
 
 from fabric.pe.operands import Address, Dsd, Dsr, Reg, Var
@@ -42,8 +43,11 @@ class DsrUse:
         dsd = self._as_dsd(dsd)
         self._own(dsr)
         if dsd.extent is None:
-            raise self._error(f"{dsd} does not say how many elements", hint="give an extent; only a descriptor that is "
-                              "passed to an operation takes its length from the others")
+            raise self._error(
+                f"{dsd} does not say how many elements",
+                hint="give an extent; only a descriptor that is "
+                "passed to an operation takes its length from the others",
+            )
         self._fits(dsd, dsr.file)
         dsr.loads.append(dsd)
         self._emit("dsr_load", a=dsr, imm=(dsd, dsr))

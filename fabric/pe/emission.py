@@ -2,6 +2,7 @@
 
 An error names the line of the user's program: the first frame outside of this package.
 """
+
 from __future__ import annotations
 
 import os
@@ -62,8 +63,9 @@ class Emission:
     def _where(self):
         """Return ``file:line`` of the caller outside this package and contextlib."""
         frame = sys._getframe(1)
-        while frame is not None and (frame.f_code.co_filename.startswith(_INSIDE)
-                                     or frame.f_code.co_filename.endswith("contextlib.py")):
+        while frame is not None and (
+            frame.f_code.co_filename.startswith(_INSIDE) or frame.f_code.co_filename.endswith("contextlib.py")
+        ):
             frame = frame.f_back
         return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else None
 
@@ -74,13 +76,19 @@ class Emission:
         return ProgramError(what, hint=hint, where=where, program=self.name, task=body, instruction=index, **fields)
 
     def _unsupported(self, feature, what=None):
-        return UnsupportedError(f"{what or feature} is not modelled", feature=feature, cause=isa.UNSUPPORTED[feature],
-                                where=f"program {self.name!r}, {self._where()}")
+        return UnsupportedError(
+            f"{what or feature} is not modelled",
+            feature=feature,
+            cause=isa.UNSUPPORTED[feature],
+            where=f"program {self.name!r}, {self._where()}",
+        )
 
     def _changing(self):
         if self._image is not None:
-            raise self._error("the program is assembled and cannot be changed any more",
-                              hint="write everything before assemble(), Var.address or Layout.build()")
+            raise self._error(
+                "the program is assembled and cannot be changed any more",
+                hint="write everything before assemble(), Var.address or Layout.build()",
+            )
 
     # --- emission -----------------------------------------------------------------------------------------------------
 
@@ -115,9 +123,10 @@ class Emission:
             raise self._error(f"{what}: {reg!r} is not a register")
         need = 1 if letter in "hi" else 2
         if reg.size not in (0, need):
-            raise self._error(f"{what}: {reg} has {16 * reg.size} bits, a {LETTER_NAME[letter]} has {16 * need}",
-                              hint="p.reg16() and p.reg32() make registers of either size; .low and .high are the "
-                                   "halves of a pair")
+            raise self._error(
+                f"{what}: {reg} has {16 * reg.size} bits, a {LETTER_NAME[letter]} has {16 * need}",
+                hint="p.reg16() and p.reg32() make registers of either size; .low and .high are the halves of a pair",
+            )
         if need == 2 and reg.id % 2:
             raise self._error(f"{what}: register pair r{reg.id}:r{reg.id + 1}: the first register of a pair is even")
         return isa.FILE_REG << 4 | reg.id

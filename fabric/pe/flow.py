@@ -1,4 +1,5 @@
 """Control flow: labels, branches, loops, conditions."""
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -10,8 +11,18 @@ from wse_core import isa
 
 __all__ = ["Flow"]
 
-INVERSE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "ltu": "geu", "geu": "ltu",
-           "leu": "gtu", "gtu": "leu"}
+INVERSE = {
+    "eq": "ne",
+    "ne": "eq",
+    "lt": "ge",
+    "ge": "lt",
+    "le": "gt",
+    "gt": "le",
+    "ltu": "geu",
+    "geu": "ltu",
+    "leu": "gtu",
+    "gtu": "leu",
+}
 """The condition that holds when another does not (of integers: NaN has no opposite)."""
 SWAPPED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}
 """Conditions that the machine lacks: the same with operands exchanged."""

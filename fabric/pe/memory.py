@@ -1,4 +1,5 @@
 """Variables in SRAM and the descriptors of walks over them."""
+
 from __future__ import annotations
 
 import math
@@ -71,8 +72,11 @@ class Memory:
         if dtype not in WORDS:
             raise self._error(f"unknown element type {dtype!r}", symbol=name, hint=", ".join([*WORDS, "half"]))
         if dtype in ("f16", "cb16") and dtype != self.half:
-            raise self._error(f"{dtype} in a program whose 16-bit float is {self.half}", symbol=name,
-                              hint=f"Program(..., half={dtype!r}); a PE has one 16-bit float format at a time")
+            raise self._error(
+                f"{dtype} in a program whose 16-bit float is {self.half}",
+                symbol=name,
+                hint=f"Program(..., half={dtype!r}); a PE has one 16-bit float format at a time",
+            )
         if not isinstance(count, (int, np.integer)) or count < 1:
             raise self._error(f"{count!r} is not a number of elements", symbol=name)
         align = align or WORDS[dtype]
@@ -117,8 +121,11 @@ class Memory:
         dtype = self._view(var, dtype, smaller=True)
         per = WORDS[dtype]
         if not -128 <= stride <= 127:
-            raise self._error(f"stride {stride} of a one-dimensional descriptor is outside -128 .. 127",
-                              symbol=var.name, hint="p.mem4d takes strides of 16 bits")
+            raise self._error(
+                f"stride {stride} of a one-dimensional descriptor is outside -128 .. 127",
+                symbol=var.name,
+                hint="p.mem4d takes strides of 16 bits",
+            )
         if extent is None and stride:
             room = var.words // per - offset if stride > 0 else offset + 1
             extent = max(0, -(-room // abs(stride)))
@@ -127,8 +134,9 @@ class Memory:
             if check and not index and extent not in (0, ENDLESS):
                 self._inside(var, offset, offset + (extent - 1) * stride, count=var.words // per)
         flags = im.F_SAVE * bool(save) | im.F_INDEX * bool(index)
-        return Dsd("mem1d", dtype, None if extent is None else (extent,), (stride,),
-                   Address(var, offset * per), flags=flags)
+        return Dsd(
+            "mem1d", dtype, None if extent is None else (extent,), (stride,), Address(var, offset * per), flags=flags
+        )
 
     def mem4d(self, var, extents, strides=None, offset=0, dtype=None, check=True):
         """Describe a walk in up to four dimensions, outermost first.
@@ -149,13 +157,16 @@ class Memory:
         if not 1 <= len(extents) <= 4:
             raise self._error(f"{len(extents)} dimensions; a descriptor has one to four", symbol=var.name)
         if strides is None:
-            strides = [math.prod(extents[k + 1:]) for k in range(len(extents))]
+            strides = [math.prod(extents[k + 1 :]) for k in range(len(extents))]
         strides = tuple(int(s) for s in strides)
         if len(strides) != len(extents):
             raise self._error(f"{len(extents)} extents but {len(strides)} strides", symbol=var.name)
         if sum(s != 1 for s in strides) > 3:
-            raise self._error(f"strides {strides}: at most three may differ from 1", symbol=var.name,
-                              hint="the machine has three stride registers")
+            raise self._error(
+                f"strides {strides}: at most three may differ from 1",
+                symbol=var.name,
+                hint="the machine has three stride registers",
+            )
         if any(not -32768 <= s <= 32767 for s in strides):
             raise self._error(f"strides {strides} do not fit 16 bits", symbol=var.name)
         if check and 0 not in extents:
@@ -172,8 +183,9 @@ class Memory:
         if not 0 <= start < length:
             raise self._error(f"start {start} is outside 0 .. {length - 1}", symbol=var.name)
         extent = length if extent is None else extent_of(extent, f"extent of {var.name!r}")
-        return Dsd("circular", dtype, (extent,), (1,), Address(var), index=start, length=length,
-                   flags=im.F_SAVE * bool(save))
+        return Dsd(
+            "circular", dtype, (extent,), (1,), Address(var), index=start, length=length, flags=im.F_SAVE * bool(save)
+        )
 
     def fifo(self, var, extent=None, activate_push=None, activate_pop=None, terminate=False):
         """Allocate a FIFO with `var` as its storage.
@@ -194,15 +206,28 @@ class Memory:
             raise self._error(f"more than {self.machine['dsr.xdsr']} FIFOs", symbol=var.name)
         self._fifos += 1
         extent = None if extent is None else (extent_of(extent, f"extent of {var.name!r}"),)
-        return Dsd("fifo", self._view(var, None), extent, (1,), Address(var), length=var.count, fifo=number,
-                   flags=im.F_TERMINATE * bool(terminate), push_task=activate_push, pop_task=activate_pop)
+        return Dsd(
+            "fifo",
+            self._view(var, None),
+            extent,
+            (1,),
+            Address(var),
+            length=var.count,
+            fifo=number,
+            flags=im.F_TERMINATE * bool(terminate),
+            push_task=activate_push,
+            pop_task=activate_pop,
+        )
 
     def _inside(self, var, *elements, count=None):
         count = var.count if count is None else count
         for element in elements:
             if not 0 <= element < count:
-                raise self._error(f"the descriptor reaches element {element}, outside 0 .. {count - 1}",
-                                  symbol=var.name, hint="check=False if the DSR will be moved before it is used")
+                raise self._error(
+                    f"the descriptor reaches element {element}, outside 0 .. {count - 1}",
+                    symbol=var.name,
+                    hint="check=False if the DSR will be moved before it is used",
+                )
 
     def _view(self, var, dtype, smaller=False):
         if not isinstance(var, Var):
@@ -210,8 +235,9 @@ class Memory:
         if var._program is not self:
             raise self._error(f"the variable belongs to program {var._program.name!r}", symbol=var.name)
         dtype = self.half if dtype == "half" else dtype or var.dtype
-        if dtype not in WORDS or not (WORDS[dtype] == var.words_per_element
-                                      or (smaller and WORDS[dtype] < var.words_per_element)):
+        if dtype not in WORDS or not (
+            WORDS[dtype] == var.words_per_element or (smaller and WORDS[dtype] < var.words_per_element)
+        ):
             raise self._error(f"{dtype!r} is not a type of the size of {var.dtype}", symbol=var.name)
         if dtype in ("f16", "cb16") and dtype != self.half:
             raise self._error(f"{dtype} in a program whose 16-bit float is {self.half}", symbol=var.name)

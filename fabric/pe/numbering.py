@@ -1,4 +1,5 @@
 """Numbers that the assembler chooses: queues of data tasks, task ids, DSRs; what they allow and what clashes."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -44,8 +45,12 @@ class Numbering:
         control = {t._id for t in p._tasks.values() if t.kind == "control" and t._id is not None}
         for task in p._tasks.values():
             if task.kind == "local" and task._id in colors:
-                raise p._error(f"local task {task.name!r}: id {task._id} is a color with an input queue, whose "
-                               "wavelets share its bits", where=task.where, hint="leave id out, or take another")
+                raise p._error(
+                    f"local task {task.name!r}: id {task._id} is a color with an input queue, whose "
+                    "wavelets share its bits",
+                    where=task.where,
+                    hint="leave id out, or take another",
+                )
             if task._id is not None:
                 continue
             if task.kind == "control":
@@ -68,8 +73,11 @@ class Numbering:
                 raise p._error(f"{ref.use}: task {target.name!r} belongs to another program", where=where)
         elif isinstance(target, str):
             if target not in p._tasks:
-                raise p._error(f"{ref.use}: there is no task {target!r}", where=where,
-                               hint=f"tasks: {', '.join(p._tasks) or 'none'}")
+                raise p._error(
+                    f"{ref.use}: there is no task {target!r}",
+                    where=where,
+                    hint=f"tasks: {', '.join(p._tasks) or 'none'}",
+                )
             target = p._tasks[target]
         else:
             if not isinstance(target, (int, np.integer)) or not 0 <= target < im.N_TASK_IDS:
@@ -81,8 +89,9 @@ class Numbering:
                 return int(target)
             target = owner[0]
         if target.kind == "control":
-            raise p._error(f"{ref.use}: {target.name!r} is a control task; only a control wavelet starts it",
-                           where=where)
+            raise p._error(
+                f"{ref.use}: {target.name!r} is a control task; only a control wavelet starts it", where=where
+            )
         return target._id
 
     def initial_bits(self):
@@ -120,18 +129,27 @@ class Numbering:
             if len(set(files)) < len(files):
                 twice = next(f for f in files if files.count(f) > 1)
                 both = [d for d in members if d.file == twice]
-                raise p._error(f"{both[0]} and {both[1]} are both used with one and the same partner; on WSE-2 a dest "
-                               "DSR and a src0 DSR of one operation must have the same id", where=both[1].where,
-                               hint="one partner for each, or load one DSR with both descriptors in turn")
+                raise p._error(
+                    f"{both[0]} and {both[1]} are both used with one and the same partner; on WSE-2 a dest "
+                    "DSR and a src0 DSR of one operation must have the same id",
+                    where=both[1].where,
+                    hint="one partner for each, or load one DSR with both descriptors in turn",
+                )
             chosen = {d._id for d in members if d.chosen}
-            number = chosen.pop() if chosen else next(
-                (k for k in range(count) if all(k not in taken[f] for f in files)), None)
+            number = (
+                chosen.pop()
+                if chosen
+                else next((k for k in range(count) if all(k not in taken[f] for f in files)), None)
+            )
             for dsr in members:
                 holder = taken[dsr.file].get(number) if number is not None else dsr
                 if number is None or holder not in (None, dsr):
-                    raise p._error(f"{dsr}: no number left in its file" if number is None else
-                                   f"{dsr} must have number {number} like its partner, which {holder} has",
-                                   where=dsr.where)
+                    raise p._error(
+                        f"{dsr}: no number left in its file"
+                        if number is None
+                        else f"{dsr} must have number {number} like its partner, which {holder} has",
+                        where=dsr.where,
+                    )
                 taken[dsr.file][number] = dsr
                 dsr._id = number
             root._id = members[0]._id
@@ -151,8 +169,10 @@ class Numbering:
         number = {}
         for k, thread in enumerate(threads):
             if not free:
-                raise p._error("the program reserves all DSRs, none is left for descriptors given to operations",
-                               hint="fewer p.dsr(...), or load all descriptors explicitly")
+                raise p._error(
+                    "the program reserves all DSRs, none is left for descriptors given to operations",
+                    hint="fewer p.dsr(...), or load all descriptors explicitly",
+                )
             number[thread] = free[min(k, len(free) - 1)]
         for dsr in auto:
             if dsr._id is not None:
@@ -162,9 +182,12 @@ class Numbering:
                 number_here = root._id
                 holder = taken[dsr.file].get(number_here)
                 if holder is not None:
-                    raise p._error(f"a descriptor must go into {dsr.file} DSR {number_here}, the partner of {root}, "
-                                   f"but the program reserves that one as {holder}", where=dsr.where,
-                                   hint="load that descriptor explicitly")
+                    raise p._error(
+                        f"a descriptor must go into {dsr.file} DSR {number_here}, the partner of {root}, "
+                        f"but the program reserves that one as {holder}",
+                        where=dsr.where,
+                        hint="load that descriptor explicitly",
+                    )
                 dsr._id = number_here
             else:
                 dsr._id = number[dsr.thread]
@@ -199,8 +222,10 @@ class Numbering:
                 p._thread(ins.op, [x for x in (ins.b, ins.c, ins.a) if isinstance(x, Dsr)], ins.imm, ins)
         n = p._fifos + len(extended)
         if n > p.machine["dsr.xdsr"]:
-            raise p._error(f"{p._fifos} FIFOs and {len(extended)} DSRs with circular or four-dimensional descriptors "
-                           f"need {n} extended DSRs, the PE has {p.machine['dsr.xdsr']}")
+            raise p._error(
+                f"{p._fifos} FIFOs and {len(extended)} DSRs with circular or four-dimensional descriptors "
+                f"need {n} extended DSRs, the PE has {p.machine['dsr.xdsr']}"
+            )
 
     def check_packing(self, ins):
         """Refuse fabric operands of one operation that are loaded with different packings."""
@@ -210,8 +235,11 @@ class Numbering:
             if isinstance(x, Dsr):
                 seen |= {(p._packing(dsd, letter)) for dsd in x.loads if dsd.is_fabric}
         if len(seen) > 1:
-            raise p._error(f"{ins.op.name}: its fabric operands are loaded with packed and with unpacked descriptors",
-                           ins=ins, hint="packed=False, or packed=True, for all of them")
+            raise p._error(
+                f"{ins.op.name}: its fabric operands are loaded with packed and with unpacked descriptors",
+                ins=ins,
+                hint="packed=False, or packed=True, for all of them",
+            )
 
     def packed(self, dsd, dsr):
         """Return the packed flag of a fabric descriptor that is loaded into `dsr`."""
@@ -223,6 +251,9 @@ class Numbering:
         if dsd.packed is not None:
             return dsd.packed
         if len(sizes) > 1:
-            raise self.p._error(f"{dsr} holds {dsd} for operations on 16-bit and on 32-bit elements", where=dsr.where,
-                                hint="dtype=... or packed=... of the descriptor")
+            raise self.p._error(
+                f"{dsr} holds {dsd} for operations on 16-bit and on 32-bit elements",
+                where=dsr.where,
+                hint="dtype=... or packed=... of the descriptor",
+            )
         return True

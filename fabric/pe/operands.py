@@ -1,4 +1,5 @@
 """The things a program names: registers, labels, variables, queues, descriptors, DSRs, tasks."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -12,8 +13,20 @@ from wse_core import isa
 from wse_core.errors import ProgramError
 from wse_core.image import ENDLESS
 
-__all__ = ["Address", "Async", "Dsd", "Dsr", "Label", "Queue", "Reg", "Registers", "Task", "Var", "extent_of",
-           "is_number"]
+__all__ = [
+    "Address",
+    "Async",
+    "Dsd",
+    "Dsr",
+    "Label",
+    "Queue",
+    "Reg",
+    "Registers",
+    "Task",
+    "Var",
+    "extent_of",
+    "is_number",
+]
 
 
 @dataclass(frozen=True)
@@ -114,8 +127,9 @@ class Var:
             return self._program.mem1d(self, len(indices), stride=indices.step, offset=indices.start)
         index = key + self.count if key < 0 else key
         if not 0 <= index < self.count:
-            raise ProgramError(f"element {key} is outside 0 .. {self.count - 1}", program=self._program.name,
-                               symbol=self.name)
+            raise ProgramError(
+                f"element {key} is outside 0 .. {self.count - 1}", program=self._program.name, symbol=self.name
+            )
         return Address(self, index * self.words_per_element)
 
     def __iter__(self):
@@ -255,8 +269,10 @@ class Task:
 def extent_of(value, what):
     """Return `value` as an extent, or refuse it; `what` names it in the message."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not 0 <= value <= 0xFFFF:
-        raise ProgramError(f"{what} {value!r} is not a number of elements in 0 .. {0xFFFF}",
-                           hint=f"ENDLESS ({ENDLESS}) for an operation that never ends")
+        raise ProgramError(
+            f"{what} {value!r} is not a number of elements in 0 .. {0xFFFF}",
+            hint=f"ENDLESS ({ENDLESS}) for an operation that never ends",
+        )
     return int(value)
 
 

@@ -1,4 +1,5 @@
 """One method per row of the op table: scalar if all operands are registers and numbers, else a vector operation."""
+
 from __future__ import annotations
 
 from fabric.pe.emission import LETTER_NAME
@@ -38,8 +39,9 @@ class Operations(Vector):
             raise self._error(f"{op.name} takes {len(letters)} operands, not {len(args)}")
         if attributes:
             if async_ is None or async_ is False:
-                raise self._error(f"{op.name}: {', '.join(attributes)} given to a synchronous operation",
-                                  hint="async_=True")
+                raise self._error(
+                    f"{op.name}: {', '.join(attributes)} given to a synchronous operation", hint="async_=True"
+                )
             if isinstance(async_, Async):
                 raise self._error(f"{op.name}: attributes both in async_ and beside it")
         if async_ is True:
@@ -92,7 +94,8 @@ def _operation_method(op):
         f"{op.name}({', '.join(names)}): {op.doc}\n\n        In the table's words a is the destination, b, c and d are "
         f"the sources in order.\n        {kinds}.\n        Vector form: {_lanes_text(op)}. Cost class {op.cost}. "
         f"Source: {op.source}.\n        Keywords: async_=True or Program.async_(...), or its attributes beside "
-        "async_=True.\n        ")
+        "async_=True.\n        "
+    )
     return method
 
 

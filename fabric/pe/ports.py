@@ -1,4 +1,5 @@
 """Queues and the descriptors of wavelets that arrive from, or leave for, the fabric."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -34,13 +35,18 @@ class Ports:
         depths = self.machine["queue.in_depth" if kind == "input" else "queue.out_depth"]
         exist = [i for i, depth in enumerate(depths) if depth]
         if q not in exist:
-            raise self._error(f"{kind} queue {q!r} does not exist on {self.machine.preset}",
-                              hint=f"queues {exist[0]} .. {exist[-1]}")
+            raise self._error(
+                f"{kind} queue {q!r} does not exist on {self.machine.preset}", hint=f"queues {exist[0]} .. {exist[-1]}"
+            )
         if not isinstance(color, (int, np.integer)) or not 0 <= color < self.machine["router.colors"]:
             needed = int(color) + 1 if isinstance(color, (int, np.integer)) else None
-            raise self._error(f"color {color!r} of {kind} queue {q} is not routable", limit="routes", needed=needed,
-                              available=self.machine["router.colors"],
-                              hint=f"colors 0 .. {self.machine['router.colors'] - 1}")
+            raise self._error(
+                f"color {color!r} of {kind} queue {q} is not routable",
+                limit="routes",
+                needed=needed,
+                available=self.machine["router.colors"],
+                hint=f"colors 0 .. {self.machine['router.colors'] - 1}",
+            )
         bound = self._queues[kind]
         if q in bound and bound[q].color == color:
             return bound[q]
@@ -62,9 +68,11 @@ class Ports:
         for queue in self._queues[kind].values():
             if queue.color == source:
                 return queue
-        raise self._error(f"no {kind} queue is bound to color {source!r}",
-                          hint=f"p.{kind}_queue(q, {source!r}) first; a plain number is a color, a queue is the object "
-                               "that this call returns")
+        raise self._error(
+            f"no {kind} queue is bound to color {source!r}",
+            hint=f"p.{kind}_queue(q, {source!r}) first; a plain number is a color, a queue is the object "
+            "that this call returns",
+        )
 
     # --- descriptors --------------------------------------------------------------------------------------------------
 
@@ -98,16 +106,36 @@ class Ports:
                 bits |= bit
                 actions.add(task)
         if on_control:
-            raise self._error(f"on_control: unknown key {next(iter(on_control))!r}",
-                              hint="terminate, activate, unblock")
+            raise self._error(
+                f"on_control: unknown key {next(iter(on_control))!r}", hint="terminate, activate, unblock"
+            )
         if len(actions) > 1:
-            raise self._error("on_control: activate and unblock name different tasks",
-                              hint="a descriptor has room for one task")
-        return Dsd("fabin", self._fabric_type(dtype), (extent_of(extent, "extent of fabin"),), queue=queue,
-                   packed=packed, on_control=(bits,), control_task=next(iter(actions), None))
+            raise self._error(
+                "on_control: activate and unblock name different tasks", hint="a descriptor has room for one task"
+            )
+        return Dsd(
+            "fabin",
+            self._fabric_type(dtype),
+            (extent_of(extent, "extent of fabin"),),
+            queue=queue,
+            packed=packed,
+            on_control=(bits,),
+            control_task=next(iter(actions), None),
+        )
 
-    def fabout(self, target, extent, packed=None, control=False, advance_switch=False, zero=False, index=None,
-               dtype=None, simd=None, control_transform=False):
+    def fabout(
+        self,
+        target,
+        extent,
+        packed=None,
+        control=False,
+        advance_switch=False,
+        zero=False,
+        index=None,
+        dtype=None,
+        simd=None,
+        control_transform=False,
+    ):
         """Describe wavelets leaving for the fabric.
 
         Parameters
@@ -141,10 +169,21 @@ class Ports:
             packed = False
         if control and packed is None:
             packed = False
-        flags = (im.F_CONTROL * bool(control) | im.F_ADVANCE * bool(advance_switch) | im.F_ZERO * bool(zero)
-                 | im.F_INDEX * (index is not None))
-        return Dsd("fabout", self._fabric_type(dtype), (extent_of(extent, "extent of fabout"),), queue=queue,
-                   packed=packed, flags=flags, index=index)
+        flags = (
+            im.F_CONTROL * bool(control)
+            | im.F_ADVANCE * bool(advance_switch)
+            | im.F_ZERO * bool(zero)
+            | im.F_INDEX * (index is not None)
+        )
+        return Dsd(
+            "fabout",
+            self._fabric_type(dtype),
+            (extent_of(extent, "extent of fabout"),),
+            queue=queue,
+            packed=packed,
+            flags=flags,
+            index=index,
+        )
 
     def _fabric_type(self, dtype):
         dtype = self.half if dtype == "half" else dtype

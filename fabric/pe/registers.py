@@ -1,4 +1,5 @@
 """Who has which register: those of a task end with it, those of a function never overlap with anything."""
+
 from __future__ import annotations
 
 from fabric.pe.operands import Reg
@@ -67,6 +68,8 @@ class RegisterUse:
                 self._body.regs.append(reg)
                 (self._function_regs if self._body.kind == "function" else self._task_regs).update(ids)
             return reg
-        raise self._error(f"no {size} free register{'s' * (size > 1)} for {name or 'a value'}; "
-                          f"taken: {', '.join(f'r{k}' for k in sorted(taken))}",
-                          hint="p.free(reg) gives one back; variables in SRAM hold what is not needed at once")
+        raise self._error(
+            f"no {size} free register{'s' * (size > 1)} for {name or 'a value'}; "
+            f"taken: {', '.join(f'r{k}' for k in sorted(taken))}",
+            hint="p.free(reg) gives one back; variables in SRAM hold what is not needed at once",
+        )

@@ -1,4 +1,5 @@
 """Scalar instructions of special form: loads and stores, counters and generators, configuration of the router."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -64,11 +65,15 @@ class Scalar:
         elif isinstance(base, (Var, Address)):
             base = Address(base) if isinstance(base, Var) else base
             if base.var._program is not self:
-                raise self._error(f"{op}: the variable belongs to program {base.var._program.name!r}",
-                                  symbol=base.var.name)
+                raise self._error(
+                    f"{op}: the variable belongs to program {base.var._program.name!r}", symbol=base.var.name
+                )
             if base.words != 1 + wide:
-                raise self._error(f"{op}: the variable has elements of type {base.var.dtype}", symbol=base.var.name,
-                                  hint=f"{op[:2]}{16 * base.words}")
+                raise self._error(
+                    f"{op}: the variable has elements of type {base.var.dtype}",
+                    symbol=base.var.name,
+                    hint=f"{op[:2]}{16 * base.words}",
+                )
             imm = base + offset
         else:
             imm = self._imm(base + offset if is_number(base) else base, "i", op)
@@ -114,8 +119,9 @@ class Scalar:
 
     def _color(self, color, what):
         if not isinstance(color, (int, np.integer)) or not 0 <= color < self.machine["router.colors"]:
-            raise self._error(f"{what}: color {color!r} is not routable",
-                              hint=f"colors 0 .. {self.machine['router.colors'] - 1}")
+            raise self._error(
+                f"{what}: color {color!r} is not routable", hint=f"colors 0 .. {self.machine['router.colors'] - 1}"
+            )
         return int(color)
 
     def sw_pos(self, color, position):
@@ -160,7 +166,10 @@ class Scalar:
         if not isinstance(filter, int) or not 0 <= filter < max(1, self.machine["router.filters"]):
             raise self._error(f"flt_set: filter {filter!r} does not exist")
         held = []
-        b = (self._reg_field(value, "i", "flt_set") if isinstance(value, Reg)
-             else self._held(value, "i", isa.BY_NAME["flt_set"], held))
+        b = (
+            self._reg_field(value, "i", "flt_set")
+            if isinstance(value, Reg)
+            else self._held(value, "i", isa.BY_NAME["flt_set"], held)
+        )
         self._emit("flt_set", a=filter, b=b, imm=names.index(field))
         self._release(held)

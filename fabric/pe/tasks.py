@@ -1,4 +1,5 @@
 """Tasks and functions."""
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -54,8 +55,9 @@ class Tasks:
         elif id is not None:
             top = im.N_CONTROL_IDS if kind == "control" else im.N_TASK_IDS
             if not isinstance(id, (int, np.integer)) or not 0 <= id < top or id == im.TASK_NULL:
-                raise self._error(f"{kind} task {name!r}: id {id!r} is outside 0 .. {top - 1} or is {im.TASK_NULL}, "
-                                  "the id of none")
+                raise self._error(
+                    f"{kind} task {name!r}: id {id!r} is outside 0 .. {top - 1} or is {im.TASK_NULL}, the id of none"
+                )
         if id is not None:
             for other in self._tasks.values():
                 if other._id == id and (other.kind == "control") == (kind == "control"):

@@ -1,4 +1,5 @@
 """Numbers of the host and the 16-bit words of SRAM that stand for them."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -10,8 +11,15 @@ __all__ = ["NUMPY", "WORDS", "decode_array", "encode_array"]
 
 WORDS = {"f16": 1, "cb16": 1, "i16": 1, "u16": 1, "f32": 2, "i32": 2, "u32": 2}
 """SRAM words of an element of each type."""
-NUMPY = {"f16": np.float16, "cb16": np.uint16, "f32": np.float32, "i16": np.int16, "u16": np.uint16,
-         "i32": np.int32, "u32": np.uint32}
+NUMPY = {
+    "f16": np.float16,
+    "cb16": np.uint16,
+    "f32": np.float32,
+    "i16": np.int16,
+    "u16": np.uint16,
+    "i32": np.int32,
+    "u32": np.uint32,
+}
 """Type of numpy that holds an element; cb16 as bit patterns."""
 
 
@@ -63,8 +71,12 @@ def encode_array(values, dtype, bias=None, what="value"):
             bad = array[(array < info.min) | (array > info.max)].flat[0]
             raise ProgramError(f"{what}: {bad} is outside {info.min} .. {info.max} of {dtype}")
         bits = array.astype(NUMPY[dtype])
-    return np.ascontiguousarray(bits).astype(bits.dtype.newbyteorder("<"), copy=False).view("<u2").astype(np.uint16,
-                                                                                                          copy=False)
+    return (
+        np.ascontiguousarray(bits)
+        .astype(bits.dtype.newbyteorder("<"), copy=False)
+        .view("<u2")
+        .astype(np.uint16, copy=False)
+    )
 
 
 def decode_array(words, dtype):

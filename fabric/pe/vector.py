@@ -1,4 +1,5 @@
 """Vector operations: descriptors become DSRs, lengths and packings are checked, microthreads are found."""
+
 from __future__ import annotations
 
 from fabric.pe.emission import LETTER_NAME, MOVES
@@ -10,8 +11,28 @@ from wse_core.image import ENDLESS
 
 __all__ = ["COMMUTE", "Vector"]
 
-COMMUTE = frozenset(("add16", "mul16", "and16", "or16", "xor16", "add32", "mul32", "and32", "or32", "xor32", "faddh",
-                     "fmulh", "fmaxh", "fminh", "fadds", "fmuls", "fmaxs", "fmins"))
+COMMUTE = frozenset(
+    (
+        "add16",
+        "mul16",
+        "and16",
+        "or16",
+        "xor16",
+        "add32",
+        "mul32",
+        "and32",
+        "or32",
+        "xor32",
+        "faddh",
+        "fmulh",
+        "fmaxh",
+        "fminh",
+        "fadds",
+        "fmuls",
+        "fmaxs",
+        "fmins",
+    )
+)
 """Operations whose first two sources may change places."""
 LETTER = {"f16": "h", "cb16": "h", "i16": "i", "u16": "i", "f32": "s", "i32": "l", "u32": "l"}
 """Letter of the op table for each element type."""
@@ -37,7 +58,7 @@ class Vector:
 
         held, loads, fields = [], [], []
         files = self._files(b, c, in_place)
-        for k, source in enumerate((b, c, scalar)[:len(sources)]):
+        for k, source in enumerate((b, c, scalar)[: len(sources)]):
             if isinstance(source, Dsr):
                 fields.append(source)
             elif isinstance(source, Dsd):
@@ -73,8 +94,9 @@ class Vector:
         """Refuse operands that no vector operation has in these places."""
         what = op.name
         if not op.lanes[self._preset]:
-            raise self._error(f"{what} has no vector form on {self.machine.preset}",
-                              hint="write a loop of scalar instructions")
+            raise self._error(
+                f"{what} has no vector form on {self.machine.preset}", hint="write a loop of scalar instructions"
+            )
         if len(sources) == 3 and isinstance(sources[2], (Dsd, Dsr)):
             raise self._error(f"{what}: the multiplier is a scalar, not {sources[2]}")
         for k, (arg, letter) in enumerate(zip((dst, *sources), letters, strict=True)):
@@ -82,8 +104,11 @@ class Vector:
                 self._check_type(op, arg, letter, "destination" if k == 0 else f"source {k}")
             elif isinstance(arg, Dsr):
                 self._own(arg)
-        if not isinstance(dst, (Dsd, Dsr, Reg)) or (isinstance(dst, Dsd) and dst.kind == "fabin") or (
-                isinstance(dst, Dsr) and dst.file == "src1"):
+        if (
+            not isinstance(dst, (Dsd, Dsr, Reg))
+            or (isinstance(dst, Dsd) and dst.kind == "fabin")
+            or (isinstance(dst, Dsr) and dst.file == "src1")
+        ):
             raise self._error(f"{what}: {dst} cannot be the destination")
         for k, source in enumerate(sources):
             if not (isinstance(source, (Dsd, Dsr, Reg, Address)) or is_number(source)):
@@ -91,19 +116,24 @@ class Vector:
             if isinstance(source, Dsd) and source.kind == "fabout":
                 raise self._error(f"{what}: {source} cannot be a source")
             if isinstance(source, Dsr) and source.file == "dest":
-                raise self._error(f"{what}: {source} cannot be source {k + 1}",
-                                  hint="a src0 DSR can be both source and destination")
+                raise self._error(
+                    f"{what}: {source} cannot be source {k + 1}", hint="a src0 DSR can be both source and destination"
+                )
         if async_ is not None and isinstance(dst, Reg):
-            raise self._error(f"{what}: an asynchronous operation cannot return into a register",
-                              hint="a destination in memory (stride 0 for a sum)")
+            raise self._error(
+                f"{what}: an asynchronous operation cannot return into a register",
+                hint="a destination in memory (stride 0 for a sum)",
+            )
         fabric = [x.queue for x in sources if isinstance(x, Dsd) and x.is_fabric]
         if len(fabric) == 2 and fabric[0] == fabric[1]:
             raise self._error(f"{what}: both sources take wavelets from color {fabric[0].color}")
 
     def _auto(self, file, dsd, thread, loads):
         if dsd.flags & im.F_SAVE:
-            raise self._error(f"{dsd}: save_address needs an explicit DSR, a loaded copy would be thrown away",
-                              hint=f'd = p.dsr("{file}"); p.load(d, ...)')
+            raise self._error(
+                f"{dsd}: save_address needs an explicit DSR, a loaded copy would be thrown away",
+                hint=f'd = p.dsr("{file}"); p.load(d, ...)',
+            )
         self._fits(dsd, file)
         dsr = Dsr(self, file, None, "", self._where())
         dsr.thread = thread
@@ -117,9 +147,12 @@ class Vector:
         actual = LETTER[dsd.dtype]
         fits = WORDS[dsd.dtype] == isa.WORDS[letter] if op.name in MOVES else actual == letter
         if not fits:
-            raise self._error(f"{op.name} {place}: {dsd} has elements of type {dsd.dtype}, the operation wants "
-                              f"{LETTER_NAME[letter]}", hint="dtype=... of the descriptor gives a view of equal size"
-                              if WORDS[dsd.dtype] == isa.WORDS[letter] else None)
+            raise self._error(
+                f"{op.name} {place}: {dsd} has elements of type {dsd.dtype}, the operation wants {LETTER_NAME[letter]}",
+                hint="dtype=... of the descriptor gives a view of equal size"
+                if WORDS[dsd.dtype] == isa.WORDS[letter]
+                else None,
+            )
 
     def _packing(self, dsd, letter):
         """Return whether a fabric operand of an op moves two elements per wavelet."""
@@ -137,13 +170,18 @@ class Vector:
                     letter = letters.get(id(operand), op.types[2])
                     found.append((dsd, self._packing(dsd, letter)))
         if len({packed for _, packed in found}) > 1:
-            text = ", ".join(f"{dsd}: {'two elements' if packed else 'one element'} per wavelet"
-                             for dsd, packed in found)
-            raise self._error(f"{op.name}: fabric operands disagree on packing ({text})",
-                              hint="packed=False for the 16-bit operand")
+            text = ", ".join(
+                f"{dsd}: {'two elements' if packed else 'one element'} per wavelet" for dsd, packed in found
+            )
+            raise self._error(
+                f"{op.name}: fabric operands disagree on packing ({text})", hint="packed=False for the 16-bit operand"
+            )
         if isinstance(dst, Dsd):
-            if dst.flags & im.F_ZERO and dst.kind == "fabout" and not (
-                    isinstance(b, Dsr) or (isinstance(b, Dsd) and b.is_memory)):
+            if (
+                dst.flags & im.F_ZERO
+                and dst.kind == "fabout"
+                and not (isinstance(b, Dsr) or (isinstance(b, Dsd) and b.is_memory))
+            ):
                 raise self._error(f"{op.name}: {dst} clears its first source, which must be in memory")
             if dst.kind == "mem1d" and dst.flags & im.F_INDEX:
                 if isinstance(b, (Reg, Dsd)) and not found:
@@ -171,11 +209,19 @@ class Vector:
                 if length < 0 and k == 0:
                     raise self._error(f"{op.name}: {operand} has no extent and comes first", hint="give it one")
                 operand = operand.with_extent(length if length >= 0 else 1)
-            elif (not may_end and isinstance(operand, Dsd) and operand.kind not in ("circular", "fifo")
-                  and not operand.flags & im.F_INDEX and length > operand.elements and operand.elements != ENDLESS):
-                raise self._error(f"{op.name}: the operation has {'endless' if length == ENDLESS else length} elements "
-                                  f"(those of {operands[0]}), {operand} only {operand.elements}",
-                                  hint="stride=0 without an extent repeats one element" if operand.is_memory else None)
+            elif (
+                not may_end
+                and isinstance(operand, Dsd)
+                and operand.kind not in ("circular", "fifo")
+                and not operand.flags & im.F_INDEX
+                and length > operand.elements
+                and operand.elements != ENDLESS
+            ):
+                raise self._error(
+                    f"{op.name}: the operation has {'endless' if length == ENDLESS else length} elements "
+                    f"(those of {operands[0]}), {operand} only {operand.elements}",
+                    hint="stride=0 without an extent repeats one element" if operand.is_memory else None,
+                )
             result.append(operand)
         return result
 
@@ -197,13 +243,19 @@ class Vector:
             raise self._error(f"{op.name}: an asynchronous operation needs an operand on the fabric or a FIFO", ins=ins)
         if async_.ut is None:
             if derived is None:
-                raise self._error(f"{op.name}: without an operand on the fabric the microthread must be named", ins=ins,
-                                  hint="ut=0 .. 7")
+                raise self._error(
+                    f"{op.name}: without an operand on the fabric the microthread must be named",
+                    ins=ins,
+                    hint="ut=0 .. 7",
+                )
             return derived
         if self._wse2 and derived is not None and async_.ut != derived:
-            raise self._error(f"{op.name}: microthread {async_.ut} asked for, but WSE-2 runs this operation on "
-                              f"microthread {derived}, the number of its queue", ins=ins,
-                              hint="leave ut out, or bind another queue")
+            raise self._error(
+                f"{op.name}: microthread {async_.ut} asked for, but WSE-2 runs this operation on "
+                f"microthread {derived}, the number of its queue",
+                ins=ins,
+                hint="leave ut out, or bind another queue",
+            )
         return async_.ut
 
     def _pair(self, ins):
@@ -224,9 +276,12 @@ class Vector:
         if a is b:
             return
         if a._id is not None and b._id is not None and a._id != b._id:
-            raise self._error(f"{ins.op.name}: {left} and {right} are used together; on WSE-2 a dest DSR and a src0 "
-                              "DSR of one operation must have the same id", ins=ins,
-                              hint=f'p.dsr("{right.file}", id={a._id}), or leave the choice to the assembler')
+            raise self._error(
+                f"{ins.op.name}: {left} and {right} are used together; on WSE-2 a dest DSR and a src0 "
+                "DSR of one operation must have the same id",
+                ins=ins,
+                hint=f'p.dsr("{right.file}", id={a._id}), or leave the choice to the assembler',
+            )
         if (a._id is None and b._id is not None) or (a.thread is not None and b.thread is None):
             a, b = b, a
         b.group = a

@@ -16,6 +16,7 @@ are known only at run time may have no turn: it compares at its top, and a jump 
 
 None of this is published; the instructions seen in public traces (shifts, IMUL11, DSR loads, compare and jump) agree.
 """
+
 from __future__ import annotations
 
 from contextlib import contextmanager

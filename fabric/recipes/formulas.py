@@ -8,6 +8,7 @@ besides, some 20 cycles, and that of a gather the copy of the own vector.
 
 Sources: Luczynski et al., HPDC 2024, arXiv 2404.15888; Wang-oss-tech/csl-experiments for the SUMMA.
 """
+
 from __future__ import annotations
 
 import math
@@ -34,22 +35,46 @@ def _line(p, b, s):
 
 
 FORMULAS = {
-    "chain reduce": (lambda p, b, s, wire: costs.chain(p, b, wire), "reduce",
-                     lambda p, b, s: _line(p, b, s) | {"algorithm": "chain"}),
-    "star reduce": (lambda p, b, s, wire: costs.star(p, b, wire), "reduce",
-                    lambda p, b, s: _line(p, b, s) | {"algorithm": "star"}),
-    "binary tree reduce": (lambda p, b, s, wire: costs.tree(p, b, wire), "reduce",
-                           lambda p, b, s: _line(p, b, s) | {"algorithm": "tree"}),
-    "two-phase reduce": (costs.two_phase, "reduce",
-                         lambda p, b, s: _line(p, b, s) | {"algorithm": "two_phase", "group": s}),
-    "1-d flood broadcast": (lambda p, b, s, wire: costs.broadcast(p, b, wire), "broadcast",
-                            lambda p, b, s: {"shape": "row", "width": p, "height": 1, "n": b, "dtype": "f32"}),
-    "2-d broadcast": (lambda p, b, s, wire: costs.broadcast_2d(p, p, b, wire), "broadcast",
-                      lambda p, b, s: {"shape": "2d", "width": p, "height": p, "n": b, "dtype": "f32"}),
-    "reduce-then-broadcast": (lambda p, b, s, wire: costs.reduce_broadcast("chain", p, b, wire), "allreduce",
-                              lambda p, b, s: _line(p, b, s) | {"algorithm": "chain"}),
-    "ring allreduce": (lambda p, b, s, wire: costs.ring(p, b, wire), "allreduce",
-                       lambda p, b, s: _line(p, b, s) | {"algorithm": "ring"}),
+    "chain reduce": (
+        lambda p, b, s, wire: costs.chain(p, b, wire),
+        "reduce",
+        lambda p, b, s: _line(p, b, s) | {"algorithm": "chain"},
+    ),
+    "star reduce": (
+        lambda p, b, s, wire: costs.star(p, b, wire),
+        "reduce",
+        lambda p, b, s: _line(p, b, s) | {"algorithm": "star"},
+    ),
+    "binary tree reduce": (
+        lambda p, b, s, wire: costs.tree(p, b, wire),
+        "reduce",
+        lambda p, b, s: _line(p, b, s) | {"algorithm": "tree"},
+    ),
+    "two-phase reduce": (
+        costs.two_phase,
+        "reduce",
+        lambda p, b, s: _line(p, b, s) | {"algorithm": "two_phase", "group": s},
+    ),
+    "1-d flood broadcast": (
+        lambda p, b, s, wire: costs.broadcast(p, b, wire),
+        "broadcast",
+        lambda p, b, s: {"shape": "row", "width": p, "height": 1, "n": b, "dtype": "f32"},
+    ),
+    "2-d broadcast": (
+        lambda p, b, s, wire: costs.broadcast_2d(p, p, b, wire),
+        "broadcast",
+        lambda p, b, s: {"shape": "2d", "width": p, "height": p, "n": b, "dtype": "f32"},
+    ),
+    "reduce-then-broadcast": (
+        lambda p, b, s, wire: costs.reduce_broadcast("chain", p, b, wire),
+        "allreduce",
+        lambda p, b, s: _line(p, b, s) | {"algorithm": "chain"},
+    ),
+    "ring allreduce": (
+        lambda p, b, s, wire: costs.ring(p, b, wire),
+        "allreduce",
+        lambda p, b, s: _line(p, b, s) | {"algorithm": "ring"},
+    ),
     "general cost of a 1-d collective": (_gather, "gather", _line),
 }
 """Start of the workload -> (formula of P, B, S and the wire; kernel; its parameters)."""
@@ -62,8 +87,11 @@ def formula(machine, point, progress):
     if name.startswith("summa with hand-written multicast"):
         p, t = integer(params, "P", SUMMA[0]), integer(params, "tile", SUMMA[1])
         a, b = np.random.default_rng(t).standard_normal((2, t, t)).astype(np.float32)
-        return Outcome(summa_multicast.products(machine, t, p, a, b)[0], f"products of one PE, P = {p}, tiles of {t}",
-                       costs.summa(p, t, t, t))
+        return Outcome(
+            summa_multicast.products(machine, t, p, a, b)[0],
+            f"products of one PE, P = {p}, tiles of {t}",
+            costs.summa(p, t, t, t),
+        )
     found = next((entry for start, entry in FORMULAS.items() if name.startswith(start)), None)
     if found is None:
         raise CannotRun("a formula without a kernel of its own; its parts are compared elsewhere")

@@ -24,6 +24,7 @@ all PEs.  Where the elements lie is random with a fixed seed.
 
 Source: pr0f3ss/SpMM_Cerebras (benchmarks); the compiled stream follows `fabric.recipes.compiled`.
 """
+
 from __future__ import annotations
 
 import math
@@ -44,6 +45,7 @@ FORMATS = ("COO", "CSC", "CSR", "ELLPACK")
 
 
 # --- dense ------------------------------------------------------------------------------------------------------------
+
 
 def _dense_program(machine, rows, cols, columns):
     p = Program("dense product", machine)
@@ -96,6 +98,7 @@ def dense(machine, a, b):
 
 # --- sparse -----------------------------------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True)
 class _Storage:
     """A sparse matrix as the PE holds it: names and values of its arrays, and the code that walks through them."""
@@ -110,8 +113,10 @@ class _Walker:
     def __init__(self, p, columns, arrays, shape):
         self.p, self.columns = p, columns
         self.rows, self.cols = shape
-        self.var = {name: p.array(name, max(1, len(values)), "f32" if values.dtype.kind == "f" else "u16")
-                    for name, values in arrays.items()}
+        self.var = {
+            name: p.array(name, max(1, len(values)), "f32" if values.dtype.kind == "f" else "u16")
+            for name, values in arrays.items()
+        }
         self.c = p.array("c", self.rows * columns, "f32", bank=0)
         self.b = p.array("b", self.cols * columns, "f32", bank=4)
         self.b_row = p.mem4d(self.b, (columns,), (self.cols,))
@@ -158,7 +163,7 @@ def _compressed(w, lines, outer, inner):
     p = w.p
     line, e, end, index = (p.reg16(name) for name in ("line", "element", "end", "index"))
     with counted(p, line, lines):
-        p.mov16(index, line)        # the argument
+        p.mov16(index, line)  # the argument
         p.call("line")
 
     def function():
@@ -219,12 +224,15 @@ def _store(fmt, a, padded):
         index, values = np.zeros((shape[0], padded), int), np.zeros((shape[0], padded), np.float32)
         for i, line in enumerate(a):
             found = np.flatnonzero(line)
-            index[i, :len(found)], values[i, :len(found)] = found, line[found]
+            index[i, : len(found)], values[i, : len(found)] = found, line[found]
         return {"index": index.ravel(), "values": values.ravel()}, lambda w: _ellpack(w, padded)
     lines = a if fmt == "CSR" else a.T
     found = [np.flatnonzero(line) for line in lines]
-    arrays = {"pointer": np.cumsum([0, *map(len, found)]), "index": np.concatenate(found),
-              "values": np.concatenate([line[k] for line, k in zip(lines, found, strict=True)])}
+    arrays = {
+        "pointer": np.cumsum([0, *map(len, found)]),
+        "index": np.concatenate(found),
+        "values": np.concatenate([line[k] for line, k in zip(lines, found, strict=True)]),
+    }
     if fmt == "CSR":
         return arrays, lambda w: _compressed(w, shape[0], w.row_of_c, w.row_of_b)
     return arrays, lambda w: _compressed(w, shape[1], w.row_of_b, w.row_of_c)
@@ -274,6 +282,7 @@ def padded_count(n, density, draws):
 
 
 # --- points -----------------------------------------------------------------------------------------------------------
+
 
 def _tile(params):
     """Return (rows, columns) of A that a PE holds."""

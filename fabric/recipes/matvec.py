@@ -10,6 +10,7 @@ share a bank.
 
 Sources: lingzhi227/MIMD_dataflow (2benchmarks/14-single-tile-matvec), the vendor's single-tile-matvec example.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -36,7 +37,7 @@ def program(machine, n, rows, repetitions):
         p.load(elements, p.mem1d(x, n))
         for j in range(n):
             if j % len(factors) == 0:
-                for k, factor in enumerate(factors[:n - j]):
+                for k, factor in enumerate(factors[: n - j]):
                     p.ld32(factor, x, offset=2 * (j + k))
             p.fmacs(total, total, column, factors[j % len(factors)])
 

@@ -10,6 +10,7 @@ nothing to do with one another then, so one row runs, of the width of the point;
 
 Source: WaferLLM, arXiv 2502.04563, tables 6 and 7; times in ms, the clock is open.
 """
+
 from __future__ import annotations
 
 import functools
@@ -32,16 +33,25 @@ DTYPES = {"16-bit": "f16", "f16": "f16", "fp16": "f16", "f32": "f32", "fp32": "f
 def mesh_gemm(machine, p, tile, dtype):
     """Return the cycles of a product of P x P tiles of `tile` = (rows, depth, columns) each."""
     m, k, n = (p * size for size in tile)
-    return registry.KERNELS["gemm"].run(machine, p=p, m=m, k=k, n=n, dtype=dtype, algorithm="meshgemm",
-                                        sums="f32" if dtype == "f32" else "same")["cycles"]
+    return registry.KERNELS["gemm"].run(
+        machine, p=p, m=m, k=k, n=n, dtype=dtype, algorithm="meshgemm", sums="f32" if dtype == "f32" else "same"
+    )["cycles"]
 
 
 @functools.lru_cache(maxsize=16)
 def mesh_gemv(machine, width, height, m, n, dtype):
     """Return the cycles of an (m x n) matrix times a vector over width x height PEs: those of one row of PEs."""
-    return registry.KERNELS["gemv"].run(machine, p=width, height=1, m=-(-m // height), n=n, dtype=dtype,
-                                        algorithm="ktree", replicated=True,
-                                        sums="f32" if dtype == "f32" else "same")["cycles"]
+    return registry.KERNELS["gemv"].run(
+        machine,
+        p=width,
+        height=1,
+        m=-(-m // height),
+        n=n,
+        dtype=dtype,
+        algorithm="ktree",
+        replicated=True,
+        sums="f32" if dtype == "f32" else "same",
+    )["cycles"]
 
 
 @recipe("R11", ("llm-kernel",), "MeshGEMM and MeshGEMV on the mesh that the point states")

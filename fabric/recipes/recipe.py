@@ -13,6 +13,7 @@ where the original took it.  What it cannot run it refuses with `CannotRun` and 
 
 `fabric.recipes.registry` imports all modules and is what others read.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -73,6 +74,7 @@ class Recipe:
 
 def recipe(name, kinds, summary):
     """Return a decorator that enters a function into `RECIPES` and leaves it as it is."""
+
     def enter(function):
         entry = Recipe(name, tuple(kinds), summary, function)
         for kind in kinds:
@@ -86,8 +88,11 @@ def integer(params, key, default=None):
     """Return a parameter of a point as a positive integer; `CannotRun` if it is missing or something else."""
     value = params.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise CannotRun(f"the point does not state {key} as a positive whole number" if value is None else
-                        f"{key}={value!r} is not a positive whole number")
+        raise CannotRun(
+            f"the point does not state {key} as a positive whole number"
+            if value is None
+            else f"{key}={value!r} is not a positive whole number"
+        )
     return value
 
 

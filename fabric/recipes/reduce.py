@@ -11,6 +11,7 @@ Value: from the first to the second time stamp of PE 0.  The published value is 
 
 Source: pr0f3ss/SpMM_Cerebras, src/mpi_collectives/reduce_0_pe/reduce_2colors_2phase.
 """
+
 from __future__ import annotations
 
 from fabric.kernels import registry
@@ -33,8 +34,15 @@ def reduce_1d(machine, point, progress):
         progress(f"reduce of {words} words over {width} x {height} PEs in groups of {group}")
     try:
         result = registry.KERNELS["reduce"].run(
-            machine, algorithm="two_phase", form="row" if height == 1 else "column", width=width, height=height,
-            n=words if dtype == "f32" else 2 * words, group=min(group, width * height), dtype=dtype)
+            machine,
+            algorithm="two_phase",
+            form="row" if height == 1 else "column",
+            width=width,
+            height=height,
+            n=words if dtype == "f32" else 2 * words,
+            group=min(group, width * height),
+            dtype=dtype,
+        )
     except WseError as error:
         raise CannotRun(str(error).splitlines()[0]) from None
     if not result["verified"]:

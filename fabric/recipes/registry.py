@@ -1,4 +1,5 @@
 """All recipes.  Importing this module imports every module of recipes; each enters its recipes itself."""
+
 from __future__ import annotations
 
 from importlib import import_module

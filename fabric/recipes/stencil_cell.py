@@ -15,6 +15,7 @@ and after the last iteration.
 
 Source: Jorineg/cerebras (non-tiled stencil).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -113,7 +114,7 @@ def iterate(machine, cells, boundary, iterations):
             else:
                 targets = "".join(d for d, place in near.items() if inside(*place))
                 if not targets:
-                    continue            # a corner
+                    continue  # a corner
                 key = _color(x, y), _color(*near[targets])
                 if key not in programs:
                     programs[key] = _ring_program(machine, *key, iterations)
@@ -123,8 +124,9 @@ def iterate(machine, cells, boundary, iterations):
             for d in targets:
                 layout.route(_color(x, y), near[d], rx=OPPOSITE[d], tx="R")
     constant = np.full((1, 1, 1), boundary, np.float32).view(np.uint32)
-    session = Session(layout, [("a", cells.view(np.uint32)[:, :, np.newaxis], 1, 1),
-                               *(("constant", constant, x, y) for x, y in ring)])
+    session = Session(
+        layout, [("a", cells.view(np.uint32)[:, :, np.newaxis], 1, 1), *(("constant", constant, x, y) for x, y in ring)]
+    )
     first, last = session.stamps(1, 1)
     return int(last[0, 0] - first[0, 0]), session.read("a", 1, 1, columns, rows)[:, :, 0].view(np.float32)
 

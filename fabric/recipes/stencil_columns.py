@@ -26,6 +26,7 @@ after the last step, on the PE in the middle of 9 x 9, which has all neighbours.
 
 Source: Jacquelin et al., SC22, arXiv 2204.03775: operations per cell, localized broadcasts.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -95,8 +96,13 @@ def _program(machine, nz, block, steps, plans):
         for k, found in enumerate(rows):
             load_at(p, [own[k]], window(), here)
             p.mov32(p.fabout(p.output_queue(k, k), block), own[k], async_=True, activate=f"sent {k}")
-            p.fmuls(p.mem4d(buffers[k], (len(found), block)), p.fabin(p.input_queue(4 + k, k), len(found) * block),
-                    p.mem4d(scales[k], (len(found), block), (1, 0)), async_=True, activate=f"received {k}")
+            p.fmuls(
+                p.mem4d(buffers[k], (len(found), block)),
+                p.fabin(p.input_queue(4 + k, k), len(found) * block),
+                p.mem4d(scales[k], (len(found), block), (1, 0)),
+                async_=True,
+                activate=f"received {k}",
+            )
     for k in range(4):
         with p.task(f"sent {k}"):
             p.mov32(p.fabout(p.output_queue(k, k), 1, control=True), command, async_=True)
@@ -142,7 +148,7 @@ def _program(machine, nz, block, steps, plans):
 
 def _count(p, pending):
     p.sub16(pending, pending, 1)
-    last = p.new_label()        # the unlikely case, whose block a compiler moves out of the way
+    last = p.new_label()  # the unlikely case, whose block a compiler moves out of the way
     p.branch("eq", pending, 0, last, "16")
     p.done()
     p.place(last)
@@ -171,8 +177,11 @@ def iterate(machine, cells, previous, block, steps):
     """
     height, width, nz = cells.shape
     layout, ways = Layout(width, height, machine), _ways(width, height, block)
-    compose(layout, [(way.line, [way.plan(k) for k in range(len(way.line))]) for way in ways],
-            lambda plans: _program(machine, nz, block, steps, plans))
+    compose(
+        layout,
+        [(way.line, [way.plan(k) for k in range(len(way.line))]) for way in ways],
+        lambda plans: _program(machine, nz, block, steps, plans),
+    )
     for way in ways:
         way.routes(layout)
     rest = -nz % block
@@ -181,7 +190,7 @@ def iterate(machine, cells, previous, block, steps):
     first, last = session.stamps(width // 2, height // 2)
     values = session.read("cells", 0, 0, width, height).view(np.float32)
     begin = RADIUS + (steps % 2) * both.shape[2] // 2
-    return int(last[0, 0] - first[0, 0]), values[:, :, begin:begin + nz]
+    return int(last[0, 0] - first[0, 0]), values[:, :, begin : begin + nz]
 
 
 def expected(arithmetic, cells, previous, steps):
@@ -201,10 +210,10 @@ def expected(arithmetic, cells, previous, steps):
         padded = np.pad(cells, ((0, 0), (0, 0), (RADIUS, RADIUS)))
         for k in range(1, RADIUS + 1):
             for shift in (-k, k):
-                t = padded[:, :, RADIUS + shift:RADIUS + shift + nz]
+                t = padded[:, :, RADIUS + shift : RADIUS + shift + nz]
                 total = arithmetic.call("fma", t, np.broadcast_to(factors[k], t.shape), total)
         for number, way in enumerate(ways):
-            places = [np.s_[y:y + h, x:x + w] for x, y, w, h in way.line.rects]
+            places = [np.s_[y : y + h, x : x + w] for x, y, w, h in way.line.rects]
             for k, here in enumerate(places):
                 for distance in way.plan(k):
                     if distance is None or (distance == 0 and number):

@@ -22,6 +22,7 @@ published figures hardly depend on the grid (127 cycles on 5 x 5 to 25 x 25 PEs)
 
 Source: Jorineg/cerebras (tiled-stencil).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -237,14 +238,20 @@ def iterate(machine, cells, boundary, pes, radius, iterations):
     except ProgramError as error:
         raise CannotRun(f"a tile of {tile.w} x {tile.h} cells does not fit into a PE: {error.what}") from None
     padded = np.zeros((down, across, tile.rows, tile.row), np.float32)
-    padded[:, :, radius:radius + tile.h, radius:radius + tile.w] = cells.reshape(
-        down, tile.h, across, tile.w).transpose(0, 2, 1, 3)
+    padded[:, :, radius : radius + tile.h, radius : radius + tile.w] = cells.reshape(
+        down, tile.h, across, tile.w
+    ).transpose(0, 2, 1, 3)
     constant = np.full((1, 1, 1), boundary, np.float32).view(np.uint32)
-    session = Session(layout, [("a", padded.reshape(down, across, -1).view(np.uint32), 1, 1),
-                               *(("constant", constant, x, y) for x, y in at["boundary"])])
+    session = Session(
+        layout,
+        [
+            ("a", padded.reshape(down, across, -1).view(np.uint32), 1, 1),
+            *(("constant", constant, x, y) for x, y in at["boundary"]),
+        ],
+    )
     first, last = session.stamps(1 + across // 2, 1 + down // 2)
     values = session.read("a", 1, 1, across, down).view(np.float32).reshape(padded.shape)
-    values = values[:, :, radius:radius + tile.h, radius:radius + tile.w].transpose(0, 2, 1, 3).reshape(cells.shape)
+    values = values[:, :, radius : radius + tile.h, radius : radius + tile.w].transpose(0, 2, 1, 3).reshape(cells.shape)
     return int(last[0, 0] - first[0, 0]), values
 
 
@@ -265,7 +272,7 @@ def expected(cells, boundary, radius, iterations, fma):
         padded = np.pad(cells, radius, constant_values=kind(boundary))
 
         def moved(dx, dy, padded=padded, shape=cells.shape):
-            return padded[radius + dy:radius + dy + shape[0], radius + dx:radius + dx + shape[1]]
+            return padded[radius + dy : radius + dy + shape[0], radius + dx : radius + dx + shape[1]]
 
         if radius == 1:
             total = cells * kind(_weight(0))

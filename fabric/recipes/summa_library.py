@@ -27,6 +27,7 @@ with P > `SLOPE[1]` are continued from runs with the two P of `SLOPE`.
 
 Sources: the vendor's gemm-collectives_2d example; lingzhi227/MIMD_dataflow (GEMM_SUMMA), measured on a CS-2.
 """
+
 from __future__ import annotations
 
 import functools
@@ -259,7 +260,7 @@ def program(machine, size, t, column, row):
         a_at, b_at = p.reg16("a at"), p.reg16("b at")
         p.ld16(step, step_var)
         p.ld16(place, axes["x"].place)
-        p.ldi(a_at, 6 * tile)                       # from A to its buffer: B and C lie between
+        p.ldi(a_at, 6 * tile)  # from A to its buffer: B and C lie between
         with p.if_("eq", step, place):
             p.ldi(a_at, 0)
         p.ld16(place, axes["y"].place)
@@ -311,8 +312,13 @@ def multiply(machine, size, t, a, b, progress=None):
     for axis, (color, _, _, low, high) in AXES.items():
         for end, at, count in _ends(size):
             rect = (at, 0, count, size) if axis == "x" else (0, at, size, count)
-            layout.route(color, rect, rx="R" if end == "first" else low, teardown=True,
-                         tx=high if end == "first" else "R" if end == "last" else high + "R")
+            layout.route(
+                color,
+                rect,
+                rx="R" if end == "first" else low,
+                teardown=True,
+                tx=high if end == "first" else "R" if end == "last" else high + "R",
+            )
     place = np.arange(size)
     layout.set_param("px", np.broadcast_to(place, (size, size)).copy())
     layout.set_param("py", np.broadcast_to(place[:, np.newaxis], (size, size)).copy())

@@ -9,6 +9,7 @@ activates on completion; nothing else runs.
 
 Source: Wang-oss-tech/csl-experiments (gemm/summa_manual_multicasting_pipelined_doubleColor), the vendor's simulator.
 """
+
 from __future__ import annotations
 
 import numpy as np

@@ -9,6 +9,7 @@ none.
 
 Sources: SPMM (pr0f3ss/SpMM_Cerebras, fmacs_test), lingzhi227/MIMD_dataflow (Systolic_Mul_v3/debug/fmacs.txt).
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -62,6 +63,7 @@ def distance(machine, n, conflict, scalars=15):
 
     The data are A, b and ``A b1 + A b2`` as float32: both fmacs add A times a multiplier to a C that starts as zeros.
     """
+
     def program(rounds):
         p = Program(f"{rounds} multiply-adds", machine)
         c, a = p.array("c", n, "f32", align=8), p.array("a", n, "f32", bank=0 if conflict else 2)

@@ -7,6 +7,7 @@ on a row of tokens moves its pointers to the next row, so a command is sent once
 
 Source: weight streaming white paper, section 7.3: weights and commands share the stream.  The set of commands is ours.
 """
+
 from __future__ import annotations
 
 import numpy as np

@@ -6,6 +6,7 @@ layer's matrix.
 
 Source: weight streaming white paper, sections 4 and 7 (layers one after the other); requirements WS-38 to WS-46.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -71,8 +72,9 @@ class Network:
             raise ConfigError(f"a PE has no 16-bit format {self.dtype!r}", where="network", hint="f16 or cb16")
         for k, (below, above) in enumerate(pairwise(self.layers), 1):
             if below.outputs != above.inputs:
-                raise ConfigError(f"layer {k} gives {below.outputs} features, layer {k + 1} takes {above.inputs}",
-                                  where="network")
+                raise ConfigError(
+                    f"layer {k} gives {below.outputs} features, layer {k + 1} takes {above.inputs}", where="network"
+                )
         if self.layers[-1].activation != "none" or self.layers[-1].norm:
             raise ConfigError("the last layer gives logits: no activation and no normalisation", where="network")
 
@@ -85,5 +87,10 @@ class Network:
     def dense(cls, features, activation="relu", dtype="f16", bias=True, norm=False):
         """Return a network of so many features per level; all layers but the last are activated and normalised."""
         last = len(features) - 2
-        return cls(tuple(Layer(n, m, activation if k < last else "none", bias, norm and k < last)
-                         for k, (n, m) in enumerate(pairwise(features))), dtype)
+        return cls(
+            tuple(
+                Layer(n, m, activation if k < last else "none", bias, norm and k < last)
+                for k, (n, m) in enumerate(pairwise(features))
+            ),
+            dtype,
+        )

@@ -3,6 +3,7 @@
 Whole arrays at a time: rows of all columns and PEs together, since no rounding depends on a neighbour except where
 columns are joined (ring order), tokens are summed (in order) and PEs are chained (north to south).
 """
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -96,8 +97,9 @@ class Reference:
             ends = np.flatnonzero(np.diff(local[by_feature], append=-1)) + 1
             for entries in np.split(by_feature, ends)[:-1]:
                 at, feature = rows[entries], local[entries[0]]
-                parts[column, at] = self.half.call("fma_mixed", values[entries][:, None], source[column, feature][None],
-                                                   parts[column, at])
+                parts[column, at] = self.half.call(
+                    "fma_mixed", values[entries][:, None], source[column, feature][None], parts[column, at]
+                )
         total = parts[(landing + 1) % columns, np.arange(len(landing))]
         for step in range(2, columns + 1):
             total = self.add(parts[(landing + step) % columns, np.arange(len(landing))], total)
@@ -109,8 +111,8 @@ class Reference:
         found = np.zeros((self.resident.width, first + self.resident.most[level], rows.shape[1]), np.uint16)
         found[:, 0] = self.resident.one if ones else 0
         for column in range(self.resident.width):
-            low, high = place.feature_starts[column:column + 2]
-            found[column, first:first + high - low] = rows[low:high]
+            low, high = place.feature_starts[column : column + 2]
+            found[column, first : first + high - low] = rows[low:high]
         return found
 
     def forward(self, inputs):
@@ -119,9 +121,13 @@ class Reference:
         for level, layer in enumerate(self.resident.network.layers, 1):
             parameter, place = self.coordinator.matrices[level - 1], self.resident.places[level]
             pattern = parameter.pattern
-            rows = self.product(parameter.values, pattern.rows, *self.coordinator.located(pattern, level),
-                                self.tiles(level - 1, self.activations[-1], True),
-                                place.owners(np.arange(layer.outputs)))
+            rows = self.product(
+                parameter.values,
+                pattern.rows,
+                *self.coordinator.located(pattern, level),
+                self.tiles(level - 1, self.activations[-1], True),
+                place.owners(np.arange(layer.outputs)),
+            )
             kept = None
             if layer.norm:
                 rows, *kept = self.normalise(level, rows)
@@ -145,8 +151,10 @@ class Reference:
         """Return (losses per column as f32 bits, gradients of the logits)."""
         level, logits = len(self.resident.network.layers), self.widen(self.activations[-1])
         lowest = 0xFF800000
-        peak = self.joined(self.over_rows(logits, level, lambda a, b: self.single.call("maximum", a, b), lowest),
-                           lambda a, b: self.single.call("maximum", a, b))
+        peak = self.joined(
+            self.over_rows(logits, level, lambda a, b: self.single.call("maximum", a, b), lowest),
+            lambda a, b: self.single.call("maximum", a, b),
+        )
         below = self.sub(logits, peak[None])
         wanted = self.widen(labels)
         hits = np.array(self.over_rows(self.mul(wanted, below), level, self.sub, 0))
@@ -168,17 +176,24 @@ class Reference:
             if layer.norm:
                 delta, found[id(coordinator.norms[level - 1])] = self.denormalise(level, delta)
             pattern = parameter.gradient_pattern
-            source = np.concatenate([self.activations[level - 1],
-                                     np.full((1, delta.shape[1]), self.resident.one, np.uint16)])
-            found[id(parameter)] = self.south(self.mul(self.widen(source[pattern.indices]),
-                                                       self.widen(delta[pattern.rows])))
+            source = np.concatenate(
+                [self.activations[level - 1], np.full((1, delta.shape[1]), self.resident.one, np.uint16)]
+            )
+            found[id(parameter)] = self.south(
+                self.mul(self.widen(source[pattern.indices]), self.widen(delta[pattern.rows]))
+            )
             if level > 1:
                 turned, entries = parameter.transposed
                 kept = turned.rows < layer.inputs
                 owner = above.owners(turned.indices[kept])
-                rows = self.product(parameter.values[entries[kept]], turned.rows[kept], owner,
-                                    turned.indices[kept] - above.feature_starts[owner],
-                                    self.tiles(level, delta, False), below.owners(np.arange(layer.inputs)))
+                rows = self.product(
+                    parameter.values[entries[kept]],
+                    turned.rows[kept],
+                    owner,
+                    turned.indices[kept] - above.feature_starts[owner],
+                    self.tiles(level, delta, False),
+                    below.owners(np.arange(layer.inputs)),
+                )
                 slopes = self.slopes[level - 1]
                 delta = rows if slopes is None else self.half.call("mul", slopes, rows)
         return np.concatenate([found[id(parameter)] for parameter in coordinator.parameters])

@@ -12,6 +12,7 @@ Layout
 
 Source: weight streaming white paper, sections 7.2 and 7.3.
 """
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -59,8 +60,11 @@ class Resident:
 
     def __init__(self, network, machine, width, height, samples):
         if samples < 1 or samples % height:
-            raise ConfigError(f"{samples} samples of a wafer do not divide into {height} rows of PEs", where="mesh",
-                              hint=f"{max(1, samples // height) * height} samples per wafer")
+            raise ConfigError(
+                f"{samples} samples of a wafer do not divide into {height} rows of PEs",
+                where="mesh",
+                hint=f"{max(1, samples // height) * height} samples per wafer",
+            )
         self.network, self.machine, self.width, self.height, self.samples = network, machine, width, height, samples
         self.tokens = samples // height
         self.places = [Placement(features, samples, width, height) for features in network.features]
@@ -81,7 +85,7 @@ class Resident:
             if layer.norm:
                 found[f"n{k}"], found[f"v{k}"] = (most[k], "half"), (1, "f32")
         for k in range(2):
-            found[f"d{k}"] = max(most[1 + k::2], default=1), "half"
+            found[f"d{k}"] = max(most[1 + k :: 2], default=1), "half"
         found["labels"], found["expo"] = (most[-1], "half"), (most[-1], "f32")
         return found
 
@@ -121,8 +125,17 @@ class Resident:
         base = p.reg16("address of the source")
         product = ws_forward.ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base)
         gradient = ws_gradient.GradientTasks(p, column, self.places[0], row, 0, held["a0"], held["d0"], tokens, base)
-        rows = RowTasks(p, product, gradient, held["a0"], held["expo"], tokens,
-                        frozenset(layer.activation for layer in layers), any(layer.norm for layer in layers), place)
+        rows = RowTasks(
+            p,
+            product,
+            gradient,
+            held["a0"],
+            held["expo"],
+            tokens,
+            frozenset(layer.activation for layer in layers),
+            any(layer.norm for layer in layers),
+            place,
+        )
         with p.task("prepare"):
             for part in (product, gradient, rows):
                 part.prepare()
@@ -168,14 +181,20 @@ class Resident:
             return self.program(column, row)
         except ProgramError as error:
             words = {"half": 1, "f32": 2}
-            name, size = max(((name, rows * self.tokens * words[dtype] * 2) for name, (rows, dtype)
-                              in self.sizes.items()), key=lambda item: item[1])
+            name, size = max(
+                ((name, rows * self.tokens * words[dtype] * 2) for name, (rows, dtype) in self.sizes.items()),
+                key=lambda item: item[1],
+            )
             if size < 1024:
                 raise
             level = "" if not name[1:].isdigit() else f" of level {name[1:]}"
-            raise ConfigError(f"the network does not fit into a PE's {2 * self.machine['mem.words']} bytes: array "
-                              f"{name}{level} alone takes {size} bytes", cause=error.what, where="network",
-                              hint="more PEs, or fewer samples per wafer") from None
+            raise ConfigError(
+                f"the network does not fit into a PE's {2 * self.machine['mem.words']} bytes: array "
+                f"{name}{level} alone takes {size} bytes",
+                cause=error.what,
+                where="network",
+                hint="more PEs, or fewer samples per wafer",
+            ) from None
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
@@ -194,8 +213,8 @@ class Resident:
         by_row = values.reshape(len(values), self.height, self.tokens)
         starts = place.feature_starts
         for x in range(self.width):
-            part = by_row[starts[x]:starts[x + 1]]
-            found[:, x, first:first + len(part)] = part.transpose(1, 0, 2)
+            part = by_row[starts[x] : starts[x + 1]]
+            found[:, x, first : first + len(part)] = part.transpose(1, 0, 2)
         return found.reshape(self.height, self.width, -1)
 
     def rows(self, level, tiles):
@@ -204,6 +223,6 @@ class Resident:
         held = tiles.reshape(self.height, self.width, 1 + self.most[level], self.tokens)
         found = np.empty((place.features, self.height, self.tokens), tiles.dtype)
         for x in range(self.width):
-            low, high = place.feature_starts[x:x + 2]
-            found[low:high] = held[:, x, 1:1 + high - low].transpose(1, 0, 2)
+            low, high = place.feature_starts[x : x + 2]
+            found[low:high] = held[:, x, 1 : 1 + high - low].transpose(1, 0, 2)
         return found.reshape(place.features, self.samples)

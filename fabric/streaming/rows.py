@@ -17,6 +17,7 @@ Cycles
 
 Source: requirements WS-38 to WS-46; the white paper leaves element-wise layers to the wafer (section 4.2).
 """
+
 from __future__ import annotations
 
 from fabric.pe import functions

@@ -1,4 +1,5 @@
 """One wafer at work: activations in, streams through, numbers out."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Wafer:
             Bit patterns of the wanted probabilities, for a pass that computes a loss.
         """
         ones = self.resident.tiles("a0", inputs)
-        ones[..., :self.resident.tokens] = self.resident.one
+        ones[..., : self.resident.tokens] = self.resident.one
         self.fabric.write("a0", ones)
         if labels is not None:
             self.fabric.write("labels", self.resident.tiles("labels", labels))
@@ -84,8 +85,12 @@ class Wafer:
             self.fabric.send(stream, payload, control=is_control)
         run = self.fabric.run(progress=progress)
         came = [self.fabric.receive(stream) for stream in self.resident.outputs]
-        return Pass(run.cycles, [found.payload.view(np.float32) for found in came],
-                    [found.cycles - run.start for found in came], run)
+        return Pass(
+            run.cycles,
+            [found.payload.view(np.float32) for found in came],
+            [found.cycles - run.start for found in came],
+            run,
+        )
 
     def activations(self, level):
         """Return the activations of a level as bit patterns, shape (features, samples)."""

@@ -1,4 +1,5 @@
 """Memory service, tree and wafers together: rates, latencies, capacities."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace

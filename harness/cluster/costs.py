@@ -16,6 +16,7 @@ numbers), and the others wait for it at the ring.  That vanishes for large layer
 
 Not included: commands of element-wise work, losses, attention between tokens; they have no weights.
 """
+
 from __future__ import annotations
 
 import math
@@ -149,6 +150,13 @@ def gradient(layer, tokens, mesh):
     stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
     taking = max(steps_of("fh2s", each, m), -(-each // 2))
     broadcast = m["ce.config"] + issue + stage if columns > 1 else 0
-    row = (_share(layer.inputs, columns, layer.outputs, layer.density) * dot_cycles(each, m) + lead + broadcast + taking
-           + issue + m["ce.dsr_edit"] + 1)
+    row = (
+        _share(layer.inputs, columns, layer.outputs, layer.density) * dot_cycles(each, m)
+        + lead
+        + broadcast
+        + taking
+        + issue
+        + m["ce.dsr_edit"]
+        + 1
+    )
     return Cost(layer.outputs, layer.outputs * row, (stage + m["router.hop"] + 20) * mesh.height)

@@ -20,6 +20,7 @@ Flow
 Wafers at the same depth of the tree do the same at the same time, so one of each depth is simulated.  The clock is
 SimPy's; costs are those of `harness.cluster.costs`.
 """
+
 from __future__ import annotations
 
 import importlib
@@ -97,9 +98,14 @@ class Timeline:
     def of(self, kind, phase=None):
         """Return the spans of the last iteration of a kind, by start."""
         last = max((span.iteration for span in self.spans), default=0)
-        return sorted((span for span in self.spans
-                       if span.iteration == last and span.kind == kind and phase in (None, span.phase)),
-                      key=lambda span: (span.start, span.end))
+        return sorted(
+            (
+                span
+                for span in self.spans
+                if span.iteration == last and span.kind == kind and phase in (None, span.phase)
+            ),
+            key=lambda span: (span.start, span.end),
+        )
 
     @property
     def lost(self):
@@ -134,10 +140,15 @@ def round_trip(layer, tokens, cluster):
     Twice the way through the tree, the edges of the wafer, and what a row takes on the links and in the update.
     """
     traffic, part = cluster.traffic(layer), 1 / layer.outputs
-    edges = (costs.forward(layer, tokens, cluster.mesh).latency + costs.gradient(layer, tokens, cluster.mesh).latency)
-    return (2 * max(cluster.latencies) + edges / cluster.mesh.hertz
-            + traffic.gradients * part / cluster.stream_rate + layer.weights * part / cluster.update_rate
-            + cluster.update_latency + traffic.weights * part / cluster.stream_rate)
+    edges = costs.forward(layer, tokens, cluster.mesh).latency + costs.gradient(layer, tokens, cluster.mesh).latency
+    return (
+        2 * max(cluster.latencies)
+        + edges / cluster.mesh.hertz
+        + traffic.gradients * part / cluster.stream_rate
+        + layer.weights * part / cluster.update_rate
+        + cluster.update_latency
+        + traffic.weights * part / cluster.stream_rate
+    )
 
 
 def jobs(layers, tokens, cluster):
@@ -148,15 +159,32 @@ def jobs(layers, tokens, cluster):
         state = (cluster.optimizer.bytes_per_parameter - 8) * layer.dense_weights  # without gradient, index and copy
         flash = number > pinned
         for phase, cost, size, back, read, write in (
-                ("forward", costs.forward, traffic.weights, 0, traffic.weights, 0),
-                ("backward", costs.backward, traffic.weights, 0, traffic.weights, 0),
-                ("gradient", costs.gradient, traffic.request, traffic.gradients, state, state + traffic.weights)):
+            ("forward", costs.forward, traffic.weights, 0, traffic.weights, 0),
+            ("backward", costs.backward, traffic.weights, 0, traffic.weights, 0),
+            ("gradient", costs.gradient, traffic.request, traffic.gradients, state, state + traffic.weights),
+        ):
             found = cost(layer, tokens, cluster.mesh)
-            held.append(_Job(phase, number, min(found.rows, most), size, back, layer.weights, found.busy, found.latency,
-                             read * flash, write * flash))
+            held.append(
+                _Job(
+                    phase,
+                    number,
+                    min(found.rows, most),
+                    size,
+                    back,
+                    layer.weights,
+                    found.busy,
+                    found.latency,
+                    read * flash,
+                    write * flash,
+                )
+            )
     down = [job for job in held if job.phase == "forward"]
-    up = [job for number in range(len(layers), 0, -1) for job in held
-          if job.layer == number and job.phase != "forward" and (number > 1 or job.phase == "gradient")]
+    up = [
+        job
+        for number in range(len(layers), 0, -1)
+        for job in held
+        if job.layer == number and job.phase != "forward" and (number > 1 or job.phase == "gradient")
+    ]
     return [*down, *up]
 
 
@@ -166,7 +194,7 @@ def _pinned(layers, cluster):
     if sum(sizes) <= cluster.tiers.dram_bytes:
         return len(layers)
     kept = 0
-    while sum(sizes[:kept + 1]) <= cluster.tiers.dram_bytes / 2:
+    while sum(sizes[: kept + 1]) <= cluster.tiers.dram_bytes / 2:
         kept += 1
     return kept
 
@@ -178,8 +206,9 @@ class _Simulation:
         try:
             simpy = importlib.import_module("simpy")
         except ImportError:
-            raise UnsupportedError("clusters are simulated with SimPy, which is not installed",
-                                   hint="pip install 'wse-sim[plan]'") from None
+            raise UnsupportedError(
+                "clusters are simulated with SimPy, which is not installed", hint="pip install 'wse-sim[plan]'"
+            ) from None
         self.cluster, self.iterations, self.jobs = cluster, iterations, jobs(layers, tokens, cluster)
         self.hertz = cluster.mesh.hertz
         self.env = env = simpy.Environment()
@@ -345,17 +374,33 @@ class _Simulation:
     def timeline(self):
         """Return what happened."""
         last = self.iterations - 1
-        spans = [Span(turn, kind, phase, layer, start, self.last[turn, kind, phase, layer],
-                      self.work[turn, kind, phase, layer])
-                 for (turn, kind, phase, layer), start in self.first.items()]
+        spans = [
+            Span(
+                turn,
+                kind,
+                phase,
+                layer,
+                start,
+                self.last[turn, kind, phase, layer],
+                self.work[turn, kind, phase, layer],
+            )
+            for (turn, kind, phase, layer), start in self.first.items()
+        ]
         busy = dict.fromkeys(("compute", "stream", "receive", "update", "flash read", "flash write"), 0.0)
         for span in spans:
             if span.iteration == last:
                 busy[span.kind] += span.busy
         waits = {(phase, layer): seconds for (turn, phase, layer), seconds in self.waits.items() if turn == last}
         waits["forward", 1] -= self.ends[last, "idle"]
-        return Timeline(spans, self.ends[last] - self.ends[last - 1], self.ends[last, "idle"], waits,
-                        self.bytes[last, "out"], self.bytes[last, "back"], busy)
+        return Timeline(
+            spans,
+            self.ends[last] - self.ends[last - 1],
+            self.ends[last, "idle"],
+            waits,
+            self.bytes[last, "out"],
+            self.bytes[last, "back"],
+            busy,
+        )
 
 
 def iteration(layers, batch, cluster, iterations=2):
@@ -385,8 +430,11 @@ def iteration(layers, batch, cluster, iterations=2):
     if not layers:
         raise ConfigError("a network without layers", where="cluster")
     if batch < 1 or batch % cluster.systems:
-        raise ConfigError(f"{batch} tokens do not divide over {cluster.systems} systems", where="cluster: batch",
-                          hint=f"{max(1, batch // cluster.systems) * cluster.systems} tokens")
+        raise ConfigError(
+            f"{batch} tokens do not divide over {cluster.systems} systems",
+            where="cluster: batch",
+            hint=f"{max(1, batch // cluster.systems) * cluster.systems} tokens",
+        )
     if iterations < 2:
         raise ConfigError("a single iteration has no boundary", where="cluster: iterations", hint="at least 2")
     cluster.check(layers)

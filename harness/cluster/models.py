@@ -9,6 +9,7 @@ kernel here; without them a layer is shorter than in the real network, which mak
 Models of `harness.plan.models` are used where they exist; `GPT` adds published sizes: GPT-2 (Radford et al. 2019, table
 2), GPT-3 (Brown et al. 2020, table 2.1), GPT-J (Wang and Komatsuzaki 2021) and GPT-NeoX (Black et al. 2022).
 """
+
 from __future__ import annotations
 
 import math
@@ -22,16 +23,19 @@ from wse_core.errors import ConfigError
 
 __all__ = ["GPT", "LADDER", "find_model", "layers_of", "saving", "sequences"]
 
-GPT = {model.name: model for model in (
-    Model("gpt2-small", 12, 768, 1024, 12, vocabulary=50257, total=124e6),
-    Model("gpt2-medium", 24, 1024, 1024, 16, vocabulary=50257, total=355e6),
-    Model("gpt2-large", 36, 1280, 1024, 20, vocabulary=50257, total=774e6),
-    Model("gpt3-xl", 24, 2048, 2048, 16, vocabulary=50257, total=1.3e9, batch_tokens=1e6),  # printed: 24 heads
-    Model("gpt-j", 28, 4096, 2048, 16, vocabulary=50400, total=6.05e9, untied=True),
-    Model("gpt3-6.7b", 32, 4096, 2048, 32, vocabulary=50257, total=6.7e9, batch_tokens=2e6),
-    Model("gpt3-13b", 40, 5120, 2048, 40, vocabulary=50257, total=13e9, batch_tokens=2e6),
-    Model("gpt-neox", 44, 6144, 2048, 64, vocabulary=50257, total=20e9, batch_tokens=3.15e6, untied=True),
-)}
+GPT = {
+    model.name: model
+    for model in (
+        Model("gpt2-small", 12, 768, 1024, 12, vocabulary=50257, total=124e6),
+        Model("gpt2-medium", 24, 1024, 1024, 16, vocabulary=50257, total=355e6),
+        Model("gpt2-large", 36, 1280, 1024, 20, vocabulary=50257, total=774e6),
+        Model("gpt3-xl", 24, 2048, 2048, 16, vocabulary=50257, total=1.3e9, batch_tokens=1e6),  # printed: 24 heads
+        Model("gpt-j", 28, 4096, 2048, 16, vocabulary=50400, total=6.05e9, untied=True),
+        Model("gpt3-6.7b", 32, 4096, 2048, 32, vocabulary=50257, total=6.7e9, batch_tokens=2e6),
+        Model("gpt3-13b", 40, 5120, 2048, 40, vocabulary=50257, total=13e9, batch_tokens=2e6),
+        Model("gpt-neox", 44, 6144, 2048, 64, vocabulary=50257, total=20e9, batch_tokens=3.15e6, untied=True),
+    )
+}
 """By name."""
 
 LADDER = ("gpt2-small", "gpt2-xl", "gpt3-6.7b", "gpt-neox", "gpt-3")
@@ -60,8 +64,12 @@ def layers_of(model, density=1.0):
         raise ConfigError("is described by its tensors, which says nothing of its matrices", where=model.name)
     width, inner = model.width, model.inner
     keys = width // model.heads * model.kv_heads if model.kv_heads else width
-    block = [("qkv", width, width + 2 * keys), ("output", width, width),
-             ("up", width, (2 if model.gated else 1) * inner), ("down", inner, width)]
+    block = [
+        ("qkv", width, width + 2 * keys),
+        ("output", width, width),
+        ("up", width, (2 if model.gated else 1) * inner),
+        ("down", inner, width),
+    ]
     found = [Layer(i, o, density, f"block {k} {name}") for k in range(1, model.layers + 1) for name, i, o in block]
     if model.vocabulary:
         found.append(Layer(width, model.vocabulary, 1.0, "vocabulary"))
@@ -79,8 +87,9 @@ def saving(sparsity, share=0.8):
         Of the operations that these matrices take; 0.8 in the white paper (section 6.2.1), the rest stays dense.
     """
     if not 0 <= sparsity <= 1 or not 0 <= share <= 1 or share * sparsity == 1:
-        raise ConfigError(f"sparsity {sparsity} of a share of {share} leaves nothing", where="sparsity",
-                          hint="numbers from 0 to 1")
+        raise ConfigError(
+            f"sparsity {sparsity} of a share of {share} leaves nothing", where="sparsity", hint="numbers from 0 to 1"
+        )
     return 1 / (1 - share * sparsity)
 
 

@@ -10,6 +10,7 @@ A module of this package enters its figure with the decorator `figure`::
 It is imported when it is asked for; `NAMES` says which modules there are.  `harness.cmd_figure` runs figures and
 writes the files.
 """
+
 from __future__ import annotations
 
 import difflib
@@ -67,6 +68,7 @@ class Spec:
 
 def figure(name, summary, source):
     """Return a decorator that enters a function into `FIGURES` and leaves it as it is."""
+
     def enter(function):
         FIGURES[name] = Spec(name, summary, source, function)
         return function
@@ -84,7 +86,10 @@ def load(name):
     """
     if name not in NAMES:
         near = difflib.get_close_matches(name, NAMES, n=1)
-        raise ConfigError(f"there is no figure {name!r}", key=name,
-                          hint=f"did you mean {near[0]}?" if near else f"one of {', '.join(NAMES)}")
+        raise ConfigError(
+            f"there is no figure {name!r}",
+            key=name,
+            hint=f"did you mean {near[0]}?" if near else f"one of {', '.join(NAMES)}",
+        )
     import_module(f"harness.figures.{NAMES[name]}")
     return FIGURES[name]

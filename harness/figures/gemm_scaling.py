@@ -14,6 +14,7 @@ on this machine, in which no PE begins a step before the longest way of the step
 synchronises the steps, so that a way of n - 1 hops is paid once: Cannon takes as long as MeshGEMM, and SUMMA is slower
 by the instructions that turn its routers.  The published factors of 2 to 3 lie between the two readings.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -32,8 +33,11 @@ CHECKED = 16
 """PEs a side on which the tiles of large meshes are simulated."""
 
 
-@figure("gemm-scaling", "cycles of matrix products over the size of the mesh, per algorithm",
-        "He et al., WaferLLM (OSDI 2025), figure 9")
+@figure(
+    "gemm-scaling",
+    "cycles of matrix products over the size of the mesh, per algorithm",
+    "He et al., WaferLLM (OSDI 2025), figure 9",
+)
 def gemm_scaling(machine, max_cycle_level, progress):
     """Calculate the points; see the head of this module."""
     limit = LIMIT if max_cycle_level is None else max_cycle_level
@@ -80,10 +84,26 @@ def simulate(product):
 def point(machine, name, p, size, exact):
     """Return the row of one algorithm on p x p PEs."""
     product, fits = sketch(machine, name, p, size)
-    row = {"size": size, "pes_per_side": p, "algorithm": name, "method": "cycle-level" if exact else "closed form",
-           "tile": f"{product.shape.rows}x{product.shape.depth}x{product.shape.columns}"}
-    keys = ("cycles", "compute_cycles", "communication_cycles", "align_cycles", "closed_form", "error", "checked_on",
-            "efficiency", "lower_bound", "lockstep_cycles", "words_per_pe")
+    row = {
+        "size": size,
+        "pes_per_side": p,
+        "algorithm": name,
+        "method": "cycle-level" if exact else "closed form",
+        "tile": f"{product.shape.rows}x{product.shape.depth}x{product.shape.columns}",
+    }
+    keys = (
+        "cycles",
+        "compute_cycles",
+        "communication_cycles",
+        "align_cycles",
+        "closed_form",
+        "error",
+        "checked_on",
+        "efficiency",
+        "lower_bound",
+        "lockstep_cycles",
+        "words_per_pe",
+    )
     if not fits:
         return row | {"method": "does not fit"} | dict.fromkeys(keys)
     closed, align = product.expected(), product.expected_align()
@@ -101,10 +121,18 @@ def point(machine, name, p, size, exact):
     total, align = measured or (closed, align)
     cycles, compute = total - align, product.compute_cycles
     return row | {
-        "cycles": cycles, "compute_cycles": compute, "communication_cycles": cycles - compute, "align_cycles": align,
-        "closed_form": closed, "error": error, "checked_on": tested, "efficiency": compute / cycles,
-        "lower_bound": product.lower_bound, "lockstep_cycles": lockstep(product, cycles),
-        "words_per_pe": product.words}
+        "cycles": cycles,
+        "compute_cycles": compute,
+        "communication_cycles": cycles - compute,
+        "align_cycles": align,
+        "closed_form": closed,
+        "error": error,
+        "checked_on": tested,
+        "efficiency": compute / cycles,
+        "lower_bound": product.lower_bound,
+        "lockstep_cycles": lockstep(product, cycles),
+        "words_per_pe": product.words,
+    }
 
 
 def lockstep(product, cycles):
@@ -153,14 +181,26 @@ def draw(canvas, rows):
                 lines.plot(x, row["cycles"], "o", color=colors[name], fillstyle="full" if full else "none")
                 place = x + (k - 1.5) * 0.2
                 bars.bar(place, row["compute_cycles"], 0.18, color=colors[name])
-                bars.bar(place, row["communication_cycles"], 0.18, bottom=row["compute_cycles"], color=colors[name],
-                         alpha=0.4, hatch="//")
+                bars.bar(
+                    place,
+                    row["communication_cycles"],
+                    0.18,
+                    bottom=row["compute_cycles"],
+                    color=colors[name],
+                    alpha=0.4,
+                    hatch="//",
+                )
         lines.set_title(f"{size} x {size} x {size}")
         lines.set_yscale("log")
         bars.set_xticks(range(len(meshes)), [f"{p}²" for p in meshes])
         bars.set_xlabel("PEs")
     upper[0].set_ylabel("cycles")
     lower[0].set_ylabel("compute + communication")
-    canvas.legend(*upper[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(ORDER), fontsize="small",
-                  title="filled: cycle-level, hollow: closed form; dotted: if steps were in lockstep",
-                  title_fontsize="small")
+    canvas.legend(
+        *upper[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=len(ORDER),
+        fontsize="small",
+        title="filled: cycle-level, hollow: closed form; dotted: if steps were in lockstep",
+        title_fontsize="small",
+    )

@@ -6,6 +6,7 @@ fabric, larger ones come from the closed form of `fabric.kernels.gemv`, which us
 form is held against the simulation at every point: of the whole mesh where that runs, of one row elsewhere, since rows
 with x in place have nothing to do with one another.  Points whose tiles do not fit into a PE are left out.
 """
+
 from __future__ import annotations
 
 from harness.figures import Result, figure
@@ -28,14 +29,19 @@ def points(machine, matrices=MATRICES, sides=SIDES):
     found = []
     for size in matrices:
         for side in (side for side in sides if side <= most):
-            plans = [Gemv(machine, side, side, size, size, algorithm=name, broadcast=True, replicated=True)
-                     for name in ALGORITHMS]
+            plans = [
+                Gemv(machine, side, side, size, size, algorithm=name, broadcast=True, replicated=True)
+                for name in ALGORITHMS
+            ]
             found += [(size, plan) for plan in plans if all(other.fits() for other in plans)]
     return found
 
 
-@figure("gemv-scaling", "cycles of matrix-vector products over mesh sizes, split into compute and communication",
-        "He et al., WaferLLM (OSDI 2025), figure 10")
+@figure(
+    "gemv-scaling",
+    "cycles of matrix-vector products over mesh sizes, split into compute and communication",
+    "He et al., WaferLLM (OSDI 2025), figure 10",
+)
 def gemv_scaling(machine, max_cycle_level=None, progress=None, matrices=MATRICES, sides=SIDES):
     """Return the `Result`; see the head of this module."""
     from fabric.kernels.registry import KERNELS
@@ -48,17 +54,35 @@ def gemv_scaling(machine, max_cycle_level=None, progress=None, matrices=MATRICES
         progress.phase("matrix-vector products")
     for done, (size, plan) in enumerate(todo):
         form, compute = plan.cycles(), plan.compute_cycles()
-        row = {"matrix": size, "algorithm": plan.sum.name, "side": plan.width, "method": "closed form", "cycles": form,
-               "compute_cycles": compute, "communication_cycles": form - compute, "closed_form_cycles": form,
-               "groups": " x ".join(map(str, plan.sum.groups))}
+        row = {
+            "matrix": size,
+            "algorithm": plan.sum.name,
+            "side": plan.width,
+            "method": "closed form",
+            "cycles": form,
+            "compute_cycles": compute,
+            "communication_cycles": form - compute,
+            "closed_form_cycles": form,
+            "groups": " x ".join(map(str, plan.sum.groups)),
+        }
         whole = plan.width <= limit
-        result = KERNELS["gemv"].run(machine, p=plan.width, height=plan.height if whole else 1,
-                                     m=size if whole else plan.shape.rows, n=size, algorithm=plan.sum.name,
-                                     broadcast=True, replicated=True)
+        result = KERNELS["gemv"].run(
+            machine,
+            p=plan.width,
+            height=plan.height if whole else 1,
+            m=size if whole else plan.shape.rows,
+            n=size,
+            algorithm=plan.sum.name,
+            broadcast=True,
+            replicated=True,
+        )
         if not result["verified"]:
             raise InternalError(f"gemv by {plan.sum.name} over {plan.width} x {plan.height} PEs: wrong result")
-        row |= {"simulated": "mesh" if whole else "one row", "simulated_cycles": int(result["cycles"]),
-                "error": form / result["cycles"] - 1}
+        row |= {
+            "simulated": "mesh" if whole else "one row",
+            "simulated_cycles": int(result["cycles"]),
+            "error": form / result["cycles"] - 1,
+        }
         if whole:
             row["method"] = "cycle-level"
             row |= {key: int(result[key]) for key in ("cycles", "compute_cycles", "communication_cycles")}
@@ -70,8 +94,12 @@ def gemv_scaling(machine, max_cycle_level=None, progress=None, matrices=MATRICES
 
 def notes(rows):
     """Return the largest error of the closed form and the ratios pipeline / K-tree."""
-    found = {f"largest error of the closed form, {name}": max(
-        (row["error"] for row in rows if row["algorithm"] == name), key=abs) for name in ALGORITHMS}
+    found = {
+        f"largest error of the closed form, {name}": max(
+            (row["error"] for row in rows if row["algorithm"] == name), key=abs
+        )
+        for name in ALGORITHMS
+    }
     for size in dict.fromkeys(row["matrix"] for row in rows):
         ratio = ratios(rows, size)
         side = max(ratio, key=ratio.get)
@@ -111,5 +139,7 @@ def draw(figure, rows):
         axes[-1].plot(list(ratio), list(ratio.values()), marker=".", label=f"{size} x {size}")
     axes[-1].set(xlabel="PEs a side", ylabel="pipeline / K-tree", title="ratio of cycles")
     axes[-1].legend(fontsize="small")
-    figure.suptitle("GEMV: total solid, communication dashed; full circles simulated, open ones by the closed form",
-                    fontsize="medium")
+    figure.suptitle(
+        "GEMV: total solid, communication dashed; full circles simulated, open ones by the closed form",
+        fontsize="medium",
+    )

@@ -13,6 +13,7 @@ Costs of a layer are held against the cycle-level kernels on a mesh of at most `
 say how far they are off.  What the model leaves out is in `harness.cluster.models` and `harness.cluster.costs`; nothing
 here was fitted to the published curve, whose points are not printed.
 """
+
 from __future__ import annotations
 
 from harness.cluster import costs
@@ -55,8 +56,11 @@ def checks(machine, side):
     return found
 
 
-@figure("throughput", "tokens per second of 1 to 192 systems that train GPT-style models by weight streaming",
-        "weight streaming white paper, section 8.1, figure 24")
+@figure(
+    "throughput",
+    "tokens per second of 1 to 192 systems that train GPT-style models by weight streaming",
+    "weight streaming white paper, section 8.1, figure 24",
+)
 def throughput(machine, max_cycle_level=None, progress=None, models=LADDER, systems=SYSTEMS):
     """Return the `Result`; see the head of this module."""
     todo, rows, first, runs = points(models, systems), [], {}, {}
@@ -71,12 +75,22 @@ def throughput(machine, max_cycle_level=None, progress=None, models=LADDER, syst
         timeline = runs[key]
         rate = tokens * count / timeline.seconds
         first.setdefault((kind, model.name), rate / count)
-        rows.append({
-            "kind": kind, "model": model.name, "systems": count, "sequences_per_system": share,
-            "seconds_per_iteration": timeline.seconds, "tokens_per_second": rate,
-            "efficiency": rate / count / first[kind, model.name], "boundary_idle_s": timeline.idle,
-            "round_trip_s": round_trip(layers[0], tokens, cluster), "bottleneck": timeline.bottleneck,
-            "bytes_out": timeline.bytes_out, "bytes_back": timeline.bytes_back})
+        rows.append(
+            {
+                "kind": kind,
+                "model": model.name,
+                "systems": count,
+                "sequences_per_system": share,
+                "seconds_per_iteration": timeline.seconds,
+                "tokens_per_second": rate,
+                "efficiency": rate / count / first[kind, model.name],
+                "boundary_idle_s": timeline.idle,
+                "round_trip_s": round_trip(layers[0], tokens, cluster),
+                "bottleneck": timeline.bottleneck,
+                "bytes_out": timeline.bytes_out,
+                "bytes_back": timeline.bytes_back,
+            }
+        )
         if progress is not None:
             progress.update(done + 1, len(todo), systems=count)
     return Result(rows, notes(machine, max_cycle_level, rows), lambda picture: draw(picture, rows))
@@ -85,11 +99,16 @@ def throughput(machine, max_cycle_level=None, progress=None, models=LADDER, syst
 def notes(machine, max_cycle_level, rows):
     """Return the least efficiency of each kind of curve, and the errors of the costs."""
     side = min(8, max_cycle_level or 8)
-    found = {f"least efficiency, {kind}, up to 64 systems": min(
-        (row["efficiency"] for row in rows if row["kind"] == kind and row["systems"] <= 64), default=None)
-        for kind in dict.fromkeys(row["kind"] for row in rows)}
-    return found | {f"cost of {phase} against {side} x {side} simulated PEs": error
-                    for phase, error in checks(machine, side).items()}
+    found = {
+        f"least efficiency, {kind}, up to 64 systems": min(
+            (row["efficiency"] for row in rows if row["kind"] == kind and row["systems"] <= 64), default=None
+        )
+        for kind in dict.fromkeys(row["kind"] for row in rows)
+    }
+    return found | {
+        f"cost of {phase} against {side} x {side} simulated PEs": error
+        for phase, error in checks(machine, side).items()
+    }
 
 
 def draw(picture, rows):
@@ -101,17 +120,30 @@ def draw(picture, rows):
             if not mine:
                 continue
             count = [row["systems"] for row in mine]
-            line, = panel.loglog(count, [row["tokens_per_second"] for row in mine], marker="o", markersize=3,
-                                 label=name)
-            panel.loglog(count, [mine[0]["tokens_per_second"] / count[0] * n for n in count], linestyle=":",
-                         linewidth=0.8, color=line.get_color())
-            axes[2].semilogx(count, [row["efficiency"] for row in mine], color=line.get_color(),
-                             linestyle="-" if kind == "fixed share" else "--", marker="o", markersize=3)
+            (line,) = panel.loglog(
+                count, [row["tokens_per_second"] for row in mine], marker="o", markersize=3, label=name
+            )
+            panel.loglog(
+                count,
+                [mine[0]["tokens_per_second"] / count[0] * n for n in count],
+                linestyle=":",
+                linewidth=0.8,
+                color=line.get_color(),
+            )
+            axes[2].semilogx(
+                count,
+                [row["efficiency"] for row in mine],
+                color=line.get_color(),
+                linestyle="-" if kind == "fixed share" else "--",
+                marker="o",
+                markersize=3,
+            )
         panel.set_title(f"{kind} (dotted: proportional)", fontsize=9)
         panel.set_ylabel("tokens per second")
         panel.legend(fontsize=7)
-    axes[2].set_title("throughput per system, relative to the first point\n(solid: fixed share, dashed: fixed batch)",
-                      fontsize=9)
+    axes[2].set_title(
+        "throughput per system, relative to the first point\n(solid: fixed share, dashed: fixed batch)", fontsize=9
+    )
     axes[2].set_ylim(0, 1.05)
     for panel in axes:
         panel.set_xlabel("systems")

@@ -45,9 +45,7 @@ class Job:
     summary: str
 
 
-JOBS = {
-    "digits": Job("digits", "harness.jobs.digits", "classify the handwritten digits of scikit-learn with one GEMM"),
-}
+JOBS = {"digits": Job("digits", "harness.jobs.digits", "classify the handwritten digits of scikit-learn with one GEMM")}
 DEFAULT_JOB = "digits"
 
 

@@ -65,8 +65,13 @@ def fit_layer(images, labels, ridge):
     targets = np.eye(CLASSES)[labels]
     normal = images.T @ images + ridge * len(images) * np.eye(images.shape[1])
     if np.linalg.matrix_rank(normal) < len(normal):
-        raise ConfigError("the fit of the layer has no unique solution", where="options.ridge",
-                          cause="some pixels are the same in all images", hint="a positive number", value=ridge)
+        raise ConfigError(
+            "the fit of the layer has no unique solution",
+            where="options.ridge",
+            cause="some pixels are the same in all images",
+            hint="a positive number",
+            value=ridge,
+        )
     return np.linalg.solve(normal, images.T @ targets)
 
 
@@ -82,9 +87,13 @@ def choose_batch(options, machine, images, inputs):
 
     limit = min(machine["fabric.width"], machine["fabric.height"])
     if options.pes > limit:
-        raise ConfigError(f"{options.pes} x {options.pes} PEs exceed the {machine['fabric.width']} x "
-                          f"{machine['fabric.height']} of {machine.preset}", where="options.pes",
-                          hint=f"at most {limit}", value=options.pes)
+        raise ConfigError(
+            f"{options.pes} x {options.pes} PEs exceed the {machine['fabric.width']} x "
+            f"{machine['fabric.height']} of {machine.preset}",
+            where="options.pes",
+            hint=f"at most {limit}",
+            value=options.pes,
+        )
     wanted = min(images, options.batch or images)
 
     def build(m):
@@ -93,9 +102,11 @@ def choose_batch(options, machine, images, inputs):
     found = common.nearest(build, {"m": wanted}, "m", 1, wanted)
     if found is None or (options.batch and found < wanted):
         what = "the layer does" if found is None else f"{options.batch} images at a time do"
-        raise ConfigError(f"{what} not fit into the {machine['mem.words']} words of each of {options.pes} x "
-                          f"{options.pes} PEs", where="options.pes" if found is None else "options.batch",
-                          hint="more PEs" + ("" if found is None else f", or batch = {found}"))
+        raise ConfigError(
+            f"{what} not fit into the {machine['mem.words']} words of each of {options.pes} x {options.pes} PEs",
+            where="options.pes" if found is None else "options.batch",
+            hint="more PEs" + ("" if found is None else f", or batch = {found}"),
+        )
     return found
 
 
@@ -121,8 +132,15 @@ def run(config, out_dir, progress):
     parts = [slice(start, min(n, start + batch)) for start in range(0, n, batch)]
     progress.phase(f"classify {n} digits on {options.pes} x {options.pes} PEs, {len(parts)} pass(es)")
     scores = np.zeros((n, CLASSES), np.uint32)
-    totals = {"cycles": 0, "wavelet_hops": 0, "macs": 0, "useful_macs": 0, "expected_cycles": 0, "expected_hops": 0,
-              "expected_macs": 0}
+    totals = {
+        "cycles": 0,
+        "wavelet_hops": 0,
+        "macs": 0,
+        "useful_macs": 0,
+        "expected_cycles": 0,
+        "expected_hops": 0,
+        "expected_macs": 0,
+    }
     counters, checks, host_seconds, verify_seconds = {}, [], 0.0, 0.0
     products = {}
     for part in parts:
@@ -131,11 +149,20 @@ def run(config, out_dir, progress):
             products[rows] = make(rows)
         product = products[rows]
         session, scores[part] = product.run(
-            a[part], b, lambda cycles, _, part=part: progress.update(part.start, n, cycles=totals["cycles"] + cycles),
-            config.cycle_limit)
-        run_facts = {"cycles": session.run.cycles, "wavelet_hops": session.run.wavelet_hops, "macs": session.run.macs,
-                     "useful_macs": rows * a.shape[1] * CLASSES, "expected_hops": product.hops,
-                     "expected_cycles": gemm.expected_cycles(product, machine), "expected_macs": product.macs}
+            a[part],
+            b,
+            lambda cycles, _, part=part: progress.update(part.start, n, cycles=totals["cycles"] + cycles),
+            config.cycle_limit,
+        )
+        run_facts = {
+            "cycles": session.run.cycles,
+            "wavelet_hops": session.run.wavelet_hops,
+            "macs": session.run.macs,
+            "useful_macs": rows * a.shape[1] * CLASSES,
+            "expected_hops": product.hops,
+            "expected_cycles": gemm.expected_cycles(product, machine),
+            "expected_macs": product.macs,
+        }
         for key, value in run_facts.items():
             totals[key] += value
         for name, (values, unit) in session.counters().items():
@@ -155,21 +182,30 @@ def run(config, out_dir, progress):
     pe_cycles = pes * totals["cycles"]
     lanes = product.shape.lanes(machine)
     result = {
-        "digits": n, "accuracy": float(right.mean()),
+        "digits": n,
+        "accuracy": float(right.mean()),
         "accuracy_held_out": float(right[unseen].mean()) if unseen.any() else None,
         "accuracy_numpy": float((plain.argmax(axis=1) == labels).mean()),
         "same_class_as_numpy": int(np.count_nonzero(plain.argmax(axis=1) == predicted)),
-        "verified": all(check.verified for check in checks), "bit_exact": all(check.bit_exact for check in checks),
+        "verified": all(check.verified for check in checks),
+        "bit_exact": all(check.bit_exact for check in checks),
         "within_bound": all(check.within_bound for check in checks),
         "max_abs_error": max(check.max_abs_error for check in checks),
         "error_bound": max(check.max_bound for check in checks),
-        "pes": options.pes, "batch": batch, "passes": len(parts), "dtype": options.dtype, "preset": machine.preset,
-        "seed": config.seed, **totals,
+        "pes": options.pes,
+        "batch": batch,
+        "passes": len(parts),
+        "dtype": options.dtype,
+        "preset": machine.preset,
+        "seed": config.seed,
+        **totals,
         "utilisation": int(counters["busy"][0].sum()) / pe_cycles,
         "mac_utilisation": totals["macs"] / (lanes * pe_cycles),
         "wafer_seconds": totals["cycles"] / (machine["clock.ghz"] * 1e9) if machine["clock.ghz"] else None,
-        "host_seconds": host_seconds, "verify_seconds": verify_seconds,
-        "hops_per_second": totals["wavelet_hops"] / host_seconds, "pe_cycles_per_second": pe_cycles / host_seconds,
+        "host_seconds": host_seconds,
+        "verify_seconds": verify_seconds,
+        "hops_per_second": totals["wavelet_hops"] / host_seconds,
+        "pe_cycles_per_second": pe_cycles / host_seconds,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
     progress.phase("write the run file and the heat maps")
@@ -184,8 +220,14 @@ def write_files(config, machine, out_dir, result, counters, arrays):
     from traces.schema import RunMeta
     from traces.writer import RunWriter
 
-    meta = RunMeta(job="digits", config_toml=config.text, machine=dict(machine), preset=machine.preset,
-                   seed=config.seed, **provenance())
+    meta = RunMeta(
+        job="digits",
+        config_toml=config.text,
+        machine=dict(machine),
+        preset=machine.preset,
+        seed=config.seed,
+        **provenance(),
+    )
     with RunWriter(out_dir / "digits.h5", meta) as writer:
         for name, (values, unit) in counters.items():
             writer.add_counter(name, values, unit)
@@ -196,12 +238,14 @@ def write_files(config, machine, out_dir, result, counters, arrays):
     write_heatmap(out_dir / "utilisation.png", share, "digits: busy cycles of each PE", "% of the run")
     links = [plane(values, link="W") for name, (values, _) in counters.items() if name.startswith("moved_color_")]
     if links:
-        write_heatmap(out_dir / "traffic_from_west.png", sum(links), "digits: wavelets from the western neighbour",
-                      "wavelets")
+        write_heatmap(
+            out_dir / "traffic_from_west.png", sum(links), "digits: wavelets from the western neighbour", "wavelets"
+        )
 
 
 def report(result):
     """Return the result of `run` as text."""
+
     def share(value):
         return "not measured" if value is None else f"{100 * value:.2f} %"
 
@@ -209,19 +253,34 @@ def report(result):
     exact = "yes" if r["bit_exact"] else "NO"
     bound = "within" if r["within_bound"] else "OUTSIDE"
     rows = [
-        ("accuracy", f"{share(r['accuracy'])} of {r['digits']:,} digits ({share(r['accuracy_held_out'])} of those that "
-                     f"the fit has not seen; numpy in float64: {share(r['accuracy_numpy'])})"),
-        ("fabric", f"{r['pes']} x {r['pes']} PEs of {r['preset']}, {r['dtype']} with f32 sums, {r['passes']} pass(es) "
-                   f"of up to {r['batch']:,} images"),
-        ("cycles", f"{r['cycles']:,} (formula {r['expected_cycles']:,}), "
-                   + ("" if r["wafer_seconds"] is None else f"{1e6 * r['wafer_seconds']:.1f} us on the wafer")),
+        (
+            "accuracy",
+            f"{share(r['accuracy'])} of {r['digits']:,} digits ({share(r['accuracy_held_out'])} of those that "
+            f"the fit has not seen; numpy in float64: {share(r['accuracy_numpy'])})",
+        ),
+        (
+            "fabric",
+            f"{r['pes']} x {r['pes']} PEs of {r['preset']}, {r['dtype']} with f32 sums, {r['passes']} pass(es) "
+            f"of up to {r['batch']:,} images",
+        ),
+        (
+            "cycles",
+            f"{r['cycles']:,} (formula {r['expected_cycles']:,}), "
+            + ("" if r["wafer_seconds"] is None else f"{1e6 * r['wafer_seconds']:.1f} us on the wafer"),
+        ),
         ("PE utilisation", f"{share(r['utilisation'])} busy, {share(r['mac_utilisation'])} of the multiply-add rate"),
         ("work", f"{r['macs']:,} multiply-adds, {r['wavelet_hops']:,} wavelet hops"),
         ("bit-exact", f"{exact}, against the reference in the order of the PEs"),
-        ("against numpy", f"largest error {r['max_abs_error']:.3g}, {bound} the derived bound {r['error_bound']:.3g}; "
-                          f"same class for {r['same_class_as_numpy']:,} of {r['digits']:,}"),
-        ("host", f"{r['host_seconds']:.2f} s simulated at {r['hops_per_second'] / 1e6:.1f} M wavelet-hops/s, "
-                 f"{r['pe_cycles_per_second'] / 1e6:.1f} M PE-cycles/s; {r['total_seconds']:.1f} s in all"),
+        (
+            "against numpy",
+            f"largest error {r['max_abs_error']:.3g}, {bound} the derived bound {r['error_bound']:.3g}; "
+            f"same class for {r['same_class_as_numpy']:,} of {r['digits']:,}",
+        ),
+        (
+            "host",
+            f"{r['host_seconds']:.2f} s simulated at {r['hops_per_second'] / 1e6:.1f} M wavelet-hops/s, "
+            f"{r['pe_cycles_per_second'] / 1e6:.1f} M PE-cycles/s; {r['total_seconds']:.1f} s in all",
+        ),
         ("files", ", ".join(r["files"])),
     ]
     return table(rows)

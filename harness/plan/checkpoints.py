@@ -77,8 +77,9 @@ class Store:
         if not complete:
             raise ConfigError("no complete checkpoint", where=self.path)
         version = max(complete)
-        whole = [np.load(self.path / f"layer{layer}.v{version}.npy", allow_pickle=False)
-                 for layer in range(self.layers)]
+        whole = [
+            np.load(self.path / f"layer{layer}.v{version}.npy", allow_pickle=False) for layer in range(self.layers)
+        ]
         if whole[0].shape != (3, trainer.elements) or trainer.layers != self.layers:
             raise ConfigError("the checkpoint is of another network", where=self.path)
         trainer.place(np.stack(whole), trainer.ranks)

@@ -17,8 +17,18 @@ from harness.plan.strategies import STEPS
 from harness.plan.units import DAY, WEEK
 from wse_core.errors import ConfigError
 
-__all__ = ["APPROACHES", "Parts", "buffered_shards", "link_rate", "operations", "service_bytes", "stored", "streaming",
-           "streaming_run", "target_rate"]
+__all__ = [
+    "APPROACHES",
+    "Parts",
+    "buffered_shards",
+    "link_rate",
+    "operations",
+    "service_bytes",
+    "stored",
+    "streaming",
+    "streaming_run",
+    "target_rate",
+]
 
 APPROACHES = ("data", "fsdp", "tensor", "pipeline", "data+tensor", "data+pipeline", "data+tensor+pipeline")
 
@@ -69,14 +79,21 @@ def stored(model, approach, batch, data=1, tensor=1, pipeline=1, shard=1, square
     """
     if approach not in APPROACHES:
         raise ConfigError(f"no approach {approach!r}", hint=close_match(approach, APPROACHES))
-    uses = {"data": approach in ("data", "fsdp") or "data+" in approach, "tensor": "tensor" in approach,
-            "pipeline": "pipeline" in approach}
-    bounds = {"data": (data, batch, "sequences in the batch"), "tensor": (tensor, model.width, "features"),
-              "pipeline": (pipeline, model.layers, "layers")}
+    uses = {
+        "data": approach in ("data", "fsdp") or "data+" in approach,
+        "tensor": "tensor" in approach,
+        "pipeline": "pipeline" in approach,
+    }
+    bounds = {
+        "data": (data, batch, "sequences in the batch"),
+        "tensor": (tensor, model.width, "features"),
+        "pipeline": (pipeline, model.layers, "layers"),
+    }
     for name, (degree, bound, what) in bounds.items():
         if degree < 1 or degree > bound:
-            raise ConfigError(f"{name} degree {degree} is impossible: it lies between 1 and {bound:g}, the {what}",
-                              where=model.name)
+            raise ConfigError(
+                f"{name} degree {degree} is impossible: it lies between 1 and {bound:g}, the {what}", where=model.name
+            )
         if degree > 1 and not uses[name]:
             raise ConfigError(f"approach {approach} has no {name} degree, {degree} was given", where=model.name)
     size, depth, hidden = model.parameters, model.layers, model.width * model.sequence
@@ -84,8 +101,9 @@ def stored(model, approach, batch, data=1, tensor=1, pipeline=1, shard=1, square
     root = math.sqrt(tensor) if square else 1.0
     exchange = depth * hidden * batch / root
     if uses["pipeline"] and shard > batch / data:
-        raise ConfigError(f"a shard of {shard:g} is more than the {batch / data:g} sequences of a pipeline",
-                          where=model.name)
+        raise ConfigError(
+            f"a shard of {shard:g} is more than the {batch / data:g} sequences of a pipeline", where=model.name
+        )
     if approach == "fsdp":
         return Parts(depth * hidden * batch / data, size / data + size / depth, size if data > 1 else 0.0)
     if uses["pipeline"]:
@@ -120,7 +138,7 @@ def service_bytes(model, momenta=2, sparse_copy=True):
     if momenta not in (0, 1, 2):
         raise ConfigError(f"{momenta} momenta: 0 for plain SGD, 1 with momentum, 2 for Adam")
     parts = list(SERVICE_PARTS.values())
-    return model.parameters * (sum(parts[:2 + momenta]) + (sum(parts[4:]) if sparse_copy else 0))
+    return model.parameters * (sum(parts[: 2 + momenta]) + (sum(parts[4:]) if sparse_copy else 0))
 
 
 def link_rate(model, seconds=WEEK, iterations=None):
@@ -156,15 +174,19 @@ def streaming(model, hardware, samples, element=2):
         The first tensor that does not fit, and how many sequences would.
     """
     each = [(t.name, t.elements) for t in model.tensors] or [
-        (f"activations of layer {layer}", model.width * model.sequence) for layer in range(1, model.layers + 1)]
+        (f"activations of layer {layer}", model.width * model.sequence) for layer in range(1, model.layers + 1)
+    ]
     used, kept = 0, []
     for name, elements in each:
         used += elements * element * samples
         if used > hardware.memory:
             fits = math.floor(hardware.memory / sum(n * element for _, n in each))
-            raise ConfigError(f"{name} does not fit: {used:.4g} bytes of {hardware.memory:.4g} are needed up to it "
-                              f"with {samples:g} samples per system", where=f"{model.name} on {hardware.name}",
-                              hint=f"at most {fits} samples per system" if fits else "one sample is already too much")
+            raise ConfigError(
+                f"{name} does not fit: {used:.4g} bytes of {hardware.memory:.4g} are needed up to it "
+                f"with {samples:g} samples per system",
+                where=f"{model.name} on {hardware.name}",
+                hint=f"at most {fits} samples per system" if fits else "one sample is already too much",
+            )
         kept.append((name, elements * element * samples))
     return {"tensors": kept, "bytes": used, "parameters resident": 0}
 
@@ -202,22 +224,34 @@ def streaming_run(model, hardware, systems=None, seconds=None):
         compute = operations(model) / number / hardware.flops
         iterations = model.iterations or model.tokens / model.batch_tokens
         traffic = 2 * link_rate(model, 1.0, iterations) * passes / hardware.links["network"]
-        return {"systems": number, "samples": samples, "passes": passes, "bytes": samples * each,
-                "service": service_bytes(model), "compute": compute, "traffic": traffic,
-                "seconds": max(compute, traffic)}
+        return {
+            "systems": number,
+            "samples": samples,
+            "passes": passes,
+            "bytes": samples * each,
+            "service": service_bytes(model),
+            "compute": compute,
+            "traffic": traffic,
+            "seconds": max(compute, traffic),
+        }
 
     if systems is not None:
         if not 1 <= systems <= limit:
-            raise ConfigError(f"{systems} systems are impossible: they lie between 1 and {limit}, the sequences in a "
-                              "batch", where=model.name)
+            raise ConfigError(
+                f"{systems} systems are impossible: they lie between 1 and {limit}, the sequences in a batch",
+                where=model.name,
+            )
         return run(systems)
     found = run(limit)
     if seconds is None:
         return found
     if found["seconds"] > seconds:
-        raise ConfigError(f"{seconds / DAY:.3g} days are too few: {limit} systems, one per sequence of the batch, "
-                          f"compute for {found['compute'] / DAY:.3g} and stream for {found['traffic'] / DAY:.3g}",
-                          where=model.name, hint="more time")
+        raise ConfigError(
+            f"{seconds / DAY:.3g} days are too few: {limit} systems, one per sequence of the batch, "
+            f"compute for {found['compute'] / DAY:.3g} and stream for {found['traffic'] / DAY:.3g}",
+            where=model.name,
+            hint="more time",
+        )
     low, high = 0, limit  # more systems are never slower
     while high - low > 1:
         middle = (low + high) // 2
@@ -229,6 +263,9 @@ def _known(model, name, value):
     """Return a number that was given or that the model's published run has."""
     value = getattr(model, name) if value is None else value
     if not value:
-        raise ConfigError(f"number of {name} of the training run is not known", where=model.name,
-                          hint=f"{name} = ... in the model's file")
+        raise ConfigError(
+            f"number of {name} of the training run is not known",
+            where=model.name,
+            hint=f"{name} = ... in the model's file",
+        )
     return value

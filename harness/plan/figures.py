@@ -57,23 +57,45 @@ def draw_timeline(axes, title, timeline):
     for span in spans:
         row = 2 * span.device + (span.kind in NETWORK)
         color = chosen(span.layer / max(1, layers - 1))
-        axes.barh(row, span.end - span.start, left=span.start, height=0.8, color=color, edgecolor="white",
-                  linewidth=0.3, alpha=SHADES.get(span.kind, 0.8), hatch="//" if span.kind in NETWORK else None)
+        axes.barh(
+            row,
+            span.end - span.start,
+            left=span.start,
+            height=0.8,
+            color=color,
+            edgecolor="white",
+            linewidth=0.3,
+            alpha=SHADES.get(span.kind, 0.8),
+            hatch="//" if span.kind in NETWORK else None,
+        )
         if len(spans) < 120 and span.kind != "recompute":
             text = span.kind[:3] if span.kind in NETWORK else str(span.micro)
             axes.text((span.start + span.end) / 2, row, text, ha="center", va="center", fontsize=5)
     names = [f"{what} {device}" for device in range(timeline.schedule.devices) for what in ("compute", "network")]
     axes.set_yticks(range(len(names)), names, fontsize=6)
     axes.invert_yaxis()
-    axes.set_title(f"{title}: bubble {timeline.bubble:.4g}, exposed {timeline.exposed:.4g}, "
-                   f"overlap {timeline.overlap:.0%}", fontsize=8)
+    axes.set_title(
+        f"{title}: bubble {timeline.bubble:.4g}, exposed {timeline.exposed:.4g}, overlap {timeline.overlap:.0%}",
+        fontsize=8,
+    )
     axes.set_xlim(0, timeline.end)
 
 
 def _timeline_figure(name):
     pairs = timelines(name)
-    rows = [{"schedule": title, "device": s.device, "kind": s.kind, "layer": s.layer, "micro": s.micro,
-             "start": s.start, "end": s.end} for title, timeline in pairs for s in timeline.of(*COMPUTE, *NETWORK)]
+    rows = [
+        {
+            "schedule": title,
+            "device": s.device,
+            "kind": s.kind,
+            "layer": s.layer,
+            "micro": s.micro,
+            "start": s.start,
+            "end": s.end,
+        }
+        for title, timeline in pairs
+        for s in timeline.of(*COMPUTE, *NETWORK)
+    ]
 
     def draw(picture):
         for axes, (title, timeline) in zip(picture.subplots(len(pairs), 1), pairs, strict=True):
@@ -100,8 +122,12 @@ def _sweep_figure(hardware, methods=METHODS, extra=()):
     rows = sweep.sweep(hardware, methods, 1e9, 1e17, 41)
     rows += [row | {"method": f"{row['method']}, InfiniBand"} for row in extra]
     panels = [("resident_gib", "not offloadable [GiB]"), ("offloadable_gib", "offloadable [GiB]"), ("days", "days")]
-    limits = [("device", "resident_gib", hardware.memory / GIB), ("device", "offloadable_gib", hardware.memory / GIB),
-              ("month", "days", sweep.MONTH), ("year", "days", sweep.YEAR)]
+    limits = [
+        ("device", "resident_gib", hardware.memory / GIB),
+        ("device", "offloadable_gib", hardware.memory / GIB),
+        ("month", "days", sweep.MONTH),
+        ("year", "days", sweep.YEAR),
+    ]
     names = list(dict.fromkeys(row["method"] for row in rows))
     return rows, lambda picture: _lines(picture, rows, panels, names, limits)
 
@@ -109,8 +135,12 @@ def _sweep_figure(hardware, methods=METHODS, extra=()):
 def _ratio_figure():
     sizes = np.geomspace(1e9, 1e16, 36).tolist()
     rows = [sweep.month_ratio(size, A100, method) for method in METHODS for size in sizes]
-    panels = [("resident", "not offloadable [bytes per op/s]"), ("offloadable", "offloadable [bytes per op/s]"),
-              ("resident_now", "not offloadable, A100 as is"), ("offloadable_now", "offloadable, A100 as is")]
+    panels = [
+        ("resident", "not offloadable [bytes per op/s]"),
+        ("offloadable", "offloadable [bytes per op/s]"),
+        ("resident_now", "not offloadable, A100 as is"),
+        ("offloadable_now", "offloadable, A100 as is"),
+    ]
     limits = [("A100", key, A100.memory / A100.flops) for key, _ in panels]
     return rows, lambda picture: _lines(picture, rows, panels, METHODS, limits)
 
@@ -122,13 +152,27 @@ def _offload_figure():
             model = sweep.smooth_model(size)
             config = sweep.continuous(model, A100, method)
             need = intensities(model, config)
-            rows.append({"parameters": size, "method": method, "state": need["state"],
-                         "checkpoint": need["checkpoint"], "state_gib_s": A100.flops / need["state"] / GIB,
-                         "checkpoint_gib_s": A100.flops / need["checkpoint"] / GIB})
-    panels = [("state", "state [op/B]"), ("checkpoint", "checkpoints [op/B]"), ("state_gib_s", "state [GiB/s]"),
-              ("checkpoint_gib_s", "checkpoints [GiB/s]")]
-    limits = [(link, key, A100.threshold(link)) for key in ("state", "checkpoint")
-              for link in ("cpu", "nvme", "ethernet", "disk")]
+            rows.append(
+                {
+                    "parameters": size,
+                    "method": method,
+                    "state": need["state"],
+                    "checkpoint": need["checkpoint"],
+                    "state_gib_s": A100.flops / need["state"] / GIB,
+                    "checkpoint_gib_s": A100.flops / need["checkpoint"] / GIB,
+                }
+            )
+    panels = [
+        ("state", "state [op/B]"),
+        ("checkpoint", "checkpoints [op/B]"),
+        ("state_gib_s", "state [GiB/s]"),
+        ("checkpoint_gib_s", "checkpoints [GiB/s]"),
+    ]
+    limits = [
+        (link, key, A100.threshold(link))
+        for key in ("state", "checkpoint")
+        for link in ("cpu", "nvme", "ethernet", "disk")
+    ]
     return rows, lambda picture: _lines(picture, rows, panels, METHODS, limits)
 
 
@@ -153,10 +197,14 @@ _FIGURES = {
     "ws3": lambda: _bars("ops_per_second", "operations per second for one week", costs.target_rate),
     "ws4": lambda: _bars("bytes", "memory service [bytes]", costs.service_bytes),
     "ws5": lambda: _bars("bits_per_second", "link, each direction [bit/s]", lambda m: 8 * costs.link_rate(m)),
-    "lga1": lambda: _timeline_figure("lga1"), "lga2": lambda: _timeline_figure("lga2"),
+    "lga1": lambda: _timeline_figure("lga1"),
+    "lga2": lambda: _timeline_figure("lga2"),
     "lga3": lambda: _timeline_figure("lga3"),
-    "lga4": lambda: _sweep_figure(A100), "lga5": lambda: _sweep_figure(sweep.wide_node(A100)),
-    "lga6": _ratio_figure, "lga7": _offload_figure, "lga8": _ethernet_figure,
+    "lga4": lambda: _sweep_figure(A100),
+    "lga5": lambda: _sweep_figure(sweep.wide_node(A100)),
+    "lga6": _ratio_figure,
+    "lga7": _offload_figure,
+    "lga8": _ethernet_figure,
 }
 NAMES = tuple(_FIGURES)
 

@@ -54,8 +54,16 @@ class Hardware:
         return dataclasses.replace(self, name=f"{self.name}, {link}", links=self.links | {"network": self.links[link]})
 
 
-TABLE_A1 = {"memory": 2039, "node": 600, "pcie": 63, "network": 50, "cpu": 31.5, "ethernet": 6.25, "nvme": 3.2,
-            "disk": 0.1}
+TABLE_A1 = {
+    "memory": 2039,
+    "node": 600,
+    "pcie": 63,
+    "network": 50,
+    "cpu": 31.5,
+    "ethernet": 6.25,
+    "nvme": 3.2,
+    "disk": 0.1,
+}
 """GB/s per device, input and output together (Table A.1); node is NVLink, network InfiniBand at 200 Gb/s."""
 
 A100 = Hardware("a100", 312e12, 80 * GIB, 16, {name: rate * GIB for name, rate in TABLE_A1.items()})

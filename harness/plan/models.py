@@ -135,22 +135,48 @@ def x_model(x):
 
 PRESETS = {
     "gpt2-xl": Model("gpt2-xl", 48, 1600, 1024, 25, total=1.5e9, tokens=3e11, batch_tokens=5.24e5, iterations=1e5),
-    "megatron-8.3b": Model("megatron-8.3b", 72, 3072, 1024, 32, total=8.3e9, tokens=1.57e11, batch_tokens=1.1e6,
-                           iterations=1.43e5),
-    "turing-nlg": Model("turing-nlg", 78, 4256, 1024, 28, total=1.72e10, tokens=1.57e11, batch_tokens=5.24e5,
-                        iterations=3e5),
+    "megatron-8.3b": Model(
+        "megatron-8.3b", 72, 3072, 1024, 32, total=8.3e9, tokens=1.57e11, batch_tokens=1.1e6, iterations=1.43e5
+    ),
+    "turing-nlg": Model(
+        "turing-nlg", 78, 4256, 1024, 28, total=1.72e10, tokens=1.57e11, batch_tokens=5.24e5, iterations=3e5
+    ),
     "gpt-3": Model("gpt-3", 96, 12288, 2048, 96, total=1.75e11, tokens=3e11, batch_tokens=3.2e6, iterations=9.37e4),
-    "megatron-turing": Model("megatron-turing", 105, 20480, 2048, 128, total=5.3e11, tokens=2.7e11,
-                             batch_tokens=3.9e6, iterations=6.92e4),
+    "megatron-turing": Model(
+        "megatron-turing", 105, 20480, 2048, 128, total=5.3e11, tokens=2.7e11, batch_tokens=3.9e6, iterations=6.92e4
+    ),
     "bert": Model("bert", 24, 1024, 512, 16),
     "megatron-lm": Model("megatron-lm", 72, 3072, 1024, 32),
     "t-nlg": Model("t-nlg", 78, 4256, 1024, 28),
-    "llama3-8b": Model("llama3-8b", 32, 4096, 8192, 32, intermediate=14336, kv_heads=8, gated=True, small=2,
-                       vocabulary=128256, untied=True),
-    "llama2-13b": Model("llama2-13b", 40, 5120, 4096, 40, intermediate=13824, gated=True, small=2, vocabulary=32000,
-                        untied=True),
-    "qwen2-72b": Model("qwen2-72b", 80, 8192, 32768, 64, intermediate=29568, kv_heads=8, gated=True, small=2,
-                       vocabulary=152064, untied=True),
+    "llama3-8b": Model(
+        "llama3-8b",
+        32,
+        4096,
+        8192,
+        32,
+        intermediate=14336,
+        kv_heads=8,
+        gated=True,
+        small=2,
+        vocabulary=128256,
+        untied=True,
+    ),
+    "llama2-13b": Model(
+        "llama2-13b", 40, 5120, 4096, 40, intermediate=13824, gated=True, small=2, vocabulary=32000, untied=True
+    ),
+    "qwen2-72b": Model(
+        "qwen2-72b",
+        80,
+        8192,
+        32768,
+        64,
+        intermediate=29568,
+        kv_heads=8,
+        gated=True,
+        small=2,
+        vocabulary=152064,
+        untied=True,
+    ),
 }
 """Models by name; X2, X32, X160 and so on are made by `find_model`."""
 

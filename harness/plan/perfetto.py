@@ -13,8 +13,13 @@ from wse_core.errors import UnsupportedError
 __all__ = ["write_timeline"]
 
 UNIT = 1_000_000
-TRACKS = {"forward": "compute", "recompute": "compute", "gradient": "compute", "restore": "network",
-          "reduce": "network"}
+TRACKS = {
+    "forward": "compute",
+    "recompute": "compute",
+    "gradient": "compute",
+    "restore": "network",
+    "reduce": "network",
+}
 
 
 def write_timeline(timeline, path):
@@ -29,8 +34,10 @@ def write_timeline(timeline, path):
         protos = importlib.import_module("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
         builders = importlib.import_module("perfetto.trace_builder.proto_builder")
     except ImportError:
-        raise UnsupportedError("timelines are written with the package perfetto, which is not installed",
-                               hint="pip install 'wse-sim[perfetto]'") from None
+        raise UnsupportedError(
+            "timelines are written with the package perfetto, which is not installed",
+            hint="pip install 'wse-sim[perfetto]'",
+        ) from None
     builder, packets = builders.TraceProtoBuilder(), []
     for device in range(timeline.schedule.devices):
         packet = builder.add_packet()

@@ -76,6 +76,8 @@ def _table(paper, table, columns, rows, digits=(), notes=None):
                 CELLS.append(Cell(paper, table, name, column, text, digits.get(column, 0), kind, note, within))
 
 
+# Printed tables: a row stays a row.
+# fmt: off
 _table("ws", "3", ("operations", "petaflops"), [
     ("gpt2-xl", "2.7e21", "5"), ("megatron-8.3b", "7.82e21", "13"), ("turing-nlg", "1.62e22", "28"),
     ("gpt-3", "3.15e23", "520"), ("megatron-turing", "8.59e23", "1420"),

@@ -48,9 +48,18 @@ class Outcome:
     def as_dict(self):
         """Return what the table shows."""
         cell = self.cell
-        return {"paper": cell.paper, "table": cell.table, "row": cell.row, "column": cell.column,
-                "printed": cell.text, "value": cell.value, "derived": self.derived, "error": self.error,
-                "verdict": self.verdict, "note": cell.note}
+        return {
+            "paper": cell.paper,
+            "table": cell.table,
+            "row": cell.row,
+            "column": cell.column,
+            "printed": cell.text,
+            "value": cell.value,
+            "derived": self.derived,
+            "error": self.error,
+            "verdict": self.verdict,
+            "note": cell.note,
+        }
 
 
 def outcomes():
@@ -71,9 +80,13 @@ def derive(cell):
 
 def _streaming(row, column):
     model = PRESETS[row]
-    return {"operations": lambda: costs.operations(model), "petaflops": lambda: costs.target_rate(model) / 1e15,
-            "bytes": lambda: costs.service_bytes(model), "iterations": lambda: model.tokens / model.batch_tokens,
-            "bits/s": lambda: 8 * costs.link_rate(model)}[column]()
+    return {
+        "operations": lambda: costs.operations(model),
+        "petaflops": lambda: costs.target_rate(model) / 1e15,
+        "bytes": lambda: costs.service_bytes(model),
+        "iterations": lambda: model.tokens / model.batch_tokens,
+        "bits/s": lambda: 8 * costs.link_rate(model),
+    }[column]()
 
 
 def _streaming_text(row, column):
@@ -86,8 +99,14 @@ def _model(row, column):
     model = find_model(row)
     if column == "p":
         return model.counted
-    return {"b": model.critical_batch, "d_s": model.sequence, "d_a": model.heads, "d_h": model.width / model.heads,
-            "d_m": model.width, "d_l": model.layers}[column]
+    return {
+        "b": model.critical_batch,
+        "d_s": model.sequence,
+        "d_a": model.heads,
+        "d_h": model.width / model.heads,
+        "d_m": model.width,
+        "d_l": model.layers,
+    }[column]
 
 
 @functools.cache
@@ -193,7 +212,15 @@ _TEXT = {
     "reductions, layered 4 x 4 (Fig. 2)": lambda: _traffic("layered", "reduce"),
 }
 _TABLES = {
-    ("ws", "3"): _streaming, ("ws", "4"): _streaming, ("ws", "5"): _streaming, ("ws", "text"): _streaming_text,
-    ("lga", "A.1"): lambda row, column: A100.threshold(row), ("lga", "B.1"): _model, ("lga", "6.1"): _configuration,
-    ("lga", "6.2"): _configuration, ("lga", "6.3"): _configuration, ("lga", "C.1"): _buffers, ("lga", "text"): _text,
+    ("ws", "3"): _streaming,
+    ("ws", "4"): _streaming,
+    ("ws", "5"): _streaming,
+    ("ws", "text"): _streaming_text,
+    ("lga", "A.1"): lambda row, column: A100.threshold(row),
+    ("lga", "B.1"): _model,
+    ("lga", "6.1"): _configuration,
+    ("lga", "6.2"): _configuration,
+    ("lga", "6.3"): _configuration,
+    ("lga", "C.1"): _buffers,
+    ("lga", "text"): _text,
 }

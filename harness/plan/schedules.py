@@ -165,8 +165,12 @@ class Timeline:
         devices = range(self.schedule.devices) if device is None else [device]
         most = 0
         for place in devices:
-            edges = sorted((t, step) for s in self.of(kind, device=place) for t, step in ((s.start, 1), (s.end, -1))
-                           if s.end > s.start)
+            edges = sorted(
+                (t, step)
+                for s in self.of(kind, device=place)
+                for t, step in ((s.start, 1), (s.end, -1))
+                if s.end > s.start
+            )
             alive = 0
             for _, step in edges:
                 alive += step
@@ -175,10 +179,19 @@ class Timeline:
 
     def summary(self):
         """Return what a table shows."""
-        return {"time": self.end, "bubble": self.bubble, "exposed": self.exposed, "overlap": self.overlap,
-                "restores": self.count("restore"), "reductions": self.count("reduce"), "sends": self.count("send"),
-                "parameter buffers": self.peak("parameters"), "gradient buffers": self.peak("gradients"),
-                "checkpoints": self.peak("checkpoint"), "inner activations": self.peak("activations")}
+        return {
+            "time": self.end,
+            "bubble": self.bubble,
+            "exposed": self.exposed,
+            "overlap": self.overlap,
+            "restores": self.count("restore"),
+            "reductions": self.count("reduce"),
+            "sends": self.count("send"),
+            "parameter buffers": self.peak("parameters"),
+            "gradient buffers": self.peak("gradients"),
+            "checkpoints": self.peak("checkpoint"),
+            "inner activations": self.peak("activations"),
+        }
 
 
 def owner(schedule, layer):
@@ -195,8 +208,9 @@ def order(schedule, device):
     if schedule.kind == "standard":
         ahead = [[("forward", layer, micro) for layer in own] for micro in micros]
         back = [[("backward", layer, micro) for layer in reversed(own)] for micro in micros]
-        groups = ([part for pair in zip(ahead, back, strict=True) for part in pair] if schedule.devices == 1
-                  else ahead + back)
+        groups = (
+            [part for pair in zip(ahead, back, strict=True) for part in pair] if schedule.devices == 1 else ahead + back
+        )
     else:
         turned = micros[::-1] if schedule.kind == "modular" else micros
         groups = [[("forward", layer, micro) for micro in micros] for layer in own]
@@ -247,8 +261,9 @@ class _Simulation:
         try:
             self.simpy = importlib.import_module("simpy")
         except ImportError:
-            raise UnsupportedError("schedules are simulated with SimPy, which is not installed",
-                                   hint="pip install 'wse-sim[plan]'") from None
+            raise UnsupportedError(
+                "schedules are simulated with SimPy, which is not installed", hint="pip install 'wse-sim[plan]'"
+            ) from None
         self.schedule, self.work, self.timeline = schedule, work, Timeline(schedule)
         self.env = self.simpy.Environment()
         self.arrived = {}  # (name, layer, micro) -> event: the input of a step is on the device that needs it
@@ -304,8 +319,9 @@ class _Simulation:
                 left[layer] -= 1
                 if left[layer] == 0 or (schedule.partitioned and schedule.kind == "standard"):
                     self.call("collect", device, layer)
-                    self.env.process(self.reduction(device, layer, micro, self.network[device].request(),
-                                                    *held.pop(layer)))
+                    self.env.process(
+                        self.reduction(device, layer, micro, self.network[device].request(), *held.pop(layer))
+                    )
             if schedule.partitioned:
                 self.call("drop", device, layer)
                 self.note(device, "parameters", layer, -1, begun)
@@ -396,15 +412,22 @@ def mixed_buffering():
     a forward step, and their quotient.
     """
     timeline = simulate(Schedule("layered", 6, 1, partitioned=True, restore=1.0, reduce=1.0))
-    names = {"forward": "forward", "gradient": "backward, gradients and restore",
-             "recompute": "backward, activations and reduce"}
+    names = {
+        "forward": "forward",
+        "gradient": "backward, gradients and restore",
+        "recompute": "backward, activations and reduce",
+    }
     rows = {}
     for kind, name in names.items():
         step = next(span for span in timeline.of(kind) if span.layer == 2)
         during = [s for s in timeline.spans if s.start < step.end and s.end > step.start]
         network = sum(min(s.end, step.end) - max(s.start, step.start) for s in during if s.kind in NETWORK)
         compute = step.end - step.start
-        rows[name] = {"parameter buffers": sum(s.kind == "parameters" for s in during),
-                      "gradient buffers": sum(s.kind == "gradients" for s in during),
-                      "computation": compute, "network": network, "intensity": compute / network}
+        rows[name] = {
+            "parameter buffers": sum(s.kind == "parameters" for s in during),
+            "gradient buffers": sum(s.kind == "gradients" for s in during),
+            "computation": compute,
+            "network": network,
+            "intensity": compute / network,
+        }
     return rows

@@ -34,8 +34,9 @@ def tensor_degree(model, hardware, limit=None):
     """Return the largest power of two whose tensor overhead is within `TOLERANCE`, inside a node."""
     limit = min(hardware.node, model.heads) if limit is None else limit
     degree = 1
-    while 2 * degree <= limit and overheads(model, Config("baseline", tensor=2 * degree),
-                                            hardware)["tensor"] <= TOLERANCE:
+    while (
+        2 * degree <= limit and overheads(model, Config("baseline", tensor=2 * degree), hardware)["tensor"] <= TOLERANCE
+    ):
         degree *= 2
     return degree
 
@@ -95,8 +96,9 @@ def complete(model, hardware, method, parallelism, batch, devices, tensor):
     """
     _known(method, parallelism)
     if batch > math.floor(model.critical_batch):
-        raise ConfigError(f"batch {batch} exceeds the critical batch of {model.critical_batch:.0f} sequences",
-                          where=model.name)
+        raise ConfigError(
+            f"batch {batch} exceeds the critical batch of {model.critical_batch:.0f} sequences", where=model.name
+        )
     rest, left = divmod(devices, tensor)
     if left:
         raise ConfigError(f"{devices} devices are no multiple of the tensor degree {tensor}", where=model.name)
@@ -108,8 +110,9 @@ def complete(model, hardware, method, parallelism, batch, devices, tensor):
         found = _split(model, hardware, method, batch // data, data, pipeline, tensor)
         if found:
             return found
-    raise ConfigError(f"no {method} configuration has batch {batch}, {devices} devices and tensor degree {tensor}",
-                      where=model.name)
+    raise ConfigError(
+        f"no {method} configuration has batch {batch}, {devices} devices and tensor degree {tensor}", where=model.name
+    )
 
 
 def for_devices(model, hardware, method, devices, parallelism=PARALLELISM):
@@ -129,14 +132,18 @@ def for_days(model, hardware, method, limit, parallelism=PARALLELISM):
         raise ConfigError(f"{limit} days: must be above zero", where=model.name)
     best = fastest(model, hardware, method, parallelism)
     if days(model, best, hardware) > limit:
-        raise ConfigError(f"{limit:g} days are too few: the fastest {method} configuration needs "
-                          f"{days(model, best, hardware):.3g} on {best.devices} devices", where=model.name,
-                          hint="more days, another --strategy, or other hardware")
+        raise ConfigError(
+            f"{limit:g} days are too few: the fastest {method} configuration needs "
+            f"{days(model, best, hardware):.3g} on {best.devices} devices",
+            where=model.name,
+            hint="more days, another --strategy, or other hardware",
+        )
     low, high = 0, best.devices
     while high - low > max(1, high // 500):
         middle = (low + high) // 2
-        options = [c for c in _within(model, hardware, method, middle, parallelism)
-                   if days(model, c, hardware) <= limit]
+        options = [
+            c for c in _within(model, hardware, method, middle, parallelism) if days(model, c, hardware) <= limit
+        ]
         if options:
             best = min(options, key=lambda config: (config.devices, days(model, config, hardware)))
             high = min(best.devices, middle)
@@ -244,8 +251,14 @@ def _too_large(model, hardware, method, parallelism):
     least = memory(model, Config(method, tensor=tensor))["resident"]
     where = f"{model.name} on {hardware.name}"
     if least > hardware.memory:
-        return ConfigError(f"no {method} configuration fits: {least:.4g} bytes must stay on a device of "
-                           f"{hardware.memory:.4g}", where=where, hint="other hardware, or tensor parallelism")
-    return ConfigError(f"no {method} configuration works: within the critical batch of {model.critical_batch:.0f} "
-                       "sequences no micro-batch keeps up with the links that it needs, the host's included",
-                       where=where, hint="faster links, more memory, or more kinds of parallelism")
+        return ConfigError(
+            f"no {method} configuration fits: {least:.4g} bytes must stay on a device of {hardware.memory:.4g}",
+            where=where,
+            hint="other hardware, or tensor parallelism",
+        )
+    return ConfigError(
+        f"no {method} configuration works: within the critical batch of {model.critical_batch:.0f} "
+        "sequences no micro-batch keeps up with the links that it needs, the host's included",
+        where=where,
+        hint="faster links, more memory, or more kinds of parallelism",
+    )

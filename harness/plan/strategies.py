@@ -14,8 +14,21 @@ from harness.config import close_match
 from harness.plan.units import DAY
 from wse_core.errors import ConfigError
 
-__all__ = ["ACTIVATION_BYTES", "METHODS", "STEPS", "Config", "Method", "check", "days", "efficiency", "gpu_days",
-           "intensities", "memory", "overheads", "reduction_bytes"]
+__all__ = [
+    "ACTIVATION_BYTES",
+    "METHODS",
+    "STEPS",
+    "Config",
+    "Method",
+    "check",
+    "days",
+    "efficiency",
+    "gpu_days",
+    "intensities",
+    "memory",
+    "overheads",
+    "reduction_bytes",
+]
 
 ACTIVATION_BYTES = 102
 """Bytes of activations per token and unit of width inside a layer.  The formula is lost in the paper (C.3); this is the
@@ -36,8 +49,12 @@ class Method:
     partitioned: bool
 
 
-METHODS = {"baseline": Method(False, False), "partitioned": Method(False, True), "improved": Method(True, True),
-           "improved-whole": Method(True, False)}
+METHODS = {
+    "baseline": Method(False, False),
+    "partitioned": Method(False, True),
+    "improved": Method(True, True),
+    "improved-whole": Method(True, False),
+}
 """Methods by name; the last is the dotted line of Figure 8."""
 
 
@@ -95,9 +112,11 @@ def check(model, config, hardware=None):
         value = getattr(config, name)
         if not (value >= 1 and math.isfinite(value)) or value != int(value):
             raise ConfigError(f"degree {name} = {value} must be a whole number from 1", where=model.name)
-    bounds = [("pipeline", config.pipeline, model.layers, "layers of the model"),
-              ("tensor", config.tensor, model.heads, "attention heads of the model"),
-              ("batch", config.batch, math.floor(model.critical_batch), "critical batch in sequences")]
+    bounds = [
+        ("pipeline", config.pipeline, model.layers, "layers of the model"),
+        ("tensor", config.tensor, model.heads, "attention heads of the model"),
+        ("batch", config.batch, math.floor(model.critical_batch), "critical batch in sequences"),
+    ]
     if config.pipeline > 1:
         bounds.append(("pipeline", config.pipeline, config.count, "micro-batches that keep it busy"))
     if hardware is not None:
@@ -172,8 +191,12 @@ def overheads(model, config, hardware):
     offload = 0.0
     if config.offload:
         shared = 1 / need["data"] + 1 / need["state"]
-        offload = max(0.0, hardware.threshold("cpu") / need["state"] - 1, hardware.threshold("cpu") /
-                      need["checkpoint"] - 1, hardware.threshold("pcie") * shared - 1)
+        offload = max(
+            0.0,
+            hardware.threshold("cpu") / need["state"] - 1,
+            hardware.threshold("cpu") / need["checkpoint"] - 1,
+            hardware.threshold("pcie") * shared - 1,
+        )
     return {"bubble": bubble, "tensor": tensor, "transfer": transfer, "reduction": reduction, "offload": offload}
 
 
@@ -196,8 +219,14 @@ def memory(model, config):
     checkpoint = 2 * config.batch * model.sequence * model.width * model.layers / config.devices
     buffers = 6 * model.layer_parameters / config.tensor
     activations = config.micro * model.sequence * ACTIVATION_BYTES * model.width / config.tensor
-    return {"state": state, "checkpoint": checkpoint, "buffers": buffers, "activations": activations,
-            "offloadable": state + checkpoint, "resident": buffers + activations}
+    return {
+        "state": state,
+        "checkpoint": checkpoint,
+        "buffers": buffers,
+        "activations": activations,
+        "offloadable": state + checkpoint,
+        "resident": buffers + activations,
+    }
 
 
 def gpu_days(model, hardware, steps=STEPS, batch=None):

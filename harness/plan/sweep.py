@@ -63,9 +63,14 @@ def row(parameters, hardware, method):
     model = smooth_model(parameters)
     config = continuous(model, hardware, method)
     parts = memory(model, config)
-    return {"parameters": parameters, "method": method, "days": days(model, config, hardware),
-            "resident_gib": parts["resident"] / GIB, "offloadable_gib": parts["offloadable"] / GIB,
-            "devices": config.devices}
+    return {
+        "parameters": parameters,
+        "method": method,
+        "days": days(model, config, hardware),
+        "resident_gib": parts["resident"] / GIB,
+        "offloadable_gib": parts["offloadable"] / GIB,
+        "devices": config.devices,
+    }
 
 
 def sweep(hardware, methods=("baseline", "partitioned", "improved"), low=1e9, high=1e17, points=49):
@@ -91,9 +96,15 @@ def month_ratio(parameters, hardware, method):
     config = dataclasses.replace(base, tensor=seconds / MONTH)
     parts = memory(model, config)
     fast = memory(model, continuous(model, hardware, method))
-    return {"parameters": parameters, "method": method, "resident": parts["resident"] / hardware.flops,
-            "offloadable": parts["offloadable"] / hardware.flops, "resident_now": fast["resident"] / hardware.flops,
-            "offloadable_now": fast["offloadable"] / hardware.flops, "tensor": config.tensor}
+    return {
+        "parameters": parameters,
+        "method": method,
+        "resident": parts["resident"] / hardware.flops,
+        "offloadable": parts["offloadable"] / hardware.flops,
+        "resident_now": fast["resident"] / hardware.flops,
+        "offloadable_now": fast["offloadable"] / hardware.flops,
+        "tensor": config.tensor,
+    }
 
 
 def _crossing(value, low=1e8, high=1e19):
@@ -112,10 +123,12 @@ def limit_days(hardware, method, limit):
 
 def limit_memory(hardware, method, offload):
     """Return the number of parameters from which a device is full, with or without what may be offloaded."""
+
     def excess(size):
         found = row(size, hardware, method)
         used = found["resident_gib"] + (0 if offload else found["offloadable_gib"])
         return used - hardware.memory / GIB
+
     return _crossing(excess, low=1e12)
 
 

@@ -50,7 +50,7 @@ def random_layers(layers, width, seed=0):
 def _apply(flat, x):
     """Return tanh(x W + b)."""
     width = x.shape[1]
-    return np.tanh(x @ flat[:width * width].reshape(width, width) + flat[width * width:])
+    return np.tanh(x @ flat[: width * width].reshape(width, width) + flat[width * width :])
 
 
 def _gradient(flat, x, activation, out):
@@ -58,7 +58,7 @@ def _gradient(flat, x, activation, out):
     width = x.shape[1]
     inner = out * (F32(1) - activation * activation)
     weights = np.concatenate([(x.T @ inner).ravel(), inner.sum(axis=0)])
-    return weights, out + inner @ flat[:width * width].reshape(width, width).T
+    return weights, out + inner @ flat[: width * width].reshape(width, width).T
 
 
 def plain_gradients(parameters, inputs, targets):
@@ -117,7 +117,7 @@ class Trainer:
             raise ConfigError(f"{ranks} data-parallel ranks: at least one is needed")
         self.ranks = ranks
         bounds = [self.elements * rank // ranks for rank in range(ranks + 1)]
-        self.shares = [slice(*bounds[r:r + 2]) if self.partitioned else slice(0, self.elements) for r in range(ranks)]
+        self.shares = [slice(*bounds[r : r + 2]) if self.partitioned else slice(0, self.elements) for r in range(ranks)]
         self.state = [[whole[layer][:, share].copy() for layer in range(self.layers)] for share in self.shares]
 
     def whole(self, layer):
@@ -147,8 +147,9 @@ class Trainer:
             raise ConfigError("the schedule is for another network or another division of its state", where=schedule)
         parts, left = divmod(len(inputs), self.ranks * schedule.count)
         if left or not parts:
-            raise ConfigError(f"{len(inputs)} samples do not divide over {self.ranks} ranks with {schedule.count} "
-                              "micro-batches each")
+            raise ConfigError(
+                f"{len(inputs)} samples do not divide over {self.ranks} ranks with {schedule.count} micro-batches each"
+            )
         timeline = simulate(schedule, _Batch(self, schedule, inputs, targets, parts))
         self.step += 1
         if self.versions != [self.step] * self.layers:
@@ -169,8 +170,8 @@ class _Batch:
         for rank in range(trainer.ranks):
             for micro in range(schedule.count):
                 begin = (rank * schedule.count + micro) * samples
-                self.held[first]["output", -1, micro, rank] = inputs[begin:begin + samples]
-                self.held[last]["target", micro, rank] = targets[begin:begin + samples]
+                self.held[first]["output", -1, micro, rank] = inputs[begin : begin + samples]
+                self.held[last]["target", micro, rank] = targets[begin : begin + samples]
         self.left = [schedule.count] * schedule.layers
 
     def get(self, device, *name):

@@ -19,8 +19,11 @@ DAY = 86_400.0
 WEEK = 7 * DAY
 YEAR = 365.25 * DAY
 
-SIZES = {"B": 1} | {f"{p}B": 1000**i for i, p in enumerate("kMGTP", 1)} | {f"{p}iB": 1024**i for i, p in
-                                                                         enumerate("KMGTP", 1)}
+SIZES = (
+    {"B": 1}
+    | {f"{p}B": 1000**i for i, p in enumerate("kMGTP", 1)}
+    | {f"{p}iB": 1024**i for i, p in enumerate("KMGTP", 1)}
+)
 SIZE = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]+)(/s)?\s*")
 
 
@@ -35,8 +38,11 @@ def parse_bytes(text, place, per_second=False):
     match = SIZE.fullmatch(text) if isinstance(text, str) else None
     rate = "/s" if per_second else ""
     if match is None or match[2] not in SIZES or bool(match[3]) != per_second:
-        raise ConfigError(f"{text!r} is no amount of bytes{rate}", where=place,
-                          hint=f"a number and a unit, for example \"80 GB{rate}\" (10^9) or \"80 GiB{rate}\" (2^30)")
+        raise ConfigError(
+            f"{text!r} is no amount of bytes{rate}",
+            where=place,
+            hint=f'a number and a unit, for example "80 GB{rate}" (10^9) or "80 GiB{rate}" (2^30)',
+        )
     try:
         value = float(match[1]) * SIZES[match[2]]
     except ValueError:

@@ -18,6 +18,7 @@ checkpoint is one `CheckpointError`.
 
 Source of the tensor format: safetensors, https://github.com/huggingface/safetensors (version 0.4 and later).
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -88,8 +89,12 @@ def save(directory, iteration, tensors, state, config="", keep=None):
     arrays = {name: np.asarray(value, order="C") for name, value in tensors.items()}
     files = {TENSORS: library.save(arrays), STATE: _json(state)}
     manifest = {
-        "format": FORMAT, "version": VERSION, "package": package_version(), "numpy": np.__version__,
-        "iteration": int(iteration), "config": config,
+        "format": FORMAT,
+        "version": VERSION,
+        "package": package_version(),
+        "numpy": np.__version__,
+        "iteration": int(iteration),
+        "config": config,
         "files": {name: {"bytes": len(data), "sha256": _digest(data)} for name, data in files.items()},
         "tensors": {name: [str(value.dtype), list(value.shape)] for name, value in arrays.items()},
     }
@@ -122,8 +127,11 @@ def save(directory, iteration, tensors, state, config="", keep=None):
             if old != target:
                 _discard(old)
     except OSError as error:
-        raise ConfigError(f"a checkpoint cannot be written: {error.strerror or error}", where=directory,
-                          hint="free space, or another checkpoint.directory") from error
+        raise ConfigError(
+            f"a checkpoint cannot be written: {error.strerror or error}",
+            where=directory,
+            hint="free space, or another checkpoint.directory",
+        ) from error
     return target
 
 
@@ -180,8 +188,11 @@ def load(path, config=None):
     path = Path(path)
     manifest, files = _read(path)
     if config is not None and manifest["config"] != config:
-        raise CheckpointError("the checkpoint was made with another configuration", path=path,
-                              hint="the same file and number of wafers as in that run, or --resume without a file")
+        raise CheckpointError(
+            "the checkpoint was made with another configuration",
+            path=path,
+            hint="the same file and number of wafers as in that run, or --resume without a file",
+        )
     library = _library()
     try:
         tensors = library.load(files[TENSORS])
@@ -190,8 +201,11 @@ def load(path, config=None):
         raise CheckpointError(f"cannot be read: {error}", path=path) from None
     shapes = {name: [str(value.dtype), list(value.shape)] for name, value in tensors.items()}
     if shapes != manifest["tensors"]:
-        odd = next(name for name in sorted({*shapes, *manifest["tensors"]})
-                   if shapes.get(name) != manifest["tensors"].get(name))
+        odd = next(
+            name
+            for name in sorted({*shapes, *manifest["tensors"]})
+            if shapes.get(name) != manifest["tensors"].get(name)
+        )
         raise CheckpointError(f"tensor {odd!r} is not what the manifest says", path=path)
     return manifest["iteration"], tensors, state
 
@@ -221,14 +235,18 @@ def _read(path):
         for name in (TENSORS, STATE):
             data, facts = (path / name).read_bytes(), manifest["files"][name]
             if len(data) != facts["bytes"]:
-                raise CheckpointError(f"{name} has {len(data):,} bytes instead of {facts['bytes']:,}", path=path,
-                                      **damaged)
+                raise CheckpointError(
+                    f"{name} has {len(data):,} bytes instead of {facts['bytes']:,}", path=path, **damaged
+                )
             if _digest(data) != facts["sha256"]:
                 raise CheckpointError(f"{name} is damaged", path=path, **damaged)
             files[name] = data
     except OSError as error:
-        raise CheckpointError(f"{Path(error.filename or path).name} cannot be read: {error.strerror}", path=path,
-                              hint="the directory of a checkpoint, iteration-...") from None
+        raise CheckpointError(
+            f"{Path(error.filename or path).name} cannot be read: {error.strerror}",
+            path=path,
+            hint="the directory of a checkpoint, iteration-...",
+        ) from None
     except (ValueError, KeyError, TypeError):
         raise CheckpointError("the manifest is damaged", path=path, **damaged) from None
     return manifest, files

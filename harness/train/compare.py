@@ -4,6 +4,7 @@
 for bit.  *Plain* (`harness.train.reference`): a mixed-precision trainer as one writes it with ``@``; it differs by the
 order of f32 additions, and from time to time by a 16-bit rounding that this turns over.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -67,10 +68,18 @@ class Comparison:
     def verdict(self):
         """Return the `Verdict` after the iterations done so far."""
         weights, exact = self._weights(), {p.name: p.dense for p in self.exact.parameters}
-        equal = all(np.array_equal(values.view(np.uint32), exact[name].view(np.uint32))
-                    for name, values in weights.items())
-        apart, moved = (np.sqrt(sum(float(np.square(weights[name] - other[name].reshape(weights[name].shape),
-                                                    dtype=np.float64).sum()) for name in weights))
-                        for other in (self.plain.weights, self._start))
-        return Verdict(self.iterations, bool(self._equal and equal), float(apart / moved) if moved else 0.0,
-                       float(self._apart))
+        equal = all(
+            np.array_equal(values.view(np.uint32), exact[name].view(np.uint32)) for name, values in weights.items()
+        )
+        apart, moved = (
+            np.sqrt(
+                sum(
+                    float(np.square(weights[name] - other[name].reshape(weights[name].shape), dtype=np.float64).sum())
+                    for name in weights
+                )
+            )
+            for other in (self.plain.weights, self._start)
+        )
+        return Verdict(
+            self.iterations, bool(self._equal and equal), float(apart / moved) if moved else 0.0, float(self._apart)
+        )

@@ -9,6 +9,7 @@ Formats (requirements FMT-06, 08, 09)
     with one of them it is f16, and a warning says so.  ``bf16`` must not scale the loss; PEs do not calculate in it, so
     only the numpy reference trains with it.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -126,14 +127,17 @@ class SparsityConfig:
 
     density: float = option(1.0, doc="share of the weights that exist", low=0.0, high=1.0)
     seed: int = option(0, doc="of the masks", low=0, high=2**63 - 1)
-    schedule: str = option("static", doc="how masks change",
-                           choices=("static", "pruning", "dense-finetune", "sparse-ift"))
+    schedule: str = option(
+        "static", doc="how masks change", choices=("static", "pruning", "dense-finetune", "sparse-ift")
+    )
     rounds: int | None = option(None, doc="of pruning: how often", low=1, high=1000)
     fraction: float | None = option(None, doc="of pruning: share of the weights that go each time", low=0.0, high=1.0)
-    densities: tuple[float, ...] | None = option(None, doc="of pruning: densities instead of rounds and fraction",
-                                                 low=0.0, high=1.0)
-    switch: float | None = option(None, doc="of dense-finetune: share of the iterations before all weights exist",
-                                  low=0.0, high=1.0)
+    densities: tuple[float, ...] | None = option(
+        None, doc="of pruning: densities instead of rounds and fraction", low=0.0, high=1.0
+    )
+    switch: float | None = option(
+        None, doc="of dense-finetune: share of the iterations before all weights exist", low=0.0, high=1.0
+    )
 
 
 @dataclass(frozen=True)
@@ -227,10 +231,16 @@ class TrainConfig(_TrainFile):
         from fabric.streaming.network import Layer, Network
 
         if self.dtype == "bf16":
-            raise UnsupportedError("PEs do not calculate in bf16", where=_place(self.source, "train.dtype"),
-                                   feature="bf16", hint="f16 or cb16")
-        layers = (Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
-                  for inputs, layer in zip(self.widths, self.network.layers, strict=False))
+            raise UnsupportedError(
+                "PEs do not calculate in bf16",
+                where=_place(self.source, "train.dtype"),
+                feature="bf16",
+                hint="f16 or cb16",
+            )
+        layers = (
+            Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
+            for inputs, layer in zip(self.widths, self.network.layers, strict=False)
+        )
         return Network(tuple(layers), self.dtype)
 
     def build_machine(self):
@@ -258,8 +268,11 @@ class TrainConfig(_TrainFile):
         The number of iterations belongs to it only where a schedule depends on it; checkpoints never do.
         """
         facts = {item.name: getattr(self, item.name) for item in dataclasses.fields(_TrainFile)}
-        facts = {name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
-                 for name, value in facts.items() if name != "checkpoint"}
+        facts = {
+            name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+            for name, value in facts.items()
+            if name != "checkpoint"
+        }
         facts["train"].pop("evaluate")
         if self.train.schedule.kind != "cosine" and self.sparsity.schedule in ("static", "sparse-ift"):
             del facts["train"]["iterations"], facts["train"]["epochs"]
@@ -270,8 +283,13 @@ class TrainConfig(_TrainFile):
     def check(self):
         """Return self if the keys fit each other; the error that is raised otherwise names file and key."""
         try:
-            for part in (self._check_network, self._check_batch, self._check_sparsity, self._check_training,
-                         self._check_format):
+            for part in (
+                self._check_network,
+                self._check_batch,
+                self._check_sparsity,
+                self._check_training,
+                self._check_format,
+            ):
                 part()
         except (ConfigError, UnsupportedError) as error:
             if self.source and not str(error.where or "").startswith(self.source):
@@ -294,14 +312,21 @@ class TrainConfig(_TrainFile):
         if not machine["clock.ghz"]:
             raise ConfigError("without a clock links have no rate per cycle", where="machine.clock.ghz", value=0)
         if mesh.width > machine["fabric.width"] or mesh.height > machine["fabric.height"]:
-            raise ConfigError(f"{mesh.width} x {mesh.height} PEs exceed the {machine['fabric.width']} x "
-                              f"{machine['fabric.height']} of {machine.preset}", where="mesh")
+            raise ConfigError(
+                f"{mesh.width} x {mesh.height} PEs exceed the {machine['fabric.width']} x "
+                f"{machine['fabric.height']} of {machine.preset}",
+                where="mesh",
+            )
         unit = self.wafers * mesh.height
         if batch % unit:
             near = [str(number) for number in (batch // unit * unit, (batch // unit + 1) * unit) if number]
-            raise ConfigError(f"a batch of {batch} does not divide over {self.wafers} wafers of {mesh.height} rows of "
-                              f"PEs: {batch} / ({self.wafers} x {mesh.height}) leaves {batch % unit}",
-                              where="data.batch", hint=" or ".join(near), value=batch)
+            raise ConfigError(
+                f"a batch of {batch} does not divide over {self.wafers} wafers of {mesh.height} rows of "
+                f"PEs: {batch} / ({self.wafers} x {mesh.height}) leaves {batch % unit}",
+                where="data.batch",
+                hint=" or ".join(near),
+                value=batch,
+            )
 
     def _check_training(self):
         train = self.train
@@ -315,23 +340,33 @@ class TrainConfig(_TrainFile):
         if train.iterations:
             shortest = min(phase.end - phase.begin for phase in phases(self.sparsity, train.iterations))
             if train.schedule.warmup >= shortest:
-                raise ConfigError(f"a warm-up of {train.schedule.warmup} leaves nothing of a phase of {shortest} "
-                                  "iterations", where="train.schedule.warmup", value=train.schedule.warmup)
+                raise ConfigError(
+                    f"a warm-up of {train.schedule.warmup} leaves nothing of a phase of {shortest} iterations",
+                    where="train.schedule.warmup",
+                    value=train.schedule.warmup,
+                )
         scale = train.loss_scale.initial
         if scale is not None:
             high = MOST[self.dtype]
             if scale > high or scale.hex().split("p")[0] != "0x1.0000000000000":
-                raise ConfigError(f"{scale} is not a power of two up to {high:g}", where="train.loss_scale.initial",
-                                  value=scale)
+                raise ConfigError(
+                    f"{scale} is not a power of two up to {high:g}", where="train.loss_scale.initial", value=scale
+                )
 
     def _check_format(self):
         if not self.train.mixed_precision:
-            raise UnsupportedError("training is mixed precision only: 16-bit operands and f32 sums",
-                                   where="train.mixed_precision", feature="pure precision")
+            raise UnsupportedError(
+                "training is mixed precision only: 16-bit operands and f32 sums",
+                where="train.mixed_precision",
+                feature="pure precision",
+            )
         scale = self.train.loss_scale
         if self.dtype == "bf16" and (scale.initial not in (None, 1.0) or scale.dynamic):
-            raise ConfigError("bf16 trains with a loss scale of 1 that does not change", where="train.loss_scale",
-                              hint="leave the table out")
+            raise ConfigError(
+                "bf16 trains with a loss scale of 1 that does not change",
+                where="train.loss_scale",
+                hint="leave the table out",
+            )
 
     def _check_sparsity(self):
         sparsity = self.sparsity
@@ -357,8 +392,9 @@ class TrainConfig(_TrainFile):
 
     def _check_widths(self):
         if self.sparsity.schedule == "sparse-ift" and len(self.network.layers) < 2:
-            raise ConfigError("there is no layer between inputs and logits that could be wider",
-                              where="sparsity.schedule")
+            raise ConfigError(
+                "there is no layer between inputs and logits that could be wider", where="sparsity.schedule"
+            )
 
 
 def parse_train(text, source=""):
@@ -387,8 +423,10 @@ def parse_train(text, source=""):
     values["train"], warnings = _format(file)
     plain = (file.network.inputs, *(layer.outputs for layer in file.network.layers))
     if file.sparsity.schedule == "sparse-ift" and file.sparsity.density:
-        layers = tuple(dataclasses.replace(layer, outputs=width) for layer, width
-                       in zip(file.network.layers, widened(plain, file.sparsity.density)[1:], strict=True))
+        layers = tuple(
+            dataclasses.replace(layer, outputs=width)
+            for layer, width in zip(file.network.layers, widened(plain, file.sparsity.density)[1:], strict=True)
+        )
         values["network"] = dataclasses.replace(file.network, layers=layers)
     return TrainConfig(**values, plain_widths=plain, warnings=warnings, text=text, source=str(source)).check()
 
@@ -397,8 +435,10 @@ def _format(file):
     """Return (the table [train] with the format that is really used, warnings)."""
     asked, allowed = file.train.dtype == "cb16", file.csconfig.use_cbfloat16
     if asked and not allowed:
-        return (dataclasses.replace(file.train, dtype="f16"),
-                ("train.dtype is cb16 and csconfig.use_cbfloat16 is not set: f16 is used",))
+        return (
+            dataclasses.replace(file.train, dtype="f16"),
+            ("train.dtype is cb16 and csconfig.use_cbfloat16 is not set: f16 is used",),
+        )
     if allowed and not asked:
         return file.train, (f"csconfig.use_cbfloat16 is set and train.dtype is {file.train.dtype}, which is used",)
     return file.train, ()

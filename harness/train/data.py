@@ -9,6 +9,7 @@ are all that must be kept to go on bit by bit.
 
 Source: weight streaming white paper, sections 4 and 7.1 (a service of its own, disjoint shards); requirement WS-08.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -71,28 +72,40 @@ def load(config):
     inputs, classes = config.network.inputs, config.network.layers[-1].outputs
     features = found.x_train.shape[1]
     if features != inputs:
-        raise ConfigError(f"samples of {source} have {features} features, the network takes {inputs}",
-                          where="network.inputs", value=inputs)
+        raise ConfigError(
+            f"samples of {source} have {features} features, the network takes {inputs}",
+            where="network.inputs",
+            value=inputs,
+        )
     labels = np.concatenate([found.y_train, found.y_test])
     if labels.min() < 0 or labels.max() >= classes:
-        raise ConfigError(f"labels of {source} are {labels.min()} to {labels.max()}, the network has {classes} classes",
-                          where=f"network.layers[{len(config.network.layers) - 1}].outputs", value=classes)
+        raise ConfigError(
+            f"labels of {source} are {labels.min()} to {labels.max()}, the network has {classes} classes",
+            where=f"network.layers[{len(config.network.layers) - 1}].outputs",
+            value=classes,
+        )
     if config.data.batch > len(found.x_train):
-        raise ConfigError(f"a batch of {config.data.batch} from {len(found.x_train)} samples of {source}",
-                          where="data.batch", value=config.data.batch)
+        raise ConfigError(
+            f"a batch of {config.data.batch} from {len(found.x_train)} samples of {source}",
+            where="data.batch",
+            value=config.data.batch,
+        )
     bias = config.build_machine()["num.cb16_bias"]
     for name in ("x_train", "x_test"):
         largest = float(np.abs(getattr(found, name)).max())
         if not np.isfinite(numerics.decode(numerics.encode(largest, config.dtype, bias), config.dtype, bias)):
-            raise ConfigError(f"{name} of {source} has {largest:g}, more than {config.dtype} can hold",
-                              where="data.source", hint="scale the samples, for example to 0 .. 1")
+            raise ConfigError(
+                f"{name} of {source} has {largest:g}, more than {config.dtype} can hold",
+                where="data.source",
+                hint="scale the samples, for example to 0 .. 1",
+            )
     return found
 
 
 def _split(x, y, share, rng):
     """Return a `Dataset` with so large a share of the samples, chosen at random, held out."""
     unseen = np.zeros(len(x), bool)
-    unseen[rng.permutation(len(x))[:round(share * len(x))]] = True
+    unseen[rng.permutation(len(x))[: round(share * len(x))]] = True
     return Dataset(x[~unseen], y[~unseen], x[unseen], y[unseen])
 
 
@@ -120,8 +133,9 @@ def _mnist_shaped():
                 np.maximum(shape, np.exp(-distance / 2), out=shape)
     labels = rng.integers(0, 10, 2500)
     shifts = rng.integers(-2, 3, (2500, 2))
-    images = np.array([np.roll(shapes[label], tuple(shift), (0, 1))
-                       for label, shift in zip(labels, shifts, strict=True)])
+    images = np.array(
+        [np.roll(shapes[label], tuple(shift), (0, 1)) for label, shift in zip(labels, shifts, strict=True)]
+    )
     noise = rng.random(images.shape)
     images = np.where(rng.random(images.shape) < 0.15, noise, images)
     pixels = np.round(images * 256) / 256  # exact in every 16-bit format that has 8 bits of fraction
@@ -132,8 +146,12 @@ def _read(source, config):
     """Return the `Dataset` of a file."""
     path = Path(config.source).parent / source
     if path.suffix != ".npz":
-        raise ConfigError(f"{source!r} is no data set", where="data.source", value=source,
-                          hint=f"{close_match(source, SOURCES)}, or an .npz file")
+        raise ConfigError(
+            f"{source!r} is no data set",
+            where="data.source",
+            value=source,
+            hint=f"{close_match(source, SOURCES)}, or an .npz file",
+        )
     try:
         with open(path, "rb") as raw:
             file = np.load(raw, allow_pickle=False)
@@ -156,12 +174,18 @@ def _read(source, config):
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":
-            raise ConfigError(f"x_{part} is {x.dtype} and y_{part} is {y.dtype}", where=path,
-                              hint="numbers for x, whole numbers for y")
+            raise ConfigError(
+                f"x_{part} is {x.dtype} and y_{part} is {y.dtype}",
+                where=path,
+                hint="numbers for x, whole numbers for y",
+            )
         x = x.reshape(len(x), -1) if x.ndim > 2 else x
         if x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or not x.size:
-            raise ConfigError(f"x_{part} of shape {x.shape} does not fit y_{part} of shape {y.shape}", where=path,
-                              hint="(samples, features) and (samples,)")
+            raise ConfigError(
+                f"x_{part} of shape {x.shape} does not fit y_{part} of shape {y.shape}",
+                where=path,
+                hint="(samples, features) and (samples,)",
+            )
         with np.errstate(over="ignore"):
             x = x.astype(np.float32)
         if not np.isfinite(x).all():
@@ -220,7 +244,7 @@ class DataService:
             self._start()
         while self._epoch < epoch:
             self._draw()
-        return self._order[place * self.size:(place + 1) * self.size]
+        return self._order[place * self.size : (place + 1) * self.size]
 
     def batch(self, iteration):
         """Return the shards of an iteration, counted from 0.
@@ -230,13 +254,20 @@ class DataService:
         list of (ndarray of float32, ndarray of int64)
             Per wafer: samples of shape (batch / wafers, features), and their classes.
         """
-        return [(self.dataset.x_train[part], self.dataset.y_train[part])
-                for part in np.split(self.indices(iteration), self.wafers)]
+        return [
+            (self.dataset.x_train[part], self.dataset.y_train[part])
+            for part in np.split(self.indices(iteration), self.wafers)
+        ]
 
     def state(self):
         """Return the position in the data, as data for JSON."""
-        return {"epoch": self._epoch, "random": self._before, "seed": self._seed,
-                "batch": self.size, "digest": self.dataset.digest}
+        return {
+            "epoch": self._epoch,
+            "random": self._before,
+            "seed": self._seed,
+            "batch": self.size,
+            "digest": self.dataset.digest,
+        }
 
     def restore(self, state):
         """Go on from `state`.
@@ -249,8 +280,10 @@ class DataService:
         try:
             same = (state["digest"], state["batch"], state["seed"]) == (self.dataset.digest, self.size, self._seed)
             if not same:
-                raise CheckpointError("the checkpoint was made with other training data, batch or seed",
-                                      hint="the configuration and data of that run")
+                raise CheckpointError(
+                    "the checkpoint was made with other training data, batch or seed",
+                    hint="the configuration and data of that run",
+                )
             rng = np.random.default_rng()
             rng.bit_generator.state = state["random"]
             epoch = int(state["epoch"])

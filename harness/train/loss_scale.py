@@ -7,6 +7,7 @@ iterations in a row it doubles, up to the largest scale of the format.
 The vendor's gradient scaler stops at 2^15 for float16 and 2^31 for cbfloat16 (its public training library); bf16 is not
 scaled at all (requirement FMT-09).
 """
+
 from __future__ import annotations
 
 import math
@@ -49,8 +50,12 @@ class LossScale:
     def of(cls, config):
         """Return the scale that a `TrainConfig` asks for."""
         given, dtype = config.train.loss_scale, config.dtype
-        return cls(INITIAL[dtype] if given.initial is None else given.initial, given.growth_interval,
-                   dtype != "bf16" if given.dynamic is None else given.dynamic, MOST[dtype])
+        return cls(
+            INITIAL[dtype] if given.initial is None else given.initial,
+            given.growth_interval,
+            dtype != "bf16" if given.dynamic is None else given.dynamic,
+            MOST[dtype],
+        )
 
     def update(self, finite, iteration=None):
         """Take note of an iteration; return whether its update must be left out.
@@ -73,9 +78,12 @@ class LossScale:
                 self.value, self.good = self.value * 2, 0
             return False
         if not self.dynamic or self.value <= LEAST:
-            raise TrainingError(f"gradients are not finite with a loss scale of {self.value:g}", iteration=iteration,
-                                cause="a static scale" if not self.dynamic else "gradients grow without limit",
-                                hint="a smaller learning rate, or train.loss_scale.dynamic = true")
+            raise TrainingError(
+                f"gradients are not finite with a loss scale of {self.value:g}",
+                iteration=iteration,
+                cause="a static scale" if not self.dynamic else "gradients grow without limit",
+                hint="a smaller learning rate, or train.loss_scale.dynamic = true",
+            )
         self.value, self.good = self.value / 2, 0
         return True
 

@@ -3,6 +3,7 @@
 `Trainer(config, backend="numpy")` trains with it.  Its weights must equal those of the wafers bit for bit; the plain
 trainer of `harness.train.reference`, which adds in numpy's own order, agrees up to rounding.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class OraclePort(Endpoint):
 
     def gradients(self, count):
         for start in range(0, count, CHUNK):
-            yield self._numbers[start:start + CHUNK]
+            yield self._numbers[start : start + CHUNK]
 
     def times(self, count):
         """Return when numbers left: there is no clock here."""

@@ -1,4 +1,5 @@
 """What a training run on wafers leaves for the other commands: a run file with counters and phases, and a report."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -14,8 +15,14 @@ __all__ = ["meta_of", "write"]
 
 def meta_of(config, machine, command):
     """Return the `RunMeta` of a run; `command` is what to type for it, without ``wse``."""
-    return RunMeta(job=command, config_toml=config.text, machine=dict(machine), preset=machine.preset, seed=config.seed,
-                   **provenance())
+    return RunMeta(
+        job=command,
+        config_toml=config.text,
+        machine=dict(machine),
+        preset=machine.preset,
+        seed=config.seed,
+        **provenance(),
+    )
 
 
 def write(directory, trainer, rows, result, recorder):

@@ -4,6 +4,7 @@
 at the end.  A run that goes on from a checkpoint first drops the lines after it, so the log is always that of an
 uninterrupted run.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -53,8 +54,9 @@ class Log:
             part.replace(self.path)
             self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", where=self.directory,
-                              hint="another directory with --out") from None
+            raise ConfigError(
+                f"cannot be written: {error.strerror}", where=self.directory, hint="another directory with --out"
+            ) from None
 
     def _read(self, iteration):
         """Return the lines up to an iteration; the last one may have been cut short."""
@@ -83,8 +85,9 @@ class Log:
             self._file.write(json.dumps(row) + "\n")
             self._file.flush()
         except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", where=self.path,
-                              hint="free space, then --resume") from None
+            raise ConfigError(
+                f"cannot be written: {error.strerror}", where=self.path, hint="free space, then --resume"
+            ) from None
         return row
 
     def close(self):
@@ -102,8 +105,11 @@ class Log:
                     write_csv(stage / "loss.csv", [{key: row.get(key) for key in keys} for row in self.rows])
                     write_png(stage / "loss.png", lambda figure: self._draw(figure, title))
             except OSError as error:
-                raise ConfigError(f"loss.csv and loss.png cannot be written: {error.strerror}", where=self.directory,
-                                  hint="free space, then --resume; training itself is done") from None
+                raise ConfigError(
+                    f"loss.csv and loss.png cannot be written: {error.strerror}",
+                    where=self.directory,
+                    hint="free space, then --resume; training itself is done",
+                ) from None
             names += ["loss.csv", "loss.png"]
         return [str(self.directory / name) for name in names]
 
@@ -117,13 +123,18 @@ class Log:
             left.plot(*zip(*compared, strict=True), "k:", label="the same by plain numpy", lw=1.5)
         left.set(xlabel="iteration", ylabel="loss", title=title, ylim=(0, None))
         tested = [(row["iteration"], row["test_accuracy"]) for row in self.rows if row.get("test_accuracy") is not None]
-        for points, label in (([(k, row["accuracy"]) for k, row in zip(at, self.rows, strict=True)
-                                if row.get("accuracy") is not None], "accuracy of the batch"),
-                              (tested, "accuracy on held-out samples")):
+        for points, label in (
+            (
+                [(k, row["accuracy"]) for k, row in zip(at, self.rows, strict=True) if row.get("accuracy") is not None],
+                "accuracy of the batch",
+            ),
+            (tested, "accuracy on held-out samples"),
+        ):
             if points:
                 right = left.twinx() if len(figure.axes) == 1 else figure.axes[1]
-                right.plot(*zip(*points, strict=True), "C1." if label.startswith("accuracy of") else "C2o-", ms=3,
-                           label=label)
+                right.plot(
+                    *zip(*points, strict=True), "C1." if label.startswith("accuracy of") else "C2o-", ms=3, label=label
+                )
                 right.set(ylabel="accuracy", ylim=(0, 1.02))
         lines = [line for axes in figure.axes for line in axes.get_lines()]
         left.legend(lines, [line.get_label() for line in lines], loc="center right")

@@ -19,6 +19,7 @@ finite differences.
 Sources: weight streaming white paper, section 5.3 (mixed precision); J. L. Ba et al., "Layer normalization", 2016;
 D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016 (tanh form).
 """
+
 from __future__ import annotations
 
 import time
@@ -109,7 +110,7 @@ class Model:
         self.activations = [rows]
         for k, layer in enumerate(self.layers, 1):
             weights, inputs, unit, inverse = self.round(parameters[f"layer{k}.weight"]), rows, None, None
-            rows = inputs @ weights[:, :inputs.shape[1]].T
+            rows = inputs @ weights[:, : inputs.shape[1]].T
             if layer.bias:
                 rows = rows + weights[:, -1]
             rows = self.round(rows)
@@ -161,7 +162,7 @@ class Model:
             found[f"layer{k}.weight"] = np.concatenate(whole, axis=1)
             if k > 1:
                 weights = self.round(parameters[f"layer{k}.weight"])
-                delta = self.round(delta @ weights[:, :kept.inputs.shape[1]])
+                delta = self.round(delta @ weights[:, : kept.inputs.shape[1]])
         return loss, found
 
     def first_bad(self):
@@ -236,8 +237,9 @@ class ReferenceTrainer:
         for name, parameter in (named | {f"layer{k + 1}.norm": norm for k, norm in norms.items()}).items():
             self.weights[name] = parameter.dense.astype(self.model.dtype)
             self.masks[name] = parameter.pattern.mask()
-        self.slots = {name: {slot: np.zeros_like(value) for slot in self.optimizer.slots}
-                      for name, value in self.weights.items()}
+        self.slots = {
+            name: {slot: np.zeros_like(value) for slot in self.optimizer.slots} for name, value in self.weights.items()
+        }
         self.iteration = self.updates = 0
 
     @classmethod
@@ -246,8 +248,10 @@ class ReferenceTrainer:
         from fabric.streaming.network import Layer, Network
         from harness.train.trainer import initial_parameters
 
-        layers = (Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
-                  for inputs, layer in zip(config.widths, config.network.layers, strict=False))
+        layers = (
+            Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
+            for inputs, layer in zip(config.widths, config.network.layers, strict=False)
+        )
         return cls(config, *initial_parameters(config, Network(tuple(layers)), config.build_machine()["num.cb16_bias"]))
 
     def _active(self):
@@ -272,23 +276,34 @@ class ReferenceTrainer:
             loss, gradients = self.model.gradients(self._active(), x, labels, scale)
         self.iteration += 1
         if not np.isfinite(loss):
-            raise TrainingError(f"the loss is {loss}", iteration=self.iteration, layer=self.model.first_bad(),
-                                hint="a smaller learning rate")
+            raise TrainingError(
+                f"the loss is {loss}",
+                iteration=self.iteration,
+                layer=self.model.first_bad(),
+                hint="a smaller learning rate",
+            )
         finite = all(np.isfinite(value[self.masks[name]]).all() for name, value in gradients.items())
         skipped = self.loss_scale.update(finite, self.iteration)
         if not skipped:
             self.updates += 1
             self._update(gradients, self.model.dtype.type(scale * batch), phase)
         right = (self.model.activations[-1].argmax(1) == labels).mean()
-        return ReferenceStep(self.iteration, float(loss / self.model.dtype.type(batch)), float(right), scale, skipped,
-                             time.perf_counter() - clock)
+        return ReferenceStep(
+            self.iteration,
+            float(loss / self.model.dtype.type(batch)),
+            float(right),
+            scale,
+            skipped,
+            time.perf_counter() - clock,
+        )
 
     def _update(self, gradients, divisor, phase):
         lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
         for name, mask in self.masks.items():
             state = {slot: value[mask] for slot, value in self.slots[name].items()}
-            self.weights[name][mask] = self.optimizer.update(self.updates, self.weights[name][mask],
-                                                             gradients[name][mask] / divisor, state, lr)
+            self.weights[name][mask] = self.optimizer.update(
+                self.updates, self.weights[name][mask], gradients[name][mask] / divisor, state, lr
+            )
             for slot, value in state.items():
                 self.slots[name][slot][mask] = value
 
@@ -314,8 +329,12 @@ class ReferenceTrainer:
         for name, weights in self.weights.items():
             tensors[name], tensors[f"{name}.pattern"] = weights, np.packbits(self.masks[name])
             tensors |= {f"{name}.{slot}": value for slot, value in self.slots[name].items()}
-        return tensors, {"iteration": self.iteration, "updates": self.updates, "loss_scale": self.loss_scale.state(),
-                         "data": self.data.state()}
+        return tensors, {
+            "iteration": self.iteration,
+            "updates": self.updates,
+            "loss_scale": self.loss_scale.state(),
+            "data": self.data.state(),
+        }
 
     def restore(self, tensors, state):
         """Go on from what `state` returned; `CheckpointError`, and no change, if it does not fit."""

@@ -18,6 +18,7 @@ Masks concern weight matrices; biases and normalisation stay whole.
 Sources: weight streaming white paper, section 6.2; A. Renda et al., "Comparing rewinding and fine-tuning in neural
 network pruning", 2020 (weights stay, the learning rate is rewound).
 """
+
 from __future__ import annotations
 
 import math
@@ -63,8 +64,9 @@ def phases(sparsity, iterations):
         Fewer iterations than phases.
     """
     if sparsity.schedule == "pruning":
-        densities = sparsity.densities or tuple(sparsity.density * (1 - sparsity.fraction) ** k
-                                                for k in range(1, sparsity.rounds + 1))
+        densities = sparsity.densities or tuple(
+            sparsity.density * (1 - sparsity.fraction) ** k for k in range(1, sparsity.rounds + 1)
+        )
         densities = (sparsity.density, *densities)
         ends = [iterations * (k + 1) // len(densities) for k in range(len(densities))]
     elif sparsity.schedule == "dense-finetune":
@@ -74,8 +76,11 @@ def phases(sparsity, iterations):
         densities, ends = (sparsity.density,), [iterations]
     begins = [0, *ends[:-1]]
     if any(begin >= end for begin, end in zip(begins, ends, strict=True)):
-        raise ConfigError(f"{iterations} iterations for {len(densities)} phases of different masks",
-                          where="train.iterations", value=iterations)
+        raise ConfigError(
+            f"{iterations} iterations for {len(densities)} phases of different masks",
+            where="train.iterations",
+            value=iterations,
+        )
     return tuple(Phase(*facts) for facts in zip(begins, ends, densities, strict=True))
 
 
@@ -125,7 +130,7 @@ def initial_masks(config):
         mask = np.ones(inputs * outputs, bool)
         count = n * m if sparsity.schedule == "sparse-ift" else round(sparsity.density * mask.size)
         if count < mask.size:
-            mask[rng.permutation(mask.size)[max(1, count):]] = False
+            mask[rng.permutation(mask.size)[max(1, count) :]] = False
         masks.append(mask.reshape(outputs, inputs))
     return masks
 

@@ -15,6 +15,7 @@ Wafers run in threads of the host; they share nothing, so the result does not de
 Source: weight streaming white paper, sections 4.3 and 6 (one copy of weights, one of gradients; the round trip at the
 boundary of iterations).
 """
+
 from __future__ import annotations
 
 import os
@@ -109,7 +110,7 @@ class WaferPort(Endpoint):
         for places, numbers in zip(self.script.places, self.passed.numbers, strict=True):
             found[places] = numbers
         for start in range(0, count, CHUNK):
-            yield found[start:start + CHUNK]
+            yield found[start : start + CHUNK]
 
     def times(self, count):
         """Return when each number left, in cycles."""
@@ -148,13 +149,20 @@ class System:
             raise ConfigError(f"{wafers} wafers", where="system", hint="at least 1")
         if batch < 1 or batch % (wafers * height):
             unit = wafers * height
-            raise ConfigError(f"a batch of {batch} does not divide over {wafers} wafers of {height} rows of PEs",
-                              where="batch", hint=f"{max(1, batch // unit) * unit} or {(batch // unit + 1) * unit}")
+            raise ConfigError(
+                f"a batch of {batch} does not divide over {wafers} wafers of {height} rows of PEs",
+                where="batch",
+                hint=f"{max(1, batch // unit) * unit} or {(batch // unit + 1) * unit}",
+            )
         self.network, self.batch, self.links = network, batch, links or Links()
         self.machine, self.resident = machine, Resident(network, machine, width, height, batch // wafers)
         self.coordinator = Coordinator(self.resident, matrices, norms)
-        self.ports = [OraclePort(self.resident, self.coordinator) if backend == "numpy" else
-                      WaferPort(Wafer(self.resident, backend)) for _ in range(wafers)]
+        self.ports = [
+            OraclePort(self.resident, self.coordinator)
+            if backend == "numpy"
+            else WaferPort(Wafer(self.resident, backend))
+            for _ in range(wafers)
+        ]
         self.tree = build(self.ports)
         self.clock = self.done = 0
         self._pool = ThreadPoolExecutor(max_workers=max(1, min(wafers, os.cpu_count() or 1)))
@@ -207,10 +215,17 @@ class System:
         left = np.max([port.times(count) for port in self.ports], axis=0)[:asked]
         updated = self._updated(left)
         found = Iteration(
-            loss=loss, gradients=numbers[:asked], cycles=max(cycles, int(-(-4 * script.n_words // per_cycle))),
-            load=int(-(-2 * shards[0][0].size // per_cycle)), boundary=self._boundary(script, cycles, updated),
-            words=script.n_words, gradient_words=count, hops=sum(done.run.wavelet_hops for done in passes),
-            macs=sum(done.run.macs for done in passes), host_seconds=sum(done.run.host_seconds for done in passes))
+            loss=loss,
+            gradients=numbers[:asked],
+            cycles=max(cycles, int(-(-4 * script.n_words // per_cycle))),
+            load=int(-(-2 * shards[0][0].size // per_cycle)),
+            boundary=self._boundary(script, cycles, updated),
+            words=script.n_words,
+            gradient_words=count,
+            hops=sum(done.run.wavelet_hops for done in passes),
+            macs=sum(done.run.macs for done in passes),
+            host_seconds=sum(done.run.host_seconds for done in passes),
+        )
         self._mark(script, found, passes, left, updated)
         self.clock += found.total_cycles
         return found
@@ -242,13 +257,22 @@ class System:
         for number, done in enumerate(passes):
             mark(start, f"iteration {self.done + 1}", track=f"wafer {number}", end=start + done.cycles)
         self.done += 1
-        for parameter, first, last in zip(self.coordinator.parameters, script.offsets[:-1], script.offsets[1:],
-                                          strict=True):
+        for parameter, first, last in zip(
+            self.coordinator.parameters, script.offsets[:-1], script.offsets[1:], strict=True
+        ):
             if last > first:
-                mark(start + int(left[first:last].min()), f"gradients of {parameter.name}", track="tree",
-                     end=start + int(left[first:last].max() + self.away) + 1)
-                mark(start + int(left[first:last].min() + self.away), f"update of {parameter.name}", track="updates",
-                     end=start + int(np.ceil(updated[first:last].max())))
+                mark(
+                    start + int(left[first:last].min()),
+                    f"gradients of {parameter.name}",
+                    track="tree",
+                    end=start + int(left[first:last].max() + self.away) + 1,
+                )
+                mark(
+                    start + int(left[first:last].min() + self.away),
+                    f"update of {parameter.name}",
+                    track="updates",
+                    end=start + int(np.ceil(updated[first:last].max())),
+                )
 
     def infer(self, inputs):
         """Return the logits of up to a batch of samples, bit patterns of shape (classes, samples).

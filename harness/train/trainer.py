@@ -10,6 +10,7 @@ needs for bitwise resumption.
 
 Source: weight streaming white paper, sections 4 to 7; mixed precision: FP32 master weights, 16-bit stream.
 """
+
 from __future__ import annotations
 
 import math
@@ -105,9 +106,10 @@ def initial_parameters(config, network, exponent_bias, slots=()):
     for k, (layer, mask) in enumerate(zip(network.layers, sparsity.initial_masks(config), strict=True)):
         weights = np.zeros(layer.shape, np.float32)
         spread = math.sqrt(2 / max(1.0, mask.sum() / layer.outputs))
-        weights[:, :layer.inputs] = rng.standard_normal((layer.outputs, layer.inputs)) * spread
-        matrices.append(Parameter(f"layer{k + 1}.weight", weights, network.dtype, exponent_bias,
-                                  with_bias(mask, layer), slots))
+        weights[:, : layer.inputs] = rng.standard_normal((layer.outputs, layer.inputs)) * spread
+        matrices.append(
+            Parameter(f"layer{k + 1}.weight", weights, network.dtype, exponent_bias, with_bias(mask, layer), slots)
+        )
         if layer.norm:
             both = np.stack([np.ones(layer.outputs), np.zeros(layer.outputs)])
             norms[k] = Parameter(f"layer{k + 1}.norm", both, network.dtype, exponent_bias, slots=slots)
@@ -144,8 +146,9 @@ class Trainer:
         self.phases = sparsity.phases(config.sparsity, self.iterations)
         self.iteration = self.updates = self.cycles = 0
         self.system = None
-        self.matrices, self.norms = initial_parameters(config, self.network, self.machine["num.cb16_bias"],
-                                                       self.optimizer.slots)
+        self.matrices, self.norms = initial_parameters(
+            config, self.network, self.machine["num.cb16_bias"], self.optimizer.slots
+        )
 
     @property
     def parameters(self):
@@ -161,14 +164,25 @@ class Trainer:
         """Place the network on its wafers; refuse what does not fit.  Does nothing the second time."""
         if self.system is None:
             mesh = self.config.mesh
-            self.system = System(self.network, self.matrices, self.norms, self.machine, mesh.width, mesh.height,
-                                 self.config.wafers, self.config.data.batch, backend=self.backend)
+            self.system = System(
+                self.network,
+                self.matrices,
+                self.norms,
+                self.machine,
+                mesh.width,
+                mesh.height,
+                self.config.wafers,
+                self.config.data.batch,
+                backend=self.backend,
+            )
             self.system.coordinator.script("train")
 
     def encode(self, values):
         """Return real numbers in the format of the activations, bit patterns."""
-        return np.asarray(numerics.encode(np.asarray(values, np.float64), self.network.dtype,
-                                          self.machine["num.cb16_bias"]), np.uint16)
+        return np.asarray(
+            numerics.encode(np.asarray(values, np.float64), self.network.dtype, self.machine["num.cb16_bias"]),
+            np.uint16,
+        )
 
     def step(self):
         """Run one iteration; return its `Step`."""
@@ -191,9 +205,22 @@ class Trainer:
             self._update(done.gradients / np.float32(scale * batch), lr)
         loss = float(done.loss / np.float32(batch))
         accuracy = self._right(self.system.logits(), np.concatenate([y for _, y in samples])) / batch
-        return Step(self.iteration, loss, accuracy, done.total_cycles, done.boundary, self.cycles / self.system.hertz,
-                    scale, not finite, self.density, done.words, done.gradient_words, done.hops, done.macs,
-                    time.perf_counter() - clock)
+        return Step(
+            self.iteration,
+            loss,
+            accuracy,
+            done.total_cycles,
+            done.boundary,
+            self.cycles / self.system.hertz,
+            scale,
+            not finite,
+            self.density,
+            done.words,
+            done.gradient_words,
+            done.hops,
+            done.macs,
+            time.perf_counter() - clock,
+        )
 
     def _update(self, gradients, lr):
         start = 0
@@ -206,8 +233,9 @@ class Trainer:
         """Begin a phase: weights go, or come back as zeros with their optimizer state."""
         for parameter, layer in zip(self.matrices, self.network.layers, strict=True):
             old = parameter.pattern.mask()
-            pattern = with_bias(sparsity.moved(parameter.dense[:, :layer.inputs], old[:, :layer.inputs], density),
-                                layer)
+            pattern = with_bias(
+                sparsity.moved(parameter.dense[:, : layer.inputs], old[:, : layer.inputs], density), layer
+            )
             new = pattern.mask() & ~old
             for values in (parameter.dense, *parameter.state.values()):
                 values[new] = 0
@@ -237,8 +265,9 @@ class Trainer:
         """Return the number of the first layer whose activations on any wafer are not finite, else None."""
         for level in range(1, len(self.network.features)):
             for port in self.system.ports:
-                values = numerics.decode(port.wafer.activations(level), self.network.dtype,
-                                         self.machine["num.cb16_bias"])
+                values = numerics.decode(
+                    port.wafer.activations(level), self.network.dtype, self.machine["num.cb16_bias"]
+                )
                 if not np.isfinite(values).all():
                     return level
         return None
@@ -253,8 +282,13 @@ class Trainer:
             tensors[f"{parameter.name}.pattern"] = np.packbits(parameter.pattern.mask())
             for slot, values in parameter.state.items():
                 tensors[f"{parameter.name}.{slot}"] = values
-        return tensors, {"iteration": self.iteration, "updates": self.updates, "cycles": self.cycles,
-                         "loss_scale": self.loss_scale.state(), "data": self.data.state()}
+        return tensors, {
+            "iteration": self.iteration,
+            "updates": self.updates,
+            "cycles": self.cycles,
+            "loss_scale": self.loss_scale.state(),
+            "data": self.data.state(),
+        }
 
     def restore(self, tensors, state):
         """Go on from what `state` returned; nothing is changed if it does not fit.
@@ -267,14 +301,18 @@ class Trainer:
         expected, _ = self.state()
         if set(tensors) != set(expected):
             odd = sorted(set(tensors) ^ set(expected))[0]
-            raise CheckpointError(f"tensor {odd!r} is {'unknown' if odd in tensors else 'missing'}",
-                                  hint="the configuration that the checkpoint was made with")
+            raise CheckpointError(
+                f"tensor {odd!r} is {'unknown' if odd in tensors else 'missing'}",
+                hint="the configuration that the checkpoint was made with",
+            )
         for name, values in expected.items():
             if tensors[name].shape != values.shape or tensors[name].dtype != values.dtype:
                 found = tensors[name]
-                raise CheckpointError(f"tensor {name!r} has shape {found.shape} and type {found.dtype}, not "
-                                      f"{values.shape} and {values.dtype}",
-                                      hint="the configuration that the checkpoint was made with")
+                raise CheckpointError(
+                    f"tensor {name!r} has shape {found.shape} and type {found.dtype}, not "
+                    f"{values.shape} and {values.dtype}",
+                    hint="the configuration that the checkpoint was made with",
+                )
         counts = checkpoint.counts(state, ("iteration", "updates", "cycles"))
         self.data.restore(state.get("data"))
         self.loss_scale.restore(state.get("loss_scale"))

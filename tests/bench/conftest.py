@@ -1,4 +1,5 @@
 """Benchmarks are collected only when pytest is asked for them with --benchmark-only, as `make bench` does."""
+
 from __future__ import annotations
 
 

@@ -8,6 +8,7 @@ sizes are small; a count does not depend on other users of the machine.  valgrin
 kernels for long vectors are those of AVX2.  ``--write`` puts the table between the lines
 ``<!-- begin instructions -->`` and ``<!-- end instructions -->`` of a file.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -72,9 +73,13 @@ def count(name):
     for n in lengths:
         code = f"from tests.bench import instructions; instructions.run_case({name!r}, {n})"
         done = subprocess.run(
-            [valgrind, "--tool=callgrind", f"--callgrind-out-file={os.devnull}", sys.executable, "-c", code], cwd=ROOT,
+            [valgrind, "--tool=callgrind", f"--callgrind-out-file={os.devnull}", sys.executable, "-c", code],
+            cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"},
-            capture_output=True, text=True, check=False)
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             raise RuntimeError(f"valgrind failed on {name}:\n{done.stderr[-2000:]}")
         counts.append(total(done.stderr))

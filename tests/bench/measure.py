@@ -5,6 +5,7 @@ dependent integer additions, compiled, in cache) is timed around every sample, s
 workloads are compared in interleaved pairs, and the median of the ratios counts; a rate is the best of several samples,
 beside which the median is told.
 """
+
 from __future__ import annotations
 
 import json
@@ -179,8 +180,15 @@ def _child(kind, width, height):
     status = engine.run(workload.limit)
     end = _resident_bytes()
     assert status == "complete"
-    sram = 2 * sum(int((workload.spec.program_index == k).sum()) * (p.footprint - p.code_words)
-                   for k, p in enumerate(workload.spec.programs)) if kind != "idle" else 0
+    sram = (
+        2
+        * sum(
+            int((workload.spec.program_index == k).sum()) * (p.footprint - p.code_words)
+            for k, p in enumerate(workload.spec.programs)
+        )
+        if kind != "idle"
+        else 0
+    )
     n_pe = width * height
     return {"engine": (end - described - sram) / n_pe, "description": (described - start) / n_pe, "sram": sram / n_pe}
 
@@ -199,10 +207,17 @@ def resident(kind, width, height):
         ``engine`` (tables of the running machine without SRAM), ``description`` (layout and spec, which the host may
         drop), ``sram`` (subtracted from engine).
     """
-    code = (f"import json; from tests.bench import measure; "
-            f"print(json.dumps(measure._child({kind!r}, {width}, {height})))")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True, check=False)
+    code = (
+        f"import json; from tests.bench import measure; print(json.dumps(measure._child({kind!r}, {width}, {height})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"measuring memory failed:\n{done.stderr}")
     return json.loads(done.stdout)

@@ -1,4 +1,5 @@
 """Matrix products as workloads: bits, hops, multiply-adds and cycles of each run are checked."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace

@@ -6,6 +6,7 @@ Everything is measured in this one run; rates are the best of five samples, with
 `tests.bench.measure`.  Takes two or three minutes; ``--quick`` takes fewer and shorter samples.  ``--write`` puts the
 table between the lines ``<!-- begin measured -->`` and ``<!-- end measured -->`` of a file.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -48,32 +49,35 @@ class Row:
     remark: str
 
 
-GOALS = {goal.key: goal for goal in (
-    Goal("broadcast64", "row broadcast 64 x 64, streaming", "M hops/s", 50),
-    Goal("broadcast128", "row broadcast 128 x 128, streaming", "M hops/s", 50),
-    Goal("chain64", "row chain reduce 64 x 64, streaming", "M hops/s", 50),
-    Goal("chain128", "row chain reduce 128 x 128, streaming", "M hops/s", 50),
-    Goal("exchange64", "saturated exchange 64 x 64, a link per direction and color", "M hops/s", 25),
-    Goal("multicast64", "the same with one multicast to all neighbours", "M hops/s", None),
-    Goal("active64", "active PE-cycles, streaming (broadcast 64 x 64)", "M PE-cycles/s", 30),
-    Goal("saturated64", "active PE-cycles, saturated (exchange 64 x 64)", "M PE-cycles/s", 15),
-    Goal("fmach", "PE-cycles inside vector operations, f16 multiply-add of 256", "M PE-cycles/s", 300),
-    Goal("fmachs", "the same, f16 with fp32 accumulation", "M PE-cycles/s", 300),
-    Goal("fmacs", "the same, fp32", "M PE-cycles/s", 300),
-    Goal("gmacs", "multiply-adds in such loops, f16, exact rounding", "GMAC/s", None),
-    Goal("gmacs_s", "multiply-adds in such loops, f16 with fp32 accumulation", "GMAC/s", None),
-    Goal("gemm", "matrix product by SUMMA on 16 x 16 PEs, f16, exact rounding, tiles 192 x 8 x 96", "GMAC/s", 1),
-    Goal("gemm_cube", "the same, sums in fp32, tiles 60 x 60 x 60", "GMAC/s", None),
-    Goal("task", "one task start (with activation and end)", "ns", 60, False),
-    Goal("idle", "one idle PE-cycle, one row of 922 x 922 PEs streaming", "ns", 0.01, False),
-    Goal("quiet", "one idle PE-cycle, one PE of 922 x 922 computing", "ns", 0.01, False),
-    Goal("bytes_idle", "resident bytes per idle PE, 757 x 996, one row streaming", "bytes", 128, False),
-    Goal("bytes_streaming", "resident bytes per active PE without SRAM, streaming", "bytes", 512, False),
-    Goal("bytes_exchange", "the same, exchange: 8 colors, 8 queues, 8 microthreads", "bytes", 512, False),
-    Goal("build", "describe, check and build 757 x 996 PEs of equal code", "s", 2, False),
-    Goal("trace", "counters of every PE and link to HDF5, every 1,000 cycles, against none", "times", None, False),
-    Goal("yardstick", "yardstick: one dependent addition in cache", "ns", None, False),
-)}
+GOALS = {
+    goal.key: goal
+    for goal in (
+        Goal("broadcast64", "row broadcast 64 x 64, streaming", "M hops/s", 50),
+        Goal("broadcast128", "row broadcast 128 x 128, streaming", "M hops/s", 50),
+        Goal("chain64", "row chain reduce 64 x 64, streaming", "M hops/s", 50),
+        Goal("chain128", "row chain reduce 128 x 128, streaming", "M hops/s", 50),
+        Goal("exchange64", "saturated exchange 64 x 64, a link per direction and color", "M hops/s", 25),
+        Goal("multicast64", "the same with one multicast to all neighbours", "M hops/s", None),
+        Goal("active64", "active PE-cycles, streaming (broadcast 64 x 64)", "M PE-cycles/s", 30),
+        Goal("saturated64", "active PE-cycles, saturated (exchange 64 x 64)", "M PE-cycles/s", 15),
+        Goal("fmach", "PE-cycles inside vector operations, f16 multiply-add of 256", "M PE-cycles/s", 300),
+        Goal("fmachs", "the same, f16 with fp32 accumulation", "M PE-cycles/s", 300),
+        Goal("fmacs", "the same, fp32", "M PE-cycles/s", 300),
+        Goal("gmacs", "multiply-adds in such loops, f16, exact rounding", "GMAC/s", None),
+        Goal("gmacs_s", "multiply-adds in such loops, f16 with fp32 accumulation", "GMAC/s", None),
+        Goal("gemm", "matrix product by SUMMA on 16 x 16 PEs, f16, exact rounding, tiles 192 x 8 x 96", "GMAC/s", 1),
+        Goal("gemm_cube", "the same, sums in fp32, tiles 60 x 60 x 60", "GMAC/s", None),
+        Goal("task", "one task start (with activation and end)", "ns", 60, False),
+        Goal("idle", "one idle PE-cycle, one row of 922 x 922 PEs streaming", "ns", 0.01, False),
+        Goal("quiet", "one idle PE-cycle, one PE of 922 x 922 computing", "ns", 0.01, False),
+        Goal("bytes_idle", "resident bytes per idle PE, 757 x 996, one row streaming", "bytes", 128, False),
+        Goal("bytes_streaming", "resident bytes per active PE without SRAM, streaming", "bytes", 512, False),
+        Goal("bytes_exchange", "the same, exchange: 8 colors, 8 queues, 8 microthreads", "bytes", 512, False),
+        Goal("build", "describe, check and build 757 x 996 PEs of equal code", "s", 2, False),
+        Goal("trace", "counters of every PE and link to HDF5, every 1,000 cycles, against none", "times", None, False),
+        Goal("yardstick", "yardstick: one dependent addition in cache", "ns", None, False),
+    )
+}
 
 
 def measured(quick=False, progress=lambda text: None):
@@ -94,10 +98,16 @@ def measured(quick=False, progress=lambda text: None):
         (workloads.chain_reduce(128, 128, 1500 // scale), 800 // scale, (("chain128", "hops", 1e6),)),
         (workloads.exchange(64, 64, 200 // scale), 100, (("exchange64", "hops", 1e6), ("saturated64", "steps", 1e6))),
         (workloads.multicast(64, 64, 200 // scale), 100, (("multicast64", "hops", 1e6),)),
-        (workloads.vector_tiles(32, 32, 256, 24, repeat=8 // scale), 0,
-         (("fmach", "steps", 1e6), ("gmacs", "macs", 1e9))),
-        (workloads.vector_tiles(32, 32, 256, 24, "fmachs", repeat=8 // scale), 0,
-         (("fmachs", "steps", 1e6), ("gmacs_s", "macs", 1e9))),
+        (
+            workloads.vector_tiles(32, 32, 256, 24, repeat=8 // scale),
+            0,
+            (("fmach", "steps", 1e6), ("gmacs", "macs", 1e9)),
+        ),
+        (
+            workloads.vector_tiles(32, 32, 256, 24, "fmachs", repeat=8 // scale),
+            0,
+            (("fmachs", "steps", 1e6), ("gmacs_s", "macs", 1e9)),
+        ),
         (workloads.vector_tiles(32, 32, 256, 24, "fmacs", repeat=8 // scale), 0, (("fmacs", "steps", 1e6),)),
         (product_workload("summa", 16, (192, 8, 96), "same"), 0, (("gemm", "macs", 1e9),)),
         (product_workload("summa", 16, (60, 60, 60)), 0, (("gemm_cube", "macs", 1e9),)),
@@ -112,25 +122,32 @@ def measured(quick=False, progress=lambda text: None):
             yield Row(GOALS[key], value, f"median {_number(other)}; {_number(rate.ratio(unit))} yardsticks each")
     progress("idle PEs")
     size, n = 922, 8000 // scale
-    cost, ratio = measure.idle_cost(workloads.broadcast(size, size, n, rows=1), workloads.broadcast(size, 1, n),
-                                    size * (size - 1), rounds, 1000)
+    cost, ratio = measure.idle_cost(
+        workloads.broadcast(size, size, n, rows=1), workloads.broadcast(size, 1, n), size * (size - 1), rounds, 1000
+    )
     yield Row(GOALS["idle"], cost, f"{ratio:.2f} times the row alone")
-    cost, ratio = measure.idle_cost(workloads.quiet(size, size, 200), workloads.quiet(1, 1, 200), size * size - 1,
-                                    rounds, 1000)
+    cost, ratio = measure.idle_cost(
+        workloads.quiet(size, size, 200), workloads.quiet(1, 1, 200), size * size - 1, rounds, 1000
+    )
     yield Row(GOALS["quiet"], cost, "time jumps from event to event")
     progress("memory")
-    for key, kind, shape in (("bytes_idle", "idle", (757, 996)), ("bytes_streaming", "streaming", (256, 256)),
-                             ("bytes_exchange", "exchange", (64, 64) if quick else (128, 128))):
+    for key, kind, shape in (
+        ("bytes_idle", "idle", (757, 996)),
+        ("bytes_streaming", "streaming", (256, 256)),
+        ("bytes_exchange", "exchange", (64, 64) if quick else (128, 128)),
+    ):
         found = measure.resident(kind, *shape)
-        yield Row(GOALS[key], found["engine"], f"{shape[0]} x {shape[1]}; layout and spec {found['description']:.0f} "
-                  "more")
+        yield Row(
+            GOALS[key], found["engine"], f"{shape[0]} x {shape[1]}; layout and spec {found['description']:.0f} more"
+        )
     progress("building")
     describing, building = min((measure.build_seconds(757, 996) for _ in range(rounds)), key=sum)
     yield Row(GOALS["build"], describing + building, f"layout {describing:.3f}, engine {building:.3f}")
     progress("traces")
     with tempfile.TemporaryDirectory() as directory:
-        ratio, windows, size = measure.traced(workloads.broadcast(64, 64, 8000 // scale), Path(directory, "t.h5"), 1000,
-                                              rounds)
+        ratio, windows, size = measure.traced(
+            workloads.broadcast(64, 64, 8000 // scale), Path(directory, "t.h5"), 1000, rounds
+        )
     yield Row(GOALS["trace"], ratio, f"broadcast 64 x 64, {windows} windows, {size / 1e3:.0f} kB")
     yield Row(GOALS["yardstick"], measure.yardstick(), "of this host, now")
 
@@ -174,8 +191,19 @@ def main(argv=None):
     order = list(GOALS)
     rows.sort(key=lambda row: order.index(row.goal.key))
     if args.json:
-        print(json.dumps({row.goal.key: {"value": row.value, "must": row.goal.must, "unit": row.goal.unit,
-                                         "met": row.goal.met(row.value)} for row in rows}))
+        print(
+            json.dumps(
+                {
+                    row.goal.key: {
+                        "value": row.value,
+                        "must": row.goal.must,
+                        "unit": row.goal.unit,
+                        "met": row.goal.met(row.value),
+                    }
+                    for row in rows
+                }
+            )
+        )
     else:
         print(render(rows))
     if args.write:

@@ -1,4 +1,5 @@
 """Host speed of the matrix products, and what `make bench` writes about them: hops and multiply-adds per second."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,10 +9,13 @@ from tests.bench.products import product_workload
 from tests.bench.test_speed import bench
 
 
-@pytest.mark.parametrize(("name", "p", "tile", "rounds", "most"), [
-    *((name, 32, 8, 3, 2000) for name in (*ALGORITHMS, "gemm_t")),
-    *((name, 128, 2, 1, 8000) for name in ("summa", "meshgemm")),
-])
+@pytest.mark.parametrize(
+    ("name", "p", "tile", "rounds", "most"),
+    [
+        *((name, 32, 8, 3, 2000) for name in (*ALGORITHMS, "gemm_t")),
+        *((name, 128, 2, 1, 8000) for name in ("summa", "meshgemm")),
+    ],
+)
 def test_speed_of_products(benchmark, name, p, tile, rounds, most):
     """A hop, with the products, tasks and instructions that belong to it, costs at most `most` yardsticks."""
     assert bench(benchmark, product_workload(name, p, (tile, tile, tile)), rounds=rounds).ratio("hops") < most

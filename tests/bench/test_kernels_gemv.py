@@ -3,6 +3,7 @@
 Each run is checked: bits against the order-aware reference, hops and multiply-adds against closed forms, cycles against
 the closed form and the lower bound.
 """
+
 from __future__ import annotations
 
 from types import SimpleNamespace

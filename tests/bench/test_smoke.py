@@ -1,4 +1,5 @@
 """Every benchmark workload once, small: right results, exact cycles, and the measuring code runs."""
+
 from __future__ import annotations
 
 import pytest

@@ -3,6 +3,7 @@
 A bound in yardsticks is about three times what a quiet host shows: it catches an engine that became much slower, not
 noise.  The targets themselves are compared in docs/performance.md (`python -m tests.bench.table`).
 """
+
 from __future__ import annotations
 
 import statistics
@@ -93,8 +94,9 @@ def test_active_row(benchmark):
 def test_traces(benchmark, tmp_path):
     """Counters of every PE and link written every 1,000 cycles cost less than the run itself."""
     workload = workloads.broadcast(64, 64, 6000)
-    ratio, windows, size = benchmark.pedantic(measure.traced, (workload, tmp_path / "t.h5", 1000, 3), rounds=1,
-                                              iterations=1)
+    ratio, windows, size = benchmark.pedantic(
+        measure.traced, (workload, tmp_path / "t.h5", 1000, 3), rounds=1, iterations=1
+    )
     benchmark.extra_info |= {"ratio": ratio, "windows": windows, "bytes": size}
     assert windows == -(-workload.cycles // 1000)
     assert ratio < 2

@@ -2,6 +2,7 @@
 
 Figures and what they must be: `python -m tests.bench.traces`, docs/trace-format.md.
 """
+
 from __future__ import annotations
 
 import pytest
@@ -21,8 +22,9 @@ def test_tracing_off_costs_nothing(benchmark, tmp_path):
 
 def test_counters_of_windows(benchmark, tmp_path):
     """Counters of every PE and link, read and written every 1,000 cycles: within 15 % of the run without."""
-    ratio, windows = benchmark.pedantic(traces.windowed, (workloads.broadcast(64, 64, 8000), tmp_path / "w.h5", 1000),
-                                        rounds=1, iterations=1)
+    ratio, windows = benchmark.pedantic(
+        traces.windowed, (workloads.broadcast(64, 64, 8000), tmp_path / "w.h5", 1000), rounds=1, iterations=1
+    )
     benchmark.extra_info |= {"ratio": ratio, "windows": windows}
     assert windows == 9
     assert ratio < 1.15

@@ -7,6 +7,7 @@ process itself is what other users of the host do not change.  Bytes read are wh
 whoever asked.  "To disk" means that the run file has its name: events are reported, ordered, compressed, checksummed
 and flushed.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -68,6 +69,7 @@ def windowed(workload, path, window, rounds=7):
     float, int
         Ratio of the best times of this process; windows.
     """
+
     def once(cycles):
         fabric = Fabric(workload.spec, "compiled")
         workload.start(fabric.machine)
@@ -129,8 +131,12 @@ def to_disk(make, path, rounds=5, level="full"):
         samples.append(recorded(make, path, level))
     count, size = samples[0][2:]
     own = min(sample[1] for sample in samples)
-    return {"per_second": count / min(sample[0] for sample in samples), "own_per_second": count / own,
-            "nanoseconds": (own - min(alone)) / count * 1e9, "bytes": size / count}
+    return {
+        "per_second": count / min(sample[0] for sample in samples),
+        "own_per_second": count / own,
+        "nanoseconds": (own - min(alone)) / count * 1e9,
+        "bytes": size / count,
+    }
 
 
 def synthetic(path, count, width=100, height=100, per_cycle=200):
@@ -154,6 +160,7 @@ def synthetic(path, count, width=100, height=100, per_cycle=200):
 
 def bytes_read(work):
     """Return how many bytes this process read from files while ``work()`` ran, and what it returned."""
+
     def so_far():
         return int(Path("/proc/self/io").read_text().split()[1])
 
@@ -191,8 +198,12 @@ def measured(quick=False):
             yield f"tracing off against a build without it, {name}", ratio, "times", "<= 1.02"
         for window in (1000, 100):
             ratio, windows = windowed(workloads.broadcast(64, 64, 8000), folder / "w.h5", window, rounds)
-            yield (f"counters of {windows} windows of {window:,} cycles, broadcast 64 x 64", ratio, "times",
-                   "<= 1.15" if window == 1000 else "")
+            yield (
+                f"counters of {windows} windows of {window:,} cycles, broadcast 64 x 64",
+                ratio,
+                "times",
+                "<= 1.15" if window == 1000 else "",
+            )
         for make, what in ((exchange, "payloads alike"), (chain, "random payloads")):
             found = to_disk(make, folder / "e.h5", rounds)
             yield f"full events to disk, simulation included, {what}", found["per_second"] / 1e6, "M events/s", ">= 5"
@@ -205,8 +216,12 @@ def measured(quick=False):
             what = "of a counter" if counter == "busy" else "counted from the events"
             yield f"{count:,} events: start to first heat map, {what}", seconds, "s", "<= 2"
         for share in (0.01, 0.1):
-            yield (f"range of {100 * share:.0f} % of the cycles: share of the file that is read",
-                   100 * share_read(folder / "s.h5", cycles, share), "%", "")
+            yield (
+                f"range of {100 * share:.0f} % of the cycles: share of the file that is read",
+                100 * share_read(folder / "s.h5", cycles, share),
+                "%",
+                "",
+            )
         with Trace.open(folder / "s.h5") as trace:
             size = 4 * CHUNK / trace.committed
         yield "- at most four chunks more", 100 * size, "%", ""

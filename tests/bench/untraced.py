@@ -5,6 +5,7 @@ same sources are compiled with every ``if TRACE:`` turned into ``if 0:``, and th
 copies: a machine that has never heard of tracing.  `functions` gives the instructions of each function of an object
 file, so that two builds can be compared; `tree` is a complete package directory with the build without tracing in it.
 """
+
 from __future__ import annotations
 
 import os
@@ -66,16 +67,31 @@ def compiled(name, folder, change=lambda text: text):
         os.chdir(before)
     found = (folder / source).with_suffix(".o")
     quote = [flag for part in (folder, folder / "wse_core", folder / "fabric") for flag in ("-iquote", str(part))]
-    subprocess.run([_build_info.COMPILER, *quote, f"-I{sysconfig.get_path('include')}", f"-I{np.get_include()}",
-                    "-DNPY_NO_DEPRECATED_API=NPY_1_7_API_VERSION", "-DNDEBUG", "-fPIC", *_build_info.C_FLAGS, "-c",
-                    found.with_suffix(".c"), "-o", found], check=True)
+    subprocess.run(
+        [
+            _build_info.COMPILER,
+            *quote,
+            f"-I{sysconfig.get_path('include')}",
+            f"-I{np.get_include()}",
+            "-DNPY_NO_DEPRECATED_API=NPY_1_7_API_VERSION",
+            "-DNDEBUG",
+            "-fPIC",
+            *_build_info.C_FLAGS,
+            "-c",
+            found.with_suffix(".c"),
+            "-o",
+            found,
+        ],
+        check=True,
+    )
     return found
 
 
 def functions(path):
     """Return the instructions of each function of an object file: name -> lines, addresses within it left out."""
-    text = subprocess.run(["objdump", "-dr", "--no-show-raw-insn", path], check=True, capture_output=True,
-                          text=True).stdout
+    text = subprocess.run(
+        ["objdump", "-dr", "--no-show-raw-insn", path], check=True, capture_output=True, text=True
+    ).stdout
     found, lines = {}, None
     for line in text.splitlines():
         if match := re.fullmatch(r"[0-9a-f]+ <(.+)>:", line):
@@ -96,8 +112,9 @@ def tree(folder):
         found = compiled(name, folder / name, without_tracing)
         module = target / Path(*name.split(".")).with_suffix(suffix)
         module.unlink()
-        subprocess.run([_build_info.COMPILER, "-shared", found, "-lm", *_build_info.LINK_FLAGS, "-o", module],
-                       check=True)
+        subprocess.run(
+            [_build_info.COMPILER, "-shared", found, "-lm", *_build_info.LINK_FLAGS, "-o", module], check=True
+        )
     return target
 
 
@@ -125,9 +142,14 @@ def seconds(folder, name, *size):
 
     Call the function with ``end=True`` to end the process.
     """
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(folder), name, *map(str, size)], text=True,
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder,
-                             env=os.environ | {"PYTHONPATH": str(folder)})
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(folder), name, *map(str, size)],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+    )
 
     def run(end=False):
         if end:

@@ -14,6 +14,7 @@ counts follow from docs/machine.md and are asserted with the results, so that a 
 `quiet`           one PE of many computes, nothing else happens
 ================  ====================================================================================================
 """
+
 from __future__ import annotations
 
 import time
@@ -27,8 +28,18 @@ from fabric.layout import Layout
 from fabric.program import Program
 from wse_core.params import machine
 
-__all__ = ["FOREVER", "Sample", "Workload", "broadcast", "chain_reduce", "events", "exchange", "multicast", "quiet",
-           "vector_tiles"]
+__all__ = [
+    "FOREVER",
+    "Sample",
+    "Workload",
+    "broadcast",
+    "chain_reduce",
+    "events",
+    "exchange",
+    "multicast",
+    "quiet",
+    "vector_tiles",
+]
 
 FOREVER = 1 << 40  # cycles; more than any run here
 OPPOSITE = {"W": "E", "E": "W", "N": "S", "S": "N"}
@@ -89,8 +100,12 @@ class Workload:
     def done(self, engine):
         """Return the work that an engine has done, with the keys of `work`."""
         counters = engine.counters()
-        return {key: sum(int(count.sum()) for count in engine.link_counts().values()) if key == "hops"
-                else int(counters[key].sum()) for key in self.work}
+        return {
+            key: sum(int(count.sum()) for count in engine.link_counts().values())
+            if key == "hops"
+            else int(counters[key].sum())
+            for key in self.work
+        }
 
     def run(self, warm=0):
         """Run once, check, and return a `Sample`; the first `warm` cycles count for nothing."""
@@ -175,11 +190,24 @@ def broadcast(width, height, n, rows=None):
         assert (found[rows:] == 0).all()
 
     # start of the task, two descriptors, issue; n words; ramps and links to the last PE; the drain and the task's end
-    cycles = (m["task.start"] + 2 * m["ce.dsr_load"] + 1) + n + (m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-                                                                 + (width - 1) * m["router.hop"]) + m["vec.drain"] + 1
+    cycles = (
+        (m["task.start"] + 2 * m["ce.dsr_load"] + 1)
+        + n
+        + (m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + (width - 1) * m["router.hop"])
+        + m["vec.drain"]
+        + 1
+    )
     work = {"hops": rows * width * n, "steps": rows * width * n}
-    return Workload(f"broadcast {width}x{rows}", spec, start, check, work, cycles, active=rows * width,
-                    params={"width": width, "height": height, "rows": rows, "n": n})
+    return Workload(
+        f"broadcast {width}x{rows}",
+        spec,
+        start,
+        check,
+        work,
+        cycles,
+        active=rows * width,
+        params={"width": width, "height": height, "rows": rows, "n": n},
+    )
 
 
 def _task(program, name="main"):
@@ -234,7 +262,7 @@ def chain_reduce(width, height, n):
         for k, p in enumerate(spec.programs):
             task = _task(p)
             for y, x0, x1 in _row_runs(spec.program_index == k):
-                _write(engine, p.symbols["data"], values[y:y + 1, x0:x1], x0, y)
+                _write(engine, p.symbols["data"], values[y : y + 1, x0:x1], x0, y)
                 engine.activate(task, x0, y, x1 - x0, 1)
 
     def check(engine):
@@ -244,8 +272,16 @@ def chain_reduce(width, height, n):
     # the last PE starts as any other, with two descriptors to load; it sends from then on
     cycles = (m["task.start"] + 2 * m["ce.dsr_load"] + 1) + n + stage * (width - 1) + m["vec.drain"] + 1
     work = {"hops": 2 * n * (width - 1) * height, "steps": n * width * height}
-    return Workload(f"chain_reduce {width}x{height}", spec, start, check, work, cycles, active=width * height,
-                    params={"width": width, "height": height, "n": n})
+    return Workload(
+        f"chain_reduce {width}x{height}",
+        spec,
+        start,
+        check,
+        work,
+        cycles,
+        active=width * height,
+        params={"width": width, "height": height, "n": n},
+    )
 
 
 def _row_runs(mask):
@@ -261,7 +297,7 @@ def _start_with(engine, spec, symbol, values):
     for k, p in enumerate(spec.programs):
         task = _task(p)
         for y, x0, x1 in _row_runs(spec.program_index == k):
-            _write(engine, p.symbols[symbol], values[y:y + 1, x0:x1, None], x0, y)
+            _write(engine, p.symbols[symbol], values[y : y + 1, x0:x1, None], x0, y)
             engine.activate(task, x0, y, x1 - x0, 1)
 
 
@@ -277,8 +313,11 @@ def exchange(width, height, n):
     programs, index = {}, {}
     for y in range(height):
         for x in range(width):
-            key = tuple((d, color(d, x, y), color(OPPOSITE[d], x + STEP[d][0], y + STEP[d][1])) for d in number
-                        if 0 <= x + STEP[d][0] < width and 0 <= y + STEP[d][1] < height)
+            key = tuple(
+                (d, color(d, x, y), color(OPPOSITE[d], x + STEP[d][0], y + STEP[d][1]))
+                for d in number
+                if 0 <= x + STEP[d][0] < width and 0 <= y + STEP[d][1] < height
+            )
             index.setdefault(key, []).append((x, y))
     for key, places in index.items():
         p = Program(f"exchange{len(programs)}", m)
@@ -340,8 +379,16 @@ def exchange(width, height, n):
     busiest = n * 2 * (min(width - 1, 2) + min(height - 1, 2))  # CE operations of a PE with the most neighbours
     work = {"hops": 2 * n * links, "steps": 2 * n * links}
     cycles = busiest, busiest + busiest // 4 + 200  # at full rate, and with waiting for neighbours
-    return Workload(f"exchange {width}x{height}", spec, start, check, work, cycles, active=width * height,
-                    params={"width": width, "height": height, "n": n})
+    return Workload(
+        f"exchange {width}x{height}",
+        spec,
+        start,
+        check,
+        work,
+        cycles,
+        active=width * height,
+        params={"width": width, "height": height, "n": n},
+    )
 
 
 def multicast(width, height, n):
@@ -351,8 +398,11 @@ def multicast(width, height, n):
     index = {}
     for y in range(height):
         for x in range(width):
-            around = {d: (x + dx + 2 * (y + dy)) % 5 for d, (dx, dy) in STEP.items()
-                      if 0 <= x + dx < width and 0 <= y + dy < height}
+            around = {
+                d: (x + dx + 2 * (y + dy)) % 5
+                for d, (dx, dy) in STEP.items()
+                if 0 <= x + dx < width and 0 <= y + dy < height
+            }
             index.setdefault(((x + 2 * y) % 5, tuple(sorted(around.items()))), []).append((x, y))
     for (out, around), places in index.items():
         p = Program(f"multicast{out}{''.join(d for d, _ in around)}", m)
@@ -362,7 +412,7 @@ def multicast(width, height, n):
         for k, (_, into) in enumerate(around):
             p.input_queue(1 + k, into)
         with p.task("main"):
-            pairs = [around[k:k + 2] for k in range(0, len(around), 2)]
+            pairs = [around[k : k + 2] for k in range(0, len(around), 2)]
             for k, pair in enumerate(pairs):
                 t = p.mem1d(sums, n, stride=0, offset=k)
                 sources = [p.fabin(into, n) for _, into in pair]
@@ -395,8 +445,16 @@ def multicast(width, height, n):
     busiest = 3 * n
     work = {"hops": n * (links + width * height), "steps": steps}
     cycles = busiest, 2 * busiest + 200
-    return Workload(f"multicast {width}x{height}", spec, start, check, work, cycles, active=width * height,
-                    params={"width": width, "height": height, "n": n})
+    return Workload(
+        f"multicast {width}x{height}",
+        spec,
+        start,
+        check,
+        work,
+        cycles,
+        active=width * height,
+        params={"width": width, "height": height, "n": n},
+    )
 
 
 def vector_tiles(width, height, n, k, op="fmach", repeat=1):
@@ -463,8 +521,16 @@ def vector_tiles(width, height, n, k, op="fmach", repeat=1):
     macs = width * height * n * k * repeat
     work = {"macs": macs, "steps": width * height * steps * k * repeat}
     total = turn * k * repeat
-    return Workload(f"{op} {width}x{height} n={n}", spec, start, check, work, (total, total + 40 + 20 * repeat),
-                    active=width * height, params={"width": width, "height": height, "n": n, "k": k, "op": op})
+    return Workload(
+        f"{op} {width}x{height} n={n}",
+        spec,
+        start,
+        check,
+        work,
+        (total, total + 40 + 20 * repeat),
+        active=width * height,
+        params={"width": width, "height": height, "n": n, "k": k, "op": op},
+    )
 
 
 def events(width, height, turns):
@@ -491,8 +557,17 @@ def events(width, height, turns):
         assert (counters["busy"] == 2 * turns).all()
 
     work = {"tasks": width * height * turns}
-    return Workload(f"events {width}x{height}", spec, start, check, work, (limit - turn, limit), limit=limit,
-                    active=width * height, params={"width": width, "height": height, "turns": turns})
+    return Workload(
+        f"events {width}x{height}",
+        spec,
+        start,
+        check,
+        work,
+        (limit - turn, limit),
+        limit=limit,
+        active=width * height,
+        params={"width": width, "height": height, "turns": turns},
+    )
 
 
 def quiet(width, height, repeat, row=False):
@@ -521,5 +596,13 @@ def quiet(width, height, repeat, row=False):
 
     low = (n // 2) * repeat
     work = {"steps": active * low}
-    return Workload(f"quiet {width}x{height}", spec, start, check, work, (low, low + 20 * repeat + 20), active=active,
-                    params={"width": width, "height": height, "repeat": repeat, "row": row})
+    return Workload(
+        f"quiet {width}x{height}",
+        spec,
+        start,
+        check,
+        work,
+        (low, low + 20 * repeat + 20),
+        active=active,
+        params={"width": width, "height": height, "repeat": repeat, "row": row},
+    )

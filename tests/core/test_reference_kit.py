@@ -51,10 +51,10 @@ def desc(kind, extent=1, **fields):
         row[key] = NO_TASK
     extents = extent if isinstance(extent, tuple) else (extent,)
     row["ndim"] = len(extents)
-    row["extent"][:len(extents)] = extents
+    row["extent"][: len(extents)] = extents
     stride = fields.pop("stride", 1)
     strides = stride if isinstance(stride, tuple) else (stride,)
-    row["stride"][:len(strides)] = strides
+    row["stride"][: len(strides)] = strides
     for key, value in fields.items():
         row[key] = value
     return row
@@ -86,8 +86,21 @@ class Code:
         self.descriptors.append(row)
         return self("dsr_load", field, imm=len(self.descriptors) - 1)
 
-    def image(self, tasks=None, controls=None, start=(0,), data=None, size=256, inq=None, outq=None, data_tasks=(),
-              blocked=(), high=(), half="f16", main="medium_low"):
+    def image(
+        self,
+        tasks=None,
+        controls=None,
+        start=(0,),
+        data=None,
+        size=256,
+        inq=None,
+        outq=None,
+        data_tasks=(),
+        blocked=(),
+        high=(),
+        half="f16",
+        main="medium_low",
+    ):
         """Return the `ProgramImage`.
 
         Parameters
@@ -112,9 +125,23 @@ class Code:
         descriptors = np.zeros(len(self.descriptors), im.DESC_DTYPE)
         for k, row in enumerate(self.descriptors):
             descriptors[k] = row
-        return ProgramImage("test", np.array(self.words, np.uint32), DATA, DATA + size, descriptors, entry,
-                            control_entry, bits(data_tasks), bits(start), bits(blocked), bits(high),
-                            *queues, half=half, main_priority=im.MAIN_PRIORITY[main], data=contents)
+        return ProgramImage(
+            "test",
+            np.array(self.words, np.uint32),
+            DATA,
+            DATA + size,
+            descriptors,
+            entry,
+            control_entry,
+            bits(data_tasks),
+            bits(start),
+            bits(blocked),
+            bits(high),
+            *queues,
+            half=half,
+            main_priority=im.MAIN_PRIORITY[main],
+            data=contents,
+        )
 
 
 def bits(ids):
@@ -186,8 +213,16 @@ def fabric(programs, routes=None, size=(1, 1), inputs=(), outputs=(), filters=()
             for key, value in fields.items():
                 table[0, 0, k][key] = value
     links = [tuple((x, y, DIRS.index(letter), color) for x, y, letter, color in ends) for ends in (inputs, outputs)]
-    spec = FabricSpec(make_machine(parameters.pop("preset", "wse2"), parameters), width, height, tuple(images), index,
-                      tables, table, *links)
+    spec = FabricSpec(
+        make_machine(parameters.pop("preset", "wse2"), parameters),
+        width,
+        height,
+        tuple(images),
+        index,
+        tables,
+        table,
+        *links,
+    )
     return ReferenceMachine(spec, shuffle)
 
 
@@ -221,8 +256,19 @@ def floats(machine, address, count, place=(0, 0)):
 def assert_accounts(machine):
     """Every cycle of every PE with a program is busy, stalled for one reason, or idle."""
     for ce in machine.ces.values():
-        booked = sum(ce.counters[name] for name in ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource",
-                                                    "stall_input", "stall_output", "stall_fifo"))
+        booked = sum(
+            ce.counters[name]
+            for name in (
+                "busy",
+                "idle",
+                "stall_pipe",
+                "stall_conflict",
+                "stall_resource",
+                "stall_input",
+                "stall_output",
+                "stall_fifo",
+            )
+        )
         assert booked == machine.cycle
 
 
@@ -369,8 +415,13 @@ def busy_fabric(shuffle):
         code("done")
         data = code("add16", reg(5), reg(5), reg(0))
         code("done")
-        programs[place] = code.image({0: 0, 1: second, 2: data}, data_tasks=(2,), outq={2: sends},
-                                     inq={1: takes, 2: 2}, data={DATA: np.arange(60, dtype=np.float32) + k})
+        programs[place] = code.image(
+            {0: 0, 1: second, 2: data},
+            data_tasks=(2,),
+            outq={2: sends},
+            inq={1: takes, 2: 2},
+            data={DATA: np.arange(60, dtype=np.float32) + k},
+        )
         routes[sends][place] = route("R", way)
         routes[takes][place] = route(back, "R")
     # A host stream goes around as a third color and is delivered everywhere.

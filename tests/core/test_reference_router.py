@@ -99,8 +99,12 @@ def test_latency_of_a_wavelet(hops, parameters):
     receiver("done")
     rows = {(0, 0): route("R", "E"), (hops, 0): route("W", "R")}
     rows |= {(x, 0): route("W", "E") for x in range(1, hops)}
-    machine = fabric({(0, 0): sender.image(outq={0: 1}), (hops, 0): receiver.image(inq={0: 1})}, {1: rows},
-                     (hops + 1, 1), **parameters)
+    machine = fabric(
+        {(0, 0): sender.image(outq={0: 1}), (hops, 0): receiver.image(inq={0: 1})},
+        {1: rows},
+        (hops + 1, 1),
+        **parameters,
+    )
     machine.ces[0, 0].regs[0] = 77
     stepped = FIRST + 6 + 1
     execute, ramp_out = parameters.get("ramp_execute", 1), parameters.get("ramp_out", 2)
@@ -153,8 +157,12 @@ def test_a_chain_of_sums_costs_six_cycles_per_pe():
 
 def test_one_wavelet_per_output_and_cycle_in_the_order_of_the_last_grant():
     rows = {color: {(0, 0): route("W" if color < 3 else "N", "E")} for color in (1, 2, 3)}
-    machine = fabric({}, rows, inputs=[(0, 0, "W", 1), (0, 0, "W", 2), (0, 0, "N", 3)],
-                     outputs=[(0, 0, "E", color) for color in (1, 2, 3)])
+    machine = fabric(
+        {},
+        rows,
+        inputs=[(0, 0, "W", 1), (0, 0, "W", 2), (0, 0, "N", 3)],
+        outputs=[(0, 0, "E", color) for color in (1, 2, 3)],
+    )
     for index in range(3):
         send(machine, *range(4), index=index)
     assert machine.run(100) == "complete"
@@ -173,8 +181,16 @@ def test_multicast_waits_for_all_outputs():
     assert payloads(machine) == list(range(capacity))
     waiters = machine.waiters()
     assert [w["kind"] for w in waiters] == ["queue", "router", "stream"]
-    assert waiters[1] == {"kind": "router", "x": 0, "y": 0, "color": 1, "port": 0, "wavelets": 2, "reason": "room",
-                          "blocked": [4]}
+    assert waiters[1] == {
+        "kind": "router",
+        "x": 0,
+        "y": 0,
+        "color": 1,
+        "port": 0,
+        "wavelets": 2,
+        "reason": "room",
+        "blocked": [4],
+    }
     assert waiters[2] == {"kind": "stream", "index": 0, "left": 20 - capacity - 2}
 
 
@@ -196,8 +212,18 @@ def test_a_sender_stops_when_the_path_is_full(hops, queue, out):
     assert machine.snapshot()["pe"][0, 0]["threads"] == {8: (capacity, 100)}
     # one per cycle until the last place is taken
     assert machine.counters()["busy"][0, 0] == 1 + 1 + capacity  # with the issues of the load and of the operation
-    waiting = {"kind": "thread", "x": 0, "y": 0, "thread": "main", "op": "mov32", "reason": "output", "color": 1,
-               "queue": out, "done": capacity, "length": 100}
+    waiting = {
+        "kind": "thread",
+        "x": 0,
+        "y": 0,
+        "thread": "main",
+        "op": "mov32",
+        "reason": "output",
+        "color": 1,
+        "queue": out,
+        "done": capacity,
+        "length": 100,
+    }
     assert machine.waiters()[0] == waiting
     assert [w["reason"] for w in machine.waiters() if w["kind"] == "router"] == ["room"] * (hops + 1)
     assert_accounts(machine)
@@ -206,8 +232,9 @@ def test_a_sender_stops_when_the_path_is_full(hops, queue, out):
 def test_a_hop_of_two_cycles_needs_three_places_for_full_rate():
     for depth, last in ((2, None), (3, 2 * 2 + 2 * 3 + 19)):
         rows = {(x, 0): route("W", "E") for x in range(4)}
-        machine = fabric({}, {1: rows}, (4, 1), inputs=[(0, 0, "W", 1)], outputs=[(3, 0, "E", 1)], router_hop=2,
-                         router_depth=depth)
+        machine = fabric(
+            {}, {1: rows}, (4, 1), inputs=[(0, 0, "W", 1)], outputs=[(3, 0, "E", 1)], router_hop=2, router_depth=depth
+        )
         send(machine, *range(20))
         assert machine.run(500) == "complete"
         cycles = machine.pop_output(0)[0].tolist()
@@ -240,8 +267,9 @@ def test_two_inputs_of_one_color_in_one_cycle(teardown):
 
 
 def test_different_cycles_are_allowed():
-    machine = fabric({}, {1: {(0, 0): route("WN", "E")}}, inputs=[(0, 0, "W", 1), (0, 0, "N", 1)],
-                     outputs=[(0, 0, "E", 1)])
+    machine = fabric(
+        {}, {1: {(0, 0): route("WN", "E")}}, inputs=[(0, 0, "W", 1), (0, 0, "N", 1)], outputs=[(0, 0, "E", 1)]
+    )
     send(machine, 1, index=0)
     machine.run(1)
     send(machine, 2, index=1)
@@ -253,7 +281,7 @@ def test_different_cycles_are_allowed():
 
 
 def switched(ring=False, pop_mode=0, positions=2, pos=0):
-    more = [("W", "S"), ("W", "N")][:positions - 1]
+    more = [("W", "S"), ("W", "N")][: positions - 1]
     return stream(route("W", "E", *more, ring=ring, pop=pop_mode, pos=pos), outputs="ESN")
 
 
@@ -309,8 +337,7 @@ def test_pop_modes(mode, popped):
 def test_commands_address_routers_in_turn_with_always_pop():
     """Command k is read by the k-th router; only the second one has another position."""
     rows = {(x, 0): route("W", "E", ("W", "S"), pop=1) for x in range(3)}
-    machine = fabric({}, {1: rows}, (3, 1), inputs=[(0, 0, "W", 1)],
-                     outputs=[(2, 0, "E", 1), (1, 0, "S", 1)])
+    machine = fabric({}, {1: rows}, (3, 1), inputs=[(0, 0, "W", 1)], outputs=[(2, 0, "E", 1), (1, 0, "S", 1)])
     send(machine, (single(NOP, ADV),), 5)
     assert machine.run(100) == "complete"
     assert payloads(machine, 0) == [(pop(pop(pop(single(NOP, ADV)))),)]
@@ -352,13 +379,18 @@ def test_a_color_in_teardown_holds_its_traffic():
     code("in_td", reg(3), imm=1)
     code("done")
     image = code.image(start=())
-    machine = fabric(image, {1: {(0, 0): route("W", "E", teardown=True)}}, inputs=[(0, 0, "W", 1)],
-                     outputs=[(0, 0, "E", 1), (0, 0, "S", 1)])
+    machine = fabric(
+        image,
+        {1: {(0, 0): route("W", "E", teardown=True)}},
+        inputs=[(0, 0, "W", 1)],
+        outputs=[(0, 0, "E", 1), (0, 0, "S", 1)],
+    )
     send(machine, 1, 2, 3)
     assert machine.run(50) == "stuck"
     assert machine.waiters() == [
         {"kind": "router", "x": 0, "y": 0, "color": 1, "port": 0, "wavelets": 2, "reason": "teardown", "blocked": []},
-        {"kind": "stream", "index": 0, "left": 1}]
+        {"kind": "stream", "index": 0, "left": 1},
+    ]
     start = machine.cycle
     machine.activate(0, 0, 0, 1, 1)
     assert machine.run(100) == "complete"
@@ -392,8 +424,13 @@ def test_the_teardown_command_raises_task_29():
 def filtered(*items, **fields):
     """Return (payloads delivered to the CE, those forwarded, counter)."""
     image = Code().image({}, start=(), inq={0: 1}, blocked=(1,))
-    machine = fabric(image, {1: {(0, 0): route("W", "RE", filter=1)}}, inputs=[(0, 0, "W", 1)],
-                     outputs=[(0, 0, "E", 1)], filters=[fields])
+    machine = fabric(
+        image,
+        {1: {(0, 0): route("W", "RE", filter=1)}},
+        inputs=[(0, 0, "W", 1)],
+        outputs=[(0, 0, "E", 1)],
+        filters=[fields],
+    )
     send(machine, *items)
     machine.run(100)
     state = machine.snapshot()
@@ -426,8 +463,18 @@ CONTROL = NO_TASK_ID << 16
     (1, 1, [1], 3),
 ])  # fmt: skip
 def test_control_wavelets_at_a_counter(count_control, filter_control, delivered, counter):
-    found = filtered(1, (CONTROL,), 2, (CONTROL | UNDELIVERED,), kind=FILTER_COUNTER, count_data=1, max=0, limit=9,
-                     count_control=count_control, filter_control=filter_control)
+    found = filtered(
+        1,
+        (CONTROL,),
+        2,
+        (CONTROL | UNDELIVERED,),
+        kind=FILTER_COUNTER,
+        count_data=1,
+        max=0,
+        limit=9,
+        count_control=count_control,
+        filter_control=filter_control,
+    )
     assert found == (delivered, [1, (CONTROL,), 2, (CONTROL | UNDELIVERED,)], counter)
 
 
@@ -453,8 +500,12 @@ def test_injection_by_the_ce(inject):
     code.load(dest(0), desc("fabout", 4, queue=0))
     code("mov32", dest(0), reg(0))
     code("done")
-    machine = fabric(code.image(outq={0: 1}), {1: {(0, 0): route("W", "E", inject=inject)}},
-                     inputs=[(0, 0, "W", 1)], outputs=[(0, 0, "E", 1)])
+    machine = fabric(
+        code.image(outq={0: 1}),
+        {1: {(0, 0): route("W", "E", inject=inject)}},
+        inputs=[(0, 0, "W", 1)],
+        outputs=[(0, 0, "E", 1)],
+    )
     machine.run(10)
     send(machine, *range(1, 9))
     assert machine.run(100) == "complete"
@@ -469,8 +520,9 @@ def test_injection_by_the_ce(inject):
 
 def test_color_swap_on_one_axis():
     rows = {color: {(0, 0): route("WN", "E", swap=1)} for color in (2, 3)}
-    machine = fabric({}, rows, inputs=[(0, 0, "W", 2), (0, 0, "W", 3), (0, 0, "N", 2)],
-                     outputs=[(0, 0, "E", 2), (0, 0, "E", 3)])
+    machine = fabric(
+        {}, rows, inputs=[(0, 0, "W", 2), (0, 0, "W", 3), (0, 0, "N", 2)], outputs=[(0, 0, "E", 2), (0, 0, "E", 3)]
+    )
     send(machine, 1, index=0)
     send(machine, 2, index=1)
     send(machine, 3, index=2)
@@ -517,7 +569,9 @@ def test_two_pes_that_wait_for_each_other():
     machine = fabric(programs, routes, (2, 1))
     assert machine.run(100) == "stuck"
     assert [(w["kind"], w["x"], w["reason"], w["color"]) for w in machine.waiters()] == [
-        ("thread", 0, "input", 1), ("thread", 1, "input", 0)]
+        ("thread", 0, "input", 1),
+        ("thread", 1, "input", 0),
+    ]
     assert machine.last_active == FIRST + 6
     assert machine.cycle == machine.last_active + 2
 

@@ -51,7 +51,7 @@ def between_time_stamps(name, rows, b=None, c=None, d=0, data=None, **parameters
         if row is not None:
             code.load(field, row)
         fields.append(field)
-    fields += [b, c][len(fields) - 1:]
+    fields += [b, c][len(fields) - 1 :]
     fields = [field for field in fields if field is not None]
     code("tsc", reg(9))
     code(name, *[*fields, 0, 0][:3], d)
@@ -220,8 +220,9 @@ def test_groups_do_not_cross_a_row():
 
 
 def test_the_length_of_four_dimensions_is_their_product():
-    machine, cycles = between_time_stamps("mov16", (mem(DATA + 200, 3), desc("mem4d", (2, 2, 2), base=DATA,
-                                                                             stride=(4, 2, 1))))
+    machine, cycles = between_time_stamps(
+        "mov16", (mem(DATA + 200, 3), desc("mem4d", (2, 2, 2), base=DATA, stride=(4, 2, 1)))
+    )
     assert machine.counters()["elements"][0, 0] == 8
     assert cycles == 4 + 6
 
@@ -456,8 +457,20 @@ def test_a_finite_operation_without_input_is_stuck():
     machine = one_pe(code)
     machine.push_input(0, [5])
     assert machine.run(200) == "stuck"
-    assert machine.waiters() == [{"kind": "thread", "x": 0, "y": 0, "thread": "main", "op": "mov32", "reason": "input",
-                                  "color": 1, "queue": 0, "done": 1, "length": 3}]
+    assert machine.waiters() == [
+        {
+            "kind": "thread",
+            "x": 0,
+            "y": 0,
+            "thread": "main",
+            "op": "mov32",
+            "reason": "input",
+            "color": 1,
+            "queue": 0,
+            "done": 1,
+            "length": 3,
+        }
+    ]
     assert_accounts(machine)
 
 
@@ -474,9 +487,11 @@ def two_senders(first, second, main="medium_low"):
     for _ in range(3):
         code("nop")
     code("done")
-    machine = fabric(code.image(outq={2: 2, 3: 3}, main=main),
-                     {2: {(0, 0): route("R", "E")}, 3: {(0, 0): route("R", "N")}},
-                     outputs=[(0, 0, "E", 2), (0, 0, "N", 3)])
+    machine = fabric(
+        code.image(outq={2: 2, 3: 3}, main=main),
+        {2: {(0, 0): route("R", "E")}, 3: {(0, 0): route("R", "N")}},
+        outputs=[(0, 0, "E", 2), (0, 0, "N", 3)],
+    )
     order, status, ce, before = "", "limit", machine.ces[0, 0], None
     while status == "limit":
         status = machine.run(machine.cycle + 1)

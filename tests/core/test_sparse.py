@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from wse_core.sparse import ESCAPE, decode_steps, encode_steps, pack, unpack
 
-COLUMNS = st.one_of(st.integers(0, 20), st.integers(0, 400_000),
-                    st.sampled_from([ESCAPE - 1, ESCAPE, ESCAPE + 1, 2 * ESCAPE, 2 * ESCAPE + 1]))
+COLUMNS = st.one_of(
+    st.integers(0, 20),
+    st.integers(0, 400_000),
+    st.sampled_from([ESCAPE - 1, ESCAPE, ESCAPE + 1, 2 * ESCAPE, 2 * ESCAPE + 1]),
+)
 
 
 @given(rows=st.lists(st.sets(COLUMNS, max_size=12), min_size=1, max_size=6))
@@ -25,7 +28,7 @@ def test_round_trip(rows):
     assert np.array_equal(source < 0, steps == ESCAPE)
     for row in range(len(rows)):  # the receiver's way: walk along the row
         column, found = 0, []
-        for step in steps[starts[row]:starts[row + 1]].tolist():
+        for step in steps[starts[row] : starts[row + 1]].tolist():
             column += step
             if step != ESCAPE:
                 found.append(column)

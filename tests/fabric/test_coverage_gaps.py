@@ -2,6 +2,7 @@
 
 Each machine runs in single steps and in one go; both ways must give the reference's state, ready cycles included.
 """
+
 import pytest
 
 from fabric.engine import Engine

@@ -84,7 +84,8 @@ def test_a_sender_that_is_done_ends_the_chain(backend):
     error = stuck(layout, backend)
     assert [str(link) for link in error.waiters] == [
         "PE (11, 0): main thread, fmovs, 39 of 40 elements done, waits for a wavelet of color 3 (input queue 0)",
-        "PE (0, 0): has nothing left to do and sends no more wavelets of color 3"]
+        "PE (0, 0): has nothing left to do and sends no more wavelets of color 3",
+    ]
     assert not error.is_cycle
     assert "fewer elements at the receiver, or more at the sender" in str(error)
 
@@ -151,8 +152,9 @@ def test_a_data_task_waits_for_the_main_thread(backend):
     with pytest.raises(DeadlockError) as info:
         fabric.run(1000)
     entries = fabric.machine.waiters()
-    chain, _ = explain([e for e in entries if e["kind"] == "queue"] + [e for e in entries if e["kind"] == "thread"],
-                       fabric.spec)
+    chain, _ = explain(
+        [e for e in entries if e["kind"] == "queue"] + [e for e in entries if e["kind"] == "thread"], fabric.spec
+    )
     assert str(chain[0]) == "PE (0, 0): 1 wavelet of color 3 in input queue 0 that nothing takes"
     assert "main thread, fmovs, 0 of 4 elements done, waits for a wavelet of color 4" in str(chain[1])
     assert "no PE and no stream sends it" in str(info.value)
@@ -169,7 +171,8 @@ def test_a_blocked_task(backend):
     error = stuck(layout, backend)
     assert [str(link) for link in error.waiters] == [
         "PE (0, 0): task 'main' is activated and cannot start",
-        "PE (0, 0): task 'main' is blocked and nothing unblocks it"]
+        "PE (0, 0): task 'main' is blocked and nothing unblocks it",
+    ]
     assert "Try: unblock('main')" in str(error)
 
 
@@ -205,13 +208,31 @@ def test_an_error_with_a_chain_crosses_processes():
 
 
 def thread(x, reason, color=None, queue=None, name="main", op="fadds"):
-    return {"kind": "thread", "x": x, "y": 0, "thread": name, "op": op, "reason": reason, "color": color,
-            "queue": queue, "done": 1, "length": 4}
+    return {
+        "kind": "thread",
+        "x": x,
+        "y": 0,
+        "thread": name,
+        "op": op,
+        "reason": reason,
+        "color": color,
+        "queue": queue,
+        "done": 1,
+        "length": 4,
+    }
 
 
 def router(x, color, port, reason="room", blocked=()):
-    return {"kind": "router", "x": x, "y": 0, "color": color, "port": port, "wavelets": 1, "reason": reason,
-            "blocked": list(blocked)}
+    return {
+        "kind": "router",
+        "x": x,
+        "y": 0,
+        "color": color,
+        "port": port,
+        "wavelets": 1,
+        "reason": reason,
+        "blocked": list(blocked),
+    }
 
 
 def row(n, color=3, **more):
@@ -253,7 +274,8 @@ def test_threads_of_one_pe_wait_for_each_other():
     assert is_cycle
     assert [str(link) for link in chain] == [
         "PE (0, 0): main thread, fadds, 1 of 4 elements done, waits for a DSR or microthread in use",
-        "PE (0, 0): microthread 1, fadds, 1 of 4 elements done, waits for a FIFO"]
+        "PE (0, 0): microthread 1, fadds, 1 of 4 elements done, waits for a FIFO",
+    ]
 
 
 def test_a_receiver_is_led_back_over_the_routers_that_hold_its_wavelets():
@@ -263,7 +285,8 @@ def test_a_receiver_is_led_back_over_the_routers_that_hold_its_wavelets():
     assert [str(link) for link in chain] == [
         "PE (4, 0): main thread, fadds, 1 of 4 elements done, waits for a wavelet of color 3 (input queue 0)",
         "PE (2, 0): 1 wavelet of color 3 from the west wait in teardown",
-        "PE (2, 0): color 3 is in teardown and nothing there ends it"]
+        "PE (2, 0): color 3 is in teardown and nothing there ends it",
+    ]
 
 
 def test_a_receiver_waits_for_the_thread_at_the_other_end():

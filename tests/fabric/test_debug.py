@@ -50,8 +50,9 @@ def test_a_state_is_restored_bit_for_bit(make, draw, seed):
     results = []
     for _ in range(2):
         status = m.run(first + second)
-        results.append((status, state_of(m, status), [[list(a) for a in m.pop_output(k)]
-                                                      for k in range(len(spec.outputs))]))
+        results.append(
+            (status, state_of(m, status), [[list(a) for a in m.pop_output(k)] for k in range(len(spec.outputs))])
+        )
         m.run(first + second + 20)
         m.restore_state(saved)
     assert results[0][0] == results[1][0]

@@ -1,4 +1,5 @@
 """Properties of the compiled engine alone: accounting, conservation, determinism, time, memory."""
+
 import random
 import subprocess
 import sys
@@ -77,8 +78,9 @@ def test_runs_are_deterministic(seed):
     for _ in range(2):
         spec, engine = started(seed)
         status = engine.run(300)
-        snapshots.append((status, engine.snapshot(), [list(map(list, engine.pop_output(k)))
-                                                      for k in range(len(spec.outputs))]))
+        snapshots.append(
+            (status, engine.snapshot(), [list(map(list, engine.pop_output(k))) for k in range(len(spec.outputs))])
+        )
     assert difference(*snapshots) is None
 
 
@@ -181,6 +183,7 @@ def test_idle_pes_take_no_memory_of_their_own():
 
 def test_nobody_changes_a_machine_that_runs_in_another_thread():
     """A run does not hold the GIL; what would change the machine meanwhile is refused, and the run is not disturbed."""
+
     def start():
         work = workloads.broadcast(64, 64, 30 if SLOW_BUILD else 3000)
         engine = Engine(work.spec)

@@ -3,6 +3,7 @@
 Both get the same `FabricSpec` and the same inputs and are run in the same random steps; after each step every visible
 piece of state must be equal: registers, task bits, queues with ready cycles, SRAM, routes, counters.
 """
+
 import random
 
 import numpy as np
@@ -52,9 +53,13 @@ def state_of(machine, status):
 
 
 def memory(machine, spec):
-    return {(x, y): machine.read_words(x, y, p.code_words, p.footprint - p.code_words).tolist()
-            for y in range(spec.height) for x in range(spec.width) if spec.program_index[y, x] >= 0
-            for p in (spec.programs[spec.program_index[y, x]],)}
+    return {
+        (x, y): machine.read_words(x, y, p.code_words, p.footprint - p.code_words).tolist()
+        for y in range(spec.height)
+        for x in range(spec.width)
+        if spec.program_index[y, x] >= 0
+        for p in (spec.programs[spec.program_index[y, x]],)
+    }
 
 
 def compare(seed, limit=LIMIT, make=Engine, draw=random_spec):
@@ -133,8 +138,9 @@ def test_order_of_evaluation_does_not_matter(seed, order):
         for burst in inputs:
             machine.push_input(*burst)
         status = [machine.run(37), machine.run(400)]
-        snapshots.append((status, machine.fault) if "fault" in status
-                         else (status, machine.snapshot(), memory(machine, spec)))
+        snapshots.append(
+            (status, machine.fault) if "fault" in status else (status, machine.snapshot(), memory(machine, spec))
+        )
     assert difference(snapshots[0], snapshots[1]) is None
 
 
@@ -168,8 +174,9 @@ def test_where_a_run_is_cut_does_not_matter(seed, cuts):
 def test_saturated_traffic_agrees(seed):
     """Microthreads that run ahead in turn, routers whose queues sleep: no control wavelets, cut anywhere."""
     rng = random.Random(seed)
-    workload = (workloads.exchange, workloads.multicast)[seed % 2](rng.randint(2, 4), rng.randint(2, 4),
-                                                                   rng.randint(5, 30))
+    workload = (workloads.exchange, workloads.multicast)[seed % 2](
+        rng.randint(2, 4), rng.randint(2, 4), rng.randint(5, 30)
+    )
     machines = Engine(workload.spec, order=seed // 2), ReferenceMachine(workload.spec)
     for machine in machines:
         workload.start(machine)

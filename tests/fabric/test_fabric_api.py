@@ -95,11 +95,11 @@ def test_copies_over_rectangles_and_programs(backend, data):
     w, h = data.draw(st.integers(1, 4 - x)), data.draw(st.integers(1, 2 - y))
     values = np.arange(w * h * 3, dtype=np.int16).reshape(h, w, 3) - 7
     image = np.zeros((2, 4, 3), np.int16)
-    image[y:y + h, x:x + w] = values
+    image[y : y + h, x : x + w] = values
     fabric.write("v", values if data.draw(st.booleans()) else values.ravel(), x, y, w, h)
     assert np.array_equal(fabric.read("v", 0, 0, 4, 2), image)
     fabric.write("v", [1, 2, 3], (x, y, w, h))
-    image[y:y + h, x:x + w] = [1, 2, 3]
+    image[y : y + h, x : x + w] = [1, 2, 3]
     fabric.write("v", -5, x, y)
     image[y, x] = -5
     assert np.array_equal(fabric.read("v", (0, 0, 4, 2)), image)

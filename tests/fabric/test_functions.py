@@ -1,4 +1,5 @@
 """Functions of f32 vectors: programs against their evaluation bit by bit, evaluation against numpy in float64."""
+
 from __future__ import annotations
 
 import math
@@ -16,9 +17,33 @@ from tests.examples import examples
 from wse_core.errors import ProgramError
 from wse_core.params import machine
 
-BITS = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from(
-    [0, 0x80000000, 1, 0x807FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0x3F800000, 0x3F350000,
-     0x3F34FFFF, 0x00800000, 0x7F7FFFFF, 0x7E000000, 0x7F000000, 0xC2AE0000, 0x42B00000, 0x42B17218, 0xC2CFF1B5]))
+BITS = st.one_of(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(
+        [
+            0,
+            0x80000000,
+            1,
+            0x807FFFFF,
+            0x7F800000,
+            0xFF800000,
+            0x7FC00000,
+            0x7F800001,
+            0xFFFFFFFF,
+            0x3F800000,
+            0x3F350000,
+            0x3F34FFFF,
+            0x00800000,
+            0x7F7FFFFF,
+            0x7E000000,
+            0x7F000000,
+            0xC2AE0000,
+            0x42B00000,
+            0x42B17218,
+            0xC2CFF1B5,
+        ]
+    ),
+)
 CYCLES = {"exp": (109, 16.25), "log": (120, 20), "reciprocal": (69, 8.5), "rsqrt": (82, 13.5), "gelu": (187, 36.25)}
 """Of n numbers, n a multiple of four: a + b n."""
 
@@ -53,8 +78,12 @@ def run(name, source, backend="compiled", machine=None, how="variables"):
 
 
 @examples(60)
-@given(st.sampled_from([*CYCLES]), st.lists(BITS, min_size=1, max_size=9), st.booleans(),
-       st.sampled_from(["variables", "in place", "registers", "DSRs"]))
+@given(
+    st.sampled_from([*CYCLES]),
+    st.lists(BITS, min_size=1, max_size=9),
+    st.booleans(),
+    st.sampled_from(["variables", "in place", "registers", "DSRs"]),
+)
 def test_programs_give_the_evaluated_bits(name, bits, ftz, how):
     """All bit patterns, also those outside the range that a function is made for."""
     source, m = np.array(bits, np.uint32), machine("wse2", {"num.ftz": int(ftz)})
@@ -159,8 +188,11 @@ def test_exp_is_close_and_right_at_its_ends():
 
 def test_log_is_close():
     positive = halves()[halves() > 0]
-    for x in (np.exp(np.linspace(-87, 88.7, 200_001)).astype(np.float32),
-              np.linspace(0.5, 2, 200_001).astype(np.float32), positive):
+    for x in (
+        np.exp(np.linspace(-87, 88.7, 200_001)).astype(np.float32),
+        np.linspace(0.5, 2, 200_001).astype(np.float32),
+        positive,
+    ):
         assert ulps(evaluate("log", x)[0], np.log(x.astype(np.float64))).max() < 1.6
     assert evaluate("log", np.ones(1))[0] == 0.0
     assert np.isnan(evaluate("log", np.array([np.nan, np.inf]))[0]).all()
@@ -189,7 +221,7 @@ def test_gelu_is_close():
         exact = 0.5 * x * (1 + np.tanh(u))
         assert (np.abs(value - exact) <= 4e-7 * np.maximum(np.abs(exact), 1)).all()
         exact = 0.5 * (1 + np.tanh(u))
-        exact += 0.5 * x * (1 - np.tanh(u)**2) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x**2)
+        exact += 0.5 * x * (1 - np.tanh(u) ** 2) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x**2)
         assert np.abs(slope - exact).max() < 4e-6
 
 
@@ -218,12 +250,15 @@ def test_constants_are_the_best():
             return np.abs(y * (constant - x * y * y / 2) * np.sqrt(x) - 1).max()
         return np.abs(x * y * (constant - x * y) - 1).max()
 
-    for (high, low), constant, kind in ((mathematics.INVERSE_GUESS, mathematics.INVERSE_FIRST, "inverse"),
-                                        (mathematics.ROOT_GUESS, mathematics.ROOT_FIRST, "root")):
+    for (high, low), constant, kind in (
+        (mathematics.INVERSE_GUESS, mathematics.INVERSE_FIRST, "inverse"),
+        (mathematics.ROOT_GUESS, mathematics.ROOT_FIRST, "root"),
+    ):
         chosen = worst(high, constant, kind, low)
         assert chosen < 0.0016
-        assert chosen <= 1.001 * min(worst(high + k, constant + step, kind) for k in (-1, 0, 1)
-                                     for step in (-0.001, -0.0005, 0, 0.0005, 0.001))
+        assert chosen <= 1.001 * min(
+            worst(high + k, constant + step, kind) for k in (-1, 0, 1) for step in (-0.001, -0.0005, 0, 0.0005, 0.001)
+        )
 
 
 def test_halves_of_a_vector_can_be_described_but_not_wholes_of_halves():

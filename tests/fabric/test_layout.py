@@ -34,8 +34,16 @@ def program(name="p", inputs=(), outputs=(), write=None, on=None):
 def test_routes_become_records():
     layout = Layout(3, 2)
     layout.place(program(inputs=[7], outputs=[7]), 0, 0, 3, 2)
-    layout.route(7, (1, 0, 2, 2, 1, 1), rx="R", tx="WR", switches=[{"rx": "E"}, {"tx": "R"}], ring=True,
-                 pop="pop_on_advance", pos=2)
+    layout.route(
+        7,
+        (1, 0, 2, 2, 1, 1),
+        rx="R",
+        tx="WR",
+        switches=[{"rx": "E"}, {"tx": "R"}],
+        ring=True,
+        pop="pop_on_advance",
+        pos=2,
+    )
     layout.route(7, (0, 0, 1, 2), rx="E", tx="R")
     layout.route(7, (2, 0, 1, 2), rx="R", tx="W")
     table = layout.build().routes[7]
@@ -81,8 +89,13 @@ def test_filters_are_numbered_per_pe_in_the_order_of_colors():
     layout = Layout(3, 1)
     layout.place(program(inputs=[2, 5]), 0, 0, 3, 1)
     layout.route(5, None, rx="W", tx="R", filter={"kind": "range", "min_idx": 3, "max_idx": [[4, 5, 6]]})
-    layout.route(2, (1, 0, 2, 1), rx="E", tx="R",
-                 filter={"kind": "counter", "init_counter": 1, "max_counter": 2, "limit1": 7, "count_control": True})
+    layout.route(
+        2,
+        (1, 0, 2, 1),
+        rx="E",
+        tx="R",
+        filter={"kind": "counter", "init_counter": 1, "max_counter": 2, "limit1": 7, "count_control": True},
+    )
     spec = layout.build()
     assert spec.routes[2]["filter"].tolist() == [[0, 1, 1]]
     assert spec.routes[5]["filter"].tolist() == [[1, 2, 2]]
@@ -91,7 +104,13 @@ def test_filters_are_numbered_per_pe_in_the_order_of_colors():
     assert spec.filters["max_idx"].tolist() == [[[4, 0], [0, 5], [0, 6]]]
     counter = spec.filters[0, 1, 0]
     assert [int(counter[k]) for k in ("counter", "max", "limit", "count_data", "count_control", "filter_control")] == [
-        1, 2, 7, 1, 1, 0]
+        1,
+        2,
+        7,
+        1,
+        1,
+        0,
+    ]
 
 
 def test_streams():
@@ -137,9 +156,16 @@ def test_parameters_reach_the_words_of_their_pes():
             got[x + dx, y + dy, address] = words[dy, dx].tolist()
     na, nb, vb = (p.assemble().symbols[s].address for p, s in ((a, "n"), (b, "n"), (b, "v")))
     assert na != nb
-    assert got == {(0, 0, na): [99], (1, 0, na): [1], (0, 1, na): [4], (1, 1, na): [5], (2, 0, nb): [99],
-                   (2, 1, nb): [6],
-                   (2, 0, vb): [0, 0x3F80, 0, 0x4000], (2, 1, vb): [0, 0x4040, 0, 0x4040]}
+    assert got == {
+        (0, 0, na): [99],
+        (1, 0, na): [1],
+        (0, 1, na): [4],
+        (1, 1, na): [5],
+        (2, 0, nb): [99],
+        (2, 1, nb): [6],
+        (2, 0, vb): [0, 0x3F80, 0, 0x4000],
+        (2, 1, vb): [0, 0x4040, 0, 0x4040],
+    }
 
 
 def test_a_whole_wafer_of_equal_code_builds_in_well_under_a_second():
@@ -165,9 +191,21 @@ def test_a_whole_wafer_of_equal_code_builds_in_well_under_a_second():
 
 directions = st.sets(st.sampled_from("WENSR"), min_size=1, max_size=3).map("".join)
 painted = st.lists(
-    st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 1), st.integers(1, 3), st.integers(1, 2), directions,
-              directions, st.one_of(st.none(), st.tuples(st.sampled_from(["rx", "tx"]), st.sampled_from("WENSR"))),
-              st.sampled_from(["", "", "", "x", "y", "xy"]), st.booleans()), min_size=1, max_size=5)
+    st.tuples(
+        st.integers(0, 1),
+        st.integers(0, 2),
+        st.integers(0, 1),
+        st.integers(1, 3),
+        st.integers(1, 2),
+        directions,
+        directions,
+        st.one_of(st.none(), st.tuples(st.sampled_from(["rx", "tx"]), st.sampled_from("WENSR"))),
+        st.sampled_from(["", "", "", "x", "y", "xy"]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+)
 
 
 def naive(width, height, cells, has_in, has_out, outputs):
@@ -220,8 +258,12 @@ def test_vectorised_checks_agree_with_a_naive_twin(calls, queues, attach):
         extra = {key: set(letter) for change in switches for key, letter in change.items()}
         for px in range(x, x + w):
             for py in range(y, y + h):
-                cells[color, px, py] = {"rx": set(rx) | extra.get("rx", set()), "tx": set(tx) | extra.get("tx", set()),
-                                        "swap": swap, "teardown": teardown}
+                cells[color, px, py] = {
+                    "rx": set(rx) | extra.get("rx", set()),
+                    "tx": set(tx) | extra.get("tx", set()),
+                    "swap": swap,
+                    "teardown": teardown,
+                }
     outputs = set()
     if attach:
         for (color, x, y), cell in cells.items():
@@ -327,48 +369,108 @@ def build(width, height, *routes, programs=(), streams=()):
 @pytest.mark.parametrize(
     ("do", "error", "message"),
     [
-        (lambda: build(3, 1, (3, None, "W", "E", {})), RouteError,
-         r"PE \(2, 0\), color 3: tx E leaves the 3 x 1 PEs of the layout. Try: layout.output_stream\(2, 0, 'E', 3\)"),
-        (lambda: build(3, 1, (3, (0, 0), "W", "E", {})), RouteError,
-         r"PE \(0, 0\), color 3: tx E leads to PE \(1, 0\), which has no route for it: a wavelet would be stuck in its "
-         r"router for ever. Try: rx with W \(west\) in the route of PE \(1, 0\)"),
-        (lambda: build(1, 2, (3, (0, 1), "S", "N", {}), (3, (0, 0), "EW", "S", {})), RouteError,
-         r"PE \(0, 1\), color 3: tx N leads to PE \(0, 0\), which takes it from WE only.*rx with S \(south\)"),
-        (lambda: build(2, 1, (3, (1, 0), "W", "R", {})), RouteError,
-         r"PE \(1, 0\), color 3: tx has R, the ramp to the CE, but no program runs there.*input_queue"),
-        (lambda: build(2, 1, (3, (1, 0), "W", "R", {}), programs=[((1, 0), program("q", inputs=[4]))]), RouteError,
-         "but program 'q' there binds no input queue to the color"),
-        (lambda: build(2, 1, (3, (1, 0), "R", "W", {})), RouteError,
-         r"PE \(1, 0\), color 3: rx has R, the ramp from the CE, but no program runs there"),
-        (lambda: build(1, 1, (8, (0, 0), "W", "W", {"inject": "low"}), streams=[("output", 0, 0, "W", 8)]), RouteError,
-         r"CE injection .* output queue color // 4, but no program runs there.*output_queue\(2, 8\)"),
-        (lambda: build(1, 1, (8, (0, 0), "R", "W", {"inject": "low"}), programs=[((0, 0), program("q", outputs=[8]))],
-                       streams=[("output", 0, 0, "W", 8)]), RouteError,
-         "program 'q' there does not bind output queue 2 to it"),
-        (lambda: build(1, 1, (0, (0, 0), "W", "W", {"swap": "x"})), UnsupportedError,
-         r"PE \(0, 0\), color 0: swap is enabled on one color of the pair 0, 1 only"),
-        (lambda: build(1, 1, (0, (0, 0), "W", "R", {"filter": {"kind": "sparse_counter"}})), UnsupportedError,
-         "sparse_counter are not modelled"),
-        (lambda: build(1, 1, *[(c, (0, 0), "W", "R", {"filter": {"kind": "range", "max_idx": 1}}) for c in range(7)],
-                       programs=[((0, 0), program(inputs=range(7)))]), RouteError,
-         r"PE \(0, 0\): 7 colors have a filter here, a PE has 6 filters"),
-        (lambda: build(2, 1, streams=[("input", 0, 0, "W", 3)]), RouteError,
-         r"PE \(0, 0\), color 3: input stream on side W: the PE has no route for the color with W in rx"),
-        (lambda: build(2, 1, (3, (0, 0), "E", "W", {}), streams=[("output", 0, 0, "N", 3)]), RouteError,
-         "leaves the 2 x 1"),
+        (
+            lambda: build(3, 1, (3, None, "W", "E", {})),
+            RouteError,
+            r"PE \(2, 0\), color 3: tx E leaves the 3 x 1 PEs of the layout. Try: layout.output_stream\(2, 0, 'E', 3\)",
+        ),
+        (
+            lambda: build(3, 1, (3, (0, 0), "W", "E", {})),
+            RouteError,
+            r"PE \(0, 0\), color 3: tx E leads to PE \(1, 0\), which has no route for it: a wavelet would be stuck in "
+            r"its router for ever. Try: rx with W \(west\) in the route of PE \(1, 0\)",
+        ),
+        (
+            lambda: build(1, 2, (3, (0, 1), "S", "N", {}), (3, (0, 0), "EW", "S", {})),
+            RouteError,
+            r"PE \(0, 1\), color 3: tx N leads to PE \(0, 0\), which takes it from WE only.*rx with S \(south\)",
+        ),
+        (
+            lambda: build(2, 1, (3, (1, 0), "W", "R", {})),
+            RouteError,
+            r"PE \(1, 0\), color 3: tx has R, the ramp to the CE, but no program runs there.*input_queue",
+        ),
+        (
+            lambda: build(2, 1, (3, (1, 0), "W", "R", {}), programs=[((1, 0), program("q", inputs=[4]))]),
+            RouteError,
+            "but program 'q' there binds no input queue to the color",
+        ),
+        (
+            lambda: build(2, 1, (3, (1, 0), "R", "W", {})),
+            RouteError,
+            r"PE \(1, 0\), color 3: rx has R, the ramp from the CE, but no program runs there",
+        ),
+        (
+            lambda: build(1, 1, (8, (0, 0), "W", "W", {"inject": "low"}), streams=[("output", 0, 0, "W", 8)]),
+            RouteError,
+            r"CE injection .* output queue color // 4, but no program runs there.*output_queue\(2, 8\)",
+        ),
+        (
+            lambda: build(
+                1,
+                1,
+                (8, (0, 0), "R", "W", {"inject": "low"}),
+                programs=[((0, 0), program("q", outputs=[8]))],
+                streams=[("output", 0, 0, "W", 8)],
+            ),
+            RouteError,
+            "program 'q' there does not bind output queue 2 to it",
+        ),
+        (
+            lambda: build(1, 1, (0, (0, 0), "W", "W", {"swap": "x"})),
+            UnsupportedError,
+            r"PE \(0, 0\), color 0: swap is enabled on one color of the pair 0, 1 only",
+        ),
+        (
+            lambda: build(1, 1, (0, (0, 0), "W", "R", {"filter": {"kind": "sparse_counter"}})),
+            UnsupportedError,
+            "sparse_counter are not modelled",
+        ),
+        (
+            lambda: build(
+                1,
+                1,
+                *[(c, (0, 0), "W", "R", {"filter": {"kind": "range", "max_idx": 1}}) for c in range(7)],
+                programs=[((0, 0), program(inputs=range(7)))],
+            ),
+            RouteError,
+            r"PE \(0, 0\): 7 colors have a filter here, a PE has 6 filters",
+        ),
+        (
+            lambda: build(2, 1, streams=[("input", 0, 0, "W", 3)]),
+            RouteError,
+            r"PE \(0, 0\), color 3: input stream on side W: the PE has no route for the color with W in rx",
+        ),
+        (
+            lambda: build(2, 1, (3, (0, 0), "E", "W", {}), streams=[("output", 0, 0, "N", 3)]),
+            RouteError,
+            "leaves the 2 x 1",
+        ),
         (lambda: build(2, 1, streams=[("output", 0, 0, "N", 3)]), RouteError, "no route for the color with N in tx"),
-        (lambda: build(2, 1, streams=[("input", 0, 0, "E", 3)]), LayoutError,
-         r"PE \(0, 0\), color 3: input stream: side E of this PE faces PE \(1, 0\), not the outside"),
+        (
+            lambda: build(2, 1, streams=[("input", 0, 0, "E", 3)]),
+            LayoutError,
+            r"PE \(0, 0\), color 3: input stream: side E of this PE faces PE \(1, 0\), not the outside",
+        ),
         (lambda: build(2, 1, streams=[("input", 0, 0, "R", 3)]), LayoutError, "side 'R' is not W, E, N or S"),
         (lambda: build(2, 1, streams=[("input", 2, 0, "E", 3)]), LayoutError, "outside the 2 x 1 PEs"),
         (lambda: build(2, 1, streams=[("input", 0, 0, "W", 24)]), RouteError, "color 24 does not exist"),
         (lambda: build(2, 1, streams=[("input", 0, 0, "W", 3)] * 2), LayoutError, "two input streams of one color"),
-        (lambda: build(2, 1, programs=[((0, 0, 2, 1), program("a")), ((1, 0), program("b"))]), LayoutError,
-         r"PE \(1, 0\): programs 'a' and 'b' overlap"),
-        (lambda: build(2, 1, programs=[((1, 0, 2, 1), program("a"))]), LayoutError,
-         r"place \(1, 0, 2, 1, 1, 1\) reaches outside the 2 x 1 PEs"),
-        (lambda: build(2, 1, programs=[((0, 0), program(on=machine("wse3")))]), LayoutError,
-         "is written for machine\\('wse3'\\), the layout is one of machine\\('wse2'\\)"),
+        (
+            lambda: build(2, 1, programs=[((0, 0, 2, 1), program("a")), ((1, 0), program("b"))]),
+            LayoutError,
+            r"PE \(1, 0\): programs 'a' and 'b' overlap",
+        ),
+        (
+            lambda: build(2, 1, programs=[((1, 0, 2, 1), program("a"))]),
+            LayoutError,
+            r"place \(1, 0, 2, 1, 1, 1\) reaches outside the 2 x 1 PEs",
+        ),
+        (
+            lambda: build(2, 1, programs=[((0, 0), program(on=machine("wse3")))]),
+            LayoutError,
+            "is written for machine\\('wse3'\\), the layout is one of machine\\('wse2'\\)",
+        ),
         (lambda: Layout(758, 1), LayoutError, "width 758 exceeds the 757 PEs of wse2.*'fabric.width': 758"),
         (lambda: Layout(1, 0), LayoutError, "height 0 is not a number of PEs"),
         (lambda: Layout(2, 2).rect((0, 0, 0, 1)), LayoutError, "is empty"),

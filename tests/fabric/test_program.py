@@ -131,8 +131,10 @@ def test_a_scalar_of_a_vector_operation_goes_through_a_register_that_is_free_aga
 def test_words_of_arrays_and_back(dtype, data):
     wide = dtype in ("f32", "i32", "u32")
     view = {"f16": "f2", "cb16": "u2", "f32": "f4", "i16": "i2", "u16": "u2", "i32": "i4", "u32": "u4"}[dtype]
-    bits = np.array(data.draw(st.lists(st.integers(0, (1 << (32 if wide else 16)) - 1), max_size=6)),
-                    np.uint32 if wide else np.uint16)
+    bits = np.array(
+        data.draw(st.lists(st.integers(0, (1 << (32 if wide else 16)) - 1), max_size=6)),
+        np.uint32 if wide else np.uint16,
+    )
     words = encode_array(bits if "f" in view else bits.view(view), dtype)  # unsigned arrays are bits of floats
     back = decode_array(words, dtype)
     assert back.dtype == np.dtype(view)
@@ -144,8 +146,14 @@ def test_words_of_arrays_and_back(dtype, data):
 # --- variables --------------------------------------------------------------------------------------------------------
 
 variables = st.lists(
-    st.tuples(st.sampled_from(["f32", "u16"]), st.integers(1, 40), st.sampled_from([None, 2, 4, 6, 16]),
-              st.sampled_from([None, 0, 2, 4, 6])), max_size=12)
+    st.tuples(
+        st.sampled_from(["f32", "u16"]),
+        st.integers(1, 40),
+        st.sampled_from([None, 2, 4, 6, 16]),
+        st.sampled_from([None, 0, 2, 4, 6]),
+    ),
+    max_size=12,
+)
 
 
 @given(variables)
@@ -180,7 +188,9 @@ def test_initial_values_and_parameters_are_data_and_zeros_are_not():
         p.ld16(p.r[2], n)
     image = p.assemble()
     assert [(address, words.tolist()) for address, words in image.data] == [
-        (image.symbols["a"].address, [0, 0x3F80, 0, 0x4000]), (image.symbols["n"].address, [7])]
+        (image.symbols["a"].address, [0, 0x3F80, 0, 0x4000]),
+        (image.symbols["n"].address, [7]),
+    ]
 
 
 def test_a_program_that_exceeds_the_sram_names_its_parts():
@@ -346,8 +356,11 @@ def test_edits_of_dsrs():
         p.fmovs(d, 1.0)
     found = instructions(p.assemble())
     assert found[0] == ("dsr_base", (4, 0, 0, 0), a.address + 6)
-    assert found[1:4] == [("dsr_off", (4, 0, 0, 0), 0xFFFE), ("dsr_len", (4, 0x33, 0, 0), None),
-                          ("dsr_stride", (4, 0, 0, 0), 2)]
+    assert found[1:4] == [
+        ("dsr_off", (4, 0, 0, 0), 0xFFFE),
+        ("dsr_len", (4, 0x33, 0, 0), None),
+        ("dsr_stride", (4, 0, 0, 0), 2),
+    ]
 
 
 def test_a_dsr_that_nothing_is_loaded_into():
@@ -395,16 +408,22 @@ def descriptor(write):
         (lambda p, a, b: p.fmovs(p.mem4d(a, (2, 4), (8, 2), offset=1), 0.0), "mem4d 2x4 at a + 2 stride 8, 2"),
         (lambda p, a, b: p.fmovs(p.mem4d(a, (2, 8)), 0.0), "mem4d 2x8 at a stride 8, 1"),
         (lambda p, a, b: p.fmovs(p.circular(a, 40, start=3), 0.0), "circular 40 at a length 16 start 3"),
-        (lambda p, a, b: p.mov16(p.fifo(b, 4, activate_push="next", terminate=True), 0),
-         "fifo 4 at b length 16 fifo 0 terminate push activates 24"),
+        (
+            lambda p, a, b: p.mov16(p.fifo(b, 4, activate_push="next", terminate=True), 0),
+            "fifo 4 at b length 16 fifo 0 terminate push activates 24",
+        ),
         (lambda p, a, b: p.mov16(p.fabout(6, 16), b), "fabout 16 queue 2 (color 6) packed"),
         (lambda p, a, b: p.mov32(p.fabout(6, 16), a), "fabout 16 queue 2 (color 6)"),
         (lambda p, a, b: p.mov16(p.fabout(6, 16, index=9), b), "fabout 16 queue 2 (color 6) index"),
         (lambda p, a, b: p.mov32(p.fabout(6, 16, control=True), a), "fabout 16 queue 2 (color 6) control"),
-        (lambda p, a, b: p.mov32(p.fabout(6, 16, advance_switch=True, zero=True), a),
-         "fabout 16 queue 2 (color 6) advance_switch zero"),
-        (lambda p, a, b: p.mov32(a, p.fabin(5, ENDLESS, on_control={"terminate": True, "activate": "next"})),
-         "fabin endless queue 1 (color 5) on control terminate on control activate 24"),
+        (
+            lambda p, a, b: p.mov32(p.fabout(6, 16, advance_switch=True, zero=True), a),
+            "fabout 16 queue 2 (color 6) advance_switch zero",
+        ),
+        (
+            lambda p, a, b: p.mov32(a, p.fabin(5, ENDLESS, on_control={"terminate": True, "activate": "next"})),
+            "fabin endless queue 1 (color 5) on control terminate on control activate 24",
+        ),
         (lambda p, a, b: p.mov16(p.mem1d(b, index=True), p.fabin(5, 99, packed=False)), "fabin 99 queue 1 (color 5)"),
         (lambda p, a, b: p.fmovs(p.mem1d(a, stride=0), p.fabin(5, 7)), "mem1d 7 at a stride 0"),
     ],
@@ -585,8 +604,22 @@ def test_special_instructions():
         p.ret()
         p.st32(p.reg32(), p.r[3], offset=4)
     found = instructions(p.assemble())
-    assert [name for name, _, _ in found] == ["tsc", "st16", "st16", "st16", "rand16", "prng", "sw_pos", "route",
-                                              "td_exit", "in_td", "flt_set", "trap", "ret", "st32"]
+    assert [name for name, _, _ in found] == [
+        "tsc",
+        "st16",
+        "st16",
+        "st16",
+        "rand16",
+        "prng",
+        "sw_pos",
+        "route",
+        "td_exit",
+        "in_td",
+        "flt_set",
+        "trap",
+        "ret",
+        "st32",
+    ]
     assert [imm for name, _, imm in found if name == "st16"] == [v.address, v.address + 1, v.address + 2]
     assert next(imm for name, _, imm in found if name == "route") == 0b10001 | 0b00110 << 5 | 1 << 10
 
@@ -654,8 +687,10 @@ def test_local_ids_avoid_colors_with_a_queue_and_reserved_ids():
         (lambda p: (p.input_queue(0, 3), task(p, "t", id=3), p.assemble()), "id 3 is a color with an input queue"),
         (lambda p: task(p, "t", body=lambda: p.activate("x")) or p.assemble(), "activate: there is no task 'x'.*: t"),
         (lambda p: task(p, "t", body=lambda: p.activate(7)) or p.assemble(), "activate: no task has the id 7"),
-        (lambda p: (task(p, "c", kind="control"), task(p, "t", body=lambda: p.activate("c")), p.assemble()),
-         "'c' is a control task; only a control wavelet starts it"),
+        (
+            lambda p: (task(p, "c", kind="control"), task(p, "t", body=lambda: p.activate("c")), p.assemble()),
+            "'c' is a control task; only a control wavelet starts it",
+        ),
         (lambda p: task(p, "t", body=lambda: p.call("g")) or p.assemble(), "there is no function 'g'"),
         (lambda p: task(p, "t", body=lambda: p.jump("away")) or p.assemble(), "jmp: there is no label 'away'"),
         (lambda p: task(p, "t", body=lambda: p.jump(p.new_label("l"))) or p.assemble(), "label 'l' is never placed"),
@@ -917,14 +952,28 @@ def test_a_fifo_as_first_source_commutes():
 # --- control flow, on machines ----------------------------------------------------------------------------------------
 
 CONDITIONS = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "ltu": lambda a, b: a < b, "leu": lambda a, b: a <= b,
-    "gtu": lambda a, b: a > b, "geu": lambda a, b: a >= b, "lt": lambda a, b: signed(a) < signed(b),
-    "le": lambda a, b: signed(a) <= signed(b), "gt": lambda a, b: signed(a) > signed(b),
-    "ge": lambda a, b: signed(a) >= signed(b)}
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "ltu": lambda a, b: a < b,
+    "leu": lambda a, b: a <= b,
+    "gtu": lambda a, b: a > b,
+    "geu": lambda a, b: a >= b,
+    "lt": lambda a, b: signed(a) < signed(b),
+    "le": lambda a, b: signed(a) <= signed(b),
+    "gt": lambda a, b: signed(a) > signed(b),
+    "ge": lambda a, b: signed(a) >= signed(b),
+}
 ARITHMETIC = {
-    "add16": lambda a, b: a + b, "sub16": lambda a, b: a - b, "mul16": lambda a, b: a * b, "and16": lambda a, b: a & b,
-    "or16": lambda a, b: a | b, "xor16": lambda a, b: a ^ b, "sll16": lambda a, b: a << (b & 15),
-    "slr16": lambda a, b: a >> (b & 15), "sar16": lambda a, b: signed(a) >> (b & 15)}
+    "add16": lambda a, b: a + b,
+    "sub16": lambda a, b: a - b,
+    "mul16": lambda a, b: a * b,
+    "and16": lambda a, b: a & b,
+    "or16": lambda a, b: a | b,
+    "xor16": lambda a, b: a ^ b,
+    "sll16": lambda a, b: a << (b & 15),
+    "slr16": lambda a, b: a >> (b & 15),
+    "sar16": lambda a, b: signed(a) >> (b & 15),
+}
 
 
 def signed(a):
@@ -974,6 +1023,7 @@ def interpret(body, v):
 
 def emit(p, body, regs, functions):
     """Write the same with the assembler."""
+
     def value(operand):
         where, x = operand
         return regs[x] if where == "v" else x
@@ -1076,9 +1126,12 @@ def test_while_and_typed_branches(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@given(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]),
-       st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf")]), min_size=2, max_size=2),
-       st.sampled_from(["h", "s"]), st.booleans())
+@given(
+    st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]),
+    st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf")]), min_size=2, max_size=2),
+    st.sampled_from(["h", "s"]),
+    st.booleans(),
+)
 @examples(30)
 def test_float_conditions_are_exact_for_nan_in_both_branches(backend, cond, values, kind, immediate):
     p = Program("p")

@@ -1,4 +1,5 @@
 """The main job: results, files, options, and that nothing is left when it cannot be done."""
+
 from __future__ import annotations
 
 import json
@@ -84,8 +85,10 @@ def test_the_run_file(default):
 def test_the_pictures(default):
     _, path, _ = default
     names = sorted(item.name for item in path.iterdir())
-    assert names == ["digits.h5", *(f"{name}.{kind}" for name in ("traffic_from_west", "utilisation")
-                                    for kind in ("csv", "png"))]
+    assert names == [
+        "digits.h5",
+        *(f"{name}.{kind}" for name in ("traffic_from_west", "utilisation") for kind in ("csv", "png")),
+    ]
     for name in names:
         if name.endswith(".png"):
             assert (path / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
@@ -99,9 +102,16 @@ def test_the_report(default):
         assert words in text
 
 
-@pytest.mark.parametrize(("pes", "batch", "dtype", "preset"), [
-    (4, 0, "f16", "wse2"), (3, 700, "cb16", "wse2"), (12, 1000, "f16", "wse3"), (2, 0, "f16", "wse2"),
-    (1, 100, "f16", "wse2")])
+@pytest.mark.parametrize(
+    ("pes", "batch", "dtype", "preset"),
+    [
+        (4, 0, "f16", "wse2"),
+        (3, 700, "cb16", "wse2"),
+        (12, 1000, "f16", "wse3"),
+        (2, 0, "f16", "wse2"),
+        (1, 100, "f16", "wse2"),
+    ],
+)
 def test_other_rectangles_give_the_same_scores(default, tmp_path, pes, batch, dtype, preset):
     """Order and formats decide the bits: the order of sums is the same for every number of PEs and any batches."""
     text = SMALL + f'machine.preset = "{preset}"\n'
@@ -139,23 +149,33 @@ def test_nothing_held_out(tmp_path):
     assert "not measured" in digits.report(result | {"files": [], "total_seconds": 0.0})
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"pes": 0}, "options.pes: 0 is too small"),
-    ({"dtype": "f32"}, "options.dtype: 'f32' is not a possible value"),
-    ({"pixels": 8}, "options.pixels: unknown key"),
-    ({"held_out": 1.5}, "options.held_out: 1.5 is too large"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pes": 0}, "options.pes: 0 is too small"),
+        ({"dtype": "f32"}, "options.dtype: 'f32' is not a possible value"),
+        ({"pixels": 8}, "options.pixels: unknown key"),
+        ({"held_out": 1.5}, "options.held_out: 1.5 is too large"),
+    ],
+)
 def test_bad_options(options, message):
     with pytest.raises(ConfigError, match=message):
         config(**options)
 
 
-@pytest.mark.parametrize(("text", "options", "message"), [
-    (SMALL, {"ridge": 0.0}, "options.ridge: the fit of the layer has no unique solution"),
-    (SMALL, {"pes": 900}, "options.pes: 900 x 900 PEs exceed the 757 x 996"),
-    (SMALL, {"pes": 2, "batch": 1797}, r"options.batch: 1797 images at a time do not fit .* 24576 words.*batch = \d+"),
-    (SMALL + "machine.mem.words = 512\n", {"pes": 2}, r"options.pes: the layer does not fit into the 512 words"),
-])
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (SMALL, {"ridge": 0.0}, "options.ridge: the fit of the layer has no unique solution"),
+        (SMALL, {"pes": 900}, "options.pes: 900 x 900 PEs exceed the 757 x 996"),
+        (
+            SMALL,
+            {"pes": 2, "batch": 1797},
+            r"options.batch: 1797 images at a time do not fit .* 24576 words.*batch = \d+",
+        ),
+        (SMALL + "machine.mem.words = 512\n", {"pes": 2}, r"options.pes: the layer does not fit into the 512 words"),
+    ],
+)
 def test_impossible_jobs_leave_nothing(tmp_path, monkeypatch, capsys, text, options, message):
     monkeypatch.chdir(tmp_path)
     lines = [f"options.{key} = {json.dumps(value)}" for key, value in options.items()]

@@ -1,4 +1,5 @@
 """`wse figure`: the command, its files, and the points of the figures."""
+
 from __future__ import annotations
 
 import csv
@@ -76,11 +77,16 @@ def test_nothing_is_left_of_a_failure(toy, tmp_path, capsys):
     assert (tmp_path / "toy.csv").read_text(encoding="utf-8") == "older"
 
 
-@pytest.mark.parametrize(("words", "text"), [
-    (["gemv-scalling"], "there is no figure 'gemv-scalling'.*did you mean gemv-scaling"),
-    (["x"], "one of "), (["toy", "--max-cycle-level", "0"], "--max-cycle-level.*too small"), ([], "NAME"),
-    (["toy", "--preset", "wse9"], "wse9"),
-])
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["gemv-scalling"], "there is no figure 'gemv-scalling'.*did you mean gemv-scaling"),
+        (["x"], "one of "),
+        (["toy", "--max-cycle-level", "0"], "--max-cycle-level.*too small"),
+        ([], "NAME"),
+        (["toy", "--preset", "wse9"], "wse9"),
+    ],
+)
 def test_bad_input(toy, words, text, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, out, message = run(capsys, *words)
@@ -105,6 +111,7 @@ def test_every_figure_can_be_loaded():
 
 
 # --- gemv-scaling -----------------------------------------------------------------------------------------------------
+
 
 @pytest.fixture(scope="module")
 def gemv():

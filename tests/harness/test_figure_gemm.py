@@ -1,4 +1,5 @@
 """`wse figure gemm-scaling`, on meshes small enough for a test."""
+
 from __future__ import annotations
 
 import pytest

@@ -101,10 +101,13 @@ def test_a_failed_block_keeps_older_files(tmp_path):
 
 def test_one_process_at_a_time(tmp_path, child_env):
     """The lock is there while the block runs, in any process, and gone with a process that is killed."""
-    code = ("import sys\nfrom harness.staging import alone\nwith alone(sys.argv[1]):\n    print('in', flush=True)\n"
-            "    input()")
-    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "a")], env=child_env, stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE)
+    code = (
+        "import sys\nfrom harness.staging import alone\nwith alone(sys.argv[1]):\n    print('in', flush=True)\n"
+        "    input()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "a")], env=child_env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert child.stdout.readline() == b"in\n"
     with pytest.raises(ConfigError, match="another process works in this directory"), alone(tmp_path / "a"):
         pass

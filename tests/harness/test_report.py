@@ -41,8 +41,10 @@ def read(path):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    words = [(["n=40", "--backend", "reference", "--trace", "full"], "a.h5"),
-             (["n=80", "--set", "router.hop=2"], "b.h5")]
+    words = [
+        (["n=40", "--backend", "reference", "--trace", "full"], "a.h5"),
+        (["n=80", "--set", "router.hop=2"], "b.h5"),
+    ]
     for extra, name in words:
         assert cli.main(["kernel", "chain_reduce", "pes=4", *extra, "--out", str(folder / name), "--json"]) == 0
     return folder
@@ -76,7 +78,7 @@ def test_a_page_of_a_product_in_windows(tmp_path):
             pages.append(report.page(trace))
             point = report.summary(trace)["roofline"]
             macs = sum(int(trace.files[0].counter(name).values.sum()) for name in ("macs",))
-    assert macs == 8 ** 3
+    assert macs == 8**3
     assert 0 < point["macs_per_pe_cycle"] < 4
     assert all("Roofline" in page for page in pages)
     assert pages[1].count("data:image/png") == pages[0].count("data:image/png") + 1

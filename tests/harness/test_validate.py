@@ -1,4 +1,5 @@
 """`wse validate`: points, selection, comparison, criteria, tables, and what it says about bad files."""
+
 from __future__ import annotations
 
 import json
@@ -57,6 +58,7 @@ def run(capsys, *words):
 
 # --- points -----------------------------------------------------------------------------------------------------------
 
+
 def test_points_of_the_package():
     points = validation.load_points()
     assert len(points) == 210
@@ -72,17 +74,23 @@ def test_every_point_has_a_recipe_or_is_counted_as_missing():
     assert not missing
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("{", "not JSON"), ("{}", "expected a list"), ("[1]", "point 1"), ('[{"id": "a"}]', "'kind' is missing"),
-    ('[{"id": 3, "kind": "k", "recipe": "R1", "params": {}}]', "id: expected a str"),
-    ('[{"id": "a", "kind": "k", "recipe": "R1", "params": []}]', "params: expected a dict"),
-    ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cylces": 3}]', "unknown key 'cylces'"),
-    ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cycles": "many"}]', "positive number"),
-    ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cycles": true}]', "positive number"),
-    ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cycles": NaN}]', "positive number"),
-    ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cycles": -3}]', "positive number"),
-    ("[" * 100_000, "not JSON"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not JSON"),
+        ("{}", "expected a list"),
+        ("[1]", "point 1"),
+        ('[{"id": "a"}]', "'kind' is missing"),
+        ('[{"id": 3, "kind": "k", "recipe": "R1", "params": {}}]', "id: expected a str"),
+        ('[{"id": "a", "kind": "k", "recipe": "R1", "params": []}]', "params: expected a dict"),
+        ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cylces": 3}]', "unknown key 'cylces'"),
+        ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cycles": "many"}]', "positive number"),
+        ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cycles": true}]', "positive number"),
+        ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cycles": NaN}]', "positive number"),
+        ('[{"id": "a", "kind": "k", "recipe": "R1", "params": {}, "cycles": -3}]', "positive number"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
 def test_bad_files_get_one_line(tmp_path, capsys, text, said):
     status, out, err = run(capsys, "--points", write(tmp_path, text))
     assert (status, out) == (2, "")
@@ -108,9 +116,15 @@ def test_other_bad_input(tmp_path, capsys, toys):
 
 # --- comparison -------------------------------------------------------------------------------------------------------
 
+
 def test_table_summary_and_status(tmp_path, capsys, toys):
-    points = [point("good", 100, runs=101, min=90, max=100, values=[1]), point("fair", 100, runs=93),
-              point("cannot", 100, runs="too large"), point("other", 100, recipe="R99"), point("none", None, runs=7)]
+    points = [
+        point("good", 100, runs=101, min=90, max=100, values=[1]),
+        point("fair", 100, runs=93),
+        point("cannot", 100, runs="too large"),
+        point("other", 100, recipe="R99"),
+        point("none", None, runs=7),
+    ]
     path = write(tmp_path, points)
     status, out, _ = run(capsys, "--points", path)
     assert status == 0
@@ -127,8 +141,9 @@ def test_table_summary_and_status(tmp_path, capsys, toys):
     assert result["summary"]["worst"] == {"id": "fair", "error": pytest.approx(-0.07)}
 
 
-@pytest.mark.parametrize(("runs", "passed"), [((104, 96), True), ((105, 96), False), ((100, 111), False),
-                                              ((100, 100, 100, 110), True)])
+@pytest.mark.parametrize(
+    ("runs", "passed"), [((104, 96), True), ((105, 96), False), ((100, 111), False), ((100, 100, 100, 110), True)]
+)
 def test_criteria(tmp_path, capsys, toys, runs, passed):
     path = write(tmp_path, [point(f"p{k}", 100, runs=value) for k, value in enumerate(runs)])
     status, out, _ = run(capsys, "--points", path)

@@ -43,8 +43,22 @@ def test_a_kernel_is_recorded(wse, tmp_path):
 
 
 def test_a_filter_is_obeyed(wse, tmp_path):
-    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--trace", "full", "--out", "t.h5",
-               "--trace-region", "1,0,1,1", "--trace-cycles", "10:", "--trace-colors", "1")
+    done = wse(
+        "kernel",
+        "chain_reduce",
+        "pes=3",
+        "n=4",
+        "--trace",
+        "full",
+        "--out",
+        "t.h5",
+        "--trace-region",
+        "1,0,1,1",
+        "--trace-cycles",
+        "10:",
+        "--trace-colors",
+        "1",
+    )
     assert done.returncode == 0, done.stderr
     with Trace.open(tmp_path / "t.h5") as trace:
         events = trace.events()
@@ -53,13 +67,16 @@ def test_a_filter_is_obeyed(wse, tmp_path):
         assert events["cycle"].min() >= 10
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (["--trace", "full"], "needs a file"),
-    (["--trace-colors", "1"], "nothing is recorded"),
-    (["--trace", "full", "--out", "t.h5", "--trace-cycles", "9"], "no range"),
-    (["--trace", "full", "--out", "t.h5", "--trace-region", "0,0,0,1"], "no rectangle"),
-    (["--trace", "full", "--out", "t.h5", "--trace-colors", "x"], "no colors"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--trace", "full"], "needs a file"),
+        (["--trace-colors", "1"], "nothing is recorded"),
+        (["--trace", "full", "--out", "t.h5", "--trace-cycles", "9"], "no range"),
+        (["--trace", "full", "--out", "t.h5", "--trace-region", "0,0,0,1"], "no rectangle"),
+        (["--trace", "full", "--out", "t.h5", "--trace-colors", "x"], "no colors"),
+    ],
+)
 def test_what_cannot_be_recorded_is_said(wse, tmp_path, words, says):
     done = wse("kernel", "ping", *words)
     assert done.returncode == 2
@@ -90,8 +107,13 @@ def test_a_killed_run_is_looked_at(wse, root, child_env, tmp_path):
     """SIGKILL in the middle of a traced kernel: whole segments are there, and the commands open them."""
     path = tmp_path / "long.h5"
     words = ["kernel", "chain_reduce", "pes=400", "n=6000", "--trace", "full", "--out", str(path)]
-    child = subprocess.Popen([sys.executable, "-m", "harness", *words], cwd=root, env=child_env,
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "harness", *words],
+        cwd=root,
+        env=child_env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     while not segments_of(path):
         assert child.poll() is None
         time.sleep(0.005)
@@ -113,8 +135,9 @@ def test_a_killed_run_is_looked_at(wse, root, child_env, tmp_path):
 
 
 def test_kinds_are_chosen(wse, tmp_path):
-    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--out", "t.h5", "--trace", "full", "--trace-kinds",
-               "wait,take")
+    done = wse(
+        "kernel", "chain_reduce", "pes=3", "n=4", "--out", "t.h5", "--trace", "full", "--trace-kinds", "wait,take"
+    )
     assert done.returncode == 0, done.stderr
     with Trace.open(tmp_path / "t.h5") as trace:
         assert {KINDS[kind] for kind in trace.events()["kind"]} == {"wait", "take"}
@@ -196,8 +219,14 @@ def test_all_figures_have_their_numbers_beside_them(wse, run_file, tmp_path):
     done = wse("view", run_file, "--figure", "all", "--cycles", "15:45", "--out", tmp_path, "--json")
     assert done.returncode == 0, done.stderr
     written = {path.name for path in tmp_path.iterdir()}
-    assert {"chain-busy.png", "chain-links.png", "chain-stalls.png", "chain-timeline.png", "chain-utilisation.png",
-            "chain-animation.gif"} <= written
+    assert {
+        "chain-busy.png",
+        "chain-links.png",
+        "chain-stalls.png",
+        "chain-timeline.png",
+        "chain-utilisation.png",
+        "chain-animation.gif",
+    } <= written
     assert {name.replace(".png", ".csv") for name in written if name.endswith(".png")} <= written
     assert (tmp_path / "chain-animation.gif").read_bytes()[:6] == b"GIF89a"
     with open(tmp_path / "chain-links.csv") as stream:
@@ -220,15 +249,18 @@ def test_export_announces_and_writes(wse, run_file, tmp_path):
     assert {row["x"] for row in rows} == {"1", "2"}
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (["view", "nothing.h5"], "no such file"),
-    (["view", "RUN", "--figure", "pie"], "no figure"),
-    (["view", "RUN", "--cycle", "1", "--region", "0,0,400,400"], "do not fit"),
-    (["view", "RUN", "--follow", "1,2"], "4 numbers"),
-    (["view", "RUN", "--follow", "1,2,0,19"], "no wavelet"),
-    (["export", "RUN", "--kinds", "jump"], "no kind"),
-    (["export", "RUN", "--cycles", "b:a"], "no range"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["view", "nothing.h5"], "no such file"),
+        (["view", "RUN", "--figure", "pie"], "no figure"),
+        (["view", "RUN", "--cycle", "1", "--region", "0,0,400,400"], "do not fit"),
+        (["view", "RUN", "--follow", "1,2"], "4 numbers"),
+        (["view", "RUN", "--follow", "1,2,0,19"], "no wavelet"),
+        (["export", "RUN", "--kinds", "jump"], "no kind"),
+        (["export", "RUN", "--cycles", "b:a"], "no range"),
+    ],
+)
 def test_mistakes_are_answered_in_one_line(wse, run_file, words, says):
     done = wse(*(run_file if word == "RUN" else word for word in words))
     assert done.returncode == 2
@@ -236,12 +268,15 @@ def test_mistakes_are_answered_in_one_line(wse, run_file, words, says):
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize(("words", "match"), [
-    ("--trace-region 50,0,1,1", "--trace-region: the rectangle at (50, 0) lies outside the 4 x 1 PEs"),
-    ("--trace-region 0,0,1", "--trace-region: '0,0,1' is no rectangle"),
-    ("--trace-colors 99", "--trace-colors: there is no color 99"),
-    ("--trace-cycles 5:2", "--trace-cycles: '5:2' is no range of cycles"),
-])
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ("--trace-region 50,0,1,1", "--trace-region: the rectangle at (50, 0) lies outside the 4 x 1 PEs"),
+        ("--trace-region 0,0,1", "--trace-region: '0,0,1' is no rectangle"),
+        ("--trace-colors 99", "--trace-colors: there is no color 99"),
+        ("--trace-cycles 5:2", "--trace-cycles: '5:2' is no range of cycles"),
+    ],
+)
 def test_nothing_is_recorded_of_what_is_not_there(wse, tmp_path, words, match):
     done = wse("kernel", "chain_reduce", "pes=4", "n=4", "--trace", "full", *words.split(), "--out", "t.h5")
     assert done.returncode == 2

@@ -1,4 +1,5 @@
 """What is streamed: 16-bit values of each format, and steps that reach any column."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -18,13 +19,15 @@ def exact(values, digits, least):
     return np.ldexp(np.rint(np.ldexp(mantissa, exponent - shift)), shift)
 
 
-@pytest.mark.parametrize(("fmt", "bias", "digits", "least"), [
-    ("f16", 42, 11, -14), ("cb16", 42, 10, -41), ("cb16", 31, 10, -30), ("bf16", 42, 8, -126)])
+@pytest.mark.parametrize(
+    ("fmt", "bias", "digits", "least"),
+    [("f16", 42, 11, -14), ("cb16", 42, 10, -41), ("cb16", 31, 10, -30), ("bf16", 42, 8, -126)],
+)
 def test_values_are_rounded_once_to_nearest_even(fmt, bias, digits, least):
     """FP16 has ten bits of fraction, CB16 nine and six of exponent, BF16 seven and eight; ties and subnormals too."""
     rng = np.random.default_rng(5)
     draws = np.ldexp(rng.uniform(-1, 1, 200_000), rng.integers(least - 12, min(14, -least - 2), 200_000))
-    ties = (1 + (2 * np.arange(256) + 1) * 2.0**-digits)
+    ties = 1 + (2 * np.arange(256) + 1) * 2.0**-digits
     weights = np.concatenate([draws, ties, -ties]).astype(np.float32)
     p = Parameter("w", weights[None], fmt=fmt, bias=bias)
     streamed = numerics.convert(p.values, fmt, "f32", bias, False).view(np.float32)

@@ -35,6 +35,7 @@ def received(starts, words, shape):
 
 # --- patterns and streams ---------------------------------------------------------------------------------------------
 
+
 @given(shape=SHAPES, density=st.floats(0, 1), seed=st.integers(0, 99))
 def test_both_streams_are_views_of_one_array(shape, density, seed):
     p = drawn(shape, density, seed)
@@ -65,13 +66,15 @@ def test_transposing_twice_is_nothing(shape, seed):
     pattern = Pattern.random(shape, 0.4, np.random.default_rng(seed))
     turned, order = pattern.transpose()
     assert np.array_equal(turned.mask(), pattern.mask().T)
-    assert np.array_equal(turned.flat % turned.shape[1] * shape[1] + turned.flat // turned.shape[1],
-                          pattern.flat[order])
+    assert np.array_equal(
+        turned.flat % turned.shape[1] * shape[1] + turned.flat // turned.shape[1], pattern.flat[order]
+    )
     assert turned.transpose()[0] == pattern
     assert Pattern.of_steps(shape, *pattern.steps[:2]) == pattern
 
 
 # --- updates ----------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_inactive_weights_and_their_state_do_not_change(name):
@@ -120,6 +123,7 @@ def test_bytes_per_parameter():
 
 # --- other masks, regrowth, pruning -----------------------------------------------------------------------------------
 
+
 def test_gradients_of_other_places_can_be_asked_for():
     p = drawn((6, 5), 0.5, 5)
     p.gradient_pattern = asked = Pattern.dense((6, 5))
@@ -159,6 +163,7 @@ def test_pruning_keeps_the_largest():
 
 # --- capacity and tiers -----------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(("size", "most"), [("capacity.least", 2 * 10**11), ("capacity.most", 12 * 10**13)])
 def test_capacity(size, most):
     tiers = Tiers(flash_bytes=PARAMETERS[size].value)
@@ -180,6 +185,7 @@ def test_flash_stalls_by_its_deficit():
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
+
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="no optimizer"):

@@ -1,4 +1,5 @@
 """The dense store in files: bitwise as in memory, and larger than memory."""
+
 from __future__ import annotations
 
 import subprocess
@@ -21,8 +22,15 @@ from wse_core.errors import ConfigError
 
 
 @examples(15)
-@given(rows=st.integers(1, 30), columns=st.integers(1, 30), density=st.floats(0, 1), other=st.booleans(),
-       name=st.sampled_from(["sgd", "adam", "adamw"]), block=st.integers(1, 200), seed=st.integers(0, 99))
+@given(
+    rows=st.integers(1, 30),
+    columns=st.integers(1, 30),
+    density=st.floats(0, 1),
+    other=st.booleans(),
+    name=st.sampled_from(["sgd", "adam", "adamw"]),
+    block=st.integers(1, 200),
+    seed=st.integers(0, 99),
+)
 def test_files_train_bitwise_like_memory(tmp_path_factory, rows, columns, density, other, name, block, seed):
     """Weights, state and stream, for any block size, other masks for gradients, and regrowth."""
     rng = np.random.default_rng(seed)
@@ -32,8 +40,13 @@ def test_files_train_bitwise_like_memory(tmp_path_factory, rows, columns, densit
     files = FileStore(tmp_path_factory.mktemp("store"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stores, "BLOCK", block)
-        mapped = Parameter("w", files.fill("w", shape, lambda first, end: weights[first:end]), pattern=pattern,
-                           slots=optimizer.slots, store=files)
+        mapped = Parameter(
+            "w",
+            files.fill("w", shape, lambda first, end: weights[first:end]),
+            pattern=pattern,
+            slots=optimizer.slots,
+            store=files,
+        )
         patch.setattr(stores, "BLOCK", 1 << 20)
         plain = Parameter("w", weights.copy(), pattern=pattern, slots=optimizer.slots)
         for step in range(1, 5):
@@ -88,8 +101,14 @@ def test_a_model_larger_than_memory_trains_from_files(tmp_path):
     sizes = {"budget": 40 << 20, "rows": 4096, "columns": 4096}
     said = []
     for where in (str(tmp_path), ""):
-        done = subprocess.run([sys.executable, "-c", SCRIPT.format(where=where, **sizes)], cwd=ROOT, text=True,
-                              capture_output=True, timeout=60, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT.format(where=where, **sizes)],
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.strip())
     assert said == [f"trained {3 * 4 * 4096 * 4096}", "no memory"]

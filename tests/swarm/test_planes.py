@@ -1,4 +1,5 @@
 """Twelve planes, nodes in two modes, and trees that are stacked: the same bits as one tree."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -26,7 +27,7 @@ class System(Endpoint):
     def gradients(self, count):
         assert count == len(self.gradient)
         for start in range(0, count, self.chunk):
-            yield self.gradient[start:start + self.chunk]
+            yield self.gradient[start : start + self.chunk]
 
 
 def drawn(n, count, seed=0):
@@ -36,8 +37,12 @@ def drawn(n, count, seed=0):
 
 
 @examples(25)
-@given(n=st.integers(1, 20), count=st.integers(0, 30 * CHUNK), planes=st.sampled_from([1, 2, 5, 12]),
-       chunk=st.sampled_from([CHUNK, 100, 3000]))
+@given(
+    n=st.integers(1, 20),
+    count=st.integers(0, 30 * CHUNK),
+    planes=st.sampled_from([1, 2, 5, 12]),
+    chunk=st.sampled_from([CHUNK, 100, 3000]),
+)
 def test_planes_do_not_change_the_order_of_additions(n, count, planes, chunk):
     gradients = drawn(n, count)
     fabric = Planes([System(gradient, chunk) for gradient in gradients], planes)
@@ -68,7 +73,7 @@ def test_planes_can_stand_on_planes():
     """Four fabrics of four systems below a fabric: the bits of sixteen systems below one."""
     gradients = drawn(16, 20 * CHUNK + 7)
     flat = Planes([System(gradient) for gradient in gradients])
-    stacked = Planes([Planes([System(g) for g in gradients[k:k + 4]], 3) for k in range(0, 16, 4)])
+    stacked = Planes([Planes([System(g) for g in gradients[k : k + 4]], 3) for k in range(0, 16, 4)])
     count = len(gradients[0])
     assert np.array_equal(gather(flat, count), gather(stacked, count))
     words = np.arange(5 * CHUNK, dtype=np.uint32)
@@ -86,8 +91,10 @@ def test_one_system_needs_no_nodes():
     assert fabric.bytes_of(0) == (0, 0)
 
 
-@pytest.mark.parametrize(("n", "whole", "shared"), [(1, 0, 0), (2, 0, 1), (4, 1, 0), (8, 2, 1), (16, 5, 0),
-                                                    (64, 21, 0), (3, 1, 0), (5, 1, 1), (10, 3, 1)])
+@pytest.mark.parametrize(
+    ("n", "whole", "shared"),
+    [(1, 0, 0), (2, 0, 1), (4, 1, 0), (8, 2, 1), (16, 5, 0), (64, 21, 0), (3, 1, 0), (5, 1, 1), (10, 3, 1)],
+)
 def test_nodes_of_one_plane(n, whole, shared):
     nodes = pack([build([System() for _ in range(n)])])
     assert [node.mode for node in nodes] == ["1:4"] * whole + ["2 x 1:2"] * shared

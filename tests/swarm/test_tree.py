@@ -23,7 +23,7 @@ class System(Endpoint):
 
     def gradients(self, count):
         for start in range(0, count, CHUNK):
-            yield self.gradient[start:start + CHUNK]
+            yield self.gradient[start : start + CHUNK]
 
 
 def nodes_of(top):
@@ -40,7 +40,7 @@ def ordered_sum(gradients):
         above = []
         for start in range(0, len(level), 4):
             total = level[start]
-            for other in level[start + 1:start + 4]:
+            for other in level[start + 1 : start + 4]:
                 total = total + other
             above.append(total)
         level = above
@@ -84,7 +84,7 @@ def test_a_tree_can_stand_on_trees():
     rng = np.random.default_rng(3)
     gradients = [rng.standard_normal(500).astype(np.float32) for _ in range(16)]
     flat = build([System(gradient) for gradient in gradients])
-    stacked = build([build([System(gradient) for gradient in gradients[k:k + 4]]) for k in range(0, 16, 4)])
+    stacked = build([build([System(gradient) for gradient in gradients[k : k + 4]]) for k in range(0, 16, 4)])
     assert np.array_equal(gather(flat, 500), gather(stacked, 500))
     alone = System(gradients[0])
     assert build([alone]) is alone

@@ -58,8 +58,10 @@ def decoded(path):
     """Return what a trace holds: hash of each column, number of events of each kind."""
     with Trace.open(path) as trace:
         events = trace.events()
-    columns = {name: hashlib.sha256(np.ascontiguousarray(events[name]).tobytes()).hexdigest()[:24]
-               for name in EVENT_DTYPE.names}
+    columns = {
+        name: hashlib.sha256(np.ascontiguousarray(events[name]).tobytes()).hexdigest()[:24]
+        for name in EVENT_DTYPE.names
+    }
     counts = np.bincount(events["kind"], minlength=len(KINDS))
     return {"columns": columns, "events": {kind: int(n) for kind, n in zip(KINDS, counts, strict=True) if n}}
 

@@ -96,7 +96,7 @@ def test_events_agree_with_counters(draw, seed):
     moved = sum(table.sum(axis=2, dtype=np.int64) for table in machine.link_counts().values())
     for kind, counter in (("inject", "sent"), ("take", "received"), ("task_start", "tasks")):
         found = count(events, kind)
-        for (x, y) in machine.ces:
+        for x, y in machine.ces:
             assert found.get((x, y), 0) == counters[counter][y, x], (kind, x, y)
     departed = count(events, "depart")
     for x, y in machine.places:
@@ -140,8 +140,9 @@ def test_files_give_back_what_was_reported(seed, tmp_path_factory):
         assert trace.committed == len(events)
         assert trace.clock == machine.cycle
         assert np.array_equal(trace.events(), events)
-        assert np.array_equal(trace.events(cycles=(40, 90))["cycle"],
-                              events["cycle"][(events["cycle"] >= 40) & (events["cycle"] < 90)])
+        assert np.array_equal(
+            trace.events(cycles=(40, 90))["cycle"], events["cycle"][(events["cycle"] >= 40) & (events["cycle"] < 90)]
+        )
 
 
 def many(n, seed=0, first=0):
@@ -166,16 +167,17 @@ def test_segments_join_without_loss(tmp_path, small_segments, n):
     log = EventLog(tmp_path / "run.h5", META, TraceFilter())
     late = np.random.default_rng(1).permutation(n) < n // 5  # reported before their cycle is over
     for k in range(0, n, 1000):
-        part = events[k:k + 1000]
-        log.append(part[~late[k:k + 1000]], int(part["cycle"][0]))
-        log.append(part[late[k:k + 1000]], int(part["cycle"][0]))
+        part = events[k : k + 1000]
+        log.append(part[~late[k : k + 1000]], int(part["cycle"][0]))
+        log.append(part[late[k : k + 1000]], int(part["cycle"][0]))
     log.append(events[:0], n)
     with RunWriter(tmp_path / "run.h5", META) as writer:
         log.finish(writer)
     with Trace.open(tmp_path / "run.h5") as trace:
         assert trace.committed == n
-        assert np.array_equal(np.sort(trace.events(), order=EVENT_DTYPE.names),
-                              np.sort(events, order=EVENT_DTYPE.names))
+        assert np.array_equal(
+            np.sort(trace.events(), order=EVENT_DTYPE.names), np.sort(events, order=EVENT_DTYPE.names)
+        )
         trace.files[0].verify()
 
 
@@ -262,7 +264,7 @@ def test_a_killed_run_keeps_whole_segments(tmp_path, root, child_env, delay):
         assert not trace.complete
         assert trace.meta.status == "interrupted"
         assert trace.committed % (2 * CHUNK) == 0
-        assert np.array_equal(trace.events(), many(1 << 20)[:trace.committed])
+        assert np.array_equal(trace.events(), many(1 << 20)[: trace.committed])
     with pytest.raises(TraceError, match="did not end"):
         EventLog(path, META, TraceFilter())
 
@@ -334,8 +336,9 @@ def test_a_column_that_does_not_compress_is_stored_as_it_is(tmp_path, small_segm
         assert np.array_equal(trace.events(), events)
 
 
-@pytest.mark.parametrize("wrong", [{"kinds": ("jump",)}, {"colors": (-1,)}, {"region": (0, 0, 0, 1)},
-                                   {"cycles": (5, 4)}])
+@pytest.mark.parametrize(
+    "wrong", [{"kinds": ("jump",)}, {"colors": (-1,)}, {"region": (0, 0, 0, 1)}, {"cycles": (5, 4)}]
+)
 def test_impossible_filters_are_refused(wrong):
     with pytest.raises(ConfigError):
         TraceFilter(**wrong)

@@ -62,10 +62,13 @@ def recorded(tmp_path_factory):
 def test_phases_come_back_in_order_the_outer_one_first(recorded):
     path, ends = recorded
     with Trace.open(path) as trace:
-        assert trace.marks == [Mark(0, ends[2], "wafer", "iteration"), Mark(0, ends[1], "wafer", "pass 0"),
-                               Mark(ends[1], ends[2], "wafer", "pass 1"),
-                               Mark(ends[1], ends[1] + 10, "MemoryX", "weights"),
-                               Mark(ends[1], ends[1], "program", "batch complete")]
+        assert trace.marks == [
+            Mark(0, ends[2], "wafer", "iteration"),
+            Mark(0, ends[1], "wafer", "pass 0"),
+            Mark(ends[1], ends[2], "wafer", "pass 1"),
+            Mark(ends[1], ends[1] + 10, "MemoryX", "weights"),
+            Mark(ends[1], ends[1], "program", "batch complete"),
+        ]
         events = trace.events(kinds=("mark", "task_start"), region=(1, 0, 1, 1))
         found = events[events["kind"] == KINDS.index("mark")]
         assert found["cycle"].tolist() == [0, 0, *[ends[1]] * 3]
@@ -127,8 +130,11 @@ def test_perfetto_has_tracks_for_phases_and_the_host(recorded, tmp_path):
             found.setdefault(where, []).append((name, begin, packet.timestamp))
         elif where[0] in ("program", "host"):
             found.setdefault(where, []).append((packet.track_event.name, packet.timestamp, packet.timestamp))
-    assert sorted(found["program", "wafer"]) == [("iteration", 0, ends[2]), ("pass 0", 0, ends[1]),
-                                                 ("pass 1", ends[1], ends[2])]
+    assert sorted(found["program", "wafer"]) == [
+        ("iteration", 0, ends[2]),
+        ("pass 0", 0, ends[1]),
+        ("pass 1", ends[1], ends[2]),
+    ]
     assert found["program", "MemoryX"] == [("weights", ends[1], ends[1] + 10)]
     assert found["program", "program"] == [("batch complete", ends[1], ends[1])]
     assert [name for name, _, _ in found["host", "launch"]] == [f"launch at PE (0, 0): {PES}"] * 2
@@ -156,9 +162,15 @@ def test_a_report_lists_the_phases(recorded, monkeypatch):
 
 
 def test_phases_that_overlap_get_lanes_of_their_own():
-    marks = [Mark(0, 100, "a", "outer"), Mark(0, 50, "a", "inner"), Mark(0, 10, "b", "else"),
-             Mark(40, 60, "a", "across"),
-             Mark(60, 90, "a", "inner again"), Mark(95, 120, "a", "across too"), Mark(130, 130, "a", "instant")]
+    marks = [
+        Mark(0, 100, "a", "outer"),
+        Mark(0, 50, "a", "inner"),
+        Mark(0, 10, "b", "else"),
+        Mark(40, 60, "a", "across"),
+        Mark(60, 90, "a", "inner again"),
+        Mark(95, 120, "a", "across too"),
+        Mark(130, 130, "a", "instant"),
+    ]
     assert lanes(marks) == [0, 0, 0, 1, 0, 1, 0]
 
 
@@ -170,8 +182,15 @@ def test_marks_outside_of_a_recording_go_nowhere_and_threads_may_make_them():
     assert [entry.label for entry in marks] == [f"phase {k}" for k in range(4)]
 
 
-@pytest.mark.parametrize("wrong", [{"begin": 5, "label": "a", "end": 4}, {"begin": -1, "label": "a"},
-                                   {"begin": 0, "label": ""}, {"begin": 0, "label": "a", "track": ""}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"begin": 5, "label": "a", "end": 4},
+        {"begin": -1, "label": "a"},
+        {"begin": 0, "label": ""},
+        {"begin": 0, "label": "a", "track": ""},
+    ],
+)
 def test_impossible_marks_are_refused(wrong):
     with collecting(), pytest.raises(TraceError):
         mark(**wrong)

@@ -117,8 +117,10 @@ def test_events_are_counted_into_a_heat_map(wse, files, tmp_path):
     assert [[int(cell) for cell in row] for row in rows] == found.tolist()
 
 
-@pytest.mark.parametrize(("words", "says"), [(["--trace-window", "0", "--out", "t.h5"], "no length"),
-                                             (["--trace-window", "9"], "needs a file")])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(["--trace-window", "0", "--out", "t.h5"], "no length"), (["--trace-window", "9"], "needs a file")],
+)
 def test_impossible_windows_are_refused(wse, tmp_path, words, says):
     done = wse("kernel", "ping", *words)
     assert done.returncode == 2

@@ -38,14 +38,23 @@ class Format:
     needs: str = ""
 
 
-FORMATS = {entry.name: entry for entry in (
-    Format("perfetto", "perfetto", ".pftrace", "TrackEvent for ui.perfetto.dev: tracks per PE and thread, flows", 60,
-           "perfetto"),
-    Format("log", "textlog", ".log", "text log in the form of the vendor's simulator, for wse-viz", 130),
-    Format("vcd", "vcd", ".vcd", "value change dump of a small region, for GTKWave or Surfer", 12, "vcd"),
-    Format("csv", "tables", ".csv", "one line per event, for anything", 45),
-    Format("parquet", "tables", ".parquet", "columns, for pandas and polars", 6, "pyarrow"),
-)}
+FORMATS = {
+    entry.name: entry
+    for entry in (
+        Format(
+            "perfetto",
+            "perfetto",
+            ".pftrace",
+            "TrackEvent for ui.perfetto.dev: tracks per PE and thread, flows",
+            60,
+            "perfetto",
+        ),
+        Format("log", "textlog", ".log", "text log in the form of the vendor's simulator, for wse-viz", 130),
+        Format("vcd", "vcd", ".vcd", "value change dump of a small region, for GTKWave or Surfer", 12, "vcd"),
+        Format("csv", "tables", ".csv", "one line per event, for anything", 45),
+        Format("parquet", "tables", ".parquet", "columns, for pandas and polars", 6, "pyarrow"),
+    )
+}
 """By name."""
 
 
@@ -76,12 +85,20 @@ def export(trace, name, path, events, force=False):
     entry = FORMATS[name]
     size = announced_bytes(name, len(events))
     if size > LIMIT_BYTES and not force:
-        raise TraceError(f"{len(events):,} events would take about {size / 2**30:.1f} GiB as {name}", path=path,
-                         hint="select fewer cycles, PEs, colors or kinds; or --force", exit_code=2)
+        raise TraceError(
+            f"{len(events):,} events would take about {size / 2**30:.1f} GiB as {name}",
+            path=path,
+            hint="select fewer cycles, PEs, colors or kinds; or --force",
+            exit_code=2,
+        )
     module = import_module(f"traces.export.{entry.module}")
     try:
         with atomic_file(path) as stream:
             getattr(module, f"write_{name}")(trace, events, stream)
     except ImportError as error:
-        raise TraceError(f"the format {name} needs the package {error.name}", path=path,
-                         hint=f"pip install {entry.needs}", exit_code=2) from None
+        raise TraceError(
+            f"the format {name} needs the package {error.name}",
+            path=path,
+            hint=f"pip install {entry.needs}",
+            exit_code=2,
+        ) from None

@@ -33,9 +33,40 @@ __all__ = ["write_perfetto"]
 
 STEP = 16
 MAIN = 8
-(INJECT, DEPART, TAKE, ACTIVATE, TASK_START, TASK_END, OP_START, OP_END, CONFLICT, WAIT, SWITCH, TEARDOWN, HOST,
- MARK) = (KINDS.index(kind) for kind in ("inject", "depart", "take", "activate", "task_start", "task_end", "op_start",
-                                         "op_end", "conflict", "wait", "switch", "teardown", "host", "mark"))
+(
+    INJECT,
+    DEPART,
+    TAKE,
+    ACTIVATE,
+    TASK_START,
+    TASK_END,
+    OP_START,
+    OP_END,
+    CONFLICT,
+    WAIT,
+    SWITCH,
+    TEARDOWN,
+    HOST,
+    MARK,
+) = (
+    KINDS.index(kind)
+    for kind in (
+        "inject",
+        "depart",
+        "take",
+        "activate",
+        "task_start",
+        "task_end",
+        "op_start",
+        "op_end",
+        "conflict",
+        "wait",
+        "switch",
+        "teardown",
+        "host",
+        "mark",
+    )
+)
 ROUTER, TASKS, WAITING, THREADS, LINK = 1, 2, 3, 8, 32  # numbers of tracks within a PE; the last two begin a group
 
 
@@ -134,8 +165,11 @@ def write_perfetto(trace, events, stream):
             open_tracks[track] = open_tracks.get(track, 0) + 1
             packets.append((cycle, put(cycle, track, begin, name)))
         elif kind in (TASK_END, OP_END):
-            track = tracks.of(x, y, *((TASKS, "tasks") if kind == TASK_END
-                                      else (THREADS + aux, "main" if aux == MAIN else f"ut{aux}")))
+            track = tracks.of(
+                x,
+                y,
+                *((TASKS, "tasks") if kind == TASK_END else (THREADS + aux, "main" if aux == MAIN else f"ut{aux}")),
+            )
             if open_tracks.get(track, 0) > 0:
                 open_tracks[track] -= 1
                 packets.append((cycle + 1, put(cycle + 1, track, end)))
@@ -152,12 +186,24 @@ def write_perfetto(trace, events, stream):
                 packets.append((cycle, put(cycle, track, begin, phase.label)))
                 packets.append((phase.end, put(phase.end, track, end)))
         elif kind == HOST:
-            packets.append((cycle, put(cycle, tracks.within(2, "host", aux + 1, HOST_ACCESSES[aux]), instant,
-                                       f"{HOST_ACCESSES[aux]} at PE ({x}, {y}): {data:,}")))
+            packets.append(
+                (
+                    cycle,
+                    put(
+                        cycle,
+                        tracks.within(2, "host", aux + 1, HOST_ACCESSES[aux]),
+                        instant,
+                        f"{HOST_ACCESSES[aux]} at PE ({x}, {y}): {data:,}",
+                    ),
+                )
+            )
         elif kind in (ACTIVATE, CONFLICT, SWITCH, TEARDOWN):
-            text = {ACTIVATE: f"activate {tasks.get(str(aux), aux)}", CONFLICT: f"bank conflicts: {data} cycles",
-                    SWITCH: f"switch C{color} to {aux}",
-                    TEARDOWN: f"teardown C{color} {'begins' if aux else 'ends'}"}[kind]
+            text = {
+                ACTIVATE: f"activate {tasks.get(str(aux), aux)}",
+                CONFLICT: f"bank conflicts: {data} cycles",
+                SWITCH: f"switch C{color} to {aux}",
+                TEARDOWN: f"teardown C{color} {'begins' if aux else 'ends'}",
+            }[kind]
             packets.append((cycle, put(cycle, tracks.of(x, y, TASKS, "tasks"), instant, text)))
     for link in sent:
         count(int(events["cycle"][-1]), link)

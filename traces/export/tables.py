@@ -19,7 +19,7 @@ def write_csv(trace, events, stream):
     """Write one line per event under a line of names; payloads are hexadecimal."""
     stream.write((",".join(EVENT_DTYPE.names) + "\n").encode())
     for start in range(0, len(events), LINES):
-        part = events[start:start + LINES]
+        part = events[start : start + LINES]
         columns = [NAMES[part[name]] if name == "kind" else part[name].tolist() for name in EVENT_DTYPE.names]
         text = io.StringIO()
         for cycle, data, *rest in zip(*columns, strict=True):

@@ -69,24 +69,44 @@ def write_log(trace, events, stream):
             now = port == 4 or (cycle, x, y, color ^ (flags >> 4 & 1), port) in landed
             places = "".join("ENWSR"[k] if aux >> direction & 1 else " " for k, direction in enumerate(PLACES))
             to_ce = " to_ce_from_router" if aux >> 4 & 1 else ""
-            out.append((cycle, f"{at} (hwtile) wavelet C{color} ctrl={flags & 1}, idx={data >> 16:04x}, "
-                               f"data={data & 0xFFFF:04x} {_decoded(data)}, half=0, ident={idents[number]} "
-                               f"landing={PORTS[port] if now else '-'} departing=/{places}/{to_ce}"))
+            out.append(
+                (
+                    cycle,
+                    f"{at} (hwtile) wavelet C{color} ctrl={flags & 1}, idx={data >> 16:04x}, "
+                    f"data={data & 0xFFFF:04x} {_decoded(data)}, half=0, ident={idents[number]} "
+                    f"landing={PORTS[port] if now else '-'} departing=/{places}/{to_ce}",
+                )
+            )
             if port == 4:
-                out.append((cycle, f"{at}: (hwtile) Sending wavelet C{color} {data:08x} ident:{idents[number]} "
-                                   f"on OUT_Q[{queue_of.get((x, y, color), 0)}]"))
+                out.append(
+                    (
+                        cycle,
+                        f"{at}: (hwtile) Sending wavelet C{color} {data:08x} ident:{idents[number]} "
+                        f"on OUT_Q[{queue_of.get((x, y, color), 0)}]",
+                    )
+                )
         elif name == "inject":
             queue_of[x, y, color] = aux
             out.append((cycle, f"{at}: (hwtile) Writing wavelet C{color} {data:08x} to OUT_Q[{aux}]"))
         elif name == "wait":
-            out.append((cycle - data, f"{at.replace(f'@{cycle}', f'@{cycle - data}')}: (hwtile) "
-                                      f"{_stall(WAITS[aux], color, flags >> 1 & 7)}"))
+            out.append(
+                (
+                    cycle - data,
+                    f"{at.replace(f'@{cycle}', f'@{cycle - data}')}: (hwtile) "
+                    f"{_stall(WAITS[aux], color, flags >> 1 & 7)}",
+                )
+            )
         elif name == "conflict":
             out.append((cycle, f"{at}: (hwtile) Pipe: 5, Msg: stall: read conflict, {data} cycles of this operation"))
         elif name == "op_start":
             thread = f"T{task_of.get((x, y), 0)}" + ("" if aux == MAIN else f".UT{aux}")
-            out.append((cycle, f"{at}: (hwtile) [EX OP] ^ 0x{data & 0xFFFF:04x}: {thread} "
-                               f"{opcodes.get(str(data >> 16), f'OP{data >> 16}').upper()} "))
+            out.append(
+                (
+                    cycle,
+                    f"{at}: (hwtile) [EX OP] ^ 0x{data & 0xFFFF:04x}: {thread} "
+                    f"{opcodes.get(str(data >> 16), f'OP{data >> 16}').upper()} ",
+                )
+            )
         elif name == "task_start":
             task_of[x, y] = aux
             label = tasks.get(str(aux), "task").upper().replace(" ", "_")
@@ -95,12 +115,13 @@ def write_log(trace, events, stream):
             out.append((cycle, f"{at}: (hwtile) [EX OP] IDLE"))
     out.sort(key=lambda item: item[0])  # landings come before the grants of their cycle
     for start in range(0, len(out), LINES):
-        stream.write("".join(f"{line}\n" for _, line in out[start:start + LINES]).encode())
+        stream.write("".join(f"{line}\n" for _, line in out[start : start + LINES]).encode())
 
 
 def _rows(events):
-    return zip(*(events[name].tolist() for name in ("cycle", "data", "x", "y", "kind", "color", "aux", "flags")),
-               strict=True)
+    return zip(
+        *(events[name].tolist() for name in ("cycle", "data", "x", "y", "kind", "color", "aux", "flags")), strict=True
+    )
 
 
 def _landings(trace, events):

@@ -37,8 +37,11 @@ def write_vcd(trace, events, stream):
 
     places = np.unique(events[["y", "x"]])
     if len(places) > MOST_PES:
-        raise TraceError(f"a value change dump of {len(places):,} PEs would be of no use", exit_code=2,
-                         hint=f"a region of at most {MOST_PES} PEs")
+        raise TraceError(
+            f"a value change dump of {len(places):,} PEs would be of no use",
+            exit_code=2,
+            hint=f"a region of at most {MOST_PES} PEs",
+        )
     text = io.TextIOWrapper(stream, encoding="ascii", write_through=True)
     first = int(events["cycle"].min(initial=0)) if len(events) else 0
     with VCDWriter(text, timescale="1 ns", date="", version="wse-sim", init_timestamp=first) as writer:
@@ -46,12 +49,15 @@ def write_vcd(trace, events, stream):
         for place in places:
             x, y = int(place["x"]), int(place["y"])
             scope = f"pe_{x}_{y}"
-            signals[x, y] = {"task": writer.register_var(scope, "task", "integer", size=8, init="z"),
-                             "wait": writer.register_var(scope, "wait", "integer", size=4, init=0)}
+            signals[x, y] = {
+                "task": writer.register_var(scope, "task", "integer", size=8, init="z"),
+                "wait": writer.register_var(scope, "wait", "integer", size=4, init=0),
+            }
             for direction in "WENSR":
                 for name, size in (("grant", 32), ("color", 8)):
-                    signals[x, y][name, direction] = writer.register_var(scope, f"{name}_{direction}", "wire",
-                                                                         size=size, init="z")
+                    signals[x, y][name, direction] = writer.register_var(
+                        scope, f"{name}_{direction}", "wire", size=size, init="z"
+                    )
         for cycle, x, y, signal, value in _changes(events):
             writer.change(signals[x, y][signal], cycle, value)
     text.detach()

@@ -57,8 +57,23 @@ FABRIC_KINDS = (DSD_FABIN, DSD_FABOUT)
 ADVANCE_WAVELET = 0x095F9249  # command 0 ADV, no command delivered, task id 31
 LOW16, LOW32 = 0xFFFF, 0xFFFFFFFF
 
-COUNTERS = ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output",
-            "stall_fifo", "instructions", "steps", "elements", "macs", "tasks", "sent", "received")
+COUNTERS = (
+    "busy",
+    "idle",
+    "stall_pipe",
+    "stall_conflict",
+    "stall_resource",
+    "stall_input",
+    "stall_output",
+    "stall_fifo",
+    "instructions",
+    "steps",
+    "elements",
+    "macs",
+    "tasks",
+    "sent",
+    "received",
+)
 
 
 class Fault(Exception):
@@ -121,7 +136,7 @@ class Dsr:
         """Return the number of elements, None if endless."""
         if self.extent[0] == ENDLESS:
             return None
-        return prod(self.extent[:self.ndim]) if self.kind == DSD_MEM4D else self.extent[0]
+        return prod(self.extent[: self.ndim]) if self.kind == DSD_MEM4D else self.extent[0]
 
     def innermost_stride(self):
         """Return the stride from one element to the next of a mem1d or mem4d."""
@@ -516,11 +531,15 @@ class CE:
             self.counters["instructions"] += 1
             return
         cost = ins.op.cost
-        slots = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read",
-                 "config": "ce.config"}.get(cost)
+        slots = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}.get(
+            cost
+        )
         slots = 1 if slots is None else self.machine[slots]
-        latency = {"int": self.machine["ce.int_latency"], "fp": self.machine["ce.fp_latency"],
-                   "load": self.machine["ce.load_latency"]}.get(cost, slots)
+        latency = {
+            "int": self.machine["ce.int_latency"],
+            "fp": self.machine["ce.fp_latency"],
+            "load": self.machine["ce.load_latency"],
+        }.get(cost, slots)
         self.result_ready = t + max(slots, latency)
         self.go_to, self.next_in = ins.next, slots
         getattr(self, "do_" + ins.op.form)(ins, t)
@@ -739,7 +758,7 @@ class CE:
             if operand.dsr.length == 0:
                 raise Fault("program", f"{op.name}: circular buffer or FIFO of length 0")
         for operand in operation.of_kind(DSD_MEM4D):
-            if 0 in operand.dsr.extent[1:operand.dsr.ndim]:
+            if 0 in operand.dsr.extent[1 : operand.dsr.ndim]:
                 raise Fault("program", f"{op.name}: four-dimensional descriptor with an inner extent of 0")
         measure = next(operand for operand in operation.operands() if operand.dsr is not None)
         operation.n = measure.dsr.elements()
@@ -852,17 +871,26 @@ class CE:
         them if both sources are 32 bits wide.  A destination whose elements all lie in one bank is
         written there while the next elements are read: a source in this bank waits for it.
         """
-        sources = [operand for operand in (operation.sources.get(place) for place in "bc")
-                   if operand is not None and operand.kind in MEMORY_KINDS]
+        sources = [
+            operand
+            for operand in (operation.sources.get(place) for place in "bc")
+            if operand is not None and operand.kind in MEMORY_KINDS
+        ]
         reads = [self.banks(operation, operand, 1) for operand in sources]
         group = self.group(operation) if all(operand.words == 2 for operand in sources) else 1
         lost = 0
-        if len(sources) == 2 and (self.machine["mem.read_ports"] == 1 or self.collide(
-                *(self.banks(operation, operand, group) for operand in sources))):
+        if len(sources) == 2 and (
+            self.machine["mem.read_ports"] == 1
+            or self.collide(*(self.banks(operation, operand, group) for operand in sources))
+        ):
             lost = self.machine["mem.conflict_cycles"]
         dest, n = operation.dest, operation.n
-        if (dest.kind == DSD_MEM1D and (n is None or n > 1) and dest.dsr.stride[0]
-                and dest.dsr.stride[0] * dest.words % self.machine["mem.banks"] == 0):
+        if (
+            dest.kind == DSD_MEM1D
+            and (n is None or n > 1)
+            and dest.dsr.stride[0]
+            and dest.dsr.stride[0] * dest.words % self.machine["mem.banks"] == 0
+        ):
             written = self.banks(operation, dest, 1)
             lost += self.machine["mem.write_cycles"] * any(self.collide(written, banks) for banks in reads)
         return lost
@@ -923,8 +951,11 @@ class CE:
 
     def do_elements(self, operation, group, cost, t):
         """Do the elements k .. k + group - 1, one after the other."""
-        heads = {place: self.queue_of(operand).head(t) for place, operand in operation.sources.items()
-                 if operand.kind == DSD_FABIN}
+        heads = {
+            place: self.queue_of(operand).head(t)
+            for place, operand in operation.sources.items()
+            if operand.kind == DSD_FABIN
+        }
         dest, outgoing = operation.dest, 0
         for j in range(group):
             values = {"b": 0, "c": 0, "d": 0}
@@ -1117,8 +1148,11 @@ class CE:
             places = [(fifo.head + j) % fifo.length for j in range(fifo.count)]
             if places:
                 fifos[number] = [self.load(fifo.base + place * fifo.words, fifo.words) for place in places]
-        threads = {thread: (operation.k, ENDLESS if operation.n is None else operation.n)
-                   for thread, operation in self.operations.items() if operation is not None}
+        threads = {
+            thread: (operation.k, ENDLESS if operation.n is None else operation.n)
+            for thread, operation in self.operations.items()
+            if operation is not None
+        }
         return {
             "regs": list(self.regs),
             "main": self.main,
@@ -1128,8 +1162,9 @@ class CE:
             "blocked": self.blocked,
             "inq": {number: queue.contents() for number, queue in self.in_queues.items() if queue.wavelets},
             "fifo": fifos,
-            "dsr": {name: (dsr.base, dsr.extent[0], dsr.stride[0], dsr.index)
-                    for name, dsr in sorted(self.dsrs.items())},
+            "dsr": {
+                name: (dsr.base, dsr.extent[0], dsr.stride[0], dsr.index) for name, dsr in sorted(self.dsrs.items())
+            },
             "prng": (self.active_prng, list(self.prng)),
             "counters": dict(self.counters),
         }
@@ -1144,19 +1179,34 @@ class CE:
                 taken |= {operand.dsr.queue for operand in operation.of_kind(DSD_FABIN)}
             if reason in ("free", "pipe", None):
                 continue
-            entry = {"kind": "thread", **here, "thread": "main" if thread == MAIN else f"ut{thread}", "op": None,
-                     "reason": reason, "color": None, "queue": None, "done": 0, "length": 0}
+            entry = {
+                "kind": "thread",
+                **here,
+                "thread": "main" if thread == MAIN else f"ut{thread}",
+                "op": None,
+                "reason": reason,
+                "color": None,
+                "queue": None,
+                "done": 0,
+                "length": 0,
+            }
             if operation is None:
                 entry["op"] = self.code[self.pc].op.name
             else:
                 queue, color = self.queue_waited_for(thread, t)
-                entry |= {"op": operation.op.name, "done": operation.k, "length": operation.n, "queue": queue,
-                          "color": color}
+                entry |= {
+                    "op": operation.op.name,
+                    "done": operation.k,
+                    "length": operation.n,
+                    "queue": queue,
+                    "color": color,
+                }
             found.append(entry)
         for number, queue in self.in_queues.items():
             if queue.wavelets and number not in taken:
-                found.append({"kind": "queue", **here, "queue": number, "color": queue.color,
-                              "wavelets": len(queue.wavelets)})
+                found.append(
+                    {"kind": "queue", **here, "queue": number, "color": queue.color, "wavelets": len(queue.wavelets)}
+                )
         for task in range(N_TASK_IDS):
             if self.activated >> task & 1 and self.image.entry[task] >= 0:
                 found.append({"kind": "task", **here, "task": task})

@@ -63,8 +63,10 @@ class ReferenceMachine:
             self.outputs[tuple(link)] = OutputStream()
         for place in self.places:
             self._wire(*place)
-        self.inputs = [InputStream(self.routers[x, y].colors[color].queues[direction], x, y, direction)
-                       for x, y, direction, color in spec.inputs]
+        self.inputs = [
+            InputStream(self.routers[x, y].colors[color].queues[direction], x, y, direction)
+            for x, y, direction, color in spec.inputs
+        ]
         self.events, self.sink, self.filter = [], None, None
 
     # --- construction ----------------------------------------------------------------------------------------------
@@ -135,8 +137,15 @@ class ReferenceMachine:
         for x, y in self.places:  # row by row, so the first fault found is the one that counts
             if self.fault is None and (x, y) in router_faults:
                 color, text = router_faults[x, y]
-                self.fault = {"kind": "collision", "x": x, "y": y, "cycle": t, "address": None, "color": color,
-                              "detail": text}
+                self.fault = {
+                    "kind": "collision",
+                    "x": x,
+                    "y": y,
+                    "cycle": t,
+                    "address": None,
+                    "color": color,
+                    "detail": text,
+                }
             if self.fault is None and (x, y) in self.ces:
                 self.fault = self.ces[x, y].fault
         if active:
@@ -155,15 +164,22 @@ class ReferenceMachine:
 
     def future(self, t):
         """Whether anything becomes ready or due after cycle t."""
-        return (any(router.future(t) for router in self.routers.values())
-                or any(ce.future(t) for ce in self.ces.values()))
+        return any(router.future(t) for router in self.routers.values()) or any(
+            ce.future(t) for ce in self.ces.values()
+        )
 
     def unfinished(self):
         """Whether work is left in a machine in which nothing can change."""
-        return (any(queue.wavelets for router in self.routers.values() for state in router.colors.values()
-                    for queue in state.queues.values())
-                or any(stream.waiting for stream in self.inputs)
-                or any(ce.unfinished(self.cycle) for ce in self.ces.values()))
+        return (
+            any(
+                queue.wavelets
+                for router in self.routers.values()
+                for state in router.colors.values()
+                for queue in state.queues.values()
+            )
+            or any(stream.waiting for stream in self.inputs)
+            or any(ce.unfinished(self.cycle) for ce in self.ces.values())
+        )
 
     def waiters(self):
         """Return why the machine is stuck: a list of dicts (docs/internals.md)."""
@@ -172,8 +188,11 @@ class ReferenceMachine:
             if place in self.ces:
                 found += self.ces[place].waiters(self.cycle)
             found += self.routers[place].waiters(self.cycle)
-        found += [{"kind": "stream", "index": index, "left": len(stream.waiting)}
-                  for index, stream in enumerate(self.inputs) if stream.waiting]
+        found += [
+            {"kind": "stream", "index": index, "left": len(stream.waiting)}
+            for index, stream in enumerate(self.inputs)
+            if stream.waiting
+        ]
         return found
 
     # --- memory ----------------------------------------------------------------------------------------------------
@@ -190,7 +209,7 @@ class ReferenceMachine:
     def read_words(self, x, y, address, count):
         """Return `count` words of one PE as uint16; SramFault outside its data."""
         memory = self._data(x, y, address, count)
-        return np.array(memory[address:address + count], np.uint16)
+        return np.array(memory[address : address + count], np.uint16)
 
     def write_words(self, x, y, address, words):
         """Write words to one PE; SramFault outside its data."""
@@ -233,9 +252,11 @@ class ReferenceMachine:
         """Return (cycles, payloads, controls) of what came to output stream `index` since the last call."""
         stream = self.outputs[tuple(self.spec.outputs[index])]
         arrived, stream.arrived = stream.arrived, []
-        return (np.array([wavelet.ready for wavelet in arrived], np.int64),
-                np.array([wavelet.payload for wavelet in arrived], np.uint32),
-                np.array([wavelet.control for wavelet in arrived], bool))
+        return (
+            np.array([wavelet.ready for wavelet in arrived], np.int64),
+            np.array([wavelet.payload for wavelet in arrived], np.uint32),
+            np.array([wavelet.control for wavelet in arrived], bool),
+        )
 
     # --- keeping a state ---------------------------------------------------------------------------------------------
 
@@ -303,6 +324,8 @@ class ReferenceMachine:
 
     def snapshot(self):
         """Return the whole state as plain data (docs/internals.md)."""
-        return {"cycle": self.cycle,
-                "pe": {place: ce.snapshot() for place, ce in self.ces.items()},
-                "router": {place: router.snapshot() for place, router in self.routers.items()}}
+        return {
+            "cycle": self.cycle,
+            "pe": {place: ce.snapshot() for place, ce in self.ces.items()},
+            "router": {place: router.snapshot() for place, router in self.routers.items()},
+        }

@@ -16,19 +16,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import NamedTuple
 
-__all__ = [
-    "BF16",
-    "F16",
-    "F32",
-    "FMT_BF16",
-    "FMT_CB16",
-    "FMT_F16",
-    "FMT_F32",
-    "Format",
-    "Num",
-    "Real",
-    "cb16_format",
-]
+__all__ = ["BF16", "F16", "F32", "FMT_BF16", "FMT_CB16", "FMT_F16", "FMT_F32", "Format", "Num", "Real", "cb16_format"]
 
 FMT_F16, FMT_CB16, FMT_BF16, FMT_F32 = range(4)
 BIAS_DEFAULT = 42  # source: CSL type page, 6.0 = 0x5900; confidence: published for CSL

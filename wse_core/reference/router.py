@@ -32,8 +32,19 @@ from wse_core.image import (
     FILTER_RANGE,
 )
 
-__all__ = ["ColorState", "Filter", "InputStream", "OutputStream", "Queue", "Request", "Router", "Wavelet", "command",
-           "no_trace", "pop"]
+__all__ = [
+    "ColorState",
+    "Filter",
+    "InputStream",
+    "OutputStream",
+    "Queue",
+    "Request",
+    "Router",
+    "Wavelet",
+    "command",
+    "no_trace",
+    "pop",
+]
 
 PORTS = (DIR_W, DIR_E, DIR_N, DIR_S, DIR_R)
 NEVER = -1
@@ -74,6 +85,7 @@ def pop(payload):
 
 
 # --- queues --------------------------------------------------------------------------------------------------------
+
 
 class Wavelet(NamedTuple):
     """What is in a queue: 32 bits, the control bit, the first cycle in which the receiver can use it."""
@@ -170,6 +182,7 @@ class InputStream:
 
 # --- configuration -------------------------------------------------------------------------------------------------
 
+
 class Filter:
     """A filter on delivery to the CE; `row` is a record of `FILTER_DTYPE`."""
 
@@ -241,8 +254,11 @@ class ColorState:
     def pops(self, payload):
         """Whether the pop mode removes command 0 of this control payload here."""
         first, _ = command(payload)
-        return (self.pop_mode == 1 or (self.pop_mode == 2 and first == CMD_ADV)
-                or (self.pop_mode == 3 and first in (CMD_ADV, CMD_NOP)))
+        return (
+            self.pop_mode == 1
+            or (self.pop_mode == 2 and first == CMD_ADV)
+            or (self.pop_mode == 3 and first in (CMD_ADV, CMD_NOP))
+        )
 
 
 class Request(NamedTuple):
@@ -384,8 +400,16 @@ class Router:
                 request.counting.count()
             payload, control = request.wavelet.payload, request.wavelet.control
             sent = pop(payload) if control and route.pops(payload) else payload
-            self.emit(self.x, self.y, t, "depart", request.effective, sum(1 << d for d in request.outputs), sent,
-                      control | request.port << 1 | (request.effective != request.color) << 4)
+            self.emit(
+                self.x,
+                self.y,
+                t,
+                "depart",
+                request.effective,
+                sum(1 << d for d in request.outputs),
+                sent,
+                control | request.port << 1 | (request.effective != request.color) << 4,
+            )
             for direction in request.outputs:
                 latency = self.machine["ramp.in"] if direction == DIR_R else self.machine["router.hop"]
                 self.targets[request.effective, direction].push(sent, control, t + latency)
@@ -443,16 +467,24 @@ class Router:
 
     def future(self, t):
         """Whether a wavelet here becomes ready after cycle t."""
-        return any(wavelet.ready > t for state in self.colors.values() for queue in state.queues.values()
-                   for wavelet in queue.wavelets)
+        return any(
+            wavelet.ready > t
+            for state in self.colors.values()
+            for queue in state.queues.values()
+            for wavelet in queue.wavelets
+        )
 
     def snapshot(self):
         """Return the state as plain data (docs/internals.md)."""
-        result = {color: {"pos": state.pos, "teardown": state.teardown,
-                          "queues": {port: queue.contents() for port, queue in sorted(state.queues.items())
-                                     if queue.wavelets},
-                          "moved": list(state.moved)}
-                  for color, state in self.colors.items()}
+        result = {
+            color: {
+                "pos": state.pos,
+                "teardown": state.teardown,
+                "queues": {port: queue.contents() for port, queue in sorted(state.queues.items()) if queue.wavelets},
+                "moved": list(state.moved),
+            }
+            for color, state in self.colors.items()
+        }
         if any(rule.kind != FILTER_NONE for rule in self.filters):
             result[-1] = {"filters": [rule.counter for rule in self.filters]}
         return result
@@ -477,6 +509,16 @@ class Router:
                     reason = "room"
                     request = self.request(color, port, t)
                     blocked = [d for d in (request.outputs if request else ()) if not self.has_room(effective, d, t)]
-                found.append({"kind": "router", "x": self.x, "y": self.y, "color": color, "port": port,
-                              "wavelets": len(queue.wavelets), "reason": reason, "blocked": blocked})
+                found.append(
+                    {
+                        "kind": "router",
+                        "x": self.x,
+                        "y": self.y,
+                        "color": color,
+                        "port": port,
+                        "wavelets": len(queue.wavelets),
+                        "reason": reason,
+                        "blocked": blocked,
+                    }
+                )
         return found

@@ -35,6 +35,7 @@ Sources: the op table (`wse_core.isa`); Cody and Waite, "Software manual for the
 of arguments); D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016 (tanh form).  Coefficients: least squares
 at Chebyshev points; guesses and first constants of Newton's steps: smallest largest error.  The tests repeat both.
 """
+
 from __future__ import annotations
 
 from fabric.pe.functions.emit import Emit

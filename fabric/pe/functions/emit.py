@@ -1,4 +1,5 @@
 """Functions as instructions: two DSRs per file that are moved along the vectors."""
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -59,8 +60,11 @@ class Emit(Functions):
         banks = {"u": 2, "v": 0, "w": 4, "t": 6, "q": 2, "x": 4}
         for k, (name, bank) in enumerate(banks.items()):
             setattr(self, name, Temporary(p.array(f"fn{k}", count, "f32", bank=bank)))
-        self.dsrs = {(file, width): p.dsr(file, name=f"functions {width}")
-                     for width in ("f32", "u16") for file in ("dest", "src0", "src1")}
+        self.dsrs = {
+            (file, width): p.dsr(file, name=f"functions {width}")
+            for width in ("f32", "u16")
+            for file in ("dest", "src0", "src1")
+        }
 
     @contextmanager
     def call(self):
@@ -82,8 +86,9 @@ class Emit(Functions):
             place = Address(value.var) if isinstance(value, Temporary) else value
             place = Address(place) if isinstance(place, Var) else place
             if not isinstance(place, Address) or place.var.dtype != "f32":
-                raise p._error(f"{value!r} is no f32 vector", hint="a variable of f32, a register with its address, or "
-                               "a DSR")
+                raise p._error(
+                    f"{value!r} is no f32 vector", hint="a variable of f32, a register with its address, or a DSR"
+                )
             var = place.var
             if place.offset // 2 + self.count > var.count:
                 raise p._error(f"fewer than {self.count} elements", symbol=var.name)
@@ -102,7 +107,7 @@ class Emit(Functions):
     def emit(self, name, width, dest, *sources):
         """Emit an operation; of two vectors the first goes through src0, one alone through src1."""
         vectors = [k for k, source in enumerate(sources) if not is_number(source)]
-        if isinstance(dest, Dsr) and len(vectors) == 2:     # src0 has a partner already: go through a temporary
+        if isinstance(dest, Dsr) and len(vectors) == 2:  # src0 has a partner already: go through a temporary
             through = sources[vectors[0]]
             self.emit(name, width, through, *sources)
             name, sources, vectors = "mov32", [through], [0]

@@ -1,4 +1,5 @@
 """Functions of arrays of bit patterns, with the roundings of the machine."""
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -24,8 +25,7 @@ class Bits(np.ndarray):
         return self.view(np.ndarray).view(np.uint16)[1::2]
 
 
-HALVES = {"add16": np.add, "sub16": np.subtract, "and16": np.bitwise_and, "slr16": np.right_shift,
-          "mov16": np.positive}
+HALVES = {"add16": np.add, "sub16": np.subtract, "and16": np.bitwise_and, "slr16": np.right_shift, "mov16": np.positive}
 
 
 class Evaluate(Functions):

@@ -1,4 +1,5 @@
 """The functions, over the operations of a calculator that subclasses have."""
+
 from __future__ import annotations
 
 import math
@@ -7,8 +8,7 @@ __all__ = ["EXP", "INVERSE_FIRST", "INVERSE_GUESS", "LOG", "ROOT_FIRST", "ROOT_G
 
 EXP = (1.0, 1.0, 0.5, 0.16666513, 0.041666858, 0.008369601, 0.001389935)
 """Of e^f for |f| <= ln 2 / 2, lowest first."""
-LOG = (1.0, -0.5, 0.33333354, -0.25000888, 0.19999933, -0.16620106, 0.14223186, -0.13210735, 0.12655853,
-       -0.0738688)
+LOG = (1.0, -0.5, 0.33333354, -0.25000888, 0.19999933, -0.16620106, 0.14223186, -0.13210735, 0.12655853, -0.0738688)
 """Of log(1 + f) / f for f from 0.7071 - 1 to 1.4142 - 1, lowest first."""
 LN2_HIGH, LN2_LOW = 0.693359375, -2.1219444e-4
 """ln 2 as a number of ten bits, whose products with small integers are exact, and the rest."""
@@ -54,12 +54,12 @@ class Functions:
         u, v, w, t = self.u, self.v, self.w, self.t
         with self.call():
             self.move(v, source)
-            self.mul(w, v, 0.0)                             # NaN if it has to be
+            self.mul(w, v, 0.0)  # NaN if it has to be
             self.move(u, UNITS)
             self.half("sub16", u.low, v.high, SPLIT)
-            self.half("and16", u.low, u.low, 0xFF80)        # 128 k
-            self.half("sub16", v.high, v.high, u.low)       # m
-            self.half("add16", u.low, u.low, 0x4000)        # not negative
+            self.half("and16", u.low, u.low, 0xFF80)  # 128 k
+            self.half("sub16", v.high, v.high, u.low)  # m
+            self.half("add16", u.low, u.low, 0x4000)  # not negative
             self.sub(u, u, UNITS + 0x4000)
             self.sub(v, v, 1.0)
             self.square(t, v)
@@ -107,13 +107,13 @@ class Functions:
             self.square(q, x)
             self.fma(t, -GELU_SCALE, q, -GELU_SCALE * GELU_CUBIC)
             self.mul(t, t, x)
-            self.minimum(t, t, GELU_CUT)                    # -2 u
+            self.minimum(t, t, GELU_CUT)  # -2 u
             self.power(w, t)
             self.add(w, w, 1.0)
-            self.inverse(v)                                 # s
+            self.inverse(v)  # s
             self.fma(q, GELU_SCALE, q, 3 * GELU_SCALE * GELU_CUBIC)
             self.mul(q, q, x)
-            self.mul(q, q, v)                               # x s (2 u)'
+            self.mul(q, q, v)  # x s (2 u)'
             self.sub(w, 1.0, v)
             self.mul(q, q, w)
             self.add(slope, q, v)
@@ -125,16 +125,16 @@ class Functions:
         self.maximum(w, source, LOWEST)
         self.minimum(w, w, HIGHEST)
         self.fma(u, SIXTY_FOURTHS + 0.5, w, math.log2(math.e))
-        self.half("and16", u.low, u.low, 0xFFC0)            # 64 k
+        self.half("and16", u.low, u.low, 0xFFC0)  # 64 k
         self.sub(t, u, SIXTY_FOURTHS)
         self.fma(w, w, t, -LN2_HIGH)
         self.fma(w, w, t, -LN2_LOW)
         self.square(t, w)
         self.polynomial(v, w, t, EXP)
-        self.half("and16", w.high, u.low, 0xFF80)           # 128 (k // 2)
+        self.half("and16", w.high, u.low, 0xFF80)  # 128 (k // 2)
         self.half("add16", v.high, v.high, w.high)
         self.half("sub16", w.high, u.low, w.high)
-        self.half("add16", w.high, w.high, u.low)           # 128 (k - k // 2)
+        self.half("add16", w.high, w.high, u.low)  # 128 (k - k // 2)
         self.half("add16", w.high, w.high, 0x3F80)
         self.half("mov16", w.low, 0)
         self.mul(dest, v, w)

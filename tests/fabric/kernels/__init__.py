@@ -1,4 +1,5 @@
 """Kernels: results bit for bit, counts by closed forms, cycles by the formulas of their pages."""
+
 from __future__ import annotations
 
 from fabric.kernels.registry import KERNELS

@@ -1,4 +1,5 @@
 """`ping`, `broadcast` and `chain_reduce`: latencies, counts, and sums in the order of the chain."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -28,8 +29,14 @@ def test_ping_takes_one_hop_per_step(direction, preset, hop):
 
 
 @examples(20)
-@given(st.integers(1, 60), st.integers(1, 4), st.integers(1, 4), st.integers(1, 4), st.integers(0, 5),
-       st.sampled_from(["normal", "ones", "special"]))
+@given(
+    st.integers(1, 60),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(0, 5),
+    st.sampled_from(["normal", "ones", "special"]),
+)
 def test_ping_on_other_machines(hops, hop, into, out, start, data):
     overrides = {"router.hop": hop, "ramp.in": into, "ramp.out": out, "task.start": start}
     result = run("ping", overrides=overrides, hops=hops, data=data)
@@ -37,8 +44,16 @@ def test_ping_on_other_machines(hops, hop, into, out, start, data):
 
 
 @examples(60)
-@given(PRESET, st.sampled_from(["row", "column", "2d"]), st.integers(1, 7), st.integers(1, 7), st.integers(1, 40),
-       st.sampled_from(["f16", "cb16", "f32"]), DATA, st.integers(0, 1000))
+@given(
+    PRESET,
+    st.sampled_from(["row", "column", "2d"]),
+    st.integers(1, 7),
+    st.integers(1, 7),
+    st.integers(1, 40),
+    st.sampled_from(["f16", "cb16", "f32"]),
+    DATA,
+    st.integers(0, 1000),
+)
 def test_broadcast(preset, shape, width, height, n, dtype, data, seed):
     result = run("broadcast", preset, shape=shape, width=width, height=height, n=n, dtype=dtype, data=data, seed=seed)
     assert result["cycles"] == result["expected_cycles"]
@@ -76,9 +91,18 @@ def test_each_pe_of_a_chain_adds_one_stage(preset, stage):
 
 
 @examples(80)
-@given(PRESET, st.integers(1, 20), st.integers(1, 60), st.sampled_from(["f16", "cb16", "f32"]), st.booleans(), DATA,
-       st.integers(0, 1000), st.sampled_from([{}, {"num.ftz": 1}, {"ramp.in": 1, "ramp.out": 1}, {"router.hop": 3,
-                                              "router.depth": 4}, {"num.cb16_bias": 31}]))
+@given(
+    PRESET,
+    st.integers(1, 20),
+    st.integers(1, 60),
+    st.sampled_from(["f16", "cb16", "f32"]),
+    st.booleans(),
+    DATA,
+    st.integers(0, 1000),
+    st.sampled_from(
+        [{}, {"num.ftz": 1}, {"ramp.in": 1, "ramp.out": 1}, {"router.hop": 3, "router.depth": 4}, {"num.cb16_bias": 31}]
+    ),
+)
 def test_chain(preset, pes, n, dtype, wide, data, seed, overrides):
     sums = "f32" if wide else "auto"
     result = run("chain_reduce", preset, overrides, pes=pes, n=n, dtype=dtype, sums=sums, data=data, seed=seed)

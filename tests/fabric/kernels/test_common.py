@@ -1,4 +1,5 @@
 """Formats, bounds, and the two comparisons: that they hold, and that they notice."""
+
 from __future__ import annotations
 
 import math
@@ -61,8 +62,13 @@ def test_data(arithmetic):
 
 
 @examples(60)
-@given(st.sampled_from(["f16", "cb16", "f32"]), st.integers(2, 300), st.integers(0, 2**32 - 1), st.booleans(),
-       st.floats(-6, 3))
+@given(
+    st.sampled_from(["f16", "cb16", "f32"]),
+    st.integers(2, 300),
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+    st.floats(-6, 3),
+)
 def test_the_bound_holds_for_sums_and_products(fmt, terms, seed, ftz, exponent):
     """Against exact sums; the magnitudes reach from subnormal numbers to overflow."""
     m = machine("wse2", {"num.ftz": int(ftz)})
@@ -76,8 +82,9 @@ def test_the_bound_holds_for_sums_and_products(fmt, terms, seed, ftz, exponent):
     found = common.check_sum(arithmetic, total, total, exact, np.abs(x).sum(axis=0), terms - 1)
     assert found.verified
     zero = np.zeros((1, 1), np.uint32)
-    product = np.array([tiles.multiply(arithmetic, single, a[:, k][None], b[:, k][:, None], zero)[0, 0]
-                        for k in range(4)])
+    product = np.array(
+        [tiles.multiply(arithmetic, single, a[:, k][None], b[:, k][:, None], zero)[0, 0] for k in range(4)]
+    )
     exact = np.array([math.fsum(x[:, k] * y[:, k]) for k in range(4)])  # each product is exact in float64
     found = common.check_sum(single, product, product, exact, (np.abs(x) * np.abs(y)).sum(axis=0), terms)
     assert found.verified
@@ -96,9 +103,19 @@ def test_check_notices_one_bit():
     assert found.max_abs_error > found.max_bound
 
 
-@pytest.mark.parametrize(("value", "plain", "sound"), [
-    (math.nan, math.nan, True), (1.0, math.nan, False), (math.inf, math.inf, True), (math.nan, math.inf, True),
-    (3.0, math.inf, False), (math.inf, 1.0, False), (math.nan, 1.0, False), (math.inf, 3e38 * 4, True)])
+@pytest.mark.parametrize(
+    ("value", "plain", "sound"),
+    [
+        (math.nan, math.nan, True),
+        (1.0, math.nan, False),
+        (math.inf, math.inf, True),
+        (math.nan, math.inf, True),
+        (3.0, math.inf, False),
+        (math.inf, 1.0, False),
+        (math.nan, 1.0, False),
+        (math.inf, 3e38 * 4, True),
+    ],
+)
 def test_check_of_what_is_not_finite(value, plain, sound):
     bits = F32.encode([value])
     found = common.check_sum(F32, bits, bits, [plain], [abs(plain)], 3)
@@ -119,8 +136,13 @@ def test_a_wrong_bit_of_the_machine_is_reported(name, monkeypatch):
         return values
 
     monkeypatch.setattr(common.Session, "read", damaged)
-    sizes = {"vector": {"n": 9}, "broadcast": {"width": 2, "height": 2, "n": 3}, "chain_reduce": {"pes": 3, "n": 3},
-             "gemv": {"p": 2, "m": 6, "n": 6}, "gemm": {"p": 2, "m": 6, "k": 6, "n": 6}}[name]
+    sizes = {
+        "vector": {"n": 9},
+        "broadcast": {"width": 2, "height": 2, "n": 3},
+        "chain_reduce": {"pes": 3, "n": 3},
+        "gemv": {"p": 2, "m": 6, "n": 6},
+        "gemm": {"p": 2, "m": 6, "k": 6, "n": 6},
+    }[name]
     result = KERNELS[name].run(machine(), **sizes)
     assert result["bit_exact"] is False
     assert result["verified"] is False

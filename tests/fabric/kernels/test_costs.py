@@ -1,4 +1,5 @@
 """Cost models: published forms by hand, bounds by exhaustive search."""
+
 from __future__ import annotations
 
 import itertools
@@ -96,9 +97,11 @@ def test_no_form_is_below_the_bound(p, b):
 
 def test_optimality_ratios_of_the_paper():
     """HPDC 2024, over vector lengths at P = 512: two phases stay within 2.4 of the bound, chain and tree do not."""
-    lengths = [2 ** k for k in range(14)]
-    ratio = {name: max(costs.reduce(name, 512, b, WIRE) / costs.lower_bound(512, b, WIRE) for b in lengths)
-             for name in ("chain", "tree", "two_phase")}
+    lengths = [2**k for k in range(14)]
+    ratio = {
+        name: max(costs.reduce(name, 512, b, WIRE) / costs.lower_bound(512, b, WIRE) for b in lengths)
+        for name in ("chain", "tree", "two_phase")
+    }
     assert ratio["two_phase"] < 2.5
     assert ratio["chain"] > 5
     assert ratio["tree"] > 5

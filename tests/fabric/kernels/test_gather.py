@@ -1,4 +1,5 @@
 """`scatter`, `gather`, `allgather`: blocks in their places, counts and cycles by the closed forms."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -17,10 +18,18 @@ KINDS = ("scatter", "gather", "allgather")
 
 
 @examples(120)
-@given(st.sampled_from(["wse2", "wse3"]), st.sampled_from([{}, {}, {"ramp.in": 3}, {"vec.drain": 2, "vec.start": 1}]),
-       st.sampled_from(KINDS), st.sampled_from(["row", "column", "xy", "snake"]), st.integers(1, 8), st.integers(1, 5),
-       st.integers(1, 40), st.sampled_from(["f16", "cb16", "f32"]), st.sampled_from(["normal", "ones", "special"]),
-       st.integers(0, 1000))
+@given(
+    st.sampled_from(["wse2", "wse3"]),
+    st.sampled_from([{}, {}, {"ramp.in": 3}, {"vec.drain": 2, "vec.start": 1}]),
+    st.sampled_from(KINDS),
+    st.sampled_from(["row", "column", "xy", "snake"]),
+    st.integers(1, 8),
+    st.integers(1, 5),
+    st.integers(1, 40),
+    st.sampled_from(["f16", "cb16", "f32"]),
+    st.sampled_from(["normal", "ones", "special"]),
+    st.integers(0, 1000),
+)
 def test_moves(preset, overrides, kind, form, width, height, n, dtype, data, seed):
     result = run(kind, preset, overrides, form=form, width=width, height=height, n=n, dtype=dtype, data=data, seed=seed)
     assert result["cycles"] >= result["lower_bound"]
@@ -40,8 +49,10 @@ def blocks(seed, width, height, n):
 @pytest.mark.parametrize("kind", ["gather", "allgather"])
 def test_order_of_gathered_blocks(kind):
     x = blocks(5, 4, 3, 2)
-    found = {form: run(kind, form=form, width=4, height=3, n=2, seed=5)["arrays"]["all"].view(np.float32)
-             for form in ("row", "column", "xy", "snake")}
+    found = {
+        form: run(kind, form=form, width=4, height=3, n=2, seed=5)["arrays"]["all"].view(np.float32)
+        for form in ("row", "column", "xy", "snake")
+    }
     for y in range(3):
         assert (found["row"][y, 0] == x[y]).all()
     for k in range(4):

@@ -1,4 +1,5 @@
 """All distributed matrix products: bits, counts and cycles on any mesh, in any format."""
+
 from __future__ import annotations
 
 import math
@@ -40,8 +41,20 @@ def test_any_mesh_and_size(name, preset, width, height, m, k, n, formats, data, 
     options = {} if name == "gemm_t" else {"algorithm": name}
     if name in ("cannon", "meshgemm") and seed % 2:
         options["align"] = "host"
-    result = run("gemm_t" if name == "gemm_t" else "gemm", preset, width=width, height=height, m=m, k=k, n=n,
-                 dtype=formats[0], sums=formats[1], data=data, seed=seed, **options)
+    result = run(
+        "gemm_t" if name == "gemm_t" else "gemm",
+        preset,
+        width=width,
+        height=height,
+        m=m,
+        k=k,
+        n=n,
+        dtype=formats[0],
+        sums=formats[1],
+        data=data,
+        seed=seed,
+        **options,
+    )
     steps = math.lcm(width, height)
     rows, columns = 2 * -(-m // (2 * height)), -(-n // (steps if name == "gemm_t" else width))
     depth = -(-k // (width if name == "gemm_t" else steps))
@@ -57,9 +70,15 @@ def test_any_mesh_and_size(name, preset, width, height, m, k, n, formats, data, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("overrides", [
-    {}, {"ce.config": 18}, {"vec.start": 2, "vec.drain": 3},
-    {"router.hop": 3, "ce.branch_taken": 2, "ce.branch_not_taken": 1}])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {},
+        {"ce.config": 18},
+        {"vec.start": 2, "vec.drain": 3},
+        {"router.hop": 3, "ce.branch_taken": 2, "ce.branch_not_taken": 1},
+    ],
+)
 def test_cycles_follow_the_machine(name, overrides):
     """Tiles of some size, on machines with other latencies; the same formula."""
     p = 3 if SLOW_BUILD else 8

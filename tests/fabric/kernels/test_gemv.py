@@ -1,4 +1,5 @@
 """`gemv`: all-reduces of matrix-vector products, and the two-way K-tree by itself."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -26,16 +27,45 @@ def tree(places, levels, group=0, n=1):
 
 
 @examples(100)
-@given(st.sampled_from(["wse2", "wse3"]), st.sampled_from([{}, {}, {"num.ftz": 1}, {"ramp.in": 3}, {"vec.drain": 2}]),
-       st.sampled_from((*SUMS, "ktree", "auto")), st.integers(1, 14), st.integers(1, 4), st.integers(1, 60),
-       st.integers(1, 40), st.integers(0, 4), st.sampled_from([0, 0, 2, 3, 5]), st.sampled_from(["f16", "cb16", "f32"]),
-       st.sampled_from(["f32", "same"]), st.booleans(), st.booleans(), st.sampled_from(["normal", "ones", "special"]),
-       st.integers(0, 1000))
-def test_gemv(preset, overrides, algorithm, p, height, m, n, levels, group, dtype, sums, broadcast, replicated, data,
-              seed):
+@given(
+    st.sampled_from(["wse2", "wse3"]),
+    st.sampled_from([{}, {}, {"num.ftz": 1}, {"ramp.in": 3}, {"vec.drain": 2}]),
+    st.sampled_from((*SUMS, "ktree", "auto")),
+    st.integers(1, 14),
+    st.integers(1, 4),
+    st.integers(1, 60),
+    st.integers(1, 40),
+    st.integers(0, 4),
+    st.sampled_from([0, 0, 2, 3, 5]),
+    st.sampled_from(["f16", "cb16", "f32"]),
+    st.sampled_from(["f32", "same"]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["normal", "ones", "special"]),
+    st.integers(0, 1000),
+)
+def test_gemv(
+    preset, overrides, algorithm, p, height, m, n, levels, group, dtype, sums, broadcast, replicated, data, seed
+):
     assume(levels <= max(1, (p - 1).bit_length()))
-    result = run("gemv", preset, overrides, algorithm=algorithm, p=p, height=height, m=m, n=n, levels=levels,
-                 group=group, dtype=dtype, sums=sums, broadcast=broadcast, replicated=replicated, data=data, seed=seed)
+    result = run(
+        "gemv",
+        preset,
+        overrides,
+        algorithm=algorithm,
+        p=p,
+        height=height,
+        m=m,
+        n=n,
+        levels=levels,
+        group=group,
+        dtype=dtype,
+        sums=sums,
+        broadcast=broadcast,
+        replicated=replicated,
+        data=data,
+        seed=seed,
+    )
     rows, depth = 2 * -(-m // (2 * height)), -(-n // p)
     assert result["macs"] == p * height * rows * depth
     assert result["additions"] == height * (p - 1) * rows
@@ -56,8 +86,18 @@ def test_gemv(preset, overrides, algorithm, p, height, m, n, levels, group, dtyp
 def test_k_trees_of_equal_groups_take_the_cycles_of_the_formula(places, levels):
     for m, dtype, sums in ((2, "f16", "f32"), (46, "f16", "same"), (300, "f32", "f32")):
         for broadcast in (False, True):
-            result = run("gemv", p=places, height=2, m=2 * m, n=places, algorithm="ktree", levels=levels, dtype=dtype,
-                         sums=sums, broadcast=broadcast)
+            result = run(
+                "gemv",
+                p=places,
+                height=2,
+                m=2 * m,
+                n=places,
+                algorithm="ktree",
+                levels=levels,
+                dtype=dtype,
+                sums=sums,
+                broadcast=broadcast,
+            )
             assert result["cycles"] == result["expected_cycles"]
             assert result["colors"] == 2 * levels + 1 + broadcast
 
@@ -95,7 +135,7 @@ def test_additions_that_the_machine_does(places, levels):
     assert additions.tolist() == [sum(role.messages for role in own if role is not None) for own in roles]
     assert additions.sum() == places - 1
     own, late = list(found.levels), [0] * places
-    for group in (group for level in own for group in level):   # the longest path through the additions just counted
+    for group in (group for level in own for group in level):  # the longest path through the additions just counted
         middle, root = len(group) // 2, group[len(group) // 2]
         for side in (group[:middle:-1], group[:middle]):
             arriving = None
@@ -134,8 +174,10 @@ def test_sum_without_the_trees_reference():
 def test_the_plain_machine_agrees():
     plan = Gemv(machine(), 5, 2, 12, 10, "f16", "f32", "ktree", levels=2, broadcast=True)
     rng, layout = np.random.default_rng(0), plan.layout()
-    inputs = [("a", rng.integers(0, 1 << 14, (2, 5, 12), np.uint16), 0, 0),
-              ("x", rng.integers(0, 1 << 14, (1, 5, 2), np.uint16), 0, 0)]
+    inputs = [
+        ("a", rng.integers(0, 1 << 14, (2, 5, 12), np.uint16), 0, 0),
+        ("x", rng.integers(0, 1 << 14, (1, 5, 2), np.uint16), 0, 0),
+    ]
     fast, plain = (common.Session(layout, inputs, backend=name) for name in ("compiled", "reference"))
     assert fast.run.cycles == plain.run.cycles
     assert fast.run.counters == plain.run.counters
@@ -155,8 +197,10 @@ def test_k_is_the_best_one():
 
 def test_mesh_gemv_wins_at_scale():
     """Rows of 360 PEs, all of them simulated: the chain pays a stage per PE, the tree hardly more than the distance."""
-    cycles = {name: run("gemv", p=360, height=1, m=6, n=360, algorithm=name, replicated=True)["cycles"]
-              for name in ("pipeline", "ktree")}
+    cycles = {
+        name: run("gemv", p=360, height=1, m=6, n=360, algorithm=name, replicated=True)["cycles"]
+        for name in ("pipeline", "ktree")
+    }
     assert cycles["pipeline"] > 4 * cycles["ktree"]
 
 
@@ -171,6 +215,6 @@ def test_what_cannot_be():
     few = {"router.colors": 4}
     assert fails(PlanError, "needs 4 colors, 3 are left", few, p=8, levels=2).limit == "routes"
     fails(PlanError, "needs 3 colors, 2 are left", {"router.colors": 3}, p=8, algorithm="ring")
-    assert run("gemv", overrides=few, p=8, m=8, n=8)["groups"] == "8"     # chosen within the colors
+    assert run("gemv", overrides=few, p=8, m=8, n=8)["groups"] == "8"  # chosen within the colors
     fails(ConfigError, "does not fit", p=2, m=4000, n=4000)
     fails(PlanError, "PEs along x", {"fabric.width": 4}, p=5, height=1)

@@ -1,4 +1,5 @@
 """`gemv_chain`: products one after the other, along rows and columns in turn."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -16,15 +17,41 @@ from wse_core.params import machine
 
 
 @examples(60)
-@given(st.sampled_from(["wse2", "wse3"]), st.sampled_from([{}, {}, {"num.ftz": 1}, {"ramp.in": 3}]),
-       st.sampled_from(["pipeline", "ktree", "ktree", "auto"]), st.integers(1, 8), st.integers(1, 8),
-       st.integers(1, 40), st.integers(1, 40), st.integers(1, 6), st.integers(0, 3), st.sampled_from([0, 2, 3]),
-       st.sampled_from(["f16", "cb16", "f32"]), st.sampled_from(["f32", "same"]),
-       st.sampled_from(["normal", "ones", "special"]), st.integers(0, 1000))
+@given(
+    st.sampled_from(["wse2", "wse3"]),
+    st.sampled_from([{}, {}, {"num.ftz": 1}, {"ramp.in": 3}]),
+    st.sampled_from(["pipeline", "ktree", "ktree", "auto"]),
+    st.integers(1, 8),
+    st.integers(1, 8),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.integers(0, 3),
+    st.sampled_from([0, 2, 3]),
+    st.sampled_from(["f16", "cb16", "f32"]),
+    st.sampled_from(["f32", "same"]),
+    st.sampled_from(["normal", "ones", "special"]),
+    st.integers(0, 1000),
+)
 def test_gemv_chain(preset, overrides, algorithm, p, height, m, n, layers, levels, group, dtype, sums, data, seed):
     assume(levels <= max(1, min(p - 1, height - 1).bit_length()))
-    result = run("gemv_chain", preset, overrides, algorithm=algorithm, p=p, height=height, m=m, n=n, layers=layers,
-                 levels=levels, group=group, dtype=dtype, sums=sums, data=data, seed=seed)
+    result = run(
+        "gemv_chain",
+        preset,
+        overrides,
+        algorithm=algorithm,
+        p=p,
+        height=height,
+        m=m,
+        n=n,
+        layers=layers,
+        levels=levels,
+        group=group,
+        dtype=dtype,
+        sums=sums,
+        data=data,
+        seed=seed,
+    )
     rows, depth = 2 * -(-m // (2 * height)), 2 * -(-n // (2 * p))
     assert result["macs"] == layers * p * height * rows * depth
     even, odd = (layers + 1) // 2, layers // 2
@@ -37,8 +64,21 @@ def test_gemv_chain(preset, overrides, algorithm, p, height, m, n, layers, level
 
 def test_an_overflow_between_layers_has_no_bound():
     """A middle layer beyond the range of f16, brought back by a small weight: infinite here, finite in plain numpy."""
-    result = run("gemv_chain", algorithm="pipeline", p=1, height=1, m=1, n=6, layers=4, levels=0, group=0, dtype="f16",
-                 sums="f32", data="special", seed=0)
+    result = run(
+        "gemv_chain",
+        algorithm="pipeline",
+        p=1,
+        height=1,
+        m=1,
+        n=6,
+        layers=4,
+        levels=0,
+        group=0,
+        dtype="f16",
+        sums="f32",
+        data="special",
+        seed=0,
+    )
     assert result["bit_exact"]
 
 
@@ -47,14 +87,17 @@ def test_layers_without_the_kernels_reference():
     plan = GemvChain(machine(), 2, 1, 2, 4, 2)
     rng = np.random.default_rng(1)
     a, b, x = (rng.standard_normal(shape).astype(np.float16) for shape in ((2, 4), (4, 2), (4, 1)))
-    inputs = [("a0", plan.placed(0, a.view(np.uint16)), 0, 0), ("a1", plan.placed(1, b.view(np.uint16)), 0, 0),
-              ("x", x.view(np.uint16).reshape(1, 2, 2), 0, 0)]
+    inputs = [
+        ("a0", plan.placed(0, a.view(np.uint16)), 0, 0),
+        ("a1", plan.placed(1, b.view(np.uint16)), 0, 0),
+        ("x", x.view(np.uint16).reshape(1, 2, 2), 0, 0),
+    ]
     found = common.Session(plan.layout(), inputs).read("x2", 0, 0, 2, 1).reshape(-1)
 
     def dot(row, column):
         total = np.float32(0)
         for left, right in zip(row, column, strict=True):
-            total = np.float32(left) * np.float32(right) + total   # the product is exact
+            total = np.float32(left) * np.float32(right) + total  # the product is exact
         return total
 
     middle = [np.float16(dot(row[:2], x[:2, 0]) + dot(row[2:], x[2:, 0])) for row in a]
@@ -65,8 +108,10 @@ def test_layers_without_the_kernels_reference():
 def test_the_plain_machine_agrees():
     plan, rng = GemvChain(machine(), 4, 3, 6, 8, 3, levels=2), np.random.default_rng(0)
     layout = plan.layout()
-    inputs = [(name, rng.integers(0, 1 << 14, (3, 4, count), np.uint16), 0, 0)
-              for name, count in (("x", 2), ("a0", 4), ("a1", 4), ("a2", 4))]
+    inputs = [
+        (name, rng.integers(0, 1 << 14, (3, 4, count), np.uint16), 0, 0)
+        for name, count in (("x", 2), ("a0", 4), ("a1", 4), ("a2", 4))
+    ]
     fast, plain = (common.Session(layout, inputs, backend=name) for name in ("compiled", "reference"))
     assert fast.run.cycles == plain.run.cycles
     assert fast.run.counters == plain.run.counters

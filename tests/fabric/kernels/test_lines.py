@@ -1,4 +1,5 @@
 """Lines of places: directions, and programs on PEs that take part in several lines."""
+
 from __future__ import annotations
 
 import pytest
@@ -50,5 +51,10 @@ def test_compose_builds_one_program_per_combination():
     names = [[spec.programs[k].name if k >= 0 else None for k in row] for row in spec.program_index]
     assert sorted(map(str, built)) == sorted({name for row in names for name in row if name})
     for y, row in enumerate(names):
-        assert row == [str(("first", "rest" if y else "first")), str(("odd", None)), str(("even", None)),
-                       str(("odd", None)), None]
+        assert row == [
+            str(("first", "rest" if y else "first")),
+            str(("odd", None)),
+            str(("even", None)),
+            str(("odd", None)),
+            None,
+        ]

@@ -1,4 +1,5 @@
 """The PLMR device: the analysis tables of WaferLLM, and limits that refuse."""
+
 from __future__ import annotations
 
 import math
@@ -43,8 +44,10 @@ def test_the_longest_path_of_a_million_cores():
     assert torus.distance((0, 0), (999, 999)) == 2
 
 
-@pytest.mark.parametrize(("algorithm", "hops", "routes", "tiles"), [
-    ("allgather", 719, 1440, 1441), ("summa", 719, 1440, 5), ("cannon", 719, 6, 3), ("mesh", 2, 6, 3)])
+@pytest.mark.parametrize(
+    ("algorithm", "hops", "routes", "tiles"),
+    [("allgather", 719, 1440, 1441), ("summa", 719, 1440, 5), ("cannon", 719, 6, 3), ("mesh", 2, 6, 3)],
+)
 def test_table_of_gemm(algorithm, hops, routes, tiles):
     plan = gemm_plan(algorithm, 720, tile_words=1)
     assert (plan.hops, plan.routes, plan.words) == (hops, routes, tiles)
@@ -77,9 +80,19 @@ def test_memory_and_cores_decide():
         assert (caught.value.limit, caught.value.needed) == (limit, n)
 
 
-@pytest.mark.parametrize(("n", "levels", "published", "slack"), [
-    (720, 1, 360, 0), (720, 2, 28, 0), (720, 3, 15, 0), (720, 4, 11, 0), (256, 2, 16, 0), (64, 2, 8, 0), (64, 3, 6, 0),
-    (64, 4, 8, 0)])
+@pytest.mark.parametrize(
+    ("n", "levels", "published", "slack"),
+    [
+        (720, 1, 360, 0),
+        (720, 2, 28, 0),
+        (720, 3, 15, 0),
+        (720, 4, 11, 0),
+        (256, 2, 16, 0),
+        (64, 2, 8, 0),
+        (64, 3, 6, 0),
+        (64, 4, 8, 0),
+    ],
+)
 def test_additions_of_the_k_tree(n, levels, published, slack):
     assert abs(critical_additions("ktree", n, levels) - published) <= slack
 

@@ -1,4 +1,5 @@
 """`gemv` and `gemm`: shapes that do and do not divide, counts, cycles, and the same on the plain-Python machine."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -47,15 +48,28 @@ def test_gemm(preset, p, m, k, n, dtype, data, buffers, seed):
 @pytest.mark.parametrize("buffers", [1, 2])
 @pytest.mark.parametrize("p", [2, 3] if SLOW_BUILD else [2, 3, 8])
 def test_gemm_cycles_of_steps_of_some_length(dtype, buffers, p):
-    for rows, depth, columns in ((14, 14, 14), (60, 9, 2), (8, 24, 8), (8, 8, 24))[:1 if SLOW_BUILD else 4]:
+    for rows, depth, columns in ((14, 14, 14), (60, 9, 2), (8, 24, 8), (8, 8, 24))[: 1 if SLOW_BUILD else 4]:
         result = run("gemm", p=p, m=p * rows, k=p * depth, n=p * columns, dtype=dtype, buffers=buffers)
         assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.02)
 
 
 @examples(40)
-@given(st.integers(1, 12), st.integers(1, 30), st.integers(1, 30), DTYPE,
-       st.sampled_from([{}, {"ce.load_latency": 4}, {"ce.branch_taken": 2, "ce.branch_not_taken": 1}, {"vec.drain": 3},
-                        {"vec.start": 2, "ce.dsr_edit": 5, "ce.dsr_load": 1}, {"mem.read_ports": 1}]))
+@given(
+    st.integers(1, 12),
+    st.integers(1, 30),
+    st.integers(1, 30),
+    DTYPE,
+    st.sampled_from(
+        [
+            {},
+            {"ce.load_latency": 4},
+            {"ce.branch_taken": 2, "ce.branch_not_taken": 1},
+            {"vec.drain": 3},
+            {"vec.start": 2, "ce.dsr_edit": 5, "ce.dsr_load": 1},
+            {"mem.read_ports": 1},
+        ]
+    ),
+)
 def test_local_products_take_the_cycles_of_the_formula(half_rows, depth, columns, dtype, overrides):
     """One PE alone: exact, also on machines with other latencies; no bank conflicts on the real one."""
     result = run("gemm", overrides=overrides, p=1, m=2 * half_rows, k=depth, n=columns, dtype=dtype)

@@ -1,4 +1,5 @@
 """`reduce`: sums in the order of the trees, cycles by the closed form, counts, bounds, refusals."""
+
 from __future__ import annotations
 
 import re
@@ -19,8 +20,17 @@ from wse_core.params import machine
 DATA = st.sampled_from(["normal", "ones", "special"])
 PRESET = st.sampled_from(["wse2", "wse3"])
 DTYPE = st.sampled_from(["f16", "cb16", "f32"])
-MACHINE = st.sampled_from([{}, {}, {"num.ftz": 1}, {"ramp.in": 1, "ramp.out": 3}, {"router.hop": 2, "router.depth": 3},
-                           {"vec.drain": 2, "vec.start": 1}, {"ce.dsr_load": 3}])
+MACHINE = st.sampled_from(
+    [
+        {},
+        {},
+        {"num.ftz": 1},
+        {"ramp.in": 1, "ramp.out": 3},
+        {"router.hop": 2, "router.depth": 3},
+        {"vec.drain": 2, "vec.start": 1},
+        {"ce.dsr_load": 3},
+    ]
+)
 
 
 def slip(result, preset):
@@ -29,12 +39,36 @@ def slip(result, preset):
 
 
 @examples(150)
-@given(PRESET, MACHINE, st.sampled_from(["auto", *costs.ALGORITHMS]),
-       st.sampled_from(["row", "column", "xy", "snake"]), st.integers(1, 9), st.integers(1, 6), st.integers(1, 40),
-       st.integers(0, 6), DTYPE, st.booleans(), DATA, st.integers(0, 1000))
+@given(
+    PRESET,
+    MACHINE,
+    st.sampled_from(["auto", *costs.ALGORITHMS]),
+    st.sampled_from(["row", "column", "xy", "snake"]),
+    st.integers(1, 9),
+    st.integers(1, 6),
+    st.integers(1, 40),
+    st.integers(0, 6),
+    DTYPE,
+    st.booleans(),
+    DATA,
+    st.integers(0, 1000),
+)
 def test_reduce(preset, overrides, algorithm, form, width, height, n, group, dtype, wide, data, seed):
-    result = run("reduce", preset, overrides, algorithm=algorithm, form=form, width=width, height=height, n=n,
-                 group=group, dtype=dtype, sums="f32" if wide else "auto", data=data, seed=seed)
+    result = run(
+        "reduce",
+        preset,
+        overrides,
+        algorithm=algorithm,
+        form=form,
+        width=width,
+        height=height,
+        n=n,
+        group=group,
+        dtype=dtype,
+        sums="f32" if wide else "auto",
+        data=data,
+        seed=seed,
+    )
     pes = {"row": (width, height), "column": (height, width)}.get(form, (width * height, 1))
     assert result["additions"] == (pes[0] - 1) * pes[1] * n
     assert result["cycles"] >= result["lower_bound"]
@@ -73,8 +107,10 @@ def test_order_of_two_phases_without_the_kernels_reference():
 
 
 def test_one_group_is_the_chain():
-    pair = [run("reduce", algorithm="two_phase", group=30, width=17, n=33),
-            run("reduce", algorithm="chain", width=17, n=33)]
+    pair = [
+        run("reduce", algorithm="two_phase", group=30, width=17, n=33),
+        run("reduce", algorithm="chain", width=17, n=33),
+    ]
     chain = run("chain_reduce", pes=17, n=33)
     assert pair[0]["cycles"] == pair[1]["cycles"] == chain["cycles"]
     assert (pair[0]["arrays"]["total"].ravel() == chain["arrays"]["total"]).all()
@@ -133,7 +169,7 @@ def test_table_of_the_documentation(root):
     text = (root / "docs" / "kernels.md").read_text()
     rows = re.findall(r"^\| (\d+) \|((?: \d+ \|){5}) ([\d.]+) \|$", text, re.MULTILINE)
     assert len(rows) == 3
-    for n, cycles, bound in rows[:1 if SLOW_BUILD else 3]:
+    for n, cycles, bound in rows[: 1 if SLOW_BUILD else 3]:
         results = [run("reduce", algorithm=name, width=64, n=int(n)) for name in costs.ALGORITHMS]
         assert [result["cycles"] for result in results] == [int(word) for word in cycles.split("|")[:-1]]
         assert results[0]["lower_bound"] == pytest.approx(float(bound), abs=0.06)

@@ -1,4 +1,5 @@
 """The registry keeps the protocol of the command line, and refuses what makes no sense with one clear message."""
+
 from __future__ import annotations
 
 import json
@@ -19,17 +20,26 @@ from traces.schema import LINKS
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 
-SMALL = {"vector": {"n": 10}, "ping": {"hops": 3}, "broadcast": {"width": 3, "height": 2, "n": 5},
-         "chain_reduce": {"pes": 4, "n": 6}, "reduce": {"width": 5, "height": 2, "n": 3},
-         "allreduce": {"width": 5, "height": 2, "n": 3}, "scatter": {"width": 4, "n": 3},
-         "gather": {"width": 4, "n": 3}, "allgather": {"width": 3, "n": 3},
-         "gemv": {"p": 2, "m": 5, "n": 7}, "gemv_chain": {"p": 2, "m": 5, "n": 7},
-         "gemm": {"p": 2, "m": 5, "k": 3, "n": 4},
-         "gemm_t": {"p": 2, "m": 5, "k": 3, "n": 4},
-         "ws_forward": {"inputs": 40, "outputs": 9, "tokens": 24}, "ws_gradient": {"inputs": 20, "outputs": 7},
-         "stencil": {"width": 3, "height": 2, "nz": 500, "steps": 2},
-         "stencil25": {"width": 4, "height": 3, "nz": 20, "steps": 2},
-         "spmv": {"width": 3, "height": 2, "m": 20, "n": 30, "density": 0.3}}
+SMALL = {
+    "vector": {"n": 10},
+    "ping": {"hops": 3},
+    "broadcast": {"width": 3, "height": 2, "n": 5},
+    "chain_reduce": {"pes": 4, "n": 6},
+    "reduce": {"width": 5, "height": 2, "n": 3},
+    "allreduce": {"width": 5, "height": 2, "n": 3},
+    "scatter": {"width": 4, "n": 3},
+    "gather": {"width": 4, "n": 3},
+    "allgather": {"width": 3, "n": 3},
+    "gemv": {"p": 2, "m": 5, "n": 7},
+    "gemv_chain": {"p": 2, "m": 5, "n": 7},
+    "gemm": {"p": 2, "m": 5, "k": 3, "n": 4},
+    "gemm_t": {"p": 2, "m": 5, "k": 3, "n": 4},
+    "ws_forward": {"inputs": 40, "outputs": 9, "tokens": 24},
+    "ws_gradient": {"inputs": 20, "outputs": 7},
+    "stencil": {"width": 3, "height": 2, "nz": 500, "steps": 2},
+    "stencil25": {"width": 4, "height": 3, "nz": 20, "steps": 2},
+    "spmv": {"width": 3, "height": 2, "m": 20, "n": 30, "density": 0.3},
+}
 
 
 def test_all_kernels_are_there_simple_ones_first():
@@ -97,27 +107,34 @@ def test_seed_decides_the_data(name):
         assert data(3) != data(4)
 
 
-@pytest.mark.parametrize(("name", "values", "message"), [
-    ("vector", {"size": 3}, r"kernel vector: unknown parameter 'size'"),
-    ("vector", {"op": "fmull"}, r"kernel vector: op: 'fmull' is not a possible value.*did you mean fmul"),
-    ("vector", {"op": "fmulh", "dtype": "f32"}, r"fmulh does not work on f32.*f16 or cb16"),
-    ("vector", {"op": "add16", "dtype": "f16"}, r"add16 does not work on f16.*i16"),
-    ("vector", {"op": "fabss", "conflict": True}, r"one memory source"),
-    ("vector", {"stride": 0}, r"stride 0"),
-    ("vector", {"n": 20000}, r"24576 words of a PE.*the program needs.*Try: n=\d+"),
-    ("ping", {"hops": 0}, r"kernel ping: hops: 0 is too small; the least is 1"),
-    ("ping", {"hops": 757}, r"wse2 has 757 in this direction.*at most 756"),
-    ("broadcast", {"n": 1.5}, r"kernel broadcast: n: 1.5 is not of type int"),
-    ("broadcast", {"n": 13000}, r"24576 words of a PE.*Try: n=12\d\d\d"),
-    ("chain_reduce", {"dtype": "f32", "sums": "f16"}, r"f32 data cannot be summed in f16"),
-    ("chain_reduce", {"dtype": "f16", "sums": "cb16"}, r"f16 data cannot be summed in cb16.*f16 or f32"),
-    ("chain_reduce", {"n": 20000}, r"kernel chain_reduce: does not fit into the 24576 words of a PE.*Try: n=12\d\d\d"),
-    ("gemv", {"p": True}, r"kernel gemv: p: True is not of type int"),
-    ("gemv", {"p": 1, "m": 300, "n": 300}, r"24576 words of a PE.*Try: m=\d+ or n=\d+ or p=2"),
-    ("gemm", {"data": "zeros"}, r"kernel gemm: data: 'zeros' is not a possible value"),
-    ("gemm", {"p": 1, "m": 100, "k": 100, "n": 100}, r"24576 words of a PE.*Try: m=\d+ or k=\d+ or n=\d+ or p=\d"),
-    ("gemm", {"p": 758}, r"758 x 758 PEs exceed the 757 x 996 of wse2.*at most 757"),
-])
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("vector", {"size": 3}, r"kernel vector: unknown parameter 'size'"),
+        ("vector", {"op": "fmull"}, r"kernel vector: op: 'fmull' is not a possible value.*did you mean fmul"),
+        ("vector", {"op": "fmulh", "dtype": "f32"}, r"fmulh does not work on f32.*f16 or cb16"),
+        ("vector", {"op": "add16", "dtype": "f16"}, r"add16 does not work on f16.*i16"),
+        ("vector", {"op": "fabss", "conflict": True}, r"one memory source"),
+        ("vector", {"stride": 0}, r"stride 0"),
+        ("vector", {"n": 20000}, r"24576 words of a PE.*the program needs.*Try: n=\d+"),
+        ("ping", {"hops": 0}, r"kernel ping: hops: 0 is too small; the least is 1"),
+        ("ping", {"hops": 757}, r"wse2 has 757 in this direction.*at most 756"),
+        ("broadcast", {"n": 1.5}, r"kernel broadcast: n: 1.5 is not of type int"),
+        ("broadcast", {"n": 13000}, r"24576 words of a PE.*Try: n=12\d\d\d"),
+        ("chain_reduce", {"dtype": "f32", "sums": "f16"}, r"f32 data cannot be summed in f16"),
+        ("chain_reduce", {"dtype": "f16", "sums": "cb16"}, r"f16 data cannot be summed in cb16.*f16 or f32"),
+        (
+            "chain_reduce",
+            {"n": 20000},
+            r"kernel chain_reduce: does not fit into the 24576 words of a PE.*Try: n=12\d\d\d",
+        ),
+        ("gemv", {"p": True}, r"kernel gemv: p: True is not of type int"),
+        ("gemv", {"p": 1, "m": 300, "n": 300}, r"24576 words of a PE.*Try: m=\d+ or n=\d+ or p=2"),
+        ("gemm", {"data": "zeros"}, r"kernel gemm: data: 'zeros' is not a possible value"),
+        ("gemm", {"p": 1, "m": 100, "k": 100, "n": 100}, r"24576 words of a PE.*Try: m=\d+ or k=\d+ or n=\d+ or p=\d"),
+        ("gemm", {"p": 758}, r"758 x 758 PEs exceed the 757 x 996 of wse2.*at most 757"),
+    ],
+)
 def test_refusals(name, values, message):
     with pytest.raises(ConfigError, match=message):
         KERNELS[name].run(machine(), **values)
@@ -147,12 +164,26 @@ def test_parameters_take_numpy_numbers_and_whole_numbers_for_decimal_ones():
 
 # --- machines that are too small --------------------------------------------------------------------------------------
 
-LARGE = {"vector": {"n": 400}, "ping": {}, "broadcast": {"n": 400}, "chain_reduce": {"pes": 4, "n": 400},
-         "reduce": {"width": 5, "n": 400}, "allreduce": {"width": 5, "n": 400}, "scatter": {"width": 4, "n": 400},
-         "gather": {"width": 4, "n": 400}, "allgather": {"width": 3, "n": 400}, "gemv": {"p": 2, "m": 50, "n": 50},
-         "gemv_chain": {"p": 2}, "gemm": {"p": 2, "m": 50, "k": 50, "n": 50},
-         "gemm_t": {"p": 2, "m": 50, "k": 50, "n": 50}, "ws_forward": {"tokens": 400}, "ws_gradient": {"tokens": 400},
-         "stencil": {"nz": 400}, "stencil25": {"nz": 400}, "spmv": {"m": 400}}
+LARGE = {
+    "vector": {"n": 400},
+    "ping": {},
+    "broadcast": {"n": 400},
+    "chain_reduce": {"pes": 4, "n": 400},
+    "reduce": {"width": 5, "n": 400},
+    "allreduce": {"width": 5, "n": 400},
+    "scatter": {"width": 4, "n": 400},
+    "gather": {"width": 4, "n": 400},
+    "allgather": {"width": 3, "n": 400},
+    "gemv": {"p": 2, "m": 50, "n": 50},
+    "gemv_chain": {"p": 2},
+    "gemm": {"p": 2, "m": 50, "k": 50, "n": 50},
+    "gemm_t": {"p": 2, "m": 50, "k": 50, "n": 50},
+    "ws_forward": {"tokens": 400},
+    "ws_gradient": {"tokens": 400},
+    "stencil": {"nz": 400},
+    "stencil25": {"nz": 400},
+    "spmv": {"m": 400},
+}
 """Sizes that need more than 256 words; `ping` holds nothing."""
 
 
@@ -161,7 +192,7 @@ def refused(name, values, limits):
     try:
         assert KERNELS[name].run(machine("wse2", limits), **values)["verified"]
     except PlanError as error:
-        assert error.available <= next(iter(limits.values()))     # a part may have less, beside the others
+        assert error.available <= next(iter(limits.values()))  # a part may have less, beside the others
         assert error.needed > error.available
         assert str(error).startswith(("kernel ", "all-reduce"))
         return error

@@ -1,4 +1,5 @@
 """Rings along a line: one cycle, short steps, and colors that never meet."""
+
 from __future__ import annotations
 
 import itertools
@@ -31,8 +32,11 @@ def test_interleave_of_the_paper():
 
 @pytest.mark.parametrize("n", range(3, 9))
 def test_no_ring_has_shorter_steps(n):
-    best = min(max(abs(a - b) for a, b in zip(ring, (*ring[1:], 0), strict=True))
-               for rest in itertools.permutations(range(1, n)) for ring in [(0, *rest)])
+    best = min(
+        max(abs(a - b) for a, b in zip(ring, (*ring[1:], 0), strict=True))
+        for rest in itertools.permutations(range(1, n))
+        for ring in [(0, *rest)]
+    )
     assert best == 2 == Ring(n).hops
 
 

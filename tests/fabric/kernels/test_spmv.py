@@ -1,4 +1,5 @@
 """`spmv`: values bit for bit, multiply-adds are the entries, cycles are exact sums over the pattern."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -20,13 +21,31 @@ def run(preset="wse2", **values):
 
 
 @examples(40)
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 60), st.integers(1, 60),
-       st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]), st.sampled_from(["f16", "cb16", "f32"]),
-       st.sampled_from(["chain", "star"]), st.sampled_from(["normal", "ones", "special"]),
-       st.sampled_from(["wse2", "wse3"]), st.integers(0, 3))
+@given(
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 60),
+    st.integers(1, 60),
+    st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]),
+    st.sampled_from(["f16", "cb16", "f32"]),
+    st.sampled_from(["chain", "star"]),
+    st.sampled_from(["normal", "ones", "special"]),
+    st.sampled_from(["wse2", "wse3"]),
+    st.integers(0, 3),
+)
 def test_any_size(width, height, m, n, density, dtype, algorithm, data, preset, pattern):
-    result = run(preset, width=width, height=height, m=m, n=n, density=density, dtype=dtype, algorithm=algorithm,
-                 data=data, pattern=pattern)
+    result = run(
+        preset,
+        width=width,
+        height=height,
+        m=m,
+        n=n,
+        density=density,
+        dtype=dtype,
+        algorithm=algorithm,
+        data=data,
+        pattern=pattern,
+    )
     assert result["bit_exact"]
     assert result["verified"]
     assert result["macs"] == result["nonzeros"] == round(density * m * n)
@@ -61,14 +80,14 @@ def test_blocks_hold_every_entry_once(width, height, m, n, density, seed):
         for c in range(width):
             ends = blocks.ends[r, c]
             mine = blocks.entries[r, c]
-            assert (mine[:ends[-1]] >= 0).all()
-            assert (mine[ends[-1]:] < 0).all()
+            assert (mine[: ends[-1]] >= 0).all()
+            assert (mine[ends[-1] :] < 0).all()
             for row in range(blocks.rows):
-                numbers = mine[ends[row] - blocks.counts[r, c, row]:ends[row]]
+                numbers = mine[ends[row] - blocks.counts[r, c, row] : ends[row]]
                 assert (blocks.i[numbers] == r * blocks.rows + row).all()
                 assert (blocks.j[numbers] // blocks.columns == c).all()
                 assert (np.diff(blocks.j[numbers]) > 0).all()
-            found += mine[:ends[-1]].tolist()
+            found += mine[: ends[-1]].tolist()
     assert sorted(found) == list(range(len(flat)))
 
 

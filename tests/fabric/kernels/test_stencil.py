@@ -1,4 +1,5 @@
 """`stencil`: values bit for bit and within bounds, counts by closed forms, cycles above the datapath's bound."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,8 +14,14 @@ from wse_core.params import machine
 
 
 @examples(14)
-@given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 40), st.integers(1, 4), st.sampled_from(["f16", "f32"]),
-       st.sampled_from(["normal", "ones", "special"]))
+@given(
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.integers(1, 40),
+    st.integers(1, 4),
+    st.sampled_from(["f16", "f32"]),
+    st.sampled_from(["normal", "ones", "special"]),
+)
 def test_any_size(width, height, nz, steps, dtype, data):
     result = KERNELS["stencil"].run(machine(), width=width, height=height, nz=nz, steps=steps, dtype=dtype, data=data)
     assert result["bit_exact"]

@@ -1,4 +1,5 @@
 """`stencil25` and the localized broadcast under it: values bit for bit, counts by closed forms, cycles turn by turn."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -24,8 +25,15 @@ def run(**values):
 
 
 @examples(16)
-@given(st.integers(1, 11), st.integers(1, 11), st.integers(1, 40), st.integers(1, 3), st.integers(2, 4),
-       st.sampled_from(["f16", "f32"]), st.sampled_from(["normal", "ones", "special"]))
+@given(
+    st.integers(1, 11),
+    st.integers(1, 11),
+    st.integers(1, 40),
+    st.integers(1, 3),
+    st.integers(2, 4),
+    st.sampled_from(["f16", "f32"]),
+    st.sampled_from(["normal", "ones", "special"]),
+)
 def test_any_size(width, height, nz, steps, radius, dtype, data):
     result = run(width=width, height=height, nz=nz, steps=steps, radius=radius, dtype=dtype, data=data)
     assert result["bit_exact"]
@@ -37,8 +45,10 @@ def test_any_size(width, height, nz, steps, radius, dtype, data):
     assert result["expected_cycles"] <= result["cycles"] <= result["expected_cycles"] + 2 * turns
 
 
-@pytest.mark.parametrize(("width", "height", "nz"), [(1, 1, 7), (2, 1, 30), (5, 1, 1), (6, 1, 60), (1, 6, 200),
-                                                     (3, 10, 100), (11, 9, 1), (11, 9, 33)])
+@pytest.mark.parametrize(
+    ("width", "height", "nz"),
+    [(1, 1, 7), (2, 1, 30), (5, 1, 1), (6, 1, 60), (1, 6, 200), (3, 10, 100), (11, 9, 1), (11, 9, 33)],
+)
 def test_exact_cycles(width, height, nz):
     result = run(width=width, height=height, nz=nz, steps=1)
     assert result["verified"]

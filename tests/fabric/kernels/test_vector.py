@@ -1,4 +1,5 @@
 """`vector`: every operation, its lanes, conflicts and results."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -42,10 +43,25 @@ def test_every_operation(name, preset):
 
 
 @examples(60)
-@given(st.sampled_from(VECTOR_OPS), st.sampled_from(["wse2", "wse3"]), st.integers(1, 80), st.integers(-17, 17),
-       st.booleans(), st.integers(0, 2**20), st.sampled_from(["normal", "special"]),
-       st.sampled_from([{}, {"num.ftz": 1}, {"num.cb16_bias": 31}, {"mem.read_ports": 1}, {"mem.conflict_rule": "bank"},
-                        {"mem.conflict_cycles": 3, "vec.start": 2, "vec.drain": 0, "ce.tsc_read": 1}]))
+@given(
+    st.sampled_from(VECTOR_OPS),
+    st.sampled_from(["wse2", "wse3"]),
+    st.integers(1, 80),
+    st.integers(-17, 17),
+    st.booleans(),
+    st.integers(0, 2**20),
+    st.sampled_from(["normal", "special"]),
+    st.sampled_from(
+        [
+            {},
+            {"num.ftz": 1},
+            {"num.cb16_bias": 31},
+            {"mem.read_ports": 1},
+            {"mem.conflict_rule": "bank"},
+            {"mem.conflict_cycles": 3, "vec.start": 2, "vec.drain": 0, "ce.tsc_read": 1},
+        ]
+    ),
+)
 def test_property(name, preset, n, stride, conflict, seed, data, overrides):
     op = isa.BY_NAME[name]
     conflict = conflict and op.types[2] != "-"
@@ -53,8 +69,10 @@ def test_property(name, preset, n, stride, conflict, seed, data, overrides):
     assert result["cycles"] == result["expected_cycles"]
 
 
-@pytest.mark.parametrize(("stride", "lanes"), [(1, 4), (2, 4), (3, 4), (4, 2), (5, 4), (6, 4), (7, 2), (8, 1), (9, 2),
-                                               (-1, 2), (-3, 4), (16, 1), (12, 2)])
+@pytest.mark.parametrize(
+    ("stride", "lanes"),
+    [(1, 4), (2, 4), (3, 4), (4, 2), (5, 4), (6, 4), (7, 2), (8, 1), (9, 2), (-1, 2), (-3, 4), (16, 1), (12, 2)],
+)
 def test_stride_rule(stride, lanes):
     if stride == -1:
         lanes = 2

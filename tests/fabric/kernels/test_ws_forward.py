@@ -1,4 +1,5 @@
 """The weight-streaming product: bits, counts, layouts, and time proportional to the weights that are not zero."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -16,10 +17,19 @@ from wse_core.errors import ConfigError
 
 
 @examples(25)
-@given(inputs=st.integers(1, 20), outputs=st.integers(1, 12), columns=st.integers(1, 5), groups=st.integers(1, 3),
-       height=st.integers(1, 3), more=st.integers(0, 9), density=st.floats(0, 1), transposed=st.booleans(),
-       dtype=st.sampled_from(["f16", "cb16"]), data=st.sampled_from(["normal", "ones", "special"]),
-       seed=st.integers(0, 99))
+@given(
+    inputs=st.integers(1, 20),
+    outputs=st.integers(1, 12),
+    columns=st.integers(1, 5),
+    groups=st.integers(1, 3),
+    height=st.integers(1, 3),
+    more=st.integers(0, 9),
+    density=st.floats(0, 1),
+    transposed=st.booleans(),
+    dtype=st.sampled_from(["f16", "cb16"]),
+    data=st.sampled_from(["normal", "ones", "special"]),
+    seed=st.integers(0, 99),
+)
 def test_products_are_bit_exact(columns, groups, height, more, **values):
     tokens = groups * height + more
     result = run("ws_forward", width=columns * groups, groups=groups, height=height, tokens=tokens, **values)
@@ -56,6 +66,7 @@ def test_layout_b_shortens_the_ring():
 
 # --- placement --------------------------------------------------------------------------------------------------------
 
+
 def test_layout_a_of_the_paper():
     """Figure 15: two sequences of six positions, twelve features, four by four PEs."""
     place = Placement(12, 12, 4, 4)
@@ -63,8 +74,13 @@ def test_layout_a_of_the_paper():
     assert [place.held(0, y)[1] for y in range(4)] == [slice(3 * y, 3 * y + 3) for y in range(4)]
 
 
-@given(features=st.integers(1, 50), tokens=st.integers(6, 40), columns=st.integers(1, 6), groups=st.integers(1, 3),
-       height=st.integers(1, 2))
+@given(
+    features=st.integers(1, 50),
+    tokens=st.integers(6, 40),
+    columns=st.integers(1, 6),
+    groups=st.integers(1, 3),
+    height=st.integers(1, 2),
+)
 def test_every_feature_of_every_token_lies_in_one_pe(features, tokens, columns, groups, height):
     place = Placement(features, tokens, columns * groups, height, groups)
     held = np.zeros((features, tokens), int)
@@ -83,6 +99,7 @@ def test_chunks_are_nearly_equal():
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
+
 
 @given(seed=st.integers(0, 99), columns=st.integers(1, 5))
 def test_columns_receive_the_weights_of_their_features_and_nothing_else(seed, columns):
@@ -108,11 +125,14 @@ def test_columns_receive_the_weights_of_their_features_and_nothing_else(seed, co
     assert sum(len(payload) for payload, _ in streams) == p.pattern.count + 7 * columns
 
 
-@pytest.mark.parametrize(("values", "says"), [
-    ({"width": 4, "groups": 3}, "groups that divide"),
-    ({"tokens": 3, "height": 4}, "height up to 3"),
-    ({"inputs": 20000, "width": 1}, "does not fit"),
-])
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"width": 4, "groups": 3}, "groups that divide"),
+        ({"tokens": 3, "height": 4}, "height up to 3"),
+        ({"inputs": 20000, "width": 1}, "does not fit"),
+    ],
+)
 def test_what_does_not_fit_is_said(values, says):
     with pytest.raises(ConfigError, match=says):
         run("ws_forward", **values)

@@ -1,4 +1,5 @@
 """The weight gradient at the places of a mask: bits, counts, order of what comes back, time."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -16,10 +17,18 @@ from wse_core.errors import ConfigError
 
 
 @examples(25)
-@given(inputs=st.integers(1, 16), outputs=st.integers(1, 12), columns=st.integers(1, 5), groups=st.integers(1, 3),
-       height=st.integers(1, 4), more=st.integers(0, 9), density=st.floats(0, 1),
-       dtype=st.sampled_from(["f16", "cb16"]), data=st.sampled_from(["normal", "ones", "special"]),
-       seed=st.integers(0, 99))
+@given(
+    inputs=st.integers(1, 16),
+    outputs=st.integers(1, 12),
+    columns=st.integers(1, 5),
+    groups=st.integers(1, 3),
+    height=st.integers(1, 4),
+    more=st.integers(0, 9),
+    density=st.floats(0, 1),
+    dtype=st.sampled_from(["f16", "cb16"]),
+    data=st.sampled_from(["normal", "ones", "special"]),
+    seed=st.integers(0, 99),
+)
 def test_gradients_are_bit_exact(columns, groups, height, more, **values):
     tokens = groups * height + more
     result = run("ws_gradient", width=columns * groups, groups=groups, height=height, tokens=tokens, **values)
@@ -48,8 +57,9 @@ def test_cycles_when_columns_wait_for_each_other():
 def test_sums_are_f32():
     """4,096 products 1 x 1 would stop at 2,048 in an FP16 accumulator and at 1,024 in a CB16 one."""
     for dtype in ("f16", "cb16"):
-        result = run("ws_gradient", inputs=1, outputs=1, tokens=4096, width=1, height=4, density=1.0, data="ones",
-                     dtype=dtype)
+        result = run(
+            "ws_gradient", inputs=1, outputs=1, tokens=4096, width=1, height=4, density=1.0, data="ones", dtype=dtype
+        )
         assert result["arrays"]["gradients"].view(np.float32).tolist() == [4096.0]
         assert result["additions"] == 3
 

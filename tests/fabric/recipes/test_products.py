@@ -1,4 +1,5 @@
 """R1, R2, R8, R10: numbers against numpy in the order of the machine, and cycles against counts made by hand."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -44,6 +45,7 @@ def same(got, wanted):
 
 # --- matrix-vector product of one PE ----------------------------------------------------------------------------------
 
+
 @examples(8)
 @given(n=st.integers(1, 12), extra=st.integers(0, 5), repetitions=st.integers(1, 3))
 def test_matvec(n, extra, repetitions):
@@ -54,12 +56,13 @@ def test_matvec(n, extra, repetitions):
         y = expected(a.T.copy(), x, y)
     assert same(got, y.ravel())
     one = n * (rows + OPERATION + 1) + 3 * M["ce.dsr_load"]
-    stall = M["ce.load_latency"] - 1 if n % 3 == 1 else 0    # a load alone is needed at once
+    stall = M["ce.load_latency"] - 1 if n % 3 == 1 else 0  # a load alone is needed at once
     turn = 1 + M["ce.branch_taken"] if repetitions > 1 else 0
     assert cycles == pytest.approx(repetitions * (one + stall + turn) + M["ce.tsc_read"], abs=4 + 2 * repetitions)
 
 
 # --- local products ---------------------------------------------------------------------------------------------------
+
 
 @examples(8)
 @given(rows=st.integers(1, 9), cols=st.integers(1, 9), columns=st.integers(1, 9))
@@ -71,9 +74,15 @@ def test_dense(rows, cols, columns):
 
 
 @examples(20)
-@given(fmt=st.sampled_from(local_products.FORMATS), rows=st.integers(1, 9), cols=st.integers(1, 9),
-       columns=st.integers(1, 12), density=st.sampled_from([0, 0.2, 0.6, 1]), padding=st.integers(0, 3),
-       seed=st.integers(0, 99))
+@given(
+    fmt=st.sampled_from(local_products.FORMATS),
+    rows=st.integers(1, 9),
+    cols=st.integers(1, 9),
+    columns=st.integers(1, 12),
+    density=st.sampled_from([0, 0.2, 0.6, 1]),
+    padding=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
 def test_sparse(fmt, rows, cols, columns, density, padding, seed):
     a, b = matrices(seed, (rows, cols), (cols, columns))
     a[np.random.default_rng(seed).random(a.shape) >= density] = 0
@@ -103,6 +112,7 @@ def test_padding_is_the_median_of_the_maximum():
 
 
 # --- SUMMA ------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(("size", "t"), [(2, 1), (2, 3), (3, 2), (4, 4), (3, 8), (2, 9), (2, 14), (5, 2)])
 def test_summa(size, t):
@@ -139,37 +149,44 @@ def test_send(words):
 
 # --- points -----------------------------------------------------------------------------------------------------------
 
+
 def run(recipe, kind, workload="", **params):
     """Return the outcome of a point."""
     return RECIPES[recipe, kind].function(M, {"id": "x", "params": params, "workload": workload}, silent)
 
 
-@pytest.mark.parametrize(("recipe", "kind", "params", "published"), [
-    ("R2", "matvec-1pe", {"N": 20, "padded_rows": 20, "iterations": 10}, 4588),
-    ("R2", "matvec-1pe", {"N": 10, "padded_rows": 12, "iterations": 10}, 1698),
-    ("R8", "gemm-summa-sim", {"words": 196}, 201),
-    ("R8", "gemm-summa-sim", {"tile": "14x14x14", "fmacs": 784}, 45783),
-    ("R1", "gemm-summa-hw", {"pe_grid": "32x32", "tile": "4x4x4"}, 29302),
-    ("R1", "gemm-summa-hw", {"pe_grid": "32x32", "tile": "8x8x8"}, 97929),
-    ("R1", "gemm-summa-hw", {"pe_grid": "2x2", "tile": "46x46x46"}, 600061),
-])
+@pytest.mark.parametrize(
+    ("recipe", "kind", "params", "published"),
+    [
+        ("R2", "matvec-1pe", {"N": 20, "padded_rows": 20, "iterations": 10}, 4588),
+        ("R2", "matvec-1pe", {"N": 10, "padded_rows": 12, "iterations": 10}, 1698),
+        ("R8", "gemm-summa-sim", {"words": 196}, 201),
+        ("R8", "gemm-summa-sim", {"tile": "14x14x14", "fmacs": 784}, 45783),
+        ("R1", "gemm-summa-hw", {"pe_grid": "32x32", "tile": "4x4x4"}, 29302),
+        ("R1", "gemm-summa-hw", {"pe_grid": "32x32", "tile": "8x8x8"}, 97929),
+        ("R1", "gemm-summa-hw", {"pe_grid": "2x2", "tile": "46x46x46"}, 600061),
+    ],
+)
 def test_published_points(recipe, kind, params, published):
     assert run(recipe, kind, **params).cycles == pytest.approx(published, rel=0.1)
 
 
-@pytest.mark.parametrize(("recipe", "kind", "params", "reason"), [
-    ("R1", "gemm-summa-hw", {"pe_grid": "2x3", "tile": "4x4x4"}, "square"),
-    ("R1", "gemm-summa-hw", {"pe_grid": "1x1", "tile": "4x4x4"}, "at least 2"),
-    ("R1", "gemm-summa-hw", {"pe_grid": "2x2", "tile": "4x4"}, "NxNxN"),
-    ("R1", "gemm-summa-hw", {"pe_grid": "2x2", "tile": "90x90x90"}, "do not fit"),
-    ("R2", "matvec-1pe", {}, "does not state N"),
-    ("R2", "matvec-1pe", {"N": True}, "whole number"),
-    ("R8", "gemm-summa-sim", {"tile": "14x14x13"}, "square"),
-    ("R8", "gemm-summa-sim", {"tile": "14x14x14", "fmacs": 100}, "no whole number"),
-    ("R10", "gemm-local", {"pe_grid": "5x2", "N": 64, "K": 64, "M": 4}, "does not divide"),
-    ("R10", "gemm-local", {"pe_grid": "1x1", "N": 500, "K": 500, "M": 4}, "do not fit"),
-    ("R10", "spmm-local", {"pe_grid": "1x1", "N": 8, "K": 8, "M": 4, "density_pct": 5}, "none of the formats"),
-])
+@pytest.mark.parametrize(
+    ("recipe", "kind", "params", "reason"),
+    [
+        ("R1", "gemm-summa-hw", {"pe_grid": "2x3", "tile": "4x4x4"}, "square"),
+        ("R1", "gemm-summa-hw", {"pe_grid": "1x1", "tile": "4x4x4"}, "at least 2"),
+        ("R1", "gemm-summa-hw", {"pe_grid": "2x2", "tile": "4x4"}, "NxNxN"),
+        ("R1", "gemm-summa-hw", {"pe_grid": "2x2", "tile": "90x90x90"}, "do not fit"),
+        ("R2", "matvec-1pe", {}, "does not state N"),
+        ("R2", "matvec-1pe", {"N": True}, "whole number"),
+        ("R8", "gemm-summa-sim", {"tile": "14x14x13"}, "square"),
+        ("R8", "gemm-summa-sim", {"tile": "14x14x14", "fmacs": 100}, "no whole number"),
+        ("R10", "gemm-local", {"pe_grid": "5x2", "N": 64, "K": 64, "M": 4}, "does not divide"),
+        ("R10", "gemm-local", {"pe_grid": "1x1", "N": 500, "K": 500, "M": 4}, "do not fit"),
+        ("R10", "spmm-local", {"pe_grid": "1x1", "N": 8, "K": 8, "M": 4, "density_pct": 5}, "none of the formats"),
+    ],
+)
 def test_what_cannot_run_says_why(recipe, kind, params, reason):
     with pytest.raises(CannotRun, match=reason):
         run(recipe, kind, **params)

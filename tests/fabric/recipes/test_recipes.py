@@ -1,4 +1,5 @@
 """Recipes in general, single vector operations, the rules of compilation, formulas."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -52,6 +53,7 @@ def test_grid():
 
 # --- vector operations ------------------------------------------------------------------------------------------------
 
+
 @examples(10)
 @given(n=st.integers(1, 40), conflict=st.booleans(), op=st.sampled_from(list(vector_operation.OPERATIONS.values())))
 def test_operate(n, conflict, op):
@@ -78,13 +80,17 @@ def test_points_of_vector_operations():
     assert run("R7", "vector-op", add, elements=1028, alignment="no bank conflict").cycles == 1028 // 2 + 6
     assert run("R7", "vector-op", "Issue-to-issue distance", elements=5, alignment="no bank conflict").cycles == 22
     assert run("R7", "vector-op", "Same with a bank conflict", elements=5, alignment="conflict").cycles == 27
-    for text, params, reason in (("source variant not recorded", {"elements": 3}, "which operation"),
-                                 (work, {"elements": 3}, "share a bank"), ("something", {"elements": 3}, "known here")):
+    for text, params, reason in (
+        ("source variant not recorded", {"elements": 3}, "which operation"),
+        (work, {"elements": 3}, "share a bank"),
+        ("something", {"elements": 3}, "known here"),
+    ):
         with pytest.raises(CannotRun, match=reason):
             run("R7", "vector-op", text, **params)
 
 
 # --- compilation ------------------------------------------------------------------------------------------------------
+
 
 @given(st.integers(1, 2000))
 def test_powers(constant):
@@ -119,8 +125,10 @@ def test_multiplier(constant, value):
 
 # --- formulas ---------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name", ["chain reduce", "star reduce", "binary tree reduce", "1-d flood broadcast",
-                                  "2-d broadcast on M x N"])
+
+@pytest.mark.parametrize(
+    "name", ["chain reduce", "star reduce", "binary tree reduce", "1-d flood broadcast", "2-d broadcast on M x N"]
+)
 def test_kernels_follow_the_published_formulas(name):
     outcome = run("R15", "formula", name, P=16, B=128)
     assert 0 <= outcome.cycles - outcome.reference <= 40
@@ -150,6 +158,7 @@ def test_formulas_with_the_published_ramp():
 
 # --- products on a mesh -----------------------------------------------------------------------------------------------
 
+
 def test_mesh_gemm_is_continued_from_small_meshes():
     near = run("R11", "llm-kernel", "MeshGEMM", shape="64 x 64 x 64", pe_grid="8x8", dtype="16-bit")
     far = run("R11", "llm-kernel", "MeshGEMM", shape="96 x 96 x 96", pe_grid="12x12", dtype="16-bit")
@@ -164,12 +173,15 @@ def test_mesh_gemv_is_one_row_of_the_mesh():
     assert found.cycles == whole["cycles"]
 
 
-@pytest.mark.parametrize(("workload", "params", "reason"), [
-    ("MeshGEMM", {"shape": "16K x 16K x 16K", "pe_grid": "not stated with the table"}, "leaves open"),
-    ("MeshGEMV", {"shape": "[1,16K]x[8K,16K]", "pe_grid": "660x660"}, r"\[1, N\]"),
-    ("MeshGEMV", {"shape": "[1,16K]x[16K,16K]", "pe_grid": "8x4"}, "does not fit"),
-    ("MeshGEMM", {"shape": "16K", "pe_grid": "660x660"}, "M x K x N"),
-])
+@pytest.mark.parametrize(
+    ("workload", "params", "reason"),
+    [
+        ("MeshGEMM", {"shape": "16K x 16K x 16K", "pe_grid": "not stated with the table"}, "leaves open"),
+        ("MeshGEMV", {"shape": "[1,16K]x[8K,16K]", "pe_grid": "660x660"}, r"\[1, N\]"),
+        ("MeshGEMV", {"shape": "[1,16K]x[16K,16K]", "pe_grid": "8x4"}, "does not fit"),
+        ("MeshGEMM", {"shape": "16K", "pe_grid": "660x660"}, "M x K x N"),
+    ],
+)
 def test_mesh_products_that_cannot_run(workload, params, reason):
     with pytest.raises(CannotRun, match=reason):
         run("R11", "llm-kernel", workload, **params)

@@ -1,4 +1,5 @@
 """R3: the published reduces of 512 PEs, and points of any other size."""
+
 from __future__ import annotations
 
 import pytest
@@ -42,14 +43,17 @@ def test_one_group_is_the_chain():
     assert run(24, 30).cycles == run(24, 30, 24).cycles == run(24, 30, 500).cycles == 30 + 6 * 23 + 18
 
 
-@pytest.mark.parametrize(("params", "message"), [
-    ({"pe_grid": "4x4"}, "4 x 4 PEs are no line"),
-    ({"pe_grid": "many"}, "pe_grid"),
-    ({"words_per_pe": None}, "words_per_pe"),
-    ({"words_per_pe": 20000}, "24576 words of a PE"),
-    ({"dtype": "f64"}, "f64"),
-    ({"pe_grid": "2000x1"}, "2000"),
-])
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"pe_grid": "4x4"}, "4 x 4 PEs are no line"),
+        ({"pe_grid": "many"}, "pe_grid"),
+        ({"words_per_pe": None}, "words_per_pe"),
+        ({"words_per_pe": 20000}, "24576 words of a PE"),
+        ({"dtype": "f64"}, "f64"),
+        ({"pe_grid": "2000x1"}, "2000"),
+    ],
+)
 def test_what_cannot_run(params, message):
     with pytest.raises(CannotRun, match=message):
         run(8, 8, 2, **params)

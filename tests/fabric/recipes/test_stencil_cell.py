@@ -1,4 +1,5 @@
 """R4: a star stencil with one cell per PE: values against numpy, cycles against published points."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -25,7 +26,7 @@ def test_values(columns, rows, iterations):
     cycles, got = stencil_cell.iterate(machine(), cells, 0.75, iterations)
     assert np.array_equal(got, stencil_cell.expected(cells, 0.75, iterations))
     plain = stencil_cell.expected(cells.astype(np.float64), 0.75, iterations)
-    assert np.abs(got - plain).max() <= 8 * iterations * 2.0 ** -24 * np.abs(cells).max(initial=1)
+    assert np.abs(got - plain).max() <= 8 * iterations * 2.0**-24 * np.abs(cells).max(initial=1)
     assert cycles >= 12 * iterations  # six operations of one element, an issue and a step each
 
 
@@ -35,8 +36,16 @@ def test_published_points(size, published):
     assert -1.5 <= run(grid=f"{size} PEs (outer ring is boundary)").cycles - published <= 0
 
 
-@pytest.mark.parametrize("params", [{"grid": "2x5"}, {"grid": "many"}, {"grid": "5x5", "radius": 2},
-                                    {"grid": "5x5", "dtype": "f16"}, {"grid": "3x2000"}])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"grid": "2x5"},
+        {"grid": "many"},
+        {"grid": "5x5", "radius": 2},
+        {"grid": "5x5", "dtype": "f16"},
+        {"grid": "3x2000"},
+    ],
+)
 def test_what_cannot_run(params):
     with pytest.raises(CannotRun):
         run(**params)

@@ -1,4 +1,5 @@
 """R6: a wave equation with a column of z per PE: values in the order of the PEs, cycles against published points."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -37,11 +38,11 @@ def test_one_step_of_the_wave_equation_in_float64():
     rng = np.random.default_rng(5)
     cells, previous = rng.standard_normal((2, 6, 7, 8)).astype(np.float32)
     got = stencil_columns.iterate(machine(), cells, previous, 8, 1)[1]
-    c = [-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560]       # second difference of order 8
+    c = [-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560]  # second difference of order 8
     u = np.pad(cells.astype(np.float64), 4)
     laplacian = sum(c[abs(k)] * np.roll(u, k, axis) for axis in range(3) for k in range(-4, 5))[4:-4, 4:-4, 4:-4]
     plain = 2 * cells.astype(np.float64) - previous + stencil_columns.COURANT * laplacian
-    assert np.abs(got - plain).max() < 44 * 2.0 ** -24 * 4 * np.abs(cells).max()
+    assert np.abs(got - plain).max() < 44 * 2.0**-24 * 4 * np.abs(cells).max()
 
 
 @pytest.mark.parametrize(("nz", "block", "published"), [(100, 100, 7341.5), (300, 300, 20158.6)])
@@ -57,8 +58,9 @@ def test_without_a_block_there_are_as_few_as_fit():
     assert "blocks of 275 cells" in run(nz=550, steps=1000).method
 
 
-@pytest.mark.parametrize("params", [{"nz": 0}, {}, {"nz": "many"}, {"nz": 10, "block": 0}, {"nz": 7000},
-                                    {"nz": 10, "dtype": "f16"}])
+@pytest.mark.parametrize(
+    "params", [{"nz": 0}, {}, {"nz": "many"}, {"nz": 10, "block": 0}, {"nz": 7000}, {"nz": 10, "dtype": "f16"}]
+)
 def test_what_cannot_run(params):
     with pytest.raises(CannotRun):
         run(**params)

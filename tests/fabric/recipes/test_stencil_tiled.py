@@ -1,4 +1,5 @@
 """R5: a star stencil over tiles: values against numpy, cycles against published points."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -26,8 +27,7 @@ def fma(b, c, a):
 
 
 @examples(10)
-@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3),
-       st.integers(1, 3))
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
 def test_values(w, h, radius, across, down, iterations):
     radius = min(radius, w, h)
     rng = np.random.default_rng(w + 7 * h)
@@ -38,15 +38,31 @@ def test_values(w, h, radius, across, down, iterations):
     weights = [stencil_tiled.WEIGHTS[k % 6] for k in range(radius + 1)]
     growth = (max(1.0, weights[0] + 4 * sum(weights[1:]))) ** iterations
     roundings = (4 * radius + 2) * iterations
-    assert np.abs(got - plain).max() <= 1.01 * roundings * 2.0 ** -24 * growth * max(0.75, np.abs(cells).max())
+    assert np.abs(got - plain).max() <= 1.01 * roundings * 2.0**-24 * growth * max(0.75, np.abs(cells).max())
     operations = 6 if radius == 1 else 4 * radius + 1
     assert cycles >= iterations * (operations * w * h // 2 + 2 * radius * (w + h))
 
 
-@pytest.mark.parametrize(("tile", "radius", "published"), [
-    ("1x1", 1, 127), ("3x3", 1, 188), ("4x4", 1, 220), ("6x6", 1, 338), ("14x1", 1, 232), ("20x20", 1, 2670),
-    ("86x14", 1, 7741), ("2x2", 2, 271), ("11x2", 2, 596), ("20x20", 2, 4544), ("14x3", 3, 1121), ("11x4", 4, 1714),
-    ("5x5", 5, 1364), ("11x6", 6, 3370), ("86x14", 5, 33304)])
+@pytest.mark.parametrize(
+    ("tile", "radius", "published"),
+    [
+        ("1x1", 1, 127),
+        ("3x3", 1, 188),
+        ("4x4", 1, 220),
+        ("6x6", 1, 338),
+        ("14x1", 1, 232),
+        ("20x20", 1, 2670),
+        ("86x14", 1, 7741),
+        ("2x2", 2, 271),
+        ("11x2", 2, 596),
+        ("20x20", 2, 4544),
+        ("14x3", 3, 1121),
+        ("11x4", 4, 1714),
+        ("5x5", 5, 1364),
+        ("11x6", 6, 3370),
+        ("86x14", 5, 33304),
+    ],
+)
 def test_published_points(tile, radius, published):
     across, down = map(int, tile.split("x"))
     assert run(tile, radius).cycles == pytest.approx(published, rel=0.02 if across * down > 100 else 0.08)

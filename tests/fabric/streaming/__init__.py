@@ -1,4 +1,5 @@
 """Networks on a wafer against `fabric.streaming.reference`, bit for bit."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -16,17 +17,35 @@ from wse_core.params import machine
 class Case:
     """A network with random weights on a wafer, its coordinator, its reference, and a batch."""
 
-    def __init__(self, features, width=1, height=1, tokens=4, activation="relu", norm=False, bias=True, density=1.0,
-                 seed=0, dtype="f16", backend=None):
+    def __init__(
+        self,
+        features,
+        width=1,
+        height=1,
+        tokens=4,
+        activation="relu",
+        norm=False,
+        bias=True,
+        density=1.0,
+        seed=0,
+        dtype="f16",
+        backend=None,
+    ):
         self.network = Network.dense(features, activation, dtype, bias, norm)
         self.resident = Resident(self.network, machine(), width, height, height * tokens)
         self.rng = rng = np.random.default_rng(seed)
         self.matrices, self.norms = [], {}
         for k, layer in enumerate(self.network.layers):
             mask = rng.random(layer.shape) < density
-            mask[:, layer.inputs:] = True
-            self.matrices.append(Parameter(f"w{k}", rng.standard_normal(layer.shape) / np.sqrt(layer.inputs), dtype,
-                                           pattern=Pattern.of_mask(mask)))
+            mask[:, layer.inputs :] = True
+            self.matrices.append(
+                Parameter(
+                    f"w{k}",
+                    rng.standard_normal(layer.shape) / np.sqrt(layer.inputs),
+                    dtype,
+                    pattern=Pattern.of_mask(mask),
+                )
+            )
             if layer.norm:
                 self.norms[k] = Parameter(f"n{k}", 1 + 0.3 * rng.standard_normal((2, layer.outputs)), dtype)
         self.coordinator = Coordinator(self.resident, self.matrices, self.norms)

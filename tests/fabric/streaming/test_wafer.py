@@ -1,4 +1,5 @@
 """A resident network: bits against the reference, gradients against finite differences, time against nonzeros."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -18,10 +19,18 @@ from tests.fabric.streaming import Case
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
-CASES = {"features": st.lists(st.integers(1, 11), min_size=2, max_size=4).map(tuple), "width": st.integers(1, 5),
-         "height": st.integers(1, 4), "tokens": st.integers(1, 6), "norm": st.booleans(), "bias": st.booleans(),
-         "activation": st.sampled_from(["none", "relu", "gelu"]), "density": st.floats(0, 1),
-         "dtype": st.sampled_from(["f16", "cb16"]), "seed": st.integers(0, 99)}
+CASES = {
+    "features": st.lists(st.integers(1, 11), min_size=2, max_size=4).map(tuple),
+    "width": st.integers(1, 5),
+    "height": st.integers(1, 4),
+    "tokens": st.integers(1, 6),
+    "norm": st.booleans(),
+    "bias": st.booleans(),
+    "activation": st.sampled_from(["none", "relu", "gelu"]),
+    "density": st.floats(0, 1),
+    "dtype": st.sampled_from(["f16", "cb16"]),
+    "seed": st.integers(0, 99),
+}
 
 
 @examples(40)
@@ -39,8 +48,15 @@ def test_iterations_are_bit_exact(scale, **values):
 
 
 @examples(4)
-@given(**CASES | {"features": st.lists(st.integers(1, 5), min_size=2, max_size=3).map(tuple),
-                  "width": st.integers(1, 3), "height": st.integers(1, 2), "tokens": st.integers(1, 3)})
+@given(
+    **CASES
+    | {
+        "features": st.lists(st.integers(1, 5), min_size=2, max_size=3).map(tuple),
+        "width": st.integers(1, 3),
+        "height": st.integers(1, 2),
+        "tokens": st.integers(1, 3),
+    }
+)
 def test_both_machines_take_the_same_cycles(**values):
     runs = []
     for backend in ("compiled", "reference"):
@@ -126,7 +142,7 @@ def test_gradients_agree_with_finite_differences(activation, norm):
 def test_time_follows_the_nonzeros():
     """Multiply-adds, weights and gradients exactly; cycles of a whole iteration within a tenth."""
     cycles, macs, sent, came = {}, {}, {}, {}
-    loss = 8 * (4 * 6 + 7)                                  # multiply-adds of exp and log
+    loss = 8 * (4 * 6 + 7)  # multiply-adds of exp and log
     for density in (1.0, 0.5, 0.25, 0.1):
         case = Case((2400, 8, 4), 1, 1, 8, bias=False)
         case.matrices[0].set_pattern(Pattern.random((8, 2400), density, np.random.default_rng(1)))
@@ -178,8 +194,9 @@ def test_nothing_happens_without_commands():
     """The same weights without the commands between them: sums are made, but no row lands and nothing comes back."""
     case = Case((6, 5, 3), 2, 2, 2)
     case.load()
-    passed = case.wafer.run([(payload[~control_], control_[~control_])
-                             for payload, control_ in case.coordinator.streams("train")])
+    passed = case.wafer.run(
+        [(payload[~control_], control_[~control_]) for payload, control_ in case.coordinator.streams("train")]
+    )
     assert not any(map(len, passed.numbers))
     assert not case.wafer.activations(1).any()
     assert passed.run.macs > 0

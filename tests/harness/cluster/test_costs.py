@@ -1,4 +1,5 @@
 """Costs of a layer against the cycle-level kernels that they stand for."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,8 +14,16 @@ from tests.fabric.kernels import run
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
-SHAPES = [(64, 64, 64, 4, 4), (256, 40, 32, 8, 4), (40, 96, 16, 8, 2), (16, 200, 16, 2, 2), (128, 16, 64, 1, 4),
-          (100, 90, 24, 6, 3), (8, 160, 16, 4, 4), (160, 8, 16, 4, 4)]
+SHAPES = [
+    (64, 64, 64, 4, 4),
+    (256, 40, 32, 8, 4),
+    (40, 96, 16, 8, 2),
+    (16, 200, 16, 2, 2),
+    (128, 16, 64, 1, 4),
+    (100, 90, 24, 6, 3),
+    (8, 160, 16, 4, 4),
+    (160, 8, 16, 4, 4),
+]
 """inputs, outputs, tokens, width, height."""
 TOLERANCE = {"forward": 0.08, "backward": 0.08, "gradient": 0.15}
 """Relative, for random patterns; dense layers must be within `DENSE`."""
@@ -28,17 +37,28 @@ def test_costs_are_those_of_cycle_level_wafers(shape, density):
     layer, mesh = Layer(inputs, outputs, density), Mesh(machine(), width, height)
     for phase, tolerance in TOLERANCE.items():
         cost = getattr(costs, phase)(layer, tokens, mesh)
-        sizes = {"inputs": outputs, "outputs": inputs, "transposed": True} if phase == "backward" else {
-            "inputs": inputs, "outputs": outputs}
-        got = run("ws_gradient" if phase == "gradient" else "ws_forward", tokens=tokens, width=width, height=height,
-                  density=density, **sizes)["cycles"]
+        sizes = (
+            {"inputs": outputs, "outputs": inputs, "transposed": True}
+            if phase == "backward"
+            else {"inputs": inputs, "outputs": outputs}
+        )
+        got = run(
+            "ws_gradient" if phase == "gradient" else "ws_forward",
+            tokens=tokens,
+            width=width,
+            height=height,
+            density=density,
+            **sizes,
+        )["cycles"]
         within = DENSE if density == 1 else tolerance
         assert cost.busy + cost.latency == pytest.approx(got, rel=within), phase
         assert cost.rows == sizes["outputs"]
 
 
-@pytest.mark.parametrize(("shape", "tolerance"), [((1024, 1024, 64, 64, 4), 0.02), ((2048, 1000, 32, 200, 2), 0.06),
-                                                  ((4096, 256, 64, 256, 4), 0.02)])
+@pytest.mark.parametrize(
+    ("shape", "tolerance"),
+    [((1024, 1024, 64, 64, 4), 0.02), ((2048, 1000, 32, 200, 2), 0.06), ((4096, 256, 64, 256, 4), 0.02)],
+)
 def test_costs_of_meshes_that_are_not_simulated(shape, tolerance):
     """Against the kernels' closed forms, which follow every row of a pattern."""
     inputs, outputs, tokens, width, height = shape
@@ -64,8 +84,12 @@ def test_an_uneven_pattern_costs_what_its_busiest_column_has():
     """The largest of C normal numbers: against columns that were drawn."""
     inputs, outputs, columns, density = 64, 256, 16, 0.25
     rng = np.random.default_rng(1)
-    counts = [np.bincount(Pattern.random((outputs, inputs), density, rng).indices // (inputs // columns),
-                          minlength=columns).max() for _ in range(40)]
+    counts = [
+        np.bincount(
+            Pattern.random((outputs, inputs), density, rng).indices // (inputs // columns), minlength=columns
+        ).max()
+        for _ in range(40)
+    ]
     assert costs._share(inputs, columns, outputs, density) * outputs == pytest.approx(np.mean(counts), rel=0.03)
     assert costs._share(inputs, columns, outputs, 1.0) == 4
     assert costs._share(5, 2, 8, 1.0) == 3

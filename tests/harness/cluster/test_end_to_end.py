@@ -1,4 +1,5 @@
 """The layer-level model against a whole iteration on a cycle-level wafer."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -12,10 +13,16 @@ from tests.fabric.streaming import Case
 from wse_core.params import machine
 
 
-@pytest.mark.parametrize(("features", "width", "height", "tokens", "density", "tolerance"), [
-    ((64, 48, 10), 4, 4, 8, 1.0, 0.07), ((128, 96, 64, 10), 4, 2, 16, 1.0, 0.03),
-    ((128, 96, 64, 10), 4, 2, 16, 0.25, 0.07), ((160, 96, 10), 8, 2, 8, 0.5, 0.07),
-    ((96, 40, 10), 1, 3, 12, 1.0, 0.04)])
+@pytest.mark.parametrize(
+    ("features", "width", "height", "tokens", "density", "tolerance"),
+    [
+        ((64, 48, 10), 4, 4, 8, 1.0, 0.07),
+        ((128, 96, 64, 10), 4, 2, 16, 1.0, 0.03),
+        ((128, 96, 64, 10), 4, 2, 16, 0.25, 0.07),
+        ((160, 96, 10), 8, 2, 8, 0.5, 0.07),
+        ((96, 40, 10), 1, 3, 12, 1.0, 0.04),
+    ],
+)
 def test_an_iteration_takes_what_the_wafer_takes(features, width, height, tokens, density, tolerance):
     """Layers without bias and activation: the sum of all phases, and when the last gradient of each layer leaves.
 
@@ -29,8 +36,10 @@ def test_an_iteration_takes_what_the_wafer_takes(features, width, height, tokens
             mine = times[(places >= script.offsets[number]) & (places < script.offsets[number + 1])]
             leaves[number + 1] = max(leaves.get(number + 1, 0), int(mine.max(initial=0)))
     cluster = Cluster(mesh=Mesh(machine(), width, height))
-    layers = [Layer(i, o, parameter.pattern.density) for (i, o), parameter in
-              zip(pairwise(features), case.matrices, strict=True)]
+    layers = [
+        Layer(i, o, parameter.pattern.density)
+        for (i, o), parameter in zip(pairwise(features), case.matrices, strict=True)
+    ]
     timeline = iteration(layers, tokens * height, cluster)
     assert timeline.busy["compute"] * cluster.mesh.hertz == pytest.approx(passed.cycles, rel=tolerance)
     begin = timeline.of("compute")[0].start

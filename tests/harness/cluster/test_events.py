@@ -1,4 +1,5 @@
 """One clock over memory service, tree and wafers."""
+
 from __future__ import annotations
 
 import importlib
@@ -32,12 +33,20 @@ def layer_time(layer, tokens, cluster):
 
 # --- order and overlap ------------------------------------------------------------------------------------------------
 
+
 def test_layers_run_forward_then_backward():
     """FC-MNIST-shaped: three steps forward, three back, the first layer without gradients of its inputs."""
     timeline = iteration(LAYERS, 64, Cluster(mesh=MESH))
     assert [(s.phase, s.layer) for s in timeline.of("compute")] == [
-        ("forward", 1), ("forward", 2), ("forward", 3), ("backward", 3), ("gradient", 3), ("backward", 2),
-        ("gradient", 2), ("gradient", 1)]
+        ("forward", 1),
+        ("forward", 2),
+        ("forward", 3),
+        ("backward", 3),
+        ("gradient", 3),
+        ("backward", 2),
+        ("gradient", 2),
+        ("gradient", 1),
+    ]
     assert [s.layer for s in timeline.of("update")] == [3, 2, 1]
     assert [(s.phase, s.layer) for s in timeline.of("stream")] == [(s.phase, s.layer) for s in timeline.of("compute")]
 
@@ -88,9 +97,15 @@ def test_updates_must_keep_up():
 
 # --- boundary ---------------------------------------------------------------------------------------------------------
 
+
 @examples(20)
-@given(systems=st.sampled_from([1, 2, 4, 5, 16, 64]), latency=st.floats(0, 4e-4), node=st.floats(0, 1e-4),
-       outputs=st.integers(2, events.FINE), tokens=st.integers(4, 64))
+@given(
+    systems=st.sampled_from([1, 2, 4, 5, 16, 64]),
+    latency=st.floats(0, 4e-4),
+    node=st.floats(0, 1e-4),
+    outputs=st.integers(2, events.FINE),
+    tokens=st.integers(4, 64),
+)
 def test_boundary_idle_is_what_layer_1_does_not_hide(systems, latency, node, outputs, tokens):
     """max(0, round trip - time of layer 1's gradients), to one row; in all, what its shorter pass does not hide."""
     layers = (Layer(64, outputs), Layer(outputs, 10))
@@ -115,9 +130,11 @@ def test_rows_last_to_first_hide_nothing(latency):
 
 # --- systems ----------------------------------------------------------------------------------------------------------
 
+
 def test_bytes_of_the_memory_service_do_not_depend_on_systems():
-    found = {(t.bytes_out, t.bytes_back) for t in (iteration(LAYERS, 64 * n, Cluster(n, MESH))
-                                                   for n in (1, 2, 4, 8, 64))}
+    found = {
+        (t.bytes_out, t.bytes_back) for t in (iteration(LAYERS, 64 * n, Cluster(n, MESH)) for n in (1, 2, 4, 8, 64))
+    }
     weights = [layer.weights for layer in LAYERS]
     assert [tuple(map(round, pair)) for pair in found] == [(4 * sum(weights) - 2 * weights[0], 4 * sum(weights))]
 
@@ -140,8 +157,12 @@ def test_one_wafer_of_each_depth_stands_for_all(systems, monkeypatch):
     few = iteration(LAYERS, 64 * systems, cluster)
     assert 1 < len(cluster.latencies) < systems
     from swarm.tree import levels
-    monkeypatch.setattr(Cluster, "latencies", property(lambda self: tuple(sorted(
-        depth * self.links.latency for depth in levels(self.systems)))))
+
+    monkeypatch.setattr(
+        Cluster,
+        "latencies",
+        property(lambda self: tuple(sorted(depth * self.links.latency for depth in levels(self.systems)))),
+    )
     every = iteration(LAYERS, 64 * systems, cluster)
     assert every.seconds == pytest.approx(few.seconds)
     assert every.idle == pytest.approx(few.idle)
@@ -174,20 +195,29 @@ def test_updates_of_an_iteration_come_before_the_next_one_streams():
 
 # --- sparsity ---------------------------------------------------------------------------------------------------------
 
+
 def test_all_four_phases_follow_the_nonzeros():
     """Activations, their gradients, gradients of weights, updates: time in proportion, for layers that stream."""
     cluster = Cluster(mesh=Mesh(machine(), 2, 2))
     found = {}
     for density in (1.0, 0.5, 0.25, 0.1):
         timeline = iteration((Layer(2600, 2600, density), Layer(2600, 2600, density)), 32, cluster)
-        found[density] = [sum(s.busy for s in timeline.of(kind, phase)) for kind, phase in (
-            ("compute", "forward"), ("compute", "backward"), ("compute", "gradient"), ("update", None))]
+        found[density] = [
+            sum(s.busy for s in timeline.of(kind, phase))
+            for kind, phase in (
+                ("compute", "forward"),
+                ("compute", "backward"),
+                ("compute", "gradient"),
+                ("update", None),
+            )
+        ]
     for density in (0.5, 0.25, 0.1):
         for phase, dense in zip(found[density], found[1.0], strict=True):
             assert phase / dense == pytest.approx(density, rel=0.1)
 
 
 # --- flash ------------------------------------------------------------------------------------------------------------
+
 
 def test_flash_hides_behind_the_stream_or_stalls_by_its_deficit():
     layers = (Layer(64, 64),) * 8
@@ -211,6 +241,7 @@ def test_flash_hides_behind_the_stream_or_stalls_by_its_deficit():
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
+
 def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="do not divide over 3 systems"):
         iteration(LAYERS, 64, Cluster(3, MESH))
@@ -229,7 +260,10 @@ def test_what_cannot_be_is_refused():
 
 def test_without_simpy_one_clear_message(monkeypatch):
     real = importlib.import_module
-    monkeypatch.setattr(importlib, "import_module", lambda name, *rest: (_ for _ in ()).throw(ImportError(name))
-                        if name == "simpy" else real(name, *rest))
+    monkeypatch.setattr(
+        importlib,
+        "import_module",
+        lambda name, *rest: (_ for _ in ()).throw(ImportError(name)) if name == "simpy" else real(name, *rest),
+    )
     with pytest.raises(UnsupportedError, match=r"SimPy, which is not installed.*wse-sim\[plan\]"):
         iteration(LAYERS, 64, Cluster(mesh=MESH))

@@ -1,4 +1,5 @@
 """GPT-style models: layers, what fits, and how throughput grows with systems under published constants."""
+
 from __future__ import annotations
 
 import csv
@@ -79,6 +80,7 @@ def test_throughput_falls_off_when_the_round_trip_is_long():
 
 # --- capacity of the memory service -----------------------------------------------------------------------------------
 
+
 def test_which_models_fit_the_memory_service():
     """Twenty bytes a parameter with Adam: GPT-3 fits 4 TB, a model of 530 billion parameters does not, but 2.4 PB."""
     gpt3, large = find_model("gpt-3"), find_model("megatron-turing")
@@ -93,6 +95,7 @@ def test_which_models_fit_the_memory_service():
 
 
 # --- figure -----------------------------------------------------------------------------------------------------------
+
 
 def test_figure(tmp_path):
     spec = figures.load("throughput")
@@ -114,5 +117,6 @@ def test_figure(tmp_path):
 
 def test_models_without_matrices_are_refused():
     from harness.plan.models import Tensor
+
     with pytest.raises(ConfigError, match="nothing of its matrices"):
         layers_of(Model("image", 1, 1, 1, tensors=[Tensor("image", 100)]))

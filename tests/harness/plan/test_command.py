@@ -30,10 +30,18 @@ def test_every_cell(cell):
         assert outcome.agrees, outcome.as_dict()
 
 
-@pytest.mark.parametrize(("text", "digits", "half"), [
-    ("14.1 K", 0, 50), ("0.389", 0, 0.0005), ("630", 2, 5), ("1.3", 2, 0.05), ("6.24e24", 0, 0.5e22), ("8 B", 0, 5e8),
-    ("2420", 3, 5),
-])
+@pytest.mark.parametrize(
+    ("text", "digits", "half"),
+    [
+        ("14.1 K", 0, 50),
+        ("0.389", 0, 0.0005),
+        ("630", 2, 5),
+        ("1.3", 2, 0.05),
+        ("6.24e24", 0, 0.5e22),
+        ("8 B", 0, 5e8),
+        ("2420", 3, 5),
+    ],
+)
 def test_a_printed_number_has_a_last_digit(text, digits, half):
     assert Cell("p", "t", "r", "c", text, digits).half_unit == pytest.approx(half)
 
@@ -67,22 +75,41 @@ def test_a_plan(capsys):
 
 
 def test_one_strategy_and_its_degrees(capsys):
-    status, out, _ = run(capsys, "gpt-3", "--strategy", "data+tensor+pipeline", "--degree", "data=64", "--degree",
-                         "tensor=16", "--degree", "pipeline=8", "--json")
+    status, out, _ = run(
+        capsys,
+        "gpt-3",
+        "--strategy",
+        "data+tensor+pipeline",
+        "--degree",
+        "data=64",
+        "--degree",
+        "tensor=16",
+        "--degree",
+        "pipeline=8",
+        "--json",
+    )
     assert status == 0
     assert json.loads(out)["plans"][0]["parameter elements"] == pytest.approx(1.367e9, rel=1e-3)
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    (["gpt3"], "did you mean gpt-3"), (["X1000"], "must stay on a device"), (["X160", "--devices", 0], "at least one"),
-    (["X160", "--strategy", "improvd"], "did you mean improved"), ([], "exactly one"),
-    (["X160", "--reproduce"], "exactly one"), (["X160", "--network", "ethernt"], "did you mean ethernet"),
-    (["X160", "--strategy", "improved", "--days", "1"], "too few"),
-    (["gpt-3", "--strategy", "tensor", "--degree", "tensor=99999"], "12288, the features"),
-    (["gpt-3", "--strategy", "data", "--degree", "dat=2"], "did you mean data"),
-    (["--schedule", "modular", "--set", "devices=17"], "exceed the 16 layers"),
-    (["--schedule", "modular", "--set", "device=4"], "did you mean devices"), (["--figures", "lga9"], "no figure"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["gpt3"], "did you mean gpt-3"),
+        (["X1000"], "must stay on a device"),
+        (["X160", "--devices", 0], "at least one"),
+        (["X160", "--strategy", "improvd"], "did you mean improved"),
+        ([], "exactly one"),
+        (["X160", "--reproduce"], "exactly one"),
+        (["X160", "--network", "ethernt"], "did you mean ethernet"),
+        (["X160", "--strategy", "improved", "--days", "1"], "too few"),
+        (["gpt-3", "--strategy", "tensor", "--degree", "tensor=99999"], "12288, the features"),
+        (["gpt-3", "--strategy", "data", "--degree", "dat=2"], "did you mean data"),
+        (["--schedule", "modular", "--set", "devices=17"], "exceed the 16 layers"),
+        (["--schedule", "modular", "--set", "device=4"], "did you mean devices"),
+        (["--figures", "lga9"], "no figure"),
+    ],
+)
 def test_mistakes_are_one_line(capsys, words, says):
     status, _, err = run(capsys, *words)
     assert status == 2

@@ -18,16 +18,20 @@ from wse_core.errors import ConfigError
 
 GPT3 = PRESETS["gpt-3"]
 DEGREES = {"data": 64, "tensor": 16, "pipeline": 8}
-models = st.builds(Model, st.just("random"), st.sampled_from([8, 16, 96]), st.sampled_from([64, 640]),
-                   st.integers(1, 4096))
+models = st.builds(
+    Model, st.just("random"), st.sampled_from([8, 16, 96]), st.sampled_from([64, 640]), st.integers(1, 4096)
+)
 degree = st.sampled_from([1, 2, 4, 8])
 
 
-@pytest.mark.parametrize(("approach", "used", "want"), [
-    ("data", ["data"], (5.898e10, 1.750e11, 1.750e11)),
-    ("pipeline", ["pipeline"], (4.530e9, 2.188e10, 3.932e10)),
-    ("data+tensor+pipeline", ["data", "tensor", "pipeline"], (2.831e8, 1.367e9, 3.210e9)),
-])
+@pytest.mark.parametrize(
+    ("approach", "used", "want"),
+    [
+        ("data", ["data"], (5.898e10, 1.750e11, 1.750e11)),
+        ("pipeline", ["pipeline"], (4.530e9, 2.188e10, 3.932e10)),
+        ("data+tensor+pipeline", ["data", "tensor", "pipeline"], (2.831e8, 1.367e9, 3.210e9)),
+    ],
+)
 def test_gpt3_in_elements(approach, used, want):
     parts = costs.stored(GPT3, approach, 1562.5, **{name: DEGREES[name] for name in used})
     assert (parts.activations, parts.parameters, parts.traffic) == pytest.approx(want, rel=5e-4)
@@ -95,11 +99,16 @@ def test_rates():
     assert 8 * costs.link_rate(GPT3) == pytest.approx(868e9, rel=1e-3)
 
 
-@pytest.mark.parametrize(("degrees", "says"), [
-    ({"data": 2000}, "1562.5, the sequences in the batch"), ({"tensor": 13000}, "12288, the features"),
-    ({"pipeline": 97}, "96, the layers"), ({"data": 0}, "between 1 and"),
-    ({"data": 64, "shard": 50}, "more than the 24.4"),
-])
+@pytest.mark.parametrize(
+    ("degrees", "says"),
+    [
+        ({"data": 2000}, "1562.5, the sequences in the batch"),
+        ({"tensor": 13000}, "12288, the features"),
+        ({"pipeline": 97}, "96, the layers"),
+        ({"data": 0}, "between 1 and"),
+        ({"data": 64, "shard": 50}, "more than the 24.4"),
+    ],
+)
 def test_impossible_degrees_name_their_bound(degrees, says):
     with pytest.raises(ConfigError, match=says):
         costs.stored(GPT3, "data+tensor+pipeline", 1562.5, **degrees)
@@ -109,11 +118,20 @@ def test_impossible_degrees_name_their_bound(degrees, says):
         costs.stored(GPT3, "dat", 1562.5)
 
 
-@pytest.mark.parametrize("model", [
-    Model("genome small", 12, 768, 10240, total=123e6), Model("genome large", 64, 5120, 10240, total=25e9),
-    Model("segmentation", 1, 64, 1, tensors=[Tensor(name=f"block {i}", elements=64 * 25_000_000 >> 2 * i)
-                                             for i in range(5)]),
-])
+@pytest.mark.parametrize(
+    "model",
+    [
+        Model("genome small", 12, 768, 10240, total=123e6),
+        Model("genome large", 64, 5120, 10240, total=25e9),
+        Model(
+            "segmentation",
+            1,
+            64,
+            1,
+            tensors=[Tensor(name=f"block {i}", elements=64 * 25_000_000 >> 2 * i) for i in range(5)],
+        ),
+    ],
+)
 def test_long_sequences_and_large_images_fit_a_wafer(model):
     found = costs.streaming(model, CS2, 1)
     assert 0 < found["bytes"] <= 40 * GB

@@ -20,11 +20,18 @@ from harness.plan.tensors import Adam, Trainer, plain_gradients, random_layers
 from wse_core.errors import ConfigError, UnsupportedError
 
 durations = st.sampled_from([0.0, 0.3, 1.0, 7.0])
-schedules = st.builds(lambda kind, layers, count, devices, **rest: Schedule(kind, layers, count, min(devices, layers),
-                                                                           **rest),
-                      st.sampled_from(KINDS), st.integers(1, 6), st.integers(1, 4), st.integers(1, 4),
-                      partitioned=st.booleans(), restore=durations, reduce=durations, transfer=durations,
-                      gradient_buffers=st.integers(1, 3))
+schedules = st.builds(
+    lambda kind, layers, count, devices, **rest: Schedule(kind, layers, count, min(devices, layers), **rest),
+    st.sampled_from(KINDS),
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    partitioned=st.booleans(),
+    restore=durations,
+    reduce=durations,
+    transfer=durations,
+    gradient_buffers=st.integers(1, 3),
+)
 
 
 def batch(samples, width, seed=0):
@@ -32,11 +39,20 @@ def batch(samples, width, seed=0):
     return tuple(rng.normal(size=(samples, width)).astype(np.float32) for _ in range(2))
 
 
-@pytest.mark.parametrize(("shape", "bubble"), [
-    (("standard", 16, 4, 4), 0.75), (("modular", 16, 4, 4), 0.1875), (("standard", 160, 5, 5), 0.8),
-    (("modular", 160, 5, 5), 0.025), (("modular", 16, 2, 4), 1.125), (("layered", 16, 4, 4), 2.4375),
-    (("modular", 4, 4, 4), 0.75), (("standard", 4, 4, 4), 0.75), (("layered", 16, 4, 1), 0),
-])
+@pytest.mark.parametrize(
+    ("shape", "bubble"),
+    [
+        (("standard", 16, 4, 4), 0.75),
+        (("modular", 16, 4, 4), 0.1875),
+        (("standard", 160, 5, 5), 0.8),
+        (("modular", 160, 5, 5), 0.025),
+        (("modular", 16, 2, 4), 1.125),
+        (("layered", 16, 4, 4), 2.4375),
+        (("modular", 4, 4, 4), 0.75),
+        (("standard", 4, 4, 4), 0.75),
+        (("layered", 16, 4, 1), 0),
+    ],
+)
 def test_bubbles(shape, bubble):
     assert simulate(Schedule(*shape)).bubble == pytest.approx(bubble)
 
@@ -243,10 +259,15 @@ def test_medium_by_intensity():
     assert media(model, Config("baseline", 1, 172, 14, 160, 16), A100)["nvme"] is None
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    ({"kind": "modlar"}, "did you mean modular"), ({"devices": 7}, "7 devices exceed the 4 layers"),
-    ({"count": 0}, "whole number from 1"), ({"restore": -1.0}, "no duration"),
-])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"kind": "modlar"}, "did you mean modular"),
+        ({"devices": 7}, "7 devices exceed the 4 layers"),
+        ({"count": 0}, "whole number from 1"),
+        ({"restore": -1.0}, "no duration"),
+    ],
+)
 def test_impossible_schedules(words, says):
     with pytest.raises(ConfigError, match=says):
         Schedule(**({"kind": "modular", "layers": 4, "count": 2} | words))

@@ -29,17 +29,31 @@ from harness.plan.strategies import (
 from wse_core.errors import ConfigError
 
 X160 = find_model("X160")
-configs = st.builds(Config, st.sampled_from(sorted(METHODS)), st.integers(1, 6), st.integers(1, 40),
-                    st.integers(1, 60), st.integers(1, 160), st.sampled_from([1, 2, 4, 8, 16]))
+configs = st.builds(
+    Config,
+    st.sampled_from(sorted(METHODS)),
+    st.integers(1, 6),
+    st.integers(1, 40),
+    st.integers(1, 60),
+    st.integers(1, 160),
+    st.sampled_from([1, 2, 4, 8, 16]),
+)
 
 
-@pytest.mark.parametrize(("method", "kinds", "want"), [
-    ("baseline", (), (4, 604, 1, 1, 1)), ("baseline", ("data",), (5, 1, 483, 1, 1)),
-    ("partitioned", ("data",), (5, 1, 483, 1, 1)), ("baseline", ("data", "pipe"), (4, 201, 3, 160, 1)),
-    ("improved", ("data", "pipe"), (1, 5, 483, 5, 1)), ("baseline", ("data", "tensor"), (5, 1, 483, 1, 16)),
-    ("partitioned", ("data", "tensor"), (5, 1, 483, 1, 16)), ("baseline", PARALLELISM, (1, 172, 14, 160, 16)),
-    ("improved", PARALLELISM, (1, 5, 483, 5, 16)),
-])
+@pytest.mark.parametrize(
+    ("method", "kinds", "want"),
+    [
+        ("baseline", (), (4, 604, 1, 1, 1)),
+        ("baseline", ("data",), (5, 1, 483, 1, 1)),
+        ("partitioned", ("data",), (5, 1, 483, 1, 1)),
+        ("baseline", ("data", "pipe"), (4, 201, 3, 160, 1)),
+        ("improved", ("data", "pipe"), (1, 5, 483, 5, 1)),
+        ("baseline", ("data", "tensor"), (5, 1, 483, 1, 16)),
+        ("partitioned", ("data", "tensor"), (5, 1, 483, 1, 16)),
+        ("baseline", PARALLELISM, (1, 172, 14, 160, 16)),
+        ("improved", PARALLELISM, (1, 5, 483, 5, 16)),
+    ],
+)
 def test_rules_find_every_row(method, kinds, want):
     found = fastest(X160, A100, method, kinds)
     assert (found.micro, found.count, found.data, found.pipeline, found.tensor) == want
@@ -116,8 +130,9 @@ def test_memory_never_grows_with_a_degree(config, name):
 @given(configs)
 def test_layered_traffic_is_at_most_that_of_the_standard_order(config):
     """Operations per byte of the layered method are those of the standard one or more, by n_mu with partition."""
-    standard, layered = (intensities(X160, dataclasses.replace(config, method=m, pipeline=1))
-                         for m in ("partitioned", "improved"))
+    standard, layered = (
+        intensities(X160, dataclasses.replace(config, method=m, pipeline=1)) for m in ("partitioned", "improved")
+    )
     assert layered["data"] == standard["data"] * (config.count if config.data > 1 else 1)
     assert layered["state"] == standard["state"] * config.count
 
@@ -136,8 +151,10 @@ def test_intensity_is_compute_over_traffic(config):
         assert intensities(X160, plan)["data"] == pytest.approx(backward / share / reduction_bytes(X160, plan))
 
 
-@given(st.sampled_from(["X2", "X4", "X32", "X64", "X108", "X160", "gpt-3", "bert", "qwen2-72b"]),
-       st.sampled_from(sorted(METHODS)))
+@given(
+    st.sampled_from(["X2", "X4", "X32", "X64", "X108", "X160", "gpt-3", "bert", "qwen2-72b"]),
+    st.sampled_from(sorted(METHODS)),
+)
 def test_what_is_found_obeys_the_rules(name, method):
     model = find_model(name)
     kinds = [kind for kind in PARALLELISM if kind != "pipe" or method != "partitioned"]
@@ -163,14 +180,18 @@ def test_fewest_devices_for_a_time():
         for_days(X160, A100, "improved", 1)
 
 
-@pytest.mark.parametrize(("config", "says"), [
-    (Config("improved", count=5, pipeline=161), "exceeds 160, the layers"),
-    (Config("improved", count=5, pipeline=6), "exceeds 5, the micro-batches"),
-    (Config("improved", tensor=32), "exceeds 16, the devices in a node"),
-    (Config("improved", data=3000), "exceeds 2416, the critical batch"),
-    (Config("improved", data=0), "whole number from 1"), (Config("improved", data=1.5), "whole number from 1"),
-    (Config("imprved"), "did you mean improved"),
-])
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (Config("improved", count=5, pipeline=161), "exceeds 160, the layers"),
+        (Config("improved", count=5, pipeline=6), "exceeds 5, the micro-batches"),
+        (Config("improved", tensor=32), "exceeds 16, the devices in a node"),
+        (Config("improved", data=3000), "exceeds 2416, the critical batch"),
+        (Config("improved", data=0), "whole number from 1"),
+        (Config("improved", data=1.5), "whole number from 1"),
+        (Config("imprved"), "did you mean improved"),
+    ],
+)
 def test_impossible_configurations_name_their_bound(config, says):
     with pytest.raises(ConfigError, match=says):
         check(X160, config, A100)

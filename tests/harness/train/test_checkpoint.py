@@ -1,4 +1,5 @@
 """Checkpoints: whole or not there, bit by bit, refused when damaged; processes killed while they write."""
+
 from __future__ import annotations
 
 import json
@@ -20,21 +21,33 @@ from harness.train.checkpoint import found, latest, load, save
 from tests.examples import examples
 from wse_core.errors import CheckpointError, ConfigError
 
-TENSORS = {"layer1.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
-           "layer1.weight.pattern": np.uint8([255, 240]), "none": np.zeros((0, 3), np.float32)}
+TENSORS = {
+    "layer1.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "layer1.weight.pattern": np.uint8([255, 240]),
+    "none": np.zeros((0, 3), np.float32),
+}
 STATE = {"random": {"state": 2**127 + 1}, "rate": 0.1, "text": "ä\n", "none": None}
 
 
 def same(a, b):
     """Whether two sets of tensors are the same bits."""
     return a.keys() == b.keys() and all(
-        (a[k].dtype, a[k].shape, a[k].tobytes()) == (b[k].dtype, b[k].shape, b[k].tobytes()) for k in a)
+        (a[k].dtype, a[k].shape, a[k].tobytes()) == (b[k].dtype, b[k].shape, b[k].tobytes()) for k in a
+    )
 
 
 @examples(15)
-@given(st.dictionaries(st.text("abc.1", min_size=1), hnp.arrays(st.sampled_from([np.float32, np.uint8, bool, np.int64]),
-                                                                hnp.array_shapes(min_dims=0, max_dims=3, min_side=0)),
-                       max_size=4), st.integers(0, 10**9))
+@given(
+    st.dictionaries(
+        st.text("abc.1", min_size=1),
+        hnp.arrays(
+            st.sampled_from([np.float32, np.uint8, bool, np.int64]),
+            hnp.array_shapes(min_dims=0, max_dims=3, min_side=0),
+        ),
+        max_size=4,
+    ),
+    st.integers(0, 10**9),
+)
 def test_everything_comes_back_bit_by_bit(tmp_path_factory, tensors, iteration):
     """NaN with its payload, signed zeros and empty tensors included."""
     path = save(tmp_path_factory.mktemp("c"), iteration, tensors, STATE)
@@ -119,12 +132,15 @@ def test_if_all_are_damaged_it_says_so(tmp_path):
         latest(tmp_path)
 
 
-@pytest.mark.parametrize(("change", "match"), [
-    ({"format": "other"}, "no checkpoint of this package"),
-    ({"version": 2}, "has version 2, this package reads 1"),
-    ({"iteration": 7}, "manifest is damaged"),
-    (None, "no checkpoint of this package"),
-])
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"format": "other"}, "no checkpoint of this package"),
+        ({"version": 2}, "has version 2, this package reads 1"),
+        ({"iteration": 7}, "manifest is damaged"),
+        (None, "no checkpoint of this package"),
+    ],
+)
 def test_foreign_checkpoints(tmp_path, change, match):
     path = save(tmp_path, 1, TENSORS, STATE) / "manifest.json"
     path.write_text(json.dumps(change and json.loads(path.read_text()) | change))

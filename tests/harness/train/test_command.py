@@ -1,4 +1,5 @@
 """``wse train``: files and numbers it leaves, interruption, going on, and what each mistake is told."""
+
 from __future__ import annotations
 
 import json
@@ -139,8 +140,14 @@ def wait_for(path, count, process):
 
 def start(folder, child_env, *words):
     """Start ``wse train`` in a process of its own."""
-    return subprocess.Popen([sys.executable, "-m", "harness", "train", *words], cwd=folder, env=child_env,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "harness", "train", *words],
+        cwd=folder,
+        env=child_env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_interrupted_it_says_how_to_go_on(capsys, folder, child_env):
@@ -190,22 +197,25 @@ def test_killed_at_any_moment(capsys, folder, child_env):
     assert lines("parts") == lines("whole")
 
 
-@pytest.mark.parametrize(("words", "match"), [
-    ("b.toml", "b.toml: no such file.*a.toml"),
-    ("nothing", "there is no file and no example 'nothing'"),
-    ("a.toml --wafers 3", "a batch of 8 does not divide over 3 wafers of 2 rows"),
-    ("a.toml --wafers 0", "--wafers: 0 is too small"),
-    ("a.toml --wafers 1025", "--wafers: 1025 is too large; the most is 1024"),
-    ("a.toml --iterations 0", "--iterations: 0 iterations of a run of 12"),
-    ("a.toml --iterations 13", "--iterations: 13 iterations of a run of 12"),
-    ("a.toml --resume none", "none: there is no checkpoint"),
-    ("a.toml --resume iteration-0000000003-000000000000", "manifest.json cannot be read"),
-    ("a.toml --validate-only --compile-only", "not allowed with"),
-    ("a.toml --compare -1", "--compare: -1 iterations"),
-    ("a.toml --reference --trace events", "--trace: numpy has no events"),
-    ("a.toml --resume= --iterations 2", "there is no checkpoint"),
-    ("in_the_way.toml", "blobs.npz: is in the way: not a directory"),
-])
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ("b.toml", "b.toml: no such file.*a.toml"),
+        ("nothing", "there is no file and no example 'nothing'"),
+        ("a.toml --wafers 3", "a batch of 8 does not divide over 3 wafers of 2 rows"),
+        ("a.toml --wafers 0", "--wafers: 0 is too small"),
+        ("a.toml --wafers 1025", "--wafers: 1025 is too large; the most is 1024"),
+        ("a.toml --iterations 0", "--iterations: 0 iterations of a run of 12"),
+        ("a.toml --iterations 13", "--iterations: 13 iterations of a run of 12"),
+        ("a.toml --resume none", "none: there is no checkpoint"),
+        ("a.toml --resume iteration-0000000003-000000000000", "manifest.json cannot be read"),
+        ("a.toml --validate-only --compile-only", "not allowed with"),
+        ("a.toml --compare -1", "--compare: -1 iterations"),
+        ("a.toml --reference --trace events", "--trace: numpy has no events"),
+        ("a.toml --resume= --iterations 2", "there is no checkpoint"),
+        ("in_the_way.toml", "blobs.npz: is in the way: not a directory"),
+    ],
+)
 def test_mistakes_are_one_message_and_leave_nothing(capsys, folder, words, match):
     write()
     files = ["a.toml", "blobs.npz"]
@@ -234,11 +244,13 @@ def test_checkpoints_of_another_run_are_not_touched(capsys):
     before, log = last("runs/a"), lines("runs/a")
     write("b.toml", train="optimizer = {lr = 0.5}")
     run(capsys, "a.toml --iterations 2 --reference --out other")
-    for words, match in (("a.toml --reference", "has checkpoints of another run. Try: --resume runs/a/checkpoints"),
-                         ("--resume other --out runs/a", "has checkpoints of another run"),
-                         ("b.toml --resume runs/a", "another configuration"),
-                         ("a.toml --resume runs/a", "another configuration"),  # that of the reference
-                         ("a.toml --resume runs/a --wafers 1 --reference", "another configuration")):
+    for words, match in (
+        ("a.toml --reference", "has checkpoints of another run. Try: --resume runs/a/checkpoints"),
+        ("--resume other --out runs/a", "has checkpoints of another run"),
+        ("b.toml --resume runs/a", "another configuration"),
+        ("a.toml --resume runs/a", "another configuration"),  # that of the reference
+        ("a.toml --resume runs/a --wafers 1 --reference", "another configuration"),
+    ):
         status, _, err = run(capsys, words)
         assert status == 2
         assert match in err
@@ -259,15 +271,18 @@ def test_a_damaged_checkpoint_is_refused_before_anything_is_touched(capsys):
     assert lines("runs/a") == log
 
 
-@pytest.mark.parametrize(("change", "match"), [
-    (lambda state: state.clear(), "is no checkpoint of `wse train`"),
-    (lambda state: state["config"].pop("text"), "is no checkpoint of `wse train`"),
-    (lambda state: state["config"].update(wafers="2"), "is no checkpoint of `wse train`"),
-    (lambda state: state["trainer"].update(iteration=5), "is no checkpoint of `wse train`"),
-    (lambda state: state["trainer"].update(updates=-1), "updates is -1, no count"),
-    (lambda state: state["trainer"].pop("data"), "position in the data is missing"),
-    (lambda state: state["trainer"].pop("loss_scale"), "loss scale is missing"),
-])
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda state: state.clear(), "is no checkpoint of `wse train`"),
+        (lambda state: state["config"].pop("text"), "is no checkpoint of `wse train`"),
+        (lambda state: state["config"].update(wafers="2"), "is no checkpoint of `wse train`"),
+        (lambda state: state["trainer"].update(iteration=5), "is no checkpoint of `wse train`"),
+        (lambda state: state["trainer"].update(updates=-1), "updates is -1, no count"),
+        (lambda state: state["trainer"].pop("data"), "position in the data is missing"),
+        (lambda state: state["trainer"].pop("loss_scale"), "loss scale is missing"),
+    ],
+)
 def test_a_whole_checkpoint_of_something_else_is_refused(capsys, folder, change, match):
     """Digests are right, contents are not."""
     write(interval=100)

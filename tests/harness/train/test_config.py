@@ -1,4 +1,5 @@
 """Files of ``wse train``: what is accepted, what follows from it, and what each mistake is told."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -38,41 +39,51 @@ def test_examples_are_right(name):
         assert config.override(wafers).wafers == wafers
 
 
-@pytest.mark.parametrize(("old", "new", "match"), [
-    ("iterations = 20", "iteration = 20", r"a\.toml: train\.iteration: unknown key.*iterations"),
-    ("iterations = 20", "iterations = 0", r"train\.iterations: 0 is too small"),
-    ("iterations = 20", "iterations = 20\nepochs = 1", r"a\.toml: train: exactly one of iterations and epochs"),
-    ("iterations = 20", "", "exactly one of iterations and epochs"),
-    ("inputs = 64\n", "", "required key is missing: network.inputs"),
-    ("inputs = 64", "inputs = 64\ninputs = 3", r"a\.toml: not valid TOML.*line 5"),
-    ('"relu"', '"tanh"', r"network\.layers\[0\]\.activation: 'tanh' is not a possible value"),
-    ("{outputs = 10}", '{outputs = 10, activation = "gelu"}', r"network\.layers\[1\]: the last layer gives logits"),
-    ("{outputs = 10}", "{outputs = 10, norm = true}", "the last layer gives logits"),
-    ("{outputs = 10}", "{outputs = 1}", "at least 2 classes"),
-    ("{outputs = 10}", "{outputs = 10, wide = 3}", r"network\.layers\[1\]\.wide: unknown key"),
-    ('[{outputs = 32, activation = "relu"}, {outputs = 10}]', "[]", "without layers"),
-    ("batch = 64", "batch = 60", r"data\.batch: a batch of 60 does not divide over 2 wafers of 4 rows of PEs: "
-                                 r"60 / \(2 x 4\) leaves 4.*56 or 64"),
-    ("height = 4", "height = 1000", "4 x 1000 PEs exceed the"),
-    ("iterations = 20", 'iterations = 20\ndtype = "f32"', "'f32' is not a possible value"),
-    ("iterations = 20", 'iterations = 20\noptimizer = {name = "sgd", beta1 = 0.5}',
-     r"train\.optimizer: sgd has no option 'beta1'"),
-    ("iterations = 20", 'iterations = 20\noptimizer = {name = "adam", beta1 = 1.5}', "never forgets"),
-    ("[train]", "[machine]\nclock.ghz = 0.0\n[train]", r"machine\.clock\.ghz: without a clock"),
-    ("iterations = 20", "iterations = 20\nloss_scale = {initial = 3.0}", "3.0 is not a power of two"),
-    ("iterations = 20", "iterations = 20\nloss_scale = {initial = 65536.0}", "not a power of two up to 32768"),
-    ("iterations = 20", "iterations = 20\nschedule = {warmup = 20}", "a warm-up of 20 leaves nothing"),
-    ("", "[sparsity]\ndensity = 0", "nothing is left at a density of 0"),
-    ("", "[sparsity]\ndensity = 1.5", "1.5 is too large"),
-    ("", "[sparsity]\nrounds = 3", r"sparsity\.rounds: the schedule static has no rounds"),
-    ("", '[sparsity]\nschedule = "pruning"', "either rounds and fraction, or densities"),
-    ("", '[sparsity]\nschedule = "pruning"\nrounds = 2', "a fraction between 0 and 1"),
-    ("", '[sparsity]\nschedule = "pruning"\ndensities = [0.5, 0.6]', "densities must fall: 1.0, 0.5, 0.6"),
-    ("", '[sparsity]\nschedule = "pruning"\nrounds = 30\nfraction = 0.1', "20 iterations for 31 phases"),
-    ("", '[sparsity]\nschedule = "dense-finetune"\nswitch = 1', "the switch lies between"),
-    ("", "[machine]\nrouter.hops = 3", r"a\.toml: machine"),
-    ("wafers = 2", "wafers = 0", "wafers: 0 is too small"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("iterations = 20", "iteration = 20", r"a\.toml: train\.iteration: unknown key.*iterations"),
+        ("iterations = 20", "iterations = 0", r"train\.iterations: 0 is too small"),
+        ("iterations = 20", "iterations = 20\nepochs = 1", r"a\.toml: train: exactly one of iterations and epochs"),
+        ("iterations = 20", "", "exactly one of iterations and epochs"),
+        ("inputs = 64\n", "", "required key is missing: network.inputs"),
+        ("inputs = 64", "inputs = 64\ninputs = 3", r"a\.toml: not valid TOML.*line 5"),
+        ('"relu"', '"tanh"', r"network\.layers\[0\]\.activation: 'tanh' is not a possible value"),
+        ("{outputs = 10}", '{outputs = 10, activation = "gelu"}', r"network\.layers\[1\]: the last layer gives logits"),
+        ("{outputs = 10}", "{outputs = 10, norm = true}", "the last layer gives logits"),
+        ("{outputs = 10}", "{outputs = 1}", "at least 2 classes"),
+        ("{outputs = 10}", "{outputs = 10, wide = 3}", r"network\.layers\[1\]\.wide: unknown key"),
+        ('[{outputs = 32, activation = "relu"}, {outputs = 10}]', "[]", "without layers"),
+        (
+            "batch = 64",
+            "batch = 60",
+            r"data\.batch: a batch of 60 does not divide over 2 wafers of 4 rows of PEs: "
+            r"60 / \(2 x 4\) leaves 4.*56 or 64",
+        ),
+        ("height = 4", "height = 1000", "4 x 1000 PEs exceed the"),
+        ("iterations = 20", 'iterations = 20\ndtype = "f32"', "'f32' is not a possible value"),
+        (
+            "iterations = 20",
+            'iterations = 20\noptimizer = {name = "sgd", beta1 = 0.5}',
+            r"train\.optimizer: sgd has no option 'beta1'",
+        ),
+        ("iterations = 20", 'iterations = 20\noptimizer = {name = "adam", beta1 = 1.5}', "never forgets"),
+        ("[train]", "[machine]\nclock.ghz = 0.0\n[train]", r"machine\.clock\.ghz: without a clock"),
+        ("iterations = 20", "iterations = 20\nloss_scale = {initial = 3.0}", "3.0 is not a power of two"),
+        ("iterations = 20", "iterations = 20\nloss_scale = {initial = 65536.0}", "not a power of two up to 32768"),
+        ("iterations = 20", "iterations = 20\nschedule = {warmup = 20}", "a warm-up of 20 leaves nothing"),
+        ("", "[sparsity]\ndensity = 0", "nothing is left at a density of 0"),
+        ("", "[sparsity]\ndensity = 1.5", "1.5 is too large"),
+        ("", "[sparsity]\nrounds = 3", r"sparsity\.rounds: the schedule static has no rounds"),
+        ("", '[sparsity]\nschedule = "pruning"', "either rounds and fraction, or densities"),
+        ("", '[sparsity]\nschedule = "pruning"\nrounds = 2', "a fraction between 0 and 1"),
+        ("", '[sparsity]\nschedule = "pruning"\ndensities = [0.5, 0.6]', "densities must fall: 1.0, 0.5, 0.6"),
+        ("", '[sparsity]\nschedule = "pruning"\nrounds = 30\nfraction = 0.1', "20 iterations for 31 phases"),
+        ("", '[sparsity]\nschedule = "dense-finetune"\nswitch = 1', "the switch lies between"),
+        ("", "[machine]\nrouter.hops = 3", r"a\.toml: machine"),
+        ("wafers = 2", "wafers = 0", "wafers: 0 is too small"),
+    ],
+)
 def test_mistakes_are_one_message(old, new, match):
     with pytest.raises(ConfigError, match=match):
         change(old, new)
@@ -129,16 +140,19 @@ def test_sparse_layers_that_are_wider():
     assert config.build_network().features == (64, 64, 10)
 
 
-@pytest.mark.parametrize(("old", "new", "same"), [
-    ("", "[checkpoint]\ninterval = 5", True),
-    ("iterations = 20", "iterations = 20\nevaluate = 5", True),
-    ("iterations = 20", "iterations = 30", True),
-    ("iterations = 20", "iterations = 20\noptimizer = {lr = 0.1}", False),
-    ("wafers = 2", "wafers = 1", False),
-    ("batch = 64", "batch = 128", False),
-    ("", "[sparsity]\ndensity = 0.5", False),
-    ("", "[machine]\nrouter.hop = 2", False),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("", "[checkpoint]\ninterval = 5", True),
+        ("iterations = 20", "iterations = 20\nevaluate = 5", True),
+        ("iterations = 20", "iterations = 30", True),
+        ("iterations = 20", "iterations = 20\noptimizer = {lr = 0.1}", False),
+        ("wafers = 2", "wafers = 1", False),
+        ("batch = 64", "batch = 128", False),
+        ("", "[sparsity]\ndensity = 0.5", False),
+        ("", "[machine]\nrouter.hop = 2", False),
+    ],
+)
 def test_fingerprints_are_of_what_decides(old, new, same):
     assert (change(old, new).fingerprint() == change().fingerprint()) is same
 

@@ -1,4 +1,5 @@
 """Data sets and the data service: shards are disjoint and whole, for any number of wafers; going on bit by bit."""
+
 from __future__ import annotations
 
 import contextlib
@@ -38,8 +39,12 @@ def numbered(samples):
 
 def arrays(n=12, features=4, seed=0):
     rng = np.random.default_rng(seed)
-    return {"x_train": rng.random((n, features)), "y_train": rng.integers(0, 3, n), "x_test": rng.random((5, features)),
-            "y_test": rng.integers(0, 3, 5)}
+    return {
+        "x_train": rng.random((n, features)),
+        "y_train": rng.integers(0, 3, n),
+        "x_test": rng.random((5, features)),
+        "y_test": rng.integers(0, 3, 5),
+    }
 
 
 def config_of(path, batch=4, inputs=4, classes=3):
@@ -47,8 +52,13 @@ def config_of(path, batch=4, inputs=4, classes=3):
 
 
 @examples(30)
-@given(wafers=st.sampled_from([1, 2, 4, 8]), each=st.integers(1, 5), extra=st.integers(0, 30), seed=st.integers(0, 9),
-       iterations=st.lists(st.integers(0, 40), min_size=1, max_size=6))
+@given(
+    wafers=st.sampled_from([1, 2, 4, 8]),
+    each=st.integers(1, 5),
+    extra=st.integers(0, 30),
+    seed=st.integers(0, 9),
+    iterations=st.lists(st.integers(0, 40), min_size=1, max_size=6),
+)
 def test_shards_are_disjoint_whole_and_independent_of_wafers(wafers, each, extra, seed, iterations):
     batch = 8 * each
     data = numbered(batch + extra)
@@ -90,8 +100,9 @@ def test_a_state_goes_on_with_the_same_bits(done, seed):
             assert np.array_equal(y, v)
 
 
-@pytest.mark.parametrize("other", [DataService(numbered(24), 4), DataService(numbered(23), 2),
-                                   DataService(numbered(23), 4, seed=1)])
+@pytest.mark.parametrize(
+    "other", [DataService(numbered(24), 4), DataService(numbered(23), 2), DataService(numbered(23), 4, seed=1)]
+)
 def test_a_state_of_something_else_is_refused(other):
     service = DataService(numbered(23), 4)
     with pytest.raises(CheckpointError, match="other training data, batch or seed"):
@@ -148,21 +159,24 @@ def test_images_become_rows(tmp_path):
     assert load(config_of(tmp_path / "a.npz")).x_train.shape == (12, 4)
 
 
-@pytest.mark.parametrize(("change", "match"), [
-    ({"x_train": np.full((12, 4), "a")}, "x_train is <U1"),
-    ({"y_train": np.zeros(12)}, "whole numbers for y"),
-    ({"y_train": np.zeros(11, int)}, r"x_train of shape \(12, 4\) does not fit y_train of shape \(11,\)"),
-    ({"x_train": np.full((12, 4), np.nan)}, "not finite"),
-    ({"x_train": np.full((12, 4), 1e39)}, "not finite"),
-    ({"x_train": np.full((12, 4), 1e5)}, "100000, more than f16 can hold"),
-    ({"x_test": np.zeros((5, 3))}, "different numbers of features"),
-    ({"x_train": np.zeros((12, 5)), "x_test": np.zeros((5, 5))}, "have 5 features, the network takes 4"),
-    ({"y_test": np.full(5, 3)}, "labels of .* are . to 3, the network has 3 classes"),
-    ({"y_test": np.full(5, -1)}, "labels of .* are -1 to"),
-    ({"x_train": np.zeros((3, 4)), "y_train": np.zeros(3, int)}, "a batch of 4 from 3 samples"),
-    ({"x_test": np.zeros((0, 4)), "y_test": np.zeros(0, int)}, "does not fit"),
-    ({"x_train": np.array([{}] * 12)}, "cannot be read"),
-])
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"x_train": np.full((12, 4), "a")}, "x_train is <U1"),
+        ({"y_train": np.zeros(12)}, "whole numbers for y"),
+        ({"y_train": np.zeros(11, int)}, r"x_train of shape \(12, 4\) does not fit y_train of shape \(11,\)"),
+        ({"x_train": np.full((12, 4), np.nan)}, "not finite"),
+        ({"x_train": np.full((12, 4), 1e39)}, "not finite"),
+        ({"x_train": np.full((12, 4), 1e5)}, "100000, more than f16 can hold"),
+        ({"x_test": np.zeros((5, 3))}, "different numbers of features"),
+        ({"x_train": np.zeros((12, 5)), "x_test": np.zeros((5, 5))}, "have 5 features, the network takes 4"),
+        ({"y_test": np.full(5, 3)}, "labels of .* are . to 3, the network has 3 classes"),
+        ({"y_test": np.full(5, -1)}, "labels of .* are -1 to"),
+        ({"x_train": np.zeros((3, 4)), "y_train": np.zeros(3, int)}, "a batch of 4 from 3 samples"),
+        ({"x_test": np.zeros((0, 4)), "y_test": np.zeros(0, int)}, "does not fit"),
+        ({"x_train": np.array([{}] * 12)}, "cannot be read"),
+    ],
+)
 def test_own_data_that_cannot_be_used(tmp_path, change, match):
     np.savez(tmp_path / "a.npz", **arrays() | change)
     with pytest.raises(ConfigError, match=match):
@@ -170,9 +184,13 @@ def test_own_data_that_cannot_be_used(tmp_path, change, match):
 
 
 def test_files_that_are_no_data(tmp_path):
-    for name, match in (("none.npz", "no such file"), ("bad.npz", "cannot be read"), ("less.npz", "no array y_train"),
-                        ("one.npz", "is one array"),
-                        ("digit", "did you mean digits")):
+    for name, match in (
+        ("none.npz", "no such file"),
+        ("bad.npz", "cannot be read"),
+        ("less.npz", "no array y_train"),
+        ("one.npz", "is one array"),
+        ("digit", "did you mean digits"),
+    ):
         (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 nothing")
         np.savez(tmp_path / "less.npz", x_train=np.zeros((3, 4)))
         with open(tmp_path / "one.npz", "wb") as file:
@@ -194,15 +212,19 @@ def test_archives_of_something_else(tmp_path):
 
 
 @examples(60)
-@given(compressed=st.booleans(), cut=st.none() | st.floats(0, 1), places=st.lists(st.floats(0, 1), max_size=4),
-       byte=st.integers(0, 255))
+@given(
+    compressed=st.booleans(),
+    cut=st.none() | st.floats(0, 1),
+    places=st.lists(st.floats(0, 1), max_size=4),
+    byte=st.integers(0, 255),
+)
 def test_damaged_files_are_refused_or_harmless(tmp_path_factory, compressed, cut, places, byte):
     path = tmp_path_factory.mktemp("d") / "a.npz"
     (np.savez_compressed if compressed else np.savez)(path, **arrays())
     data = bytearray(path.read_bytes())
     for place in places:
         data[int(place * (len(data) - 1))] = byte
-    path.write_bytes(data if cut is None else data[:int(cut * len(data))])
+    path.write_bytes(data if cut is None else data[: int(cut * len(data))])
     with contextlib.suppress(ConfigError):
         assert load(config_of(path)).x_train.shape == (12, 4)
 

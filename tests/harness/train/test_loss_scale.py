@@ -1,4 +1,5 @@
 """Dynamic loss scaling: it doubles after good iterations, halves after bad ones, and goes on from its state."""
+
 from __future__ import annotations
 
 import json
@@ -58,16 +59,28 @@ def test_a_static_scale_stays_and_an_overflow_ends_training():
         scale.update(False, 7)
 
 
-@pytest.mark.parametrize(("dtype", "initial", "dynamic", "most"), [
-    ("f16", 2.0**15, True, 2.0**15), ("cb16", 1.0, True, 2.0**31), ("bf16", 1.0, False, 1.0)])
+@pytest.mark.parametrize(
+    ("dtype", "initial", "dynamic", "most"),
+    [("f16", 2.0**15, True, 2.0**15), ("cb16", 1.0, True, 2.0**31), ("bf16", 1.0, False, 1.0)],
+)
 def test_defaults_follow_the_format(dtype, initial, dynamic, most):
     text = TEXT.replace("use_cbfloat16 = true", f"use_cbfloat16 = {str(dtype == 'cb16').lower()}")
     scale = LossScale.of(parse_train(f'{text}dtype = "{dtype}"\n'))
     assert (scale.value, scale.dynamic, scale.most) == (initial, dynamic, most)
 
 
-@pytest.mark.parametrize("state", [{}, {"value": 3.0, "good": 0}, {"value": "x", "good": 0}, {"value": 0.0, "good": 0},
-                                   {"value": float("inf"), "good": 0}, {"value": 2.0, "good": -1}, {"value": 2.0}])
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"value": 3.0, "good": 0},
+        {"value": "x", "good": 0},
+        {"value": 0.0, "good": 0},
+        {"value": float("inf"), "good": 0},
+        {"value": 2.0, "good": -1},
+        {"value": 2.0},
+    ],
+)
 def test_damaged_states(state):
     scale = LossScale()
     with pytest.raises(CheckpointError):

@@ -1,4 +1,5 @@
 """What sparse training is for, on the digits: by the numpy reference, which training on wafers equals."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_pruning_lifts_the_loss_which_recovers():
     run, losses = train(600, f'schedule = "pruning"\ndensities = [{densities}]')
     assert [phase.begin for phase in run.phases] == list(range(0, 600, 60))
     for begin in range(240, 600, 60):
-        before, after, mended = (losses[begin + a:begin + b].mean() for a, b in ((-10, 0), (0, 10), (50, 60)))
+        before, after, mended = (losses[begin + a : begin + b].mean() for a, b in ((-10, 0), (0, 10), (50, 60)))
         assert after > 1.25 * before
         assert mended < after
     assert whole_loss(run)[1] > 0.9

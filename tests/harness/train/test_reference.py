@@ -1,4 +1,5 @@
 """The plain numpy trainer: its gradients by finite differences, its rounding, loss scaling, masks, going on."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -57,10 +58,12 @@ def trainer(text=TEXT, fmt=None, scale=1.0):
 def example(activation, norm, bias, seed=0, widths=(6, 5, 7, 3), fmt="f64"):
     """Return (model, parameters, samples, labels) of three layers."""
     rng, last = np.random.default_rng(seed), len(widths) - 2
-    layers = [LayerConfig(m, activation if k < last else "none", bias, norm and k < last)
-              for k, m in enumerate(widths[1:])]
-    parameters = {f"layer{k}.weight": rng.standard_normal((m, n + bias)) / 2
-                  for k, (n, m) in enumerate(pairwise(widths), 1)}
+    layers = [
+        LayerConfig(m, activation if k < last else "none", bias, norm and k < last) for k, m in enumerate(widths[1:])
+    ]
+    parameters = {
+        f"layer{k}.weight": rng.standard_normal((m, n + bias)) / 2 for k, (n, m) in enumerate(pairwise(widths), 1)
+    }
     for k, layer in enumerate(layers, 1):
         if layer.norm:
             parameters[f"layer{k}.norm"] = rng.standard_normal((2, layer.outputs))
@@ -116,7 +119,7 @@ def test_rounding_moves_gradients_by_little(fmt, activation, norm):
 
 
 def test_rounding_is_that_of_the_formats():
-    values = np.float32([1 + 2**-11, 1 + 3 * 2**-11, 65520, 1e-8, -2**-25])
+    values = np.float32([1 + 2**-11, 1 + 3 * 2**-11, 65520, 1e-8, -(2**-25)])
     with np.errstate(over="ignore"):
         expected = values.astype(np.float16).astype(np.float32)
     assert np.array_equal(Model([]).round(values), expected)

@@ -1,4 +1,5 @@
 """Phases, masks and learning rates."""
+
 from __future__ import annotations
 
 import math
@@ -54,8 +55,11 @@ def test_learning_rates(kind, warmup, length, begin):
     falling = found[warmup:]
     assert all(a >= b for a, b in pairwise(falling))
     for k, value in enumerate(falling):
-        expected = {"constant": 0.4, "step": 0.4 * 0.5 ** (k // 7),
-                    "cosine": 0.04 + 0.36 * (1 + math.cos(math.pi * k / (length - warmup))) / 2}[kind]
+        expected = {
+            "constant": 0.4,
+            "step": 0.4 * 0.5 ** (k // 7),
+            "cosine": 0.04 + 0.36 * (1 + math.cos(math.pi * k / (length - warmup))) / 2,
+        }[kind]
         assert value == pytest.approx(expected)
 
 

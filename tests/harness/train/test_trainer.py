@@ -1,4 +1,5 @@
 """Training by weight streaming: any number of wafers, bits that repeat, checkpoints, masks that change."""
+
 from __future__ import annotations
 
 import time
@@ -50,11 +51,21 @@ def source(tmp_path_factory):
     return path
 
 
-def trainer(source, wafers=1, iterations=20, activation="relu", norm=False, dtype="f16", density=1.0, schedule="",
-            loss_scale=""):
-    text = TEXT.format(source=source, wafers=wafers, iterations=iterations, activation=activation,
-                       norm=str(norm).lower(), dtype=dtype, density=density, schedule=schedule, loss_scale=loss_scale,
-                       cb16=str(dtype == "cb16").lower())
+def trainer(
+    source, wafers=1, iterations=20, activation="relu", norm=False, dtype="f16", density=1.0, schedule="", loss_scale=""
+):
+    text = TEXT.format(
+        source=source,
+        wafers=wafers,
+        iterations=iterations,
+        activation=activation,
+        norm=str(norm).lower(),
+        dtype=dtype,
+        density=density,
+        schedule=schedule,
+        loss_scale=loss_scale,
+        cb16=str(dtype == "cb16").lower(),
+    )
     return Trainer(parse_train(text))
 
 
@@ -83,8 +94,10 @@ def test_any_number_of_wafers_gives_the_same_weights(source, activation, norm, d
     assert len({(step.words, step.gradient_words) for run in steps.values() for step in run}) == 1
 
 
-@pytest.mark.parametrize(("activation", "norm", "dtype", "density"), [
-    ("relu", False, "f16", 1.0), ("gelu", True, "f16", 0.5), ("relu", True, "cb16", 0.5)])
+@pytest.mark.parametrize(
+    ("activation", "norm", "dtype", "density"),
+    [("relu", False, "f16", 1.0), ("gelu", True, "f16", 0.5), ("relu", True, "cb16", 0.5)],
+)
 def test_weights_equal_those_of_numpy_bit_for_bit(source, activation, norm, dtype, density):
     """50 iterations on four wafers against numpy in the order of additions of wafers and tree; and plain numpy."""
     options = {"activation": activation, "norm": norm, "dtype": dtype, "density": density, "iterations": 50}
@@ -160,11 +173,14 @@ def test_an_overflow_is_skipped_and_the_scale_halved(source):
     assert np.array_equal(weights(run), before)
 
 
-@pytest.mark.parametrize(("schedule", "densities"), [
-    ('schedule = "static"', [0.5, 0.5]),
-    ('schedule = "pruning"\nrounds = 1\nfraction = 0.5', [0.5, 0.25]),
-    ('schedule = "dense-finetune"', [0.5, 1.0]),
-])
+@pytest.mark.parametrize(
+    ("schedule", "densities"),
+    [
+        ('schedule = "static"', [0.5, 0.5]),
+        ('schedule = "pruning"\nrounds = 1\nfraction = 0.5', [0.5, 0.25]),
+        ('schedule = "dense-finetune"', [0.5, 1.0]),
+    ],
+)
 def test_masks_follow_their_schedule(source, schedule, densities):
     """Masks change at the begin of a phase only; so does the transposed index, and cycles follow the nonzeros."""
     run = trainer(source, density=0.5, schedule=schedule, iterations=10)
@@ -221,9 +237,9 @@ def test_the_clock_of_an_iteration(source, wafers):
     script = system.coordinator.script("train")
     asked = int(script.offsets[-1])
     left = np.max([port.times(asked + 3) for port in system.ports], axis=0)[:asked]
-    away = {1: 0, 2: 850, 8: 1700}[wafers]                      # 1 us per level
+    away = {1: 0, 2: 850, 8: 1700}[wafers]  # 1 us per level
     free, updated = 0.0, np.zeros(asked)
-    for k in np.argsort(left, kind="stable"):                   # 75e9 updates per second, each after 10 us
+    for k in np.argsort(left, kind="stable"):  # 75e9 updates per second, each after 10 us
         free = max(free, left[k] + away) + 0.85 / 75
         updated[k] = free + 8500
     cycles = max(port.passed.cycles for port in system.ports)

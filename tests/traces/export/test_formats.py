@@ -38,6 +38,7 @@ def of_kind(events, kind):
 
 # --- identities -------------------------------------------------------------------------------------------------------
 
+
 def test_a_wavelet_is_followed_from_ramp_to_ramp(events):
     numbers = identify(events)
     injected = of_kind(events, "inject")
@@ -51,6 +52,7 @@ def test_a_wavelet_is_followed_from_ramp_to_ramp(events):
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------
+
 
 def test_csv_is_the_events(trace, events, tmp_path):
     export(trace, "csv", tmp_path / "t.csv", events)
@@ -181,6 +183,7 @@ def test_announced_sizes_are_near(tmp_path):
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
+
 
 def test_a_huge_export_must_be_forced(trace, events, tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "LIMIT_BYTES", 100)

@@ -22,10 +22,17 @@ from traces.trace import Trace
 from traces.writer import RunWriter
 
 FORMS = {
-    "size": LINE_FORMS[0], "landing": LINE_FORMS[1], "wavelet": LINE_FORMS[2], "writing": LINE_FORMS[3],
-    "sending": LINE_FORMS[4], "backpressure": LINE_FORMS[5], "wavelets missing": LINE_FORMS[6],
-    "pipe 2": LINE_FORMS[7].replace(r"\d+, Msg", "2, Msg"), "pipe 5": LINE_FORMS[7].replace(r"\d+, Msg", "5, Msg"),
-    "idle": LINE_FORMS[8], "operation": LINE_FORMS[9],
+    "size": LINE_FORMS[0],
+    "landing": LINE_FORMS[1],
+    "wavelet": LINE_FORMS[2],
+    "writing": LINE_FORMS[3],
+    "sending": LINE_FORMS[4],
+    "backpressure": LINE_FORMS[5],
+    "wavelets missing": LINE_FORMS[6],
+    "pipe 2": LINE_FORMS[7].replace(r"\d+, Msg", "2, Msg"),
+    "pipe 5": LINE_FORMS[7].replace(r"\d+, Msg", "5, Msg"),
+    "idle": LINE_FORMS[8],
+    "operation": LINE_FORMS[9],
 }
 STEPS = {"E": (1, 0), "N": (0, -1), "W": (-1, 0), "S": (0, 1)}
 OPPOSITE = {"E": "W", "W": "E", "N": "S", "S": "N"}
@@ -35,8 +42,9 @@ OPPOSITE = {"E": "W", "W": "E", "N": "S", "S": "N"}
 def logs(tmp_path_factory):
     """Texts and events of random machines."""
     folder, found = tmp_path_factory.mktemp("logs"), []
-    for k, (draw, seed) in enumerate([*((random_spec, seed) for seed in range(24)),
-                                      *((random_traffic, seed) for seed in range(8))]):
+    for k, (draw, seed) in enumerate(
+        [*((random_spec, seed) for seed in range(24)), *((random_traffic, seed) for seed in range(8))]
+    ):
         rng = random.Random(seed)
         spec = draw(rng)
         engine, path = Engine(spec), folder / f"{k}.h5"
@@ -62,7 +70,7 @@ def test_every_line_has_one_form_and_every_form_comes_up(logs):
             assert len(forms) == 1, line
             met[forms[0]] += 1
         assert re.fullmatch(FORMS["size"], lines[0])
-        cycles = [int(line[1:line.index(" ")]) for line in lines]
+        cycles = [int(line[1 : line.index(" ")]) for line in lines]
         assert cycles == sorted(cycles)
     assert min(met.values()) > 0, met
 
@@ -85,10 +93,10 @@ def test_the_viewer_can_join_the_hops(logs):
         for line in lines:
             if found := re.match(r"@(\d+) P(\d+)\.(\d+) \(hwtile\) landing C(\d+) from link (\w),", line):
                 landed.add((*map(int, found.groups()[:4]), found[5]))
-            last = max(last, int(line[1:line.index(" ")]))
+            last = max(last, int(line[1 : line.index(" ")]))
             if "[EX OP] ^" in line:
-                after = line[line.index("[EX OP]") + len("[EX OP] "):]
-                assert int(after[4:after.index(":")], 16) >= 0
+                after = line[line.index("[EX OP]") + len("[EX OP] ") :]
+                assert int(after[4 : after.index(":")], 16) >= 0
         for line in lines:
             found = re.match(r"@(\d+) P(\d+)\.(\d+) \(hwtile\) wavelet C(\d+) .*departing=/(.{5})/", line)
             if found is None or int(found[1]) + hop > last:
