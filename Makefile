@@ -106,7 +106,7 @@ sanitize: $(VENV)/bin/wse
 	    $(CURDIR)/$(PY) -m pytest $(SLOW_BUILD) --capture=sys $(ARGS)
 
 # Tracing makes compiled lines tens of times slower, so only the tests that are about compiled modules run.
-COVERING := tests/core tests/fabric --ignore=tests/fabric/kernels --ignore=tests/fabric/recipes
+COVERING := tests/wse_core tests/fabric --ignore=tests/fabric/kernels --ignore=tests/harness/validation
 
 coverage: $(VENV)/bin/wse
 	$(call copy_tree,coverage)

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels import ws_gradient
-from fabric.kernels.ws_layout import cut, interleave, sum_tasks
-from fabric.streaming import commands
+from fabric.kernels.streamed import ws_gradient
+from fabric.kernels.streamed.ws_layout import cut, interleave, sum_tasks
+from fabric.networks.streamed import commands
 
 __all__ = ["Coordinator", "Script"]
 

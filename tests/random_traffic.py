@@ -9,8 +9,8 @@ machines must then say so.
 
 import numpy as np
 
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from tests.random_machines import random_machine
 from wse_core.image import STEP
 

@@ -6,8 +6,8 @@ and on what the main thread does next.  Banks are drawn too, powers of two and o
 
 import numpy as np
 
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from wse_core.params import machine
 
 __all__ = ["random_vectors"]

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import cli, support
+from harness.cli import main as cli
+from harness.docs import support
 from tests.bench import instructions, table
 from tests.conftest import ROOT
 from wse_core import isa
@@ -166,10 +167,10 @@ def test_accuracy_of_kernels(capsys):
 
 
 def test_accuracy_tables_are_generated():
-    """docs/accuracy.md holds what harness.support writes; the command says so too."""
+    """docs/accuracy.md holds what harness.docs.support writes; the command says so too."""
     path = ROOT / "docs" / "accuracy.md"
     text = text_of(path)
-    assert support.fill(text) == text, "python -m harness.support rewrites docs/accuracy.md"
+    assert support.fill(text) == text, "python -m harness.docs.support rewrites docs/accuracy.md"
     assert set(re.findall(r"<!-- begin (\w+) -->", text)) == {*support.TABLES, support.MEASURED}
     assert support.main(["--check", str(path)]) == 0
     for op in isa.OPS:

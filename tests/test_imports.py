@@ -12,19 +12,18 @@ import pytest
 from tests.conftest import ROOT
 
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
-BASE = ("wse_core.types", "wse_core.params", "wse_core.errors")
+BASE = ("wse_core.params", "wse_core.errors")
 
 # An entry permits the module itself and everything below it; the longest key that fits an importer decides.
 PERMITTED = {
-    "wse_core": ("wse_core", "traces.sink"),
+    "wse_core": ("wse_core", "wse_core.events"),
     "wse_core.errors": (),
     "wse_core.params": ("wse_core.errors",),
-    "wse_core.types": ("wse_core.errors", "wse_core.params"),
-    "traces": (*BASE, "traces"),
-    "traces.sink": BASE,
-    "fabric": ("wse_core", "fabric", "traces.sink"),
-    "memx": ("wse_core", "fabric", "traces.sink", "memx"),
-    "swarm": ("wse_core", "fabric", "traces.sink", "swarm"),
+    "traces": (*BASE, "wse_core.events", "traces"),
+    "wse_core.events": BASE,
+    "fabric": ("wse_core", "fabric"),
+    "memx": ("wse_core", "fabric", "memx"),
+    "swarm": ("wse_core", "fabric", "memx", "swarm", "traces.marks"),
     "harness": PACKAGES,
 }
 
@@ -148,7 +147,7 @@ def test_no_edge_against_the_direction(path):
 
 def test_sources_are_found():
     names = {module_name(path) for path in sources()}
-    assert {"wse_core.errors", "fabric", "memx", "swarm", "harness.cli", "traces.writer"} <= names
+    assert {"wse_core.errors", "fabric", "memx", "swarm", "harness.cli.main", "traces.writer"} <= names
 
 
 def test_no_module_imports_the_build_or_the_tests():
@@ -165,13 +164,13 @@ def test_no_module_imports_the_build_or_the_tests():
     ("place", "text", "fault"),
     [
         ("wse_core/a.py", "from fabric import mesh", "wse_core.a may not import fabric.mesh"),
-        ("wse_core/a.py", "def f():\n    import harness.cli\n", "wse_core.a may not import harness.cli"),
+        ("wse_core/a.py", "def f():\n    import harness.cli.main\n", "wse_core.a may not import harness.cli.main"),
         ("wse_core/errors.py", "import wse_core.params", "wse_core.errors may not import wse_core.params"),
         ("fabric/a.pyx", "from harness cimport b", "fabric.a may not import harness"),
         ("fabric/k/a.py", "from ...swarm import links", "fabric.k.a may not import swarm"),
         ("memx/a.pxd", "cimport swarm.links", "memx.a may not import swarm.links"),
         ("traces/a.py", "from wse_core import isa", "traces.a may not import wse_core.isa"),
-        ("traces/sink.pyx", "from traces import writer", "traces.sink may not import traces.writer"),
+        ("wse_core/events.pyx", "from traces import writer", "wse_core.events may not import traces.writer"),
         ("traces/a.pyx", "from wse_core.numerics cimport (f16,\n    f32)", "traces.a may not import wse_core.numerics"),
         ("harness/a.py", "import torch", "harness.a imports torch, which is no dependency of harness"),
         ("harness/a.py", "import rich.console", "harness.a imports the optional rich while it loads"),
@@ -207,6 +206,6 @@ def test_a_permitted_edge_is_not_refused(tmp_path, place, text):
 
 
 def test_own_packages_match_the_list_of_the_harness():
-    from harness.modules import OWN_PACKAGES
+    from harness.kit.modules import OWN_PACKAGES
 
     assert OWN_PACKAGES == PACKAGES

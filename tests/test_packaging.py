@@ -220,7 +220,7 @@ def test_metadata():
     project = PROJECT["project"]
     assert (project["name"], project["version"]) == ("wse-sim", wse_core.__version__)
     assert project["requires-python"] == ">=3.11"
-    assert project["scripts"] == {"wse": "harness.cli:main"}
+    assert project["scripts"] == {"wse": "harness.cli.main:main"}
     assert set(project["optional-dependencies"]) == {
         "test",
         "demo",

@@ -5,9 +5,9 @@ so on, each a complete run file of `SEGMENT` events that appears at once when it
 what was not yet in a segment and nothing else; `traces.trace.Trace` opens the directory as it opens a finished file.
 `RunWriter.join_events` copies the compressed chunks of all segments into the run file, after which the directory goes.
 
-In a file, ``/events`` holds a dataset per column of `traces.sink.EVENT_DTYPE`, all of one length, in the order of
-`traces.sink.sort_key`, and ``/events/chunk_cycle``, the cycle of the first event of every chunk of `CHUNK` events: a
-range of cycles is found without reading others.  Attributes of the group: ``committed``, the number of whole events;
+In a file, ``/events`` holds a dataset per column of `wse_core.events.EVENT_DTYPE`, all of one length, in the order of
+`wse_core.events.sort_key`, and ``/events/chunk_cycle``, the cycle of the first event of every chunk of `CHUNK` events:
+a range of cycles is found without reading others.  Attributes of the group: ``committed``, the number of whole events;
 ``clock``, the cycle before which all events are there; ``filter``, what was asked for, as JSON.
 """
 
@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from traces.schema import SEGMENT
-from traces.sink import EVENT_DTYPE, HOST, KINDS, NO_COLOR, joined, sorted_events
 from traces.writer import RunWriter
 from wse_core.errors import TraceError
+from wse_core.events import EVENT_DTYPE, HOST, KINDS, NO_COLOR, joined, sorted_events
 
 __all__ = ["EventLog", "recording", "segments_of"]
 
@@ -94,7 +94,7 @@ class EventLog:
             self._write(complete_only=True)
 
     def host(self, cycle, what, x, y, count):
-        """Take an access of the host in cycle `cycle`; for the arguments see `fabric.fabric.Fabric`."""
+        """Take an access of the host in cycle `cycle`; for the arguments see `fabric.host.fabric.Fabric`."""
         event = np.zeros(1, EVENT_DTYPE)
         event["cycle"], event["x"], event["y"], event["data"] = cycle, x, y, min(count, 0xFFFFFFFF)
         event["kind"], event["color"], event["aux"] = KINDS.index("host"), NO_COLOR, HOST.index(what)

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from traces.marks import lanes
-from traces.sink import KINDS, WAITS
 from traces.state import spans
 from traces.writer import atomic_file
 from wse_core.errors import TraceError
+from wse_core.events import KINDS, WAITS
 
 __all__ = ["animate", "links", "stalls", "timeline", "utilisation", "windows"]
 

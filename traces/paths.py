@@ -10,7 +10,7 @@ from collections import deque
 
 import numpy as np
 
-from traces.sink import KINDS
+from wse_core.events import KINDS
 
 __all__ = ["follow", "identify"]
 

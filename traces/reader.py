@@ -17,9 +17,9 @@ import numpy as np
 
 from traces.marks import Mark
 from traces.schema import CHUNK, FORMAT, FORMAT_VERSION, RunMeta
-from traces.sink import EVENT_DTYPE
 from traces.writer import crc32
 from wse_core.errors import TraceError
+from wse_core.events import EVENT_DTYPE
 
 __all__ = ["Counter", "RunFile"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from traces.sink import KINDS, WAITS
+from wse_core.events import KINDS, WAITS
 
 __all__ = ["PEState", "Timeline", "spans"]
 

@@ -9,7 +9,7 @@ A PE is a cell of three lines: task or wait, operation, and the links on which i
 
 from __future__ import annotations
 
-from traces.sink import KINDS
+from wse_core.events import KINDS
 
 __all__ = ["describe_wavelet", "grid", "task_table"]
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from traces.events import segments_of
 from traces.reader import RunFile
-from traces.sink import COLUMNS, EVENT_DTYPE, FOREVER, KINDS, NO_COLOR, TraceFilter, joined, sorted_events
 from wse_core.errors import TraceError
+from wse_core.events import COLUMNS, EVENT_DTYPE, FOREVER, KINDS, NO_COLOR, TraceFilter, joined, sorted_events
 
 __all__ = ["DERIVED", "Trace"]
 
@@ -112,7 +112,7 @@ class Trace:
         cycles : tuple[int, int]
             First cycle and the one after the last.
         kinds : sequence of str
-            Of `traces.sink.KINDS` or `DERIVED`.
+            Of `wse_core.events.KINDS` or `DERIVED`.
         region : tuple[int, int, int, int], optional
             x, y, width, height.
         colors : sequence of int, optional

@@ -28,8 +28,8 @@ import h5py
 import numpy as np
 
 from traces.schema import CHUNK, FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
-from traces.sink import COLUMNS, EVENT_DTYPE, HOST, KINDS, WAITS
 from wse_core.errors import TraceError
+from wse_core.events import COLUMNS, EVENT_DTYPE, HOST, KINDS, WAITS
 
 __all__ = ["RunWriter", "atomic_file", "crc32"]
 
@@ -254,7 +254,7 @@ class RunWriter:
         Parameters
         ----------
         events : numpy.ndarray of EVENT_DTYPE
-            In the order of `traces.sink.sort_key`.
+            In the order of `wse_core.events.sort_key`.
         clock : int
             Cycle before which all events are there.
         filter : TraceFilter

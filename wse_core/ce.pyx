@@ -62,7 +62,7 @@ cdef enum:
     FORM_ROUTE = 12
     FORM_IN_TD = 13
     FORM_FLT = 14
-    # details of faults, index into fabric.engine.FAULT_DETAILS
+    # details of faults, index into fabric.engine.engine.FAULT_DETAILS
     D_DSR_EMPTY = 1
     D_DSR_PLACE = 2
     D_PACKING = 3

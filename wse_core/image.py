@@ -1,8 +1,8 @@
 """What a loader hands to a machine: program images and the description of one fabric.
 
-`fabric` builds these; the compiled engine (`fabric.engine`) and the plain-Python reference (`wse_core.reference`) both
-run from them, so that the two start from the same bits.  The record layouts here have C twins in ``state.pxd``; the
-engine checks sizes and offsets when it is imported.
+`fabric` builds these; the compiled engine (`fabric.engine.engine`) and the plain-Python reference
+(`wse_core.reference`) both run from them, so that the two start from the same bits.  The record layouts here have C
+twins in ``state.pxd``; the engine checks sizes and offsets when it is imported.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Host      needs IEEE binary32/binary64 without excess precision, round-to-neares
 Known     CB16's encodings of infinity and NaN, the fusing of FMACH/FMACS and the rounding mode are assumptions;
 differences docs/numerics.md lists them with their grounds. No stochastic rounding, no exception flags.
 Sources   IEEE 754-2019; CSL language guide (types, builtins); docs/numerics.md.
-Twins     wse_core/reference/numerics.py (exact rationals), tests/core/exact.py (second oracle).
+Twins     wse_core/reference/numerics.py (exact rationals), tests/wse_core/exact.py (second oracle).
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 

@@ -9,7 +9,7 @@ measurements), *assumed* (no public evidence; the most defensible choice).
 
 Sources, short: architecture reference sections are cited as "arch §n"; HPDC24 = Luczynski et al., arXiv 2404.15888;
 SPMM = pr0f3ss/SpMM_Cerebras cycle tables (WSE-2 fabric simulator); CSL = vendor's CSL language documentation.  Other
-measured programs are named as in ``harness/calibration.json``; `wse validate` runs them.
+measured programs are named as in ``harness/validation/calibration.json``; `wse validate` runs them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # The state of a fabric: flat tables, indexed by cell, and the small inline functions that everybody shares.
 #
 # A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1, stride =
-# width + 2; the neighbour in direction d is cell + delta[d].  Nothing here knows Python; `fabric.engine` allocates the
+# width + 2; the neighbour in direction d is cell + delta[d].  Nothing here knows Python; `fabric.engine.engine` allocates the
 # tables (no-reserve mappings: what is never touched costs nothing), router.pyx and ce.pyx advance them.  Cycle rules:
 # docs/machine.md.
 #
@@ -75,7 +75,7 @@ cdef enum:                  # bits of a route word, above 4 x (5 rx + 5 tx)
     RT_SHARED = 61          # shares a link with another color, or has several inputs: needs arbitration
     RT_SPECIAL = 62         # filter, swap, injection or an edge of the rectangle: needs the general path
 
-cdef enum:                  # kinds of events: places in traces.sink.KINDS
+cdef enum:                  # kinds of events: places in wse_core.events.KINDS
     EV_INJECT = 0
     EV_DEPART = 1
     EV_ENTER = 2
@@ -409,7 +409,7 @@ ctypedef struct params_t:   # of the machine, in cycles and words
     int prng_steps
     uint64_t tsc_mask
 
-cdef packed struct event_t:  # twin of traces.sink.EVENT_DTYPE, but for the cell, which the engine turns into x and y
+cdef packed struct event_t:  # twin of wse_core.events.EVENT_DTYPE, but for the cell, which the engine turns into x and y
     uint64_t cycle
     uint32_t data
     uint32_t cell

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from fabric.kernels.kernel import KERNELS, Kernel, KernelParam
+from fabric.kernels.kit.kernel import KERNELS, Kernel, KernelParam
 
 __all__ = ["KERNELS", "MODULES", "Kernel", "KernelParam"]
 
 MODULES = (
-    "vector",
-    "ping",
-    "broadcast",
-    "chain",
-    "reduce",
-    "allreduce",
-    "gather",
-    "gemv",
-    "gemv_chain",
-    "gemm",
-    "ws_forward",
-    "ws_gradient",
-    "stencil",
-    "stencil25",
-    "spmv",
+    "basic.vector",
+    "basic.ping",
+    "collectives.broadcast",
+    "collectives.chain",
+    "collectives.reduce",
+    "collectives.allreduce",
+    "collectives.gather",
+    "matvec.gemv",
+    "matvec.gemv_chain",
+    "matmul.gemm",
+    "streamed.ws_forward",
+    "streamed.ws_gradient",
+    "stencil.stencil",
+    "stencil.stencil25",
+    "sparse.spmv",
 )
 """Modules of this package that hold kernels, simple ones first."""
 

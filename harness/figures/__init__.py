@@ -7,7 +7,7 @@ A module of this package enters its figure with the decorator `figure`::
         ...
         return Result(rows, notes, draw)
 
-It is imported when it is asked for; `NAMES` says which modules there are.  `harness.cmd_figure` runs figures and
+It is imported when it is asked for; `NAMES` says which modules there are.  `harness.cli.cmd_figure` runs figures and
 writes the files.
 """
 

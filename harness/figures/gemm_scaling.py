@@ -7,7 +7,7 @@ hours, of the same tiles on a mesh of `CHECKED` x `CHECKED` PEs, which has fewer
 
 Columns: `cycles` = `compute_cycles` + `communication_cycles`; ``align_cycles`` come before them and are counted
 separately, since weights can be placed in advance.  `efficiency` = compute / cycles.  `lower_bound`: see
-`fabric.kernels.gemm_base`.
+`fabric.kernels.matmul.gemm_base`.
 
 ``lockstep_cycles`` is no simulation and no algorithm of this package: it is what the analysis of the paper would give
 on this machine, in which no PE begins a step before the longest way of the step before is over.  Here nothing
@@ -53,7 +53,7 @@ def gemm_scaling(machine, max_cycle_level, progress):
 
 def sketch(machine, name, p, size):
     """Return a product whose programs may not fit, and whether they do."""
-    from fabric.kernels.gemm import make
+    from fabric.kernels.matmul.gemm import make
 
     product = make(name, machine, p, p, 1, 1, 1, "f16", "same").sized(size, size, size)
     try:

@@ -2,9 +2,9 @@
 
 x lies on one axis and is replicated on the other; every row of PEs ends with its part of y in all its PEs (all-reduce
 as section 6.1 defines it, for all algorithms alike).  Meshes of up to `max_cycle_level` PEs a side run on the simulated
-fabric, larger ones come from the closed form of `fabric.kernels.gemv`, which uses the numbers of the machine only.  The
-form is held against the simulation at every point: of the whole mesh where that runs, of one row elsewhere, since rows
-with x in place have nothing to do with one another.  Points whose tiles do not fit into a PE are left out.
+fabric, larger ones come from the closed form of `fabric.kernels.matvec.gemv`, which uses the numbers of the machine
+only.  The form is held against the simulation at every point: of the whole mesh where that runs, of one row elsewhere,
+since rows with x in place have nothing to do with one another.  Points whose tiles do not fit into a PE are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT_LIMIT = 64
 
 def points(machine, matrices=MATRICES, sides=SIDES):
     """Return the `Gemv` of every point that fits into the PEs and onto the wafer."""
-    from fabric.kernels.gemv import Gemv
+    from fabric.kernels.matvec.gemv import Gemv
 
     most = min(machine["fabric.width"], machine["fabric.height"])
     found = []

@@ -1,6 +1,6 @@
 """Tokens per second of clusters that train GPT-style models: the shape of the weight-streaming paper's figure 24.
 
-Every point is an iteration of the layer-level event model (`harness.cluster`): the memory service, the tree and the
+Every point is an iteration of the layer-level event model (`swarm.cluster`): the memory service, the tree and the
 wafers under one clock, with the constants of `memx.params`, `swarm.params` and the machine.  Two kinds of curve:
 
 fixed share
@@ -10,17 +10,17 @@ fixed batch
     the tokens, or the link, sets the pace.  Here efficiency falls.
 
 Costs of a layer are held against the cycle-level kernels on a mesh of at most `max_cycle_level` PEs a side; the notes
-say how far they are off.  What the model leaves out is in `harness.cluster.models` and `harness.cluster.costs`; nothing
+say how far they are off.  What the model leaves out is in `harness.plan.layers` and `swarm.cluster.costs`; nothing
 here was fitted to the published curve, whose points are not printed.
 """
 
 from __future__ import annotations
 
-from harness.cluster import costs
-from harness.cluster.cluster import Cluster
-from harness.cluster.events import iteration, round_trip
-from harness.cluster.models import LADDER, find_model, layers_of, sequences
 from harness.figures import Result, figure
+from harness.plan.layers import LADDER, find_model, layers_of, sequences
+from swarm.cluster import costs
+from swarm.cluster.cluster import Cluster
+from swarm.cluster.timeline import iteration, round_trip
 
 __all__ = ["BATCH", "SHARE", "SYSTEMS", "checks", "points", "throughput"]
 

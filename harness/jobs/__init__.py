@@ -3,11 +3,11 @@
 A job module provides
 
 ``Options``
-    a frozen dataclass whose fields are declared with `harness.config.option`: the ``[options]`` of its job file;
+    a frozen dataclass whose fields are declared with `harness.config.config.option`: the ``[options]`` of its job file;
 ``run(config, out_dir, progress)``
-    does the work.  `config` is a `harness.config.JobConfig`, `out_dir` an empty directory for the files that the job
-    leaves, `progress` a `harness.console.Progress`.  It returns a dict that JSON can carry.  A key ``verified`` that
-    is false makes the command fail;
+    does the work.  `config` is a `harness.config.config.JobConfig`, `out_dir` an empty directory for the files that the
+    job leaves, `progress` a `harness.kit.console.Progress`.  It returns a dict that JSON can carry.  A key ``verified``
+    that is false makes the command fail;
 ``report(result)``
     optional: the text for people, made from that dict.
 
@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import resources
 
-from harness.config import close_match
-from harness.modules import need
+from harness.config.config import close_match
+from harness.kit.modules import need
 from wse_core.errors import ConfigError
 
 __all__ = ["DEFAULT_JOB", "JOBS", "Job", "default_config", "load", "options_of"]

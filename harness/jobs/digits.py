@@ -2,10 +2,11 @@
 
 1. The host fits the layer: 64 pixels and a constant 1 to ten classes, ridge regression to one-hot targets, in closed
    form: W = (X'X + r n I)^-1 X'Y over the n digits that are not held out.
-2. Images and weights are rounded to 16 bits and multiplied by the kernel `fabric.kernels.gemm` on a square of PEs,
+2. Images and weights are rounded to 16 bits and multiplied by the kernel `fabric.kernels.matmul.gemm` on a square of
+   PEs,
    with f32 sums, in batches if not all images fit.  The class with the largest score wins.
 3. The scores are compared bit for bit with a reference in the order of the PEs, and, within the bound derived in
-   `fabric.kernels.common`, with plain numpy in float64 on the same 16-bit numbers.
+   `fabric.kernels.kit.common`, with plain numpy in float64 on the same 16-bit numbers.
 
 Files: ``digits.h5`` (configuration, results, counters per PE and per link; see `traces.schema`) and heat maps as PNG
 with the plotted numbers as CSV beside them.
@@ -19,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.config import option
-from harness.console import table
-from harness.modules import need
-from harness.provenance import provenance
+from harness.config.config import option
+from harness.kit.console import table
+from harness.kit.modules import need
+from harness.kit.provenance import provenance
 from wse_core.errors import ConfigError
 
 __all__ = ["Options", "fit_layer", "report", "run"]
@@ -83,7 +84,8 @@ def choose_batch(options, machine, images, inputs):
     ConfigError
         The PEs are more than the machine has, or as many images as asked for do not fit into them.
     """
-    from fabric.kernels import common, gemm
+    from fabric.kernels.kit import common
+    from fabric.kernels.matmul import gemm
 
     limit = min(machine["fabric.width"], machine["fabric.height"])
     if options.pes > limit:
@@ -112,8 +114,8 @@ def choose_batch(options, machine, images, inputs):
 
 def run(config, out_dir, progress):
     """Do the job; see `harness.jobs`."""
-    gemm = need("fabric.kernels.gemm", "the job digits")
-    common = need("fabric.kernels.common", "the job digits")
+    gemm = need("fabric.kernels.matmul.gemm", "the job digits")
+    common = need("fabric.kernels.kit.common", "the job digits")
     options, machine = config.options, config.build_machine()
 
     progress.phase("fit the layer on the host")

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from harness.config import close_match
+from harness.config.config import close_match
 from harness.plan.strategies import STEPS
 from harness.plan.units import DAY, WEEK
 from wse_core.errors import ConfigError

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.config import close_match
+from harness.config.config import close_match
 from harness.plan import costs, sweep
 from harness.plan.hardware import A100
 from harness.plan.models import PRESETS

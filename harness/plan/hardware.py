@@ -11,7 +11,7 @@ import dataclasses
 import tomllib
 from dataclasses import dataclass
 
-from harness.config import close_match, from_table, option, read_text
+from harness.config.config import close_match, from_table, option, read_text
 from harness.plan.units import GB, GIB, parse_bytes
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import PARAMETERS

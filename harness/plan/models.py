@@ -13,7 +13,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config import close_match, from_table, option, read_text
+from harness.config.config import close_match, from_table, option, read_text
 from wse_core.errors import ConfigError
 
 __all__ = ["CRITICAL_CONSTANT", "PRESETS", "Model", "Tensor", "find_model", "load_model", "x_model"]

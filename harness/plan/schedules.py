@@ -28,7 +28,7 @@ import importlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from harness.config import close_match
+from harness.config.config import close_match
 from wse_core.errors import ConfigError, InternalError, UnsupportedError
 
 __all__ = ["KINDS", "Schedule", "Span", "Timeline", "mixed_buffering", "order", "owner", "simulate"]

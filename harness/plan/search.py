@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 
-from harness.config import close_match
+from harness.config.config import close_match
 from harness.plan.strategies import METHODS, TOLERANCE, Config, check, days, intensities, memory, overheads
 from wse_core.errors import ConfigError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-from harness.config import close_match
+from harness.config.config import close_match
 from harness.plan.units import DAY
 from wse_core.errors import ConfigError
 

@@ -31,8 +31,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.modules import need
-from harness.provenance import package_version
+from harness.kit.modules import need
+from harness.kit.provenance import package_version
 from wse_core.errors import CheckpointError, ConfigError
 
 __all__ = ["FORMAT", "VERSION", "counts", "found", "latest", "load", "remove", "save"]

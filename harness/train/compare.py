@@ -1,6 +1,6 @@
 """The same training by numpy beside the wafers: bit for bit in their order of additions, and in numpy's own.
 
-*In order* (`harness.train.oracle`): everything the wafers and the tree do, in their order; weights must be equal bit
+*In order* (`swarm.oracle`): everything the wafers and the tree do, in their order; weights must be equal bit
 for bit.  *Plain* (`harness.train.reference`): a mixed-precision trainer as one writes it with ``@``; it differs by the
 order of f32 additions, and from time to time by a 16-bit rounding that this turns over.
 """

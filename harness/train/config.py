@@ -1,8 +1,8 @@
 """The file of ``wse train``: network, data, mesh, training, sparsity, checkpoints.
 
-Tables and keys are the dataclasses below; `harness.config` says how strictly they are read.  What concerns several
-keys is checked by `TrainConfig.check`: a batch that does not divide, a format that the machine does not calculate in,
-keys that the chosen schedule does not have.
+Tables and keys are the dataclasses below; `harness.config.config` says how strictly they are read.  What concerns
+several keys is checked by `TrainConfig.check`: a batch that does not divide, a format that the machine does not
+calculate in, keys that the chosen schedule does not have.
 
 Formats (requirements FMT-06, 08, 09)
     Training is mixed precision only.  ``cb16`` needs both switches, ``train.dtype`` and ``csconfig.use_cbfloat16``;
@@ -21,7 +21,7 @@ from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
-from harness.config import _check_limits, _flatten, _place, close_match, from_table, option, read_text
+from harness.config.config import _check_limits, _flatten, _place, close_match, from_table, option, read_text
 from harness.train.loss_scale import MOST
 from harness.train.sparsity import phases, widened
 from memx.optimizer import OPTIMIZERS, make_optimizer
@@ -221,14 +221,14 @@ class TrainConfig(_TrainFile):
         return self.train.iterations or self.train.epochs * (samples // self.data.batch)
 
     def build_network(self):
-        """Return the `fabric.streaming.network.Network` that wafers hold.
+        """Return the `fabric.networks.streamed.network.Network` that wafers hold.
 
         Raises
         ------
         UnsupportedError
             PEs do not calculate in the format; the numpy reference does.
         """
-        from fabric.streaming.network import Layer, Network
+        from fabric.networks.streamed.network import Layer, Network
 
         if self.dtype == "bf16":
             raise UnsupportedError(

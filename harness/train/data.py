@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.config import close_match
+from harness.config.config import close_match
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
 

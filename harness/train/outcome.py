@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.provenance import provenance
+from harness.kit.provenance import provenance
 from harness.report import page
 from traces.schema import RunMeta
 from traces.trace import Trace

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.cmd_figure import write_csv, write_png
-from harness.console import plain
-from harness.staging import staged_directory
+from harness.cli.cmd_figure import write_csv, write_png
+from harness.kit.console import plain
+from harness.kit.staging import staged_directory
 from wse_core.errors import ConfigError
 
 __all__ = ["Log"]

@@ -56,7 +56,7 @@ class Model:
     Parameters
     ----------
     layers : sequence
-        Objects with `activation`, `bias` and `norm`, such as `fabric.streaming.network.Layer`.
+        Objects with `activation`, `bias` and `norm`, such as `fabric.networks.streamed.network.Layer`.
     fmt : {"f16", "cb16", "bf16", "f64"}
         Format of weights and activations.
     bias : int
@@ -245,7 +245,7 @@ class ReferenceTrainer:
     @classmethod
     def of(cls, config):
         """Return the reference of `harness.train.trainer.Trainer`: the same first weights and masks."""
-        from fabric.streaming.network import Layer, Network
+        from fabric.networks.streamed.network import Layer, Network
         from harness.train.trainer import initial_parameters
 
         layers = (

@@ -1,7 +1,7 @@
 """Training by weight streaming: data service, memory service, tree and wafers, iteration after iteration.
 
 An iteration: the data service gives every wafer its shard; the coordinator streams weights and commands
-(`harness.train.system`); gradients come back added over samples and wafers, are divided by loss scale and batch in
+(`swarm.system`); gradients come back added over samples and wafers, are divided by loss scale and batch in
 FP32 and update the FP32 weights.  If one of them is not finite, nothing is updated and the loss scale is halved.
 
 State is what memory service and data service hold: weights, optimizer state, sparsity patterns, loss scale, position
@@ -22,9 +22,9 @@ import numpy as np
 from harness.train import checkpoint, sparsity
 from harness.train.data import DataService, load
 from harness.train.loss_scale import LossScale
-from harness.train.system import System
 from memx.parameter import Parameter
 from memx.pattern import Pattern
+from swarm.system import System
 from wse_core import numerics
 from wse_core.errors import CheckpointError
 
@@ -123,7 +123,7 @@ class Trainer:
     ----------
     config : TrainConfig
     backend : {"compiled", "reference", "numpy"}, optional
-        Of the wafers, as `harness.train.system.System` takes it.
+        Of the wafers, as `swarm.system.System` takes it.
 
     Attributes
     ----------

@@ -143,7 +143,7 @@ def traced(workload, path, window, rounds=3):
 
 def build_seconds(width, height):
     """Return host seconds to describe, check and build a fabric of equal code: (layout, engine)."""
-    from fabric.engine import Engine
+    from fabric.engine.engine import Engine
     from tests.bench import workloads
 
     begin = time.perf_counter()

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from fabric.kernels.gemm import make
+from fabric.kernels.matmul.gemm import make
 from tests.bench.workloads import Sample
 from wse_core.params import machine
 
@@ -19,7 +19,7 @@ def product_workload(name, p, tile, sums="f32"):
     Parameters
     ----------
     name : str
-        Of an algorithm of `fabric.kernels.gemm`.
+        Of an algorithm of `fabric.kernels.matmul.gemm`.
     p : int
         PEs along each side.
     tile : tuple of int

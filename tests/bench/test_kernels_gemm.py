@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabric.kernels.gemm import ALGORITHMS
+from fabric.kernels.matmul.gemm import ALGORITHMS
 from tests.bench.products import product_workload
 from tests.bench.test_speed import bench
 

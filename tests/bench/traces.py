@@ -20,15 +20,15 @@ from pathlib import Path
 
 import numpy as np
 
-from fabric.fabric import Fabric
-from fabric.kernels.chain import chain_layout
+from fabric.host.fabric import Fabric
+from fabric.kernels.collectives.chain import chain_layout
 from tests.bench import untraced, workloads
 from traces.events import EventLog, recording
 from traces.schema import CHUNK, RunMeta
-from traces.sink import EVENT_DTYPE, KINDS, LEVELS, TraceFilter
 from traces.trace import Trace
 from traces.windows import Windows
 from traces.writer import RunWriter
+from wse_core.events import EVENT_DTYPE, KINDS, LEVELS, TraceFilter
 from wse_core.params import machine
 
 __all__ = ["bytes_read", "first_picture", "off", "recorded", "synthetic", "to_disk", "windowed"]

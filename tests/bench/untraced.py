@@ -108,7 +108,7 @@ def tree(folder):
     for package in PACKAGES:
         shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    for name in ("wse_core.router", "wse_core.ce", "fabric.engine"):
+    for name in ("wse_core.router", "wse_core.ce", "fabric.engine.engine"):
         found = compiled(name, folder / name, without_tracing)
         module = target / Path(*name.split(".")).with_suffix(suffix)
         module.unlink()
@@ -120,9 +120,9 @@ def tree(folder):
 
 CHILD = """
 import sys, time
-import fabric.engine
+import fabric.engine.engine
 from tests.bench import workloads
-assert fabric.engine.__file__.startswith(sys.argv[1]), fabric.engine.__file__
+assert fabric.engine.engine.__file__.startswith(sys.argv[1]), fabric.engine.engine.__file__
 name, *size = sys.argv[2:]
 workload = getattr(workloads, name)(*map(int, size))
 for line in sys.stdin:

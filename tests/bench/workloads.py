@@ -1,8 +1,9 @@
 """What the benchmarks run: small programs on rectangles of PEs, each with the results and cycles it must have.
 
 A function here returns a `Workload`: a validated fabric, what to activate, how much work the run is, and what must be
-true after it.  Workloads run straight on `fabric.engine.Engine`, without the conveniences of `fabric.fabric`.  Cycle
-counts follow from docs/machine.md and are asserted with the results, so that a faster engine cannot be a wrong one.
+true after it.  Workloads run straight on `fabric.engine.engine.Engine`, without the conveniences of
+`fabric.host.fabric`.  Cycle counts follow from docs/machine.md and are asserted with the results, so that a faster
+engine cannot be a wrong one.
 
 ================  ====================================================================================================
 `broadcast`       the first PE of each row sends n words east; every other PE adds them up and passes them on
@@ -23,9 +24,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fabric.engine import Engine
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.engine.engine import Engine
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from wse_core.params import machine
 
 __all__ = [

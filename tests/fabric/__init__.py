@@ -7,5 +7,5 @@ from __future__ import annotations
 
 import importlib.util
 
-MODULES = {"compiled": "fabric.engine", "reference": "wse_core.reference.machine"}
+MODULES = {"compiled": "fabric.engine.engine", "reference": "wse_core.reference.machine"}
 BACKENDS = [name for name, module in MODULES.items() if importlib.util.find_spec(module) is not None]

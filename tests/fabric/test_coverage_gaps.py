@@ -5,9 +5,9 @@ Each machine runs in single steps and in one go; both ways must give the referen
 
 import pytest
 
-from fabric.engine import Engine
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.engine.engine import Engine
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from tests.fabric.test_equivalence import compare, fault_of, state_of
 from tests.random_machines import difference
 from wse_core.params import machine

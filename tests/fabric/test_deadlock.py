@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fabric.deadlock import Wait, deadlock, explain
-from fabric.fabric import Fabric
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.host.deadlock import Wait, deadlock, explain
+from fabric.host.fabric import Fabric
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from tests.fabric import BACKENDS
 from wse_core.errors import DeadlockError
 from wse_core.image import DIR_E, DIR_R, DIR_W

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.debug import Debugger, replay
-from fabric.engine import Engine
-from fabric.fabric import Fabric
-from fabric.kernels.chain import chain_layout
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.engine.engine import Engine
+from fabric.host.debug import Debugger, replay
+from fabric.host.fabric import Fabric
+from fabric.kernels.collectives.chain import chain_layout
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from tests.bench import workloads
 from tests.examples import examples
 from tests.fabric.test_equivalence import state_of

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.engine import Engine
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.engine.engine import Engine
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from tests.bench import workloads
 from tests.examples import SLOW_BUILD, examples
 from tests.random_machines import difference, random_inputs, random_spec
@@ -150,9 +150,9 @@ def test_host_access_is_checked():
 
 MEMORY = """
 import resource, sys
-from fabric.engine import Engine
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.engine.engine import Engine
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from wse_core.params import machine
 
 size = int(sys.argv[1])

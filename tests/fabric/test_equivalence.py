@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fabric.engine import Engine
+from fabric.engine.engine import Engine
 from tests.bench import workloads
 from tests.examples import examples
 from tests.random_machines import difference, random_inputs, random_spec

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric import control
-from fabric.fabric import Fabric, RunResult, _payload, estimate_bytes, make_machine
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.asm import control
+from fabric.host.fabric import Fabric, RunResult, _payload, estimate_bytes, make_machine
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric import BACKENDS
 from wse_core.errors import (
@@ -368,7 +368,7 @@ def test_cycle_limits(backend):
 def test_pieces_change_nothing(backend, monkeypatch):
     cycles = []
     for seconds in (1e-9, 10.0):
-        monkeypatch.setattr("fabric.fabric._PIECE_SECONDS", seconds)
+        monkeypatch.setattr("fabric.host.fabric._PIECE_SECONDS", seconds)
         seen = []
         fabric = single(lambda p: body(lambda p: p.fadds(p.array("a", 900, "f32"), p._vars["a"], 1.0))(p), backend)
         cycles.append(fabric.run(progress=lambda done, seconds, seen=seen: seen.append(done)).cycles)
@@ -377,7 +377,7 @@ def test_pieces_change_nothing(backend, monkeypatch):
 
 
 def test_progress_is_printed(backend, capsys, monkeypatch):
-    monkeypatch.setattr("fabric.fabric._PIECE_SECONDS", 1e-6)
+    monkeypatch.setattr("fabric.host.fabric._PIECE_SECONDS", 1e-6)
     single(spin, backend).run(20_000 if backend == "compiled" else 100, progress=True, on_limit="return")
     assert re.search(r"\d+ cycles, \d+\.\d s", capsys.readouterr().out)
 
@@ -531,7 +531,7 @@ def test_the_estimate_grows_with_what_is_used(backend):
 
 
 def test_an_engine_that_is_not_built(backend, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fabric.engine", None)
+    monkeypatch.setitem(sys.modules, "fabric.engine.engine", None)
     with pytest.raises(ConfigError, match="the compiled engine cannot be imported.*make build, or backend="):
         make_machine(Layout(1, 1).build(), "compiled")
 

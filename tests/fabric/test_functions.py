@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.fabric import Fabric
-from fabric.layout import Layout
-from fabric.pe.functions import Emit, Evaluate, mathematics
-from fabric.program import Program
+from fabric.host.fabric import Fabric
+from fabric.layout.layout import Layout
+from fabric.program.functions import Emit, Evaluate, mathematics
+from fabric.program.program import Program
 from tests.examples import examples
 from wse_core.errors import ProgramError
 from wse_core.params import machine

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.layout import Layout, Rect, runs
-from fabric.program import Program
+from fabric.layout.layout import Layout, Rect, runs
+from fabric.program.program import Program
 from wse_core import image as im
 from wse_core.errors import LayoutError, ProgramError, RouteError, UnsupportedError
 from wse_core.params import machine

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric import control, disasm
-from fabric.fabric import Fabric
-from fabric.layout import Layout
-from fabric.program import ENDLESS, Program, decode_array, encode_array
+from fabric.asm import control, disasm
+from fabric.host.fabric import Fabric
+from fabric.layout.layout import Layout
+from fabric.program.program import ENDLESS, Program, decode_array, encode_array
 from tests.examples import examples
 from tests.fabric import BACKENDS
 from wse_core import image as im

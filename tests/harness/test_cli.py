@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from harness import cli, jobs
-from harness.cmd_kernel import KEYS
-from harness.config import option
+from harness import jobs
+from harness.cli import main as cli
+from harness.cli.cmd_kernel import KEYS
+from harness.config.config import option
 from traces.reader import RunFile
 from wse_core.errors import DeadlockError, SramFault
 
@@ -151,7 +152,7 @@ def test_wrong_usage_is_one_message_and_status_two(capsys, words):
 def test_module_and_console_script_are_the_same(wse, root):
     done = wse("--version")
     assert (done.returncode, done.stdout) == (0, "wse-sim 0.1.0\n")
-    assert 'wse = "harness.cli:main"' in (root / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'wse = "harness.cli.main:main"' in (root / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_kernels_lists_parameters_and_source(capsys, kernel):
@@ -365,7 +366,8 @@ def test_out_that_is_a_file(capsys, job, tmp_path):
 SLOW_JOB = """
     import os, sys, time, types
     from dataclasses import dataclass
-    from harness import cli, jobs
+    from harness import jobs
+    from harness.cli import main as cli
 
     @dataclass(frozen=True)
     class Options:

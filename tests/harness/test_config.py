@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.config import close_match, from_table, load_job, option, parse_assignments, parse_job, parse_value
+from harness.config.config import close_match, from_table, load_job, option, parse_assignments, parse_job, parse_value
 from wse_core.errors import ConfigError
 
 

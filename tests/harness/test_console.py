@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.console import PlainProgress, Progress, make_progress, plain, print_json, table
+from harness.kit.console import PlainProgress, Progress, make_progress, plain, print_json, table
 
 
 class Terminal(io.StringIO):

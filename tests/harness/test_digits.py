@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from harness import cli
-from harness.config import parse_job
-from harness.console import Progress
+from harness.cli import main as cli
+from harness.config.config import parse_job
 from harness.jobs import default_config, options_of
+from harness.kit.console import Progress
 from traces.reader import RunFile
 from traces.schema import LINKS
 from wse_core.errors import ConfigError

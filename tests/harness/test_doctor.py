@@ -8,9 +8,10 @@ import os
 
 import pytest
 
-from harness import doctor, provenance
-from harness.cmd_doctor import describe, describe_assumptions
-from harness.modules import OWN_PACKAGES
+from harness.cli import doctor
+from harness.cli.cmd_doctor import describe, describe_assumptions
+from harness.kit import provenance
+from harness.kit.modules import OWN_PACKAGES
 
 
 def test_json_is_one_object_with_all_parts(wse):

@@ -10,9 +10,11 @@ import re
 import matplotlib.figure
 import pytest
 
-from harness import cli, cmd_figure, figures
-from harness.console import PlainProgress
+from harness import figures
+from harness.cli import cmd_figure
+from harness.cli import main as cli
 from harness.figures import Result, Spec
+from harness.kit.console import PlainProgress
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.params import machine
 

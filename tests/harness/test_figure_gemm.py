@@ -49,7 +49,7 @@ def test_points(rows):
 
 def test_picture(rows, tmp_path):
     """The picture can be painted; it shows every point that has a number."""
-    from harness.cmd_figure import write_png
+    from harness.cli.cmd_figure import write_png
 
     write_png(tmp_path / "f.png", rows[1].draw)
     assert (tmp_path / "f.png").stat().st_size > 5000

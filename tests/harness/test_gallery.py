@@ -7,7 +7,7 @@ import re
 import pytest
 from PIL import Image
 
-from harness import gallery
+from harness.docs import gallery
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "docs" / "figures"

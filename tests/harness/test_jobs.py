@@ -10,8 +10,8 @@ import tomllib
 import pytest
 
 from harness import jobs
-from harness.modules import need
-from harness.staging import alone, staged_directory
+from harness.kit.modules import need
+from harness.kit.staging import alone, staged_directory
 from wse_core.errors import ConfigError
 
 
@@ -102,7 +102,7 @@ def test_a_failed_block_keeps_older_files(tmp_path):
 def test_one_process_at_a_time(tmp_path, child_env):
     """The lock is there while the block runs, in any process, and gone with a process that is killed."""
     code = (
-        "import sys\nfrom harness.staging import alone\nwith alone(sys.argv[1]):\n    print('in', flush=True)\n"
+        "import sys\nfrom harness.kit.staging import alone\nwith alone(sys.argv[1]):\n    print('in', flush=True)\n"
         "    input()"
     )
     child = subprocess.Popen(

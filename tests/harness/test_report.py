@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from harness import cli, report
+from harness import report
+from harness.cli import main as cli
 from traces.trace import Trace
 
 

@@ -8,9 +8,10 @@ import types
 
 import pytest
 
-from fabric.recipes.recipe import CannotRun, Outcome, Recipe
-from harness import cli, validation
-from harness.console import Progress
+from harness.cli import main as cli
+from harness.kit.console import Progress
+from harness.validation import compare as validation
+from harness.validation.recipe import CannotRun, Outcome, Recipe
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.params import machine
 
@@ -35,10 +36,10 @@ def toys(monkeypatch):
         return Outcome(runs, "by hand", blind["params"].get("reference"))
 
     entry = Recipe("R0", ("toy", "formula"), "a toy", toy)
-    registry = types.ModuleType("fabric.recipes.registry")
+    registry = types.ModuleType("harness.validation.registry")
     registry.RECIPES = {("R0", kind): entry for kind in entry.kinds}
     registry.CannotRun, registry.Outcome = CannotRun, Outcome
-    monkeypatch.setitem(sys.modules, "fabric.recipes.registry", registry)
+    monkeypatch.setitem(sys.modules, "harness.validation.registry", registry)
     return shown
 
 
@@ -68,7 +69,7 @@ def test_points_of_the_package():
 
 
 def test_every_point_has_a_recipe_or_is_counted_as_missing():
-    from fabric.recipes.registry import RECIPES
+    from harness.validation.registry import RECIPES
 
     missing = {(p["recipe"], p["kind"]) for p in validation.load_points()} - set(RECIPES)
     assert not missing

@@ -14,14 +14,14 @@ import tomllib
 import pytest
 from PIL import Image
 
-from harness import cli
+from harness.cli import main as cli
 from tests.traces.samples import chain
 from traces import figures
 from traces.events import segments_of
 from traces.schema import SEGMENT
-from traces.sink import KINDS
 from traces.trace import Trace
 from wse_core.errors import TraceError
+from wse_core.events import KINDS
 
 
 @pytest.fixture(scope="module")

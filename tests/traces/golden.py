@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from traces.sink import EVENT_DTYPE, KINDS, LEVELS, TraceFilter
 from traces.trace import Trace
+from wse_core.events import EVENT_DTYPE, KINDS, LEVELS, TraceFilter
 
 __all__ = ["CASES", "FILE", "decoded", "record"]
 
@@ -36,9 +36,9 @@ CASES = {
 
 def record(case, path, backend="compiled"):
     """Run a case and write its trace to `path`."""
-    from fabric.fabric import around
+    from fabric.host.fabric import around
     from fabric.kernels.registry import KERNELS
-    from harness.tracing import Recorder
+    from harness.cli.tracing import Recorder
     from traces.schema import RunMeta
     from traces.writer import RunWriter
     from wse_core.params import machine

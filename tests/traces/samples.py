@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.fabric import Fabric
-from fabric.kernels.chain import chain_layout
+from fabric.host.fabric import Fabric
+from fabric.kernels.collectives.chain import chain_layout
 from traces.events import recording
 from traces.schema import RunMeta
-from traces.sink import TraceFilter
 from traces.writer import RunWriter
 from wse_core import isa
+from wse_core.events import TraceFilter
 from wse_core.params import machine
 
 __all__ = ["chain"]

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.engine import Engine
+from fabric.engine.engine import Engine
 from tests.examples import examples
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic
 from traces import events as event_files
 from traces.events import EventLog, recording, segments_of
 from traces.schema import CHUNK, RunMeta
-from traces.sink import EVENT_DTYPE, KINDS, LEVELS, NO_COLOR, WAITS, TraceFilter, joined, sorted_events
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.errors import ConfigError, TraceError
+from wse_core.events import EVENT_DTYPE, KINDS, LEVELS, NO_COLOR, WAITS, TraceFilter, joined, sorted_events
 from wse_core.reference.machine import ReferenceMachine
 
 META = RunMeta(job="test", machine={"router.hop": 1, "ramp.in": 2})
@@ -237,7 +237,7 @@ from tests.traces.test_events import META, many
 from traces import events as files
 from traces.events import EventLog
 from traces.schema import CHUNK
-from traces.sink import TraceFilter
+from wse_core.events import TraceFilter
 files.SEGMENT = 2 * CHUNK
 log = EventLog(sys.argv[1], META, TraceFilter())
 events = many(1 << 20)

@@ -9,15 +9,15 @@ import threading
 import numpy as np
 import pytest
 
-from fabric.engine import Engine
+from fabric.engine.engine import Engine
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic
 from tests.traces import golden
 from traces.events import recording
 from traces.schema import RunMeta
-from traces.sink import TraceFilter
 from traces.trace import Trace
 from traces.writer import RunWriter
+from wse_core.events import TraceFilter
 
 
 @pytest.mark.parametrize("backend", ["compiled", "reference"])

@@ -9,20 +9,21 @@ from contextvars import copy_context
 import numpy as np
 import pytest
 
-from fabric.fabric import Fabric
-from fabric.kernels.chain import chain_layout
-from harness import cli, report
-from harness.tracing import Recorder
+from fabric.host.fabric import Fabric
+from fabric.kernels.collectives.chain import chain_layout
+from harness import report
+from harness.cli import main as cli
+from harness.cli.tracing import Recorder
 from tests.fabric.test_debug import echo
 from traces import figures
 from traces.export.formats import export
 from traces.marks import Mark, collecting, lanes, mark
 from traces.reader import RunFile
 from traces.schema import RunMeta
-from traces.sink import HOST, KINDS, NO_COLOR, TraceFilter
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.errors import TraceError
+from wse_core.events import HOST, KINDS, NO_COLOR, TraceFilter
 from wse_core.params import machine
 
 PES, N = 3, 4

@@ -19,7 +19,7 @@ CASES = [("chain_reduce", ["pes=6", "n=40"], 16), ("gemm", ["p=3", "m=6", "k=6",
 @pytest.fixture(scope="module", params=CASES, ids=[case[0] for case in CASES])
 def files(request, tmp_path_factory):
     """The same kernel with and without windows."""
-    from harness import cli
+    from harness.cli import main as cli
 
     name, words, window = request.param
     folder = tmp_path_factory.mktemp(name)

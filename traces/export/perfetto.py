@@ -26,8 +26,8 @@ import numpy as np
 from traces.marks import lanes
 from traces.paths import identify
 from traces.schema import LINKS
-from traces.sink import HOST as HOST_ACCESSES
-from traces.sink import KINDS, WAITS
+from wse_core.events import HOST as HOST_ACCESSES
+from wse_core.events import KINDS, WAITS
 
 __all__ = ["write_perfetto"]
 

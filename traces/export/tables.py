@@ -6,8 +6,8 @@ import io
 
 import numpy as np
 
-from traces.sink import EVENT_DTYPE, KINDS
 from traces.trace import DERIVED
+from wse_core.events import EVENT_DTYPE, KINDS
 
 __all__ = ["write_csv", "write_parquet"]
 

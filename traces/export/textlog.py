@@ -30,8 +30,8 @@ import math
 import numpy as np
 
 from traces.paths import identify
-from traces.sink import KINDS, WAITS, sorted_events
 from traces.trace import DERIVED
+from wse_core.events import KINDS, WAITS, sorted_events
 
 __all__ = ["write_log"]
 

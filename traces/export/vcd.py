@@ -4,7 +4,7 @@
 signal              value
 ==================  ==========================================================================
 ``task``            id of the task that runs; z when none does
-``wait``            1 + place in `traces.sink.WAITS` while the CE waits; 0 else
+``wait``            1 + place in `wse_core.events.WAITS` while the CE waits; 0 else
 ``grant_D``         payload that leaves in direction D in this cycle; z when none does
 ``color_D``         its color; z when none does
 ==================  ==========================================================================
@@ -16,8 +16,8 @@ import io
 
 import numpy as np
 
-from traces.sink import KINDS
 from wse_core.errors import TraceError
+from wse_core.events import KINDS
 
 __all__ = ["MOST_PES", "write_vcd"]
 

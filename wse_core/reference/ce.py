@@ -17,8 +17,8 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from traces.sink import WAITS
 from wse_core import isa
+from wse_core.events import WAITS
 from wse_core.image import (
     DSD_CIRCULAR,
     DSD_FABIN,
@@ -277,7 +277,7 @@ class CE:
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.teardowns = []
         self.fault = None
-        self.emit = no_trace  # see traces/sink.py
+        self.emit = no_trace  # see wse_core/events.py
         self.now = 0
         self.waits, self.wait_since = (None, None, None), 0
 

@@ -17,8 +17,8 @@ import copy
 
 import numpy as np
 
-from traces.sink import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
 from wse_core.errors import SramFault
+from wse_core.events import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
 from wse_core.image import DIR_R, ROUTE_DTYPE, STEP
 from wse_core.reference.ce import CE, COUNTERS
 from wse_core.reference.router import InputStream, OutputStream, Router, no_trace
@@ -282,8 +282,8 @@ class ReferenceMachine:
         Parameters
         ----------
         sink : callable or None
-            Gets an array of `traces.sink.EVENT_DTYPE` now and then, in no order, and the cycle before which none will
-            follow.
+            Gets an array of `wse_core.events.EVENT_DTYPE` now and then, in no order, and the cycle before which none
+            will follow.
         filter : TraceFilter, optional
             Which events; default all.
         """

@@ -298,7 +298,7 @@ class Router:
         self.filters = [Filter(row) for row in filters]
         self.targets = {}
         self.ce = None
-        self.emit = no_trace  # emit(x, y, cycle, kind, color, aux, data, flags), see traces/sink.py
+        self.emit = no_trace  # emit(x, y, cycle, kind, color, aux, data, flags), see wse_core/events.py
 
     # --- step 1 ----------------------------------------------------------------------------------------------------
 

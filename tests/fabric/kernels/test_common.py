@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels import common, tiles
-from fabric.kernels.common import Arithmetic
+from fabric.kernels.kit import common, tiles
+from fabric.kernels.kit.common import Arithmetic
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
 from wse_core.params import machine

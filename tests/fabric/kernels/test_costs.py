@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels import costs, trees
+from fabric.kernels.collectives import trees
+from fabric.kernels.kit import costs
 from wse_core.params import machine
 
 WIRE = costs.Wire()  # T_R = 2

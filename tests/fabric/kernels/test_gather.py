@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.plmr import routes_used
+from fabric.kernels.kit.plmr import routes_used
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
 from tests.fabric.kernels import run
@@ -102,8 +102,8 @@ def test_memory_is_the_limit():
 
 
 def test_routes_do_not_grow_with_the_line():
-    from fabric.kernels.gather import _Move
-    from fabric.kernels.moving import AllGather, Gather, Scatter
+    from fabric.kernels.collectives.gather import _Move
+    from fabric.kernels.collectives.scatter import AllGather, Gather, Scatter
 
     for kind, colors in ((Gather, 1), (Scatter, 1), (AllGather, 2)):
         for width in (3, 12):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.gemm import ALGORITHMS, make
-from fabric.kernels.product import product_cycles
+from fabric.kernels.matmul.gemm import ALGORITHMS, make
+from fabric.kernels.matmul.product import product_cycles
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run
 from wse_core.errors import ConfigError

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fabric.kernels import common, ktree
-from fabric.kernels.gemv import Gemv
-from fabric.kernels.lines import Line
-from fabric.kernels.plmr import gemv_plan
+from fabric.kernels.collectives import ktree
+from fabric.kernels.collectives.lines import Line
+from fabric.kernels.kit import common
+from fabric.kernels.kit.plmr import gemv_plan
+from fabric.kernels.matvec.gemv import Gemv
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
 from tests.fabric.kernels import run

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fabric.kernels import common
-from fabric.kernels.gemv_chain import GemvChain
+from fabric.kernels.kit import common
+from fabric.kernels.matvec.gemv_chain import GemvChain
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
 from tests.fabric.kernels import run

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.lines import Line, compose
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.kernels.collectives.lines import Line, compose
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 3), st.integers(0, 3))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.plmr import (
+from fabric.kernels.kit.plmr import (
     GEMM,
     GEMV,
     Device,
@@ -20,7 +20,7 @@ from fabric.kernels.plmr import (
     ktree_groups,
     routes_used,
 )
-from fabric.layout import Layout
+from fabric.layout.layout import Layout
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels import common, tiles
-from fabric.kernels.gemm import Gemm
-from fabric.kernels.product import GROUP, Shape, product_cycles
+from fabric.kernels.kit import common, tiles
+from fabric.kernels.matmul.gemm import Gemm
+from fabric.kernels.matmul.product import GROUP, Shape, product_cycles
 from fabric.kernels.registry import KERNELS
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run

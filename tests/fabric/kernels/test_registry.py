@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.kernel import KernelParam
+from fabric.kernels.kit.kernel import KernelParam
 from fabric.kernels.registry import KERNELS
-from harness import cli
-from harness.cmd_kernel import KEYS, run_kernel
-from harness.cmd_kernels import describe
+from harness.cli import main as cli
+from harness.cli.cmd_kernel import KEYS, run_kernel
+from harness.cli.cmd_kernels import describe
 from tests.examples import examples
 from traces.reader import RunFile
 from traces.schema import LINKS

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.kernel import KERNELS
+from fabric.kernels.kit.kernel import KERNELS
 from fabric.kernels.registry import MODULES
-from fabric.kernels.spmv import Blocks, row_cycles
+from fabric.kernels.sparse.spmv import Blocks, row_cycles
 from tests.examples import examples
 from wse_core.errors import PlanError
 from wse_core.params import machine

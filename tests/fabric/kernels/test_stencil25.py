@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric import control
-from fabric.kernels.common import Session
-from fabric.kernels.lines import Line, compose
-from fabric.kernels.nearby import Nearby
+from fabric.asm import control
+from fabric.kernels.collectives.lines import Line, compose
+from fabric.kernels.collectives.neighbours import Nearby
+from fabric.kernels.kit.common import Session
 from fabric.kernels.registry import KERNELS
-from fabric.kernels.stencil25 import weights
-from fabric.layout import Layout
-from fabric.program import Program
+from fabric.kernels.stencil.stencil25 import weights
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from tests.examples import examples
 from wse_core.errors import ConfigError
 from wse_core.params import machine

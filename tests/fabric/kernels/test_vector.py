@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.vector import VECTOR_OPS, lanes_of
+from fabric.kernels.basic.vector import VECTOR_OPS, lanes_of
 from tests.examples import examples
 from tests.fabric.kernels import run
 from wse_core import isa

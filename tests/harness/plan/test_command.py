@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from harness import cli
+from harness.cli import main as cli
 from harness.plan import reproduce
 from harness.plan.figures import NAMES, figure
 from harness.plan.published import CELLS, Cell

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import cli
+from harness.cli import main as cli
 from harness.train.checkpoint import found, latest, load, save
 from traces.trace import Trace
 

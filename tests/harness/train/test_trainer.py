@@ -9,8 +9,8 @@ import pytest
 
 from harness.train.config import parse_train
 from harness.train.reference import ReferenceTrainer
-from harness.train.system import System
 from harness.train.trainer import Trainer
+from swarm.system import System
 from swarm.timing import Links
 from wse_core.errors import CheckpointError, ConfigError
 

@@ -12,9 +12,9 @@ from tests.traces.samples import chain
 from traces.export import formats
 from traces.export.formats import export
 from traces.paths import follow, identify
-from traces.sink import KINDS
 from traces.trace import Trace
 from wse_core.errors import TraceError
+from wse_core.events import KINDS
 
 PES, N = 4, 6
 

@@ -9,17 +9,17 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from fabric.engine import Engine
-from harness.tracing import names_of
+from fabric.engine.engine import Engine
+from harness.cli.tracing import names_of
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic
 from tests.traces.export.test_formats import LINE_FORMS
 from traces.events import recording
 from traces.export.formats import export
 from traces.schema import RunMeta
-from traces.sink import KINDS, TraceFilter
 from traces.trace import Trace
 from traces.writer import RunWriter
+from wse_core.events import KINDS, TraceFilter
 
 FORMS = {
     "size": LINE_FORMS[0],

@@ -1,0 +1,1 @@
+"""What is below the Python sugar: operands, numbering, encoding, text form, control words."""

@@ -1,0 +1,1 @@
+"""The compiled engine: tables, cycle loop, host access."""

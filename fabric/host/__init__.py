@@ -1,0 +1,1 @@
+"""The host side of a fabric: symbols, copies, launches, runs, errors, debugging."""

@@ -1,0 +1,181 @@
+"""Debugging from Python: stop where something happens, look, change, go back, play edge traffic again.
+
+```python
+debugger = Debugger(fabric)
+debugger.until_task("compute", x=3, y=0)        # the cycle in which the picker chooses it
+before = debugger.snapshot()
+debugger.until_change("sum", x=3, y=0)          # the cycle after which a variable has another value
+debugger.fabric.write("sum", 0.0, 3, 0)         # poke
+debugger.restore(before)                        # bitwise
+```
+
+Conditions on events go by pieces: a piece runs with events recorded; if the event is in it, the machine returns to the
+beginning of the piece and runs to the event's cycle.  Conditions on memory go cycle by cycle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.host.fabric import task_id
+from wse_core.errors import ConfigError, LayoutError
+from wse_core.events import KINDS, TraceFilter, joined, sorted_events
+
+__all__ = ["Debugger", "replay"]
+
+PIECE = 256
+MOST_PIECE = 1 << 16
+
+
+class Debugger:
+    """Runs a fabric to where something happens.
+
+    Parameters
+    ----------
+    fabric : Fabric
+
+    Attributes
+    ----------
+    event : numpy.void or None
+        The event at which the last run stopped.
+    """
+
+    def __init__(self, fabric):
+        self.fabric, self.machine = fabric, fabric.machine
+        self.event = None
+
+    @property
+    def cycle(self):
+        """Cycles run so far."""
+        return int(self.machine.cycle)
+
+    def snapshot(self):
+        """Return the whole state, for `restore` of this debugger's fabric."""
+        return self.machine.save_state()
+
+    def restore(self, saved):
+        """Go back to a snapshot, bit for bit."""
+        self.machine.restore_state(saved)
+
+    def step(self, cycles=1):
+        """Run some cycles; return the machine's status."""
+        return self.fabric.step(cycles)
+
+    def until_task(self, task, x=None, y=None, max_cycles=10**6):
+        """Run up to the cycle in which the picker chooses a task, by name or id, of one PE or any.
+
+        Returns
+        -------
+        bool
+            Whether it happened within `max_cycles`; the machine stands after that cycle.
+        """
+        programs = self.fabric.spec.programs
+        ids = {task} if isinstance(task, int) else {task_id(program, task) for program in programs} - {None}
+        if not ids:
+            raise LayoutError(f"no program has a task {task!r}")
+        return self.until_event(lambda event: int(event["aux"]) in ids, ("task_start",), x, y, None, max_cycles)
+
+    def until_color(self, color, x=None, y=None, kind="depart", max_cycles=10**6):
+        """Run up to the cycle in which a wavelet of a color moves: `inject`, `depart`, `enter` or `take`."""
+        return self.until_event(lambda event: True, (kind,), x, y, (color,), max_cycles)
+
+    def until_event(self, wanted, kinds, x=None, y=None, colors=None, max_cycles=10**6):
+        """Run up to the cycle of the first event for which ``wanted(event)`` is true.
+
+        Parameters
+        ----------
+        wanted : callable
+            Of a record of `wse_core.events.EVENT_DTYPE`.
+        kinds : sequence of str
+            Of `wse_core.events.KINDS`.
+        x, y : int, optional
+            PE; None for any.
+        colors : sequence of int, optional
+        max_cycles : int
+
+        Returns
+        -------
+        bool
+            Whether it happened; if not, the machine has run `max_cycles` or to its end.
+        """
+        if (x is None) != (y is None):
+            raise ConfigError("one of x and y", where="debugger", hint="both, or neither for any PE")
+        region = None if x is None else (x, y, 1, 1)
+        wanted_kinds = TraceFilter(tuple(kinds), None if colors is None else tuple(colors), region)
+        stop, piece, status = self.cycle + max_cycles, PIECE, "limit"
+        while status == "limit" and self.cycle < stop:
+            saved, found = self.machine.save_state(), []
+            self.machine.trace(lambda events, clock, found=found: found.append(events), wanted_kinds)
+            status = self.machine.run(min(stop, self.cycle + piece))
+            self.machine.trace(None)
+            for event in sorted_events(joined(found)):
+                if wanted(event):
+                    self.event = event
+                    self.machine.restore_state(saved)
+                    self.machine.run(int(event["cycle"]) + 1)
+                    return True
+            piece = min(2 * piece, MOST_PIECE)
+        self.event = None
+        return False
+
+    def until_change(self, symbol, x, y, max_cycles=10**5):
+        """Run to the end of the cycle in which memory of a PE gets another value; return whether it did.
+
+        Parameters
+        ----------
+        symbol : str, Var or int
+            A variable, or the address of a 16-bit word.
+        x, y : int
+        max_cycles : int
+        """
+
+        def bits():
+            if isinstance(symbol, int):
+                return self.machine.read_words(x, y, symbol, 1).tobytes()
+            return self.fabric.read(symbol, x, y).tobytes()
+
+        before = bits()
+        for _ in range(max_cycles):
+            status = self.machine.run(self.cycle + 1)
+            if bits() != before:
+                return True
+            if status != "limit":
+                return False
+        return False
+
+    def until_fault(self, max_cycles=10**6):
+        """Run up to a fault; return its description, or None if there was none within `max_cycles`."""
+        self.machine.run(self.cycle + max_cycles)
+        return self.machine.fault
+
+
+def replay(fabric, events):
+    """Give a fabric the wavelets that entered another one from outside, in their order.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Of the same layout; its input streams get the wavelets.
+    events : numpy.ndarray of EVENT_DTYPE
+        Events of kind `enter`; others are ignored.
+
+    Returns
+    -------
+    int
+        Wavelets given.
+    """
+    entering = events[events["kind"] == KINDS.index("enter")]
+    given = 0
+    for number, (x, y, port, color) in enumerate(fabric.spec.inputs):
+        mine = entering[
+            (entering["x"] == x) & (entering["y"] == y) & (entering["aux"] == port) & (entering["color"] == color)
+        ]
+        fabric.machine.push_input(number, np.ascontiguousarray(mine["data"]), (mine["flags"] & 1).astype(bool))
+        given += len(mine)
+    if given != len(entering):
+        raise ConfigError(
+            f"{len(entering) - given} of {len(entering)} wavelets entered where this fabric has no input stream",
+            where="replay",
+            hint="a fabric of the same layout",
+        )
+    return given

@@ -1,0 +1,1 @@
+"""Kernels of one PE or one link: a vector operation, a ping."""

@@ -1,0 +1,1 @@
+"""Collectives: broadcast, reduce, all-reduce, scatter, gather, along lines and over rectangles."""

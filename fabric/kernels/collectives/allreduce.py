@@ -1,0 +1,271 @@
+"""All-reduce: the sum of vectors over rows, columns or a rectangle, in every PE.
+
+What moves
+    ``star``, ``chain``, ``tree``, ``two_phase``, ``optimal``: the reduce of that name (see
+    `fabric.kernels.collectives.reduce`), then a broadcast of the sum by the routers from the PE that has it.  ``ring``
+    and ``folded_ring``: a ring all-reduce (see `fabric.kernels.collectives.allreduce_ring`) on each line.  ``auto``
+    takes the fastest one by the closed forms.  ``xy`` reduces along the rows, then along column 0, and broadcasts in
+    two dimensions; rings go along all rows, then all columns.
+
+Colors and queues
+    Those of the reduces, one color more for the broadcast; three per ring.  Queue 2 for the first line, 3 for the
+    second, the next one for the broadcast.
+
+Order of additions (bit exact)
+    That of the reduce or of the ring; a broadcast copies bits.
+
+Cycles
+    From the first time stamp of a PE to the latest second one, all PEs starting together.  For reduce and broadcast the
+    closed form of the reduce, and from there on
+
+        2 ce.dsr_load + 1 + vec.start + W + D router.hop + ramp.execute + ramp.out + ramp.in + vec.drain
+
+    with W wavelets and D the hops to the farthest PE.  For rings `RingAllreduce.estimate`.
+
+Sources
+    Luczynski et al., HPDC 2024 (arXiv 2404.15888).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.kernels.collectives.allreduce_ring import RingAllreduce
+from fabric.kernels.collectives.broadcast import flood_line, flood_rectangle
+from fabric.kernels.collectives.lines import Line, compose
+from fabric.kernels.collectives.reduce import (
+    admit,
+    color_pool,
+    lines_of,
+    model_cycles,
+    pick_sums,
+    plain_sums,
+    program,
+    reduce_params,
+    reduces,
+    reference,
+)
+from fabric.kernels.collectives.reducing import wavelets_of
+from fabric.kernels.kit import common, costs
+from fabric.kernels.kit.kernel import kernel
+from fabric.kernels.kit.plmr import Device, Plan
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+
+__all__ = ["RINGS", "allreduce"]
+
+RINGS = {"ring": "plain", "folded_ring": "folded"}
+
+
+class _Case:
+    """A sum over the lines of a form, in every PE.
+
+    Attributes
+    ----------
+    machine, form, width, height, n, dtype, sums
+        As the kernel's.
+    """
+
+    def __init__(self, machine, form, width, height, n, dtype, sums):
+        self.machine, self.form, self.width, self.height = machine, form, width, height
+        self.n, self.dtype, self.sums = n, dtype, sums
+        self.wire, self.b = costs.Wire.of(machine), wavelets_of(n, sums)
+
+
+class _Broadcast(_Case):
+    """Reduce along the lines, then broadcast by the routers."""
+
+    def __init__(self, algorithm, group, *case):
+        super().__init__(*case)
+        self.group = group
+        self.lines = lines_of(self.form, self.width, self.height)
+        self.pieces = reduces(self.lines, algorithm, group, self.n, self.dtype, self.sums, self.machine, spare=1)
+        self.name = "+".join(r.tree.name for r in self.pieces)
+        self.distance = sum(len(line) - 1 for line in self.lines)
+        self.colors = sum(r.tree.colors for r in self.pieces) + (self.distance > 0)
+        self.padded = self.n
+        pes = len(self.lines[0]) * self.lines[0].copies if self.form != "xy" else self.width * self.height
+        self.hops = sum(r.hops for r in self.pieces) + (self.b * pes if self.distance else 0)
+        self.additions = sum(r.additions for r in self.pieces)
+
+    def admit(self):
+        """Refuse what needs more than the machine has."""
+        admit(self.machine, "allreduce", (self.width, self.height), self.pieces, extra=int(self.distance > 0))
+
+    def expected(self):
+        """Return the closed form of the cycles."""
+        m, now = self.machine, self.machine["ce.tsc_read"]
+        for piece in self.pieces:
+            now = piece.end(now, m)
+        if not self.distance:
+            return now
+        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+        return (
+            now
+            + 2 * m["ce.dsr_load"]
+            + 1
+            + m["vec.start"]
+            + self.b
+            + self.distance * m["router.hop"]
+            + ramps
+            + m["vec.drain"]
+        )
+
+    def cost(self):
+        """Return the published cost."""
+        return model_cycles(self.form, self.pieces, self.width, self.height, self.b, self.group, self.wire)[0] + (
+            costs.broadcast(self.distance + 1, self.b, self.wire)
+        )
+
+    def layout(self):
+        """Return the `Layout`."""
+        layout = Layout(self.width, self.height, self.machine)
+        color = color_pool(self.machine)[self.colors - 1]
+        queue, n = 2 + len(self.lines), self.n
+        every = self.lines[0] if self.form != "xy" else Line.snake(self.width, self.height)
+
+        def after(p, roles, total):
+            move = p.mov32 if self.sums == "f32" else p.mov16
+            if roles[0] == "sends":
+                move(p.fabout(p.output_queue(queue, color), n), total)
+            elif roles[0] == "takes":
+                move(total, p.fabin(p.input_queue(queue, color), n))
+
+        parts = [(r.line, r.roles()) for r in self.pieces]
+        parts.append((every, ["sends" if self.distance else "alone", *["takes"] * (len(every) - 1)]))
+        compose(layout, parts, lambda roles: program(roles, self.pieces, n, self.dtype, self.sums, self.machine, after))
+        for piece in self.pieces:
+            piece.routes(layout)
+        if self.distance and self.form == "xy":
+            flood_rectangle(layout, color, self.width, self.height)
+        elif self.distance:
+            flood_line(every, layout, color)
+        return layout
+
+
+class _Rings(_Case):
+    """A ring all-reduce on each of the lines."""
+
+    def __init__(self, algorithm, *case):
+        super().__init__(*case)
+        self.name = algorithm
+        self.lines = lines_of(self.form, self.width, self.height)
+        if self.form == "xy":
+            self.lines[1] = Line.columns(self.width, self.height)
+        pool = color_pool(self.machine)
+        self.pieces = [
+            RingAllreduce(
+                line,
+                tuple(pool[(3 * k + i) % len(pool)] for i in range(3)),
+                self.n,
+                self.dtype if k == 0 else self.sums,
+                self.sums,
+                RINGS[algorithm],
+                2 + k,
+            )
+            for k, line in enumerate(self.lines)
+        ]
+        self.colors = 3 * len(self.pieces)
+        self.padded = max(piece.padded for piece in self.pieces)
+        self.hops = sum(piece.hops for piece in self.pieces)
+        self.additions = sum(piece.additions for piece in self.pieces)
+
+    def admit(self):
+        """Refuse what needs more than the machine has."""
+        plan = Plan(
+            f"allreduce by {self.name}",
+            self.width,
+            self.height,
+            0,
+            self.colors,
+            max(piece.ring.hops for piece in self.pieces),
+            sum(piece.roundings for piece in self.pieces),
+            sum(2 * len(piece.line) - 2 for piece in self.pieces),
+        )
+        Device.of(self.machine).admit(plan, where="kernel allreduce")
+
+    def expected(self):
+        """Return the closed form of the cycles."""
+        now = self.machine["ce.tsc_read"]
+        for piece in self.pieces:
+            now = piece.estimate(now, self.machine)
+        return now
+
+    def cost(self):
+        """Return the published cost."""
+        return sum(costs.ring(len(line), self.b, self.wire) for line in self.lines)
+
+    def _program(self, roles):
+        p = Program(f"ring {roles}", self.machine, half="cb16" if self.dtype == "cb16" else "f16")
+        x = p.array("x", self.padded, self.dtype)
+        total = p.array("total", self.padded, self.sums) if self.sums != self.dtype else x
+        stamps = common.Stamps(p)
+        with p.task("main"):
+            stamps.start()
+            value = x
+            for piece, role in zip(self.pieces, roles, strict=True):
+                piece.emit(p, role, value, total)
+                value = total
+            stamps.stop()
+        p.assemble()
+        return p
+
+    def layout(self):
+        """Return the `Layout`."""
+        layout = Layout(self.width, self.height, self.machine)
+        compose(layout, [(piece.line, piece.roles()) for piece in self.pieces], self._program)
+        for piece in self.pieces:
+            piece.routes(layout)
+        return layout
+
+
+@kernel(
+    "allreduce",
+    "sum of vectors over rows, columns or a rectangle, in every PE: reduce and broadcast, or rings",
+    "Luczynski et al., HPDC 2024, arXiv 2404.15888",
+    reduce_params((*costs.ALGORITHMS, *RINGS)),
+)
+def allreduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed, data):
+    """Run the kernel `allreduce`; see the head of this module."""
+    sums = pick_sums(dtype, sums, "kernel allreduce")
+    given, result = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, sums)
+
+    def build(n):
+        common_part = (machine, form, width, height, n, dtype, sums)
+        names = ("auto", *RINGS) if algorithm == "auto" else (algorithm,)
+        cases = [
+            _Rings(name, *common_part) if name in RINGS else _Broadcast(name, group, *common_part) for name in names
+        ]
+        case = min(cases, key=lambda case: case.expected())
+        case.admit()
+        layout = case.layout()
+        layout.build()
+        return case, layout
+
+    case, layout = common.fit("kernel allreduce", machine, build, {"n": n}, {"n": (1, n)})
+    x = given.random(np.random.default_rng(seed), (height, width, n), data, terms=width * height)
+    written = np.zeros((height, width, case.padded), x.dtype)
+    written[..., :n] = x
+    session = common.Session(layout, [("x", written, 0, 0)])
+    got = session.read("total" if dtype != sums else "x", 0, 0, width, height)[..., :n]
+    first, last = session.stamps(0, 0, width, height)
+
+    expected, roundings = reference(form, case.pieces, x, given, result)
+    plain, magnitude = plain_sums(form, x, given, dtype != sums or any(len(line) > 1 for line in case.lines))
+    expected, plain, magnitude = (np.broadcast_to(a, got.shape) for a in (expected, plain, magnitude))
+    check = common.check_sum(result, got, expected, plain, magnitude, roundings, width * height)
+    span = {"row": (width, 1), "column": (1, height)}.get(form, (width, height))
+    return common.report(
+        session,
+        check,
+        last.max() - first[0, 0],
+        expected_cycles=case.expected(),
+        expected_hops=case.hops,
+        expected_macs=0,
+        model_cycles=case.cost(),
+        lower_bound=costs.lower_bound_allreduce(*span, case.b, case.wire),
+        additions=case.additions,
+        algorithms=case.name,
+        colors=case.colors,
+        arrays={"total": got} if got.nbytes <= 1 << 24 else {},
+    )

@@ -1,0 +1,228 @@
+"""The ring all-reduce of a line as a piece of kernels.
+
+What moves
+    The vector is cut into P chunks of equal length (the last ones padded).  In each of 2 (P - 1) steps every PE sends
+    one chunk to the next PE of a ring and takes one from the one before.  In the first P - 1 steps it adds what it
+    takes (in step s the PE of rank r sends chunk r + s and adds to chunk r + s + 1, modulo P), in the others it stores
+    it.  A step sends from memory on a microthread while the main thread receives; the hardware holds the next step's
+    sending back until microthread and descriptors are free.  Descriptors of circular buffers move on by themselves, so
+    a step is two instructions; each PE has its own program, since where it begins is part of a descriptor.  Rings are
+    those of `fabric.kernels.collectives.ring`: ``plain`` comes back over the whole line, ``folded`` never goes farther
+    than two PEs.
+
+Colors and queues
+    Three colors.  One input and one output queue.
+
+Order of additions (bit exact)
+    Chunk j begins as that of rank j: s = x[j]; s = x[(j - i) mod P] + s for i = 1 .. P-1, x numbered by rank.
+
+Cycles
+    The published form 2 (P - 1) B / P + 4 P - 6 + 2 (P - 1)(2 T_R + 1) lets a PE send and receive one wavelet in the
+    same cycle.  Here a PE does one step of a vector operation per cycle, be it of the send or of the receive, so long
+    chunks count twice; short ones overlap with the latency of a message.  `RingAllreduce.estimate`.
+
+Sources
+    Luczynski et al., HPDC 2024 (arXiv 2404.15888); He et al., WaferLLM, section 6.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fabric.kernels.collectives.reducing import wavelets_of
+from fabric.kernels.collectives.ring import Ring
+from wse_core import isa, numerics
+
+__all__ = ["UNROLLED", "RingAllreduce"]
+
+UNROLLED = 8
+"""Steps per turn of the loop over steps."""
+
+
+@dataclass(frozen=True)
+class RingAllreduce:
+    """Ring all-reduce over a line.
+
+    Attributes
+    ----------
+    line : Line
+    colors : tuple of int
+        Three.
+    n : int
+        Elements of the vector.
+    dtype, sums : str
+        Formats of the data and of the sums; data of another format are converted first.
+    kind : {"plain", "folded"}
+        Ring, see `fabric.kernels.collectives.ring`.
+    queue : int
+        Input and output queue.
+    """
+
+    line: object
+    colors: tuple
+    n: int
+    dtype: str
+    sums: str
+    kind: str = "plain"
+    queue: int = 2
+
+    @cached_property
+    def ring(self):
+        """The `Ring`."""
+        return Ring(len(self.line), self.kind)
+
+    @property
+    def chunk(self):
+        """Elements of a chunk."""
+        return -(-self.n // len(self.line))
+
+    @property
+    def padded(self):
+        """Elements that the variables need."""
+        return self.chunk * len(self.line)
+
+    def roles(self):
+        """Return (rank, color taken from, color sent on) of each place; no colors if it is alone."""
+        if len(self.line) == 1:
+            return [(0, None, None)]
+        numbers = [self.ring.colors(k) for k in range(len(self.line))]
+        return [(self.ring.rank[k], self.colors[into], self.colors[out]) for k, (out, into) in enumerate(numbers)]
+
+    def routes(self, layout):
+        """Paint the routes."""
+        if len(self.line) == 1:
+            return
+        for k, to in enumerate(self.ring.sends):
+            color, step = self.colors[self.ring.color(k)], 1 if to > k else -1
+            ahead, behind = "AT"[::step]
+            self.line.route(layout, color, k, "R", ahead)
+            for place in range(k + step, to, step):
+                self.line.route(layout, color, place, behind, ahead)
+            self.line.route(layout, color, to, behind, "R")
+
+    def emit(self, p, role, x, total):
+        """Write the part of a PE.
+
+        Parameters
+        ----------
+        p : Program
+            Inside a task.
+        role : tuple
+        x : Var
+            The data, `padded` elements of `dtype`, or more.
+        total : Var
+            The result: `x` itself, or a variable of `sums`.
+        """
+        rank, into, out = role
+        if self.dtype != self.sums:
+            p.fh2s(total, x)
+        if out is None:
+            return
+        c, every = self.chunk, self.padded
+
+        def walk(first):
+            return p.circular(total, c, start=first % len(self.line) * c, save=True, length=every)
+
+        send, added, stored = p.dsr("src1"), p.dsr("src0"), p.dsr("dest")
+        leaving, arriving = p.dsr("dest"), p.dsr("src1")
+        move, add = (p.mov32, p.fadds) if self.sums == "f32" else (p.mov16, p.faddh)
+        p.load(leaving, p.fabout(p.output_queue(self.queue, out), c))
+        p.load(send, walk(rank))
+        p.load(arriving, p.fabin(p.input_queue(self.queue, into), c))
+        p.load(added, walk(rank + 1))
+        p.load(stored, walk(rank))
+
+        def step(adds):
+            move(leaving, send, async_=True)
+            if adds:
+                add(added, added, arriving)
+            else:
+                move(stored, arriving)
+
+        turns, rest = divmod(len(self.line) - 1, UNROLLED)
+        for adds in (True, False):
+            if turns:
+                with p.loop(turns):
+                    for _ in range(UNROLLED):
+                        step(adds)
+            for _ in range(rest):
+                step(adds)
+
+    # --- reference and counts -----------------------------------------------------------------------------------------
+
+    def total(self, parts, given, result):
+        """Return the bits of the sum in the order of the PEs; `parts` have `n` elements in their last axis."""
+        p, values = len(parts), list(parts)
+        if self.dtype != self.sums:
+            values = [
+                np.asarray(numerics.convert(np.ravel(v), self.dtype, "f32", given.bias, given.ftz)).reshape(np.shape(v))
+                for v in values
+            ]
+        values = [values[k] for k in self.ring.order]
+        pieces = []
+        for j in range(p):
+            cut = slice(j * self.chunk, (j + 1) * self.chunk)
+            s = values[j][..., cut]
+            for i in range(1, p):
+                s = result.call("add", values[(j - i) % p][..., cut], s) if s.size else s
+            pieces.append(s)
+        return np.concatenate(pieces, axis=-1)
+
+    @property
+    def hops(self):
+        """Wavelet hops of all copies of the line."""
+        steps = 2 * (len(self.line) - 1)
+        return self.line.copies * steps * wavelets_of(self.chunk, self.sums) * self.ring.grants
+
+    @property
+    def additions(self):
+        """Additions of elements, all copies together; those of the padding are not counted."""
+        return self.line.copies * (len(self.line) - 1) * self.n
+
+    @property
+    def roundings(self):
+        """Most additions that a value goes through."""
+        return len(self.line) - 1
+
+    def estimate(self, start, machine):
+        """Return the cycle in which the last PE has its result, if all begin in cycle `start`.
+
+        A send waits for the end of the receive before it: for the PE's own sending and receiving, or for a message,
+        whose latency grows with its hops, and the receiving.  The longest chain of such waits passes m messages, one
+        after the other around the ring, and the PE's own work in the other steps; m = 0, 1, once around with the
+        longest way at both ends, or all.  Exact but for chunks that do not fit into the queues on the way.
+        """
+        m, p, w = machine, len(self.line), wavelets_of(self.chunk, self.sums)
+        if self.dtype != self.sums:
+            lanes = isa.BY_NAME["fh2s"].lanes[m.preset != "wse2"]
+            start += 2 * m["ce.dsr_load"] + 1 + m["vec.start"] - (-self.padded // lanes) + m["vec.drain"]
+        if p == 1:
+            return start
+        steps = 2 * (p - 1)
+        own = 2 * w + 2 + m["vec.start"] + m["vec.drain"]
+        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+        message = 1 + m["vec.start"] + ramps + w + m["vec.drain"]  # and its hops
+        hops = [abs(k - self.ring.sends[k]) for k in self.ring.order[::-1]]
+        far = np.concatenate(([0], np.cumsum(hops * 3)))
+        longest = max(
+            (steps - passed) * own
+            + passed * message
+            + m["router.hop"] * int((far[passed : passed + p] - far[:p]).max())
+            for passed in {0, 1, min(p + 1, steps), steps}
+        )
+        turns = (p - 1) // UNROLLED
+        loops = (
+            2
+            * (
+                1
+                + turns * (m["ce.int_latency"] + m["ce.branch_taken"])
+                - m["ce.branch_taken"]
+                + m["ce.branch_not_taken"]
+            )
+            if turns
+            else 0
+        )
+        return start + 5 * m["ce.dsr_load"] + longest + loops

@@ -1,0 +1,238 @@
+"""Two-way K-tree: the sum of vectors over a line, from both ends of groups toward their middle, K levels.
+
+What moves
+    The places of a line form groups.  In a group of g places, place g // 2 is the root: chains from both ends add
+    toward it, and it adds what the two chains bring, that of the shorter side first.  The roots are the line of the
+    next level; messages of higher levels pass the places between in their routers.  After K levels one place has the
+    sum.  Default groups: the smallest g with g^K >= P on every level, the last one takes what is left.
+
+Colors and queues
+    Two colors per level: the members of a group send in turn in the one and in the other, counted along the line, so
+    that both chains reach the root in the same color and a member never sends in the color in which it receives.  A
+    root lets one side in first and then the other: a control wavelet behind each message moves its switch, which is a
+    ring, so that the tree can be used again.  All other routes are static.  One input and one output queue per level.
+
+Order of additions (bit exact)
+    Chains from their far end; a root x: x + (chain of the shorter side, or of the far one if equal), then + the other.
+    On the critical path ceil(g / 2) additions per level: 360, 28, 15, 11 for 720 places and K = 1 .. 4.
+
+Cycles
+    `KTree.end`: every level waits for the descriptors of its operations, for the chain (down the ramp, one addition, up
+    the ramp, the links between two members) and for both vectors, one wavelet per cycle.
+
+Sources
+    He et al., WaferLLM (OSDI 2025), sections 6.1 and 6.2.  The colors and the order at the roots are derived here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from fabric.kernels.collectives import trees
+from fabric.kernels.collectives.reducing import Reduce, Role, wavelets_of
+from fabric.kernels.kit.plmr import ktree_groups
+from wse_core.errors import ConfigError
+
+__all__ = ["QUEUES", "KTree", "group_sizes"]
+
+QUEUES = (2, 4, 5, 1, 0)
+"""Input and output queue of each level: the limit of K."""
+
+
+def group_sizes(n, levels, group=0):
+    """Return the groups of `ktree_groups` for a tree that can be built.
+
+    Parameters
+    ----------
+    n : int
+        Places of the line.
+    levels : int
+        K.
+    group : int
+        Places of a group on all levels but the last; 0: the smallest g with g^K >= n.
+
+    Raises
+    ------
+    ConfigError
+        More levels than there are halvings of the line.
+    """
+    most = max(1, (n - 1).bit_length())
+    if not 1 <= levels <= most:
+        raise ConfigError(
+            f"a tree of {levels} levels over {n} PEs",
+            where="K-tree",
+            value=levels,
+            hint=f"1 .. {most} levels: groups have at least two members",
+        )
+    return tuple(ktree_groups(n, levels, group))
+
+
+@dataclass(frozen=True)
+class KTree:
+    """The sum of vectors over a line, to a place in its middle.
+
+    Attributes
+    ----------
+    line : Line
+    groups : tuple of int
+        Members of a group per level, bottom level first; the last group of a level may have fewer.
+    colors : tuple of int
+        Two per level.
+    n : int
+        Elements; an even number of 16-bit ones.
+    dtype : str
+        Format of the data and of the sums.
+    queues : tuple of int
+        Input and output queue of each level.
+    """
+
+    line: object
+    groups: tuple
+    colors: tuple
+    n: int
+    dtype: str
+    queues: tuple = QUEUES
+
+    @property
+    def wavelets(self):
+        """Wavelets of a message."""
+        return wavelets_of(self.n, self.dtype)
+
+    @cached_property
+    def levels(self):
+        """Per level the groups, each a list of places; a group of one keeps its value."""
+        found, members = [], list(range(len(self.line)))
+        for size in self.groups:
+            found.append([members[k : k + size] for k in range(0, len(members), size)])
+            members = [group[len(group) // 2] for group in found[-1]]
+        return found
+
+    @property
+    def root(self):
+        """Place that has the sum."""
+        top = self.levels[-1][0] if self.levels else [0]
+        return top[len(top) // 2]
+
+    def _sides(self, group):
+        """Return the chains of a group in the order in which its root takes them; each from its far end."""
+        middle = len(group) // 2
+        return [side for side in (group[:middle:-1], group[:middle]) if side]
+
+    def roles(self):
+        """Return per place a tuple with its `Role` on each level, None where it takes no part."""
+        found = [[None] * len(self.groups) for _ in range(len(self.line))]
+        for number, level in enumerate(self.levels):
+            pair = self.colors[2 * number : 2 * number + 2]
+            for group in level:
+                middle = len(group) // 2
+                sides = len(self._sides(group))
+                for i, place in enumerate(group):
+                    mine, other = pair[i % 2], pair[1 - i % 2]
+                    if i == middle:
+                        role = Role(sides, other, None, False) if sides else None
+                    else:
+                        inner = 0 < i < len(group) - 1
+                        role = Role(int(inner), other if inner else None, mine, sides == 2 and abs(i - middle) == 1)
+                    found[place][number] = role
+        return [tuple(roles) for roles in found]
+
+    def routes(self, layout):
+        """Paint the routes."""
+        for number, level in enumerate(self.levels):
+            pair = self.colors[2 * number : 2 * number + 2]
+            for group in level:
+                middle = len(group) // 2
+                for i, place in enumerate(group):
+                    if i == middle:
+                        continue
+                    step = 1 if i < middle else -1
+                    ahead, behind = "AT"[::step]
+                    color, target = pair[i % 2], group[i + step]
+                    self.line.route(layout, color, place, "R", ahead)
+                    for k in range(place + step, target, step):
+                        self.line.route(layout, color, k, behind, ahead)
+                    if i + step != middle:
+                        self.line.route(layout, color, target, behind, "R")
+                sides = len(self._sides(group))
+                if sides == 2:
+                    self.line.route(layout, pair[1 - middle % 2], group[middle], "A", "R", {"rx": "T"}, ring=True)
+                elif sides:
+                    self.line.route(layout, pair[1 - middle % 2], group[middle], "T", "R")
+
+    def emit(self, p, roles, x, total):
+        """Write the part of a PE into the task of a program: `x` is its vector, `total`, the same, takes the sums."""
+        one = trees.star(1)  # `Reduce.emit` asks its tree only whether messages of one PE are one operation
+        for role, queue in zip(roles, self.queues, strict=False):
+            if role is not None:
+                Reduce(self.line, one, (), self.n, self.dtype, self.dtype, queue).emit(p, role, x, total)
+
+    # --- reference, counts, cycles ------------------------------------------------------------------------------------
+
+    def total(self, parts, arithmetic, result):
+        """Return the bits of the sum in the order of the PEs; both arithmetics are the same, as for other pieces."""
+        values = list(parts)
+        for group in (group for level in self.levels for group in level):
+            root = group[len(group) // 2]
+            for side in self._sides(group):
+                total = values[side[0]]
+                for place in side[1:]:
+                    total = result.call("add", values[place], total)
+                values[root] = result.call("add", values[root], total)
+        return values[self.root]
+
+    @property
+    def depth(self):
+        """Additions on the critical path: the most that depend on one another."""
+        done = [0] * len(self.line)
+        for group in (group for level in self.levels for group in level):
+            root = group[len(group) // 2]
+            for side in self._sides(group):
+                late = done[side[0]]
+                for place in side[1:]:
+                    late = 1 + max(late, done[place])
+                done[root] = 1 + max(late, done[root])
+        return done[self.root]
+
+    @property
+    def hops(self):
+        """Wavelet hops of all copies of the line, control wavelets included."""
+        total = 0
+        for group in (group for level in self.levels for group in level):
+            middle, both = len(group) // 2, len(self._sides(group)) == 2
+            for i, (a, b) in enumerate(pairwise(group)):
+                total += (1 + b - a) * (self.wavelets + (both and i in (middle - 1, middle)))
+        return self.line.copies * total
+
+    @property
+    def additions(self):
+        """Additions of elements, all copies together: (P - 1) n each."""
+        return self.line.copies * (len(self.line) - 1) * self.n
+
+    def end(self, start, machine):
+        """Return the cycle in which the root can issue what follows, if all places begin in cycle `start`."""
+        m, w = machine, self.wavelets
+        load, issue = m["ce.dsr_load"], 1 + m["vec.start"]
+        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+        times = [start] * len(self.line)
+        for number, level in enumerate(self.levels):
+            room = m["queue.in_depth"][self.queues[number]] + m["ramp.in_buffer"]
+            for group in level:
+                root = group[len(group) // 2]
+                ready, passed = times[root] + 2 * load + issue, 0
+                sides = self._sides(group)
+                for side in sides:
+                    first = times[side[0]] + 2 * load + issue
+                    for before, place in pairwise(side):
+                        first = max(
+                            times[place] + 3 * load + issue, first + ramps + abs(place - before) * m["router.hop"]
+                        )
+                    arrival = max(first + ramps + abs(side[-1] - root) * m["router.hop"], passed)
+                    taken = max(ready, arrival)
+                    # The control wavelet follows the last one, which enters the queue when there is room for it.
+                    entered = max(arrival + w - 1, taken + w - room + m["ramp.in"] if w > room else 0)
+                    passed, ready = entered + 2, taken + w
+                if sides:
+                    times[root] = ready + m["vec.drain"]
+        return times[self.root]

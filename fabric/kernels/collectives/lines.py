@@ -1,0 +1,124 @@
+"""Lines of PEs: a row, a column or a snake, seen from the collectives that run along them.
+
+A `Line` is a sequence of places 0 .. P-1; consecutive places are neighbours.  A place is a rectangle of PEs: the
+same line can run in all rows (or columns) of a region at once: place k of "all rows" is column k.  Directions are
+relative: ``T`` leads toward place 0, ``A`` away from it, ``R`` is the ramp.  `compose` puts programs on the PEs that
+take part in several lines one after the other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.layout.layout import runs
+
+__all__ = ["Line", "compose"]
+
+OPPOSITE = {"W": "E", "E": "W", "N": "S", "S": "N"}
+STEPS = {(1, 0): "E", (-1, 0): "W", (0, 1): "S", (0, -1): "N"}
+
+
+class Line:
+    """A sequence of neighbouring places.
+
+    Parameters
+    ----------
+    rects : sequence of (x, y, w, h)
+        PEs of each place.
+    name : str
+        For messages.
+
+    Attributes
+    ----------
+    copies : int
+        Lines side by side: PEs of a place.
+    """
+
+    def __init__(self, rects, name="line"):
+        self.rects, self.name = [tuple(rect) for rect in rects], name
+        self.copies = self.rects[0][2] * self.rects[0][3]
+        self._away = [STEPS[b[0] - a[0], b[1] - a[1]] for a, b in zip(self.rects, self.rects[1:], strict=False)]
+
+    @classmethod
+    def rows(cls, width, height, x=0, y=0):
+        """Return the line along x from column `x` to the east, in `height` rows at once."""
+        return cls([(x + k, y, 1, height) for k in range(width)], f"rows of {width} PEs")
+
+    @classmethod
+    def columns(cls, width, height, x=0, y=0):
+        """Return the line along y from row `y` to the south, in `width` columns at once."""
+        return cls([(x, y + k, width, 1) for k in range(height)], f"columns of {height} PEs")
+
+    @classmethod
+    def snake(cls, width, height, x=0, y=0):
+        """Return the line through all PEs of a rectangle: east in the first row, west in the second, and so on."""
+        return cls(
+            [
+                (x + (k if row % 2 == 0 else width - 1 - k), y + row, 1, 1)
+                for row in range(height)
+                for k in range(width)
+            ],
+            f"snake of {width} x {height} PEs",
+        )
+
+    def __len__(self):
+        return len(self.rects)
+
+    def directions(self, k, letters):
+        """Return relative directions at place k as directions of the machine."""
+        names = {"R": "R"}
+        if k:
+            names["T"] = OPPOSITE[self._away[k - 1]]
+        if k < len(self) - 1:
+            names["A"] = self._away[k]
+        return "".join(names[letter] for letter in letters)
+
+    def route(self, layout, color, k, rx, tx, switch=None, **more):
+        """Paint the route of a color at place k, in relative directions.
+
+        Parameters
+        ----------
+        rx, tx : str
+            Letters of T, A, R.
+        switch : dict, optional
+            Position 1: ``dict(rx="A")`` or ``dict(tx="T")``.
+        **more
+            As `Layout.route` takes it.
+        """
+        change = [{key: self.directions(k, value) for key, value in switch.items()}] if switch else []
+        layout.route(
+            color, self.rects[k], rx=self.directions(k, rx), tx=self.directions(k, tx), switches=change, **more
+        )
+
+
+def compose(layout, parts, build):
+    """Place programs on all PEs that take part in lines.
+
+    Parameters
+    ----------
+    layout : Layout
+    parts : sequence of (Line, sequence)
+        Lines and the role of each of their places; a role is any hashable value.
+    build : callable
+        ``build(roles)`` returns the program of a PE with one role per part, None where it takes no part.  Called once
+        per combination that occurs.
+    """
+    key = np.zeros((layout.height, layout.width), np.int64)
+    tables = []
+    for line, roles in parts:
+        numbers = {None: 0}
+        mine = np.zeros_like(key)
+        for (x, y, w, h), role in zip(line.rects, roles, strict=True):
+            mine[y : y + h, x : x + w] = numbers.setdefault(role, len(numbers))
+        tables.append(list(numbers))
+        key = key * len(numbers) + mine
+    for value in np.unique(key):
+        code, roles = int(value), []
+        for table in reversed(tables):
+            code, digit = divmod(code, len(table))
+            roles.insert(0, table[digit])
+        if all(role is None for role in roles):
+            continue
+        program = build(tuple(roles))
+        for (top, bottom), left, right in runs(key == value):
+            layout.place(program, left, top, right - left, bottom - top)

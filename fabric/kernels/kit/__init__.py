@@ -1,0 +1,1 @@
+"""What every kernel stands on: declaration, session, comparison, data, sizes, closed forms, the PLMR limits."""

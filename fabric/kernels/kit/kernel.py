@@ -1,0 +1,148 @@
+"""What a kernel is: a name, parameters with limits, and a function that runs it on a machine.
+
+A module declares its kernels with the decorator `kernel`, which enters them into `KERNELS`::
+
+    @kernel("double", "doubles a vector on one PE", "arch §4", [
+        KernelParam("n", 64, int, "elements", low=1),
+    ])
+    def double(machine, n):
+        ...
+        return {"cycles": ..., "verified": ...}
+
+`fabric.kernels.registry` imports all modules and is what others read.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fabric.kernels.kit.plmr import refuse
+from wse_core.errors import ConfigError, LayoutError, ProgramError
+
+__all__ = ["KERNELS", "Kernel", "KernelParam", "kernel"]
+
+KERNELS = {}
+"""All kernels by name, in the order in which they were declared."""
+
+
+@dataclass(frozen=True)
+class KernelParam:
+    """A parameter of a kernel.
+
+    Attributes
+    ----------
+    name : str
+    default : object
+        Value if none is given.
+    kind : type
+        ``int``, ``float``, ``bool`` or ``str``.
+    doc : str
+        Meaning, with unit.
+    choices : tuple
+        The only legal values, if not empty.
+    low, high : int, optional
+        Limits, both included.
+    """
+
+    name: str
+    default: object
+    kind: type
+    doc: str
+    choices: tuple = ()
+    low: int | None = None
+    high: int | None = None
+
+    def check(self, value, place):
+        """Return `value`, or raise `ConfigError` if it has another type or lies outside the limits."""
+        place = f"{place}: {self.name}"
+        if isinstance(value, np.generic):
+            value = value.item()
+        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, self.kind) or (self.kind is not bool and isinstance(value, bool)):
+            raise ConfigError(f"{value!r} is not of type {self.kind.__name__}", where=place, value=value)
+        if self.choices and value not in self.choices:
+            raise ConfigError(
+                f"{value!r} is not a possible value", where=place, value=value, hint=_hint(value, self.choices)
+            )
+        if self.low is not None and value < self.low:
+            raise ConfigError(f"{value} is too small; the least is {self.low}", where=place, value=value)
+        if self.high is not None and value > self.high:
+            raise ConfigError(f"{value} is too large; the most is {self.high}", where=place, value=value)
+        return value
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that can be run by name.
+
+    Attributes
+    ----------
+    name, summary : str
+    source : str
+        Where the algorithm, and the cycle count that it is held against, come from.
+    params : tuple[KernelParam, ...]
+    function : callable
+        ``function(machine, **params)`` returns the result; called by `run`.
+    """
+
+    name: str
+    summary: str
+    source: str
+    params: tuple
+    function: Callable = field(repr=False)
+
+    def run(self, machine, **values):
+        """Run the kernel.
+
+        Parameters
+        ----------
+        machine : wse_core.params.Machine
+        **values
+            Parameters; those not named keep their defaults.
+
+        Returns
+        -------
+        dict
+            ``kernel``, ``params``, ``cycles``, ``wavelet_hops``, ``macs``, ``verified``, ``bit_exact``,
+            ``max_abs_error`` and whatever else the kernel measures; ``counters`` and ``arrays`` hold arrays.
+
+        Raises
+        ------
+        ConfigError
+            Unknown parameter, wrong type, or a value that is impossible on this machine.
+        PlanError
+            The machine has too few PEs, colors or filters, or too little memory; names the limit.
+        """
+        place = f"kernel {self.name}"
+        declared = {param.name: param for param in self.params}
+        for key in values:
+            if key not in declared:
+                raise ConfigError(f"unknown parameter {key!r}", where=place, hint=_hint(key, declared), key=key)
+        full = {name: param.check(values.get(name, param.default), place) for name, param in declared.items()}
+        try:
+            result = self.function(machine, **full)
+        except (LayoutError, ProgramError) as error:
+            refuse(error, place)
+            raise
+        return {"kernel": self.name, "params": full, **result}
+
+
+def kernel(name, summary, source, params):
+    """Return a decorator that enters a function into `KERNELS` and leaves it as it is."""
+
+    def enter(function):
+        KERNELS[name] = Kernel(name, summary, source, tuple(params), function)
+        return function
+
+    return enter
+
+
+def _hint(word, known):
+    near = difflib.get_close_matches(str(word), [str(item) for item in known], n=1)
+    listing = f"one of {', '.join(map(str, known))}"
+    return f"did you mean {near[0]}? {listing[0].upper()}{listing[1:]}" if near else listing

@@ -1,0 +1,58 @@
+"""Matrices over a square of PEs: padding, tiles, and the references that follow the order of the machine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.kernels.matmul.product import Shape
+
+__all__ = ["columns_first", "multiply", "pad", "rows_first", "shape_of", "tiles"]
+
+
+def shape_of(p, m, k, n, dtype):
+    """Return the `Shape` of the tiles of an (m x k) by (k x n) product over p x p PEs.
+
+    Sizes are rounded up to multiples of p, and the rows of a tile to an even number (see
+    `fabric.kernels.matmul.product`).
+    """
+    return Shape(2 * -(-m // (2 * p)), -(-k // p), -(-n // p), dtype)
+
+
+def pad(matrix, rows, columns):
+    """Return `matrix` with zeros below and to the right."""
+    out = np.zeros((rows, columns), matrix.dtype)
+    out[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return out
+
+
+def tiles(matrix, p, q=None):
+    """Return the p x q tiles (default p x p) of a matrix: array (row of tiles, column of tiles, rows, columns)."""
+    q = p if q is None else q
+    rows, columns = matrix.shape[0] // p, matrix.shape[1] // q
+    return matrix.reshape(p, rows, q, columns).swapaxes(1, 2)
+
+
+def columns_first(found):
+    """Return tiles as the PEs hold them by columns: array (row of PEs, column of PEs, elements)."""
+    return np.ascontiguousarray(found.swapaxes(2, 3)).reshape(*found.shape[:2], -1)
+
+
+def rows_first(found):
+    """Return tiles as the PEs hold them by rows."""
+    return np.ascontiguousarray(found).reshape(*found.shape[:2], -1)
+
+
+def multiply(given, single, a, b, c):
+    """Return C + A B as f32 bits: for k = 0, 1 ... ``C = fma(A[:, k], B[k, :], C)`` with one rounding each.
+
+    Parameters
+    ----------
+    given, single : Arithmetic
+        Format of A and B, and f32.
+    a, b, c : ndarray
+        Bit patterns, shapes (m, k), (k, n), (m, n).
+    """
+    for k in range(a.shape[1]):
+        column, row = a[:, k, np.newaxis], b[np.newaxis, k]
+        c = given.call("fma_mixed", column, row, c) if given.words == 1 else single.call("fma", column, row, c)
+    return c

@@ -1,0 +1,1 @@
+"""Matrix products: all-gather, SUMMA, Cannon and MeshGEMM, and A times B transposed."""

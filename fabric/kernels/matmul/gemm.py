@@ -1,0 +1,180 @@
+"""Matrix products on a mesh of PEs, by every algorithm that WaferLLM compares.
+
+===========  ==================================================  =====================  ============  ===============
+algorithm    what moves                                          longest way per step   tiles per PE  module
+===========  ==================================================  =====================  ============  ===============
+summa        one panel of A and of B per step, by broadcasts     n - 1 hops             5             gemm_summa
+allgather    the same, all panels before the product             n - 1 hops             2 n + 1       gemm_allgather
+cannon       rings of neighbours, back over the whole line       n - 1 hops             5             gemm_shift
+meshgemm     folded rings (INTERLEAVE)                           2 hops                 5             gemm_shift
+gemm_t       C = A B^T: B on folded rings, sums along rows       2 hops, n - 1 in sums  6             gemm_t
+===========  ==================================================  =====================  ============  ===============
+
+Tiles are those of a square mesh of n x n; how matrices are cut on any mesh, what the numbers of a result mean, and the
+lower bound stand in `fabric.kernels.matmul.gemm_base`.  The published figure of 3 tiles for the shifting algorithms
+leaves no place for a tile that arrives while its predecessor is multiplied; here there is one.  SUMMA and allgather use
+one color per axis, not one per root, since a router's routes can be rewritten (`gemm_summa`).
+
+Where the time goes: a CE has one issue slot per cycle for the product, for each wavelet it sends and for each it
+receives.  Broadcasts are copied by routers, so that a PE pays S per tile of S wavelets; a shift costs it 2 S.  A
+shift needs no instructions that turn routers, nor a search for the tile to use.  So SUMMA is ahead for large tiles, the
+shifts are for small ones, many PEs to one matrix.  The length of a way is paid once, not per step, by all of them:
+nothing synchronises the steps, and wavelets on the way do not wait for one another.
+
+Sources
+    He et al., WaferLLM (OSDI 2025), section 5; the modules' own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.kernels.kit import common
+from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.matmul.gemm_allgather import AllGather
+from fabric.kernels.matmul.gemm_shift import Cannon, MeshGemm
+from fabric.kernels.matmul.gemm_summa import Summa
+from fabric.kernels.matmul.gemm_t import GemmT
+from wse_core.errors import ConfigError
+
+__all__ = ["ALGORITHMS", "Gemm", "expected_cycles", "gemm", "gemm_t", "make", "programs"]
+
+ALGORITHMS = {found.algorithm: found for found in (Summa, AllGather, Cannon, MeshGemm)}
+"""Classes of C = A B by name."""
+
+
+class Gemm(Summa):
+    """SUMMA on a square of p x p PEs; see `gemm_summa.Summa`."""
+
+    def __init__(self, machine, p, m, k, n, dtype, buffers=1, where="kernel gemm"):
+        self.p = p
+        super().__init__(machine, p, p, m, k, n, dtype, buffers=buffers, where=where)
+
+
+def programs(machine, p, m, k, n, dtype, buffers=1):
+    """Return the programs of a `Gemm`, assembled.
+
+    Raises
+    ------
+    ProgramError
+        The tiles do not fit into a PE.
+    """
+    return Gemm(machine, p, 1, 1, 1, dtype, buffers).sized(m, k, n).build()
+
+
+def expected_cycles(product, machine):
+    """Return the cycles of the formula of a product's module; `machine` is the product's."""
+    return product.expected()
+
+
+def make(algorithm, machine, width, height, m, k, n, dtype, sums="f32", **options):
+    """Return a product by the name of its algorithm.
+
+    Parameters
+    ----------
+    algorithm : str
+        One of `ALGORITHMS`, or ``gemm_t`` (B is n x k then).
+    machine : Machine
+    width, height : int
+        PEs along x and y.
+    m, k, n : int
+        C is m x n, k is summed over.
+    dtype : {"f16", "cb16", "f32"}
+    sums : {"f32", "same"}
+    **options
+        ``buffers`` of summa, ``align`` of cannon and meshgemm.
+
+    Raises
+    ------
+    ConfigError
+        No such algorithm, or the product does not fit.
+    """
+    found = ALGORITHMS | {GemmT.algorithm: GemmT}
+    if algorithm not in found:
+        raise ConfigError(f"GEMM algorithm {algorithm!r} is unknown", hint=", ".join(found), value=algorithm)
+    return found[algorithm](machine, width, height, m, k, n, dtype, sums, **options)
+
+
+def result(product, a, b):
+    """Multiply on the fabric and return the result of a kernel."""
+    session, c = product.run(a, b)
+    starts, stops = session.stamps(0, 0, product.width, product.height)
+    cycles = int((stops - starts).max())
+    return common.report(
+        session,
+        product.check(a, b, c),
+        cycles,
+        expected_cycles=product.expected(),
+        expected_hops=product.hops,
+        expected_macs=product.macs,
+        **product.facts(session, cycles),
+        arrays={"c": c},
+    )
+
+
+def _mesh():
+    return [
+        KernelParam("p", 8, int, "PEs along each side", low=1),
+        KernelParam("width", 0, int, "PEs along x; 0: p", low=0),
+        KernelParam("height", 0, int, "PEs along y; 0: p", low=0),
+    ]
+
+
+def _formats():
+    return [
+        KernelParam("dtype", "f16", str, "format of A and B", ("f16", "cb16", "f32")),
+        KernelParam("sums", "f32", str, "format of C and of the sums: f32, or that of A and B", ("f32", "same")),
+    ]
+
+
+@kernel(
+    "gemm",
+    "matrix product over PEs: SUMMA, allgather, Cannon, or MeshGEMM",
+    "He et al., WaferLLM (OSDI 2025), section 5; SUMMA: van de Geijn and Watts, 1997; Cannon, 1969",
+    [
+        *_mesh(),
+        KernelParam("m", 128, int, "rows of A and C", low=1),
+        KernelParam("k", 128, int, "columns of A, rows of B", low=1),
+        KernelParam("n", 128, int, "columns of B and C", low=1),
+        *_formats(),
+        KernelParam("algorithm", "summa", str, "how the tiles come to the PEs", tuple(ALGORITHMS)),
+        KernelParam("buffers", 1, int, "summa: buffers for arriving tiles; 2: tiles arrive during the product", (1, 2)),
+        KernelParam(
+            "align", "fabric", str, "cannon, meshgemm: who brings the tiles to where they start", ("fabric", "host")
+        ),
+        *common.data_params(),
+    ],
+)
+def gemm(machine, p, width, height, m, k, n, dtype, sums, algorithm, buffers, align, seed, data):
+    """Run the kernel `gemm`; see the head of this module."""
+    options = {"summa": {"buffers": buffers}, "cannon": {"align": align}, "meshgemm": {"align": align}}
+    for key, value, usual in (("buffers", buffers, 1), ("align", align, "fabric")):
+        if value != usual and key not in options.get(algorithm, {}):
+            raise ConfigError(
+                f"{algorithm} has no such choice", where=f"kernel gemm: {key}", hint=f"{key}={usual!r}", value=value
+            )
+    product = make(algorithm, machine, width or p, height or p, m, k, n, dtype, sums, **options.get(algorithm, {}))
+    rng = np.random.default_rng(seed)
+    a = product.given.random(rng, (m, k), data, terms=k)
+    return result(product, a, product.given.random(rng, (k, n), data, terms=4 * k))
+
+
+@kernel(
+    "gemm_t",
+    "matrix product with the transpose, C = A B^T, without a transpose (dist-GEMM-T)",
+    "He et al., WaferLLM (OSDI 2025), sections 4.1 and 5.4",
+    [
+        *_mesh(),
+        KernelParam("m", 128, int, "rows of A and C", low=1),
+        KernelParam("k", 128, int, "columns of A and of B", low=1),
+        KernelParam("n", 128, int, "rows of B, columns of C", low=1),
+        *_formats(),
+        *common.data_params(),
+    ],
+)
+def gemm_t(machine, p, width, height, m, k, n, dtype, sums, seed, data):
+    """Run the kernel `gemm_t`; see `fabric.kernels.matmul.gemm_t`."""
+    product = make("gemm_t", machine, width or p, height or p, m, k, n, dtype, sums)
+    rng = np.random.default_rng(seed)
+    a = product.given.random(rng, (m, k), data, terms=k)
+    return result(product, a, product.given.random(rng, (n, k), data, terms=4 * k))

@@ -1,0 +1,150 @@
+"""Matrix product by allgather: every PE collects its panels of A and B, then multiplies once.
+
+What moves
+    The broadcasts of SUMMA (`fabric.kernels.matmul.gemm_summa`, same colors, queues and switches), one after the other
+    and without products between them.  A PE (x, y) ends with all of row y of A and of column x of B.
+
+Memory
+    2 L + 1 tiles: two whole panels and C.  Products whose panels do not fit are refused.
+
+Order (bit exact)
+    C starts from +0, k upwards, as SUMMA.
+
+Cycles
+    From the first to the last time stamp of a PE, the most of all PEs:
+
+        cycles = L (M + SA + SB + I) + start
+
+    with the names of `gemm_summa`; I is about 80 for the transfer of two tiles and 9 for the turn of the loop over the
+    products.  Nothing overlaps, which costs little on a CE whose slots pay for transfers and products alike.
+
+Sources
+    He et al., WaferLLM (OSDI 2025), section 5.1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.kernels.kit import common
+from fabric.kernels.matmul.gemm_broadcast import BroadcastAxis, slot_elements
+from fabric.kernels.matmul.gemm_summa import Summa
+from fabric.kernels.matmul.product import emit_product, product_cycles
+from fabric.program.program import Program
+
+__all__ = ["AllGather"]
+
+
+class PanelAxis(BroadcastAxis):
+    """The tiles of one matrix, each at its place in a panel of all slices."""
+
+    def declare(self, elements, dtype, bank):
+        """Declare the panel; the host writes the PE's own tiles to their places."""
+        self.own = self.received = self.p.array(self.key, self.buffers * self.slot, dtype, bank=bank)
+        self.at = None
+        self.slot_words = self.slot * self.own.words_per_element
+
+    def choose_sent(self, since):
+        """Point the descriptor at the tile to send."""
+        self._point(self.dsrs["send"][1])
+
+    def choose_received(self):
+        """Point the descriptor at the place of the tile to receive."""
+        self._point(self.dsrs["receive"][0])
+
+    def _point(self, dsr):
+        self.p.dsr_base(dsr, self.own)
+        self.p.dsr_off(dsr, self.offset)
+
+    def toggle(self):
+        """Go on to the next place."""
+        if self.offset is not None:
+            self.p.add16(self.offset, self.offset, self.slot_words)
+
+
+class AllGather(Summa):
+    """A product by allgather; see `gemm_base.Product` and the head of this module."""
+
+    algorithm = "allgather"
+
+    def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", where="kernel gemm"):
+        super().__init__(machine, width, height, m, k, n, dtype, sums, 1, where)
+
+    def program(self, column, row):
+        """Return the program of the PEs at one kind of place in their row and in their column."""
+        if self.slices == 1:
+            return super().program(column, row)
+        shape = self.shape
+        p = Program(
+            f"allgather {column} column, {row} row", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
+        )
+        c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
+        stamps = common.Stamps(p)
+        c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
+        a = PanelAxis(p, "a", self.elements[0], self.dtype, column, self.held[0], self.slices, shape.a_bank)
+        b = PanelAxis(p, "b", self.elements[1], self.dtype, row, self.held[1], self.slices, None)
+        step = p.reg16("step")
+
+        with p.task("main"):
+            stamps.store(0)
+            a.prepare()
+            b.prepare()
+            p.ldi(step, 0)
+            p.call("ask")
+
+        self.write_ask(p, step, a, b)
+
+        with p.task("step"):
+            p.block("step")
+            p.add16(step, step, 1)
+            a.toggle()
+            b.toggle()
+            with p.if_("ne", step, self.slices):
+                p.call("ask")
+            with p.else_():
+                a_base, b_base = p.reg16("a base"), p.reg16("b base")
+                p.ldi(a_base, a.own)
+                p.ldi(b_base, b.own)
+                with p.loop(self.slices, counter=step):
+                    emit_product(p, shape, c, c_dsr, a.own, a_dsr, a_base, b_base)
+                    p.add16(a_base, a_base, a.slot_words)
+                    p.add16(b_base, b_base, b.slot_words - b.words)  # the product leaves it behind the tile
+                stamps.store(1)
+        p.blocked("step")
+        p.assemble()
+        return p
+
+    def inputs(self, a, b):
+        """Return what the host writes; see `common.Session`."""
+        if self.slices == 1:
+            return super().inputs(a, b)
+        a, b = self.cut(a, b)
+        w, h, steps = self.width, self.height, self.slices
+        slots = np.arange(steps)
+        mine_a = slots // self.held[0] == np.arange(w)[:, np.newaxis]  # (W, L)
+        mine_b = slots // self.held[1] == np.arange(h)[:, np.newaxis]  # (H, L)
+        a = np.where(mine_a[np.newaxis, ..., np.newaxis], a[:, np.newaxis], 0).astype(a.dtype)
+        b = np.where(mine_b[:, np.newaxis, :, np.newaxis], b.swapaxes(0, 1)[np.newaxis], 0).astype(b.dtype)
+        a, b = (
+            np.pad(found, [(0, 0)] * 3 + [(0, slot_elements(found.shape[-1]) - found.shape[-1])]) for found in (a, b)
+        )
+        return [("a", a.reshape(h, w, -1), 0, 0), ("b", b.reshape(h, w, -1), 0, 0)]
+
+    points = True
+
+    def expected(self):
+        """Return the cycles of the formula in the module's head."""
+        m = self.machine
+        if self.slices == 1:
+            return super().expected()
+        around = (
+            m["task.start"]
+            + 2
+            + (self.width > 1)
+            + (self.height > 1)
+            + m["ce.branch_not_taken"]
+            + m["ce.call"]
+            + self.ask_cycles()
+        )
+        product = product_cycles(self.shape, m) + 3 + m["ce.branch_taken"]
+        return self.slices * (product + around) + self.start_cycles()

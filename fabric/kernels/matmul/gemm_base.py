@@ -1,0 +1,305 @@
+"""What all distributed matrix products share: how the matrices are cut, the references, and what a result says.
+
+A mesh of W x H PEs (W along x).  C is cut into H x W tiles, PE (x, y) sums C[y, x] where it stays.  The summed
+dimension is cut into L = lcm(W, H) *slices*: A into H x L tiles, L/W of them on each PE of a row, B into L x W tiles,
+L/H of them on each PE of a column.  A square mesh has one of each.  In each of L *steps* every PE multiplies one tile
+of A and the tile of B of the same slice; algorithms differ in how the tiles come to the PE and in the order of the
+slices (`Product.order`), which is what the bits of C depend on.
+
+Sizes that do not divide are padded with zeros, the rows of a tile to an even number (see
+`fabric.kernels.matmul.product`). The zeros are sent and multiplied as the rest is; ``macs`` counts them,
+``useful_macs`` does not.
+
+Split of the cycles
+    ``compute_cycles``  = steps x `product_cycles`, what a PE alone needs for its products, which a run on one PE takes
+                          to the cycle;
+    ``align_cycles``      until every tile is where the first step wants it (cyclic shifts only);
+    ``communication_cycles`` the rest: what is not hidden of the transfers and of the instructions around them.
+
+Lower bound of the cycles for any algorithm that keeps C in place and starts with A and B spread evenly: the
+multiply-adds of the PE with most of them at full rate, plus one issue slot for each wavelet that this PE has to take
+from elsewhere, but at least the way from the farthest PE.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+
+import numpy as np
+
+from fabric.kernels.kit import common, tiles
+from fabric.kernels.kit.plmr import routes_used
+from fabric.kernels.matmul.product import Shape, product_cycles
+from wse_core.errors import PlanError
+
+__all__ = ["Product", "place_all", "wavelets_of"]
+
+
+def wavelets_of(elements, dtype):
+    """Return the wavelets of that many elements: two 16-bit ones in one."""
+    return elements if dtype == "f32" else -(-elements // 2)
+
+
+def place_all(layout, programs, columns, rows):
+    """Place ``programs[columns[x], rows[y]]`` on every PE (x, y), many at a time.
+
+    Parameters
+    ----------
+    layout : Layout
+    programs : dict
+    columns, rows : sequence
+        Kinds of columns and of rows, hashable.
+    """
+    for column, x in _strides(columns):
+        for row, y in _strides(rows):
+            layout.place(programs[column, row], (x[0], y[0], x[-1] - x[0] + 1, y[-1] - y[0] + 1, x.step, y.step))
+
+
+def _strides(kinds):
+    """Return (kind, range of places) so that every place of a sequence of kinds is in one range."""
+    places, found = {}, []
+    for place, kind in enumerate(kinds):
+        places.setdefault(kind, []).append(place)
+    for kind, mine in places.items():
+        start = 0
+        while start < len(mine):
+            step = mine[start + 1] - mine[start] if start + 1 < len(mine) else 1
+            stop = start + 1
+            while stop < len(mine) and mine[stop] - mine[stop - 1] == step:
+                stop += 1
+            found.append((kind, range(mine[start], mine[stop - 1] + 1, step)))
+            start = stop
+    return found
+
+
+class Product:
+    """A matrix product laid out over PEs: fits the tiles, runs products, holds the reference.
+
+    Subclasses are algorithms.  They give `build`, `layout`, `inputs`, `order`, `hops`, `expected`.
+
+    Parameters
+    ----------
+    machine : Machine
+    width, height : int
+        PEs along x and y.
+    m, k, n : int
+        A is m x k, B k x n.
+    dtype : {"f16", "cb16", "f32"}
+        Format of A and B.
+    sums : {"f32", "same"}
+        Format of C and of the sums: f32 or `dtype`.
+    where : str
+        Who asks, for messages.
+
+    Attributes
+    ----------
+    shape : Shape
+        Sizes of the tiles.
+    slices : int
+        Slices of the summed dimension, and steps.
+    programs : dict
+        Programs by place.
+
+    Raises
+    ------
+    PlanError
+        The tiles do not fit into a PE, or the PEs not onto the machine.
+    """
+
+    algorithm = ""
+
+    def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", where="kernel gemm"):
+        self.machine, self.width, self.height, self.where = machine, width, height, where
+        self.m, self.k, self.n, self.dtype, self.sums = m, k, n, dtype, sums
+        self.given = common.Arithmetic.of(machine, dtype)
+        self.result = common.Arithmetic.of(machine, dtype if sums == "same" else "f32")
+        limits = machine["fabric.width"], machine["fabric.height"]
+        if width > limits[0] or height > limits[1]:
+            square = width == height
+            limit = min(limits) if square else limits[0] if width > limits[0] else limits[1]
+            key = "p" if square else "width" if width > limits[0] else "height"
+            raise PlanError(
+                f"{width} x {height} PEs exceed the {limits[0]} x {limits[1]} of {machine.preset}",
+                where=f"{where}: {key}",
+                hint=f"at most {limit}",
+                available=limit,
+                needed=height if key == "height" else width,
+                limit="width" if width > limits[0] else "height",
+            )
+        self.slices = math.lcm(width, height)
+        self.shape = self.shape_of(m, k, n)
+        ranges = {"m": (1, m), "k": (1, k), "n": (1, n)}
+        if width == height:
+            ranges["p"] = width, min(limits)
+        sizes = {"m": m, "k": k, "n": n} | ({"p": width} if width == height else {})
+        self.programs = common.fit(where, machine, lambda **found: self.sized(**found).build(), sizes, ranges)
+
+    def sized(self, m, k, n, p=None):
+        """Return a product of other sizes, or on a square of p x p PEs, without programs: `build` may fail."""
+        other = copy.copy(self)
+        other.__dict__.pop("layout", None)
+        other.__dict__.pop("words", None)
+        other.__dict__.pop("programs", None)
+        if p is not None:
+            other.width = other.height = other.slices = p
+        other.m, other.k, other.n = m, k, n
+        other.shape = other.shape_of(m, k, n)
+        return other
+
+    def shape_of(self, m, k, n):
+        """Return the `Shape` of the tiles."""
+        return Shape(2 * -(-m // (2 * self.height)), -(-k // self.slices), -(-n // self.width), self.dtype, self.sums)
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    def padded(self, a, b):
+        """Return A and B as bit patterns with the zeros that complete the tiles."""
+        s, (w, h, steps) = self.shape, (self.width, self.height, self.slices)
+        return tiles.pad(a, h * s.rows, steps * s.depth), tiles.pad(b, steps * s.depth, w * s.columns)
+
+    def b_elements(self, found):
+        """Return tiles of B in the order in which `fabric.kernels.matmul.product` reads them."""
+        return (tiles.columns_first if self.shape.inner_k else tiles.rows_first)(found)
+
+    def cut(self, a, b):
+        """Return the tiles of A (H, L, elements) and of B (L, W, elements) as they lie in SRAM."""
+        a, b = self.padded(a, b)
+        return (
+            tiles.columns_first(tiles.tiles(a, self.height, self.slices)),
+            self.b_elements(tiles.tiles(b, self.slices, self.width)),
+        )
+
+    def run(self, a, b, progress=None, cycle_limit=common.CYCLE_LIMIT, backend=None):
+        """Multiply on the fabric.
+
+        Parameters
+        ----------
+        a, b : ndarray
+            Bit patterns, shapes (m, k), (k, n).
+        progress : callable, optional
+            As `fabric.host.fabric.Fabric.run` takes it.
+        cycle_limit : int
+            Most cycles that the run may take.
+        backend : {"compiled", "reference"}, optional
+
+        Returns
+        -------
+        session : Session
+        c : ndarray[uint32 or uint16]
+            Bits, shape (m, n).
+        """
+        session = common.Session(
+            self.layout, self.inputs(a, b), backend=backend, progress=progress, cycle_limit=cycle_limit
+        )
+        s, (w, h) = self.shape, (self.width, self.height)
+        c = session.read("c", 0, 0, w, h).reshape(h, w, self.c_tiles, -1, s.rows)
+        return session, c.transpose(0, 4, 1, 2, 3).reshape(h * s.rows, -1)[: self.m, : self.n]
+
+    c_tiles = 1
+    """Tiles of C on a PE, side by side."""
+
+    # --- references ---------------------------------------------------------------------------------------------------
+
+    def order(self):
+        """Return the slices in the order in which each PE takes them: array (H, W, steps)."""
+        return np.broadcast_to(np.arange(self.slices), (self.height, self.width, self.slices))
+
+    def fma(self, x, y, total):
+        """Return x y + total as the PEs calculate it."""
+        return self.given.call("fma" if self.result.fmt == self.dtype else "fma_mixed", x, y, total)
+
+    def reference(self, a, b):
+        """Return C, m x n, calculated in the order of the PEs."""
+        s, (w, h) = self.shape, (self.width, self.height)
+        a, b = self.padded(a, b)
+        a, b = tiles.tiles(a, h, self.slices), tiles.tiles(b, self.slices, w)
+        c = np.zeros((h, w, s.rows, s.columns), self.result.bits_dtype)
+        order, y, x = self.order(), np.arange(h)[:, np.newaxis], np.arange(w)
+        for step in range(self.slices):
+            at = order[:, :, step]
+            left, right = a[y, at], b[at, x]
+            for d in range(s.depth):
+                c = self.fma(left[..., d, np.newaxis], right[..., d, np.newaxis, :], c)
+        return c.swapaxes(1, 2).reshape(h * s.rows, w * s.columns)[: self.m, : self.n]
+
+    def plain(self, a, b):
+        """Return C and the sums of absolute products by numpy, in float64."""
+        x, y = self.given.operand(a), self.given.operand(b)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return x @ y, np.abs(x) @ np.abs(y)
+
+    roundings = property(lambda self: self.slices * self.shape.depth, doc="Roundings that a term of C goes through.")
+
+    def check(self, a, b, c):
+        """Compare a result with the reference in the order of the PEs and with plain numpy; return a `Check`."""
+        plain, magnitude = self.plain(a, b)
+        return common.check_sum(self.result, c, self.reference(a, b), plain, magnitude, self.roundings)
+
+    # --- counts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def elements(self):
+        """Elements of a tile of A and of a tile of B."""
+        return self.shape.rows * self.shape.depth, self.shape.depth * self.shape.columns
+
+    @property
+    def wavelets(self):
+        """Wavelets of a tile of A and of a tile of B."""
+        return tuple(wavelets_of(count, self.dtype) for count in self.elements)
+
+    @property
+    def macs(self):
+        """Multiply-adds of a product, those with zeros of the padding included."""
+        s = self.shape
+        return self.width * self.height * self.slices * s.rows * s.depth * s.columns
+
+    @functools.cached_property
+    def words(self):
+        """SRAM of the PE that needs most, code included [16-bit words]."""
+        return max(program.assemble().footprint for program in self.programs.values())
+
+    @property
+    def compute_cycles(self):
+        """Cycles of the products of a PE that has all tiles."""
+        return self.slices * product_cycles(self.shape, self.machine)
+
+    @property
+    def lower_bound(self):
+        """Cycles that no algorithm with C in place goes below; see the head of this module."""
+        m, (w, h) = self.machine, (self.width, self.height)
+        rows, columns = -(-self.m // h), -(-self.n // w)
+        foreign = sum(
+            wavelets_of(lines * self.k * (size - 1) // size, self.dtype) for lines, size in ((rows, w), (columns, h))
+        )
+        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+        way = max(w, h) - 1
+        work = -(-rows // self.shape.lanes(m)) * columns * self.k + foreign
+        return max(work, way * m["router.hop"] + ramps if way else 0)
+
+    def facts(self, session, cycles):
+        """Return what a result says besides `common.report`."""
+        s = self.shape
+        compute = self.compute_cycles
+        return {
+            "lanes": s.lanes(self.machine),
+            "useful_macs": self.m * self.k * self.n,
+            "steps": self.slices,
+            "tile": f"{s.rows} x {s.depth} x {s.columns}",
+            "product_cycles": product_cycles(s, self.machine),
+            "compute_cycles": compute,
+            "align_cycles": self.align_cycles(session),
+            "communication_cycles": int(cycles) - compute - self.align_cycles(session),
+            "words_per_pe": self.words,
+            "colors_per_pe": routes_used(self.layout),
+            "lower_bound": self.lower_bound,
+        }
+
+    def expected_align(self):
+        """Return what a closed form says about `align_cycles`."""
+        return 0
+
+    def align_cycles(self, session):
+        """Return the cycles until all tiles are where the first step wants them."""
+        return 0

@@ -1,0 +1,381 @@
+"""Matrix products by cyclic shifts: Cannon on the plain ring, MeshGEMM on the folded one.
+
+What moves
+    Each row of PEs is a ring for its tiles of A, each column one for its tiles of B (`fabric.kernels.collectives.ring`;
+    `cannon`: neighbours and a way back of n-1 hops, `meshgemm`: no step longer than two hops).  A PE holds L/W tiles of
+    A and L/H of B in the order of the ring (L = lcm(W, H), one each on a square) and multiplies the first of each.
+    Then every ring turns by one tile: a PE sends its first tiles and receives new last ones, while it multiplies.
+
+    *Alignment* comes first, so that the first tiles belong to the same slice: the PE of rank r in its column turns its
+    row by r L/H tiles, that of rank r in its row its column by r L/W.  ``align="host"`` leaves that to the host, which
+    then writes tiles where the first step wants them, as for weights that are placed in advance.
+
+    Rows of a square mesh start with A and B as they are cut, tile k of a row on PE k.  Otherwise PE of rank r has
+    slices r L/W, r L/W + 1 ...: for A and B alike, which natural places cannot give when the rings differ.
+
+Colors, routers, queues
+    Three colors per axis, 8 .. 10 along x and 11 .. 13 along y, all routes static.  Input queues 0 and 1, output queues
+    2 and 3; each runs its own microthread.
+
+Memory
+    One tile more than the PE holds, per matrix, into which the next one arrives; the place of a tile that has been
+    sent and multiplied is the next such place.
+
+Tasks
+    ``align a`` and ``align b`` run once per tile that has arrived while the rings are aligned; when both are through,
+    ``aligned`` takes a time stamp.  ``step`` runs when both tiles of a step are there (A activates it, B unblocks it):
+    it moves on by one tile, starts the next transfers, multiplies.  It does not ask whether the tile before has left:
+    a descriptor register in use by a microthread makes the main thread wait, and each is edited here before its use.
+
+Order (bit exact)
+    C starts from +0; PE (x, y) of ranks (i, j) takes slices i L/W + j L/H, + 1, + 2 ... modulo L (in the order of the
+    ring on a square mesh), and within a slice k upwards.
+
+Cycles
+    From the first to the last time stamp of a PE, the most of all PEs.  With SA and SB wavelets per tile, M cycles for
+    the product of two tiles, I for the instructions of a step (32 on wse2) and J for those of a turn of alignment (24):
+
+        alignment = RA (2 SA + J) + RB (2 SB + J)     RA = H-1 turns of A by L/H tiles at most, RB likewise
+        cycles    = alignment + L (M + I) + (L - 1) 2 (SA + SB) + ways
+
+    within 1 % of the measurement, 4 % for Cannon with alignment, 12 % for the smallest tiles.  A wavelet takes a slot
+    of the CE when it is sent and one when it is received; transfers overlap with the product only where it waits.
+    `ways`: a PE starts when its own tiles are there, and in L steps a tile passes the way back of a plain ring once per
+    axis.  So Cannon pays its n-1 hops once, as far as they are longer than a step, and not per step.
+
+    Exactly: wavelet_hops = SA G (turns of all rows) + SB G' (turns of all columns), G and G' = `Ring.grants`.
+
+Sources
+    He et al., WaferLLM (OSDI 2025), section 5; Cannon, 1969.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from fabric.kernels.collectives.ring import Ring
+from fabric.kernels.kit import common
+from fabric.kernels.matmul.gemm_base import Product, place_all
+from fabric.kernels.matmul.product import emit_product, product_cycles
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+
+__all__ = ["Cannon", "MeshGemm", "RingAxis"]
+
+FIRST = {"a": 8, "b": 11}
+"""Color 0 of the ring of each axis."""
+QUEUES = {"a": (0, 2), "b": (1, 3)}
+"""Input and output queue."""
+
+
+class RingAxis:
+    """What a PE needs for the tiles of one matrix on their ring: variables, descriptors, code.
+
+    Parameters
+    ----------
+    p : Program
+    key : {"a", "b"}
+    elements : int
+        Of a tile.
+    dtype : str
+    held : int
+        Tiles that the PE holds.
+    colors : tuple[int, int] or None
+        Colors sent and received, 0 .. 2; None on a ring of one PE.
+    bank : int or None
+        In which a tile has to begin.
+    """
+
+    def __init__(self, p, key, elements, dtype, held, colors, bank=None):
+        self.p, self.key, self.elements, self.colors = p, key, elements, colors
+        self.places = held + (colors is not None)
+        self.store = p.array(key, self.places * elements, dtype, bank=bank)
+        self.words = elements * self.store.words_per_element
+        self.move = p.mov32 if dtype == "f32" else p.mov16
+        self.current = p.reg16(f"{key} current")
+        self.spare = p.reg16(f"{key} spare") if self.places > 1 else None
+        if colors is not None:
+            first, (q_in, q_out) = FIRST[key], QUEUES[key]
+            self.out, self.into = p.output_queue(q_out, first + colors[0]), p.input_queue(q_in, first + colors[1])
+            self.to_fabric, self.sent = p.dsr("dest", name=f"{key} out"), p.dsr("src1", name=f"{key} sent")
+            self.received, self.from_fabric = p.dsr("dest", name=f"{key} in"), p.dsr("src1", name=f"{key} received")
+
+    def prepare(self):
+        """Load all descriptors and stand one tile before the first."""
+        p, n = self.p, self.elements
+        if self.colors is not None:
+            p.load(self.to_fabric, p.fabout(self.out, n))
+            p.load(self.sent, p.mem1d(self.store, n))
+            p.load(self.received, p.mem1d(self.store, n))
+            p.load(self.from_fabric, p.fabin(self.into, n))
+        p.ldi(self.current, self.store[(self.places - 1) * self.elements])
+        if self.spare is not None:
+            p.ldi(self.spare, self.store)
+
+    def advance(self):
+        """Go on to the next tile; the one left is spare."""
+        p = self.p
+        if self.places == 2:
+            for to, by in ((self.current, self.spare), (self.spare, self.current), (self.current, self.spare)):
+                p.xor16(to, to, by)
+        elif self.places > 2:
+            p.mov16(self.spare, self.current)
+            last = p.reg16("last")
+            p.ldi(last, self.store[(self.places - 1) * self.elements])
+            with p.if_("eq", self.current, last):
+                p.ldi(self.current, self.store)
+            with p.else_():
+                p.add16(self.current, self.current, self.words)
+            p.free(last)
+
+    def turn(self, activate=None, unblock=None):
+        """Send the current tile and receive another in the spare place; then activate or unblock a task."""
+        p = self.p
+        if self.colors is None:
+            p.activate(activate) if activate else p.unblock(unblock)
+            return
+        p.dsr_base(self.sent, self.current)
+        self.move(self.to_fabric, self.sent, async_=True)
+        p.dsr_base(self.received, self.spare)
+        self.move(self.received, self.from_fabric, async_=p.async_(activate=activate, unblock=unblock))
+
+
+class Shift(Product):
+    """A product by cyclic shifts; see `gemm_base.Product` and the head of this module.
+
+    Parameters
+    ----------
+    align : {"fabric", "host"}
+        Who brings the tiles to where the first step wants them.
+    """
+
+    kind = ""
+
+    def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", align="fabric", where="kernel gemm"):
+        self.align = align
+        self.rings = {"a": Ring(width, self.kind), "b": Ring(height, self.kind)}
+        super().__init__(machine, width, height, m, k, n, dtype, sums, where)
+
+    @property
+    def held(self):
+        """Tiles of A and of B that a PE holds."""
+        return self.slices // self.width, self.slices // self.height
+
+    # --- programs -----------------------------------------------------------------------------------------------------
+
+    def build(self):
+        """Return the programs by (colors along x, colors along y), assembled."""
+        if self.width == self.height != self.rings["a"].n:
+            self.rings = {key: Ring(self.width, self.kind) for key in "ab"}  # a larger square that might fit
+            return {None: self.program(self.rings["a"].colors(0), self.rings["b"].colors(0))}
+        kinds = [sorted(set(self.colors_along(key))) if ring.n > 1 else [None] for key, ring in self.rings.items()]
+        return {(x, y): self.program(x, y) for x in kinds[0] for y in kinds[1]}
+
+    def colors_along(self, key):
+        """Return the colors (sent, received) per place, None on a ring of one."""
+        ring = self.rings[key]
+        return [ring.colors(k) if ring.n > 1 else None for k in range(ring.n)]
+
+    def program(self, x_colors, y_colors):
+        """Return the program of the PEs with those colors."""
+        shape = self.shape
+        p = Program(
+            f"{self.algorithm} {x_colors} {y_colors}", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
+        )
+        c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
+        stamps, aligned = common.Stamps(p), p.array("aligned", 3, "u16")
+        c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
+        axes = [
+            RingAxis(p, "a", self.elements[0], self.dtype, self.held[0], x_colors, shape.a_bank),
+            RingAxis(p, "b", self.elements[1], self.dtype, self.held[1], y_colors),
+        ]
+        steps = p.reg16("steps")
+        turns = {axis.key: p.param(f"turns_{axis.key}", "u16") for axis in axes}
+
+        with p.task("main"):
+            stamps.store(0)
+            for axis in axes:
+                axis.prepare()
+            p.ldi(steps, self.slices)
+            if self.align == "fabric":
+                p.activate("align a")
+                p.activate("align b")
+            else:
+                p.activate("aligned")
+
+        if self.align == "fabric":
+            for axis, signal in zip(axes, ({"activate": "aligned"}, {"unblock": "aligned"}), strict=True):
+                with p.task(f"align {axis.key}"):
+                    left = p.reg16("left")
+                    p.ld16(left, turns[axis.key])
+                    with p.if_("ne", left, 0):
+                        p.sub16(left, left, 1)
+                        p.st16(left, turns[axis.key])
+                        axis.advance()
+                        axis.turn(activate=f"align {axis.key}")
+                    with p.else_():
+                        p.activate("aligned") if "activate" in signal else p.unblock("aligned")
+            p.blocked("aligned")
+
+        with p.task("aligned"):
+            p.store_tsc(aligned[0])
+            p.activate("step")
+            p.unblock("step")
+
+        with p.task("step"):
+            p.block("step")
+            for axis in axes:
+                axis.advance()
+            p.sub16(steps, steps, 1)
+            with p.if_("ne", steps, 0):
+                axes[0].turn(activate="step")
+                axes[1].turn(unblock="step")
+            b_base = p.reg16("b base")
+            p.mov16(b_base, axes[1].current)
+            emit_product(p, shape, c, c_dsr, axes[0].store, a_dsr, axes[0].current, b_base)
+            with p.if_("eq", steps, 0):
+                stamps.store(1)
+        p.blocked("step")
+        p.assemble()
+        return p
+
+    # --- layout and data ----------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def layout(self):
+        """`Layout` with programs, routes and parameters; the same for every run."""
+        w, h = self.width, self.height
+        layout = Layout(w, h, self.machine)
+        place_all(layout, self.programs, self.colors_along("a"), self.colors_along("b"))
+        self.rings["a"].paint(layout, FIRST["a"], "E", "W", lambda k: (k, 0, 1, h))
+        self.rings["b"].paint(layout, FIRST["b"], "S", "N", lambda k: (0, k, w, 1))
+        turns = self.turns
+        layout.set_param("turns_a", turns[0])
+        layout.set_param("turns_b", turns[1])
+        return layout
+
+    @property
+    def turns(self):
+        """Turns of alignment on each PE: of the tiles of A, of those of B; arrays (H, W)."""
+        x, y = (np.array(self.rings[key].rank) for key in "ab")
+        shape = self.height, self.width
+        return (
+            np.broadcast_to((y * self.held[1])[:, np.newaxis], shape).copy(),
+            np.broadcast_to(x * self.held[0], shape).copy(),
+        )
+
+    @property
+    def sequence(self):
+        """Slices along a ring: position t of the ring is slice ``sequence[t]``."""
+        if self.width == self.height:
+            return np.array(self.rings["a"].order)
+        return np.arange(self.slices)
+
+    def order(self):
+        """Return the slices in the order in which each PE takes them: array (H, W, steps)."""
+        x, y = (np.array(self.rings[key].rank) for key in "ab")
+        first = (x * self.held[0])[np.newaxis, :] + (y * self.held[1])[:, np.newaxis]
+        return self.sequence[(first[..., np.newaxis] + np.arange(self.slices)) % self.slices]
+
+    def inputs(self, a, b):
+        """Return what the host writes; see `common.Session`."""
+        a, b = self.cut(a, b)
+        x, y = (np.array(self.rings[key].rank) for key in "ab")
+        rows, columns = np.arange(self.height)[:, np.newaxis], np.arange(self.width)
+        found = []
+        moved = self.turns if self.align == "host" else (0, 0)
+        places = (x * self.held[0])[np.newaxis, :] + moved[0], (y * self.held[1])[:, np.newaxis] + moved[1]
+        for key, first, held in zip("ab", places, self.held, strict=True):
+            first = np.broadcast_to(first, (self.height, self.width))
+            at = [self.sequence[(first + t) % self.slices] for t in range(held)]
+            parts = [a[rows, t] if key == "a" else b[t, columns] for t in at]
+            if self.rings[key].n > 1:
+                parts.append(np.zeros_like(parts[0]))
+            found.append((key, np.concatenate(parts, axis=-1), 0, 0))
+        return found
+
+    # --- counts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def hops(self):
+        """Wavelet hops of a product, alignment included."""
+        turns = self.turns if self.align == "fabric" else (np.zeros((self.height, self.width), int),) * 2
+        per_row, per_column = (turns[0][:, 0] + self.slices - 1).sum(), (turns[1][0] + self.slices - 1).sum()
+        return int(
+            self.wavelets[0] * self.rings["a"].grants * per_row + self.wavelets[1] * self.rings["b"].grants * per_column
+        )
+
+    def align_cycles(self, session):
+        """Return the most cycles from the start to the end of the alignment of a PE."""
+        words = session.read("aligned", 0, 0, self.width, self.height).astype(np.int64)
+        starts, _ = session.stamps(0, 0, self.width, self.height)
+        return int((words @ (1 << 16 * np.arange(3, dtype=np.int64)) - starts).max())
+
+    def costs(self):
+        """Return the cycles (advance, turn) of the code of `RingAxis` and the slots of a turn's wavelets, per axis."""
+        m, found = self.machine, []
+        for ring, held, count in zip(self.rings.values(), self.held, self.wavelets, strict=True):
+            moves = ring.n > 1
+            advance = {1: 0, 2: 3}.get(held + moves, 3 + m["ce.branch_taken"])
+            found.append((advance, 2 * m["ce.dsr_edit"] + 2 if moves else 1, 2 * count * moves))
+        return found
+
+    def expected(self):
+        """Return the cycles of the formula in the module's head."""
+        m, costs = self.machine, self.costs()
+        moving = sum(ring.n > 1 for ring in self.rings.values())
+        turns, slots = sum(turn for _, turn, _ in costs), sum(count for _, _, count in costs)
+        step = (
+            m["task.start"]
+            + 1
+            + sum(advance for advance, _, _ in costs)
+            + 1
+            + m["ce.branch_not_taken"]
+            + turns
+            + 1
+            + m["ce.branch_taken"]
+            + 1
+            + product_cycles(self.shape, m)
+        )
+        loop = self.slices * step + (self.slices - 1) * slots - turns - 1  # the last step starts no transfers
+        return self.expected_align() + loop + self.ways(step + slots) + 4 * moving * m["ce.dsr_load"]
+
+    def expected_align(self):
+        """Return the cycles to the end of the alignment, without the loads of descriptors."""
+        m = self.machine
+        start = m["ce.tsc_read"] + 3 + 8 + m["task.start"] + m["ce.tsc_read"] + 3 + 3
+        if self.align == "host":
+            return start
+        test = m["task.start"] + m["ce.load_latency"]
+        last = test + m["ce.branch_taken"] + 2
+        way = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + min(2, self.rings["a"].n) * m["router.hop"]
+        both = one = 0
+        for found, (advance, turn, slots) in zip(self.turns, self.costs(), strict=True):
+            begin = test + m["ce.branch_not_taken"] + 2 + advance + turn
+            count = int(found.max())
+            both += count * (begin + m["ce.branch_taken"] + 1 + slots)
+            one = max(one, count * (begin + slots / 2 + way + 2))
+        return start + 2 * last + max(both, one)
+
+    def ways(self, step):
+        """Return what the longest ways of both rings cost: once, if they are longer than the cycles of a step."""
+        m, total = self.machine, 0
+        for ring, count in zip(self.rings.values(), self.wavelets, strict=True):
+            if ring.n > 1:
+                way = ring.hops * m["router.hop"] + count + m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+                total += max(0, way - step)
+        return total
+
+
+class Cannon(Shift):
+    """Cannon's algorithm: the ring runs through neighbours and comes back over the whole line."""
+
+    algorithm, kind = "cannon", "plain"
+
+
+class MeshGemm(Shift):
+    """MeshGEMM: the folded ring, no step longer than two hops."""
+
+    algorithm, kind = "meshgemm", "folded"

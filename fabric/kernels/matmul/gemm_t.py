@@ -1,0 +1,364 @@
+"""dist-GEMM-T: C = A B^T without a transpose; A stays, B shifts along y, sums run along x.
+
+What moves
+    PE (x, y) of W x H holds the tile A[y, x] (m x k over H x W), tiles of B (n x k over L x W, L = lcm(W, H); L/H of
+    them) and L/W tiles of C (m x n over H x L).  A column of PEs is a folded ring for its tiles of B
+    (`fabric.kernels.collectives.ring`).  In each of L steps a PE multiplies A[y, x] with the transpose of the tile of B
+    that has come, all of one row of PEs with the same slice j of n, and the row adds its products up on PE j div (L/W):
+    from both ends toward it, each PE adding its own product to the sum that passes.  Then the ring turns by one tile.
+
+    Nothing is aligned: a row starts with the slice that its PEs hold.  A does not move at all, and no tile is ever
+    transposed: the product reads B as scalars, in whatever order it lies in.
+
+Colors, routers, queues
+    B: three colors, 11 .. 13, all static.  Sums: color 8 or 9 to the east, 10 or 14 to the west, by the parity of the
+    sender, all static, so that the changing root needs no change of routes.  Input queues: 1 for B, 0 from the west, 4
+    from the east; output queues 3 for B, 2 to the east, 4 to the west.
+
+Memory
+    A, C, one tile more of B than the PE holds, a tile of partial sums; a word per step that says where the sum goes.
+
+Order (bit exact)
+    Partial sums start from +0, k upwards.  At the root: (own + sum from the west) + sum from the east; on the way own +
+    passing.
+
+Cycles
+    From the first to the last time stamp of a PE, the most of all PEs.  With S words of partial sums:
+
+        cycles = L (M + 2 SB + 2 S + clear + I) + 6 (W - 1)
+
+    within 10 % of the measurement, 20 % where few columns have little to add.  Each PE adds S words in a step, the root
+    those of both sides, and it clears its own; the next root, a place or two farther on, waits for it.
+
+Sources
+    He et al., WaferLLM (OSDI 2025), sections 4.1 and 5.4.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+
+from fabric.kernels.collectives.ring import Ring
+from fabric.kernels.kit import common, tiles
+from fabric.kernels.matmul.gemm_base import Product, place_all, wavelets_of
+from fabric.kernels.matmul.gemm_shift import FIRST, RingAxis
+from fabric.kernels.matmul.product import emit_product, product_cycles
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+from wse_core import isa
+
+__all__ = ["GemmT"]
+
+EAST, WEST = (8, 9), (10, 14)
+"""Colors of sums by the parity of the sender."""
+TO_WEST, TO_EAST, HERE = 0, 1, 2
+"""Where a sum goes; `HERE` plus the word offset of the tile of C."""
+
+
+class GemmT(Product):
+    """C = A B^T; see `gemm_base.Product` (B is n x k here) and the head of this module."""
+
+    algorithm = "gemm_t"
+
+    def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", where="kernel gemm_t"):
+        self.ring = Ring(height)
+        super().__init__(machine, width, height, m, k, n, dtype, sums, where)
+
+    def shape_of(self, m, k, n):
+        """Return the `Shape` of the tiles."""
+        found = super().shape_of(m, k, n)
+        return replace(found, depth=-(-k // self.width), columns=-(-n // self.slices))
+
+    @property
+    def held(self):
+        """Tiles of B and of C that a PE holds."""
+        return self.slices // self.height, self.slices // self.width
+
+    @property
+    def c_tiles(self):
+        """Tiles of C on a PE, side by side."""
+        return self.held[1]
+
+    # --- programs -----------------------------------------------------------------------------------------------------
+
+    def build(self):
+        """Return the programs by ((place in the row, parity of the column), colors along y), assembled."""
+        if self.width == self.height != self.ring.n:
+            self.ring = Ring(self.height)  # a larger square that might fit
+            return {None: self.program("inner", 0, self.ring.colors(0))}
+        rows = sorted(set(self.colors_along())) if self.ring.n > 1 else [None]
+        return {
+            (self.column(x), row): self.program(*self.column(x), row)
+            for x in sorted({0, min(1, self.width - 1), min(2, self.width - 1), self.width - 1})
+            for row in rows
+        }
+
+    def colors_along(self):
+        """Return the colors (sent, received) of the ring per row."""
+        return [self.ring.colors(y) if self.ring.n > 1 else None for y in range(self.height)]
+
+    def column(self, x):
+        """Return (place in the row, parity) of a column."""
+        if self.width == 1:
+            return "alone", 0
+        return "first" if x == 0 else "last" if x == self.width - 1 else "inner", x % 2
+
+    def program(self, end, parity, y_colors):
+        """Return the program of the PEs of one kind."""
+        shape = self.shape
+        p = Program(f"gemm_t {end} {parity} {y_colors}", self.machine, half="cb16" if self.dtype == "cb16" else "f16")
+        count = shape.rows * shape.columns
+        c = p.array("c", count * self.c_tiles, shape.c_dtype, bank=0)
+        part = p.array("part", count, shape.c_dtype, bank=0)
+        a = p.array("a", shape.rows * shape.depth, self.dtype, bank=shape.a_bank)
+        stamps = common.Stamps(p)
+        c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
+        b = RingAxis(p, "b", shape.depth * shape.columns, self.dtype, self.held[0], y_colors)
+        goes = p.param("goes", "u16", count=self.slices)
+        steps, at = p.reg16("steps"), p.reg16("at")
+        row = _Row(p, end, parity, part, c, count, shape.c_dtype)
+
+        with p.task("main"):
+            stamps.store(0)
+            b.prepare()
+            row.prepare()
+            p.ldi(steps, self.slices)
+            p.ldi(at, goes)
+            p.activate("step")
+
+        with p.task("step"):
+            b.advance()
+            p.sub16(steps, steps, 1)
+            with p.if_("ne", steps, 0):
+                b.turn(activate="step")
+            a_base, b_base = p.reg16("a base"), p.reg16("b base")
+            p.ldi(a_base, a)
+            p.mov16(b_base, b.current)
+            emit_product(p, shape, part, c_dsr, a, a_dsr, a_base, b_base)
+            p.ld16(a_base, at)
+            p.add16(at, at, 1)
+            row.add(a_base)
+            with p.if_("eq", steps, 0):
+                stamps.store(1)
+        p.assemble()
+        return p
+
+    # --- layout and data ----------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def layout(self):
+        """`Layout` with programs, routes and parameters; the same for every run."""
+        w, h = self.width, self.height
+        layout = Layout(w, h, self.machine)
+        place_all(layout, self.programs, [self.column(x) for x in range(w)], self.colors_along())
+        self.ring.paint(layout, FIRST["b"], "S", "N", lambda k: (0, k, w, 1))
+        for x in range(w - 1):
+            layout.route(EAST[x % 2], (x, 0, 1, h), rx="R", tx="E")
+            layout.route(EAST[x % 2], (x + 1, 0, 1, h), rx="W", tx="R")
+            layout.route(WEST[(x + 1) % 2], (x + 1, 0, 1, h), rx="R", tx="W")
+            layout.route(WEST[(x + 1) % 2], (x, 0, 1, h), rx="E", tx="R")
+        layout.set_param("goes", self.goes())
+        return layout
+
+    def slice_order(self):
+        """Return the slices of n in the order in which each row takes them: array (H, L)."""
+        held = self.held[0]
+        sequence = (np.array(self.ring.order)[:, np.newaxis] * held + np.arange(held)).reshape(-1)
+        first = np.array(self.ring.rank)[:, np.newaxis] * held
+        return sequence[(first + np.arange(self.slices)) % self.slices]
+
+    def goes(self):
+        """Return what each PE does with its sum in each step: array (H, W, L)."""
+        slices, x = self.slice_order()[:, np.newaxis, :], np.arange(self.width)[:, np.newaxis]
+        root, tile = slices // self.held[1], slices % self.held[1]
+        words = self.shape.rows * self.shape.columns * (2 if self.shape.c_dtype == "f32" else 1)
+        return np.where(root < x, TO_WEST, np.where(root > x, TO_EAST, HERE + tile * words))
+
+    def padded(self, a, b):
+        """Return A and B as bit patterns with the zeros that complete the tiles."""
+        s, (w, h) = self.shape, (self.width, self.height)
+        return tiles.pad(a, h * s.rows, w * s.depth), tiles.pad(b, self.slices * s.columns, w * s.depth)
+
+    def inputs(self, a, b):
+        """Return what the host writes; see `common.Session`."""
+        a, b = self.padded(a, b)
+        w, h = self.width, self.height
+        a = tiles.columns_first(tiles.tiles(a, h, w))
+        b = self.b_elements(tiles.tiles(b, self.slices, w).swapaxes(2, 3))
+        b = b.reshape(h, self.held[0], w, -1).swapaxes(1, 2).reshape(h, w, -1)
+        if self.ring.n > 1:
+            b = np.concatenate([b, np.zeros((h, w, self.elements[1]), b.dtype)], axis=-1)
+        return [("a", a, 0, 0), ("b", b, 0, 0)]
+
+    # --- references ---------------------------------------------------------------------------------------------------
+
+    def reference(self, a, b):
+        """Return C, m x n, calculated in the order of the PEs."""
+        s, w = self.shape, self.width
+        a, b = self.padded(a, b)
+        parts = []
+        for x in range(w):
+            total = np.zeros((a.shape[0], b.shape[0]), self.result.bits_dtype)
+            for k in range(x * s.depth, (x + 1) * s.depth):
+                total = self.fma(a[:, k, np.newaxis], b[np.newaxis, :, k], total)
+            parts.append(total)
+        c = np.empty_like(parts[0])
+        for root in range(w):
+            at = slice(root * self.c_tiles * s.columns, (root + 1) * self.c_tiles * s.columns)
+            total = parts[root][:, at]
+            for side in (parts[:root], parts[:root:-1]):
+                if side:
+                    total = self.result.call(
+                        "add", total, common.sequential_sum(self.result, [part[:, at] for part in reversed(side)])
+                    )
+            c[:, at] = total
+        return c[: self.m, : self.n]
+
+    def plain(self, a, b):
+        """Return C and the sums of absolute products by numpy, in float64."""
+        return super().plain(a, b.T)
+
+    roundings = property(lambda self: self.shape.depth + self.width, doc="Roundings that a term of C goes through.")
+
+    # --- counts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def part_wavelets(self):
+        """Wavelets of a tile of partial sums."""
+        return wavelets_of(self.shape.rows * self.shape.columns, self.shape.c_dtype)
+
+    @property
+    def hops(self):
+        """Wavelet hops of a product."""
+        w, h, steps = self.width, self.height, self.slices
+        return self.wavelets[1] * self.ring.grants * (steps - 1) * w + steps * h * 2 * (w - 1) * self.part_wavelets
+
+    @property
+    def lower_bound(self):
+        """Cycles that no algorithm with A in place goes below; see `gemm_base`."""
+        m, (w, h) = self.machine, (self.width, self.height)
+        rows, depth = -(-self.m // h), -(-self.k // w)
+        foreign = wavelets_of(self.n * depth * (h - 1) // h, self.dtype)
+        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+        way = max(w, h) - 1
+        work = -(-rows // self.shape.lanes(m)) * depth * self.n + foreign
+        return max(work, way * m["router.hop"] + ramps if way else 0)
+
+    def expected(self):
+        """Return the cycles of the formula in the module's head, with the instructions."""
+        m, s = self.machine, self.shape
+        moves = self.ring.n > 1
+        places = self.held[0] + moves
+        advance = 0 if places == 1 else 3 if places == 2 else 3 + m["ce.branch_taken"]
+        turn = 2 * m["ce.dsr_edit"] + 2 if moves else 1
+        step = m["task.start"] + advance + 1 + m["ce.branch_not_taken"] + turn + 2 + product_cycles(s, m) + 2
+        count = s.rows * s.columns
+        lanes = isa.BY_NAME["fmovs" if s.c_dtype == "f32" else "fmovh"].lanes[0 if m.preset == "wse2" else 1]
+        clear = 1 + m["vec.start"] + -(-count // lanes) + m["vec.drain"]
+        keep = 1 + 2 * m["ce.dsr_edit"] + clear  # what the root does besides the sums
+        step += m["ce.branch_taken"] + 1 + 2 * self.wavelets[1] * moves
+        start = m["ce.tsc_read"] + 3 + (4 * moves + 3 * min(3, self.width)) * m["ce.dsr_load"] + 6
+        if self.width == 1:
+            return self.slices * (step + keep + clear) + start - 2 * self.wavelets[1] * moves - m["ce.branch_not_taken"]
+        sums = 1 + m["vec.start"] + self.part_wavelets + m["vec.drain"]
+        step += m["ce.branch_not_taken"] + m["ce.branch_taken"] + sums  # which way, and there
+        step += (self.width > 2) * sums + keep  # the next root waits for the root
+        stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + m["router.hop"]
+        return self.slices * step + start + stage * (self.width - 1) - 2 * self.wavelets[1] * moves
+
+
+class _Row:
+    """The sum along a row: descriptors and code of one PE.
+
+    Parameters
+    ----------
+    p : Program
+    end : {"first", "inner", "last", "alone"}
+    parity : {0, 1}
+        Of the column.
+    part, c : Var
+        Partial sums of the step, tiles of C.
+    count : int
+        Elements of a tile.
+    dtype : str
+        Format of the sums.
+    """
+
+    def __init__(self, p, end, parity, part, c, count, dtype):
+        self.p, self.end, self.part, self.c, self.count = p, end, part, c, count
+        self.add_op, self.move = (p.fadds, p.fmovs) if dtype == "f32" else (p.faddh, p.fmovh)
+        self.from_west = self.from_east = None
+        if end not in ("first", "alone"):
+            self.from_west = p.input_queue(0, EAST[1 - parity])
+            self.to_west = p.output_queue(4, WEST[parity])
+        if end not in ("last", "alone"):
+            self.from_east = p.input_queue(4, WEST[1 - parity])
+            self.to_east = p.output_queue(2, EAST[parity])
+        self.loads = []
+
+    def prepare(self):
+        """Load the descriptors; in the task that begins."""
+        p, n, part = self.p, self.count, self.part
+        self.clear, self.result = p.dsr("dest", name="clear"), p.dsr("dest", name="result")
+        p.load(self.clear, p.mem1d(part, n))
+        p.load(self.result, p.mem1d(self.c, n))
+        self.own = p.dsr("src0" if self.end != "alone" else "src1", name="own")
+        p.load(self.own, p.mem1d(part, n))
+        for side in ("west", "east"):
+            queue = getattr(self, f"from_{side}")
+            if queue is None:
+                continue
+            other = {"west": "east", "east": "west"}[side]
+            source, out, mine = p.dsr("src1", name=f"from {side}"), p.dsr("dest", name=f"to {side}"), None
+            p.load(source, p.fabin(queue, n))
+            p.load(out, p.fabout(getattr(self, f"to_{side}"), n, zero=True))
+            # what comes from the other side, if anything, goes out to this one
+            mine = p.dsr("src0" if getattr(self, f"from_{other}") is not None else "src1", name=f"own to {side}")
+            p.load(mine, p.mem1d(part, n))
+            setattr(self, f"{side}_dsrs", (source, out, mine))
+
+    def add(self, goes):
+        """Do what register `goes` says with the partial sums, and clear them; `goes` is free then."""
+        p = self.p
+        if self.end == "alone":
+            self._keep(goes)
+            return
+        if self.end == "inner":
+            with p.if_("eq", goes, TO_WEST):
+                self._pass("west", "east")
+            with p.else_():
+                with p.if_("eq", goes, TO_EAST):
+                    self._pass("east", "west")
+                with p.else_():
+                    self._keep(goes)
+            return
+        away = "east" if self.end == "first" else "west"
+        with p.if_("eq", goes, TO_EAST if away == "east" else TO_WEST):
+            _, out, mine = getattr(self, f"{away}_dsrs")
+            self.move(out, mine)
+        with p.else_():
+            self._keep(goes)
+
+    def _pass(self, to, come):
+        _, out, mine = getattr(self, f"{to}_dsrs")
+        self.add_op(out, mine, getattr(self, f"{come}_dsrs")[0])
+
+    def _keep(self, goes):
+        """Add what comes from both sides and put the sum into C."""
+        p = self.p
+        p.sub16(goes, goes, HERE)
+        p.dsr_base(self.result, self.c)
+        p.dsr_off(self.result, goes)
+        sides = [
+            getattr(self, f"{side}_dsrs")[0] for side in ("west", "east") if getattr(self, f"from_{side}") is not None
+        ]
+        if len(sides) == 2:
+            self.add_op(self.own, self.own, sides[0])
+        if sides:
+            self.add_op(self.result, self.own, sides[-1])
+        else:
+            self.move(self.result, self.own)
+        self.move(self.clear, 0.0)

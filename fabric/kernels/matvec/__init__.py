@@ -1,0 +1,1 @@
+"""Matrix-vector products, alone and in chains."""

@@ -1,0 +1,351 @@
+"""Matrix-vector product y = A x over a mesh of PEs: local products, then an all-reduce along the rows.
+
+What moves
+    PE (c, r) holds the tile A[r, c] and needs the chunk x[c].  With ``replicated`` every PE of column c has it from the
+    start (split on one axis, replicated on the other, as in WaferLLM); otherwise it is in row 0, whose PEs send it
+    south and the routers copy it to every PE of the column.  Then every PE multiplies its tile with its chunk, and the
+    partial results of a row are added up: by a chain to column 0 (``pipeline``), by a two-way K-tree to the middle
+    (``ktree``, MeshGEMV), or by a ring, after which every PE has them (``ring``: neighbours and the long way back,
+    ``folded_ring``: no step is longer than two hops).  With ``broadcast`` all PEs of the row get y[r].
+
+Colors and queues
+    The all-reduce: see `fabric.kernels.matvec.gemv_sums`.  One color more for x (input and output queue 3).  Row 0
+    sends x on a microthread while it multiplies.
+
+Order (bit exact)
+    Per tile acc = fma(A[:, k], x[k], acc) for k = 0, 1 ..., from +0, then the order of the all-reduce.  Sums are f32
+    (16-bit data: exact products, fmachs), or, with ``sums=same``, of the format of the data (fmach).
+
+Sizes that do not divide are padded with zeros, the rows of a tile to an even number.
+
+Cycles
+    From the first time stamp to the latest last one of the PEs that end with a part of y, with X wavelets of x, tiles
+    of mt x kt, and H rows of PEs:
+
+        cycles = start + X + (H-1) hop + ramps         the last row has its chunk; nothing if it is replicated
+               + product(mt, kt)                       fabric.kernels.matmul.product
+               + all-reduce(mt) [+ broadcast(mt)]      fabric.kernels.matvec.gemv_sums
+
+    Time stamps before and behind the product split them into ``compute_cycles`` and ``communication_cycles``.
+
+Sources
+    He et al., WaferLLM (OSDI 2025), section 6; chain: Luczynski et al., HPDC 2024.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fabric.kernels.collectives.lines import Line, compose
+from fabric.kernels.collectives.reduce import color_pool
+from fabric.kernels.collectives.reducing import wavelets_of
+from fabric.kernels.kit import common, tiles
+from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.matmul.product import Shape, emit_product, product_cycles
+from fabric.kernels.matvec.gemv_sums import ALGORITHMS, LineSum
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+from wse_core.errors import ProgramError
+
+__all__ = ["Gemv", "gemv", "gemv_params", "local_products", "stamp_cycles"]
+
+QUEUE_X = 3
+START, END, BEGUN, DONE = range(4)
+"""Readings of the cycle counter: the two of the whole, and the two around the product."""
+
+
+def stamp_cycles(machine):
+    """Return what one reading of the cycle counter and its three stores cost."""
+    return machine["ce.tsc_read"] + 3
+
+
+def local_products(given, single, a, x, width, depth, sums):
+    """Return the partial results of each column of PEs in the order of the machine, bits of shape (rows,).
+
+    Parameters
+    ----------
+    given, single : Arithmetic
+        Format of A and x, and f32.
+    a, x : ndarray
+        Bit patterns, shapes (rows, width * depth) and (width * depth, 1).
+    sums : {"f32", "same"}
+    """
+    parts = []
+    for c in range(width):
+        at = slice(c * depth, (c + 1) * depth)
+        if sums == "f32":
+            parts.append(tiles.multiply(given, single, a[:, at], x[at], np.zeros((len(a), 1), np.uint32))[:, 0])
+            continue
+        total = np.zeros(len(a), given.bits_dtype)
+        for k in range(at.start, at.stop):
+            total = given.call("fma", a[:, k], x[k], total)
+        parts.append(total)
+    return parts
+
+
+class Gemv:
+    """A product on a mesh: tiles, all-reduce, layout, closed forms.
+
+    Parameters
+    ----------
+    machine : Machine
+    width, height : int
+        PEs along x and y.
+    m, n : int
+        A is m x n.
+    dtype, sums, algorithm, levels, group, broadcast, replicated
+        As the kernel's.
+
+    Attributes
+    ----------
+    shape : Shape
+        Of the tiles.
+    sum : LineSum
+        Along the rows.
+    """
+
+    def __init__(
+        self,
+        machine,
+        width,
+        height,
+        m,
+        n,
+        dtype="f16",
+        sums="f32",
+        algorithm="ktree",
+        levels=0,
+        group=0,
+        broadcast=False,
+        replicated=False,
+    ):
+        self.machine, self.width, self.height = machine, width, height
+        self.sends_x = height > 1 and not replicated
+        sums = "f32" if dtype == "f32" else sums
+        self.shape = Shape(2 * -(-m // (2 * height)), -(-n // width), 1, dtype, sums)
+        pool = color_pool(machine)
+        self.color_x = pool[-1]
+        self.sum = LineSum(
+            algorithm,
+            Line.rows(width, height),
+            self.shape.rows,
+            self.shape.c_dtype,
+            machine,
+            pool[:-1] if self.sends_x else pool,
+            levels,
+            group,
+            broadcast,
+        )
+        self.colors = len(self.sum.colors) + self.sends_x
+        self.wavelets_x = wavelets_of(self.shape.depth, dtype)
+
+    def admit(self):
+        """Refuse more PEs than the machine has."""
+        plan = Plan(f"gemv by {self.sum.name}", self.width, self.height, 0, self.colors, self.width - 1, self.sum.depth)
+        Device.of(self.machine).admit(plan, where="kernel gemv")
+
+    def _program(self, roles):
+        shape, (role, top) = self.shape, roles
+        p = Program(f"gemv {self.sum.name} {role}", self.machine, half="cb16" if shape.dtype == "cb16" else "f16")
+        y = p.array("y", self.sum.padded, shape.c_dtype, bank=0)
+        a = p.array("a", shape.rows * shape.depth, shape.dtype, bank=shape.a_bank)
+        x = p.array("x", shape.depth, shape.dtype)
+        stamps = common.Stamps(p, 4)
+        total, column = p.dsr("src0"), p.dsr("src1")
+        move = p.mov32 if shape.words == 2 else p.mov16
+        with p.task("main"):
+            stamps.store(START)
+            if self.sends_x and top:
+                move(p.fabout(p.output_queue(QUEUE_X, self.color_x), shape.depth), x, async_=True)
+            elif self.sends_x:
+                move(x, p.fabin(p.input_queue(QUEUE_X, self.color_x), shape.depth))
+            if self.sends_x:
+                stamps.store(BEGUN)
+            a_base, x_base = p.reg16("a base"), p.reg16("x base")
+            p.ldi(a_base, a)
+            p.ldi(x_base, x)
+            emit_product(p, shape, y, total, a, column, a_base, x_base)
+            p.free(a_base, x_base)
+            stamps.store(DONE)
+            self.sum.emit(p, role, y)
+            stamps.store(END)
+        p.assemble()
+        return p
+
+    def layout(self):
+        """Return the `Layout`."""
+        width, height = self.width, self.height
+        layout = Layout(width, height, self.machine)
+        place = [True] + [False] * (height - 1) if self.sends_x else [False] * height
+        compose(layout, [(self.sum.line, self.sum.roles()), (Line.columns(width, height), place)], self._program)
+        self.sum.routes(layout)
+        if self.sends_x:
+            layout.route(self.color_x, (0, 0, width, 1), rx="R", tx="S")
+            layout.route(self.color_x, (0, 1, width, height - 1), rx="N", tx="SR")
+            layout.route(self.color_x, (0, height - 1, width, 1), rx="N", tx="R")
+        layout.build()
+        return layout
+
+    def fits(self):
+        """Return whether tile and program fit into a PE."""
+        try:
+            self._program((self.sum.roles()[0], False))
+        except ProgramError:
+            return False
+        return True
+
+    # --- closed forms -------------------------------------------------------------------------------------------------
+
+    def compute_cycles(self):
+        """Return the cycles between the stamps around the product; the earlier one's stores fall between them."""
+        return stamp_cycles(self.machine) + 2 + product_cycles(self.shape, self.machine)
+
+    def cycles(self):
+        """Return the cycles of the formula in the module's head."""
+        m, now = self.machine, 0
+        if self.sends_x:
+            ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+            now = (
+                stamp_cycles(m)
+                + 2 * m["ce.dsr_load"]
+                + 1
+                + m["vec.start"]
+                + (self.height - 1) * m["router.hop"]
+                + ramps
+                + self.wavelets_x
+                + m["vec.drain"]
+            )
+        return self.sum.end(now + self.compute_cycles() + stamp_cycles(m))
+
+    def hops(self):
+        """Return the wavelet hops."""
+        return self.sum.hops + (self.width * self.height * self.wavelets_x if self.sends_x else 0)
+
+    def macs(self):
+        """Return the multiply-adds, those of the padding included."""
+        return self.width * self.height * self.shape.rows * self.shape.depth
+
+    def lower_bound(self):
+        """Return cycles that no schedule of this product on these tiles stays below."""
+        shape = self.shape
+        return math.ceil(shape.rows / shape.lanes(self.machine)) * shape.depth + self.sum.lower_bound()
+
+
+def gemv_params(algorithms=ALGORITHMS):
+    """Return the declarations of the parameters that say how sums are formed."""
+    return [
+        KernelParam("dtype", "f16", str, "format of A and x", ("f16", "cb16", "f32")),
+        KernelParam("sums", "f32", str, "format of the sums: f32, or that of the data", ("f32", "same")),
+        KernelParam(
+            "algorithm", "ktree", str, "all-reduce; auto takes the fastest by the closed forms", (*algorithms, "auto")
+        ),
+        KernelParam("levels", 0, int, "K of the K-tree; 0: the fastest by the closed form", low=0),
+        KernelParam("group", 0, int, "PEs of a group of the K-tree on all levels but the last; 0: equal groups", low=0),
+    ]
+
+
+@kernel(
+    "gemv",
+    "matrix-vector product over a mesh of PEs: local products, then an all-reduce along the rows",
+    "WaferLLM (OSDI 2025), section 6: MeshGEMV against pipeline and ring",
+    [
+        KernelParam("p", 8, int, "PEs along x", low=1),
+        KernelParam("height", 0, int, "PEs along y; 0: as many as along x", low=0),
+        KernelParam("m", 512, int, "rows of A", low=1),
+        KernelParam("n", 512, int, "columns of A", low=1),
+        *gemv_params(),
+        KernelParam("broadcast", False, bool, "all PEs of a row get their part of y"),
+        KernelParam("replicated", False, bool, "every row has x from the start; else row 0 has it and sends it"),
+        *common.data_params(),
+    ],
+)
+def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadcast, replicated, seed, data):
+    """Run the kernel `gemv`; see the head of this module."""
+    width, height = p, height or p
+
+    def build(p, m, n):
+        found = Gemv(
+            machine,
+            p,
+            p if height == width else height,
+            m,
+            n,
+            dtype,
+            sums,
+            algorithm,
+            levels,
+            group,
+            broadcast,
+            replicated,
+        )
+        found.admit()
+        return found, found.layout()
+
+    most = min(machine["fabric.width"], machine["fabric.height"])
+    plan, layout = common.fit(
+        "kernel gemv", machine, build, {"p": p, "m": m, "n": n}, {"m": (1, m), "n": (1, n), "p": (p, most)}
+    )
+    shape = plan.shape
+    given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
+    result = single if shape.sums == "f32" else given
+    rng = np.random.default_rng(seed)
+    a = given.random(rng, (m, n), data, terms=n)
+    x = given.random(rng, (n, 1), "ones" if data == "ones" else "normal")  # one NaN here would be in every result
+    rows, depth = height * shape.rows, width * shape.depth
+    a_full, x_full = tiles.pad(a, rows, depth), tiles.pad(x, depth, 1)
+    chunks = x_full.reshape(1, width, shape.depth)
+    session = common.Session(
+        layout,
+        [
+            ("a", tiles.columns_first(tiles.tiles(a_full, height, width)), 0, 0),
+            ("x", chunks if plan.sends_x else np.repeat(chunks, height, axis=0), 0, 0),
+        ],
+    )
+
+    keeps = (0, width) if plan.sum.root is None else (plan.sum.root, 1)
+    got = session.read("y", keeps[0], 0, keeps[1], height)[..., : shape.rows]
+    got = got.swapaxes(0, 1).reshape(keeps[1], -1)[:, :m]
+    parts = local_products(given, single, a_full, x_full, width, shape.depth, shape.sums)
+    parts = [part.reshape(height, shape.rows) for part in parts]
+    expected = plan.sum.total(parts, result).reshape(-1)[:m]
+    a_values, x_values = given.operand(a), given.operand(x)[:, 0]
+    with np.errstate(invalid="ignore", over="ignore"):
+        plain, magnitude = a_values @ x_values, np.abs(a_values) @ np.abs(x_values)
+    check = common.check_sum(
+        result,
+        got,
+        *(np.broadcast_to(value, got.shape) for value in (expected, plain, magnitude)),
+        shape.depth + width - 1,
+        depth + width - 1,
+    )
+
+    readings = session.stamps(0, 0, width, height)
+    start, end, done = (readings[k] for k in (START, END, DONE))
+    cycles = end[:, keeps[0] : sum(keeps)].max() - start.min()
+    begun = readings[BEGUN] if plan.sends_x else start
+    compute = (done - begun)[-1].max()  # of the last row, which only receives: nothing else runs beside its product
+    return common.report(
+        session,
+        check,
+        cycles,
+        expected_cycles=plan.cycles(),
+        expected_hops=plan.hops(),
+        expected_macs=plan.macs(),
+        lanes=shape.lanes(machine),
+        useful_macs=m * n,
+        compute_cycles=int(compute),
+        communication_cycles=int(cycles - compute),
+        expected_compute_cycles=plan.compute_cycles(),
+        product_cycles=product_cycles(shape, machine),
+        lower_bound=plan.lower_bound(),
+        additions=plan.sum.additions,
+        critical_additions=plan.sum.depth,
+        algorithms=plan.sum.name,
+        groups=" x ".join(map(str, plan.sum.groups)),
+        colors=plan.colors,
+        tile=f"{shape.rows} x {shape.depth}",
+        arrays={"y": got[0]},
+    )

@@ -1,0 +1,273 @@
+"""The all-reduces of matrix-vector products: partial results of a line, added up and, if wanted, given to all places.
+
+`LineSum` joins the pieces that exist, behind one face: ``pipeline`` is the chain of
+`fabric.kernels.collectives.reducing`, ``ktree`` the two-way tree of `fabric.kernels.collectives.ktree`, ``ring`` and
+``folded_ring`` are `fabric.kernels.collectives.allreduce_ring`, after which every place has the sum.  After the first
+two one place has it, the root, and a flood by the routers gives it to the others.  ``auto`` takes the fastest by the
+closed forms; K of a K-tree that is not given is chosen in the same way, among those that colors and queues allow.
+
+Colors: pipeline 2, rings 3, ktree 2 K, the broadcast one more.  Queues: `Queues`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fabric.kernels.collectives import ktree, trees
+from fabric.kernels.collectives.allreduce_ring import RingAllreduce
+from fabric.kernels.collectives.broadcast import flood_line
+from fabric.kernels.collectives.reducing import Reduce, wavelets_of
+from wse_core.errors import PlanError
+
+__all__ = ["ALGORITHMS", "LineSum", "Queues"]
+
+ALGORITHMS = ("pipeline", "ring", "folded_ring", "ktree")
+RINGS = {"ring": "plain", "folded_ring": "folded"}
+
+
+class Queues(NamedTuple):
+    """Queues of a `LineSum`: input and output of each level, and those of the broadcast."""
+
+    levels: tuple = ktree.QUEUES
+    flood_in: int = 6
+    flood_out: int = 2
+
+
+class LineSum:
+    """The sum of vectors over a line.
+
+    Parameters
+    ----------
+    algorithm : str
+        One of `ALGORITHMS` or ``auto``.
+    line : Line
+    n : int
+        Elements; an even number of 16-bit ones.
+    dtype : str
+        Format of data and sums.
+    machine : Machine
+    colors : sequence of int
+        Colors that may be used.
+    levels, group : int
+        K and the group size of a K-tree; 0: chosen.
+    broadcast : bool
+        Whether all places get the sum.
+    queues : Queues
+    among : sequence of str
+        What ``auto`` chooses from.
+
+    Attributes
+    ----------
+    name : str
+        Of the algorithm taken.
+    padded : int
+        Elements that the variable of the vector needs.
+    root : int or None
+        Place that has the sum; None: all have it.
+
+    Raises
+    ------
+    PlanError
+        More colors or queues than there are; names the limit.
+    ConfigError
+        A number of levels that no groups of this line have.
+    """
+
+    def __init__(
+        self,
+        algorithm,
+        line,
+        n,
+        dtype,
+        machine,
+        colors,
+        levels=0,
+        group=0,
+        broadcast=False,
+        queues=None,
+        among=ALGORITHMS,
+    ):
+        self.line, self.n, self.dtype, self.machine = line, n, dtype, machine
+        self.broadcast, self.queues, self.pool = broadcast and len(line) > 1, queues or Queues(), tuple(colors)
+        names = among if algorithm == "auto" else (algorithm,)
+        found = [self._piece(name, k, group) for name in names for k in self._choices(name, levels, algorithm)]
+        self.piece, self.name = min(found, key=lambda pair: self._end(pair[0], 0))
+
+    def _choices(self, name, levels, algorithm):
+        """Return the numbers of levels to try."""
+        if name != "ktree":
+            return (0,)
+        most = max(1, (len(self.line) - 1).bit_length())
+        limit = max(1, min(len(self.queues.levels), (len(self.pool) - self.broadcast) // 2))
+        if levels and not (algorithm == "auto" and levels > most):
+            return (levels,)
+        return range(1, min(most, limit) + 1)
+
+    def _piece(self, name, levels, group):
+        if name == "ktree":
+            groups = ktree.group_sizes(len(self.line), levels, group)
+            self._check(f"a K-tree of {levels} levels", 2 * len(groups))
+            if len(groups) > len(self.queues.levels):
+                raise PlanError(
+                    f"a K-tree of {levels} levels needs {len(groups)} input queues for its sums, there are "
+                    f"{len(self.queues.levels)}",
+                    where="all-reduce",
+                    hint="a smaller K",
+                    limit="queues",
+                    needed=len(groups),
+                    available=len(self.queues.levels),
+                )
+            return ktree.KTree(
+                self.line, groups, self.pool[: 2 * len(groups)], self.n, self.dtype, self.queues.levels
+            ), name
+        if name in RINGS:
+            self._check(name, 3, False)
+            return RingAllreduce(
+                self.line, self.pool[:3], self.n, self.dtype, self.dtype, RINGS[name], self.queues.levels[0]
+            ), name
+        self._check(name, 2)
+        return Reduce(
+            self.line, trees.chain(len(self.line)), self.pool[:2], self.n, self.dtype, self.dtype, self.queues.levels[0]
+        ), name
+
+    def _check(self, what, needed, flooded=True):
+        needed += self.broadcast and flooded
+        if len(self.line) > 1 and needed > len(self.pool):
+            raise PlanError(
+                f"{what} needs {needed} colors, {len(self.pool)} are left",
+                where="all-reduce",
+                hint="an algorithm with fewer colors, a smaller K",
+                limit="routes",
+                needed=int(needed),
+                available=len(self.pool),
+            )
+
+    @property
+    def is_ring(self):
+        """Whether all places get the sum by the algorithm itself."""
+        return self.name in RINGS
+
+    @property
+    def root(self):
+        """Place that has the sum; None: all have it."""
+        if self.is_ring or self.broadcast:
+            return None
+        return self._root()
+
+    def _root(self):
+        return self.piece.root if self.name == "ktree" else 0
+
+    @property
+    def floods(self):
+        """Whether a broadcast follows."""
+        return self.broadcast and not self.is_ring
+
+    @property
+    def wavelets(self):
+        """Wavelets of a vector."""
+        return wavelets_of(self.n, self.dtype)
+
+    @property
+    def padded(self):
+        """Elements that the variable of the vector needs."""
+        return self.piece.padded if self.is_ring else self.n
+
+    @property
+    def groups(self):
+        """Group sizes of a K-tree, bottom level first; empty for others."""
+        return self.piece.groups if self.name == "ktree" else ()
+
+    @property
+    def colors(self):
+        """Colors that are used, those of the broadcast last."""
+        if len(self.line) == 1:
+            return ()
+        count = 3 if self.is_ring else 2 * len(self.groups) if self.name == "ktree" else 2
+        return self.pool[: count + self.floods]
+
+    def roles(self):
+        """Return the role of each place, hashable."""
+        found = list(self.piece.roles())
+        return (
+            [(role, k == self._root()) for k, role in enumerate(found)]
+            if self.floods
+            else [(role, False) for role in found]
+        )
+
+    def routes(self, layout):
+        """Paint the routes."""
+        self.piece.routes(layout)
+        if self.floods:
+            flood_line(self.line, layout, self.colors[-1], self._root())
+
+    def emit(self, p, role, x):
+        """Write the part of a PE: `x` is its vector and takes the sum."""
+        own, is_root = role
+        self.piece.emit(p, own, x, x)
+        if not self.floods:
+            return
+        move = p.mov32 if self.dtype == "f32" else p.mov16
+        if is_root:
+            move(p.fabout(p.output_queue(self.queues.flood_out, self.colors[-1]), self.n), x)
+        else:
+            move(x, p.fabin(p.input_queue(self.queues.flood_in, self.colors[-1]), self.n))
+
+    # --- reference, counts, cycles ------------------------------------------------------------------------------------
+
+    def total(self, parts, arithmetic):
+        """Return the bits of the sum in the order of the PEs; `parts` are the bit patterns of the places."""
+        return self.piece.total(parts, arithmetic, arithmetic)
+
+    @property
+    def hops(self):
+        """Wavelet hops, control included."""
+        flood = self.line.copies * self.wavelets * len(self.line) if self.floods else 0
+        return self.piece.hops + flood
+
+    @property
+    def additions(self):
+        """Additions of elements."""
+        return self.piece.additions
+
+    @property
+    def depth(self):
+        """Additions that follow one another."""
+        return self.piece.depth if self.name == "ktree" else len(self.line) - 1
+
+    def end(self, start):
+        """Return the cycle in which the last place with the sum can go on, if all places begin in cycle `start`."""
+        return self._end(self.piece, start)
+
+    def _end(self, piece, start):
+        m = self.machine
+        if isinstance(piece, RingAllreduce):
+            return piece.estimate(start, m)
+        now = piece.end(start, m)
+        if not self.broadcast:
+            return now
+        root = piece.root if isinstance(piece, ktree.KTree) else 0
+        far = max(root, len(self.line) - 1 - root)
+        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+        return (
+            now
+            + 2 * m["ce.dsr_load"]
+            + 1
+            + m["vec.start"]
+            + self.wavelets
+            + far * m["router.hop"]
+            + ramps
+            + m["vec.drain"]
+        )
+
+    def lower_bound(self):
+        """Return cycles that no algorithm stays below.
+
+        One place has the sum: the wavelets of the farthest other place (half the line at least) leave it one by one,
+        and the last one has that way to go.  A ring leaves to every place its own chunk: a P-th less leaves.
+        """
+        m, p, w = self.machine, len(self.line), self.wavelets
+        if p == 1:
+            return 0
+        stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+        far = (p // 2) * m["router.hop"]
+        return stage + w + far if not self.is_ring else stage + max(w * (p - 1) // p + m["router.hop"], far)

@@ -1,0 +1,1 @@
+"""Products with sparse matrices that stay on the wafer."""

@@ -1,0 +1,1 @@
+"""Stencils over grids."""

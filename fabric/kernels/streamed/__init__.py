@@ -1,0 +1,1 @@
+"""Products whose weights stream past: forward pass, gradient, layout of activations."""

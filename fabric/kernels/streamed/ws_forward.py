@@ -1,0 +1,345 @@
+"""Weight-streaming product: Y = W X, the weights arriving one by one, activations resident.
+
+What moves
+    X (input features x tokens) stays in SRAM, features over x, tokens over y (`fabric.kernels.streamed.ws_layout`).
+    The rows of W enter along the north edge, each column of PEs getting the weights of its own features, and go down
+    the columns; zeros are never sent.  A weight starts a task that adds weight * X[feature] over the PE's tokens to a
+    row of partial sums.  The command after the row of an output feature sends the partial sums once round the ring of
+    columns: the column after the feature's owner begins, each one adds its own, the owner keeps the total.  The same
+    program does the backward product W^T dY with the transposed stream.
+
+Colors and queues
+    4: weights and commands, north to south, to every CE, input queue 0.  0 and 1: the ring from column to column by
+    parity, 2: its way back from the last column to the first; input queue 2, output queue 2.
+
+Order of additions (bit exact)
+    Partial sum of a column: from 0, s = fma(weight, x, s) over its entries in order, products exact, one rounding to
+    f32 each.  Total: that of the column after the owner, then s = own + s column by column, the owner last; rounded to
+    the format of the activations.
+
+Cycles
+    A weight costs its PE ``task.start``, a multiplication of the step by the tokens (1), ``ce.dsr_edit``, the issue of
+    the multiply-add and its steps (two tokens per cycle) with ``vec.drain``, and the end of the task (1): 7 more than
+    the steps on wse2.  The partial sums take one cycle per token; a stage of the ring adds the 6 cycles of a dependent
+    stage, which overlaps with the weights of the next row.  `expected_cycles` follows all columns row by row.
+
+Source: weight streaming white paper, section 7.3.1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.kernels.collectives.chain import stage_cycles
+from fabric.kernels.kit import common
+from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.streamed.ws_layout import TASKS, Placement, column_streams, random_mask, resident
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+from wse_core import isa
+from wse_core.errors import ConfigError
+
+__all__ = ["COLOR_W", "ProductTasks", "expected_cycles", "product_layout", "reference", "route_product", "ws_forward"]
+
+COLOR_W, RING, RETURN = 4, (0, 1), 2
+QUEUE_W, QUEUE_RING = 0, 2
+
+
+class ProductTasks:
+    """The tasks of a product in a program: `ws_forward`'s own, or that of a whole network.
+
+    Parameters
+    ----------
+    p : Program
+    column, columns : int
+        Place in the group and its size.
+    x, y : Var
+        Input and output features, a row of tokens each.
+    tokens : int
+        Tokens of the PE.
+    base : Reg, optional
+        Holds the address of the input features; default that of `x`.
+
+    Attributes
+    ----------
+    total, again : Dsr
+        Partial sums, to add to and to read.
+    leaving, arriving : Dsr or None
+        The ring of columns, one row of f32; None if there is one column.
+    column_x, result : Dsr
+        Input feature that is next, output row that is next.
+    """
+
+    def __init__(self, p, column, columns, x, y, tokens, base=None):
+        self.p, self.x, self.y, self.tokens, self.base = p, x, y, tokens, x if base is None else base
+        self.columns = columns
+        self.sums = p.array("sums", tokens, "f32", bank=0)
+        self.total, self.again, self.column_x = p.dsr("src0"), p.dsr("src0"), p.dsr("src1")
+        self.result, self.leaving, self.arriving = p.dsr("dest"), None, None
+        if columns > 1:
+            first, last = column == 0, column == columns - 1
+            self.leaving, self.arriving = p.dsr("dest"), p.dsr("src1")
+            self.out = p.output_queue(QUEUE_RING, RETURN if last else RING[column % 2])
+            self.into = p.input_queue(QUEUE_RING, RETURN if first else RING[(column - 1) % 2])
+        p.input_queue(QUEUE_W, COLOR_W)
+
+    def prepare(self):
+        """Emit the loads of the DSRs."""
+        p, tokens = self.p, self.tokens
+        p.load(self.total, self.sums)
+        p.load(self.again, self.sums)
+        p.load(self.column_x, p.mem1d(self.x, tokens))
+        p.load(self.result, p.mem1d(self.y, tokens, save=True))
+        if self.columns > 1:
+            p.load(self.leaving, p.fabout(self.out, tokens, zero=True, dtype="f32"))
+            p.load(self.arriving, p.fabin(self.into, tokens, dtype="f32"))
+
+    def tasks(self):
+        """Write the tasks: a weight, and the commands of `TASKS`."""
+        p, total, column_x, base = self.p, self.total, self.column_x, self.base
+        with p.task("weight", kind="data", color=COLOR_W) as t:
+            words = p.reg16("words to the feature")
+            p.mul16(words, t.index, self.tokens)
+            p.dsr_off(column_x, words)
+            p.fmachs(total, total, column_x, t.data)
+        if self.columns > 1:
+            with p.task("begin", kind="control", id=TASKS["begin"]):
+                p.mov32(self.leaving, total)
+                p.dsr_base(column_x, base)
+            with p.task("pass", kind="control", id=TASKS["pass"]):
+                p.fadds(self.leaving, total, self.arriving)
+                p.dsr_base(column_x, base)
+        with p.task("land", kind="control", id=TASKS["land"]):
+            if self.columns > 1:
+                p.fadds(total, total, self.arriving)
+            p.fs2h(self.result, self.again)
+            p.mov32(total, 0)
+            p.dsr_base(column_x, base)
+
+
+def product_program(column, columns, n_in, n_out, tokens, dtype, machine):
+    """Return the program of a column of a group.
+
+    Parameters
+    ----------
+    column, columns : int
+        Place in the group and its size.
+    n_in, n_out : int
+        Most input and output features that a column holds.
+    tokens : int
+        Tokens of the PE.
+    dtype : {"f16", "cb16"}
+    """
+    p = Program(
+        f"weight streaming, column {column} of {columns}, {tokens} tokens",
+        machine,
+        half="cb16" if dtype == "cb16" else "f16",
+    )
+    x = p.array("x", max(1, n_in) * tokens, dtype, bank=1)  # an odd word: no bank conflicts if the tokens are even
+    y = p.array("y", max(1, n_out) * tokens, dtype)
+    product = ProductTasks(p, column, columns, x, y, tokens)
+    with p.task("prepare"):
+        product.prepare()
+    p.start("prepare")
+    product.tasks()
+    p.assemble()
+    return p
+
+
+def route_product(layout, place):
+    """Route weights down the columns and partial sums round the ring of columns."""
+    columns, height = place.columns, place.height
+    layout.route(COLOR_W, (0, 0, place.width, height), rx="N", tx="SR")
+    layout.route(COLOR_W, (0, height - 1, place.width, 1), rx="N", tx="R")
+    for x in range(place.width) if columns > 1 else ():
+        column = x % columns
+        if column < columns - 1:
+            layout.route(RING[column % 2], (x, 0, 1, height), rx="R", tx="E")
+        if column > 0:
+            layout.route(RING[(column - 1) % 2], (x, 0, 1, height), rx="W", tx="R")
+        sides = {"rx": "R" if column == columns - 1 else "E", "tx": "R" if column == 0 else "W"}
+        layout.route(RETURN, (x, 0, 1, height), **sides)
+
+
+def product_layout(inputs, outputs, dtype, machine):
+    """Return the `Layout` of a product and its input streams, one per column.
+
+    Parameters
+    ----------
+    inputs, outputs : Placement
+        Of X and Y; same mesh, same tokens.
+    """
+    layout = Layout(inputs.width, inputs.height, machine)
+    columns, height = inputs.columns, inputs.height
+    n_in, n_out = (int(np.diff(place.feature_starts).max()) for place in (inputs, outputs))
+
+    def build(tokens):
+        sizes = np.diff(Placement(inputs.features, tokens, inputs.width, height, inputs.groups).token_starts)
+        return {
+            (column, int(size)): product_program(column, columns, n_in, n_out, int(size), dtype, machine)
+            for column in range(columns)
+            for size in np.unique(sizes)
+        }
+
+    programs = common.fit(
+        "kernel ws_forward",
+        machine,
+        build,
+        {"tokens": inputs.tokens},
+        {"tokens": (inputs.groups * height, inputs.tokens)},
+    )
+    for x in range(inputs.width):
+        sizes = [inputs.held(x, y)[1] for y in range(height)]
+        for size in {part.stop - part.start for part in sizes}:
+            rows = [y for y, part in enumerate(sizes) if part.stop - part.start == size]
+            layout.place(programs[x % columns, size], x, rows[0], 1, len(rows))
+    route_product(layout, inputs)
+    return layout, [layout.input_stream(x, 0, "N", COLOR_W) for x in range(inputs.width)]
+
+
+def reference(given, single, indptr, indices, values, x, inputs, outputs):
+    """Return Y as bit patterns, in the machine's order of additions.
+
+    Parameters
+    ----------
+    given, single : Arithmetic
+        Of the 16-bit format, and of f32.
+    indptr, indices, values
+        Weights in CSR form, values as bit patterns.
+    x : ndarray of uint16, shape (inputs.features, tokens)
+    """
+    columns, n_rows = inputs.columns, len(indptr) - 1
+    result = np.zeros((n_rows, inputs.tokens), np.uint16)
+    owned = np.searchsorted(inputs.feature_starts, indices, side="right") - 1
+    for row in range(n_rows):
+        entries = range(indptr[row], indptr[row + 1])
+        parts = np.zeros((columns, inputs.tokens), np.uint32)
+        for k in entries:
+            parts[owned[k]] = given.call("fma_mixed", values[k], x[indices[k]], parts[owned[k]])
+        owner = outputs.owner(row)
+        total = parts[(owner + 1) % columns]
+        for step in range(2, columns + 1):
+            total = single.call("add", parts[(owner + step) % columns], total)
+        result[row] = common.numerics.convert(total, "f32", given.fmt, given.bias, given.ftz)
+    return result
+
+
+def multiply_steps(tokens, machine):
+    """Return the cycles of the steps of a multiply-add over the tokens, bank conflicts of odd lengths left out."""
+    lanes = isa.BY_NAME["fmachs"].lanes[machine.preset != "wse2"]
+    return -(-tokens // lanes)
+
+
+def weight_cycles(tokens, machine):
+    """Return the cycles that a weight costs its PE."""
+    m = machine
+    return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + m["vec.start"] + multiply_steps(tokens, m) + m["vec.drain"] + 1
+
+
+def expected_cycles(indptr, indices, inputs, outputs, machine):
+    """Return the cycles from the first weight to the last result: every column followed row by row."""
+    m, columns, n_rows = machine, inputs.columns, len(indptr) - 1
+    tokens = int(np.diff(inputs.token_starts).max())
+    owned = np.searchsorted(inputs.feature_starts, indices, side="right") - 1
+    rows = np.repeat(np.arange(n_rows), np.diff(indptr))
+    counts = np.zeros((n_rows, columns), np.int64)
+    np.add.at(counts, (rows, owned), 1)
+    per_weight = weight_cycles(tokens, m)
+    lead, tail = m["task.start"] + 1 + m["vec.start"], m["vec.drain"] + m["ce.dsr_edit"] + 1
+    lanes = [isa.BY_NAME[name].lanes[m.preset != "wse2"] for name in ("fs2h", "mov32")]
+    landing = sum(-(-tokens // n) + 1 + m["vec.start"] + m["vec.drain"] for n in lanes)
+    free = np.full(columns, 2 + m["ramp.in"] + m["router.hop"] * inputs.height, np.float64)
+    for row in range(n_rows):
+        free += counts[row] * per_weight
+        owner = outputs.owner(row)
+        order = [(owner + step) % columns for step in range(1, columns + 1)]
+        at = None
+        for column in order:
+            ready = free[column] + lead
+            back = m["router.hop"] * (columns - 2) if column == 0 else 0
+            at = ready if at is None else max(ready, at + stage_cycles(m) + back)
+            free[column] = at + (tokens if columns > 1 else 0) + tail
+        free[owner] += landing
+    return float(free.max())
+
+
+def expected_hops(indptr, indices, inputs, outputs):
+    """Return the grants: weights and commands down the columns, partial sums round the ring."""
+    columns, n_rows = inputs.columns, len(indptr) - 1
+    down = (len(indices) + n_rows * columns) * inputs.groups * inputs.height
+    ring = 0
+    for row in range(n_rows) if columns > 1 else ():
+        last_owns = outputs.owner(row) == columns - 1
+        ring += 2 * (columns - 1) if last_owns else 2 * (columns - 2) + columns
+    return down + ring * inputs.tokens
+
+
+@kernel(
+    "ws_forward",
+    "weight-streaming product: sparse weights arrive one by one, activations stay",
+    "weight streaming white paper, section 7.3.1",
+    [
+        KernelParam("inputs", 64, int, "input features", low=1),
+        KernelParam("outputs", 64, int, "output features", low=1),
+        KernelParam("tokens", 64, int, "tokens: positions of all sequences", low=1),
+        KernelParam("width", 4, int, "PEs in x: features", low=1),
+        KernelParam("height", 4, int, "PEs in y: tokens", low=1),
+        KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
+        KernelParam("density", 0.5, float, "share of weights that are not zero", low=0, high=1),
+        KernelParam("transposed", False, bool, "stream the transposed weights, as the backward pass does"),
+        KernelParam("dtype", "f16", str, "format of weights and activations; sums are f32", ("f16", "cb16")),
+        *common.data_params(),
+    ],
+)
+def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density, transposed, dtype, seed, data):
+    """Run the kernel `ws_forward`; see the head of this module."""
+    try:
+        places = [Placement(features, tokens, width, height, groups) for features in (inputs, outputs)]
+    except ConfigError as error:
+        raise ConfigError(error.what, where="kernel ws_forward", hint=error.hint) from None
+    given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
+    rng = np.random.default_rng(seed)
+    x = given.random(rng, (inputs, tokens), data, terms=inputs)
+    stored = given.random(
+        rng, (inputs, outputs) if transposed else (outputs, inputs), "ones" if data == "ones" else "normal"
+    )
+    mask = random_mask(stored.shape, density, rng)
+    weights, mask = (stored.T, mask.T) if transposed else (stored, mask)
+    indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+    indices, values = np.nonzero(mask)[1], weights[mask]
+    layout, streams = product_layout(*places, dtype, machine)
+    sent = column_streams(indptr, indices, values, *places)
+    session = common.Session(
+        layout,
+        resident("x", places[0], x),
+        task=None,
+        streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(streams)],
+    )
+    y = np.zeros((outputs, tokens), np.uint16)
+    for px in range(width):
+        for py in range(height):
+            features, part = places[1].held(px, py)
+            n, size = features.stop - features.start, part.stop - part.start
+            y[features, part] = session.read("y", px, py)[0, 0, : n * size].reshape(n, size)
+    expected = reference(given, single, indptr, indices, values, x, *places)
+    w_values, x_values = given.operand(weights), given.operand(x)
+    with np.errstate(invalid="ignore", over="ignore"):  # row by row: a zero that is not sent meets no infinity
+        plain = np.array([w[kept] @ x_values[kept] for w, kept in zip(w_values, mask, strict=True)])
+        magnitude = np.array([np.abs(w[kept]) @ np.abs(x_values[kept]) for w, kept in zip(w_values, mask, strict=True)])
+    # Roundings to f32 count 2^-13 of one to a 16-bit format or less, the last one counts whole.
+    check = common.check_sum(given, y, expected, plain, magnitude, 1 - -(inputs + width) // 2**13, 1)
+    return common.report(
+        session,
+        check,
+        session.run.cycles,
+        expected_cycles=expected_cycles(indptr, indices, *places, machine),
+        expected_hops=expected_hops(indptr, indices, *places),
+        expected_macs=len(indices) * tokens,
+        lanes=isa.BY_NAME["fmachs"].lanes[machine.preset != "wse2"],
+        nonzeros=len(indices),
+        weights_sent=len(indices) * groups,
+        commands=outputs * width,
+        additions=outputs * tokens * (places[0].columns - 1),
+        cycles_per_weight=weight_cycles(int(np.diff(places[0].token_starts).max()), machine),
+        arrays={"y": y},
+    )

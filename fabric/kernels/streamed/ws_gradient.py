@@ -1,0 +1,420 @@
+"""Weight-streaming gradient: dW = (dY X^T) at the places of a mask, activations and their gradients resident.
+
+What moves
+    X (input features x tokens) and dY (output features x tokens) stay in SRAM as in
+    `fabric.kernels.streamed.ws_forward`.  For each row of the mask a command goes down every column: the column that
+    owns the output feature broadcasts that row of dY along its row of PEs in both directions, the others take it.  Then
+    the mask's entries arrive as commands that carry a step, each at the column that owns the input feature: the dot
+    product over the PE's tokens, added to what comes from the north and sent south.  From the southern edge the sums
+    leave the wafer as bare f32 numbers, in the order of the mask.  In layout B the sums of a group go on to the same
+    column of the next group, and leave from the last.
+
+Colors and queues
+    4: commands and steps, north to south, to every CE, input queue 0.  5: rows of dY; its routes are set by the CEs at
+    each row, since every column is a source in turn; input queue 1, output queue 3.  6 and 7: sums from north to south
+    by parity of the row; input queue 3, output queue 4.  8 and up, two per column of a group: sums from group to group;
+    input queue 4, output queue 4.
+
+Order of additions (bit exact)
+    Dot product: products in f32 (exact for 16-bit factors), s = s + product over the tokens in order, from 0.  Then
+    north to south s = sum + own, then group after group.
+
+Cycles
+    WSE-2 multiplies vectors by a register or adds products of two vectors in two operations: a dot product of T tokens
+    takes a conversion, a multiplication and a sum, 3 T.
+
+Source: weight streaming white paper, section 7.3.2, figures 20 and 21.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.asm import control
+from fabric.kernels.kit import common
+from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.streamed.ws_layout import Placement, cut, interleave, random_mask, resident
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+from wse_core import isa
+from wse_core.errors import ConfigError
+
+__all__ = [
+    "DOWN",
+    "GradientTasks",
+    "gradient_layout",
+    "mask_streams",
+    "route_gradient",
+    "row_commands",
+    "row_kind",
+    "ws_gradient",
+]
+
+COLOR_W, COLOR_D, DOWN, ACROSS = 4, 5, (6, 7), 8
+TASKS = {"send": 3, "from_west": 4, "from_east": 5, "ask": 6}
+"""Control task ids: of the commands that begin a row, and of a place of the mask; its data are the step to it."""
+
+
+class GradientTasks:
+    """The tasks of a gradient product in a program: `ws_gradient`'s own, or that of a whole network.
+
+    Parameters
+    ----------
+    p : Program
+    column : int
+        Place in the group.
+    place : Placement
+        Of X.
+    row : {"only", "top", "bottom", 0, 1}
+        Place in the column; the parity of the row in its middle.
+    group : int
+    x, d : Var
+        Input features and gradients of output features, a row of tokens each.
+    tokens : int
+        Tokens of the PE.
+    base : Reg, optional
+        Holds the address of the input features; default that of `x`.
+
+    Attributes
+    ----------
+    mine : Dsr
+        Row of dY that the PE sends next.
+    """
+
+    def __init__(self, p, column, place, row, group, x, d, tokens, base=None):
+        self.p, self.x, self.d, self.tokens, self.base = p, x, d, tokens, x if base is None else base
+        self.columns = columns = place.columns
+        height = place.height
+        parity = {"only": 0, "top": 0, "bottom": (height - 1) % 2}.get(row, row)
+        self.product = p.array("product", tokens, "f32", bank=0)
+        self.gradient = p.array("gradient", tokens, "f32", bank=2)
+        self.factor, self.other, self.own, self.mine = p.dsr("src0"), p.dsr("src1"), p.dsr("src1"), p.dsr("src1")
+        self.wide, self.taken, self.on = p.dsr("dest"), p.dsr("dest"), p.dsr("dest")
+        self.north = self.west = None
+        ends = row in ("only", "bottom")
+        p.input_queue(0, COLOR_W)
+        self.onward = {"E": "E" if column < columns - 1 else "", "W": "W" if column > 0 else ""}
+        if columns > 1:
+            self.row_in, self.row_out = p.input_queue(1, COLOR_D), p.output_queue(3, COLOR_D)
+            self.spread, self.arriving = p.dsr("dest"), p.dsr("src1")
+        if row not in ("only", "top"):
+            self.north, self.above = p.dsr("src0"), p.input_queue(3, DOWN[1 - parity])
+        if ends and group > 0:
+            self.west, self.before = p.dsr("src0"), p.input_queue(4, across(column, group - 1))
+        self.out = p.output_queue(4, across(column, group) if ends and group < place.groups - 1 else DOWN[parity])
+
+    def prepare(self):
+        """Emit the loads of the DSRs."""
+        p, tokens = self.p, self.tokens
+        p.load(self.factor, self.product)
+        p.load(self.wide, self.product)
+        p.load(self.other, self.gradient)
+        p.load(self.taken, self.gradient)
+        p.load(self.own, p.mem1d(self.x, tokens))
+        p.load(self.mine, p.mem1d(self.d, tokens))
+        p.load(self.on, p.fabout(self.out, 1, dtype="f32"))
+        if self.columns > 1:
+            p.load(self.spread, p.fabout(self.row_out, tokens, dtype="half"))
+            p.load(self.arriving, p.fabin(self.row_in, tokens, dtype="half"))
+        if self.north:
+            p.load(self.north, p.fabin(self.above, 1, dtype="f32"))
+        if self.west:
+            p.load(self.west, p.fabin(self.before, 1, dtype="f32"))
+
+    def tasks(self):
+        """Write the tasks: the commands of `TASKS`."""
+        p, own, base, taken = self.p, self.own, self.base, self.taken
+        with p.task("send", kind="control", id=TASKS["send"]):
+            p.dsr_base(own, base)
+            if self.columns > 1:
+                # Taking its own row from the fabric too, it knows when the last wavelet has passed its router: only
+                # then may the next command change the route.
+                p.route(COLOR_D, rx="R", tx="R" + self.onward["E"] + self.onward["W"])
+                p.fmovh(self.spread, self.mine, async_=True)
+                p.fh2s(taken, self.arriving)
+            else:
+                p.fh2s(taken, self.mine)
+            p.dsr_off(self.mine, self.tokens)
+        for name, rx, to in (("from_west", "W", "E"), ("from_east", "E", "W")) if self.columns > 1 else ():
+            with p.task(name, kind="control", id=TASKS[name]):
+                p.dsr_base(own, base)
+                p.route(COLOR_D, rx=rx, tx="R" + self.onward[to])
+                p.fh2s(taken, self.arriving)
+        with p.task("ask", kind="control", id=TASKS["ask"]) as t:
+            words, total = p.reg16("words to the feature"), p.reg32("sum")
+            p.mul16(words, t.data, self.tokens)
+            p.dsr_off(own, words)
+            p.mov32(total, 0)
+            p.fh2s(self.wide, own)
+            p.fmuls(self.factor, self.factor, self.other)
+            p.fadds(total, self.factor, total)
+            self.send_south(total)
+
+    def send_south(self, total):
+        """Emit the addition of a register to what comes from the north, and from the west, and send it on."""
+        p = self.p
+        if self.north and self.west:
+            p.fadds(total, self.north, total)
+        if self.north and not self.west:
+            p.fadds(self.on, self.north, total)
+        elif self.west:
+            p.fadds(self.on, self.west, total)
+        else:
+            p.mov32(self.on, total)
+
+
+def gradient_program(column, inputs, n_in, n_out, row, group, tokens, dtype, machine):
+    """Return the program of a PE; parameters as of `GradientTasks`, `n_in` and `n_out` features at most."""
+    p = Program(
+        f"weight gradient, column {column}, row {row}, group {group}, {tokens} tokens",
+        machine,
+        half="cb16" if dtype == "cb16" else "f16",
+    )
+    x = p.array("x", max(1, n_in) * tokens, dtype)
+    d = p.array("d", max(1, n_out) * tokens, dtype)
+    gradient = GradientTasks(p, column, inputs, row, group, x, d, tokens)
+    p.unblocked(COLOR_W)
+    with p.task("prepare"):
+        gradient.prepare()
+    p.start("prepare")
+    gradient.tasks()
+    p.assemble()
+    return p
+
+
+def row_kind(y, height):
+    """Return the place of row `y` in a column, as `GradientTasks` takes it."""
+    return "only" if height == 1 else "top" if y == 0 else "bottom" if y == height - 1 else y % 2
+
+
+def across(column, group):
+    """Return the color on which a column's sums go from a group to the next one."""
+    return ACROSS + 2 * column + group % 2
+
+
+def route_gradient(layout, place):
+    """Route commands and steps down the columns, rows of dY along the rows, sums down and from group to group."""
+    columns, groups, height = place.columns, place.groups, place.height
+    layout.route(COLOR_W, (0, 0, place.width, height), rx="N", tx="SR")
+    layout.route(COLOR_W, (0, height - 1, place.width, 1), rx="N", tx="R")
+    for x in range(place.width) if columns > 1 else ():  # a place to begin from; commands set the routes
+        side = "E" if x % columns < columns - 1 else "W"
+        layout.route(COLOR_D, (x, 0, 1, height), rx=side, tx="R")
+    for y in range(height - 1):
+        layout.route(DOWN[y % 2], (0, y, place.width, 1), rx="R", tx="S")
+        layout.route(DOWN[y % 2], (0, y + 1, place.width, 1), rx="N", tx="R")
+    last, leaving = height - 1, DOWN[(height - 1) % 2]
+    for x in range(place.width):
+        group, column = divmod(x, columns)
+        if group == groups - 1:
+            layout.route(leaving, (x, last), rx="R", tx="S")
+            continue
+        color = across(column, group)
+        layout.route(color, (x, last), rx="R", tx="E")
+        layout.route(color, (x + 1, last, columns, 1), rx="W", tx="E")
+        layout.route(color, (x + columns, last), rx="W", tx="R")
+
+
+def gradient_layout(inputs, outputs, dtype, machine):
+    """Return the `Layout` of a gradient product, its input streams and its output streams, one per column.
+
+    Parameters
+    ----------
+    inputs, outputs : Placement
+        Of X and dY; same mesh, same tokens.
+    """
+    columns, groups, height = inputs.columns, inputs.groups, inputs.height
+    if groups > 1 and across(columns - 1, 1) >= machine["router.colors"]:
+        most = (machine["router.colors"] - ACROSS) // 2
+        raise ConfigError(
+            f"adding up groups of {columns} columns takes more than all colors",
+            where="kernel ws_gradient: groups",
+            hint=f"at most {most} columns a group",
+        )
+    layout = Layout(inputs.width, height, machine)
+    n_in, n_out = (int(np.diff(place.feature_starts).max()) for place in (inputs, outputs))
+    made = {}
+    for x in range(inputs.width):
+        group, column = divmod(x, columns)
+        for y in range(height):
+            row = row_kind(y, height)
+            part = inputs.held(x, y)[1]
+            key = column, row, group if row in ("only", "bottom") else 0, part.stop - part.start
+            if key not in made:
+                made[key] = common.fit(
+                    "kernel ws_gradient",
+                    machine,
+                    lambda tokens, key=key: gradient_program(
+                        key[0], inputs, n_in, n_out, *key[1:3], tokens, dtype, machine
+                    ),
+                    {"tokens": key[3]},
+                    {"tokens": (1, key[3])},
+                )
+            layout.place(made[key], x, y)
+    route_gradient(layout, inputs)
+    leaving = DOWN[(height - 1) % 2]
+    ends = range(inputs.width - columns, inputs.width)
+    return (
+        layout,
+        [layout.input_stream(x, 0, "N", COLOR_W) for x in range(inputs.width)],
+        [layout.output_stream(x, height - 1, "S", leaving) for x in ends],
+    )
+
+
+def mask_streams(indptr, indices, inputs, outputs):
+    """Return the wavelets of each column of a group, [(payload, is control)]: per row a command, then the steps."""
+    n_rows, found = len(indptr) - 1, []
+    rows, sender = np.repeat(np.arange(n_rows), np.diff(indptr)), outputs.owners(np.arange(n_rows))
+    owner = inputs.owners(indices)
+    for column, (entries, steps) in enumerate(cut(rows, owner, indices - inputs.feature_starts[owner], inputs.columns)):
+        words, heads = interleave(rows[entries], np.ones(n_rows, np.int64), before=True)
+        payload = np.zeros(len(words) + n_rows, np.uint32)
+        payload[words] = np.uint32(control.single("nop", TASKS["ask"])) | steps
+        payload[heads] = row_commands(sender, column)
+        found.append((payload, np.ones(len(payload), bool)))
+    return found
+
+
+def row_commands(sender, column):
+    """Return the payloads of the commands that begin rows in a column, given the column that sends each row of dY."""
+    commands = {name: np.uint32(control.single("nop", task)) for name, task in TASKS.items()}
+    return np.where(
+        sender == column, commands["send"], np.where(sender < column, commands["from_west"], commands["from_east"])
+    )
+
+
+def dot_cycles(tokens, machine):
+    """Return the cycles that a place of the mask costs its PE."""
+    m = machine
+    operation = 1 + m["vec.start"] + m["vec.drain"]
+    steps = steps_of("fh2s", tokens, m) + steps_of("fmuls", tokens, m) + tokens  # the sum takes one a cycle
+    return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + steps + 3 * operation + m["ce.fp_latency"] + operation + 2
+
+
+def steps_of(op, tokens, machine):
+    """Return the steps of an operation over the tokens."""
+    return -(-tokens // isa.BY_NAME[op].lanes[machine.preset != "wse2"])
+
+
+def expected_cycles(indptr, indices, inputs, outputs, machine):
+    """Return the cycles from the first command to the last sum: the busiest column, row by row."""
+    m = machine
+    tokens = int(np.diff(inputs.token_starts).max())
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    counts = np.zeros((len(indptr) - 1, inputs.columns), np.int64)
+    np.add.at(counts, (rows, np.searchsorted(inputs.feature_starts, indices, side="right") - 1), 1)
+    dot, issue = dot_cycles(tokens, m), 1 + m["vec.start"] + m["vec.drain"]
+    lead = m["task.start"] + m["ce.dsr_edit"]
+    stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+    free = np.full(inputs.columns, 2 + m["ramp.in"] + m["router.hop"] * inputs.height, np.float64)
+    distance = np.arange(inputs.columns)
+    buffered = m["queue.in_depth"][1] + m["ramp.in_buffer"]
+    for row, here in enumerate(counts):
+        owner = outputs.owner(row)
+        sends = free[owner] + lead + (m["ce.config"] + issue if inputs.columns > 1 else 0)
+        lasts = np.maximum(free + lead + m["ce.config"], sends + stage + np.abs(distance - owner) * m["router.hop"])
+        taking = max(steps_of("fh2s", tokens, m), -(-tokens // 2))
+        # What the slowest column cannot take yet waits in its queue and ramp; then the sender and all others wait.
+        held = max(0, -(-tokens // 2) - buffered)
+        done = np.maximum(lasts + taking, (lasts.max() + held) if held else 0)
+        free = done + issue + 1
+        done_here = max(sends + (stage if inputs.columns > 1 else 0) + taking, done[owner] if held else 0)
+        free[owner] = done_here + issue + m["ce.dsr_edit"] + 1
+        free += here * dot
+    drain = (stage + m["router.hop"]) * (inputs.height - 1) * inputs.groups if len(indices) else 0
+    return float(free.max() + drain)
+
+
+def reference(given, single, indptr, indices, x, d, inputs):
+    """Return the gradients at the mask's places as f32 bit patterns, in the machine's order of additions."""
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    wide = [common.numerics.convert(values, given.fmt, "f32", given.bias, given.ftz) for values in (x, d)]
+    result, parts = None, inputs.token_starts
+    for part in range(len(parts) - 1):
+        total = np.zeros(len(indices), np.uint32)
+        for token in range(parts[part], parts[part + 1]):
+            product = single.call("mul", wide[0][indices, token], wide[1][rows, token])
+            total = single.call("add", product, total)
+        if part % inputs.height == 0:
+            group, total_of_group = part // inputs.height, total
+        else:
+            total_of_group = single.call("add", total_of_group, total)
+        if part % inputs.height == inputs.height - 1:
+            result = total_of_group if group == 0 else single.call("add", result, total_of_group)
+    return result
+
+
+def expected_hops(indptr, indices, inputs, outputs):
+    """Return the grants: commands and steps down the columns, rows of dY along the rows, sums down and across."""
+    columns, groups, height, n_rows = inputs.columns, inputs.groups, inputs.height, len(indptr) - 1
+    down = (len(indices) + n_rows * columns) * groups * height
+    sizes = np.diff(inputs.token_starts)
+    along = int((-(-sizes // 2)).sum()) * columns * n_rows if columns > 1 else 0
+    sums = len(indices) * (groups * 2 * (height - 1) + 1)
+    return down + along + sums + len(indices) * (groups - 1) * (columns + 1)
+
+
+@kernel(
+    "ws_gradient",
+    "weight-streaming gradient: dot products at the places of a mask, sums leave at the south",
+    "weight streaming white paper, section 7.3.2",
+    [
+        KernelParam("inputs", 32, int, "input features", low=1),
+        KernelParam("outputs", 32, int, "output features", low=1),
+        KernelParam("tokens", 64, int, "tokens: positions of all sequences", low=1),
+        KernelParam("width", 4, int, "PEs in x: features", low=1),
+        KernelParam("height", 4, int, "PEs in y: tokens", low=1),
+        KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
+        KernelParam("density", 0.5, float, "share of places that the mask asks for", low=0, high=1),
+        KernelParam("dtype", "f16", str, "format of activations and their gradients; sums are f32", ("f16", "cb16")),
+        *common.data_params(),
+    ],
+)
+def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density, dtype, seed, data):
+    """Run the kernel `ws_gradient`; see the head of this module."""
+    try:
+        places = [Placement(features, tokens, width, height, groups) for features in (inputs, outputs)]
+    except ConfigError as error:
+        raise ConfigError(error.what, where="kernel ws_gradient", hint=error.hint) from None
+    given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
+    rng = np.random.default_rng(seed)
+    x = given.random(rng, (inputs, tokens), data, terms=tokens)
+    d = given.random(rng, (outputs, tokens), "ones" if data == "ones" else "normal")
+    mask = random_mask((outputs, inputs), density, rng)
+    indptr, indices = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]), np.nonzero(mask)[1]
+    rows = np.nonzero(mask)[0]
+    layout, into, out = gradient_layout(*places, dtype, machine)
+    tiles = [
+        tile
+        for name, place, values in (("x", places[0], x), ("d", places[1], d))
+        for tile in resident(name, place, values)
+    ]
+    sent = mask_streams(indptr, indices, *places)
+    session = common.Session(
+        layout, tiles, task=None, streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(into)]
+    )
+    owner = np.searchsorted(places[0].feature_starts, indices, side="right") - 1
+    got, last = np.zeros(len(indices), np.uint32), 0
+    for column, stream in enumerate(out):
+        came = session.fabric.receive(stream)
+        got[owner == column] = came.payload
+        last = max(last, int(came.cycles.max(initial=0)))
+    expected = reference(given, single, indptr, indices, x, d, places[0])
+    x_values, d_values = given.operand(x), given.operand(d)
+    with np.errstate(invalid="ignore", over="ignore"):
+        plain = (x_values[indices] * d_values[rows]).sum(axis=1)
+        magnitude = np.abs(x_values[indices] * d_values[rows]).sum(axis=1)
+    check = common.check_sum(single, got, expected, plain, magnitude, tokens + 1, 2 * tokens)
+    return common.report(
+        session,
+        check,
+        session.run.cycles,
+        expected_cycles=expected_cycles(indptr, indices, *places, machine),
+        expected_hops=expected_hops(indptr, indices, *places),
+        expected_macs=0,
+        multiplications=len(indices) * tokens,
+        asked=len(indices),
+        additions=len(indices) * (height * groups - 1),
+        bytes_back=4 * len(indices),
+        arrays={"gradients": got},
+    )

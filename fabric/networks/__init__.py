@@ -1,0 +1,1 @@
+"""Whole networks that live on the wafer."""

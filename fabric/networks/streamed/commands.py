@@ -1,0 +1,80 @@
+"""Commands of the stream: what the control wavelets between the weights tell a column of PEs to do.
+
+A command is a control wavelet with a control task id and 16 bits of data.  ``source``, ``result``, ``mine``, ``row``,
+``aux``, ``delta``, ``label`` and ``wide`` set a pointer: their data are the number of an array in the PE's table of
+addresses (`fabric.networks.streamed.resident.Resident.arrays`), since programs of different columns differ in size.
+What works on a row of tokens moves its pointers to the next row, so a command is sent once per row that the column
+owns.
+
+Source: weight streaming white paper, section 7.3: weights and commands share the stream.  The set of commands is ours.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.asm import control
+from fabric.kernels.streamed import ws_gradient, ws_layout
+
+__all__ = ["IDS", "MEANING", "word"]
+
+MEANING = {
+    "begin": "send the partial sums round the ring of columns",
+    "pass": "add the own partial sums to those that arrive and send them on",
+    "land": "add the own partial sums, round, keep the row",
+    "send": "a row of the mask: send the own row of output gradients to all columns",
+    "from_west": "a row of the mask: take the row of output gradients from the west",
+    "from_east": "the same from the east",
+    "ask": "a place of the mask, data = step to the feature: send its gradient south",
+    "source": "pointer: features that weights and places of the mask refer to",
+    "result": "pointer: row that lands next",
+    "mine": "pointer: row of output gradients that is sent next",
+    "row": "pointer: row of activations",
+    "aux": "pointer: row of slopes, or of normalised activations",
+    "delta": "pointer: row of gradients",
+    "label": "pointer: row of labels",
+    "wide": "pointer: row of f32 numbers",
+    "relu": "row: keep what is positive; aux row: its slope, one or zero",
+    "gelu": "row: x times the normal distribution (tanh form); aux row: its slope",
+    "slope": "delta row: times the aux row",
+    "floor": "sums: minus infinity",
+    "max_row": "sums: maximum with a row",
+    "join_max": "sums: maximum with what arrives round the ring",
+    "join_add": "sums: plus what arrives round the ring",
+    "onward": "send the sums round the ring, and keep them",
+    "take": "sums: what arrives round the ring",
+    "peak": "keep the sums as the largest logits; sums: zero",
+    "exp_row": "wide row: exp(row - peak), added to the sums; hits: minus label times (row - peak)",
+    "share": "keep 1 / sums",
+    "log": "hits: plus log(sums)",
+    "scale": "data = upper half of the f32 loss scale",
+    "delta_row": "delta row: (wide row times share, minus label) times loss scale",
+    "loss": "send the sum of the hits south; hits and sums: zero",
+    "k_low": "data = lower half of an f32 constant, 1 / features",
+    "k_high": "data = its upper half",
+    "gamma": "data = factor of the next feature",
+    "sum_row": "sums: plus a row",
+    "mean": "keep sums times constant as the mean; sums: zero",
+    "var_row": "sums: plus the square of (row - mean)",
+    "deviation": "keep 1 / sqrt(sums times constant + epsilon), also as wide row; sums: zero",
+    "recall": "deviation: what the wide row keeps",
+    "norm_row": "aux row: (row - mean) / deviation",
+    "affine": "row: aux row times factor plus data",
+    "grad_gamma": "send the sum of delta row times aux row south",
+    "grad_beta": "send the sum of the delta row south",
+    "back_sum": "sums: plus delta row times factor",
+    "back_dot": "sums: plus delta row times factor times aux row",
+    "dot": "keep sums times constant as the mean product; sums: zero",
+    "back_row": "delta row: (delta row times factor - mean - aux row times mean product) / deviation, the wide row",
+}
+"""What each command does."""
+
+_FIXED = {**ws_layout.TASKS, **ws_gradient.TASKS}
+IDS = {name: (number if number < 31 else number + 1) for number, name in enumerate(MEANING)}
+"""Control task id of each command; 31 is no task."""
+assert all(IDS[name] == number for name, number in _FIXED.items())
+
+
+def word(name, data=0):
+    """Return the payload of a command, or of many with different data."""
+    return np.uint32(control.single("nop", IDS[name])) | np.asarray(data, np.uint32)

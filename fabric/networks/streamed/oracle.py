@@ -1,0 +1,235 @@
+"""What a wafer computes, by numpy on bit patterns, in the machine's order of operations: the oracle of its tests.
+
+Whole arrays at a time: rows of all columns and PEs together, since no rounding depends on a neighbour except where
+columns are joined (ring order), tokens are summed (in order) and PEs are chained (north to south).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from fabric.kernels.kit.common import Arithmetic
+from fabric.kernels.streamed.ws_layout import cut
+from fabric.networks.streamed.rows import EPSILON
+from fabric.program import functions
+from wse_core import numerics
+
+__all__ = ["Reference"]
+
+
+class Reference:
+    """The same network with the same placement as a `Resident`.
+
+    Parameters
+    ----------
+    resident : Resident
+    coordinator : Coordinator
+        Gives the parameters, their patterns and where entries lie.
+
+    Attributes
+    ----------
+    activations : list of ndarray of uint16, shape (features, samples)
+        Of each level, after `forward`.
+    """
+
+    def __init__(self, resident, coordinator):
+        self.resident, self.coordinator, machine = resident, coordinator, resident.machine
+        self.half, self.single = Arithmetic.of(machine, resident.network.dtype), Arithmetic.of(machine, "f32")
+        self.functions = functions.Evaluate(machine)
+
+    # --- small pieces -------------------------------------------------------------------------------------------------
+
+    def add(self, a, b):
+        return self.single.call("add", a, b)
+
+    def sub(self, a, b):
+        return self.single.call("sub", a, b)
+
+    def mul(self, a, b):
+        return self.single.call("mul", a, b)
+
+    def widen(self, bits):
+        return np.asarray(numerics.convert(bits, self.half.fmt, "f32", self.half.bias, self.half.ftz), np.uint32)
+
+    def narrow(self, bits):
+        return np.asarray(numerics.convert(bits, "f32", self.half.fmt, self.half.bias, self.half.ftz), np.uint16)
+
+    def joined(self, parts, operation):
+        """Return a sum or maximum over columns, column 0 first; `parts` has one row of samples per column."""
+        total = parts[0]
+        for part in parts[1:]:
+            total = operation(part, total)
+        return total
+
+    def over_rows(self, rows, level, operation, start):
+        """Return per column the operation over its rows, from `start` on."""
+        starts, found = self.resident.places[level].feature_starts, []
+        for low, high in pairwise(starts):
+            total = np.full(rows.shape[1:], start, np.uint32)
+            for row in rows[low:high]:
+                total = operation(total, row)
+            found.append(total)
+        return found
+
+    def south(self, vectors):
+        """Return sums over the tokens: in each PE from 0, then north to south; the last axis goes."""
+        r = self.resident
+        by_pe = vectors.reshape(*vectors.shape[:-1], r.height, r.tokens)
+        own = np.zeros(by_pe.shape[:-1], np.uint32)
+        for token in range(r.tokens):
+            own = self.add(by_pe[..., token], own)
+        total = own[..., 0]
+        for y in range(1, r.height):
+            total = self.add(total, own[..., y])
+        return total
+
+    # --- passes -------------------------------------------------------------------------------------------------------
+
+    def product(self, values, rows, owner, local, source, landing):
+        """Return a streamed product, rounded to 16 bits."""
+        columns = self.resident.width
+        samples = source.shape[-1]
+        parts = np.zeros((columns, len(landing), samples), np.uint32)
+        for column, (order, _) in enumerate(cut(rows, owner, local, columns)):
+            by_feature = order[np.argsort(local[order], kind="stable")]
+            ends = np.flatnonzero(np.diff(local[by_feature], append=-1)) + 1
+            for entries in np.split(by_feature, ends)[:-1]:
+                at, feature = rows[entries], local[entries[0]]
+                parts[column, at] = self.half.call(
+                    "fma_mixed", values[entries][:, None], source[column, feature][None], parts[column, at]
+                )
+        total = parts[(landing + 1) % columns, np.arange(len(landing))]
+        for step in range(2, columns + 1):
+            total = self.add(parts[(landing + step) % columns, np.arange(len(landing))], total)
+        return self.narrow(total)
+
+    def tiles(self, level, rows, ones):
+        """Return the rows by column and place in its tile, a row of ones first if asked for."""
+        place, first = self.resident.places[level], int(ones)
+        found = np.zeros((self.resident.width, first + self.resident.most[level], rows.shape[1]), np.uint16)
+        found[:, 0] = self.resident.one if ones else 0
+        for column in range(self.resident.width):
+            low, high = place.feature_starts[column : column + 2]
+            found[column, first : first + high - low] = rows[low:high]
+        return found
+
+    def forward(self, inputs):
+        """Return the logits of a batch, bit patterns of shape (classes, samples)."""
+        self.activations, self.slopes, self.norms = [inputs], [None], [None]
+        for level, layer in enumerate(self.resident.network.layers, 1):
+            parameter, place = self.coordinator.matrices[level - 1], self.resident.places[level]
+            pattern = parameter.pattern
+            rows = self.product(
+                parameter.values,
+                pattern.rows,
+                *self.coordinator.located(pattern, level),
+                self.tiles(level - 1, self.activations[-1], True),
+                place.owners(np.arange(layer.outputs)),
+            )
+            kept = None
+            if layer.norm:
+                rows, *kept = self.normalise(level, rows)
+            rows, slopes = self.activate(layer.activation, rows)
+            self.activations.append(rows)
+            self.slopes.append(slopes)
+            self.norms.append(kept)
+        return self.activations[-1]
+
+    def activate(self, activation, rows):
+        """Return (activations, slopes)."""
+        if activation == "relu":
+            rows = self.half.call("maximum", rows, np.zeros_like(rows))
+            return rows, np.where(rows.view(np.int16) > 0, self.resident.one, 0).astype(np.uint16)
+        if activation == "gelu":
+            values, slopes = self.functions.gelu(self.widen(rows))
+            return self.narrow(values), self.narrow(slopes)
+        return rows, None
+
+    def loss(self, labels, scale):
+        """Return (losses per column as f32 bits, gradients of the logits)."""
+        level, logits = len(self.resident.network.layers), self.widen(self.activations[-1])
+        lowest = 0xFF800000
+        peak = self.joined(
+            self.over_rows(logits, level, lambda a, b: self.single.call("maximum", a, b), lowest),
+            lambda a, b: self.single.call("maximum", a, b),
+        )
+        below = self.sub(logits, peak[None])
+        wanted = self.widen(labels)
+        hits = np.array(self.over_rows(self.mul(wanted, below), level, self.sub, 0))
+        powers = self.functions.exp(below)
+        sums = self.joined(self.over_rows(powers, level, self.add, 0), self.add)
+        share = self.functions.reciprocal(sums)
+        hits[0] = self.add(hits[0], self.functions.log(sums))
+        delta = self.sub(self.mul(share[None], powers), wanted)
+        bits = np.uint32(int(np.array(scale, np.float32).view(np.uint32)) & 0xFFFF0000)
+        return self.south(hits), self.narrow(self.mul(delta, np.full_like(delta, bits)))
+
+    def backward(self, delta):
+        """Return the gradients that are asked for, one vector of f32 bits over all parameters."""
+        coordinator, layers = self.coordinator, self.resident.network.layers
+        found = {}
+        for level in range(len(layers), 0, -1):
+            layer, parameter = layers[level - 1], coordinator.matrices[level - 1]
+            below, above = self.resident.places[level - 1], self.resident.places[level]
+            if layer.norm:
+                delta, found[id(coordinator.norms[level - 1])] = self.denormalise(level, delta)
+            pattern = parameter.gradient_pattern
+            source = np.concatenate(
+                [self.activations[level - 1], np.full((1, delta.shape[1]), self.resident.one, np.uint16)]
+            )
+            found[id(parameter)] = self.south(
+                self.mul(self.widen(source[pattern.indices]), self.widen(delta[pattern.rows]))
+            )
+            if level > 1:
+                turned, entries = parameter.transposed
+                kept = turned.rows < layer.inputs
+                owner = above.owners(turned.indices[kept])
+                rows = self.product(
+                    parameter.values[entries[kept]],
+                    turned.rows[kept],
+                    owner,
+                    turned.indices[kept] - above.feature_starts[owner],
+                    self.tiles(level, delta, False),
+                    below.owners(np.arange(layer.inputs)),
+                )
+                slopes = self.slopes[level - 1]
+                delta = rows if slopes is None else self.half.call("mul", slopes, rows)
+        return np.concatenate([found[id(parameter)] for parameter in coordinator.parameters])
+
+    # --- normalisation ------------------------------------------------------------------------------------------------
+
+    def constant(self, level):
+        """Return 1 / features as bits."""
+        return np.array(1 / self.resident.places[level].features, np.float32).view(np.uint32)
+
+    def mean(self, rows, level):
+        """Return the mean over the features."""
+        total = self.joined(self.over_rows(rows, level, self.add, 0), self.add)
+        return self.mul(total, np.full_like(total, self.constant(level)))
+
+    def factors(self, level, row):
+        """Return the factors (row 0) or shifts (row 1) of a normalised layer as a column of 16-bit patterns."""
+        return self.coordinator.norms[level - 1].values.reshape(2, -1)[row][:, None]
+
+    def normalise(self, level, rows):
+        """Return (rows, normalised rows, 1 / deviation)."""
+        wide = self.widen(rows)
+        centred = self.sub(wide, self.mean(wide, level)[None])
+        variance = self.mean(self.mul(centred, centred), level)
+        epsilon = np.full_like(variance, np.array(EPSILON, np.float32).view(np.uint32))
+        inverse = self.functions.rsqrt(self.add(variance, epsilon))
+        unit = self.narrow(self.mul(centred, inverse[None]))
+        shifted = self.half.call("fma_mixed", unit, self.factors(level, 0), self.widen(self.factors(level, 1)))
+        return self.narrow(shifted), unit, inverse
+
+    def denormalise(self, level, delta):
+        """Return (gradients of the rows before normalisation, gradients of factors and shifts)."""
+        unit, inverse = self.norms[level]
+        wide, wide_unit = self.widen(delta), self.widen(unit)
+        gradients = np.concatenate([self.south(self.mul(wide, wide_unit)), self.south(wide)])
+        scaled = self.half.call("fma_mixed", delta, self.factors(level, 0), np.zeros_like(wide))
+        mean, dot = self.mean(scaled, level), self.mean(self.mul(scaled, wide_unit), level)
+        back = self.sub(self.sub(scaled, mean[None]), self.mul(wide_unit, dot[None]))
+        return self.narrow(self.mul(back, inverse[None])), gradients

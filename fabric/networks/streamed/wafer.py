@@ -1,0 +1,98 @@
+"""One wafer at work: activations in, streams through, numbers out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fabric.host.fabric import Fabric
+
+__all__ = ["Pass", "Wafer"]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a stream did on a wafer.
+
+    Attributes
+    ----------
+    cycles : int
+        From the first wavelet to the last thing done.
+    numbers : list of ndarray of float32
+        What left at the south of each column, in order.
+    times : list of ndarray of int64
+        When, in cycles since the first wavelet.
+    run : RunResult
+    """
+
+    cycles: int
+    numbers: list
+    times: list
+    run: object
+
+
+class Wafer:
+    """A wafer with a resident network.
+
+    Parameters
+    ----------
+    resident : Resident
+    backend : {"compiled", "reference"}, optional
+        As `fabric.host.fabric.Fabric` takes it.
+
+    Attributes
+    ----------
+    fabric : Fabric
+    """
+
+    def __init__(self, resident, backend=None):
+        self.resident = resident
+        self.fabric = Fabric(resident.layout, backend)
+        self.fabric.run()
+
+    def load(self, inputs, labels=None):
+        """Place a batch in the SRAM of the PEs.
+
+        Parameters
+        ----------
+        inputs : ndarray of uint16, shape (features, samples)
+            Bit patterns.
+        labels : ndarray of uint16, shape (classes, samples), optional
+            Bit patterns of the wanted probabilities, for a pass that computes a loss.
+        """
+        ones = self.resident.tiles("a0", inputs)
+        ones[..., : self.resident.tokens] = self.resident.one
+        self.fabric.write("a0", ones)
+        if labels is not None:
+            self.fabric.write("labels", self.resident.tiles("labels", labels))
+
+    def run(self, streams, progress=None):
+        """Send streams, one per column, and run until all is done.
+
+        Parameters
+        ----------
+        streams : list of (ndarray of uint32, ndarray of bool)
+            Payloads, and which are control wavelets.
+        progress : callable, optional
+            As `fabric.host.fabric.Fabric.run` takes it.
+
+        Returns
+        -------
+        Pass
+        """
+        for stream, (payload, is_control) in zip(self.resident.inputs, streams, strict=True):
+            self.fabric.send(stream, payload, control=is_control)
+        run = self.fabric.run(progress=progress)
+        came = [self.fabric.receive(stream) for stream in self.resident.outputs]
+        return Pass(
+            run.cycles,
+            [found.payload.view(np.float32) for found in came],
+            [found.cycles - run.start for found in came],
+            run,
+        )
+
+    def activations(self, level):
+        """Return the activations of a level as bit patterns, shape (features, samples)."""
+        tiles = self.fabric.read(f"a{level}")
+        return self.resident.rows(level, tiles.view(np.uint16))

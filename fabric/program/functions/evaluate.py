@@ -1,0 +1,98 @@
+"""Functions of arrays of bit patterns, with the roundings of the machine."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+
+from fabric.asm.operands import is_number
+from fabric.program.functions.mathematics import Functions
+from wse_core import numerics
+
+__all__ = ["Evaluate"]
+
+
+class Bits(np.ndarray):
+    """Bit patterns of f32 with views of their halves."""
+
+    @property
+    def low(self):
+        return self.view(np.ndarray).view(np.uint16)[0::2]
+
+    @property
+    def high(self):
+        return self.view(np.ndarray).view(np.uint16)[1::2]
+
+
+HALVES = {"add16": np.add, "sub16": np.subtract, "and16": np.bitwise_and, "slr16": np.right_shift, "mov16": np.positive}
+
+
+class Evaluate(Functions):
+    """The same functions of arrays of bit patterns (uint32): each returns an array of their shape, `gelu` two.
+
+    Parameters
+    ----------
+    machine : Machine
+        For its treatment of subnormal numbers.
+    """
+
+    def __init__(self, machine):
+        self.ftz = bool(machine["num.ftz"])
+
+    def over(self, function, source, results=1):
+        """Return what a function writes, on fresh arrays."""
+        source = np.array(source, "<u4", ndmin=1)
+        flat = source.ravel().view(Bits)
+        self.u, self.v, self.w, self.t, self.q, self.x, *found = (np.zeros_like(flat) for _ in range(6 + results))
+        function(*found, flat)
+        found = [np.asarray(bits).view(np.uint32).reshape(source.shape) for bits in found]
+        return found[0] if results == 1 else tuple(found)
+
+    def exp(self, source):
+        return self.over(super().exp, source)
+
+    def log(self, source):
+        return self.over(super().log, source)
+
+    def reciprocal(self, source):
+        return self.over(super().reciprocal, source)
+
+    def rsqrt(self, source):
+        return self.over(super().rsqrt, source)
+
+    def gelu(self, source):
+        return self.over(super().gelu, source, 2)
+
+    @contextmanager
+    def call(self):
+        yield
+
+    def calculate(self, name, dest, *operands):
+        """Set dest; numbers are rounded to f32 as the program's constants are."""
+        bits = [np.float32(x).view(np.uint32) if is_number(x) else np.asarray(x) for x in operands]
+        dest[...] = getattr(numerics, name)(*(np.broadcast_to(x, dest.shape) for x in bits), "f32", ftz=self.ftz)
+
+    def half(self, name, dest, *sources):
+        dest[...] = HALVES[name](*(np.uint16(x) if is_number(x) else x for x in sources))
+
+    def mul(self, dest, a, b):
+        self.calculate("mul", dest, a, b)
+
+    def add(self, dest, a, b):
+        self.calculate("add", dest, a, b)
+
+    def sub(self, dest, a, b):
+        self.calculate("sub", dest, a, b)
+
+    def fma(self, dest, a, b, c):
+        self.calculate("fma", dest, b, c, a)
+
+    def maximum(self, dest, a, b):
+        self.calculate("maximum", dest, a, b)
+
+    def minimum(self, dest, a, b):
+        self.calculate("minimum", dest, a, b)
+
+    def move(self, dest, a):
+        dest[...] = np.float32(a).view(np.uint32) if is_number(a) else a

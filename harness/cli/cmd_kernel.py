@@ -1,0 +1,241 @@
+"""``wse kernel NAME key=value ...``: run one kernel on one machine and print what it cost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import time
+
+import numpy as np
+
+from harness.cli.cmd_kernels import kind_name
+from harness.cli.tracing import add_options as add_trace_options
+from harness.cli.tracing import recorder
+from harness.config.config import close_match, parse_assignments, parse_value
+from harness.kit.console import make_progress, plain, print_json, table
+from harness.kit.modules import need
+from harness.kit.provenance import provenance
+from wse_core.errors import ConfigError
+
+__all__ = ["add_parser", "build_machine", "main", "parse_params", "run_kernel"]
+
+KEYS = (
+    "kernel",
+    "params",
+    "cycles",
+    "wavelet_hops",
+    "macs",
+    "verified",
+    "bit_exact",
+    "max_abs_error",
+    "host_seconds",
+    "peak_rss_bytes",
+)
+"""What every result says, in this order; a kernel may add more."""
+
+ARRAYS = ("counters", "arrays")
+"""Keys of a result that hold arrays for the run file and are left out of the printed result."""
+
+
+def add_parser(sub, common):
+    """Register the subcommand and return its parser."""
+    parser = sub.add_parser(
+        "kernel",
+        parents=[common],
+        help="run one kernel and print its cycles and traffic",
+        description="Run one kernel; `wse kernels` lists names and parameters.",
+    )
+    parser.add_argument("name", metavar="NAME", help="name of the kernel")
+    parser.add_argument("params", nargs="*", metavar="key=value", help="parameters of the kernel")
+    parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="machine.key=value",
+        help="change a modelled number, for example --set machine.router.hop=2; may be repeated",
+    )
+    parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
+    add_trace_options(parser)
+    return parser
+
+
+def build_machine(preset, assignments):
+    """Return the machine that ``--preset`` and ``--set`` ask for.
+
+    Parameters
+    ----------
+    preset : str
+        Name of the preset.
+    assignments : iterable of str
+        Words ``machine.key=value``; the prefix may be left out.
+
+    Raises
+    ------
+    ConfigError
+        Unknown preset or number, or a value that it cannot take.
+    """
+    params = need("wse_core.params", "the command `wse kernel`")
+    overrides = {}
+    for key, text in parse_assignments(assignments, "--set").items():
+        name = key.removeprefix("machine.")
+        declared = params.PARAMETERS.get(name)
+        kind = type(declared.value) if declared is not None else str
+        overrides[name] = parse_value(text, kind, f"--set {key}")
+    return params.machine(preset, overrides)
+
+
+def parse_params(kernel, words):
+    """Return the parameters of a kernel as typed values; those not named keep their defaults.
+
+    Parameters
+    ----------
+    kernel : fabric.kernels.registry.Kernel
+        The kernel.
+    words : iterable of str
+        Words ``key=value``.
+
+    Returns
+    -------
+    dict
+        Only the parameters that were given.
+
+    Raises
+    ------
+    ConfigError
+        Unknown parameter (with the list of known ones), or a value of another type.
+    """
+    declared = {param.name: param for param in kernel.params}
+    values = {}
+    for key, text in parse_assignments(words, f"kernel {kernel.name}").items():
+        if key not in declared:
+            raise ConfigError(
+                f"unknown parameter {key!r}", where=f"kernel {kernel.name}", hint=close_match(key, declared), key=key
+            )
+        values[key] = _typed(text, declared[key], f"kernel {kernel.name}: {key}")
+    return values
+
+
+def _typed(text, param, place):
+    """Return the text given for a parameter as its declared type; a kind without a type takes that of the default."""
+    if param.default is None and text.strip().lower() == "none":
+        return None
+    kind = kind_name(param.kind)
+    if kind not in ("bool", "int", "float", "str", "tuple", "list"):
+        kind = type(param.default).__name__ if param.default is not None else "str"
+    return parse_value(text, kind, place, tuple(param.choices or ()))
+
+
+def run_kernel(kernel, machine, values):
+    """Run a kernel and complete its result.
+
+    Returns
+    -------
+    dict
+        The keys of `KEYS` first, then whatever else the kernel reports.
+    """
+    started = time.perf_counter()
+    result = dict(kernel.run(machine, **values))
+    elapsed = time.perf_counter() - started
+    result.setdefault("kernel", kernel.name)
+    result.setdefault("params", {param.name: values.get(param.name, param.default) for param in kernel.params})
+    result.setdefault("host_seconds", elapsed)
+    result.setdefault("peak_rss_bytes", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    ordered = {key: result.pop(key) for key in KEYS if key in result}
+    return ordered | result
+
+
+def config_text(kernel, values, preset, overrides):
+    """Return what was asked for as TOML: kernel, all its parameters, preset and changed numbers of the machine."""
+    lines = [
+        f"kernel = {json.dumps(kernel.name)}",
+        f"preset = {json.dumps(preset)}",
+        f"set = {json.dumps(overrides)}",
+        "",
+        "[params]",
+    ]
+    for param in kernel.params:
+        value = values.get(param.name, param.default)
+        text = f"# {param.name}: not given" if value is None else f"{param.name} = {json.dumps(plain(value))}"
+        lines.append(text)
+    return "\n".join(lines) + "\n"
+
+
+def open_run_file(path, kernel, machine, values, overrides=()):
+    """Return the writer of a run file for a kernel; opened before the run, it fails before time is spent."""
+    from traces.schema import RunMeta
+    from traces.writer import RunWriter
+
+    defaults = {param.name: param.default for param in kernel.params}
+    meta = RunMeta(
+        job=f"kernel {kernel.name}",
+        machine=dict(machine),
+        preset=machine.preset,
+        config_toml=config_text(kernel, values, machine.preset, list(overrides)),
+        seed=int((defaults | values).get("seed") or 0),
+        **provenance(),
+    )
+    return RunWriter(path, meta)
+
+
+def fill_run_file(writer, result, counters=True):
+    """Put the result of a kernel, and its counters if it has any and they are wanted, into a run file."""
+    for name, value in result.get("counters", {}).items() if counters else ():
+        array, unit = value if isinstance(value, tuple) else (value, "")
+        writer.add_counter(name, array, unit)
+    for name, value in result.get("arrays", {}).items():
+        writer.add_result(name, value)
+    for name, value in result.items():
+        if name not in ARRAYS and value is not None:
+            writer.add_result(name, value)
+
+
+def main(args):
+    """Run the kernel and print its result; return 1 if the result is known to be wrong, else 0."""
+    kernels = need("fabric.kernels.registry", "the command `wse kernel`").KERNELS
+    if args.name not in kernels:
+        raise ConfigError(f"unknown kernel {args.name!r}", hint=close_match(args.name, kernels), kernel=args.name)
+    kernel = kernels[args.name]
+    values = parse_params(kernel, args.params)
+    machine = build_machine(args.preset, args.overrides)
+    with contextlib.ExitStack() as stack:
+        writer = None
+        if args.out:
+            writer = stack.enter_context(open_run_file(args.out, kernel, machine, values, args.overrides))
+        progress = stack.enter_context(make_progress(args.progress))
+        progress.phase(f"kernel {kernel.name} on {args.preset}")
+        meta = writer.meta if writer else None
+        with recorder(args, args.out, meta) as recording:
+            result = run_kernel(kernel, machine, values)
+            if writer:
+                fill_run_file(writer, result, args.trace != "off" and recording.windows is None)
+            if recording:
+                recording.finish(writer)
+            if writer:
+                writer.close()
+    shown = {key: value for key, value in result.items() if key not in ARRAYS and not isinstance(value, np.ndarray)}
+    if args.json:
+        print_json(shown)
+    else:
+        params = " ".join(f"{key}={value}" for key, value in plain(shown.pop("params")).items())
+        print(f"{shown.pop('kernel')} {params}".rstrip())
+        print(table(((key, _text(key, value)) for key, value in shown.items()), indent="    "))
+        if args.out:
+            print(f"    written: {args.out}")
+    return 1 if result.get("verified") is False else 0
+
+
+def _text(key, value):
+    """Return one value of a result for people."""
+    value = plain(value)
+    if key == "peak_rss_bytes":
+        return f"{value / 2**20:,.0f} MiB"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "not checked"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

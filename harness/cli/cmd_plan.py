@@ -1,0 +1,268 @@
+"""``wse plan``: what training a model needs in compute, memory, links and time; published tables; schedules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.cli.cmd_figure import write_csv, write_png
+from harness.config.config import close_match, parse_assignments, parse_value
+from harness.kit.console import make_progress, print_json, table
+from harness.kit.staging import staged_directory
+from harness.plan import costs
+from harness.plan.checkpoints import media
+from harness.plan.hardware import CS2, find_hardware
+from harness.plan.models import PRESETS, find_model
+from harness.plan.search import PARALLELISM, fastest, for_days, for_devices
+from harness.plan.strategies import METHODS, days, efficiency, gpu_days, memory, overheads, reduction_bytes
+from harness.plan.units import DAY, amount, printed, span
+from wse_core.errors import ConfigError, UnsupportedError
+
+__all__ = ["add_parser", "main"]
+
+STRATEGIES = (*METHODS, "streaming", *costs.APPROACHES)
+SHAPE = {
+    "layers": 16,
+    "count": 4,
+    "devices": 4,
+    "partitioned": False,
+    "forward": 1.0,
+    "recompute": 1.0,
+    "gradient": 2.0,
+    "restore": 0.0,
+    "reduce": 0.0,
+    "transfer": 0.0,
+}
+
+
+def add_parser(sub, common):
+    """Register the subcommand and return its parser."""
+    parser = sub.add_parser(
+        "plan",
+        parents=[common],
+        help="what a training run needs in compute, memory, links and time",
+        description=f"Plan the training of a model. Models: {', '.join(PRESETS)}, X<even number>, FILE.toml. "
+        f"Strategies: {', '.join(STRATEGIES)}.",
+    )
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="name or TOML file of a model")
+    parser.add_argument("--hardware", metavar="H", default="a100", help="a100, cs2 or a TOML file (default: a100)")
+    parser.add_argument("--network", metavar="LINK", help="link between nodes, for example ethernet")
+    parser.add_argument(
+        "--strategy",
+        metavar="S",
+        action="append",
+        default=[],
+        help="may be repeated (default: baseline, partitioned, improved, streaming)",
+    )
+    goal = parser.add_mutually_exclusive_group()
+    goal.add_argument("--devices", metavar="N", type=int, help="best use of at most N devices")
+    goal.add_argument("--days", metavar="D", type=float, help="fewest devices that train within D days")
+    parser.add_argument(
+        "--degree",
+        metavar="key=value",
+        action="append",
+        default=[],
+        help="data, tensor, pipeline, shard and batch of the strategies that store weights",
+    )
+    parser.add_argument("--schedule", metavar="KIND", help="simulate standard, layered or modular instead")
+    parser.add_argument(
+        "--set",
+        metavar="key=value",
+        action="append",
+        default=[],
+        dest="shape",
+        help=f"of the schedule: {', '.join(SHAPE)}",
+    )
+    parser.add_argument("--reproduce", action="store_true", help="print every published cell and what is derived")
+    parser.add_argument("--figures", metavar="NAME,...", help="write these published figures, or all")
+    parser.add_argument("--out", metavar="DIR", help="directory for figures and timelines")
+    return parser
+
+
+def main(args):
+    """Do one of the four things."""
+    chosen = [name for name in ("reproduce", "figures", "schedule", "model") if getattr(args, name)]
+    if len(chosen) != 1:
+        raise ConfigError(
+            "exactly one is needed of MODEL, --schedule, --figures and --reproduce",
+            where="wse plan",
+            hint="for example: wse plan X160, or wse plan --reproduce",
+        )
+    return {"reproduce": _reproduce, "figures": _figures, "schedule": _schedule, "model": _plan}[chosen[0]](args)
+
+
+def _plan(args):
+    """Plan one model under each strategy; one that is impossible says why and does not stop the others."""
+    model, hardware = find_model(args.model), find_hardware(args.hardware)
+    if args.network:
+        hardware = hardware.with_network(args.network)
+    stored = ["baseline", "partitioned", "improved"] if "node" in hardware.links else []
+    wanted = args.strategy or [*stored, "streaming"]
+    for name in wanted:
+        if name not in STRATEGIES:
+            raise ConfigError(f"no strategy {name!r}", hint=close_match(name, STRATEGIES))
+    plans, faults, first = [], [], None
+    for name in wanted:
+        try:
+            plans.append(_one(model, hardware, name, args))
+        except (ConfigError, UnsupportedError) as error:
+            if len(wanted) == 1:
+                raise
+            first = first or error
+            faults.append({"strategy": name, "impossible": str(error)})
+    if not plans:
+        raise first
+    facts = {
+        "model": model.name,
+        "parameters": model.parameters,
+        "critical_batch": model.critical_batch,
+        "gpu_days": gpu_days(model, hardware),
+        "hardware": hardware.name,
+    }
+    if args.json:
+        print_json(facts | {"plans": plans, "impossible": faults})
+        return 0
+    print(
+        f"{model.name}: {printed(model.parameters)} parameters, critical batch {printed(model.critical_batch)} "
+        f"sequences, {printed(facts['gpu_days'])} device days on {hardware.name} at full rate"
+    )
+    for plan in plans:
+        print(f"\n{plan['strategy']}\n{table([(k, _shown(k, v)) for k, v in plan.items() if k != 'strategy'], '  ')}")
+    for fault in faults:
+        print(f"\n{fault['strategy']}\n  impossible: {fault['impossible']}")
+    return 0
+
+
+def _one(model, hardware, name, args):
+    """Return the plan of one strategy as a flat dict."""
+    if name == "streaming":
+        wafer = hardware if "node" not in hardware.links else CS2
+        seconds = None if args.days is None else args.days * DAY
+        found = costs.streaming_run(model, wafer, args.devices, seconds)
+        return {"strategy": f"streaming on {wafer.name}"} | found
+    if name in costs.APPROACHES:
+        return {"strategy": name} | _stored(model, name, args.degree)
+    if args.devices is not None:
+        config = for_devices(model, hardware, name, args.devices)
+    elif args.days is not None:
+        config = for_days(model, hardware, name, args.days)
+    else:
+        kinds = tuple(kind for kind in PARALLELISM if kind != "pipe" or name != "partitioned")
+        config = fastest(model, hardware, name, kinds)
+    follows = {link: loss for link, loss in media(model, config, hardware).items() if loss}
+    return {
+        "strategy": name,
+        **config.as_dict(),
+        "efficiency": efficiency(model, config, hardware),
+        "days": days(model, config, hardware),
+        **{f"overhead {key}": value for key, value in overheads(model, config, hardware).items() if value},
+        **{f"memory {key}": value for key, value in memory(model, config).items()},
+        "traffic of state": reduction_bytes(model, config),
+        "checkpoints to": ", ".join(f"{link} (a crash loses one {loss})" for link, loss in follows.items()),
+    }
+
+
+def _stored(model, name, words):
+    """Return Table 1 of the weight-streaming paper for given degrees, in elements."""
+    known = ("batch", "data", "tensor", "pipeline", "shard")
+    given = {}
+    for key, text in parse_assignments(words, "--degree").items():
+        if key not in known:
+            raise ConfigError(f"unknown degree {key!r}", where="--degree", hint=close_match(key, known))
+        given[key] = parse_value(text, float if key in ("batch", "shard") else int, f"--degree {key}")
+    batch = given.pop("batch", None) or model.batch_tokens / model.sequence or int(model.critical_batch)
+    parts = costs.stored(model, name, batch, **given)
+    return {
+        "batch": batch,
+        "activation elements": parts.activations,
+        "parameter elements": parts.parameters,
+        "elements exchanged per batch": parts.traffic,
+    }
+
+
+def _shown(key, value):
+    """Return a fact with its unit."""
+    if key.startswith(("memory", "traffic of")):
+        return amount(value, binary=True)
+    if key in ("bytes", "service"):
+        return amount(value)
+    if key in ("compute", "traffic", "seconds"):
+        return span(value)
+    if key == "days":
+        return span(value * DAY)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _schedule(args):
+    """Simulate one schedule; with --out also write picture, table and Perfetto trace."""
+    from harness.plan.figures import draw_timeline
+    from harness.plan.perfetto import write_timeline
+    from harness.plan.schedules import Schedule, simulate
+
+    values = {"layers": 16, "count": 4, "devices": 1 if args.schedule == "layered" else 4}
+    for key, text in parse_assignments(args.shape, "--set").items():
+        if key not in SHAPE:
+            raise ConfigError(f"unknown key {key!r} of a schedule", where="--set", hint=close_match(key, SHAPE))
+        values[key] = parse_value(text, type(SHAPE[key]), f"--set {key}")
+    timeline = simulate(Schedule(args.schedule, **values))
+    files = []
+    if args.out:
+        with staged_directory(args.out) as stage:
+            write_csv(stage / "timeline.csv", [vars(s) for s in timeline.spans])
+            write_png(stage / "timeline.png", lambda figure: draw_timeline(figure.subplots(), args.schedule, timeline))
+            write_timeline(timeline, stage / "timeline.perfetto-trace")
+        files = [str(Path(args.out) / f"timeline.{end}") for end in ("csv", "png", "perfetto-trace")]
+    facts = {"schedule": args.schedule, **values, **timeline.summary()}
+    if args.json:
+        print_json(facts | {"files": files})
+    else:
+        print(table([(key, _shown("", value)) for key, value in facts.items()]))
+        print("".join(f"written: {file}\n" for file in files), end="")
+    return 0
+
+
+def _figures(args):
+    """Write published figures as PNG and CSV."""
+    from harness.plan.figures import NAMES, figure
+
+    names = NAMES if args.figures == "all" else args.figures.split(",")
+    for name in names:
+        if name not in NAMES:
+            raise ConfigError(f"no figure {name!r}", where="--figures", hint=close_match(name, [*NAMES, "all"]))
+    target = args.out or "."
+    with make_progress(args.progress) as progress, staged_directory(target) as stage:
+        progress.phase("figures")
+        for done, name in enumerate(names):
+            progress.update(done, len(names), figure=name)
+            rows, draw = figure(name)
+            write_csv(stage / f"{name}.csv", rows)
+            write_png(stage / f"{name}.png", draw)
+    files = [str(Path(target) / f"{name}.{end}") for name in names for end in ("png", "csv")]
+    if args.json:
+        print_json({"files": files})
+    else:
+        print("".join(f"written: {file}\n" for file in files), end="")
+    return 0
+
+
+def _reproduce(args):
+    """Print every published cell; return 1 if one that can be derived is off."""
+    from harness.plan.reproduce import outcomes
+
+    found = outcomes()
+    off = [outcome for outcome in found if outcome.verdict == "off"]
+    counts = {verdict: sum(o.verdict == verdict for o in found) for verdict in ("ok", "misprint", "off")}
+    if args.json:
+        print_json({"cells": [outcome.as_dict() for outcome in found], "counts": counts})
+        return 1 if off else 0
+    print(f"{'table':<10}{'row':<45}{'column':<19}{'printed':>10}{'derived':>13}{'error':>11}  verdict")
+    for outcome in found:
+        cell = outcome.cell
+        note = f" ({cell.note})" if cell.note else ""
+        print(
+            f"{cell.paper + ' ' + cell.table:<10}{cell.row:<45}{cell.column:<19}{cell.text:>10}"
+            f"{outcome.derived:>13.5g}{outcome.error:>+11.2%}  {outcome.verdict}{note}"
+        )
+    print(f"{counts['ok']} cells derived, {counts['misprint']} misprints, {counts['off']} off")
+    return 1 if off else 0

@@ -1,0 +1,121 @@
+"""``wse validate``: run the programs behind published cycle counts and say how far this model is off."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from harness.cli.cmd_kernel import build_machine
+from harness.kit.console import make_progress, print_json
+from harness.validation import compare as validation
+from wse_core.errors import EXIT_RUN, ConfigError
+
+__all__ = ["add_parser", "main"]
+
+BLOCK = re.compile(r"^<!-- begin validation -->\n(.*?)^<!-- end validation -->$", re.MULTILINE | re.DOTALL)
+
+
+def add_parser(sub, common):
+    """Register the subcommand and return its parser."""
+    parser = sub.add_parser(
+        "validate",
+        parents=[common],
+        help="compare with published cycle counts",
+        description="Rebuild and run the programs behind published cycle counts and compare.  The exit status is 1 "
+        f"if the mean absolute error exceeds {100 * validation.MEAN_LIMIT:g} %% or a single one "
+        f"{100 * validation.WORST_LIMIT:g} %%.",
+    )
+    parser.add_argument("--points", metavar="FILE.json", help="points to compare with (default: those of the package)")
+    parser.add_argument("--kind", action="append", default=[], metavar="KIND", help="only this kind; may be repeated")
+    parser.add_argument("--recipe", action="append", default=[], metavar="R", help="only this recipe; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="a few points of every kind, in seconds")
+    parser.add_argument("--no-limits", action="store_true", help="exit status 0 however large the errors are")
+    parser.add_argument("--write", metavar="FILE.md", help="also write the tables into the block 'validation'")
+    parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="machine.key=value",
+        help="change a modelled number; may be repeated",
+    )
+    return parser
+
+
+def main(args):
+    """Run, print, and return the exit status."""
+    points = validation.load_points(args.points)
+    machine = build_machine(args.preset, args.overrides)
+    chosen = validation.select(points, args.kind, args.recipe, validation.QUICK if args.quick else None)
+    if not chosen:
+        raise ConfigError("no point is left to compare", hint="other values of --kind, --recipe, or no --quick")
+    target = _target(args.write) if args.write else None
+    with make_progress(args.progress) as progress:
+        rows = validation.validate(chosen, machine, progress)
+    result = validation.summarise(rows)
+    if target is not None:
+        block = f"<!-- begin validation -->\n{validation.markdown(rows)}\n<!-- end validation -->"
+        Path(args.write).write_text(BLOCK.sub(lambda _: block, target), encoding="utf-8")
+    if args.json:
+        print_json({"rows": validation.as_data(rows), "summary": result})
+    else:
+        print(describe(rows, result))
+    return EXIT_RUN if not (result["passed"] or args.no_limits) else 0
+
+
+def _target(path):
+    """Return the text of a file that has a block for the tables."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError("not a text file", where=path) from None
+    if not BLOCK.search(text):
+        raise ConfigError("no lines '<!-- begin validation -->' and '<!-- end validation -->' in it", where=path)
+    return text
+
+
+def describe(rows, result):
+    """Return rows and summary as text for a terminal."""
+    wide = max(len(row.id) for row in rows)
+    lines = [f"{'point':<{wide}} {'measured':>12} {'published':>12} {'error':>8}  recipe, method; source"]
+    for row in rows:
+        if row.error is None:
+            continue
+        band = (
+            ""
+            if row.low is None or row.high is None
+            else (
+                ", inside the published range"
+                if row.low <= row.measured <= row.high
+                else ", outside the published range"
+            )
+        )
+        lines.append(
+            f"{row.id:<{wide}} {row.measured:>12,.0f} {row.published:>12,.0f} {100 * row.error:>+7.1f}%  "
+            f"{row.recipe}, {row.method}{band}; {row.source}"
+        )
+    skipped = [row for row in rows if row.error is None]
+    if skipped:
+        lines.append("not compared")
+        lines += [f"    {row.id:<{wide}}  {row.recipe}: {row.reason}" for row in skipped]
+    lines.append("per kind")
+    for kind, part in result["kinds"].items():
+        if part["compared"]:
+            worst = part["worst"]
+            lines.append(
+                f"    {kind:<20} {part['compared']:>3} of {part['points']:>3}: mean absolute error "
+                f"{100 * part['mean_absolute_error']:5.2f} %, worst {100 * worst['error']:+.1f} % "
+                f"({worst['id']})"
+            )
+    if result["worst"] is None:
+        return "\n".join([*lines, "no measurement compared"])
+    mean, worst = 100 * result["mean_absolute_error"], result["worst"]
+    limits = 100 * validation.MEAN_LIMIT, 100 * validation.WORST_LIMIT
+    lines.append(
+        f"all: {result['compared']} compared, {result['skipped']} not; mean absolute error {mean:.2f} % "
+        f"(limit {limits[0]:g} %), worst {100 * worst['error']:+.1f} % ({worst['id']}; limit "
+        f"{limits[1]:g} %), {len(result['over_limit'])} over the limit: "
+        f"{'passed' if result['passed'] else 'FAILED'}"
+    )
+    return "\n".join(lines)

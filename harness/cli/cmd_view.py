@@ -1,0 +1,270 @@
+"""``wse view``: look at a run, in the terminal or as pictures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from harness.cli import selection
+from harness.kit.console import print_json, table
+from traces import figures, terminal
+from traces.heatmap import plane, write_heatmap
+from traces.paths import follow, identify
+from traces.schema import LINKS
+from traces.state import Timeline
+from traces.trace import DERIVED, Trace
+from wse_core.errors import ConfigError, TraceError
+from wse_core.events import KINDS
+
+__all__ = ["FIGURES", "add_parser", "main"]
+
+FIGURES = ("heat", "links", "stalls", "windows", "timeline", "utilisation", "animation")
+MOST_CELLS = 16 * 16
+
+
+def add_parser(sub, common):
+    """Register the subcommand and return its parser."""
+    parser = sub.add_parser(
+        "view",
+        parents=[common],
+        help="look at a run: a region at a cycle, a wavelet's way, pictures",
+        description="Without an option: what the file holds. --cycle shows a region at a cycle, --step goes through "
+        "cycles with the keys n (next), p (previous), a number, q (quit).",
+    )
+    parser.add_argument("file", help="run file, or that of a run that did not end")
+    parser.add_argument("--cycle", type=int, help="show the region at this cycle")
+    parser.add_argument("--step", action="store_true", help="step through cycles, beginning with --cycle")
+    parser.add_argument("--follow", metavar="CYCLE,X,Y,COLOR", help="the way of the wavelet that moved there then")
+    parser.add_argument("--tasks", metavar="X,Y", help="table of the tasks of one PE")
+    parser.add_argument(
+        "--figure",
+        metavar="F,F",
+        help=f"pictures, each with its CSV: {', '.join(FIGURES)}, or all that the file has numbers for",
+    )
+    parser.add_argument(
+        "--counter",
+        metavar="NAME",
+        help="with --figure heat: a counter (default busy), or a kind of event to be counted",
+    )
+    parser.add_argument(
+        "--window",
+        metavar="K",
+        type=int,
+        help="with --figure heat, links, stalls: this window of the counters alone, from 0",
+    )
+    parser.add_argument("--out", metavar="DIR", default=".", help="where pictures go (default: here)")
+    selection.add_options(parser)
+    return parser
+
+
+def main(args):
+    """Show what was asked for."""
+    with Trace.open(args.file) as trace:
+        if args.figure:
+            written = list(draw(trace, args))
+            if args.json:
+                print_json({"written": written})
+            else:
+                print("\n".join(f"written: {path}" for path in written))
+        elif args.follow:
+            _print_lines(args, terminal.describe_wavelet(way_of(trace, args.follow)))
+        elif args.tasks:
+            x, y = _numbers(args.tasks, 2, "--tasks")
+            _print_lines(args, terminal.task_table(Timeline(trace, (x, y, 1, 1)), x, y, trace.names))
+        elif args.step:
+            step(Timeline(trace, region_of(trace, args)), args.cycle or 0, trace)
+        elif args.cycle is not None:
+            _print_lines(args, terminal.grid(Timeline(trace, region_of(trace, args)), args.cycle, trace.names))
+        else:
+            describe(trace, args)
+
+
+def describe(trace, args):
+    """Print what the file holds."""
+    run = trace.files[0]
+    facts = {
+        "job": trace.meta.job,
+        "status": trace.meta.status,
+        "preset": trace.meta.preset,
+        "complete": trace.complete,
+        "counters": len(run.counters),
+        "results": len(run.results),
+        "events": trace.committed,
+        "marks": len(trace.marks),
+    }
+    if trace.committed or "cycles" in run.results:
+        facts["cycles"] = int(trace.clock if trace.committed else run.result("cycles"))
+    if run.counters:
+        first = run.counter(run.counters[0])
+        facts["windows"] = len(first.values)
+        facts["window_cycles"] = first.window_cycles
+    if args.json:
+        print_json(facts)
+        return
+    print(table(facts.items()))
+    if not trace.complete:
+        print("The run did not end; these are the events that were on disk.")
+
+
+def region_of(trace, args):
+    """Return the region of the arguments; without one the corner of the fabric, as much as a terminal holds."""
+    if args.region:
+        region = selection.rectangle(args.region)
+    else:
+        height, width = shape_of(trace)
+        region = 0, 0, min(8, width), min(8, height)
+    if region[2] * region[3] > MOST_CELLS:
+        raise ConfigError(
+            f"{region[2]} x {region[3]} PEs do not fit a terminal",
+            where="--region",
+            hint=f"at most {MOST_CELLS}; --figure for more",
+        )
+    return region
+
+
+def shape_of(trace):
+    """Return height and width of the fabric."""
+    run = trace.files[0]
+    if run.counters:
+        return run.counter(run.counters[0]).values.shape[1:3]
+    events = trace.events(columns=("x", "y"))
+    return int(events["y"].max(initial=0)) + 1, int(events["x"].max(initial=0)) + 1
+
+
+def way_of(trace, text):
+    """Return the events of the wavelet that a text ``CYCLE,X,Y,COLOR`` names."""
+    cycle, x, y, color = _numbers(text, 4, "--follow")
+    events = trace.events(kinds=("inject", "depart", "enter", "take"), colors=(color,))
+    numbers = identify(events)
+    there = np.flatnonzero(
+        (events["x"] == x) & (events["y"] == y) & (events["color"] == color) & (events["cycle"] >= cycle)
+    )
+    if not len(there):
+        raise TraceError(
+            f"no wavelet of color {color} moves at PE ({x}, {y}) in cycle {cycle} or later",
+            path=trace.files[0].path,
+            exit_code=2,
+        )
+    return follow(events, numbers, numbers[there[0]])
+
+
+def step(timeline, cycle, trace):
+    """Show a region cycle by cycle, as the keys say."""
+    while True:
+        print("\n".join(terminal.grid(timeline, cycle, trace.names)), flush=True)
+        if sys.stdin.isatty():
+            print("n next, p previous, a number, q quit: ", end="", flush=True)
+        word = sys.stdin.readline().strip()
+        if word == "q" or not word:
+            return
+        if word.lstrip("+-").isdigit():
+            cycle = cycle + int(word) if word[0] in "+-" else int(word)
+        elif word in ("n", "p"):
+            cycle += 1 if word == "n" else -1
+        else:
+            print(f"{word!r}: n, p, q, a cycle, or +k and -k", file=sys.stderr)
+        cycle = min(max(0, cycle), max(0, int(trace.clock)))
+
+
+def draw(trace, args):
+    """Draw the figures that were asked for and yield the paths of the files."""
+    names = possible(trace) if args.figure == "all" else args.figure.split(",")
+    for name in names:
+        if name not in FIGURES:
+            raise ConfigError(f"there is no figure {name!r}", where="--figure", hint=", ".join((*FIGURES, "all")))
+    out, stem = Path(args.out), Path(args.file).stem
+    if not out.is_dir():
+        raise ConfigError("is not a directory", where=out, hint="make it, or another one with --out")
+    chosen = selection.of_args(args)
+    cycles = None if args.cycles is None else chosen["cycles"]
+    run, title = trace.files[0], trace.meta.job
+    for name in names:
+        path = out / f"{stem}-{name}.png"
+        if name == "heat":
+            yield from heat(trace, args, out / stem, chosen)
+        elif name == "links":
+            yield from figures.links(path, traffic_of(trace, args.window), f"{title}: wavelets per link")
+        elif name == "stalls":
+            counters = {use: plane(run.counter(use).values, args.window) for use in figures.USES}
+            axis = "x" if next(iter(counters.values())).shape[1] > 1 else "y"
+            yield from figures.stalls(path, counters, axis, f"{title}: where the cycles went")
+        elif name == "windows":
+            counters = {key: run.counter(key) for key in run.counters}
+            if not set(figures.USES) <= set(counters):
+                raise TraceError("holds no counters of the uses of cycles", path=run.path, exit_code=2)
+            yield from figures.windows(path, counters, f"{title}: where the cycles went, over time")
+        elif name == "timeline":
+            yield from figures.timeline(path, trace, chosen["region"], cycles, f"{title}: tasks and waits")
+        elif name == "utilisation":
+            yield from figures.utilisation(path, trace, chosen["region"], title=f"{title}: utilisation")
+        else:
+            if cycles is None:
+                cycles = 0, min(int(trace.clock), 200)
+            yield figures.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"])
+
+
+def possible(trace):
+    """Return the names of the figures for which the file has the numbers."""
+    run = trace.files[0]
+    counters, kinds = set(run.counters), set(trace.filter.kinds) if trace.has_events else set()
+    found = {
+        "heat": "busy" in counters,
+        "stalls": set(figures.USES) <= counters,
+        "links": any(name.startswith("moved_color_") for name in counters),
+        "timeline": {"task_start", "wait"} <= kinds,
+        "utilisation": {"task_start", "wait"} <= kinds,
+        "animation": "depart" in kinds,
+    }
+    found["windows"] = found["stalls"] and run.counter("busy").window_cycles > 0
+    return [name for name in FIGURES if found[name]]
+
+
+def heat(trace, args, stem, chosen):
+    """Draw the heat map of a counter, or of how many events of a kind each PE has; return the files."""
+    run, name = trace.files[0], args.counter or "busy"
+    if name in run.counters or name not in (*KINDS, *DERIVED):
+        counter = run.counter(name)
+        values, unit = plane(counter.values, args.window), counter.unit
+    else:
+        events = trace.events(**chosen | {"kinds": (name,), "columns": ("x", "y")})
+        values, unit = np.zeros(shape_of(trace), np.int64), "events"
+        if len(events):
+            size = max(len(values), int(events["y"].max()) + 1), max(len(values[0]), int(events["x"].max()) + 1)
+            values = np.bincount(events["y"].astype(np.int64) * size[1] + events["x"], minlength=size[0] * size[1])
+            values = values.reshape(size)
+    part = "" if args.window is None else f", window {args.window}"
+    return write_heatmap(f"{stem}-{name}.png", values, f"{trace.meta.job}: {name}{part}", unit)
+
+
+def traffic_of(trace, window=None):
+    """Return (height, width, 4): wavelets that left each PE to W, E, N and S, from the counters of arrivals."""
+    run = trace.files[0]
+    counters = [run.counter(name) for name in run.counters if name.startswith("moved_color_")]
+    if not counters:
+        raise TraceError("holds no counters of links", path=run.path, exit_code=2)
+    parts = [plane(counter.values, window, link) for counter in counters for link in LINKS]
+    moved = np.reshape(parts, (len(counters), len(LINKS), *parts[0].shape)).sum(axis=0)
+    moved = np.moveaxis(moved, 0, -1)  # grants of the queue at each input port
+    left = np.zeros((*moved.shape[:2], 4), moved.dtype)
+    left[:, 1:, 0], left[:, :-1, 1] = moved[:, :-1, 1], moved[:, 1:, 0]
+    left[1:, :, 2], left[:-1, :, 3] = moved[:-1, :, 3], moved[1:, :, 2]
+    return left
+
+
+def _numbers(text, count, where):
+    try:
+        found = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        found = ()
+    if len(found) != count:
+        raise ConfigError(f"{text!r} is not {count} numbers with commas", where=where)
+    return found
+
+
+def _print_lines(args, lines):
+    if args.json:
+        print_json({"lines": lines})
+    else:
+        print("\n".join(lines))

@@ -1,0 +1,193 @@
+"""The command line ``wse``: one parser, one module per subcommand, and one place where failures become messages.
+
+Exit status: 0 for success; 1 for a failure during a run (fault, deadlock, unverified result, full disk); 2 for bad
+input; 130 after Ctrl-C; 128 + n after signal n.  A failure is one message on standard error.  A traceback appears only
+with ``--debug`` or ``WSE_DEBUG=1``.
+
+A subcommand is a module ``harness/cli/cmd_<name>.py`` with ``add_parser(sub, common)``, which registers a parser, and
+``main(args)``, which returns the exit status or None for 0.  Such a module imports the engine only inside ``main``, so
+that ``wse doctor`` works when nothing is compiled yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import threading
+import traceback
+
+from harness.kit.provenance import package_version
+from wse_core.errors import EXIT_RUN, ConfigError, WseError
+
+__all__ = ["COMMANDS", "build_parser", "main"]
+
+COMMANDS = ("run", "train", "kernel", "kernels", "validate", "figure", "view", "export", "report", "plan", "doctor")
+"""Subcommands in the order of the help text."""
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+class Terminated(BaseException):
+    """A signal asked the process to end; unwinding the stack removes what is half-written."""
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.number = number
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are `ConfigError`, like those about any other input."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, allow_abbrev=False, **kwargs)
+
+    def error(self, message):
+        raise ConfigError(message, hint=f"{self.prog} --help")
+
+
+def common_options():
+    """Return a parser with the options that every subcommand accepts, to be used as a parent."""
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    group = common.add_argument_group("common options")
+    group.add_argument("--json", action="store_true", help="print exactly one JSON object on standard output")
+    group.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show progress on standard error (default: only on a terminal)",
+    )
+    group.add_argument("--debug", action="store_true", help="show a traceback when something fails")
+    return common
+
+
+def build_parser():
+    """Return the parser of ``wse`` with all subcommands.
+
+    Returns
+    -------
+    argparse.ArgumentParser
+        Parsed arguments carry `handler`, the ``main`` of the chosen subcommand.
+    """
+    parser = Parser(prog="wse", description="A cycle-level model of a wafer-scale engine.")
+    parser.add_argument("--version", action="version", version=f"wse-sim {package_version()}")
+    parser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
+    parser.set_defaults(json=False, progress=None, handler=None)
+    sub = parser.add_subparsers(metavar="COMMAND", dest="command")
+    for name in COMMANDS:
+        module = importlib.import_module(f"harness.cli.cmd_{name}")
+        module.add_parser(sub, common_options()).set_defaults(handler=module.main)
+    return parser
+
+
+def parse(argv):
+    """Return the parsed arguments; key=value words may stand before, between and after options."""
+    parser = build_parser()
+    args, rest = parser.parse_known_args(argv)
+    options = [word for word in rest if word.startswith("-") or not hasattr(args, "params")]
+    if options:
+        parser.error(f"unrecognized arguments: {' '.join(options)}")
+    if rest:
+        args.params += rest
+    return args
+
+
+def main(argv=None):
+    """Run one command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name; those of the process if not given.
+
+    Returns
+    -------
+    int
+        Exit status.
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    debug = "--debug" in argv or os.environ.get("WSE_DEBUG", "") not in ("", "0")
+    restore = _catch_signals()
+    try:
+        return _run(argv, debug)
+    except BrokenPipeError:
+        # The reader has gone.  Nothing more can be said there, not even by the interpreter when it flushes at its end.
+        _silence_stdout()
+        return EXIT_BROKEN_PIPE
+    finally:
+        for number, handler in restore.items():
+            signal.signal(number, handler)
+
+
+def _run(argv, debug):
+    """Parse, dispatch and translate failures into an exit status."""
+    try:
+        args = parse(argv)
+        if args.handler is None:
+            build_parser().print_help()
+            sys.stdout.flush()
+            return 0
+        status = args.handler(args) or 0
+        sys.stdout.flush()
+        return status
+    except SystemExit as end:  # --help and --version
+        sys.stdout.flush()
+        return end.code or 0
+    except KeyboardInterrupt:
+        return _fail("interrupted", EXIT_INTERRUPTED, debug)
+    except Terminated as end:
+        return _fail(f"ended by {signal.Signals(end.number).name}", 128 + end.number, debug)
+    except BrokenPipeError:
+        raise
+    except WseError as error:
+        return _fail(f"error: {error}", error.exit_code, debug)
+    except MemoryError as error:
+        advice = "choose a smaller rectangle or free memory; `wse doctor` shows what is available"
+        return _fail(f"error: out of memory{f' ({error})' if str(error) else ''}. Try: {advice}.", EXIT_RUN, debug)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return _fail(f"error: {name}{error.strerror or error}", EXIT_RUN, debug)
+    except Exception as error:
+        text = " ".join(str(error).split())
+        return _fail(
+            f"error: internal error, {type(error).__name__}: {text}. This is a defect of wse-sim; "
+            "the option --debug shows where it happened.",
+            EXIT_RUN,
+            debug,
+        )
+
+
+def _fail(message, status, debug):
+    """Print one message on standard error, below a traceback if debugging, and return `status`."""
+    if debug:
+        traceback.print_exc()
+    print(f"wse: {message}", file=sys.stderr)
+    return status
+
+
+def _catch_signals():
+    """Turn polite requests to end into `Terminated`; return what must be put back afterwards."""
+
+    def handle(number, frame):
+        raise Terminated(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+
+def _silence_stdout():
+    """Point standard output at nothing."""
+    try:
+        target = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, target)
+    os.close(nowhere)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

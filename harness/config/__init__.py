@@ -1,0 +1,1 @@
+"""One schema for what users set: TOML, command line, machine numbers."""

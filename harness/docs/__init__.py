@@ -1,0 +1,1 @@
+"""Tools that make pages and pictures of the documentation."""

@@ -1,0 +1,137 @@
+"""The pictures of docs/figures, drawn anew: every figure of `wse view` for a few runs.
+
+    python -m harness.docs.gallery [DIR]
+
+Kernels are run by ``wse kernel`` and drawn by ``wse view``, as anybody would; of training, the first iteration of the
+example ``digits`` is recorded on one of its wafers.  Pictures are reduced to 64 colours, animations to 32 and two
+thirds of their size, so that they stay small; the tables beside them are not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from fabric.host.fabric import around
+from harness.cli import main as cli
+from harness.cli.tracing import Recorder
+from harness.kit.provenance import provenance
+from harness.train.config import load_train
+from harness.train.trainer import Trainer
+from traces.marks import collecting
+from traces.schema import RunMeta
+from traces.writer import RunWriter
+from wse_core.events import TraceFilter
+
+__all__ = ["MOST_BYTES", "RUNS", "main"]
+
+MOST_BYTES = 60_000
+"""Of a picture."""
+STILL = "heat,links,stalls,windows,timeline,utilisation"
+
+
+def kernel(*words):
+    """Return what runs a kernel and writes its run file."""
+    return lambda path: _wse("kernel", *words, "--trace", "full", "--out", path, "--json")
+
+
+def training(path):
+    """Train for one iteration; record its first wafer, and the phases of the whole system."""
+    config = load_train("digits")
+    meta = RunMeta(
+        job="training iteration",
+        machine=dict(config.build_machine()),
+        config_toml=config.text,
+        preset="wse2",
+        seed=config.seed,
+        **provenance(),
+    )
+    with collecting() as marks:
+        recorder = Recorder(path, meta, TraceFilter(), 500, marks)
+        with around("compiled", recorder.watch):
+            trainer = Trainer(config)
+            trainer.compile()
+        at = recorder.fabric.cycle
+        step = trainer.step()
+        # The wafer counted cycles before weights came: its clock and that of the system meet where its work begins.
+        late = at - min(entry.begin for entry in marks if entry.track == "wafer 0")
+        marks[:] = [replace(entry, begin=entry.begin + late, end=entry.end + late) for entry in marks]
+        with RunWriter(path, meta) as writer:
+            writer.add_result("cycles", step.cycles, "cycles")
+            recorder.finish(writer)
+        recorder.log.remove()
+    trainer.system.close()
+
+
+RUNS = {
+    "chain": (kernel("chain_reduce", "pes=16", "n=96", "--trace-window", "16"), "60:90"),
+    "meshgemm": (
+        kernel("gemm", "algorithm=meshgemm", "p=6", "m=48", "k=48", "n=48", "--trace-window", "100"),
+        "620:644",
+    ),
+    "training": (training, "2000:2024"),
+}
+"""Name -> what writes the run file, cycles of the animation."""
+
+
+def draw(name, folder):
+    """Make a run and draw its figures into `folder`; yield the paths of pictures."""
+    make, cycles = RUNS[name]
+    run = folder / f"{name}.h5"
+    make(run)
+    _wse("view", run, "--figure", STILL, "--out", folder, "--json")
+    _wse("view", run, "--figure", "animation", "--cycles", cycles, "--out", folder, "--json")
+    yield from sorted(folder.glob(f"{name}-*.png"))
+    yield folder / f"{name}-animation.gif"
+
+
+def shrink(path):
+    """Reduce a picture or an animation."""
+    from PIL import Image, ImageSequence
+
+    with Image.open(path) as image:
+        if path.suffix == ".png":
+            image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+            return
+        size = image.width * 2 // 3, image.height * 2 // 3
+        frames = [
+            frame.convert("RGB").resize(size).quantize(32, dither=Image.Dither.NONE)
+            for frame in ImageSequence.Iterator(image)
+        ]
+        pause = image.info["duration"]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=pause, loop=0, optimize=True)
+
+
+def _wse(*words):
+    with contextlib.redirect_stdout(io.StringIO()):
+        status = cli.main([str(word) for word in words])
+    if status:
+        sys.exit(f"wse {' '.join(map(str, words))}: failed")
+
+
+def main(argv=None):
+    """Draw everything; return 1 if a picture is too large to be kept."""
+    parser = argparse.ArgumentParser(prog="python -m harness.docs.gallery", description=__doc__.split("\n")[0])
+    parser.add_argument("out", nargs="?", default="docs/figures", metavar="DIR", help="default %(default)s")
+    parser.add_argument("--run", choices=list(RUNS), action="append", help="only this run; may be repeated")
+    args = parser.parse_args(argv)
+    out, large = Path(args.out), False
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.run or RUNS:
+            for path in draw(name, Path(folder)):
+                shrink(path)
+                data = path.read_bytes()
+                print(f"{out / path.name}: {len(data) / 1e3:.0f} kB")
+                large |= len(data) > MOST_BYTES
+                (out / path.name).write_bytes(data)
+    return int(large)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

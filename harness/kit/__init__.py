@@ -1,0 +1,1 @@
+"""What every command stands on: terminal, staged files, provenance, optional modules."""

@@ -1,0 +1,107 @@
+"""GPT-style models as the layers that are streamed, and what of them fits.
+
+A block of a transformer streams four matrices: queries, keys and values together, the attention's output, and the two
+(gated: three) of the feed-forward part; behind the last block stands the output matrix, if the vocabulary is known.
+Not streamed here, and counted in neither time nor bytes: looking up embeddings (a read per token, no product), biases
+and norms (less than a thousandth of the weights).  Products of tokens with tokens in attention have no weights and no
+kernel here; without them a layer is shorter than in the real network, which makes latency harder to hide.
+
+Models of `harness.plan.models` are used where they exist; `GPT` adds published sizes: GPT-2 (Radford et al. 2019, table
+2), GPT-3 (Brown et al. 2020, table 2.1), GPT-J (Wang and Komatsuzaki 2021) and GPT-NeoX (Black et al. 2022).
+"""
+
+from __future__ import annotations
+
+import math
+
+from harness.plan.costs import streaming
+from harness.plan.hardware import CS2
+from harness.plan.models import Model
+from harness.plan.models import find_model as planned
+from swarm.cluster.costs import Layer
+from wse_core.errors import ConfigError
+
+__all__ = ["GPT", "LADDER", "find_model", "layers_of", "saving", "sequences"]
+
+GPT = {
+    model.name: model
+    for model in (
+        Model("gpt2-small", 12, 768, 1024, 12, vocabulary=50257, total=124e6),
+        Model("gpt2-medium", 24, 1024, 1024, 16, vocabulary=50257, total=355e6),
+        Model("gpt2-large", 36, 1280, 1024, 20, vocabulary=50257, total=774e6),
+        Model("gpt3-xl", 24, 2048, 2048, 16, vocabulary=50257, total=1.3e9, batch_tokens=1e6),  # printed: 24 heads
+        Model("gpt-j", 28, 4096, 2048, 16, vocabulary=50400, total=6.05e9, untied=True),
+        Model("gpt3-6.7b", 32, 4096, 2048, 32, vocabulary=50257, total=6.7e9, batch_tokens=2e6),
+        Model("gpt3-13b", 40, 5120, 2048, 40, vocabulary=50257, total=13e9, batch_tokens=2e6),
+        Model("gpt-neox", 44, 6144, 2048, 64, vocabulary=50257, total=20e9, batch_tokens=3.15e6, untied=True),
+    )
+}
+"""By name."""
+
+LADDER = ("gpt2-small", "gpt2-xl", "gpt3-6.7b", "gpt-neox", "gpt-3")
+"""From the smallest to GPT-3 with 175 billion parameters."""
+
+
+def find_model(name):
+    """Return the `Model` of a name: one of `GPT`, or what `harness.plan.models.find_model` knows."""
+    return GPT.get(name.lower()) or planned(name)
+
+
+def layers_of(model, density=1.0):
+    """Return the streamed layers of a model, first to last.
+
+    Parameters
+    ----------
+    model : Model
+    density : float
+        Share of the blocks' weights that are not zero; the output matrix is dense.
+
+    Returns
+    -------
+    tuple of Layer
+    """
+    if model.tensors:
+        raise ConfigError("is described by its tensors, which says nothing of its matrices", where=model.name)
+    width, inner = model.width, model.inner
+    keys = width // model.heads * model.kv_heads if model.kv_heads else width
+    block = [
+        ("qkv", width, width + 2 * keys),
+        ("output", width, width),
+        ("up", width, (2 if model.gated else 1) * inner),
+        ("down", inner, width),
+    ]
+    found = [Layer(i, o, density, f"block {k} {name}") for k in range(1, model.layers + 1) for name, i, o in block]
+    if model.vocabulary:
+        found.append(Layer(width, model.vocabulary, 1.0, "vocabulary"))
+    return tuple(found)
+
+
+def saving(sparsity, share=0.8):
+    """Return the factor by which operations fall if so much of a model is zero: 1 / (1 - share * sparsity).
+
+    Parameters
+    ----------
+    sparsity : float
+        Share of zeros in the matrices that may have any.
+    share : float
+        Of the operations that these matrices take; 0.8 in the white paper (section 6.2.1), the rest stays dense.
+    """
+    if not 0 <= sparsity <= 1 or not 0 <= share <= 1 or share * sparsity == 1:
+        raise ConfigError(
+            f"sparsity {sparsity} of a share of {share} leaves nothing", where="sparsity", hint="numbers from 0 to 1"
+        )
+    return 1 / (1 - share * sparsity)
+
+
+def sequences(model, most=None, hardware=CS2):
+    """Return how many sequences of a model a wafer takes at once: what its memory holds, at most `most`.
+
+    One stored tensor per layer, as the white paper counts (`harness.plan.costs.streaming`).
+
+    Raises
+    ------
+    ConfigError
+        Not even one; the message names the tensor and the bytes.
+    """
+    held = streaming(model, hardware, 1)["bytes"]
+    return max(1, min(math.floor(hardware.memory / held), most or math.inf))

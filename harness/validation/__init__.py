@@ -1,0 +1,1 @@
+"""Published cycle counts, and the programs that are run to compare with them."""

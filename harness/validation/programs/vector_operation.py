@@ -1,0 +1,115 @@
+"""R7: single vector operations.
+
+*Between two time stamps*: ``C = C * B`` (fmuls, fp32), or a sum or difference, with DSRs loaded before; what the source
+calls "no bank conflict" is an offset of two 32-bit words between the two streams (half of the banks), "same bank" is
+none.
+
+*Issue to issue*: the distance of consecutive fmacs of an inner loop of a matrix product, between which the trace has
+15 scalar instructions.  Here they are the load of the next multiplier, which the fmacs needs at once, and 14 others.
+
+Sources: SPMM (pr0f3ss/SpMM_Cerebras, fmacs_test), lingzhi227/MIMD_dataflow (Systolic_Mul_v3/debug/fmacs.txt).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.host.fabric import Fabric
+from fabric.kernels.kit.common import Session, Stamps
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+from harness.validation.recipe import CannotRun, Outcome, integer, recipe
+
+__all__ = ["OPERATIONS", "distance", "operate"]
+
+CONFLICT_FREE = ("no bank conflict",)
+
+
+def _conflict(params):
+    """Return whether the operands share a bank class."""
+    text = params.get("alignment")
+    if text is None:
+        raise CannotRun("the point does not say whether the operands share a bank")
+    return text not in CONFLICT_FREE
+
+
+OPERATIONS = {"c*b": "fmuls", "c+b": "fadds", "c-b": "fsubs"}
+"""What a workload without blanks contains -> operation."""
+
+
+def operate(machine, n, conflict, op="fmuls"):
+    """Return (cycles between the stamps, data) of ``C = C op B``; data are C before, B, C after, as float32."""
+    p = Program(op, machine)
+    c, b = p.array("c", n, "f32", align=8), p.array("b", n, "f32", bank=0 if conflict else 4)
+    stamps = Stamps(p)
+    with p.task("main"):
+        dc, db = p.dsr("src0"), p.dsr("src1")
+        p.load(dc, c)
+        p.load(db, b)
+        stamps.start()
+        getattr(p, op)(dc, dc, db)
+        stamps.stop()
+    rng = np.random.default_rng(n)
+    x, y = rng.standard_normal((2, n)).astype(np.float32)
+    layout = Layout(1, 1, machine)
+    layout.place(p, 0, 0)
+    session = Session(layout, [("c", x.reshape(1, 1, -1), 0, 0), ("b", y.reshape(1, 1, -1), 0, 0)])
+    first, last = session.stamps()
+    return int(last[0, 0] - first[0, 0]), (x, y, session.read("c").view(np.float32).ravel())
+
+
+def distance(machine, n, conflict, scalars=15):
+    """Return (cycles from one fmacs to the next with `scalars` instructions between, data).
+
+    The data are A, b and ``A b1 + A b2`` as float32: both fmacs add A times a multiplier to a C that starts as zeros.
+    """
+
+    def program(rounds):
+        p = Program(f"{rounds} multiply-adds", machine)
+        c, a = p.array("c", n, "f32", align=8), p.array("a", n, "f32", bank=0 if conflict else 2)
+        b = p.array("b", 2, "f32")
+        stamps = Stamps(p)
+        with p.task("main"):
+            dc, da, factor = p.dsr("src0"), p.dsr("src1"), p.reg32("factor")
+            p.load(dc, c)
+            p.load(da, a)
+            stamps.start()
+            for k in range(rounds):
+                for _ in range(scalars - 1):
+                    p.nop()
+                p.ld32(factor, b, offset=2 * (k % 2))
+                p.fmacs(dc, dc, da, factor)
+            stamps.stop()
+        return p
+
+    rng = np.random.default_rng(n)
+    a, b = rng.standard_normal(n).astype(np.float32), rng.standard_normal(2).astype(np.float32)
+    times = []
+    for rounds in (2, 1):
+        layout = Layout(1, 1, machine)
+        layout.place(program(rounds), 0, 0)
+        fabric = Fabric(layout)
+        fabric.write("a", a)
+        fabric.write("b", b)
+        fabric.launch("main")
+        fabric.run()
+        stamps = fabric.read("stamps").ravel().astype(int)
+        times.append((stamps[3] - stamps[0]) % 65536)
+        if rounds == 2:
+            result = fabric.read("c").ravel().view(np.float32)
+    return times[0] - times[1], (a, b, result)
+
+
+@recipe("R7", ("vector-op",), "one vector operation, between two time stamps or issue to issue")
+def vector_operation(machine, point, progress):
+    """Run the operation that the point describes."""
+    params, workload = point["params"], point.get("workload", "").lower()
+    n = integer(params, "elements")
+    if "not recorded" in workload:
+        raise CannotRun("the source does not say which operation ran, nor with which operands")
+    if "issue" in workload or workload.startswith("same with"):
+        return Outcome(distance(machine, n, _conflict(params))[0])
+    for words, op in OPERATIONS.items():
+        if words in workload.replace(" ", ""):
+            return Outcome(operate(machine, n, _conflict(params), op)[0])
+    raise CannotRun("the point describes no operation that is known here")

@@ -1,0 +1,105 @@
+"""What a recipe is: a function that runs, for any parameters of a published point, the program behind that point.
+
+A module declares its recipes with the decorator `recipe`, which enters them into `RECIPES`::
+
+    @recipe("R7", ("vector-op",), "one vector operation between two time stamps")
+    def vector_operation(machine, point, progress):
+        ...
+        return Outcome(cycles)
+
+A recipe reads only the parameters of the point (``params`` and what identifies the program, such as ``workload``),
+never its published cycles: those are compared by the caller.  It runs programs on the fabric and takes the time from
+where the original took it.  What it cannot run it refuses with `CannotRun` and the reason.
+
+`harness.validation.registry` imports all modules and is what others read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+__all__ = ["RECIPES", "CannotRun", "Outcome", "Recipe", "grid", "integer", "recipe"]
+
+RECIPES = {}
+"""All recipes by (name, kind of point)."""
+
+
+class CannotRun(Exception):
+    """A point that this model cannot run; the message is the reason, one line."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a recipe measured.
+
+    Attributes
+    ----------
+    cycles : float
+        In the unit of the point: cycles per iteration where the point says so.
+    method : str
+        ``fabric``: the size of the point ran on the cycle-level fabric.  Anything else says how the figure follows
+        from smaller runs, for example ``slope of 4 and 8 PEs``.
+    reference : float, optional
+        What to compare with if the point is a formula: its value for the parameters that ran.
+    """
+
+    cycles: float
+    method: str = "fabric"
+    reference: float | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe for one or more kinds of points.
+
+    Attributes
+    ----------
+    name : str
+        ``R1`` and so on, as points name it.
+    kinds : tuple[str, ...]
+        Kinds of points that it runs.
+    summary : str
+        One line.
+    function : callable
+        ``function(machine, point, progress)`` returns an `Outcome`; `progress` is called with a line of text now
+        and then and may raise to stop the run.
+    """
+
+    name: str
+    kinds: tuple
+    summary: str
+    function: Callable = field(repr=False)
+
+
+def recipe(name, kinds, summary):
+    """Return a decorator that enters a function into `RECIPES` and leaves it as it is."""
+
+    def enter(function):
+        entry = Recipe(name, tuple(kinds), summary, function)
+        for kind in kinds:
+            RECIPES[name, kind] = entry
+        return function
+
+    return enter
+
+
+def integer(params, key, default=None):
+    """Return a parameter of a point as a positive integer; `CannotRun` if it is missing or something else."""
+    value = params.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise CannotRun(
+            f"the point does not state {key} as a positive whole number"
+            if value is None
+            else f"{key}={value!r} is not a positive whole number"
+        )
+    return value
+
+
+def grid(params, key, dimensions=2):
+    """Return a parameter such as ``46x46x46`` as a tuple of positive integers; `CannotRun` if it has another form."""
+    text = str(params.get(key, ""))
+    words = text.split(" ")[0].split("x")
+    if len(words) != dimensions or not all(word.isdigit() and int(word) > 0 for word in words):
+        raise CannotRun(f"{key}={text!r} is not of the form {'x'.join('N' * dimensions)}")
+    return tuple(map(int, words))

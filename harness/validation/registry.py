@@ -1,0 +1,28 @@
+"""All recipes.  Importing this module imports every module of recipes; each enters its recipes itself."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from harness.validation.recipe import RECIPES, CannotRun, Outcome, Recipe
+
+__all__ = ["MODULES", "RECIPES", "CannotRun", "Outcome", "Recipe"]
+
+MODULES = (
+    "formulas",
+    "local_products",
+    "matvec",
+    "mesh_products",
+    "vector_operation",
+    "reduce",
+    "not_runnable",
+    "stencil_cell",
+    "stencil_columns",
+    "stencil_tiled",
+    "summa_library",
+    "summa_multicast",
+)
+"""Modules of this package that hold recipes, a line each."""
+
+for _name in MODULES:
+    import_module(f"harness.validation.programs.{_name}")

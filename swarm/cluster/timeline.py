@@ -1,0 +1,441 @@
+"""One clock over memory service, tree and wafers: when each layer is streamed, computed, received and updated.
+
+What happens
+    The memory service runs three functions side by side (white paper, section 7.4, figure 23).  *Stream*: weights of
+    the layers first to last, then, last to first, the transposed weights (not of the first layer) and the places at
+    which gradients are asked for.  *Receive*: the gradients of all wafers, added on the way by the tree, so the slowest
+    wafer counts.  *Update*: in order of arrival.  A weight of the next iteration leaves as soon as it is updated.  If
+    the parameters do not fit into DRAM, the first layers stay there; flash reads the others ahead of the stream and
+    takes what was updated.
+
+Grain
+    A layer is cut into parts, groups of rows in the order of the stream; a part moves on when it is complete.  The
+    first layer is cut finest, since only there does the round trip show: its parts are rows if they are not more than
+    `FINE`.
+
+Flow
+    A part enters the network when a wafer has room for it (`Cluster.buffer`).  A part larger than half of that counts
+    as half: it is taken while it arrives.  The way back is the same.
+
+Wafers at the same depth of the tree do the same at the same time, so one of each depth is simulated.  The clock is
+SimPy's; costs are those of `swarm.cluster.costs`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from swarm.cluster import costs
+from wse_core.errors import ConfigError, InternalError, UnsupportedError
+
+__all__ = ["FINE", "Span", "Timeline", "iteration", "round_trip"]
+
+FINE, COARSE = 256, 16
+"""Most parts of the first layer, and of any other."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What was done to a layer, from its first part to its last [s].
+
+    Attributes
+    ----------
+    iteration : int
+    kind : str
+        ``stream``, ``compute``, ``receive`` or ``update``.
+    phase : str
+        ``forward``, ``backward`` or ``gradient``.
+    layer : int
+        From 1.
+    start, end : float
+        The clock, 0 at the beginning of the first iteration.
+    busy : float
+        Seconds of work in it.
+    """
+
+    iteration: int
+    kind: str
+    phase: str
+    layer: int
+    start: float
+    end: float
+    busy: float
+
+
+@dataclass
+class Timeline:
+    """A run of some iterations; its numbers are those of the last one.
+
+    Attributes
+    ----------
+    spans : list of Span
+        Of the memory service and of the first wafer.
+    seconds : float
+        Of an iteration, boundary included.
+    idle : float
+        In which a wafer waited between its last gradient and the first weight of the next iteration:
+        max(0, round trip - time of the first layer's gradients), to one row.
+    waits : dict[tuple[str, int], float]
+        Seconds of waiting after that, by phase and layer.  In the first layer's forward phase weights may have to be
+        waited for that come no faster than their gradients were computed.
+    bytes_out, bytes_back : float
+        On the link of the memory service, per iteration.
+    busy : dict[str, float]
+        Seconds of work per iteration of ``stream``, ``compute``, ``receive``, ``update``, ``flash read`` and
+        ``flash write``.
+    """
+
+    spans: list = field(default_factory=list)
+    seconds: float = 0.0
+    idle: float = 0.0
+    waits: dict = field(default_factory=dict)
+    bytes_out: float = 0.0
+    bytes_back: float = 0.0
+    busy: dict = field(default_factory=dict)
+
+    def of(self, kind, phase=None):
+        """Return the spans of the last iteration of a kind, by start."""
+        last = max((span.iteration for span in self.spans), default=0)
+        return sorted(
+            (
+                span
+                for span in self.spans
+                if span.iteration == last and span.kind == kind and phase in (None, span.phase)
+            ),
+            key=lambda span: (span.start, span.end),
+        )
+
+    @property
+    def lost(self):
+        """Seconds that the boundary between iterations costs: max(0, round trip - shorter pass of the first layer)."""
+        return self.idle + self.waits["forward", 1]
+
+    @property
+    def bottleneck(self):
+        """What works longest."""
+        return max(self.busy, key=self.busy.get)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A phase of a layer."""
+
+    phase: str
+    layer: int
+    parts: int
+    size: float  # bytes of the stream
+    back: float  # bytes of gradients
+    weights: float
+    busy: float  # seconds on a wafer
+    latency: float  # seconds to or from the edge of the wafer
+    read: float  # bytes from flash
+    write: float  # bytes to flash
+
+
+def round_trip(layer, tokens, cluster):
+    """Return the time from a gradient of the first row to that row's new weights at the wafers' PEs [s].
+
+    Twice the way through the tree, the edges of the wafer, and what a row takes on the links and in the update.
+    """
+    traffic, part = cluster.traffic(layer), 1 / layer.outputs
+    edges = costs.forward(layer, tokens, cluster.mesh).latency + costs.gradient(layer, tokens, cluster.mesh).latency
+    return (
+        2 * max(cluster.latencies)
+        + edges / cluster.mesh.hertz
+        + traffic.gradients * part / cluster.stream_rate
+        + layer.weights * part / cluster.update_rate
+        + cluster.update_latency
+        + traffic.weights * part / cluster.stream_rate
+    )
+
+
+def jobs(layers, tokens, cluster):
+    """Return what is done in an iteration, in order."""
+    pinned, held = _pinned(layers, cluster), []
+    for number, layer in enumerate(layers, 1):
+        traffic, most = cluster.traffic(layer), FINE if number == 1 else COARSE
+        state = (cluster.optimizer.bytes_per_parameter - 8) * layer.dense_weights  # without gradient, index and copy
+        flash = number > pinned
+        for phase, cost, size, back, read, write in (
+            ("forward", costs.forward, traffic.weights, 0, traffic.weights, 0),
+            ("backward", costs.backward, traffic.weights, 0, traffic.weights, 0),
+            ("gradient", costs.gradient, traffic.request, traffic.gradients, state, state + traffic.weights),
+        ):
+            found = cost(layer, tokens, cluster.mesh)
+            held.append(
+                _Job(
+                    phase,
+                    number,
+                    min(found.rows, most),
+                    size,
+                    back,
+                    layer.weights,
+                    found.busy,
+                    found.latency,
+                    read * flash,
+                    write * flash,
+                )
+            )
+    down = [job for job in held if job.phase == "forward"]
+    up = [
+        job
+        for number in range(len(layers), 0, -1)
+        for job in held
+        if job.layer == number and job.phase != "forward" and (number > 1 or job.phase == "gradient")
+    ]
+    return [*down, *up]
+
+
+def _pinned(layers, cluster):
+    """Return how many layers, from the first, stay in DRAM: all if they fit, else what fits into half of it."""
+    sizes = [cluster.optimizer.bytes_per_parameter * layer.dense_weights for layer in layers]
+    if sum(sizes) <= cluster.tiers.dram_bytes:
+        return len(layers)
+    kept = 0
+    while sum(sizes[: kept + 1]) <= cluster.tiers.dram_bytes / 2:
+        kept += 1
+    return kept
+
+
+class _Simulation:
+    """One run."""
+
+    def __init__(self, layers, tokens, cluster, iterations):
+        try:
+            simpy = importlib.import_module("simpy")
+        except ImportError:
+            raise UnsupportedError(
+                "clusters are simulated with SimPy, which is not installed", hint="pip install 'wse-sim[plan]'"
+            ) from None
+        self.cluster, self.iterations, self.jobs = cluster, iterations, jobs(layers, tokens, cluster)
+        self.hertz = cluster.mesh.hertz
+        self.env = env = simpy.Environment()
+        self.wafers = range(len(cluster.latencies))
+        self.down, self.up = ([simpy.Store(env) for _ in self.wafers] for _ in range(2))
+        room, dram = int(cluster.buffer), int(cluster.tiers.dram_bytes)  # whole: as much comes back as was taken
+        self.room, self.room_back = ([simpy.Container(env, room, room) for _ in self.wafers] for _ in range(2))
+        self.received, self.updated = simpy.Store(env), simpy.Store(env)
+        self.dram = simpy.Container(env, dram, dram)
+        self.fetched = simpy.Store(env)
+        self.ready = {}  # (iteration, layer, part) -> event: the weights of a part are those of the iteration
+        self.first, self.last, self.work = {}, {}, defaultdict(float)
+        self.waits, self.ends = defaultdict(float), {}
+        self.bytes = defaultdict(float)
+
+    # --- bookkeeping --------------------------------------------------------------------------------------------------
+
+    def event(self, *key):
+        """Return the event that the weights of (iteration, layer, part) are there."""
+        if key not in self.ready:
+            self.ready[key] = self.env.event()
+            if key[0] == 0:
+                self.ready[key].succeed()
+        return self.ready[key]
+
+    def note(self, kind, turn, job, start):
+        """Record work on a part that ends now."""
+        key = (turn, kind, job.phase, job.layer)
+        self.first.setdefault(key, start)
+        self.last[key] = self.env.now
+        self.work[key] += self.env.now - start
+
+    def at(self, time):
+        """Return an event at a time, or now if it has passed."""
+        return self.env.timeout(max(0.0, time - self.env.now))
+
+    def counts(self, size):
+        """Return what a part takes of a wafer's buffer, in whole bytes."""
+        return max(1, min(round(size), int(self.cluster.buffer) // 2))
+
+    def kept(self, job):
+        """Return what a part takes of the DRAM in front of flash, in whole bytes."""
+        return max(1, min(round(job.read / job.parts), int(self.cluster.tiers.dram_bytes) // 2))
+
+    def plan(self):
+        """Yield (iteration, job, part) in the order of the stream."""
+        for turn in range(self.iterations):
+            for job in self.jobs:
+                for part in range(job.parts):
+                    yield turn, job, part
+
+    # --- memory service -----------------------------------------------------------------------------------------------
+
+    def stream(self):
+        """Send parts as they are up to date and as there is room."""
+        for turn, job, part in self.plan():
+            if job.phase == "forward":
+                yield self.event(turn, job.layer, part)
+            if job.read:
+                yield self.fetched.get()
+            size = job.size / job.parts
+            for wafer in self.wafers:
+                yield self.room[wafer].get(self.counts(size))
+            start = self.env.now
+            yield self.env.timeout(size / self.cluster.stream_rate)
+            self.note("stream", turn, job, start)
+            self.bytes[turn, "out"] += size
+            if job.read and job.phase != "gradient":
+                yield self.dram.put(self.kept(job))
+            for wafer in self.wafers:
+                yield self.down[wafer].put((self.env.now + self.cluster.latencies[wafer], turn, job, part))
+
+    def flash(self):
+        """Read what is not kept in DRAM, in the order of the stream, as far ahead as DRAM has room."""
+        for turn, job, part in self.plan():
+            if not job.read:
+                continue
+            yield self.dram.get(self.kept(job))
+            if job.phase == "forward":
+                yield self.event(turn, job.layer, part)
+            start = self.env.now
+            yield self.env.timeout(job.read / job.parts / self.cluster.tiers.flash_rate)
+            self.note("flash read", turn, job, start)
+            yield self.fetched.put(part)
+
+    def receive(self):
+        """Take gradients when the last wafer's have come."""
+        for turn, job, part in self.plan():
+            if job.phase != "gradient":
+                continue
+            size, there = job.back / job.parts, 0.0
+            for wafer in self.wafers:
+                left = yield self.up[wafer].get()
+                there = max(there, left + self.cluster.latencies[wafer])
+            yield self.at(there)
+            start = self.env.now
+            yield self.env.timeout(size / self.cluster.stream_rate)
+            self.note("receive", turn, job, start)
+            self.bytes[turn, "back"] += size
+            for wafer in self.wafers:
+                yield self.room_back[wafer].put(self.counts(size))
+            yield self.received.put((turn, job, part))
+
+    def update(self):
+        """Update what was received; another process counts the latency, so that updates follow at their rate."""
+        while True:
+            turn, job, part = yield self.received.get()
+            start = self.env.now
+            yield self.env.timeout(job.weights / job.parts / self.cluster.update_rate)
+            self.note("update", turn, job, start)
+            yield self.updated.put((self.env.now + self.cluster.update_latency, turn, job, part))
+
+    def store(self):
+        """Give updated parts free for the next iteration, those that stay in flash once they are there."""
+        while True:
+            there, turn, job, part = yield self.updated.get()
+            yield self.at(there)
+            if job.write:
+                start = self.env.now
+                yield self.env.timeout(job.write / job.parts / self.cluster.tiers.flash_rate)
+                self.note("flash write", turn, job, start)
+                yield self.dram.put(self.kept(job))
+            if self.cluster.reversed_gradients:
+                part = job.parts - 1 - part
+            self.event(turn + 1, job.layer, part).succeed()
+
+    # --- wafer --------------------------------------------------------------------------------------------------------
+
+    def wafer(self, wafer):
+        """Work on what comes, in order."""
+        for turn, job, part in self.plan():
+            free = self.env.now
+            there, *_ = yield self.down[wafer].get()
+            yield self.at(there + (job.latency / self.hertz if job.phase != "gradient" else 0.0))
+            back = job.back / job.parts
+            if job.phase == "gradient":
+                yield self.room_back[wafer].get(self.counts(back))
+            start = self.env.now
+            if wafer == 0:
+                self.waits[turn, job.phase, job.layer] += start - free
+                if part == 0 and job is self.jobs[0]:
+                    self.ends[turn, "idle"] = start - free
+            yield self.env.timeout(job.busy / job.parts / self.hertz)
+            yield self.room[wafer].put(self.counts(job.size / job.parts))
+            if job.phase == "gradient":
+                yield self.up[wafer].put(self.env.now + job.latency / self.hertz)
+            if wafer == 0:
+                self.note("compute", turn, job, start)
+                self.ends[turn] = self.env.now
+
+    def run(self):
+        """Run until nothing is left."""
+        for wafer in self.wafers:
+            self.env.process(self.wafer(wafer))
+        for function in (self.stream, self.flash, self.receive, self.update, self.store):
+            self.env.process(function())
+        self.env.run()
+        done = sum(key[0] == self.iterations and event.triggered for key, event in self.ready.items())
+        if done != sum(job.parts for job in self.jobs if job.phase == "gradient"):
+            raise InternalError("the iteration stopped before all weights were updated", where="cluster")
+        return self.timeline()
+
+    def timeline(self):
+        """Return what happened."""
+        last = self.iterations - 1
+        spans = [
+            Span(
+                turn,
+                kind,
+                phase,
+                layer,
+                start,
+                self.last[turn, kind, phase, layer],
+                self.work[turn, kind, phase, layer],
+            )
+            for (turn, kind, phase, layer), start in self.first.items()
+        ]
+        busy = dict.fromkeys(("compute", "stream", "receive", "update", "flash read", "flash write"), 0.0)
+        for span in spans:
+            if span.iteration == last:
+                busy[span.kind] += span.busy
+        waits = {(phase, layer): seconds for (turn, phase, layer), seconds in self.waits.items() if turn == last}
+        waits["forward", 1] -= self.ends[last, "idle"]
+        return Timeline(
+            spans,
+            self.ends[last] - self.ends[last - 1],
+            self.ends[last, "idle"],
+            waits,
+            self.bytes[last, "out"],
+            self.bytes[last, "back"],
+            busy,
+        )
+
+
+def iteration(layers, batch, cluster, iterations=2):
+    """Simulate iterations of training.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        First to last.
+    batch : int
+        Tokens of all systems together; each takes an equal part.
+    cluster : Cluster
+    iterations : int
+        At least 2; the first one fills the pipeline and is not counted.
+
+    Returns
+    -------
+    Timeline
+
+    Raises
+    ------
+    ConfigError
+        Nothing to train, a batch that does not divide, or parameters that do not fit the memory service.
+    UnsupportedError
+        SimPy is not installed.
+    """
+    if not layers:
+        raise ConfigError("a network without layers", where="cluster")
+    if batch < 1 or batch % cluster.systems:
+        raise ConfigError(
+            f"{batch} tokens do not divide over {cluster.systems} systems",
+            where="cluster: batch",
+            hint=f"{max(1, batch // cluster.systems) * cluster.systems} tokens",
+        )
+    if iterations < 2:
+        raise ConfigError("a single iteration has no boundary", where="cluster: iterations", hint="at least 2")
+    cluster.check(layers)
+    return _Simulation(layers, batch // cluster.systems, cluster, iterations).run()

@@ -1,0 +1,73 @@
+"""A wafer's place taken by numpy: the same numbers in the same order of additions, without a fabric.
+
+`Trainer(config, backend="numpy")` trains with it.  Its weights must equal those of the wafers bit for bit; the plain
+trainer of `harness.train.reference`, which adds in numpy's own order, agrees up to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fabric.networks.streamed.oracle import Reference
+from swarm.tree import CHUNK, Endpoint
+
+__all__ = ["OraclePort"]
+
+
+@dataclass(frozen=True)
+class _Run:
+    wavelet_hops: int = 0
+    macs: int = 0
+    host_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Pass:
+    cycles: int = 0
+    run: _Run = _Run()
+
+
+class OraclePort(Endpoint):
+    """Stands where a `swarm.system.WaferPort` stands; takes values from the parameters, not from the stream.
+
+    Parameters
+    ----------
+    resident : Resident
+    coordinator : Coordinator
+    """
+
+    def __init__(self, resident, coordinator):
+        self.reference, self.wafer = Reference(resident, coordinator), self
+        self._numbers = None
+
+    def load(self, inputs, labels=None):
+        """Keep a batch."""
+        self._inputs, self._labels = inputs, labels
+
+    def expect(self, script, streams):
+        """Nothing to do: the order of the words is known."""
+
+    def weights(self, words):
+        pass
+
+    def work(self, loss_scale=1.0):
+        """Calculate what the wafer would."""
+        self.reference.forward(self._inputs)
+        if self._labels is not None:
+            losses, delta = self.reference.loss(self._labels, loss_scale)
+            self._numbers = np.concatenate([self.reference.backward(delta), losses]).view(np.float32)
+        return _Pass()
+
+    def gradients(self, count):
+        for start in range(0, count, CHUNK):
+            yield self._numbers[start : start + CHUNK]
+
+    def times(self, count):
+        """Return when numbers left: there is no clock here."""
+        return np.zeros(count, np.int64)
+
+    def activations(self, level):
+        """Return the activations of a level as bit patterns."""
+        return self.reference.activations[level]

@@ -1,0 +1,222 @@
+"""A resident network: bits against the reference, gradients against finite differences, time against nonzeros."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.asm import control
+from fabric.kernels.streamed.ws_forward import COLOR_W
+from fabric.kernels.streamed.ws_layout import Placement
+from fabric.networks.streamed import commands
+from fabric.networks.streamed.network import Layer, Network
+from fabric.networks.streamed.resident import Resident
+from memx.pattern import Pattern
+from tests.examples import examples
+from tests.fabric.networks import Case
+from wse_core.errors import ConfigError
+from wse_core.params import machine
+
+CASES = {
+    "features": st.lists(st.integers(1, 11), min_size=2, max_size=4).map(tuple),
+    "width": st.integers(1, 5),
+    "height": st.integers(1, 4),
+    "tokens": st.integers(1, 6),
+    "norm": st.booleans(),
+    "bias": st.booleans(),
+    "activation": st.sampled_from(["none", "relu", "gelu"]),
+    "density": st.floats(0, 1),
+    "dtype": st.sampled_from(["f16", "cb16"]),
+    "seed": st.integers(0, 99),
+}
+
+
+@examples(40)
+@given(scale=st.sampled_from([1.0, 2.0**-4, 2.0**10, 2.0**15]), **CASES)
+def test_iterations_are_bit_exact(scale, **values):
+    """Activations of all levels, gradients of all parameters and losses; twice, so that nothing is left behind."""
+    case = Case(**values)
+    expected = case.expected(scale)
+    for _ in range(2):
+        passed, found = case.train(scale)
+        for level in range(1, len(case.network.features)):
+            assert np.array_equal(case.wafer.activations(level), case.reference.activations[level])
+        assert np.array_equal(found, expected)
+        assert passed.cycles > 0
+
+
+@examples(4)
+@given(
+    **CASES
+    | {
+        "features": st.lists(st.integers(1, 5), min_size=2, max_size=3).map(tuple),
+        "width": st.integers(1, 3),
+        "height": st.integers(1, 2),
+        "tokens": st.integers(1, 3),
+    }
+)
+def test_both_machines_take_the_same_cycles(**values):
+    runs = []
+    for backend in ("compiled", "reference"):
+        passed, found = Case(backend=backend, **values).train()
+        # How many quiet cycles lie between two runs is not laid down, so idle ones are left out.
+        counters = {name: count for name, count in passed.run.counters.items() if name != "idle"}
+        runs.append((passed.cycles, counters, [t.tolist() for t in passed.times], found.tolist()))
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_inference_does_nothing_else(seed):
+    """The forward part of an iteration gives the logits of the iteration, and sends nothing back."""
+    case = Case((9, 7, 4), 3, 2, 3, seed=seed)
+    case.wafer.load(case.inputs)
+    passed = case.wafer.run(case.coordinator.streams("infer"))
+    assert np.array_equal(case.wafer.activations(2), case.reference.forward(case.inputs))
+    assert not any(len(numbers) for numbers in passed.numbers)
+    assert case.matrices[0].transposes == 0
+
+
+def test_layer_1_has_no_activation_gradient():
+    """An iteration streams the first matrix once and the others twice."""
+    case = Case((9, 7, 5, 4), 2, 2, 2, bias=False)
+    sent = sum(int((~is_control).sum()) for _, is_control in case.coordinator.streams("train"))
+    first, *others = (parameter.pattern.count for parameter in case.matrices)
+    assert sent == first + 2 * sum(others)
+    case.train()
+    assert [parameter.transposes for parameter in case.matrices] == [0, 1, 1]
+    case.train()
+    assert [parameter.transposes for parameter in case.matrices] == [0, 1, 1]
+
+
+def test_a_gradient_mask_of_its_own():
+    """Gradients are sent where they are asked for, whichever weights there are."""
+    case = Case((8, 6, 3), 3, 2, 2, density=0.4, seed=3)
+    for parameter in case.matrices:
+        parameter.gradient_pattern = Pattern.random(parameter.pattern.shape, 0.6, case.rng)
+    passed, found = case.train()
+    assert np.array_equal(found, case.expected())
+    assert sum(map(len, passed.numbers)) == sum(p.gradient_pattern.count for p in case.matrices) + 3
+    case.matrices[0].set_pattern(Pattern.random((6, 9), 0.5, case.rng))  # the script is written again
+    assert np.array_equal(case.train()[1], case.expected())
+
+
+@pytest.mark.parametrize("activation", ["none", "gelu"])
+@pytest.mark.parametrize("norm", [False, True])
+def test_gradients_agree_with_finite_differences(activation, norm):
+    """Central differences of the loss in float64, at every parameter, within what 16-bit rounding explains."""
+    case = Case((5, 6, 3), 2, 2, 2, activation=activation, norm=norm, seed=5)
+    _, found = case.train()
+    gradients = found[:-2].view(np.float32)
+    weights = [case.reference.half.decode(parameter.values) for parameter in case.coordinator.parameters]
+
+    def loss(values):
+        x = case.reference.half.decode(case.inputs)
+        norms = iter(values[2:])
+        for k, layer in enumerate(case.network.layers):
+            matrix = values[k].reshape(layer.shape)
+            x = matrix[:, :-1] @ x + matrix[:, -1:]
+            if layer.norm:
+                gamma, beta = next(norms).reshape(2, -1)
+                x = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5) * gamma[:, None] + beta[:, None]
+            if layer.activation == "gelu":
+                x = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+        shifted = x - x.max(0)
+        return float((np.log(np.exp(shifted).sum(0)) - shifted[case.targets, np.arange(x.shape[1])]).sum())
+
+    expected = []
+    for k, values in enumerate(weights):
+        for at in range(values.size):
+            moved = []
+            for step in (1e-5, -1e-5):
+                changed = [v.copy() for v in weights]
+                changed[k].reshape(-1)[at] += step
+                moved.append(loss(changed))
+            expected.append((moved[0] - moved[1]) / 2e-5)
+    expected = np.array(expected)
+    assert np.abs(gradients - expected).max() < 0.01 * np.abs(expected).max()
+    assert found[-2:].view(np.float32).sum() == pytest.approx(loss(weights), rel=3e-3)
+
+
+def test_time_follows_the_nonzeros():
+    """Multiply-adds, weights and gradients exactly; cycles of a whole iteration within a tenth."""
+    cycles, macs, sent, came = {}, {}, {}, {}
+    loss = 8 * (4 * 6 + 7)  # multiply-adds of exp and log
+    for density in (1.0, 0.5, 0.25, 0.1):
+        case = Case((2400, 8, 4), 1, 1, 8, bias=False)
+        case.matrices[0].set_pattern(Pattern.random((8, 2400), density, np.random.default_rng(1)))
+        passed, _ = case.train()
+        cycles[density], macs[density] = passed.cycles, passed.run.macs - 2 * 32 * 8 - loss
+        came[density] = sum(map(len, passed.numbers)) - 32 - 1
+        sent[density] = sum(int((~is_control).sum()) for _, is_control in case.coordinator.streams("train")) - 2 * 32
+    for density in (0.5, 0.25, 0.1):
+        assert cycles[density] == pytest.approx(density * cycles[1.0], rel=0.1)
+    for count, whole in ((macs, 2400 * 8 * 8), (sent, 2400 * 8), (came, 2400 * 8)):
+        assert all(count[density] == density * whole for density in count)
+
+
+def test_what_does_not_fit_is_named():
+    network = Network.dense((4000, 10))
+    with pytest.raises(ConfigError, match=r"49152 bytes.*array a0 of level 0 alone takes 64032 bytes"):
+        assert Resident(network, machine(), 2, 2, 32).layout
+    with pytest.raises(ConfigError, match="10 samples of a wafer do not divide into 4 rows"):
+        Resident(network, machine(), 2, 4, 10)
+
+
+def test_networks_that_make_no_sense_are_refused():
+    with pytest.raises(ConfigError, match="layer 1 gives 3 features, layer 2 takes 4"):
+        Network((Layer(2, 3), Layer(4, 1)))
+    with pytest.raises(ConfigError, match="logits"):
+        Network((Layer(2, 3, "relu"),))
+    with pytest.raises(ConfigError, match="unknown activation"):
+        Layer(2, 3, "tanh")
+    with pytest.raises(ConfigError, match="16-bit format"):
+        Network((Layer(2, 3),), "bf16")
+
+
+def test_every_command_has_its_own_task():
+    assert len(set(commands.IDS.values())) == len(commands.MEANING) <= 63
+    assert 31 not in commands.IDS.values()
+    for name, number in commands.IDS.items():
+        decoded = control.decode(int(commands.word(name, 0xABCD)))
+        assert (decoded.task, decoded.data) == (number, 0xABCD)
+
+
+def test_rows_go_where_they_belong():
+    case = Case((7, 5), 3, 2, 2)
+    tiles = case.resident.tiles("a0", case.inputs)
+    assert np.array_equal(case.resident.rows(0, tiles), case.inputs)
+    assert isinstance(case.resident.places[0], Placement)
+
+
+def test_nothing_happens_without_commands():
+    """The same weights without the commands between them: sums are made, but no row lands and nothing comes back."""
+    case = Case((6, 5, 3), 2, 2, 2)
+    case.load()
+    passed = case.wafer.run(
+        [(payload[~control_], control_[~control_]) for payload, control_ in case.coordinator.streams("train")]
+    )
+    assert not any(map(len, passed.numbers))
+    assert not case.wafer.activations(1).any()
+    assert passed.run.macs > 0
+
+
+def test_element_wise_work_moves_nothing():
+    """ReLU and its slopes add commands down the columns, and not one wavelet along rows or out."""
+    moved = []
+    for activation in ("none", "relu"):
+        case = Case((6, 5, 3), 3, 2, 2, activation=activation)
+        case.train()
+        moved.append({color: counts.sum() for color, counts in case.wafer.fabric.link_counts().items()})
+    assert moved[0].keys() == moved[1].keys()
+    assert {color for color in moved[0] if moved[0][color] != moved[1][color]} == {COLOR_W}
+
+
+def test_a_wafer_holds_activations_only():
+    """No array of a PE has the size of weights or of optimizer state; the stream does not depend on the optimizer."""
+    case = Case((12, 10, 4), 2, 2, 3)
+    held = {name: rows for name, (rows, _) in case.resident.sizes.items()}
+    assert set(held) == {"a0", "a1", "a2", "s1", "d0", "d1", "labels", "expo"}
+    assert max(held.values()) == 1 + 6  # rows of tokens: the features of a column and the row of ones
+    assert not any("Optimizer" in type(value).__name__ for value in vars(case.resident).values())

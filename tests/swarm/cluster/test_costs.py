@@ -1,0 +1,105 @@
+"""Costs of a layer against the cycle-level kernels that they stand for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fabric.kernels.streamed import ws_forward, ws_gradient
+from fabric.kernels.streamed.ws_layout import Placement
+from memx.pattern import Pattern
+from swarm.cluster import costs
+from swarm.cluster.costs import Layer, Mesh
+from tests.fabric.kernels import run
+from wse_core.errors import ConfigError
+from wse_core.params import machine
+
+SHAPES = [
+    (64, 64, 64, 4, 4),
+    (256, 40, 32, 8, 4),
+    (40, 96, 16, 8, 2),
+    (16, 200, 16, 2, 2),
+    (128, 16, 64, 1, 4),
+    (100, 90, 24, 6, 3),
+    (8, 160, 16, 4, 4),
+    (160, 8, 16, 4, 4),
+]
+"""inputs, outputs, tokens, width, height."""
+TOLERANCE = {"forward": 0.08, "backward": 0.08, "gradient": 0.15}
+"""Relative, for random patterns; dense layers must be within `DENSE`."""
+DENSE = 0.06
+
+
+@pytest.mark.parametrize("density", [1.0, 0.5, 0.2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_costs_are_those_of_cycle_level_wafers(shape, density):
+    inputs, outputs, tokens, width, height = shape
+    layer, mesh = Layer(inputs, outputs, density), Mesh(machine(), width, height)
+    for phase, tolerance in TOLERANCE.items():
+        cost = getattr(costs, phase)(layer, tokens, mesh)
+        sizes = (
+            {"inputs": outputs, "outputs": inputs, "transposed": True}
+            if phase == "backward"
+            else {"inputs": inputs, "outputs": outputs}
+        )
+        got = run(
+            "ws_gradient" if phase == "gradient" else "ws_forward",
+            tokens=tokens,
+            width=width,
+            height=height,
+            density=density,
+            **sizes,
+        )["cycles"]
+        within = DENSE if density == 1 else tolerance
+        assert cost.busy + cost.latency == pytest.approx(got, rel=within), phase
+        assert cost.rows == sizes["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "tolerance"),
+    [((1024, 1024, 64, 64, 4), 0.02), ((2048, 1000, 32, 200, 2), 0.06), ((4096, 256, 64, 256, 4), 0.02)],
+)
+def test_costs_of_meshes_that_are_not_simulated(shape, tolerance):
+    """Against the kernels' closed forms, which follow every row of a pattern."""
+    inputs, outputs, tokens, width, height = shape
+    pattern, mesh = Pattern.dense((outputs, inputs)), Mesh(machine(), width, height)
+    places = [Placement(features, tokens, width, height) for features in (inputs, outputs)]
+    for phase, kernel in (("forward", ws_forward), ("gradient", ws_gradient)):
+        wanted = kernel.expected_cycles(pattern.indptr, pattern.indices, *places, mesh.machine)
+        cost = getattr(costs, phase)(Layer(inputs, outputs), tokens, mesh)
+        assert cost.busy + cost.latency == pytest.approx(wanted, rel=tolerance), phase
+
+
+def test_time_follows_the_nonzeros():
+    """All three phases on the wafer, for a layer that is large for its mesh."""
+    mesh = Mesh(machine(), 2, 2)
+    for phase in TOLERANCE:
+        dense = getattr(costs, phase)(Layer(2600, 2600), 32, mesh).busy
+        for density in (0.5, 0.25, 0.1):
+            part = getattr(costs, phase)(Layer(2600, 2600, density), 32, mesh).busy
+            assert part / dense == pytest.approx(density, rel=0.1), (phase, density)
+
+
+def test_an_uneven_pattern_costs_what_its_busiest_column_has():
+    """The largest of C normal numbers: against columns that were drawn."""
+    inputs, outputs, columns, density = 64, 256, 16, 0.25
+    rng = np.random.default_rng(1)
+    counts = [
+        np.bincount(
+            Pattern.random((outputs, inputs), density, rng).indices // (inputs // columns), minlength=columns
+        ).max()
+        for _ in range(40)
+    ]
+    assert costs._share(inputs, columns, outputs, density) * outputs == pytest.approx(np.mean(counts), rel=0.03)
+    assert costs._share(inputs, columns, outputs, 1.0) == 4
+    assert costs._share(5, 2, 8, 1.0) == 3
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ConfigError, match="no density"):
+        Layer(2, 2, 1.5)
+    with pytest.raises(ConfigError, match="0 to 4 features"):
+        Layer(0, 4)
+    with pytest.raises(ConfigError, match="do not fit the wafer"):
+        Mesh(machine(), 10_000, 4)
+    assert Mesh(machine()).width == machine()["fabric.width"]

@@ -1,0 +1,241 @@
+"""The bulk kernels give the bits of the scalar forms: every kernel set of this host, operation, format and length."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.examples import SLOW_BUILD, examples
+from tests.wse_core import exact
+from wse_core import numerics, vector
+from wse_core.errors import ConfigError, UnsupportedError
+
+STEP = 60 if SLOW_BUILD else 3
+FORMATS = [("f16", 42), ("cb16", 31), ("cb16", 42), ("cb16", 1), ("cb16", 62)]
+# operand widths (a, b, k) in letters: h 16 bits, s 32 bits
+OPERATIONS = {
+    "fmacs": "sss",
+    "fmach": "hhh",
+    "fmachs": "shh",
+    "fadds": "ss",
+    "fsubs": "ss",
+    "fmuls": "ss",
+    "faddh": "hh",
+    "fsubh": "hh",
+    "fmulh": "hh",
+    "faddhs": "hs",
+}
+
+
+def scalar(operation, a, b, k, fmt, bias, ftz=False):
+    """The same result from the scalar forms."""
+    if operation == "fmacs":
+        return numerics.fma(b, k, a, "f32", bias, ftz)
+    if operation == "fmach":
+        return numerics.fma(b, k, a, fmt, bias, ftz)
+    if operation == "fmachs":
+        return numerics.fma_mixed(b, k, a, fmt, bias, ftz)
+    if operation == "faddhs":
+        return numerics.add_mixed(a, b, fmt, bias, ftz)
+    return getattr(numerics, operation[1:4])(a, b, fmt if operation.endswith("h") else "f32", bias, ftz)
+
+
+def operands(rng, operation, fmt, bias, n):
+    widths = {"h": exact.layout(fmt, bias), "s": exact.F32}
+    a, b, *k = (exact.codes(rng, widths[letter], n) for letter in OPERATIONS[operation])
+    return a, b, int(k[0][0]) if k and n else 0
+
+
+@pytest.fixture(params=vector.backends())
+def backend(request):
+    before = vector.set_backend(request.param)
+    yield request.param
+    vector.set_backend(before)
+
+
+over_formats = pytest.mark.parametrize(("fmt", "bias"), FORMATS, ids=lambda value: str(value))
+over_operations = pytest.mark.parametrize("operation", OPERATIONS)
+
+
+@over_operations
+@over_formats
+def test_kernels_equal_scalar_forms(backend, operation, fmt, bias):
+    rng = np.random.default_rng(40)
+    for _ in range(12):  # a factor per round; twelve kinds of factor
+        a, b, k = operands(rng, operation, fmt, bias, 4003)
+        got = vector.run(operation, a, b, k, fmt=fmt, bias=bias)
+        assert np.array_equal(got, scalar(operation, a, b, k, fmt, bias)), hex(k)
+
+
+@over_formats
+def test_every_pair_of_special_factor_and_code(backend, fmt, bias):
+    f = exact.layout(fmt, bias)
+    every = np.arange(65536, dtype=np.uint16)
+    some = np.array(exact.edge_codes(f), np.uint16)
+    rng = np.random.default_rng(41)
+    for k in exact.edge_codes(f)[::STEP]:
+        a = some[rng.integers(0, len(some), 65536)]
+        assert np.array_equal(
+            vector.run("fmach", a, every, k, fmt=fmt, bias=bias), numerics.fma(every, k, a, fmt, bias)
+        ), hex(k)
+        for operation in ("faddh", "fsubh", "fmulh"):
+            got = vector.run(operation, every, np.full(65536, k, np.uint16), fmt=fmt, bias=bias)
+            assert np.array_equal(got, scalar(operation, every, np.uint16(k), 0, fmt, bias)), (operation, hex(k))
+
+
+@over_formats
+def test_multiply_add_at_constructed_ties(backend, fmt, bias):
+    f = exact.layout(fmt, bias)
+    x, k, c = exact.fma_ties(np.random.default_rng(42), f, f, 600)
+    for factor in set(k.tolist()):
+        mine = k == factor
+        got = vector.run("fmach", c[mine], x[mine], factor, fmt=fmt, bias=bias)
+        assert np.array_equal(got, numerics.fma(x[mine], factor, c[mine], fmt, bias)), hex(factor)
+
+
+def test_known_double_rounding_cases(backend):
+    def once(operation, a, b, k, dtype, **how):
+        results = vector.run(operation, np.full(19, a, dtype), np.full(19, b, dtype), k, **how)
+        assert len(set(results.tolist())) == 1
+        return int(results[0])
+
+    assert once("fmach", 0x3BFF, 0x03FE, 0xC402, np.uint16) == 0x3BFF
+    assert once("fmach", 0x0001, 0x3100, 0xFDAA, np.uint16, fmt="cb16") == 0xDABF
+    assert once("fmacs", 0x30800000, 0x45800800, 0x45800800, np.uint32) == 0x4B801001
+
+
+@over_operations
+@pytest.mark.parametrize(("fmt", "bias"), FORMATS[:3])
+def test_every_length_and_nothing_beyond_it(backend, operation, fmt, bias):
+    rng = np.random.default_rng(43)
+    for n in range(70):
+        a, b, k = operands(rng, operation, fmt, bias, n)
+        width = "u4" if operation.endswith("s") else "u2"
+        room = np.full(n + 64, 0xA5A5, width)
+        start = 1 + n % 3  # not aligned to more than an element
+        vector.run(operation, a, b, k, out=room[start : start + n], fmt=fmt, bias=bias)
+        assert np.array_equal(room[start : start + n], scalar(operation, a, b, k, fmt, bias))
+        assert set(room[:start].tolist()) == {0xA5A5}
+        assert set(room[start + n :].tolist()) == {0xA5A5}
+
+
+@over_operations
+def test_the_result_may_replace_an_operand(backend, operation):
+    rng = np.random.default_rng(44)
+    letters = OPERATIONS[operation]
+    for n in (1, 7, 16, 61):
+        a, b, k = operands(rng, operation, "f16", 42, n)
+        want = scalar(operation, a, b, k, "f16", 42)
+        for index, operand in enumerate((a, b)):
+            if letters[index] == operation[-1]:
+                pair = [a.copy(), b.copy()]
+                vector.run(operation, *pair, k, out=pair[index])
+                assert np.array_equal(pair[index], want), operand.dtype
+        if letters[:2] in ("ss", "hh"):
+            both = a.copy()
+            vector.run(operation, both, both, k, out=both)
+            assert np.array_equal(both, scalar(operation, a, a, k, "f16", 42))
+
+
+@over_operations
+@pytest.mark.parametrize("fmt", ["f16", "cb16"])
+def test_flushing(backend, operation, fmt):
+    a, b, k = operands(np.random.default_rng(45), operation, fmt, 42, 3001)
+    got = vector.run(operation, a, b, k, fmt=fmt, ftz=True)
+    assert np.array_equal(got, scalar(operation, a, b, k, fmt, 42, True))
+
+
+@examples(150)
+@given(
+    data=st.data(),
+    operation=st.sampled_from(sorted(OPERATIONS)),
+    form=st.sampled_from(FORMATS),
+    name=st.sampled_from(vector.backends()),
+)
+def test_any_bits(data, operation, form, name):
+    n = data.draw(st.integers(0, 20))
+    bits = {"h": st.integers(0, 0xFFFF), "s": st.integers(0, 0xFFFFFFFF)}
+    letters = OPERATIONS[operation]
+    a, b = (
+        np.array(data.draw(st.lists(bits[letter], min_size=n, max_size=n)), "u2" if letter == "h" else "u4")
+        for letter in letters[:2]
+    )
+    k = data.draw(bits[letters[2]]) if len(letters) == 3 else 0
+    before = vector.set_backend(name)
+    try:
+        got = vector.run(operation, a, b, k, fmt=form[0], bias=form[1])
+    finally:
+        vector.set_backend(before)
+    assert np.array_equal(got, scalar(operation, a, b, k, *form))
+
+
+def test_accumulation_is_in_element_order_with_one_rounding_each():
+    """A column by column product, as an element does it, equals an explicit loop in that order."""
+    rng = np.random.default_rng(46)
+    columns = numerics.encode(rng.normal(size=(64, 32)))
+    x = numerics.encode(rng.normal(size=64))
+    total = np.zeros(32, np.uint32)
+    for column, factor in zip(columns, x.tolist(), strict=True):
+        vector.run("fmachs", total, column, factor, out=total)
+    slow = np.zeros(32, np.float32)
+    for column, factor in zip(columns.view(np.float16), x.view(np.float16), strict=True):
+        slow = np.float32(factor) * column.astype(np.float32) + slow
+    assert np.array_equal(total, slow.view(np.uint32))
+
+
+def test_backends_can_be_chosen():
+    available = vector.backends()
+    assert available[0] == "portable"
+    before = vector.set_backend("portable")
+    assert vector.backend() == "portable"
+    assert vector.set_backend("best") == "portable"
+    assert vector.backend() == available[-1]
+    vector.set_backend(before)
+    with pytest.raises(ConfigError, match="no vector backend"):
+        vector.set_backend("neon")
+    for name in {"avx2", "avx512"} - set(available):
+        with pytest.raises(UnsupportedError):
+            vector.set_backend(name)
+
+
+def test_threads_may_run_side_by_side():
+    rng = np.random.default_rng(47)
+    a, b, k = operands(rng, "fmach", "f16", 42, 5000)
+    want = scalar("fmach", a, b, k, "f16", 42)
+    results = [None] * 4
+
+    def work(i):
+        results[i] = vector.run("fmach", a, b, k, repeat=20)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(np.array_equal(result, want) for result in results)
+
+
+H, S = np.zeros(4, np.uint16), np.zeros(4, np.uint32)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: vector.run("fdivs", S, S),
+        lambda: vector.run("faddh", H, S),
+        lambda: vector.run("faddh", H, H[:3]),
+        lambda: vector.run("faddh", H[::2], H[::2]),
+        lambda: vector.run("faddh", H, H, 1),
+        lambda: vector.run("fmach", H, H, 0x10000),
+        lambda: vector.run("faddh", H, H, fmt="f32"),
+        lambda: vector.run("faddh", H, H, fmt="cb16", bias=63),
+        lambda: vector.run("faddh", H[:3], H[:3], out=H[1:]),
+        lambda: vector.run("faddhs", H, S, out=H),
+        lambda: vector.run("faddh", [0], [0]),
+    ],
+)
+def test_mistakes_are_named(call):
+    with pytest.raises(ConfigError):
+        call()
