@@ -53,7 +53,7 @@ def compiled(name, folder, change=lambda text: text):
     from Cython.Build import cythonize
 
     folder, source = Path(folder), Path(*name.split(".")).with_suffix(".pyx")
-    for pattern in ("wse_core/*.p[yx][xyd]", "wse_core/*.h", "fabric/*.p[yx][xyd]", "*/__init__.py"):
+    for pattern in ("wse_core/*.p[yx][xyd]", "wse_core/*.h", "fabric/**/*.p[yx][xyd]", "*/__init__.py"):
         for path in ROOT.glob(pattern):
             target = folder / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)

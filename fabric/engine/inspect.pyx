@@ -1,0 +1,335 @@
+# cython: overflowcheck=False
+"""Looking into an engine that stands still: counters, state for comparison, what it waits for, its fault.
+
+Everything here reads the tables of a `Memory` and returns Python objects in the form of the machine interface
+(docs/internals.md).  Counters are brought up to date on the way; no result of the run depends on that.
+"""
+import numpy as np
+
+from fabric.engine.memory cimport Memory
+from wse_core.ce cimport ce_settle
+from wse_core.state cimport *
+
+from wse_core import image as _image
+from wse_core import isa as _isa
+
+FAULT_KINDS = ("none", "sram_range", "sram_align", "program", "queue", "collision", "memory")
+FAULT_DETAILS = ("", "a DSR that holds no descriptor", "a DSR whose descriptor cannot stand in this place",
+                 "fabric operands that pack differently", "trap", "calls nested too deeply", "return without a call",
+                 "a circular buffer or FIFO of length 0", "dfilt needs a fabric input and must be asynchronous",
+                 "an activated task without an entry", "a queue, color or filter that the program has not bound",
+                 "the program ran off its end", "an asynchronous operation from whose operands no microthread follows",
+                 "two sources of one operation from the same queue or FIFO")
+THREADS = tuple(f"ut{k}" for k in range(8)) + ("main",)
+
+
+def fault(Memory m):
+    """None, or a dict that describes the fault that stopped the run."""
+    cdef fault_t* f = &m.s.fault
+    if not f.kind:
+        return None
+    return {"kind": FAULT_KINDS[f.kind],
+            "x": int(f.cell % m.s.stride) - 1, "y": int(f.cell // m.s.stride) - 1,
+            "cycle": f.cycle, "address": f.address if f.kind in (FAULT_SRAM_RANGE, FAULT_SRAM_ALIGN) else None,
+            "color": f.color if f.kind == FAULT_COLLISION else None, "value": f.value,
+            "detail": _collision(f.value) if f.kind == FAULT_COLLISION else FAULT_DETAILS[f.detail]}
+
+
+cdef str _collision(ports):
+    return "two inputs of one color in one cycle: " + " and ".join(
+        _image.DIRS[k] for k in range(N_PORTS) if ports >> k & 1)
+
+
+def counters(Memory m, spec):
+    """Return dict name -> uint64 array (height, width); see docs/internals.md."""
+    names = ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output",
+             "stall_fifo", "instructions", "steps", "elements", "macs", "tasks", "sent", "received")
+    out = np.zeros((len(names), m.s.height, m.s.width), np.uint64)
+    out[1][spec.program_index >= 0] = m.s.now       # those that have never done anything are idle
+    cdef uint64_t[:, :, ::1] v = out
+    cdef int x, y, k
+    cdef uint32_t n
+    cdef uint32_t cell
+    cdef uint64_t total, over, part
+    cdef ce_t* ce
+    cdef uint64_t waits[7]
+    cdef uint64_t[15] sums
+    for n in range(m.s.n_awake):
+        cell = m.s.awake[n]
+        ce = m.s.ce[cell]
+        x = cell % m.s.stride - 1
+        y = cell // m.s.stride - 1
+        ce_settle(m.s, cell)
+        for k in range(N_COUNTS):
+            sums[k] = m.s.counts[<uint64_t>cell * N_COUNTS + k] + (&ce.busy)[k]
+        v[0, y, x] = sums[0]
+        for k in range(7):
+            waits[k] = sums[6 + k]
+        if ce.acct > m.s.now:            # booked ahead of the clock: conflict cycles come last
+            over = ce.acct - m.s.now
+            part = over if over < ce.tail_conflict else ce.tail_conflict
+            waits[WAIT_CONFLICT] -= part
+            over -= part
+            part = over if over < v[0, y, x] else v[0, y, x]
+            v[0, y, x] -= part
+            over -= part
+            for k in range(1, 7):           # only after a fault elsewhere stopped the clock early
+                part = over if over < waits[k] else waits[k]
+                waits[k] -= part
+                over -= part
+        total = v[0, y, x]
+        for k in range(1, 7):
+            v[1 + k, y, x] = waits[k]
+            total += waits[k]
+        v[1, y, x] = m.s.now - total
+        v[8, y, x] = sums[13]               # the order of ce_t
+        for k in range(9, 12):
+            v[k, y, x] = sums[k - 8]
+        v[12, y, x] = sums[14]
+        v[13, y, x] = sums[4]
+        v[14, y, x] = sums[5]
+    return dict(zip(names, out))
+
+
+def link_counts(Memory m, spec):
+    """Return dict color -> uint64 (height, width, 5): wavelets that left each input port's queue."""
+    result = {}
+    cdef uint64_t[:, :, ::1] v
+    cdef int c, p, x, y
+    for c in spec.routes:
+        out = np.zeros((m.s.height, m.s.width, N_PORTS), np.uint64)
+        v = out
+        for p in range(N_PORTS):
+            if m.s.plane[c * N_PORTS + p].slots != NULL:
+                for y in range(m.s.height):
+                    for x in range(m.s.width):
+                        v[y, x, p] = m.s.plane[c * N_PORTS + p].heads[m.cell(x, y)] >> 8
+        result[c] = out
+    return result
+
+
+cdef list _ring(Memory m, uint64_t* slots, int head, int cap):
+    cdef int k
+    out = []
+    for k in range(cap):
+        word = slots[(head + k) % cap]
+        if not is_valid(word):
+            break
+        out.append((<uint32_t>word, int(is_control(word)), ready_cycle(word, m.s.now)))
+    return out
+
+cdef list _input(Memory m, ce_t* ce, int queue):
+    cdef inq_t* q = inq_at(ce, ce.prog.inq_slot[queue])
+    return _ring(m, q.slots, q.head, q.cap)
+
+cdef list _queue(Memory m, int c, int p, uint32_t cell):
+    cdef plane_t* q = &m.s.plane[c * N_PORTS + p]
+    if q.slots == NULL:
+        return []
+    cap = q.cap[cell] if q.cap != NULL else q.depth
+    return _ring(m, q.slots + <uint64_t>cell * q.depth, q.heads[cell] & HEAD, cap) if cap else []
+
+cdef dict _ce_snapshot(Memory m, int x, int y):
+    cdef ce_t* ce = m.ce(x, y)
+    cdef program_t* g = ce.prog
+    cdef int k, f
+    cdef thread_t* th
+    state = ("idle", "starting", "run", "vector", "fault")[ce.main_state]
+    if ce.main_state == MAIN_STARTING and m.s.now > ce.next:
+        state = "run"
+    threads = {}
+    for k in range(8):
+        if ce.uts >> k & 1:
+            th = ut_of(ce, k)
+            threads[k] = (th.k, _length(th.n))
+    if ce.main_state == MAIN_VECTOR:
+        threads[MAIN] = (ce.main.k, _length(ce.main.n))
+    queues = {k: _input(m, ce, k) for k in range(8) if g.inq_slot[k] >= 0}
+    fifos = {}
+    for k in range(g.n_fifo):
+        fifos[k] = _fifo(m, ce, k)
+    registers = {}
+    for f in range(3):
+        for k in range(16):
+            if g.dsr_slot[f][k] >= 0 and dsr_at(ce, g.dsr_slot[f][k]).number:
+                d = dsr_at(ce, g.dsr_slot[f][k])[0]
+                registers[f, k] = (d.base, d.extent, d.stride, d.index)
+    return {
+        "regs": [ce.regs[k] for k in range(N_REGS)], "main": state,
+        "pc": -1 if ce.main_state == MAIN_IDLE else (g.code[ce.pc].at if ce.pc < g.n_code else -1),
+        "threads": threads, "activated": ce.activated, "blocked": ce.blocked,
+        "inq": {k: words for k, words in queues.items() if words},
+        "fifo": fifos, "dsr": registers,
+        "prng": (ce.prng, [lfsr_of(ce)[k] if g.draws else m.s.seed for k in range(4)]),
+    }
+
+cdef list _fifo(Memory m, ce_t* ce, int number):
+    cdef int k
+    cdef desc_t* d
+    cdef fifo_t* fifo = <fifo_t*>(<char*>ce + ce.prog.fifo_at) + number
+    cdef program_t* g = ce.prog
+    for k in range(<int>g.n_desc):
+        d = &g.descriptors[k]
+        if d.kind == _image.DSD_FIFO and d.xdsr == number and d.length:
+            return [(fifo.head + k) % d.length for k in range(fifo.count)]
+    return []
+
+
+def snapshot(Memory m, spec):
+    """Return the canonical state for comparison with another machine; see docs/internals.md."""
+    cdef int c, p
+    cdef uint32_t cell
+    cdef uint64_t word
+    counted = counters(m, spec)
+    pes = {}
+    for y, x in np.argwhere(spec.program_index >= 0).tolist():
+        pes[x, y] = _ce_snapshot(m, x, y)
+        pes[x, y]["counters"] = {name: int(values[y, x]) for name, values in counted.items()}
+    routers = {}
+    for y in range(m.s.height):
+        for x in range(m.s.width):
+            cell = m.cell(x, y)
+            entry = {}
+            for c in spec.routes:
+                word = m.s.route[c][cell]
+                queues = {p: _queue(m, c, p, cell) for p in range(N_PORTS)}
+                entry[c] = {"pos": word >> RT_POS & 3, "teardown": word >> RT_TEARDOWN & 1,
+                            "queues": {p: q for p, q in queues.items() if q},
+                            "moved": [m.s.plane[c * N_PORTS + p].heads[cell] >> 8
+                                      if m.s.plane[c * N_PORTS + p].slots != NULL else 0
+                                      for p in range(N_PORTS)]}
+            if m.s.filters != NULL and spec.filters["kind"][y, x].any():
+                counts = [m.s.filters[<uint64_t>cell * N_FILTERS + p].counter
+                          for p in range(spec.filters.shape[2])]
+                entry.update({-1: {"filters": counts}})
+            routers[x, y] = entry
+    return {"cycle": m.s.now, "pe": pes, "router": routers}
+
+
+def waiters(Memory m, spec):
+    """Return what is left to do and why it cannot go on; see docs/internals.md."""
+    cdef int c, p, k
+    cdef ce_t* ce
+    cdef thread_t* th
+    cdef uint32_t cell
+    out = []
+    for cell in sorted(_busy(m)):
+        x, y = cell % m.s.stride - 1, cell // m.s.stride - 1
+        ce = m.s.ce[cell]
+        if ce.main_state == MAIN_FAULT:
+            continue
+        if ce.main_state == MAIN_VECTOR and not (ce.main.n == 0xFFFFFFFF and ce.main.wait == WAIT_INPUT):
+            out.append(_thread(m, x, y, ce, &ce.main))
+        elif ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING:
+            out.append({"kind": "thread", "x": x, "y": y, "thread": "main",
+                        "op": _isa.OPS[ce.prog.code[ce.pc].op].name,
+                        "reason": "resource", "color": None, "queue": None, "done": 0, "length": 0})
+        for k in range(8):
+            if ce.uts >> k & 1:
+                th = ut_of(ce, k)
+                if not (th.n == 0xFFFFFFFF and th.wait == WAIT_INPUT):
+                    out.append(_thread(m, x, y, ce, th))
+        for k in range(8):
+            if ce.prog.inq_slot[k] >= 0:
+                words = _input(m, ce, k)
+                if words:
+                    out.append({"kind": "queue", "x": x, "y": y, "queue": k, "color": ce.prog.inq_color[k],
+                                "wavelets": len(words)})
+        for k in range(32):
+            if (ce.activated & ce.prog.bound) >> k & 1:
+                out.append({"kind": "task", "x": x, "y": y, "task": k})
+    for c in spec.routes:
+        for p in range(N_PORTS):
+            for cell in _marked(m, c * N_PORTS + p):
+                words = _queue(m, c, p, cell)
+                if words:
+                    x, y = cell % m.s.stride - 1, cell // m.s.stride - 1
+                    out.append(_stuck(m, x, y, c, p, len(words), words[0]))
+    for k in range(m.s.n_ins):
+        if m.s.ins[k].at < m.s.ins[k].n:
+            out.append({"kind": "stream", "index": k, "left": m.s.ins[k].n - m.s.ins[k].at})
+    return out
+
+
+cdef list _busy(Memory m):
+    # Cells whose CEs have something left to do; nothing is made for the others, of which there may be many.
+    cdef uint32_t k, q
+    cdef ce_t* ce
+    cdef inq_t* i
+    cdef bint left
+    cells = []
+    for k in range(m.s.n_awake):
+        ce = m.s.ce[m.s.awake[k]]
+        left = ce.main_state != MAIN_IDLE or ce.uts or ce.activated & ce.prog.bound
+        for q in range(<uint32_t>ce.prog.n_inq):
+            i = inq_at(ce, q)
+            left = left or is_valid(i.slots[i.head])
+        if left:
+            cells.append(m.s.awake[k])
+    return cells
+
+cdef list _marked(Memory m, int plane):
+    # Cells whose queues of this plane hold wavelets; those that wait for room are not in the activity maps.
+    cdef uint32_t cell
+    cdef plane_t* q = &m.s.plane[plane]
+    cells = []
+    if q.used:
+        for cell in range(m.s.n_cells):
+            if q.cap != NULL and q.cap[cell] == 0:
+                continue                    # not even looked at: reading would make it resident
+            if is_valid(q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]):
+                cells.append(cell)
+    return cells
+
+cdef dict _thread(Memory m, int x, int y, ce_t* ce, thread_t* th):
+    reason = {WAIT_INPUT: "input", WAIT_OUTPUT: "output", WAIT_FIFO: "fifo"}.get(th.wait, "resource")
+    queue = color = None
+    if th.wait == WAIT_OUTPUT:
+        queue, color = th.a.queue, ce.prog.outq_color[th.a.queue]
+    elif th.wait == WAIT_INPUT:
+        for o in (0, 1):
+            if (th.b.mode if o == 0 else th.c.mode) == OPND_FABIN:
+                q = th.b.queue if o == 0 else th.c.queue
+                if not _input(m, ce, q):
+                    queue, color = q, ce.prog.inq_color[<int>q]
+                    break
+    return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.op].name,
+            "reason": reason, "color": color, "queue": queue, "done": th.k, "length": _length(th.n)}
+
+cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
+    cdef uint32_t cell = m.cell(x, y)
+    cdef uint64_t word = m.s.route[c][cell]
+    cdef int pos = word >> RT_POS & 3
+    cdef int d
+    cdef uint32_t tx = (word >> (10 * pos + 5)) & 31
+    cdef plane_t* q
+    cdef inq_t* i
+    reason, blocked = "room", []
+    if word >> RT_TEARDOWN & 1:
+        reason = "teardown"
+    elif word >> RT_INJECT & 3:
+        reason = "inject"
+    elif not word >> (10 * pos + p) & 1:
+        reason = "rx"
+    if reason == "room" or reason == "inject":
+        for d in range(N_PORTS):
+            if not tx >> d & 1:
+                continue
+            if d == DIR_R:
+                if not word >> RT_HAS_INQ & 1:
+                    blocked.append(d)
+                else:
+                    i = inq_at(m.s.ce[cell], word >> RT_INQ & 7)
+                    if is_valid(i.slots[i.tail]):
+                        blocked.append(d)
+            else:
+                q = &m.s.plane[c * N_PORTS + (d ^ 1)]
+                if q.slots == NULL or is_valid(plane_tail(q, cell + m.s.delta[d])[0]):
+                    blocked.append(d)
+    return {"kind": "router", "x": x, "y": y, "color": c, "port": p, "wavelets": n, "reason": reason,
+            "blocked": blocked}
+
+
+cdef int _length(uint32_t n):
+    # The length of an operation as its descriptor has it.
+    return _image.ENDLESS if n == 0xFFFFFFFFU else n

@@ -1,0 +1,445 @@
+# cython: overflowcheck=False
+"""Loading: from a `FabricSpec` to the tables of an engine.
+
+`load` fills a fresh `Memory`: machine numbers, route words, decoded programs, CE blocks and initial data, planes,
+host streams.  It runs once per engine; nothing here is called during a run.
+"""
+import numpy as np
+
+from libc.string cimport memcpy
+
+from fabric.engine.memory cimport Memory
+from wse_core.router cimport refresh_shared
+from wse_core.state cimport *
+
+from wse_core import image as _image
+from wse_core import isa as _isa
+from wse_core.errors import InternalError
+
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    #ifdef MADV_HUGEPAGE
+    #define WSE_LARGE_PAGES(p, n) madvise(p, n, MADV_HUGEPAGE)
+    #else
+    #define WSE_LARGE_PAGES(p, n) ((void)(p), (void)(n))
+    #endif
+    """
+    void large_pages "WSE_LARGE_PAGES"(void* addr, size_t length) noexcept nogil
+
+cdef enum:
+    LARGE = 1 << 30         # bytes of all PEs up to which they lie in large pages: what these can waste at most
+
+if (sizeof(desc_t) != _image.DESC_DTYPE.itemsize or sizeof(route_t) != _image.ROUTE_DTYPE.itemsize
+        or sizeof(filter_t) != _image.FILTER_DTYPE.itemsize):
+    raise InternalError("state.pxd and image.py disagree about a record; rebuild the extension modules")
+if _isa.FORMS != ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task", "dsr", "tsc", "rand", "route",
+                  "in_td", "flt"):
+    raise InternalError("ce.pyx and isa.py disagree about the instruction forms; rebuild the extension modules")
+
+
+def load(Memory m, spec, order, sweep):
+    """Fill the tables of `m`, which has none yet, from a validated fabric; the arguments are those of `Engine`."""
+    m.s.order = order
+    _params(m, spec.machine)
+    _tables(m, spec)
+    _routes(m, spec)
+    _programs(m, spec)
+    _planes(m, spec)
+    _streams(m, spec)
+    m.s.last_active = -1
+    m.s.next_refresh = m.s.sweep = sweep
+
+
+cdef _params(Memory m, machine):
+    cdef params_t* p = &m.s.p
+    p.hop = machine["router.hop"]
+    p.ramp_in = machine["ramp.in"]
+    p.ramp_out = machine["ramp.out"]
+    p.execute = machine["ramp.execute"]
+    p.task_start = machine["task.start"]
+    p.round_robin = machine["task.priority_rule"] == "round_robin"
+    p.drain = machine["vec.drain"]
+    p.start = machine["vec.start"]
+    p.stride4 = machine["vec.stride4_lanes"]
+    p.banks = machine["mem.banks"]
+    p.conflict_rule = ("none", "mod4", "bank").index(machine["mem.conflict_rule"])
+    p.conflict_cycles = machine["mem.conflict_cycles"]
+    p.write_cycles = machine["mem.write_cycles"]
+    p.read_ports = machine["mem.read_ports"]
+    p.taken = machine["ce.branch_taken"]
+    p.not_taken = machine["ce.branch_not_taken"]
+    p.call = machine["ce.call"]
+    p.ret = machine["ce.ret"]
+    p.prng_steps = machine["prng.steps"]
+    p.tsc_mask = (1 << machine["tsc.bits"]) - 1
+
+cdef _tables(Memory m, spec):
+    cdef state_t* s = m.s
+    s.width = spec.width
+    s.height = spec.height
+    s.stride = spec.width + 2
+    s.n_cells = s.stride * (spec.height + 2)
+    s.n_words = (s.n_cells + 63) // 64
+    s.n_words2 = (s.n_words + 63) // 64
+    s.n_words3 = (s.n_words2 + 63) // 64
+    s.delta[DIR_W] = -1
+    s.delta[DIR_E] = 1
+    s.delta[DIR_N] = -<int32_t>s.stride
+    s.delta[DIR_S] = <int32_t>s.stride
+    s.shared = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
+    s.arb_bits = <uint64_t*>m.map(s.n_words * sizeof(uint64_t))
+    s.arb_bits2 = <uint64_t*>m.map(s.n_words2 * sizeof(uint64_t))
+    s.arb = <uint32_t*>m.map(<uint64_t>s.n_cells * 2 * sizeof(uint32_t))
+    s.ce = <ce_t**>m.map(s.n_cells * sizeof(ce_t*))
+    m.watch = <watch_t*>m.map(s.n_cells * sizeof(watch_t))
+    s.counts = <uint64_t*>m.map(<uint64_t>s.n_cells * N_COUNTS * sizeof(uint64_t))
+    s.ring_bits = <uint64_t*>m.map(<uint64_t>RING * s.n_words * sizeof(uint64_t))
+    s.ring_bits2 = <uint64_t*>m.map(<uint64_t>RING * s.n_words2 * sizeof(uint64_t))
+    s.ring_bits3 = <uint64_t*>m.map(<uint64_t>RING * s.n_words3 * sizeof(uint64_t))
+    s.wheel_next = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
+    s.wheel_prev = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
+    s.wheel_time = <uint64_t*>m.map(s.n_cells * sizeof(uint64_t))
+
+cdef _routes(Memory m, spec):
+    # Route words, vectorised over bands of rows; only rows that use a color are written.
+    cdef state_t* s = m.s
+    cdef uint64_t[:, ::1] words
+    cdef int c, y
+    queue_slots = _queue_slots(spec)
+    for c, table in sorted(spec.routes.items()):
+        s.route[c] = <uint64_t*>m.map(s.n_cells * sizeof(uint64_t))
+        s.shared_bits[c] = <uint64_t*>m.map(s.n_words * sizeof(uint64_t))
+        for band in _bands(m):
+            words = _route_words(table[band], queue_slots[:, c][spec.program_index[band]],
+                                 band.start == 0, band.stop == spec.height)
+            for y in range(words.shape[0]):
+                if np.any(words[y]):
+                    memcpy(s.route[c] + <uint64_t>(band.start + y + 1) * s.stride + 1, &words[y, 0],
+                           s.width * sizeof(uint64_t))
+    s.injects = any(table["inject"].any() for table in spec.routes.values())
+    _mark_shared(m, spec)
+    if spec.filters is not None:
+        _filters(m, spec)
+
+cdef _bands(Memory m):
+    # Bands of rows: what is computed for one of them is small, whatever the size of the fabric.
+    return [slice(y, min(y + 16, m.s.height)) for y in range(0, m.s.height, 16)]
+
+cdef _route_words(table, slot, first, last):
+    # Route words of some rows; first, last: those at the edges of the rectangle are among them.
+    word = np.zeros(table.shape, np.uint64)
+    for k in range(4):
+        valid = (table["valid"] >> k & 1).astype(np.uint64)     # an invalid position has no inputs and no outputs
+        word |= valid * table["rx"][..., k] << np.uint64(10 * k)
+        word |= valid * table["tx"][..., k] << np.uint64(10 * k + 5)
+    for name, shift in (("pos", RT_POS), ("valid", RT_VALID), ("ring", RT_RING), ("pop", RT_POP),
+                        ("teardown", RT_TEARDOWN), ("filter", RT_FILTER), ("swap", RT_SWAP_X),
+                        ("inject", RT_INJECT)):
+        word |= table[name].astype(np.uint64) << np.uint64(shift)
+    word |= np.where(slot >= 0,
+                     slot.astype(np.uint64) << np.uint64(RT_INQ) | np.uint64(<uint64_t>1 << RT_HAS_INQ),
+                     np.uint64(0))
+    special = (table["filter"] != 0) | (table["swap"] != 0) | (table["inject"] != 0)
+    leaves = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, table["tx"], 0), -1)
+    for d, edge in ((DIR_W, np.s_[:, :1]), (DIR_E, np.s_[:, -1:]),
+                    (DIR_N, np.s_[:first]), (DIR_S, np.s_[len(special) - last:])):
+        special[edge] |= leaves[edge] >> d & 1 != 0
+    return np.ascontiguousarray(word | special.astype(np.uint64) << np.uint64(RT_SPECIAL))
+
+cdef _queue_slots(spec):
+    # Place of the input queue of each color in the CE blocks of each program; last row: no program.
+    slots = np.full((len(spec.programs) + 1, N_COLORS), -1, np.int64)
+    for g, program in enumerate(spec.programs):
+        bound = [q for q, color in enumerate(program.inq_color) if color >= 0]
+        for k, q in enumerate(bound):
+            slots[g, program.inq_color[q]] = k
+    return slots
+
+cdef _mark_shared(Memory m, spec):
+    # refresh_shared for every cell that two colors or an arbitrated color use; the rest needs none.
+    cdef state_t* s = m.s
+    cdef uint32_t cell
+    for band in _bands(m):
+        count = np.zeros((band.stop - band.start, spec.width), np.uint8)
+        for table in spec.routes.values():
+            table = table[band]
+            used = table["valid"] != 0
+            rx = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, table["rx"], 0), -1)
+            many = ((rx & (rx - 1)) != 0) | (table["swap"] != 0) | (table["inject"] != 0)
+            count += used + 2 * many.astype(np.uint8)
+        for at in np.flatnonzero(count > 1):
+            cell = <uint32_t>((band.start + at // spec.width + 1) * s.stride + at % spec.width + 1)
+            refresh_shared(s, cell)
+
+cdef _filters(Memory m, spec):
+    cdef state_t* s = m.s
+    cdef const unsigned char[::1] raw
+    cdef uint32_t cell
+    s.filters = <filter_t*>m.map(<uint64_t>s.n_cells * N_FILTERS * sizeof(filter_t))
+    n = spec.filters.shape[2]
+    for y, x in np.argwhere((spec.filters["kind"] != 0).any(-1)):
+        raw = np.frombuffer(np.ascontiguousarray(spec.filters[y, x]).tobytes(), np.uint8)
+        cell = m.cell(x, y)
+        memcpy(&s.filters[<uint64_t>cell * N_FILTERS], &raw[0], n * sizeof(filter_t))
+
+cdef _programs(Memory m, spec):
+    cdef state_t* s = m.s
+    cdef program_t* g
+    cdef int k
+    cdef uint32_t index
+    cdef int64_t at
+    cdef uint64_t room = 0
+    cdef const int64_t[::1] cells
+    cdef const uint16_t[::1] values
+    s.n_programs = len(spec.programs)
+    s.programs = <program_t*>m.map(max(1, s.n_programs) * sizeof(program_t))
+    s.program_of = <int16_t*>m.map(s.n_cells * sizeof(int16_t))
+    s.awake = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
+    s.seed = spec.machine["prng.seed"]
+    depths = spec.machine["queue.in_depth"]
+    for k in range(8):
+        s.in_caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
+    for number, program in enumerate(spec.programs):
+        g = &s.programs[number]
+        cells = _cells_of(m, spec, number)
+        _program(m, number, program, spec.machine)
+        g.n_pe = cells.shape[0]
+        if g.n_pe == 0:
+            continue
+        g.active = program.active
+        g.blocked = program.blocked
+        ce_layout(s, g)
+        g.blocks = <char*>m.map(g.n_pe * g.block_bytes)
+        g.sram = <uint16_t*>m.map(max(1, <uint64_t>g.n_pe * g.data_words * 2))
+        room += g.n_pe * (g.block_bytes + <uint64_t>g.data_words * 2)
+        if room <= LARGE:
+            # Each PE touches pages of its own, more of them than the host's address translation holds. Gain: a
+            # sixth for chains over 128 x 128 PEs, a tenth over 64 x 64.
+            large_pages(g.blocks, g.n_pe * g.block_bytes)
+            large_pages(g.sram, <uint64_t>g.n_pe * g.data_words * 2)
+        for index in range(g.n_pe):
+            at = cells[index]
+            s.ce[at] = <ce_t*>(g.blocks + index * g.block_bytes)
+            s.program_of[at] = number
+            if g.active & ~g.blocked:
+                schedule(s, <uint32_t>at, s.now, s.now)
+        for address, words in program.data:
+            values = np.ascontiguousarray(words, np.uint16)
+            for index in range(g.n_pe):
+                memcpy(g.sram + <uint64_t>index * g.data_words + (<int>address - <int>g.code_words), &values[0],
+                       2 * values.shape[0])
+
+cdef _cells_of(Memory m, spec, number):
+    # Cells of the PEs that run a program, in row-major order.
+    y, x = np.nonzero(spec.program_index == number)
+    return (y.astype(np.int64) + 1) * m.s.stride + x + 1
+
+cdef _program(Memory m, number, program, machine):
+    # Decode one image into a program_t.
+    cdef state_t* s = m.s
+    cdef program_t* g = &s.programs[number]
+    cdef instr_t* i
+    cdef int k
+    cdef const unsigned char[::1] raw
+    decoded = list(_isa.decode(program.code))
+    index_of = {at: n for n, (at, *_) in enumerate(decoded)}
+    g.n_code = len(decoded)
+    g.code = <instr_t*>m.map((g.n_code + 1) * sizeof(instr_t))
+    g.code_words = program.code_words
+    g.data_words = program.footprint - program.code_words
+    g.data_tasks = program.data_tasks
+    g.high = program.high
+    g.main_level = program.main_priority
+    g.num.half = 1 if program.half == "cb16" else 0
+    g.num.bias = machine["num.cb16_bias"]
+    g.num.ftz = machine["num.ftz"]
+    for k in range(32):
+        g.entry[k] = index_of[int(program.entry[k])] if program.entry[k] >= 0 else -1
+        g.inq_of_task[k] = -1
+        if g.entry[k] >= 0:
+            g.bound |= <uint32_t>1 << k
+    for k in range(64):
+        g.control_entry[k] = index_of[int(program.control_entry[k])] if program.control_entry[k] >= 0 else -1
+    for k in range(8):
+        color = program.inq_color[k] if k < len(program.inq_color) else -1
+        g.inq_color[k] = color
+        g.inq_slot[k] = -1
+        if color >= 0:
+            g.inq_slot[k] = g.n_inq
+            g.inq_of_task[<int>color] = k
+            g.n_inq += 1
+        g.outq_color[k] = program.outq_color[k] if k < len(program.outq_color) else -1
+    n_desc = len(program.descriptors)
+    g.n_desc = n_desc
+    g.descriptors = <desc_t*>m.map(max(1, n_desc) * sizeof(desc_t))
+    if n_desc:
+        raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
+        memcpy(g.descriptors, &raw[0], n_desc * sizeof(desc_t))
+        sends = program.descriptors["kind"] == _image.DSD_FABOUT
+        if (program.descriptors["flags"][sends] & (_image.F_CONTROL | _image.F_ADVANCE)).any():
+            s.controls = True
+        fifos = program.descriptors[program.descriptors["kind"] == _image.DSD_FIFO]
+        g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
+    microthreads, registers = set(), set()
+    for n, (at, op, a, b, c, d, imm) in enumerate(decoded):
+        i = &g.code[n]
+        _instruction(i, op, a, b, c, d, imm, machine)
+        if op.name == "dsr_load":
+            i.gap = machine["ce.dsr_load"]
+            if g.descriptors[imm].kind == _image.DSD_MEM4D:
+                i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
+        i.at = at
+        i.next = n + 1
+        s.reroutes |= op.name == "route"
+        g.calls |= op.name in ("call", "ret")
+        g.delays |= i.a >> 4 == _isa.FILE_REG if i.flags & I_VECTOR else i.latency > i.slots
+        g.draws |= op.form == "rand"
+        if op.form in ("jmp", "br") and op.name != "trap":
+            i.target = index_of[imm]
+        for f in range(3):
+            registers |= {(f, k) for k in range(16) if i.dsrs[f] >> k & 1}
+        if i.flags & I_ASYNC:
+            named = _isa.async_fields(imm)["ut"]
+            if named is None:
+                microthreads |= {k for k in range(8) if g.inq_color[k] >= 0 or g.outq_color[k] >= 0}
+            else:
+                microthreads.add(named)
+    i = &g.code[g.n_code]
+    i.op = _isa.BY_NAME["trap"].code
+    i.form = _isa.FORMS.index("jmp")
+    i.slots = i.gap = 1
+    i.at = 0xFFFFFFFF
+    for k in sorted(microthreads):
+        g.ut_at[<int>k] = 1
+        g.n_ut += 1
+    for f in range(3):
+        for k in range(16):
+            g.dsr_slot[f][k] = -1
+    for f, k in sorted(registers):
+        g.dsr_slot[<int>f][<int>k] = g.n_dsr
+        g.n_dsr += 1
+
+cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
+    i.op = op.code
+    i.form = _isa.FORMS.index(op.form)
+    i.a, i.b, i.c, i.d = a, b, c, d
+    i.wa, i.wb, i.wc, i.wd = (_isa.WORDS[letter] for letter in op.types)
+    i.imm = imm or 0
+    i.flags = I_IMM if imm is not None else 0
+    slots, latency = cost_of(op, machine)
+    i.slots = i.gap = slots
+    i.latency = latency
+    i.lanes = max(1, op.lanes[_preset_index(machine)])
+    reads, writes = set(), set()
+
+    def registers(field, words):
+        return {(field & 15) + k for k in range(words)} if field >> 4 == _isa.FILE_REG else set()
+
+    if op.form in ("alu", "dfilt"):
+        fields = [(field, words) for field, words in zip((a, b, c), (i.wa, i.wb, i.wc)) if words]
+        if _isa.is_vector(op, a, b, c):
+            i.flags |= I_VECTOR
+            if imm is not None and imm & 1:
+                i.flags |= I_ASYNC
+            for field, _ in fields:
+                if field >> 4 != _isa.FILE_REG:
+                    i.dsrs[<int>(field >> 4)] |= 1 << (field & 15)
+        reads |= registers(b, i.wb) | registers(d, i.wd)
+        if imm is None or i.flags & I_VECTOR:
+            reads |= registers(c, i.wc)
+        if not i.flags & I_VECTOR:
+            writes |= registers(a, i.wa)
+    elif op.form in ("ldi", "ld", "rand", "in_td"):
+        writes |= registers(a, i.wa)
+        if op.form == "ld":
+            reads |= registers(b, 1)
+    elif op.form == "st":
+        reads |= registers(a, i.wa) | registers(b, 1)
+    elif op.form == "br":
+        reads |= registers(a, i.wa) | registers(b, i.wb)
+    elif op.form == "tsc":
+        writes |= {((a & 15) + k) & 15 for k in range(3)}
+    elif op.form == "flt":
+        reads |= registers(b, 1)
+    elif op.form == "dsr":
+        i.dsrs[<int>(a >> 4)] |= 1 << (a & 15)
+        if op.name != "dsr_load" and imm is None:
+            reads |= registers(b, 1)
+    if op.form in ("route", "in_td", "flt"):
+        i.flags |= I_REAL
+    i.reads = sum(1 << r for r in reads)
+    i.writes = sum(1 << r for r in writes)
+
+cdef _planes(Memory m, spec):
+    cdef state_t* s = m.s
+    cdef plane_t* p
+    cdef int c, port
+    cdef Py_ssize_t k
+    cdef const int64_t[::1] cells
+    depth = spec.machine["router.depth"]
+    out_depth = spec.machine["queue.out_depth"]
+    for c in spec.routes:
+        arbitrated = False
+        for k in range(s.n_words):
+            if s.shared_bits[c][k]:
+                arbitrated = True
+                break
+        for port in range(N_PORTS):
+            p = &s.plane[c * N_PORTS + port]
+            p.color = c
+            p.port = port
+            p.depth = depth
+            if port == DIR_R:
+                caps = {}
+                for g, program in enumerate(spec.programs):
+                    for q, color in enumerate(program.outq_color):
+                        if color == c:
+                            caps[g] = out_depth[q] + depth
+                if not caps:
+                    continue
+                p.depth = max(caps.values())
+                p.cap = <uint8_t*>m.map(s.n_cells)
+                for g, cap in caps.items():
+                    cells = _cells_of(m, spec, g)
+                    for k in range(cells.shape[0]):
+                        p.cap[cells[k]] = cap
+            p.slots = <uint64_t*>m.map(<uint64_t>s.n_cells * p.depth * sizeof(uint64_t))
+            p.heads = <uint64_t*>m.map(<uint64_t>s.n_cells * sizeof(uint64_t))
+            if s.reroutes or arbitrated:
+                p.granted = <uint64_t*>m.map(<uint64_t>s.n_cells * sizeof(uint64_t))
+            p.tail = <uint8_t*>m.map(s.n_cells)
+            p.bits = <uint64_t*>m.map(s.n_words * sizeof(uint64_t))
+            p.bits2 = <uint64_t*>m.map(s.n_words2 * sizeof(uint64_t))
+            p.bits3 = <uint64_t*>m.map(s.n_words3 * sizeof(uint64_t))
+
+cdef _streams(Memory m, spec):
+    cdef state_t* s = m.s
+    cdef int k
+    s.n_ins = len(spec.inputs)
+    s.n_outs = len(spec.outputs)
+    s.ins = <stream_in_t*>m.map(max(1, s.n_ins) * sizeof(stream_in_t))
+    s.outs = <stream_out_t*>m.map(max(1, s.n_outs) * sizeof(stream_out_t))
+    for k, (x, y, d, color) in enumerate(spec.inputs):
+        s.ins[k].cell = m.cell(x, y)
+        s.ins[k].plane = color * N_PORTS + d
+    for k, (x, y, d, color) in enumerate(spec.outputs):
+        s.outs[k].cell = m.cell(x, y) + s.delta[<int>d]
+        s.outs[k].color = color
+        s.outs[k].port = d ^ 1
+        s.plane[color * N_PORTS + (d ^ 1)].heads[s.outs[k].cell] = k + 1
+
+
+def cost_of(op, machine):
+    """Return (issue slots, cycles from issue to use of the result) of a scalar instruction on `machine`."""
+    one = {"int": "ce.int_latency", "fp": "ce.fp_latency", "load": "ce.load_latency"}
+    many = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}
+    if op.cost in one:
+        return 1, machine[one[op.cost]]
+    if op.cost in many:
+        return machine[many[op.cost]], machine[many[op.cost]]
+    return 1, 1
+
+
+def _preset_index(machine):
+    return ("wse2", "wse3").index(machine.preset)

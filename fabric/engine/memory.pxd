@@ -1,0 +1,13 @@
+from wse_core.state cimport ce_t, state_t, uint16_t, uint32_t, uint64_t, watch_t
+
+
+cdef class Memory:
+    cdef state_t* s             # the first mapping; every table it points to is another one
+    cdef watch_t* watch         # what recording keeps per cell; `s.watch` is this, or NULL while nobody records
+    cdef list maps              # (address, bytes) of every mapping
+
+    cdef void* map(self, uint64_t size) except NULL
+    cdef uint32_t cell(self, int x, int y)
+    cdef ce_t* ce(self, int x, int y) except NULL
+    cdef uint16_t* words(self, int x, int y, int address, int count) except NULL
+    cdef void free_buffers(self) noexcept

@@ -1,0 +1,268 @@
+# cython: overflowcheck=False
+"""The memory of an engine: who owns its tables, how the host reaches SRAM, how a state is kept.
+
+`Memory` owns the one `state_t` of an engine and every table it points to.  A table is a private no-reserve mapping, so
+what no wavelet and no program touches costs nothing.  What grows during a run (streams, events, queues that are due
+later) is allocated apart; `free_buffers`, `save` and `restore` are the three places that know which these are.
+
+`fabric.engine.load` fills the tables, `fabric.engine.inspect` reads them, `fabric.engine.engine` runs them; none of
+the three is known here.
+"""
+import numpy as np
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from wse_core.ce cimport ce_settle
+from wse_core.state cimport (
+    RING, ce_awaken, ce_t, event_t, state_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
+)
+
+from wse_core.errors import ConfigError, InternalError, MemoryLimitError, SramFault
+
+cdef extern from "sys/mman.h" nogil:
+    void* mmap(void* addr, size_t length, int prot, int flags, int fd, int64_t offset)
+    int munmap(void* addr, size_t length)
+    int mincore(void* addr, size_t length, unsigned char* vec)
+    int madvise(void* addr, size_t length, int advice)
+    enum:
+        PROT_READ
+        PROT_WRITE
+        MAP_PRIVATE
+        MAP_ANONYMOUS
+        MAP_NORESERVE
+        MAP_FAILED
+        MADV_DONTNEED
+
+
+cdef inline bint _holds_something(const unsigned char* there, size_t address, size_t k) noexcept:
+    # Whether 4 KiB page k of a mapping is in memory and not all zero (a large page brings many that are).
+    cdef const uint64_t* words = <const uint64_t*><size_t>(address + k * 4096)
+    cdef int i
+    if there[k] & 1:
+        for i in range(512):
+            if words[i]:
+                return True
+    return False
+
+cdef list _touched_pages(size_t address, size_t size):
+    # [(offset, bytes)] of the parts of a mapping that hold something; the others were never written, or are zero again.
+    cdef size_t pages = size // 4096, k = 0, first
+    cdef unsigned char[::1] there = np.zeros(pages, np.uint8)
+    found = []
+    if mincore(<void*>address, size, &there[0]) != 0:
+        raise InternalError("the host does not say which pages are in memory")
+    while k < pages:
+        if not _holds_something(&there[0], address, k):
+            k += 1
+            continue
+        first = k
+        while k < pages and _holds_something(&there[0], address, k):
+            k += 1
+        found.append((first * 4096, PyBytes_FromStringAndSize(<char*>(address + first * 4096), (k - first) * 4096)))
+    return found
+
+cdef bytes _bytes_of(uint64_t* words, uint64_t n):
+    return PyBytes_FromStringAndSize(<char*>words, n * sizeof(uint64_t)) if n else b""
+
+cdef uint64_t* _buffer(bytes data) except? NULL:
+    # A buffer of its own with these bytes; NULL for none.
+    cdef uint64_t* found
+    cdef const unsigned char[::1] view = data
+    if not data:
+        return NULL
+    found = <uint64_t*>malloc(len(data))
+    if found == NULL:
+        raise MemoryLimitError("the host has no memory for the streams of a saved state")
+    memcpy(found, &view[0], len(data))
+    return found
+
+
+cdef class Memory:
+    """The tables of one engine.
+
+    Raises
+    ------
+    MemoryLimitError
+        The host cannot map the tables.
+    """
+
+    def __cinit__(self):
+        self.maps = []
+        self.s = <state_t*>self.map(sizeof(state_t))
+
+    def __dealloc__(self):
+        if self.s != NULL:
+            free(self.s.traced)
+            self.free_buffers()
+        for address, size in self.maps or ():
+            munmap(<void*><size_t>address, size)
+
+    cdef void free_buffers(self) noexcept:
+        # What grows during a run and therefore is no mapping; `save` and `restore` know the same.
+        cdef int k
+        for k in range(RING):
+            free(self.s.later[k].items)
+        for k in range(self.s.n_ins):
+            free(self.s.ins[k].words)
+        for k in range(self.s.n_outs):
+            free(self.s.outs[k].words)
+            free(self.s.outs[k].cycles)
+
+    cdef void* map(self, uint64_t size) except NULL:
+        # A table of zeros, part of the state that `save` keeps.
+        cdef uint64_t n = (size + 4095) & ~<uint64_t>4095
+        cdef void* p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+        if p == <void*><size_t>MAP_FAILED:
+            raise MemoryLimitError(f"the host cannot map {n / 2**20:.0f} MiB for the fabric's tables; "
+                                   "simulate a smaller rectangle or raise the limit on address space")
+        self.maps.append((<size_t>p, n))
+        return p
+
+    # --- host access --------------------------------------------------------------------------------------------------
+    cdef uint32_t cell(self, int x, int y):
+        return <uint32_t>((y + 1) * <int>self.s.stride + x + 1)
+
+    cdef ce_t* ce(self, int x, int y) except NULL:
+        # The CE of a PE, its counters booked up to now.
+        if not (0 <= x < self.s.width and 0 <= y < self.s.height):
+            raise ConfigError(f"PE ({x}, {y}) is outside the {self.s.width} x {self.s.height} rectangle")
+        cdef ce_t* ce = self.s.ce[self.cell(x, y)]
+        if ce == NULL:
+            raise ConfigError(f"PE ({x}, {y}) has no program")
+        if ce.prog == NULL:
+            ce_awaken(self.s, self.cell(x, y))
+        ce_settle(self.s, self.cell(x, y))
+        return ce
+
+    cdef uint16_t* words(self, int x, int y, int address, int count) except NULL:
+        # SRAM words of one PE, none outside its data.
+        cdef ce_t* ce = self.ce(x, y)
+        cdef int at = address - <int>ce.prog.code_words
+        if at < 0 or count < 0 or at + count > <int>ce.prog.data_words:
+            raise SramFault(f"host access to words {address} .. {address + count - 1} of PE ({x}, {y}): its program "
+                            f"declares data in {ce.prog.code_words} .. {ce.prog.code_words + ce.prog.data_words - 1}",
+                            x=x, y=y, cycle=self.s.now, address=address)
+        return ce.sram + at
+
+    def read_words(self, int x, int y, int address, int count):
+        """Return `count` words of one PE's SRAM (uint16)."""
+        cdef uint16_t* at = self.words(x, y, address, count)
+        out = np.empty(count, np.uint16)
+        cdef uint16_t[::1] view = out
+        if count:
+            memcpy(&view[0], at, 2 * count)
+        return out
+
+    def write_words(self, int x, int y, int address, words):
+        """Write words (uint16) into one PE's SRAM."""
+        cdef const uint16_t[::1] view = np.ascontiguousarray(words, np.uint16)
+        cdef uint16_t* at = self.words(x, y, address, view.shape[0])
+        if view.shape[0]:
+            memcpy(at, &view[0], 2 * view.shape[0])
+
+    def read_rect(self, int address, int count, int x, int y, int w, int h):
+        """Return the words of every PE of a rectangle, shape (h, w, count)."""
+        out = np.empty((h, w, count), np.uint16)
+        cdef uint16_t[:, :, ::1] view = out
+        cdef int i, j
+        if count:
+            for j in range(h):
+                for i in range(w):
+                    memcpy(&view[j, i, 0], self.words(x + i, y + j, address, count), 2 * count)
+        return out
+
+    def write_rect(self, int address, words, int x, int y):
+        """Write words of shape (h, w, count) into the rectangle whose corner is (x, y)."""
+        cdef const uint16_t[:, :, ::1] view = np.ascontiguousarray(words, np.uint16)
+        cdef int i, j
+        if view.shape[2]:
+            for j in range(view.shape[0]):
+                for i in range(view.shape[1]):
+                    memcpy(self.words(x + i, y + j, address, view.shape[2]), &view[j, i, 0], 2 * view.shape[2])
+
+    def push_input(self, int index, payload, control=None):
+        """Append wavelets (uint32 payloads, optional control flags) to an input stream."""
+        cdef stream_in_t* i = &self.s.ins[index]
+        values = np.asarray(payload, np.uint32).astype(np.uint64)
+        if control is not None:
+            control = np.asarray(control, bool)
+            values |= control.astype(np.uint64) << np.uint64(32)
+            if control.any():
+                self.s.controls = True
+        cdef const uint64_t[::1] view = np.ascontiguousarray(values)
+        cdef uint64_t left = i.n - i.at
+        cdef uint64_t* grown = <uint64_t*>malloc(max(1, (left + view.shape[0]) * sizeof(uint64_t)))
+        if grown == NULL:
+            raise MemoryLimitError(f"the host has no memory for an input stream of {left + view.shape[0]} wavelets")
+        if left:
+            memcpy(grown, i.words + i.at, left * sizeof(uint64_t))
+        if view.shape[0]:
+            memcpy(grown + left, &view[0], view.shape[0] * sizeof(uint64_t))
+        free(i.words)
+        i.words = grown
+        i.at = 0
+        i.n = left + view.shape[0]
+
+    def pop_output(self, int index):
+        """Return (cycles, payloads, controls) that arrived at an output stream since the last call."""
+        cdef stream_out_t* o = &self.s.outs[index]
+        cycles = np.empty(o.n, np.int64)
+        words = np.empty(o.n, np.uint64)
+        cdef int64_t[::1] c = cycles
+        cdef uint64_t[::1] v = words
+        if o.n:
+            memcpy(&c[0], o.cycles, o.n * 8)
+            memcpy(&v[0], o.words, o.n * 8)
+        o.n = 0
+        return (cycles, (words & np.uint64(0xFFFFFFFF)).astype(np.uint32),
+                (words >> np.uint64(32) & np.uint64(1)).astype(bool))
+
+    # --- keeping a state ----------------------------------------------------------------------------------------------
+    def save(self):
+        """Return the whole state, for `restore` of this very object; costs what the engine has touched."""
+        cdef int k
+        parts = []
+        for number, (address, size) in enumerate(self.maps):
+            parts += [(number, first, data) for first, data in _touched_pages(address, size)]
+        streams = []
+        for k in range(RING):
+            streams.append(_bytes_of(self.s.later[k].items, self.s.later[k].n))
+        for k in range(self.s.n_ins):
+            streams.append(_bytes_of(self.s.ins[k].words, self.s.ins[k].n))
+        for k in range(self.s.n_outs):
+            streams.append(_bytes_of(self.s.outs[k].words, self.s.outs[k].n))
+            streams.append(_bytes_of(self.s.outs[k].cycles, self.s.outs[k].n))
+        return {"maps": len(self.maps), "parts": parts, "streams": streams}
+
+    def restore(self, saved):
+        """Go back to a state that `save` of this object returned; events not yet reported are dropped."""
+        cdef int k, at = 0
+        cdef const unsigned char[::1] view
+        if saved["maps"] != len(self.maps):
+            raise ConfigError("a state of another machine cannot be restored")
+        cdef event_t* traced = self.s.traced
+        cdef uint64_t room = self.s.room_traced
+        cdef watch_t* watch = self.s.watch
+        self.free_buffers()
+        for address, size in self.maps:
+            madvise(<void*><size_t>address, size, MADV_DONTNEED)
+        for number, first, data in saved["parts"]:
+            view = data
+            memcpy(<void*><size_t>(self.maps[number][0] + first), &view[0], view.shape[0])
+        for k in range(RING):
+            self.s.later[k].items = _buffer(saved["streams"][at])
+            self.s.later[k].room = self.s.later[k].n
+            at += 1
+        for k in range(self.s.n_ins):
+            self.s.ins[k].words = _buffer(saved["streams"][at])
+            at += 1
+        for k in range(self.s.n_outs):
+            self.s.outs[k].words = _buffer(saved["streams"][at])
+            self.s.outs[k].cycles = _buffer(saved["streams"][at + 1])
+            self.s.outs[k].room = self.s.outs[k].n
+            at += 2
+        self.s.traced, self.s.room_traced, self.s.n_traced = traced, room, 0
+        self.s.watch = watch            # who records now goes on, who does not does not begin
