@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.streamed import ws_gradient
-from fabric.kernels.streamed.ws_layout import cut, interleave, sum_tasks
+from fabric.kernels.streamed.gradient import row_commands
+from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
 from fabric.networks.streamed import commands
 
 __all__ = ["Coordinator", "Script"]
@@ -325,7 +325,7 @@ class Coordinator:
         for column, (order, steps) in enumerate(cut(pattern.rows, owner, local, script.columns)):
             words, heads = interleave(pattern.rows[order], np.ones(n_rows, np.int64), before=True)
             payload = np.zeros(len(words) + n_rows, np.uint32)
-            payload[words], payload[heads] = commands.word("ask", steps), ws_gradient.row_commands(sender, column)
+            payload[words], payload[heads] = commands.word("ask", steps), row_commands(sender, column)
             script.words(column, payload, np.ones(len(payload), bool), parameter=level - 1, places=order)
 
     # --- normalisation ------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ MODULES = (
     "collectives.allreduce",
     "collectives.gather",
     "matvec.gemv",
-    "matvec.gemv_chain",
+    "matvec.chain",
     "matmul.gemm",
-    "streamed.ws_forward",
-    "streamed.ws_gradient",
-    "stencil.stencil",
-    "stencil.stencil25",
+    "streamed.forward",
+    "streamed.gradient",
+    "stencil.points7",
+    "stencil.points25",
     "sparse.spmv",
 )
 """Modules of this package that hold kernels, simple ones first."""

@@ -7,7 +7,7 @@ hours, of the same tiles on a mesh of `CHECKED` x `CHECKED` PEs, which has fewer
 
 Columns: `cycles` = `compute_cycles` + `communication_cycles`; ``align_cycles`` come before them and are counted
 separately, since weights can be placed in advance.  `efficiency` = compute / cycles.  `lower_bound`: see
-`fabric.kernels.matmul.gemm_base`.
+`fabric.kernels.matmul.distributed`.
 
 ``lockstep_cycles`` is no simulation and no algorithm of this package: it is what the analysis of the paper would give
 on this machine, in which no PE begins a step before the longest way of the step before is over.  Here nothing

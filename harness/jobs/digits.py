@@ -6,7 +6,7 @@
    PEs,
    with f32 sums, in batches if not all images fit.  The class with the largest score wins.
 3. The scores are compared bit for bit with a reference in the order of the PEs, and, within the bound derived in
-   `fabric.kernels.kit.common`, with plain numpy in float64 on the same 16-bit numbers.
+   `fabric.kernels.kit.check`, with plain numpy in float64 on the same 16-bit numbers.
 
 Files: ``digits.h5`` (configuration, results, counters per PE and per link; see `traces.schema`) and heat maps as PNG
 with the plotted numbers as CSV beside them.
@@ -84,7 +84,7 @@ def choose_batch(options, machine, images, inputs):
     ConfigError
         The PEs are more than the machine has, or as many images as asked for do not fit into them.
     """
-    from fabric.kernels.kit import common
+    from fabric.kernels.kit.sizes import nearest
     from fabric.kernels.matmul import gemm
 
     limit = min(machine["fabric.width"], machine["fabric.height"])
@@ -101,7 +101,7 @@ def choose_batch(options, machine, images, inputs):
     def build(m):
         return gemm.programs(machine, options.pes, m, inputs, CLASSES, options.dtype)
 
-    found = common.nearest(build, {"m": wanted}, "m", 1, wanted)
+    found = nearest(build, {"m": wanted}, "m", 1, wanted)
     if found is None or (options.batch and found < wanted):
         what = "the layer does" if found is None else f"{options.batch} images at a time do"
         raise ConfigError(
@@ -115,7 +115,7 @@ def choose_batch(options, machine, images, inputs):
 def run(config, out_dir, progress):
     """Do the job; see `harness.jobs`."""
     gemm = need("fabric.kernels.matmul.gemm", "the job digits")
-    common = need("fabric.kernels.kit.common", "the job digits")
+    formats = need("wse_core.formats", "the job digits")
     options, machine = config.options, config.build_machine()
 
     progress.phase("fit the layer on the host")
@@ -124,7 +124,7 @@ def run(config, out_dir, progress):
     unseen = np.zeros(n, bool)
     unseen[np.random.default_rng(config.seed).permutation(n)[: round(options.held_out * n)]] = True
     weights = fit_layer(images[~unseen], labels[~unseen], options.ridge)
-    given = common.Arithmetic.of(machine, options.dtype)
+    given = formats.Arithmetic.of(machine, options.dtype)
     a, b = given.encode(images), given.encode(weights)
 
     def make(m):

@@ -1,6 +1,6 @@
 """Cycles of a fully connected layer on a wafer, for weights that are spread evenly.
 
-The closed forms of `fabric.kernels.streamed.ws_forward` and `fabric.kernels.streamed.ws_gradient` follow every column
+The closed forms of `fabric.kernels.streamed.forward` and `fabric.kernels.streamed.gradient` follow every column
 of PEs through every row of a given pattern.  Here a row stands for all rows and a column for all columns, so that a
 cost takes no longer to calculate for a large layer.  With i inputs, o outputs, density d, C columns, T tokens of a PE:
 
@@ -23,8 +23,8 @@ import math
 from dataclasses import dataclass
 
 from fabric.kernels.collectives.chain import stage_cycles
-from fabric.kernels.streamed.ws_forward import weight_cycles
-from fabric.kernels.streamed.ws_gradient import dot_cycles, steps_of
+from fabric.kernels.streamed.forward import weight_cycles
+from fabric.kernels.streamed.gradient import dot_cycles, steps_of
 from wse_core.errors import ConfigError
 
 __all__ = ["Cost", "Layer", "Mesh", "backward", "forward", "gradient"]

@@ -19,8 +19,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.kit import common
+from fabric.kernels.kit.check import Check
+from fabric.kernels.kit.data import DATA
 from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.errors import PlanError
@@ -43,7 +46,7 @@ def send_program(machine):
     """Return the program that sends ``value``; its first time stamp is sampled `ce.tsc_read` before the send issues."""
     p = Program("ping sender", machine)
     value = p.scalar("value", "u32")
-    stamps = common.Stamps(p)
+    stamps = Stamps(p)
     leaving = p.fabout(p.output_queue(QUEUE, COLOR), 1)
     dest, source = p.dsr("dest"), p.dsr("src1")
     with p.task("main"):
@@ -59,7 +62,7 @@ def receive_program(machine):
     """Return the program whose data task stores the wavelet in ``value`` after its time stamp."""
     p = Program("ping receiver", machine)
     value = p.scalar("value", "u32")
-    stamps = common.Stamps(p)
+    stamps = Stamps(p)
     p.input_queue(QUEUE, COLOR)
     with p.task("arrive", kind="data", color=COLOR) as t:
         stamps.start()
@@ -76,9 +79,7 @@ def receive_program(machine):
         KernelParam("hops", 16, int, "routers after the sender's", low=1),
         KernelParam("direction", "E", str, "where the wavelet goes", tuple(_OPPOSITE)),
         KernelParam("seed", 0, int, "seed of the payload", low=0),
-        KernelParam(
-            "data", "normal", str, "payload: random bits, the number 1, or a NaN with all bits set", common.DATA
-        ),
+        KernelParam("data", "normal", str, "payload: random bits, the number 1, or a NaN with all bits set", DATA),
     ],
 )
 def ping(machine, hops, direction, seed, data):
@@ -111,7 +112,7 @@ def ping(machine, hops, direction, seed, data):
         "ones": np.uint32(1),
         "special": np.uint32(0xFFFFFFFF),
     }[data]
-    session = common.Session(layout, [("value", np.full((1, 1, 1), payload), *first)])
+    session = Session(layout, [("value", np.full((1, 1, 1), payload), *first)])
 
     stamps = session.stamps(0, 0, *size)
     along = slice(None, None, -1 if direction in "WN" else 1)
@@ -119,7 +120,7 @@ def ping(machine, hops, direction, seed, data):
     arrivals = begun[1:] - begun[0] - machine["ce.tsc_read"]
     got = session.read("value", 0, 0, *size).ravel()
     same = bool((got == payload).all())
-    check = common.Check(
+    check = Check(
         bit_exact=same,
         within_bound=same,
         max_abs_error=float(np.abs(got.astype(np.int64) - int(payload)).max()),
@@ -128,7 +129,7 @@ def ping(machine, hops, direction, seed, data):
         n_bounded=hops,
     )
     slope = round(float(np.polyfit(np.arange(1, hops + 1), arrivals, 1)[0]), 9) if hops > 1 else None
-    return common.report(
+    return report(
         session,
         check,
         arrivals[-1],

@@ -29,13 +29,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.kit import common
-from fabric.kernels.kit.common import Arithmetic, Check
+from fabric.kernels.kit.check import Check, check_sum
+from fabric.kernels.kit.data import data_params, integers
 from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core import isa
+from wse_core import isa, numerics
 from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic
 
 __all__ = ["VECTOR_OPS", "expected_cycles", "vector"]
 
@@ -75,7 +79,7 @@ def reference(name, half, single, b, c, d):
         Sources in the order of the table.
     """
     own = single if name.endswith("s") else half
-    convert = common.numerics.convert
+    convert = numerics.convert
     with np.errstate(over="ignore"):
         table = {
             "add16": lambda: b + c,
@@ -105,10 +109,10 @@ def reference(name, half, single, b, c, d):
             "fmachs": lambda: half.call("fma_mixed", c, d, b),
             "fh2s": lambda: convert(b, half.fmt, "f32", half.bias, half.ftz),
             "fs2h": lambda: convert(b, "f32", half.fmt, half.bias, half.ftz),
-            "fh2xp16": lambda: common.numerics.to_int(b, half.fmt, "int16", "truncate", half.bias),
-            "fs2xp16": lambda: common.numerics.to_int(b, "f32", "int16", "truncate", half.bias),
-            "xp162fh": lambda: common.numerics.from_int(_i16(b), half.fmt, half.bias),
-            "xp162fs": lambda: common.numerics.from_int(_i16(b), "f32", half.bias),
+            "fh2xp16": lambda: numerics.to_int(b, half.fmt, "int16", "truncate", half.bias),
+            "fs2xp16": lambda: numerics.to_int(b, "f32", "int16", "truncate", half.bias),
+            "xp162fh": lambda: numerics.from_int(_i16(b), half.fmt, half.bias),
+            "xp162fs": lambda: numerics.from_int(_i16(b), "f32", half.bias),
         }
         result = np.asarray((table.get(name) or table[name[:-1]])())
     return result.view(f"u{result.itemsize}")
@@ -118,7 +122,7 @@ def check(name, half, single, got, expected, b, c, d):
     """Compare the result of an operation with `reference` and, in float64, with plain numpy.
 
     Results that are whole numbers or copies must be equal.  The others are sums of at most two terms with one rounding:
-    the bound is that of `common` with one rounding.
+    the bound is that of `fabric.kernels.kit.check` with one rounding.
     """
     op = isa.BY_NAME[name]
     arithmetic = {"h": half, "s": single}
@@ -158,7 +162,7 @@ def check(name, half, single, got, expected, b, c, d):
             "fscale": lambda: (np.ldexp(x, y.astype(np.int64)),),
         }
         parts = (terms.get(base) or (lambda: (x,) if y is None else (x, y * z)))()
-        return common.check_sum(
+        return check_sum(
             arithmetic[op.types[0]], got, expected, sum(parts), sum(map(np.abs, parts)), 0 if copies else 1
         )
 
@@ -221,7 +225,7 @@ def vector_program(op, n, stride, half, banks, machine):
     d = p.scalar("d", kinds[types[3]]) if types[3] != "-" else None
     in_place = types[0] == types[1]
     a = b if in_place else p.array("a", count, kinds[types[0]])
-    stamps = common.Stamps(p)
+    stamps = Stamps(p)
     first = p.dsr("src0") if in_place or c is not None else p.dsr("src1")
     dest = first if in_place else p.dsr("dest")
     second = p.dsr("src1") if c is not None else None
@@ -282,7 +286,7 @@ def _half(op, dtype):
         KernelParam("n", 5124, int, "elements", low=1, high=32766),
         KernelParam("stride", 1, int, "elements from one to the next, in all operands", low=-128, high=127),
         KernelParam("conflict", False, bool, "whether the two memory sources begin in one bank class"),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def vector(machine, op, dtype, n, stride, conflict, seed, data):
@@ -302,7 +306,7 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
         words = [isa.WORDS[letter] for letter in op.types[1:3]]
         apart = count // (4 if machine["mem.conflict_rule"] == "mod4" else 2)
         banks = (0, apart & ~1) if words[0] == words[1] else tuple(int(size == 1) for size in words)
-    p = common.fit(
+    p = fit(
         "kernel vector",
         machine,
         lambda n, stride: vector_program(op, n, stride, half, banks, machine),
@@ -320,8 +324,8 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
         if letter in arithmetic:
             fields[key] = arithmetic[letter].random(rng, (1, 1, size), data if size > 1 or n == 1 else "normal")
         elif letter != "-":
-            fields[key] = common.integers(rng, (1, 1, size), 16 if letter == "i" else 32, data)
-    session = common.Session(layout, [(key, bits, 0, 0) for key, bits in fields.items()])
+            fields[key] = integers(rng, (1, 1, size), 16 if letter == "i" else 32, data)
+    session = Session(layout, [(key, bits, 0, 0) for key, bits in fields.items()])
 
     picked = slice(None, None, abs(stride))
     b, c, d = (fields[key][0, 0] if key in fields else None for key in "bcd")
@@ -337,7 +341,7 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
     result, size = "b" if op.types[0] == op.types[1] else "a", isa.WORDS[op.types[0]]
     written = image.symbols[result].address + before * size, size
     first, last = session.stamps()
-    return common.report(
+    return report(
         session,
         found,
         (last - first)[0, 0],

@@ -3,9 +3,9 @@
 What moves
     ``star``, ``chain``, ``tree``, ``two_phase``, ``optimal``: the reduce of that name (see
     `fabric.kernels.collectives.reduce`), then a broadcast of the sum by the routers from the PE that has it.  ``ring``
-    and ``folded_ring``: a ring all-reduce (see `fabric.kernels.collectives.allreduce_ring`) on each line.  ``auto``
-    takes the fastest one by the closed forms.  ``xy`` reduces along the rows, then along column 0, and broadcasts in
-    two dimensions; rings go along all rows, then all columns.
+    and ``folded_ring``: a ring all-reduce (see `fabric.kernels.collectives.pieces.ring_allreduce`) on each line.
+    ``auto`` takes the fastest one by the closed forms.  ``xy`` reduces along the rows, then along column 0, and
+    broadcasts in two dimensions; rings go along all rows, then all columns.
 
 Colors and queues
     Those of the reduces, one color more for the broadcast; three per ring.  Queue 2 for the first line, 3 for the
@@ -30,27 +30,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.collectives.allreduce_ring import RingAllreduce
-from fabric.kernels.collectives.broadcast import flood_line, flood_rectangle
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.reduce import (
-    admit,
-    color_pool,
-    lines_of,
-    model_cycles,
-    pick_sums,
-    plain_sums,
-    program,
-    reduce_params,
-    reduces,
-    reference,
-)
-from fabric.kernels.collectives.reducing import wavelets_of
-from fabric.kernels.kit import common, costs
+from fabric.kernels.collectives import costs
+from fabric.kernels.collectives.pieces.flood import flood_line, flood_rectangle
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
+from fabric.kernels.collectives.pieces.sums import admit, color_pool, lines_of, pick_sums, reduces
+from fabric.kernels.collectives.reduce import model_cycles, plain_sums, program, reduce_params, reference
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.kernel import kernel
 from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.formats import Arithmetic
 
 __all__ = ["RINGS", "allreduce"]
 
@@ -199,7 +194,7 @@ class _Rings(_Case):
         p = Program(f"ring {roles}", self.machine, half="cb16" if self.dtype == "cb16" else "f16")
         x = p.array("x", self.padded, self.dtype)
         total = p.array("total", self.padded, self.sums) if self.sums != self.dtype else x
-        stamps = common.Stamps(p)
+        stamps = Stamps(p)
         with p.task("main"):
             stamps.start()
             value = x
@@ -228,7 +223,7 @@ class _Rings(_Case):
 def allreduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed, data):
     """Run the kernel `allreduce`; see the head of this module."""
     sums = pick_sums(dtype, sums, "kernel allreduce")
-    given, result = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, sums)
+    given, result = Arithmetic.of(machine, dtype), Arithmetic.of(machine, sums)
 
     def build(n):
         common_part = (machine, form, width, height, n, dtype, sums)
@@ -242,20 +237,20 @@ def allreduce(machine, algorithm, form, width, height, n, group, dtype, sums, se
         layout.build()
         return case, layout
 
-    case, layout = common.fit("kernel allreduce", machine, build, {"n": n}, {"n": (1, n)})
+    case, layout = fit("kernel allreduce", machine, build, {"n": n}, {"n": (1, n)})
     x = given.random(np.random.default_rng(seed), (height, width, n), data, terms=width * height)
     written = np.zeros((height, width, case.padded), x.dtype)
     written[..., :n] = x
-    session = common.Session(layout, [("x", written, 0, 0)])
+    session = Session(layout, [("x", written, 0, 0)])
     got = session.read("total" if dtype != sums else "x", 0, 0, width, height)[..., :n]
     first, last = session.stamps(0, 0, width, height)
 
     expected, roundings = reference(form, case.pieces, x, given, result)
     plain, magnitude = plain_sums(form, x, given, dtype != sums or any(len(line) > 1 for line in case.lines))
     expected, plain, magnitude = (np.broadcast_to(a, got.shape) for a in (expected, plain, magnitude))
-    check = common.check_sum(result, got, expected, plain, magnitude, roundings, width * height)
+    check = check_sum(result, got, expected, plain, magnitude, roundings, width * height)
     span = {"row": (width, 1), "column": (1, height)}.get(form, (width, height))
-    return common.report(
+    return report(
         session,
         check,
         last.max() - first[0, 0],

@@ -28,13 +28,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.collectives.lines import Line
-from fabric.kernels.kit import common
+from fabric.kernels.collectives.pieces.flood import flood_line, flood_rectangle
+from fabric.kernels.collectives.pieces.lines import Line
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.formats import Arithmetic
 
-__all__ = ["broadcast", "expected_cycles", "flood_line", "flood_rectangle"]
+__all__ = ["broadcast", "expected_cycles"]
 
 COLOR, QUEUE = 4, 2
 
@@ -53,7 +59,7 @@ def program(role, n, dtype, machine):
     """Return the program of a ``sender``, a ``receiver``, or of a PE that is ``alone``."""
     p = Program(f"broadcast {role}", machine, half="cb16" if dtype == "cb16" else "f16")
     x = p.array("x", n, dtype)
-    stamps = common.Stamps(p)
+    stamps = Stamps(p)
     move = p.mov32 if dtype == "f32" else p.mov16
     dest, source = (p.dsr("dest"), p.dsr("src1")) if role != "alone" else (None, None)
     if role == "sender":
@@ -79,7 +85,7 @@ def broadcast_layout(shape, width, height, n, dtype, machine):
     roots = {"row": (0, 0, 1, height), "column": (0, 0, width, 1), "2d": (0, 0, 1, 1)}[shape]
     w, h = roots[2], roots[3]
     roles = ("alone",) if (w, h) == (width, height) else ("sender", "receiver")
-    sender, *receivers = common.fit(
+    sender, *receivers = fit(
         "kernel broadcast",
         machine,
         lambda n: [program(role, n, dtype, machine) for role in roles],
@@ -101,26 +107,6 @@ def broadcast_layout(shape, width, height, n, dtype, machine):
     return layout
 
 
-def flood_line(line, layout, color, root=0):
-    """Paint the routes that carry what one place of a `Line` of two or more places sends to all others."""
-    last = len(line) - 1
-    line.route(layout, color, root, "R", "T" * (root > 0) + "A" * (root < last))
-    for k in range(root):
-        line.route(layout, color, k, "A", "TR" if k else "R")
-    for k in range(root + 1, last + 1):
-        line.route(layout, color, k, "T", "AR" if k < last else "R")
-
-
-def flood_rectangle(layout, color, width, height):
-    """Paint the routes that carry what PE (0, 0) sends to all others of a rectangle: along row 0, then south."""
-    south = "S" if height > 1 else ""
-    layout.route(color, (0, 0, width, height), rx="N", tx="SR")
-    layout.route(color, (0, height - 1, width, 1), rx="N", tx="R")
-    layout.route(color, (0, 0, width, 1), rx="W", tx=f"E{south}R")
-    layout.route(color, (width - 1, 0), rx="W", tx=f"{south}R")
-    layout.route(color, (0, 0), rx="R", tx=("E" if width > 1 else "") + south)
-
-
 @kernel(
     "broadcast",
     "a vector to all PEs of a row, of a column, or of a rectangle, copied by the routers",
@@ -133,25 +119,25 @@ def flood_rectangle(layout, color, width, height):
         KernelParam("height", 32, int, "PEs along y", low=1),
         KernelParam("n", 1024, int, "elements", low=1),
         KernelParam("dtype", "f32", str, "format", ("f16", "cb16", "f32")),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def broadcast(machine, shape, width, height, n, dtype, seed, data):
     """Run the kernel `broadcast`; see the head of this module."""
-    arithmetic = common.Arithmetic.of(machine, dtype)
+    arithmetic = Arithmetic.of(machine, dtype)
     layout = broadcast_layout(shape, width, height, n, dtype, machine)
     senders = {"row": (1, height), "column": (width, 1), "2d": (1, 1)}[shape]
     x = arithmetic.random(np.random.default_rng(seed), (senders[1], senders[0], n), data)
-    session = common.Session(layout, [("x", x, 0, 0)])
+    session = Session(layout, [("x", x, 0, 0)])
     got = session.read("x", 0, 0, width, height)
     expected = np.broadcast_to(x, got.shape)
     plain = arithmetic.decode(expected)
-    check = common.check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
+    check = check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
     wavelets = -(-n // 2) if arithmetic.words == 1 else n
     distance = {"row": width - 1, "column": height - 1, "2d": width + height - 2}[shape]
     starts, stops = session.stamps(0, 0, width, height)
     published = wavelets + 2 * machine["ramp.in"] + (distance + 1)
-    return common.report(
+    return report(
         session,
         check,
         stops.max() - starts[0, 0] if distance else (stops - starts).max(),

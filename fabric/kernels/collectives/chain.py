@@ -37,14 +37,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.collectives import trees
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.reducing import Reduce
-from fabric.kernels.kit import common
+from fabric.kernels.collectives.pieces import trees
+from fabric.kernels.collectives.pieces.line_reduce import Reduce
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.kit.check import check_sum, sequential_sum
+from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core import numerics
 from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic
 
 __all__ = ["COLORS", "chain_layout", "chain_piece", "chain_places", "chain_reduce", "stage_cycles"]
 
@@ -79,7 +85,7 @@ def chain_layout(pes, n, dtype, sums, machine):
         )
         x = p.array("x", n, dtype)
         total = p.array("total", n, sums) if piece.needs_total(role) else x
-        stamps = common.Stamps(p)
+        stamps = Stamps(p)
         with p.task("main"):
             stamps.start()
             chain_piece(pes, n, dtype, sums).emit(p, role, x, total)
@@ -88,7 +94,7 @@ def chain_layout(pes, n, dtype, sums, machine):
         return p
 
     roles = piece.roles()
-    programs = common.fit(
+    programs = fit(
         "kernel chain_reduce",
         machine,
         lambda n: {role: program(n, role) for role in dict.fromkeys(roles)},
@@ -121,7 +127,7 @@ def stage_cycles(machine):
             "format of the sums: that of the data, or f32 for 16-bit data",
             ("auto", "f16", "cb16", "f32"),
         ),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def chain_reduce(machine, pes, n, dtype, sums, seed, data):
@@ -135,26 +141,26 @@ def chain_reduce(machine, pes, n, dtype, sums, seed, data):
             value=sums,
         )
     mixed = sums != dtype
-    given, result = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, sums)
+    given, result = Arithmetic.of(machine, dtype), Arithmetic.of(machine, sums)
     x = given.random(np.random.default_rng(seed), (1, pes, n), data, terms=pes)
-    session = common.Session(chain_layout(pes, n, dtype, sums, machine), [("x", x, 0, 0)])
+    session = Session(chain_layout(pes, n, dtype, sums, machine), [("x", x, 0, 0)])
     total = session.read("total" if mixed else "x")[0, 0]
     first, last = session.stamps()
 
     rows = list(x[0])
     if mixed:
-        expected = np.asarray(common.numerics.convert(rows[-1], dtype, "f32", given.bias, given.ftz))
+        expected = np.asarray(numerics.convert(rows[-1], dtype, "f32", given.bias, given.ftz))
         for row in rows[-2::-1]:
             expected = given.call("add_mixed", row, expected)
     else:
-        expected = common.sequential_sum(given, rows)
+        expected = sequential_sum(given, rows)
     values = given.decode(x[0]) if pes == 1 and not mixed else given.operand(x[0])
     with np.errstate(invalid="ignore"):
         plain = values.sum(axis=0)
-    check = common.check_sum(result, total, expected, plain, np.abs(values).sum(axis=0), pes - 1)
+    check = check_sum(result, total, expected, plain, np.abs(values).sum(axis=0), pes - 1)
     wavelets = -(-n // 2) if sums != "f32" else n
     expected_cycles = chain_piece(pes, n, dtype, sums).end(machine["ce.tsc_read"], machine)
-    return common.report(
+    return report(
         session,
         check,
         (last - first)[0, 0],

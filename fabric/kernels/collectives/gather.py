@@ -4,7 +4,7 @@ What moves
     ``row``, ``column``: along every row or column; ``xy``: gathers go along the rows first, then along column 0 (all
     columns for allgather) with the whole rows as blocks, scatters the other way round; ``snake``: one line through all
     PEs.  The result is in the order of the PEs of the line, rows first for ``xy``.  How a line does it stands in
-    `fabric.kernels.collectives.scatter`.
+    `fabric.kernels.collectives.pieces.line_moves`.
 
 Colors and queues
     Gather and scatter one color per line, allgather two.  Gather and scatter use queue 2 on the first line and 3 on the
@@ -25,14 +25,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.reduce import FORMS, color_pool, lines_of
-from fabric.kernels.collectives.scatter import AllGather, Gather, Scatter
-from fabric.kernels.kit import common, costs
+from fabric.kernels.collectives import costs
+from fabric.kernels.collectives.pieces.line_moves import AllGather, Gather, Scatter
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.sums import FORMS, color_pool, lines_of
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.formats import Arithmetic
 
 __all__ = ["allgather", "gather", "scatter"]
 
@@ -42,7 +48,7 @@ PARAMS = [
     KernelParam("height", 1, int, "PEs along y", low=1),
     KernelParam("n", 64, int, "elements of a block", low=1),
     KernelParam("dtype", "f32", str, "format", ("f16", "cb16", "f32")),
-    *common.data_params(),
+    *data_params(),
 ]
 
 
@@ -110,7 +116,7 @@ class _Move:
         params = {}
         if self.kind is AllGather:
             params = {k: [p.param(f"{name}{k}", "u16") for name in AllGather.PARAMS] for k, _ in order}
-        stamps = common.Stamps(p)
+        stamps = Stamps(p)
         with p.task("main"):
             stamps.start()
             for k, (piece, role) in order:
@@ -150,7 +156,7 @@ class _Move:
 
 def _run(kind, machine, form, width, height, n, dtype, seed, data):
     name = kind.__name__.lower()
-    arithmetic = common.Arithmetic.of(machine, dtype)
+    arithmetic = Arithmetic.of(machine, dtype)
 
     def build(n):
         move = _Move(kind, machine, form, width, height, n, dtype)
@@ -158,17 +164,17 @@ def _run(kind, machine, form, width, height, n, dtype, seed, data):
         layout.build()
         return move, layout
 
-    move, layout = common.fit(f"kernel {name}", machine, build, {"n": n}, {"n": (1, n)})
+    move, layout = fit(f"kernel {name}", machine, build, {"n": n}, {"n": (1, n)})
     blocks = np.zeros((height, width, move.block), arithmetic.bits_dtype)
     blocks[..., :n] = arithmetic.random(np.random.default_rng(seed), (height, width, n), data)
     columns, rows = move.roots
     everything = move.order(blocks)
     flat = everything.reshape(height, width, -1)
     if kind is Scatter:
-        session = common.Session(layout, [("all", flat[:rows, :columns], 0, 0)])
+        session = Session(layout, [("all", flat[:rows, :columns], 0, 0)])
         got, expected = session.read("x", 0, 0, width, height)[..., :n], blocks[..., :n]
     else:
-        session = common.Session(layout, [("x", blocks, 0, 0)])
+        session = Session(layout, [("x", blocks, 0, 0)])
         if kind is AllGather:
             columns, rows = width, height
         got = session.read("all", 0, 0, columns, rows).reshape(rows, columns, -1, move.block)[..., :n]
@@ -176,11 +182,11 @@ def _run(kind, machine, form, width, height, n, dtype, seed, data):
     first, last = session.stamps(0, 0, width, height)
     ends = last[:rows, :columns] if kind is Gather else last
     plain = arithmetic.decode(expected)
-    check = common.check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
+    check = check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
     count, b, wire = move.total // move.block, move.pieces[0].w, costs.Wire.of(machine)
     b = min(piece.w for piece in move.pieces)
     span = {"row": width, "column": height, "snake": width * height}.get(form, width + height - 1)
-    return common.report(
+    return report(
         session,
         check,
         ends.max() - first[0, 0],

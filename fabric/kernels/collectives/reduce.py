@@ -3,8 +3,8 @@
 What moves
     Every PE holds n elements.  ``row``: in every row the sum goes to column 0; ``column``: in every column to row 0;
     ``xy``: along the rows, then along column 0 to PE (0, 0); ``snake``: along one line through all PEs to PE (0, 0).
-    The algorithm on a line is one of the trees of `fabric.kernels.collectives.trees`; ``auto`` takes the one that this
-    machine is fastest with (by `Reduce.end`), ``two_phase`` with group=0 groups near sqrt(P).
+    The algorithm on a line is one of the trees of `fabric.kernels.collectives.pieces.trees`; ``auto`` takes the one
+    that this machine is fastest with (by `Reduce.end`), ``two_phase`` with group=0 groups near sqrt(P).
 
 Colors and queues
     As many as the tree needs: star 1, chain and two_phase 2, tree ceil(log2 P), optimal at most what there are.
@@ -17,7 +17,7 @@ Order of additions (bit exact)
 Cycles
     From the first time stamp of a PE that keeps a sum to its second one, all PEs starting together:
     `Reduce.end` follows each message from PE to PE.  Beside it stand ``model_cycles``, the published closed form of the
-    algorithm, and ``lower_bound``, which no algorithm can beat (`fabric.kernels.kit.costs`).
+    algorithm, and ``lower_bound``, which no algorithm can beat (`fabric.kernels.collectives.costs`).
 
 Sources
     Luczynski et al., Near-Optimal Wafer-Scale Reduce, HPDC 2024 (arXiv 2404.15888).
@@ -27,94 +27,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.collectives import trees
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.reducing import Reduce, wavelets_of
-from fabric.kernels.kit import common, costs
+from fabric.kernels.collectives import costs
+from fabric.kernels.collectives.pieces.lines import compose
+from fabric.kernels.collectives.pieces.sums import FORMS, admit, lines_of, pick_sums, reduces
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
-from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic
 
-__all__ = ["FORMS", "color_pool", "lines_of", "pick_sums", "reduce", "reduce_params", "reduces"]
-
-FORMS = ("row", "column", "xy", "snake")
-AUTO = ("chain", "star", "tree", "two_phase")
-"""What ``auto`` chooses from; of equally fast ones the first."""
-SWITCHED_WSE3 = (*range(10), 12, 13, 16, 17, 20, 21)
-
-
-def color_pool(machine):
-    """Return the colors of `machine`, those that can switch first."""
-    all_colors = range(machine["router.colors"])
-    if machine.preset != "wse3":
-        return tuple(all_colors)
-    return tuple(sorted(all_colors, key=lambda color: (color not in SWITCHED_WSE3, color)))
-
-
-def lines_of(form, width, height):
-    """Return the lines of a form, in the order in which they follow one another."""
-    rows, columns = Line.rows(width, height), Line.columns(width, height)
-    return {
-        "row": [rows],
-        "column": [columns],
-        "xy": [rows, Line.columns(1, height)],
-        "snake": [Line.snake(width, height)],
-    }[form]
-
-
-def pick_sums(dtype, sums, where):
-    """Return the format of the sums, or refuse one that cannot hold the data."""
-    sums = dtype if sums == "auto" else sums
-    if sums not in (dtype, "f32"):
-        raise ConfigError(
-            f"{dtype} data cannot be summed in {sums}",
-            where=f"{where}: sums",
-            hint=f"{dtype} or f32" if dtype != "f32" else "f32",
-            value=sums,
-        )
-    return sums
-
-
-def reduces(lines, algorithm, group, n, dtype, sums, machine, spare=0):
-    """Return the `Reduce` pieces of consecutive lines, with colors and queues of their own.
-
-    Parameters
-    ----------
-    lines : sequence of Line
-    algorithm : str
-        ``auto`` or a name that `trees.build` knows.
-    group : int
-        Group size of two_phase, 0 for the default.
-    n, dtype, sums, machine
-        As the kernel's.
-    spare : int
-        Colors to be left for others.
-    """
-    wire, pool = costs.Wire.of(machine), color_pool(machine)
-    b, pieces, used = wavelets_of(n, sums), [], 0
-    for number, line in enumerate(lines):
-        most = max(1, (len(pool) - spare - used) // (len(lines) - number))
-        found = []
-        for name in AUTO if algorithm == "auto" else (algorithm,):
-            tree = trees.build(name, len(line), b, wire, min(group, len(line)), most)
-            colors = tuple(pool[(used + k) % len(pool)] for k in range(tree.colors))  # too many: the plan is refused
-            found.append(Reduce(line, tree, colors, n, dtype if number == 0 else sums, sums, 2 + number))
-        found = [piece for piece in found if piece.tree.colors <= most] or found
-        pieces.append(min(found, key=lambda piece: piece.end(0, machine)))
-        used += pieces[-1].tree.colors
-    return pieces
-
-
-def admit(machine, name, layout_size, pieces, words=0, extra=0):
-    """Refuse a plan that needs more PEs, memory or colors than the machine has."""
-    width, height = layout_size
-    hops = sum(max(k - q for k, q in enumerate(r.tree.parent) if q >= 0) for r in pieces if len(r.tree) > 1)
-    plan = Plan(
-        name, width, height, words, sum(r.tree.colors for r in pieces) + extra, hops, sum(r.roundings for r in pieces)
-    )
-    return Device.of(machine).admit(plan, where=f"kernel {name}")
+__all__ = ["model_cycles", "plain_sums", "program", "reduce", "reduce_params", "reference"]
 
 
 def program(roles, pieces, n, dtype, sums, machine, after=None):
@@ -124,7 +50,7 @@ def program(roles, pieces, n, dtype, sums, machine, after=None):
     own = list(zip(pieces, roles, strict=False))
     wants = any(r.needs_total(role) for r, role in own if role is not None)
     total = p.array("total", n, sums) if wants or (after is not None and dtype != sums) else x
-    stamps = common.Stamps(p)
+    stamps = Stamps(p)
     with p.task("main"):
         stamps.start()
         value = x
@@ -156,7 +82,7 @@ def reduce_params(algorithms):
             "format of the sums: that of the data, or f32 for 16-bit data",
             ("auto", "f16", "cb16", "f32"),
         ),
-        *common.data_params(),
+        *data_params(),
     ]
 
 
@@ -219,7 +145,7 @@ def plain_sums(form, x, given, touched):
 def reduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed, data):
     """Run the kernel `reduce`; see the head of this module."""
     sums = pick_sums(dtype, sums, "kernel reduce")
-    given, result = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, sums)
+    given, result = Arithmetic.of(machine, dtype), Arithmetic.of(machine, sums)
 
     def build(n):
         pieces = reduces(lines_of(form, width, height), algorithm, group, n, dtype, sums, machine)
@@ -232,10 +158,10 @@ def reduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed,
             piece.routes(layout)
         return layout, pieces
 
-    layout, pieces = common.fit("kernel reduce", machine, build, {"n": n}, {"n": (1, n)})
+    layout, pieces = fit("kernel reduce", machine, build, {"n": n}, {"n": (1, n)})
     keepers = {"row": (1, height), "column": (width, 1)}.get(form, (1, 1))
     x = given.random(np.random.default_rng(seed), (height, width, n), data, terms=width * height)
-    session = common.Session(layout, [("x", x, 0, 0)])
+    session = Session(layout, [("x", x, 0, 0)])
     got = session.read("total" if dtype != sums else "x", 0, 0, *keepers)
     first, last = session.stamps(0, 0, *keepers)
 
@@ -243,13 +169,13 @@ def reduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed,
     adds = any(len(r.tree) > 1 for r in pieces)
     plain, magnitude = plain_sums(form, x, given, adds or dtype != sums)
     operations = sum(len(r.tree) - 1 for r in pieces)
-    check = common.check_sum(result, got, expected, plain, magnitude, roundings, operations)
+    check = check_sum(result, got, expected, plain, magnitude, roundings, operations)
     now = machine["ce.tsc_read"]
     for piece in pieces:
         now = piece.end(now, machine)
     b, wire = wavelets_of(n, sums), costs.Wire.of(machine)
     cost, bound = model_cycles(form, pieces, width, height, b, group, wire)
-    return common.report(
+    return report(
         session,
         check,
         (last - first).max(),

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.matmul.product import Shape
-
-__all__ = ["columns_first", "multiply", "pad", "rows_first", "shape_of", "tiles"]
-
-
-def shape_of(p, m, k, n, dtype):
-    """Return the `Shape` of the tiles of an (m x k) by (k x n) product over p x p PEs.
-
-    Sizes are rounded up to multiples of p, and the rows of a tile to an even number (see
-    `fabric.kernels.matmul.product`).
-    """
-    return Shape(2 * -(-m // (2 * p)), -(-k // p), -(-n // p), dtype)
+__all__ = ["columns_first", "multiply", "pad", "rows_first", "tiles"]
 
 
 def pad(matrix, rows, columns):

@@ -3,17 +3,17 @@
 ===========  ==================================================  =====================  ============  ===============
 algorithm    what moves                                          longest way per step   tiles per PE  module
 ===========  ==================================================  =====================  ============  ===============
-summa        one panel of A and of B per step, by broadcasts     n - 1 hops             5             gemm_summa
-allgather    the same, all panels before the product             n - 1 hops             2 n + 1       gemm_allgather
-cannon       rings of neighbours, back over the whole line       n - 1 hops             5             gemm_shift
-meshgemm     folded rings (INTERLEAVE)                           2 hops                 5             gemm_shift
-gemm_t       C = A B^T: B on folded rings, sums along rows       2 hops, n - 1 in sums  6             gemm_t
+summa        one panel of A and of B per step, by broadcasts     n - 1 hops             5             summa
+allgather    the same, all panels before the product             n - 1 hops             2 n + 1       allgather
+cannon       rings of neighbours, back over the whole line       n - 1 hops             5             shift
+meshgemm     folded rings (INTERLEAVE)                           2 hops                 5             shift
+gemm_t       C = A B^T: B on folded rings, sums along rows       2 hops, n - 1 in sums  6             transposed
 ===========  ==================================================  =====================  ============  ===============
 
 Tiles are those of a square mesh of n x n; how matrices are cut on any mesh, what the numbers of a result mean, and the
-lower bound stand in `fabric.kernels.matmul.gemm_base`.  The published figure of 3 tiles for the shifting algorithms
+lower bound stand in `fabric.kernels.matmul.distributed`.  The published figure of 3 tiles for the shifting algorithms
 leaves no place for a tile that arrives while its predecessor is multiplied; here there is one.  SUMMA and allgather use
-one color per axis, not one per root, since a router's routes can be rewritten (`gemm_summa`).
+one color per axis, not one per root, since a router's routes can be rewritten (`summa`).
 
 Where the time goes: a CE has one issue slot per cycle for the product, for each wavelet it sends and for each it
 receives.  Broadcasts are copied by routers, so that a PE pays S per tile of S wavelets; a shift costs it 2 S.  A
@@ -29,12 +29,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.kit import common
+from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
-from fabric.kernels.matmul.gemm_allgather import AllGather
-from fabric.kernels.matmul.gemm_shift import Cannon, MeshGemm
-from fabric.kernels.matmul.gemm_summa import Summa
-from fabric.kernels.matmul.gemm_t import GemmT
+from fabric.kernels.kit.report import report
+from fabric.kernels.matmul.allgather import AllGather
+from fabric.kernels.matmul.shift import Cannon, MeshGemm
+from fabric.kernels.matmul.summa import Summa
+from fabric.kernels.matmul.transposed import GemmT
 from wse_core.errors import ConfigError
 
 __all__ = ["ALGORITHMS", "Gemm", "expected_cycles", "gemm", "gemm_t", "make", "programs"]
@@ -44,7 +45,7 @@ ALGORITHMS = {found.algorithm: found for found in (Summa, AllGather, Cannon, Mes
 
 
 class Gemm(Summa):
-    """SUMMA on a square of p x p PEs; see `gemm_summa.Summa`."""
+    """SUMMA on a square of p x p PEs; see `summa.Summa`."""
 
     def __init__(self, machine, p, m, k, n, dtype, buffers=1, where="kernel gemm"):
         self.p = p
@@ -100,7 +101,7 @@ def result(product, a, b):
     session, c = product.run(a, b)
     starts, stops = session.stamps(0, 0, product.width, product.height)
     cycles = int((stops - starts).max())
-    return common.report(
+    return report(
         session,
         product.check(a, b, c),
         cycles,
@@ -142,7 +143,7 @@ def _formats():
         KernelParam(
             "align", "fabric", str, "cannon, meshgemm: who brings the tiles to where they start", ("fabric", "host")
         ),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def gemm(machine, p, width, height, m, k, n, dtype, sums, algorithm, buffers, align, seed, data):
@@ -169,11 +170,11 @@ def gemm(machine, p, width, height, m, k, n, dtype, sums, algorithm, buffers, al
         KernelParam("k", 128, int, "columns of A and of B", low=1),
         KernelParam("n", 128, int, "rows of B, columns of C", low=1),
         *_formats(),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def gemm_t(machine, p, width, height, m, k, n, dtype, sums, seed, data):
-    """Run the kernel `gemm_t`; see `fabric.kernels.matmul.gemm_t`."""
+    """Run the kernel `gemm_t`; see `fabric.kernels.matmul.transposed`."""
     product = make("gemm_t", machine, width or p, height or p, m, k, n, dtype, sums)
     rng = np.random.default_rng(seed)
     a = product.given.random(rng, (m, k), data, terms=k)

@@ -9,7 +9,7 @@ What moves
     ``folded_ring``: no step is longer than two hops).  With ``broadcast`` all PEs of the row get y[r].
 
 Colors and queues
-    The all-reduce: see `fabric.kernels.matvec.gemv_sums`.  One color more for x (input and output queue 3).  Row 0
+    The all-reduce: see `fabric.kernels.matvec.line_sum`.  One color more for x (input and output queue 3).  Row 0
     sends x on a microthread while it multiplies.
 
 Order (bit exact)
@@ -23,8 +23,8 @@ Cycles
     of mt x kt, and H rows of PEs:
 
         cycles = start + X + (H-1) hop + ramps         the last row has its chunk; nothing if it is replicated
-               + product(mt, kt)                       fabric.kernels.matmul.product
-               + all-reduce(mt) [+ broadcast(mt)]      fabric.kernels.matvec.gemv_sums
+               + product(mt, kt)                       fabric.kernels.matmul.local
+               + all-reduce(mt) [+ broadcast(mt)]      fabric.kernels.matvec.line_sum
 
     Time stamps before and behind the product split them into ``compute_cycles`` and ``communication_cycles``.
 
@@ -38,17 +38,22 @@ import math
 
 import numpy as np
 
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.reduce import color_pool
-from fabric.kernels.collectives.reducing import wavelets_of
-from fabric.kernels.kit import common, tiles
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.sums import color_pool
+from fabric.kernels.kit import tiles
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.plmr import Device, Plan
-from fabric.kernels.matmul.product import Shape, emit_product, product_cycles
-from fabric.kernels.matvec.gemv_sums import ALGORITHMS, LineSum
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
+from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
+from fabric.kernels.matvec.line_sum import ALGORITHMS, LineSum
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.errors import ProgramError
+from wse_core.formats import Arithmetic
 
 __all__ = ["Gemv", "gemv", "gemv_params", "local_products", "stamp_cycles"]
 
@@ -153,7 +158,7 @@ class Gemv:
         y = p.array("y", self.sum.padded, shape.c_dtype, bank=0)
         a = p.array("a", shape.rows * shape.depth, shape.dtype, bank=shape.a_bank)
         x = p.array("x", shape.depth, shape.dtype)
-        stamps = common.Stamps(p, 4)
+        stamps = Stamps(p, 4)
         total, column = p.dsr("src0"), p.dsr("src1")
         move = p.mov32 if shape.words == 2 else p.mov16
         with p.task("main"):
@@ -259,7 +264,7 @@ def gemv_params(algorithms=ALGORITHMS):
         *gemv_params(),
         KernelParam("broadcast", False, bool, "all PEs of a row get their part of y"),
         KernelParam("replicated", False, bool, "every row has x from the start; else row 0 has it and sends it"),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadcast, replicated, seed, data):
@@ -285,11 +290,11 @@ def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadc
         return found, found.layout()
 
     most = min(machine["fabric.width"], machine["fabric.height"])
-    plan, layout = common.fit(
+    plan, layout = fit(
         "kernel gemv", machine, build, {"p": p, "m": m, "n": n}, {"m": (1, m), "n": (1, n), "p": (p, most)}
     )
     shape = plan.shape
-    given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
+    given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
     result = single if shape.sums == "f32" else given
     rng = np.random.default_rng(seed)
     a = given.random(rng, (m, n), data, terms=n)
@@ -297,7 +302,7 @@ def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadc
     rows, depth = height * shape.rows, width * shape.depth
     a_full, x_full = tiles.pad(a, rows, depth), tiles.pad(x, depth, 1)
     chunks = x_full.reshape(1, width, shape.depth)
-    session = common.Session(
+    session = Session(
         layout,
         [
             ("a", tiles.columns_first(tiles.tiles(a_full, height, width)), 0, 0),
@@ -314,7 +319,7 @@ def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadc
     a_values, x_values = given.operand(a), given.operand(x)[:, 0]
     with np.errstate(invalid="ignore", over="ignore"):
         plain, magnitude = a_values @ x_values, np.abs(a_values) @ np.abs(x_values)
-    check = common.check_sum(
+    check = check_sum(
         result,
         got,
         *(np.broadcast_to(value, got.shape) for value in (expected, plain, magnitude)),
@@ -327,7 +332,7 @@ def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadc
     cycles = end[:, keeps[0] : sum(keeps)].max() - start.min()
     begun = readings[BEGUN] if plan.sends_x else start
     compute = (done - begun)[-1].max()  # of the last row, which only receives: nothing else runs beside its product
-    return common.report(
+    return report(
         session,
         check,
         cycles,

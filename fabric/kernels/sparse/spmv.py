@@ -4,7 +4,7 @@ What moves
     PE (c, r) holds the entries of block A[r, c] as CSR: where each row begins, the column of each entry within the
     block, the values.  The chunk x[c] lies in row 0, whose PEs send it south; the routers copy it to every PE of the
     column.  Then every PE multiplies its entries one by one, and the partial results of a row of PEs are added up to
-    column 0 (`fabric.kernels.collectives.reducing`), where y[r] stays.
+    column 0 (`fabric.kernels.collectives.pieces.line_reduce`), where y[r] stays.
 
 Colors and queues
     The reduce: those of its tree, queue 2.  One color more for x, input and output queue 3.
@@ -33,16 +33,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.collectives.broadcast import flood_line
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.reduce import AUTO, admit, color_pool, reduces
-from fabric.kernels.collectives.reducing import wavelets_of
-from fabric.kernels.kit import common
+from fabric.kernels.collectives.pieces.flood import flood_line
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.sums import AUTO, admit, color_pool, reduces
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
 from fabric.kernels.matvec.gemv import stamp_cycles
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.formats import Arithmetic
 
 __all__ = ["Blocks", "row_cycles", "spmv"]
 
@@ -191,7 +195,7 @@ def _program(roles, piece, blocks, dtype, color, machine):
     x, y = p.array("x", blocks.columns, dtype), p.array("y", blocks.rows, "f32")
     ends, columns = p.array("ends", blocks.rows, "u16"), p.array("columns", size, "u16")
     values = p.array("values", size, dtype)
-    stamps = common.Stamps(p)
+    stamps = Stamps(p)
     with p.task("main"):
         stamps.store(0)
         if part == "sends":
@@ -255,7 +259,7 @@ def expected_cycles(blocks, piece, dtype, machine):
             "algorithm", "auto", str, "of the reduce; auto takes the fastest by the closed forms", ("auto", *AUTO)
         ),
         KernelParam("dtype", "f32", str, "format of A and x; sums are f32", ("f16", "cb16", "f32")),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def spmv(machine, width, height, m, n, density, pattern, algorithm, dtype, seed, data):
@@ -269,8 +273,8 @@ def spmv(machine, width, height, m, n, density, pattern, algorithm, dtype, seed,
         blocks = Blocks(width, height, (m, n), np.sort(flat))
         return blocks, *_layout(blocks, algorithm, dtype, machine)
 
-    blocks, piece, layout = common.fit("kernel spmv", machine, build, {"m": m, "n": n}, {"m": (1, m), "n": (1, n)})
-    given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
+    blocks, piece, layout = fit("kernel spmv", machine, build, {"m": m, "n": n}, {"m": (1, m), "n": (1, n)})
+    given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
     entries = len(blocks.i)
     rng = np.random.default_rng(seed)
     a = given.random(rng, entries, "ones" if data == "ones" else "normal")
@@ -278,7 +282,7 @@ def spmv(machine, width, height, m, n, density, pattern, algorithm, dtype, seed,
     chunks = np.zeros((1, width, blocks.columns), x.dtype)
     chunks.reshape(-1)[:n] = x
     offsets = blocks.j % blocks.columns * (2 if dtype == "f32" else 1)
-    session = common.Session(
+    session = Session(
         layout,
         [
             ("x", chunks, 0, 0),
@@ -293,10 +297,10 @@ def spmv(machine, width, height, m, n, density, pattern, algorithm, dtype, seed,
     terms = given.operand(a) * given.operand(x)[blocks.j]
     with np.errstate(all="ignore"):
         plain, magnitude = (np.bincount(blocks.i, values, minlength=len(got)) for values in (terms, np.abs(terms)))
-    check = common.check_sum(single, got, expected, plain, magnitude, int(blocks.counts.max(initial=0)) + width)
+    check = check_sum(single, got, expected, plain, magnitude, int(blocks.counts.max(initial=0)) + width)
     first, last = session.stamps(0, 0, 1, height)
     sent = wavelets_of(blocks.columns, dtype) * height * width if height > 1 else 0
-    return common.report(
+    return report(
         session,
         check,
         (last - first).max(),

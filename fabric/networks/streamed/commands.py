@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.asm import control
-from fabric.kernels.streamed import ws_gradient, ws_layout
+from fabric.kernels.streamed import gradient, placement
 
 __all__ = ["IDS", "MEANING", "word"]
 
@@ -69,7 +69,7 @@ MEANING = {
 }
 """What each command does."""
 
-_FIXED = {**ws_layout.TASKS, **ws_gradient.TASKS}
+_FIXED = {**placement.TASKS, **gradient.TASKS}
 IDS = {name: (number if number < 31 else number + 1) for number, name in enumerate(MEANING)}
 """Control task id of each command; 31 is no task."""
 assert all(IDS[name] == number for name, number in _FIXED.items())

@@ -10,11 +10,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from fabric.kernels.kit.common import Arithmetic
-from fabric.kernels.streamed.ws_layout import cut
+from fabric.kernels.streamed.placement import cut
 from fabric.networks.streamed.rows import EPSILON
 from fabric.program import functions
 from wse_core import numerics
+from wse_core.formats import Arithmetic
 
 __all__ = ["Reference"]
 

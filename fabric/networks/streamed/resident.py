@@ -19,8 +19,9 @@ from functools import cached_property
 
 import numpy as np
 
-from fabric.kernels.streamed import ws_forward, ws_gradient
-from fabric.kernels.streamed.ws_layout import Placement
+from fabric.kernels.streamed.forward import COLOR_W, ProductTasks, route_product
+from fabric.kernels.streamed.gradient import DOWN, GradientTasks, route_gradient, row_kind
+from fabric.kernels.streamed.placement import Placement
 from fabric.layout.layout import Layout
 from fabric.networks.streamed.commands import IDS
 from fabric.networks.streamed.rows import RowTasks
@@ -123,8 +124,8 @@ class Resident:
             return address
 
         base = p.reg16("address of the source")
-        product = ws_forward.ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base)
-        gradient = ws_gradient.GradientTasks(p, column, self.places[0], row, 0, held["a0"], held["d0"], tokens, base)
+        product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base)
+        gradient = GradientTasks(p, column, self.places[0], row, 0, held["a0"], held["d0"], tokens, base)
         rows = RowTasks(
             p,
             product,
@@ -157,22 +158,22 @@ class Resident:
         layout, made = Layout(self.width, self.height, self.machine), {}
         for x in range(self.width):
             for y in range(self.height):
-                row = ws_gradient.row_kind(y, self.height)
+                row = row_kind(y, self.height)
                 key = x == 0, x == self.width - 1, x % 2, row
                 if key not in made:
                     made[key] = self._fitting(x, row)
                 layout.place(made[key], x, y)
-        ws_forward.route_product(layout, self.places[0])
-        ws_gradient.route_gradient(layout, self.places[0])
+        route_product(layout, self.places[0])
+        route_gradient(layout, self.places[0])
         for key, program in made.items():
             symbols = program.assemble().symbols
             addresses = [symbols[name].address + offset for name, offset in self._views]
             for x in range(self.width):
                 for y in range(self.height):
-                    if key == (x == 0, x == self.width - 1, x % 2, ws_gradient.row_kind(y, self.height)):
+                    if key == (x == 0, x == self.width - 1, x % 2, row_kind(y, self.height)):
                         layout.set_param("table", addresses, (x, y, 1, 1))
-        self.inputs = [layout.input_stream(x, 0, "N", ws_forward.COLOR_W) for x in range(self.width)]
-        south = ws_gradient.DOWN[(self.height - 1) % 2]
+        self.inputs = [layout.input_stream(x, 0, "N", COLOR_W) for x in range(self.width)]
+        south = DOWN[(self.height - 1) % 2]
         self.outputs = [layout.output_stream(x, self.height - 1, "S", south) for x in range(self.width)]
         return layout
 

@@ -5,7 +5,7 @@ What moves
     no place: pointers, set by commands, move to the next row of tokens with each use.
 
 Queues and colors
-    Those of the two products (`fabric.kernels.streamed.ws_forward`, `ws_gradient`).
+    Those of the two products (`fabric.kernels.streamed.forward`, `fabric.kernels.streamed.gradient`).
 
 Rounding
     A row is widened to f32, worked on in f32 (`fabric.program.functions` for exp, log and roots) and rounded once where

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from fabric.kernels import registry
-from fabric.kernels.kit import costs
+from fabric.kernels.collectives import costs
 from harness.validation.programs import summa_multicast
 from harness.validation.recipe import CannotRun, Outcome, integer, recipe
 

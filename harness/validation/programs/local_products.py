@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabric.kernels.kit.common import Session, Stamps
+from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import UNROLL, Multiplier, counted, load_at, saved

@@ -1,8 +1,8 @@
 """R6: a wave equation with 25 points, one column of z per PE, fp32; cycles per time step.
 
 *What moves.*  Per step the column of a PE goes to the four PEs on each side, block by block: a localized broadcast in
-each direction (`fabric.kernels.collectives.neighbours`), all four at once.  A router that sends cannot leave out its
-own ramp, and the published program has no filters, so a PE receives its own block from all four directions; the one
+each direction (`fabric.kernels.collectives.pieces.neighbours`), all four at once.  A router that sends cannot leave out
+its own ramp, and the published program has no filters, so a PE receives its own block from all four directions; the one
 that travels east serves as the middle of the stencil.
 
 *Colors and queues.*  Colors and output queues 0..3 for columns that travel east, west, north, south, input queues 4..7;
@@ -31,10 +31,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.neighbours import Nearby
-from fabric.kernels.kit.common import Session, Stamps
-from fabric.kernels.stencil.stencil25 import weights
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.neighbours import Nearby
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.stencil.points25 import weights
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import load_at

@@ -35,7 +35,7 @@ import functools
 import numpy as np
 
 from fabric.asm.control import encode
-from fabric.kernels.kit.common import Session, Stamps
+from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import UNROLL, Multiplier, load_at

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.kit.common import Session, Stamps
+from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import UNROLL, Multiplier

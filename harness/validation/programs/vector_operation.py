@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.host.fabric import Fabric
-from fabric.kernels.kit.common import Session, Stamps
+from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.recipe import CannotRun, Outcome, integer, recipe

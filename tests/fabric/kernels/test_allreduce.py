@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabric.kernels.collectives import costs
 from fabric.kernels.collectives.allreduce import RINGS
-from fabric.kernels.kit import costs
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
 from tests.fabric.kernels import run

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.collectives import trees
-from fabric.kernels.kit import costs
+from fabric.kernels.collectives import costs
+from fabric.kernels.collectives.pieces import trees
 from wse_core.params import machine
 
 WIRE = costs.Wire()  # T_R = 2

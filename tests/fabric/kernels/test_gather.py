@@ -103,7 +103,7 @@ def test_memory_is_the_limit():
 
 def test_routes_do_not_grow_with_the_line():
     from fabric.kernels.collectives.gather import _Move
-    from fabric.kernels.collectives.scatter import AllGather, Gather, Scatter
+    from fabric.kernels.collectives.pieces.line_moves import AllGather, Gather, Scatter
 
     for kind, colors in ((Gather, 1), (Scatter, 1), (AllGather, 2)):
         for width in (3, 12):

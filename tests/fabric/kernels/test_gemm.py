@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.kernels.matmul.gemm import ALGORITHMS, make
-from fabric.kernels.matmul.product import product_cycles
+from fabric.kernels.matmul.local import product_cycles
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run
 from wse_core.errors import ConfigError

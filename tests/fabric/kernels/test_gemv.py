@@ -7,15 +7,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fabric.kernels.collectives import ktree
-from fabric.kernels.collectives.lines import Line
-from fabric.kernels.kit import common
+from fabric.kernels.collectives.pieces import ktree
+from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.kit.plmr import gemv_plan
+from fabric.kernels.kit.session import Session
 from fabric.kernels.matvec.gemv import Gemv
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
 from tests.fabric.kernels import run
 from wse_core.errors import ConfigError, PlanError
+from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
 SUMS = ("pipeline", "ring", "folded_ring", "ktree")
@@ -167,7 +168,7 @@ def test_sum_without_the_trees_reference():
     """Five PEs: (x2 + (x3 + x4)) + (x1 + x0), in float32 numbers of numpy."""
     values = np.random.default_rng(4).standard_normal((5, 6)).astype(np.float32)
     x0, x1, x2, x3, x4 = values
-    arithmetic = common.Arithmetic.of(machine(), "f32")
+    arithmetic = Arithmetic.of(machine(), "f32")
     found = tree(5, 1).total([value.view(np.uint32) for value in values], arithmetic, arithmetic)
     assert found.tobytes() == ((x2 + (x3 + x4)) + (x1 + x0)).tobytes()
 
@@ -179,7 +180,7 @@ def test_the_plain_machine_agrees():
         ("a", rng.integers(0, 1 << 14, (2, 5, 12), np.uint16), 0, 0),
         ("x", rng.integers(0, 1 << 14, (1, 5, 2), np.uint16), 0, 0),
     ]
-    fast, plain = (common.Session(layout, inputs, backend=name) for name in ("compiled", "reference"))
+    fast, plain = (Session(layout, inputs, backend=name) for name in ("compiled", "reference"))
     assert fast.run.cycles == plain.run.cycles
     assert fast.run.counters == plain.run.counters
     assert np.array_equal(fast.read("y", 0, 0, 5, 2), plain.read("y", 0, 0, 5, 2))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fabric.kernels.kit import common
-from fabric.kernels.matvec.gemv_chain import GemvChain
+from fabric.kernels.kit.session import Session
+from fabric.kernels.matvec.chain import GemvChain
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
 from tests.fabric.kernels import run
@@ -92,7 +92,7 @@ def test_layers_without_the_kernels_reference():
         ("a1", plan.placed(1, b.view(np.uint16)), 0, 0),
         ("x", x.view(np.uint16).reshape(1, 2, 2), 0, 0),
     ]
-    found = common.Session(plan.layout(), inputs).read("x2", 0, 0, 2, 1).reshape(-1)
+    found = Session(plan.layout(), inputs).read("x2", 0, 0, 2, 1).reshape(-1)
 
     def dot(row, column):
         total = np.float32(0)
@@ -112,7 +112,7 @@ def test_the_plain_machine_agrees():
         (name, rng.integers(0, 1 << 14, (3, 4, count), np.uint16), 0, 0)
         for name, count in (("x", 2), ("a0", 4), ("a1", 4), ("a2", 4))
     ]
-    fast, plain = (common.Session(layout, inputs, backend=name) for name in ("compiled", "reference"))
+    fast, plain = (Session(layout, inputs, backend=name) for name in ("compiled", "reference"))
     assert fast.run.cycles == plain.run.cycles
     assert fast.run.counters == plain.run.counters
     assert np.array_equal(fast.read("x3", 0, 0, 4, 3), plain.read("x3", 0, 0, 4, 3))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.collectives.lines import Line, compose
+from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.kit import common, tiles
+from fabric.kernels.kit import tiles
+from fabric.kernels.kit.session import Session
 from fabric.kernels.matmul.gemm import Gemm
-from fabric.kernels.matmul.product import GROUP, Shape, product_cycles
+from fabric.kernels.matmul.local import GROUP, Shape, product_cycles
 from fabric.kernels.registry import KERNELS
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run
@@ -108,7 +109,7 @@ def test_gemm_equals_the_plain_machine_cycle_for_cycle(p, m, k, n, buffers, dtyp
     first, second = product.padded(a, b)
     order = tiles.columns_first if product.shape.inner_k else tiles.rows_first
     inputs = [("a", tiles.columns_first(tiles.tiles(first, p)), 0, 0), ("b", order(tiles.tiles(second, p)), 0, 0)]
-    plain = common.Session(product.layout, inputs, backend="reference")
+    plain = Session(product.layout, inputs, backend="reference")
     assert plain.run.cycles == session.run.cycles
     assert plain.run.counters == session.run.counters
     assert np.array_equal(plain.read("c", 0, 0, p, p), session.read("c", 0, 0, p, p))

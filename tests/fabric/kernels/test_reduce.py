@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.collectives import trees
-from fabric.kernels.collectives.reduce import AUTO, color_pool
-from fabric.kernels.kit import costs
+from fabric.kernels.collectives import costs
+from fabric.kernels.collectives.pieces import trees
+from fabric.kernels.collectives.pieces.sums import AUTO, color_pool
 from fabric.kernels.registry import KERNELS
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from fabric.kernels.collectives.ring import KINDS, Ring, interleave
+from fabric.kernels.collectives.pieces.ring import KINDS, Ring, interleave
 from wse_core.errors import ConfigError
 
 

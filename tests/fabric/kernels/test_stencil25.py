@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.asm import control
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.neighbours import Nearby
-from fabric.kernels.kit.common import Session
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.neighbours import Nearby
+from fabric.kernels.kit.session import Session
 from fabric.kernels.registry import KERNELS
-from fabric.kernels.stencil.stencil25 import weights
+from fabric.kernels.stencil.points25 import weights
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from tests.examples import examples

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.asm import control
-from fabric.kernels.streamed.ws_layout import TASKS, Placement, chunks, column_streams
+from fabric.kernels.streamed.placement import TASKS, Placement, chunks, column_streams
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from tests.examples import examples

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.asm import control
-from fabric.kernels.streamed.ws_gradient import TASKS, mask_streams
-from fabric.kernels.streamed.ws_layout import Placement
+from fabric.kernels.streamed.gradient import TASKS, mask_streams
+from fabric.kernels.streamed.placement import Placement
 from memx.pattern import Pattern
 from tests.examples import examples
 from tests.fabric.kernels import run

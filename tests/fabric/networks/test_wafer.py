@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.asm import control
-from fabric.kernels.streamed.ws_forward import COLOR_W
-from fabric.kernels.streamed.ws_layout import Placement
+from fabric.kernels.streamed.forward import COLOR_W
+from fabric.kernels.streamed.placement import Placement
 from fabric.networks.streamed import commands
 from fabric.networks.streamed.network import Layer, Network
 from fabric.networks.streamed.resident import Resident

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.kernels.kit import tiles
-from fabric.kernels.kit.common import Arithmetic
 from harness.validation.programs import local_products, matvec, summa_library, summa_multicast
 from harness.validation.recipe import CannotRun
 from harness.validation.registry import RECIPES
 from tests.examples import examples
+from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
 M = machine()

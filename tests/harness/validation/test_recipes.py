@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.host.fabric import Fabric
-from fabric.kernels.kit import costs
+from fabric.kernels.collectives import costs
 from fabric.kernels.registry import KERNELS
 from fabric.layout.layout import Layout
 from fabric.program.program import Program

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.kit.common import Arithmetic
 from harness.validation.programs import stencil_columns
 from harness.validation.recipe import CannotRun
 from harness.validation.registry import RECIPES
 from tests.examples import examples
+from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
 

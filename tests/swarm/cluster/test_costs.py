@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabric.kernels.streamed import ws_forward, ws_gradient
-from fabric.kernels.streamed.ws_layout import Placement
+from fabric.kernels.streamed import forward, gradient
+from fabric.kernels.streamed.placement import Placement
 from memx.pattern import Pattern
 from swarm.cluster import costs
 from swarm.cluster.costs import Layer, Mesh
@@ -64,7 +64,7 @@ def test_costs_of_meshes_that_are_not_simulated(shape, tolerance):
     inputs, outputs, tokens, width, height = shape
     pattern, mesh = Pattern.dense((outputs, inputs)), Mesh(machine(), width, height)
     places = [Placement(features, tokens, width, height) for features in (inputs, outputs)]
-    for phase, kernel in (("forward", ws_forward), ("gradient", ws_gradient)):
+    for phase, kernel in (("forward", forward), ("gradient", gradient)):
         wanted = kernel.expected_cycles(pattern.indptr, pattern.indices, *places, mesh.machine)
         cost = getattr(costs, phase)(Layer(inputs, outputs), tokens, mesh)
         assert cost.busy + cost.latency == pytest.approx(wanted, rel=tolerance), phase

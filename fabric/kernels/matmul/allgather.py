@@ -1,7 +1,7 @@
 """Matrix product by allgather: every PE collects its panels of A and B, then multiplies once.
 
 What moves
-    The broadcasts of SUMMA (`fabric.kernels.matmul.gemm_summa`, same colors, queues and switches), one after the other
+    The broadcasts of SUMMA (`fabric.kernels.matmul.summa`, same colors, queues and switches), one after the other
     and without products between them.  A PE (x, y) ends with all of row y of A and of column x of B.
 
 Memory
@@ -15,7 +15,7 @@ Cycles
 
         cycles = L (M + SA + SB + I) + start
 
-    with the names of `gemm_summa`; I is about 80 for the transfer of two tiles and 9 for the turn of the loop over the
+    with the names of `summa`; I is about 80 for the transfer of two tiles and 9 for the turn of the loop over the
     products.  Nothing overlaps, which costs little on a CE whose slots pay for transfers and products alike.
 
 Sources
@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.kit import common
-from fabric.kernels.matmul.gemm_broadcast import BroadcastAxis, slot_elements
-from fabric.kernels.matmul.gemm_summa import Summa
-from fabric.kernels.matmul.product import emit_product, product_cycles
+from fabric.kernels.kit.session import Stamps
+from fabric.kernels.matmul.broadcast_axis import BroadcastAxis, slot_elements
+from fabric.kernels.matmul.local import emit_product, product_cycles
+from fabric.kernels.matmul.summa import Summa
 from fabric.program.program import Program
 
 __all__ = ["AllGather"]
@@ -63,7 +63,7 @@ class PanelAxis(BroadcastAxis):
 
 
 class AllGather(Summa):
-    """A product by allgather; see `gemm_base.Product` and the head of this module."""
+    """A product by allgather; see `distributed.Product` and the head of this module."""
 
     algorithm = "allgather"
 
@@ -79,7 +79,7 @@ class AllGather(Summa):
             f"allgather {column} column, {row} row", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
         )
         c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
-        stamps = common.Stamps(p)
+        stamps = Stamps(p)
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
         a = PanelAxis(p, "a", self.elements[0], self.dtype, column, self.held[0], self.slices, shape.a_bank)
         b = PanelAxis(p, "b", self.elements[1], self.dtype, row, self.held[1], self.slices, None)
@@ -115,7 +115,7 @@ class AllGather(Summa):
         return p
 
     def inputs(self, a, b):
-        """Return what the host writes; see `common.Session`."""
+        """Return what the host writes; see `Session`."""
         if self.slices == 1:
             return super().inputs(a, b)
         a, b = self.cut(a, b)

@@ -8,7 +8,7 @@ What moves
     one order for even and in the other for odd layers, and nothing but the all-reduces ever moves.
 
 Colors and queues
-    Those of the all-reduces (`fabric.kernels.matvec.gemv_sums`), of their own for rows and for columns and used again
+    Those of the all-reduces (`fabric.kernels.matvec.line_sum`), of their own for rows and for columns and used again
     in every second layer; K of a K-tree is at most 3, since both directions need queues.
 
 Order (bit exact)
@@ -33,17 +33,23 @@ from itertools import pairwise
 
 import numpy as np
 
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.reduce import color_pool
-from fabric.kernels.kit import common, tiles
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.sums import color_pool
+from fabric.kernels.kit import tiles
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.plmr import Device, Plan
-from fabric.kernels.matmul.product import Shape, emit_product, product_cycles
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
+from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
 from fabric.kernels.matvec.gemv import gemv_params, local_products, stamp_cycles
-from fabric.kernels.matvec.gemv_sums import LineSum, Queues
+from fabric.kernels.matvec.line_sum import LineSum, Queues
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import isa, numerics
+from wse_core.formats import Arithmetic
 
 __all__ = ["GemvChain", "gemv_chain"]
 
@@ -112,7 +118,7 @@ class GemvChain:
             y = p.array(f"y{layer}", along.padded, shape.c_dtype, bank=0)
             a = p.array(f"a{layer}", shape.rows * shape.depth, dtype, bank=shape.a_bank)
             places.append((y, a, p.array(f"x{layer + 1}", shape.rows, dtype) if self.converts else y))
-        stamps = common.Stamps(p, self.layers + 1)
+        stamps = Stamps(p, self.layers + 1)
         total, column = p.dsr("src0"), p.dsr("src1")
         with p.task("main"):
             stamps.store(0)
@@ -207,7 +213,7 @@ class GemvChain:
         KernelParam("n", 256, int, "elements of x and of the results of layers 1, 3 ...", low=1),
         KernelParam("layers", 3, int, "products", low=1, high=64),
         *gemv_params(ALGORITHMS),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def gemv_chain(machine, p, height, m, n, layers, dtype, sums, algorithm, levels, group, seed, data):
@@ -219,14 +225,14 @@ def gemv_chain(machine, p, height, m, n, layers, dtype, sums, algorithm, levels,
         found.admit()
         return found, found.layout()
 
-    plan, layout = common.fit(
+    plan, layout = fit(
         "kernel gemv_chain",
         machine,
         build,
         {"m": m, "n": n, "layers": layers},
         {"m": (1, m), "n": (1, n), "layers": (1, layers)},
     )
-    given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
+    given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
     rng = np.random.default_rng(seed)
     sizes = [(m, n) if layer % 2 == 0 else (n, m) for layer in range(layers)]
     matrices = [given.random(rng, size, data, terms=size[1] * layers) for size in sizes]
@@ -237,7 +243,7 @@ def gemv_chain(machine, p, height, m, n, layers, dtype, sums, algorithm, levels,
     padded = [tiles.pad(bits, full[1 - k % 2], full[k % 2]) for k, bits in enumerate(matrices)]
     x_full = tiles.pad(x, full[0], 1)
     chunks = np.repeat(x_full.reshape(1, width, -1), height, axis=0)
-    session = common.Session(
+    session = Session(
         layout, [("x", chunks, 0, 0), *((f"a{k}", plan.placed(k, bits), 0, 0) for k, bits in enumerate(padded))]
     )
 
@@ -251,7 +257,7 @@ def gemv_chain(machine, p, height, m, n, layers, dtype, sums, algorithm, levels,
 
     readings = session.stamps(0, 0, width, height)
     ends = [int(reading.max() - readings[0].min()) for reading in readings]
-    return common.report(
+    return report(
         session,
         check,
         ends[-1],
@@ -288,6 +294,6 @@ def _check(plan, given, got, expected, matrices, x):
             magnitude = np.where(magnitude <= given.largest, magnitude, np.inf)
             roundings += shape.depth + len(along.line)  # local, all-reduce, conversion
             operations = operations * np.abs(values).sum(axis=1).max() + bits.shape[1] + 2 * len(along.line)
-    return common.check_sum(
+    return check_sum(
         given, got, *(np.broadcast_to(a, got.shape) for a in (expected, plain, magnitude)), roundings, operations
     )

@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fabric.asm import control
-from fabric.kernels.collectives.lines import Line
+from fabric.kernels.collectives.pieces.lines import Line
 
 __all__ = ["Nearby"]
 

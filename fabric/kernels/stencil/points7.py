@@ -34,10 +34,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.kit import common
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.formats import Arithmetic
 
 __all__ = ["C0", "C1", "reference", "stencil"]
 
@@ -56,7 +61,7 @@ def _program(machine, nz, steps, dtype, color, near):
     p = Program(f"stencil, color {color}, neighbours {''.join(d for d, _ in near) or 'none'}", machine)
     u, v = p.array("u", nz + 2, dtype, bank=0), p.array("v", nz, dtype, bank=2)
     halo = {d: p.array(f"from {d}", nz, dtype, bank=0) for d, _ in near}
-    stamps = common.Stamps(p)
+    stamps = Stamps(p)
     half = dtype == "f16"
     move, multiply, multiply_add = (p.fmovh, p.fmulh, p.fmach) if half else (p.fmovs, p.fmuls, p.fmacs)
     pending, left = p.reg16("pending"), p.reg16("left")
@@ -145,13 +150,13 @@ def _plain(u, steps):
         KernelParam("nz", 100, int, "cells in z", low=1, high=32000),
         KernelParam("steps", 4, int, "steps", low=1, high=65535),
         KernelParam("dtype", "f32", str, "format", ("f16", "f32")),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def stencil(machine, width, height, nz, steps, dtype, seed, data):
     """Run the kernel `stencil`; see the head of this module."""
     layout = Layout(width, height, machine)
-    arithmetic = common.Arithmetic.of(machine, dtype)
+    arithmetic = Arithmetic.of(machine, dtype)
 
     def neighbours(x, y):
         return tuple(
@@ -163,7 +168,7 @@ def stencil(machine, width, height, nz, steps, dtype, seed, data):
     def build(nz):
         return {key: _program(machine, nz, steps, dtype, *key) for key in dict.fromkeys(key for _, _, key in places)}
 
-    programs = common.fit("kernel stencil", machine, build, {"nz": nz}, {"nz": (1, nz)})
+    programs = fit("kernel stencil", machine, build, {"nz": nz}, {"nz": (1, nz)})
     for x, y, key in places:
         layout.place(programs[key], x, y)
         color, near = key
@@ -172,12 +177,12 @@ def stencil(machine, width, height, nz, steps, dtype, seed, data):
         for d, c in near:
             layout.route(c, (x, y), rx=d, tx="R")
     u = arithmetic.random(np.random.default_rng(seed), (height, width, nz), data, terms=7 * steps)
-    session = common.Session(layout, [("u", np.pad(u, ((0, 0), (0, 0), (1, 1))), 0, 0)])
+    session = Session(layout, [("u", np.pad(u, ((0, 0), (0, 0), (1, 1))), 0, 0)])
     got = session.read("u", 0, 0, width, height)[:, :, 1:-1]
     values = arithmetic.operand(u)
     with np.errstate(all="ignore"):
         plain, magnitude = _plain(values, steps), _plain(np.abs(values), steps)
-    check = common.check_sum(arithmetic, got, reference(arithmetic, u, steps), plain, magnitude, 7 * steps)
+    check = check_sum(arithmetic, got, reference(arithmetic, u, steps), plain, magnitude, 7 * steps)
     first, last = session.stamps(0, 0, width, height)
     pairs = (width - 1) * height + width * (height - 1)
     most = max(len(key[1]) for _, _, key in places)
@@ -186,7 +191,7 @@ def stencil(machine, width, height, nz, steps, dtype, seed, data):
     moves = (most + 1) * wavelets if most else 0
     bound = moves + (3 + most) * -(-nz // lanes) + -(-nz // wide)
     senders = width * height if pairs else 0
-    return common.report(
+    return report(
         session,
         check,
         (last - first).max(),

@@ -22,10 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fabric.kernels.kit.data import wavelets_of
 from wse_core import isa, numerics
 from wse_core.image import ENDLESS
 
-__all__ = ["Reduce", "Role", "wavelets_of"]
+__all__ = ["Reduce", "Role"]
 
 
 class Role(NamedTuple):
@@ -44,11 +45,6 @@ class _Step(NamedTuple):
     leaves: bool
     messages: int
     form: str = "one"  # one, merged, loop
-
-
-def wavelets_of(n, dtype):
-    """Return the wavelets of n elements: 16-bit ones travel in pairs."""
-    return n if dtype == "f32" else -(-n // 2)
 
 
 @dataclass(frozen=True)

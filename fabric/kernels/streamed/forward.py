@@ -1,7 +1,7 @@
 """Weight-streaming product: Y = W X, the weights arriving one by one, activations resident.
 
 What moves
-    X (input features x tokens) stays in SRAM, features over x, tokens over y (`fabric.kernels.streamed.ws_layout`).
+    X (input features x tokens) stays in SRAM, features over x, tokens over y (`fabric.kernels.streamed.placement`).
     The rows of W enter along the north edge, each column of PEs getting the weights of its own features, and go down
     the columns; zeros are never sent.  A weight starts a task that adds weight * X[feature] over the PE's tokens to a
     row of partial sums.  The command after the row of an output feature sends the partial sums once round the ring of
@@ -31,13 +31,18 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.kernels.collectives.chain import stage_cycles
-from fabric.kernels.kit import common
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
-from fabric.kernels.streamed.ws_layout import TASKS, Placement, column_streams, random_mask, resident
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session
+from fabric.kernels.kit.sizes import fit
+from fabric.kernels.streamed.placement import TASKS, Placement, column_streams, random_mask, resident
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core import isa
+from wse_core import isa, numerics
 from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic
 
 __all__ = ["COLOR_W", "ProductTasks", "expected_cycles", "product_layout", "reference", "route_product", "ws_forward"]
 
@@ -181,7 +186,7 @@ def product_layout(inputs, outputs, dtype, machine):
             for size in np.unique(sizes)
         }
 
-    programs = common.fit(
+    programs = fit(
         "kernel ws_forward",
         machine,
         build,
@@ -220,7 +225,7 @@ def reference(given, single, indptr, indices, values, x, inputs, outputs):
         total = parts[(owner + 1) % columns]
         for step in range(2, columns + 1):
             total = single.call("add", parts[(owner + step) % columns], total)
-        result[row] = common.numerics.convert(total, "f32", given.fmt, given.bias, given.ftz)
+        result[row] = numerics.convert(total, "f32", given.fmt, given.bias, given.ftz)
     return result
 
 
@@ -288,7 +293,7 @@ def expected_hops(indptr, indices, inputs, outputs):
         KernelParam("density", 0.5, float, "share of weights that are not zero", low=0, high=1),
         KernelParam("transposed", False, bool, "stream the transposed weights, as the backward pass does"),
         KernelParam("dtype", "f16", str, "format of weights and activations; sums are f32", ("f16", "cb16")),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density, transposed, dtype, seed, data):
@@ -297,7 +302,7 @@ def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density,
         places = [Placement(features, tokens, width, height, groups) for features in (inputs, outputs)]
     except ConfigError as error:
         raise ConfigError(error.what, where="kernel ws_forward", hint=error.hint) from None
-    given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
+    given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
     rng = np.random.default_rng(seed)
     x = given.random(rng, (inputs, tokens), data, terms=inputs)
     stored = given.random(
@@ -309,7 +314,7 @@ def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density,
     indices, values = np.nonzero(mask)[1], weights[mask]
     layout, streams = product_layout(*places, dtype, machine)
     sent = column_streams(indptr, indices, values, *places)
-    session = common.Session(
+    session = Session(
         layout,
         resident("x", places[0], x),
         task=None,
@@ -327,8 +332,8 @@ def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density,
         plain = np.array([w[kept] @ x_values[kept] for w, kept in zip(w_values, mask, strict=True)])
         magnitude = np.array([np.abs(w[kept]) @ np.abs(x_values[kept]) for w, kept in zip(w_values, mask, strict=True)])
     # Roundings to f32 count 2^-13 of one to a 16-bit format or less, the last one counts whole.
-    check = common.check_sum(given, y, expected, plain, magnitude, 1 - -(inputs + width) // 2**13, 1)
-    return common.report(
+    check = check_sum(given, y, expected, plain, magnitude, 1 - -(inputs + width) // 2**13, 1)
+    return report(
         session,
         check,
         session.run.cycles,

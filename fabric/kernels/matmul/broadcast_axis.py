@@ -1,7 +1,7 @@
 """Broadcasts of tiles along rows and columns, one color per axis: what the programs of SUMMA and allgather share.
 
 How routers are turned, and why nothing can collide or be cut off, stands in the head of
-`fabric.kernels.matmul.gemm_summa`.
+`fabric.kernels.matmul.summa`.
 """
 
 from __future__ import annotations

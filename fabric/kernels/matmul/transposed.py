@@ -3,9 +3,10 @@
 What moves
     PE (x, y) of W x H holds the tile A[y, x] (m x k over H x W), tiles of B (n x k over L x W, L = lcm(W, H); L/H of
     them) and L/W tiles of C (m x n over H x L).  A column of PEs is a folded ring for its tiles of B
-    (`fabric.kernels.collectives.ring`).  In each of L steps a PE multiplies A[y, x] with the transpose of the tile of B
-    that has come, all of one row of PEs with the same slice j of n, and the row adds its products up on PE j div (L/W):
-    from both ends toward it, each PE adding its own product to the sum that passes.  Then the ring turns by one tile.
+    (`fabric.kernels.collectives.pieces.ring`).  In each of L steps a PE multiplies A[y, x] with the transpose of the
+    tile of B that has come, all of one row of PEs with the same slice j of n, and the row adds its products up on PE j
+    div (L/W):  from both ends toward it, each PE adding its own product to the sum that passes.  Then the ring turns by
+    one tile.
 
     Nothing is aligned: a row starts with the slice that its PEs hold.  A does not move at all, and no tile is ever
     transposed: the product reads B as scalars, in whatever order it lies in.
@@ -41,11 +42,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from fabric.kernels.collectives.ring import Ring
-from fabric.kernels.kit import common, tiles
-from fabric.kernels.matmul.gemm_base import Product, place_all, wavelets_of
-from fabric.kernels.matmul.gemm_shift import FIRST, RingAxis
-from fabric.kernels.matmul.product import emit_product, product_cycles
+from fabric.kernels.collectives.pieces.ring import Ring
+from fabric.kernels.kit import tiles
+from fabric.kernels.kit.check import sequential_sum
+from fabric.kernels.kit.data import wavelets_of
+from fabric.kernels.kit.session import Stamps
+from fabric.kernels.matmul.distributed import Product, place_all
+from fabric.kernels.matmul.local import emit_product, product_cycles
+from fabric.kernels.matmul.shift import FIRST, RingAxis
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import isa
@@ -59,7 +63,7 @@ TO_WEST, TO_EAST, HERE = 0, 1, 2
 
 
 class GemmT(Product):
-    """C = A B^T; see `gemm_base.Product` (B is n x k here) and the head of this module."""
+    """C = A B^T; see `distributed.Product` (B is n x k here) and the head of this module."""
 
     algorithm = "gemm_t"
 
@@ -114,7 +118,7 @@ class GemmT(Product):
         c = p.array("c", count * self.c_tiles, shape.c_dtype, bank=0)
         part = p.array("part", count, shape.c_dtype, bank=0)
         a = p.array("a", shape.rows * shape.depth, self.dtype, bank=shape.a_bank)
-        stamps = common.Stamps(p)
+        stamps = Stamps(p)
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
         b = RingAxis(p, "b", shape.depth * shape.columns, self.dtype, self.held[0], y_colors)
         goes = p.param("goes", "u16", count=self.slices)
@@ -183,7 +187,7 @@ class GemmT(Product):
         return tiles.pad(a, h * s.rows, w * s.depth), tiles.pad(b, self.slices * s.columns, w * s.depth)
 
     def inputs(self, a, b):
-        """Return what the host writes; see `common.Session`."""
+        """Return what the host writes; see `Session`."""
         a, b = self.padded(a, b)
         w, h = self.width, self.height
         a = tiles.columns_first(tiles.tiles(a, h, w))
@@ -212,7 +216,7 @@ class GemmT(Product):
             for side in (parts[:root], parts[:root:-1]):
                 if side:
                     total = self.result.call(
-                        "add", total, common.sequential_sum(self.result, [part[:, at] for part in reversed(side)])
+                        "add", total, sequential_sum(self.result, [part[:, at] for part in reversed(side)])
                     )
             c[:, at] = total
         return c[: self.m, : self.n]
@@ -238,7 +242,7 @@ class GemmT(Product):
 
     @property
     def lower_bound(self):
-        """Cycles that no algorithm with A in place goes below; see `gemm_base`."""
+        """Cycles that no algorithm with A in place goes below; see `distributed`."""
         m, (w, h) = self.machine, (self.width, self.height)
         rows, depth = -(-self.m // h), -(-self.k // w)
         foreign = wavelets_of(self.n * depth * (h - 1) // h, self.dtype)

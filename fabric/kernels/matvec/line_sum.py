@@ -1,8 +1,8 @@
 """The all-reduces of matrix-vector products: partial results of a line, added up and, if wanted, given to all places.
 
-`LineSum` joins the pieces that exist, behind one face: ``pipeline`` is the chain of
-`fabric.kernels.collectives.reducing`, ``ktree`` the two-way tree of `fabric.kernels.collectives.ktree`, ``ring`` and
-``folded_ring`` are `fabric.kernels.collectives.allreduce_ring`, after which every place has the sum.  After the first
+`LineSum` joins the pieces of `fabric.kernels.collectives.pieces` that exist, behind one face: ``pipeline`` is the chain
+of `line_reduce`, ``ktree`` the two-way tree of `ktree`, ``ring`` and ``folded_ring`` are those of `ring_allreduce`,
+after which every place has the sum.  After the first
 two one place has it, the root, and a flood by the routers gives it to the others.  ``auto`` takes the fastest by the
 closed forms; K of a K-tree that is not given is chosen in the same way, among those that colors and queues allow.
 
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fabric.kernels.collectives import ktree, trees
-from fabric.kernels.collectives.allreduce_ring import RingAllreduce
-from fabric.kernels.collectives.broadcast import flood_line
-from fabric.kernels.collectives.reducing import Reduce, wavelets_of
+from fabric.kernels.collectives.pieces import ktree, trees
+from fabric.kernels.collectives.pieces.flood import flood_line
+from fabric.kernels.collectives.pieces.line_reduce import Reduce
+from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
+from fabric.kernels.kit.data import wavelets_of
 from wse_core.errors import PlanError
 
 __all__ = ["ALGORITHMS", "LineSum", "Queues"]

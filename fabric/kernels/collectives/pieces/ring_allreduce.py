@@ -7,8 +7,8 @@ What moves
     it.  A step sends from memory on a microthread while the main thread receives; the hardware holds the next step's
     sending back until microthread and descriptors are free.  Descriptors of circular buffers move on by themselves, so
     a step is two instructions; each PE has its own program, since where it begins is part of a descriptor.  Rings are
-    those of `fabric.kernels.collectives.ring`: ``plain`` comes back over the whole line, ``folded`` never goes farther
-    than two PEs.
+    those of `fabric.kernels.collectives.pieces.ring`: ``plain`` comes back over the whole line, ``folded`` never goes
+    farther than two PEs.
 
 Colors and queues
     Three colors.  One input and one output queue.
@@ -32,8 +32,8 @@ from functools import cached_property
 
 import numpy as np
 
-from fabric.kernels.collectives.reducing import wavelets_of
-from fabric.kernels.collectives.ring import Ring
+from fabric.kernels.collectives.pieces.ring import Ring
+from fabric.kernels.kit.data import wavelets_of
 from wse_core import isa, numerics
 
 __all__ = ["UNROLLED", "RingAllreduce"]
@@ -56,7 +56,7 @@ class RingAllreduce:
     dtype, sums : str
         Formats of the data and of the sums; data of another format are converted first.
     kind : {"plain", "folded"}
-        Ring, see `fabric.kernels.collectives.ring`.
+        Ring, see `fabric.kernels.collectives.pieces.ring`.
     queue : int
         Input and output queue.
     """

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.kit import common, tiles
-from fabric.kernels.kit.common import Arithmetic
+from fabric.kernels.kit import tiles
+from fabric.kernels.kit.check import check_sum, sequential_sum
+from fabric.kernels.kit.session import Session
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
+from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
 F32 = Arithmetic.of(machine(), "f32")
@@ -77,28 +79,28 @@ def test_the_bound_holds_for_sums_and_products(fmt, terms, seed, ftz, exponent):
     scale = 10.0 ** (exponent * (6 if fmt == "f32" else 1))
     a, b = (arithmetic.encode(scale * rng.standard_normal((terms, 4))) for _ in "ab")
     x, y = arithmetic.operand(a), arithmetic.operand(b)
-    total = common.sequential_sum(arithmetic, list(a))
+    total = sequential_sum(arithmetic, list(a))
     exact = np.array([math.fsum(column) for column in x.T])
-    found = common.check_sum(arithmetic, total, total, exact, np.abs(x).sum(axis=0), terms - 1)
+    found = check_sum(arithmetic, total, total, exact, np.abs(x).sum(axis=0), terms - 1)
     assert found.verified
     zero = np.zeros((1, 1), np.uint32)
     product = np.array(
         [tiles.multiply(arithmetic, single, a[:, k][None], b[:, k][:, None], zero)[0, 0] for k in range(4)]
     )
     exact = np.array([math.fsum(x[:, k] * y[:, k]) for k in range(4)])  # each product is exact in float64
-    found = common.check_sum(single, product, product, exact, (np.abs(x) * np.abs(y)).sum(axis=0), terms)
+    found = check_sum(single, product, product, exact, (np.abs(x) * np.abs(y)).sum(axis=0), terms)
     assert found.verified
 
 
 def test_check_notices_one_bit():
     bits = F32.encode([1.0, 2.0, 3.0])
     plain = F32.decode(bits)
-    assert common.check_sum(F32, bits, bits, plain, plain, 5).verified
+    assert check_sum(F32, bits, bits, plain, plain, 5).verified
     other = bits ^ np.uint32([0, 1, 0])
-    found = common.check_sum(F32, other, bits, plain, plain, 5)
+    found = check_sum(F32, other, bits, plain, plain, 5)
     assert (found.bit_exact, found.within_bound, found.verified) == (False, True, False)
     wrong = bits + np.uint32([0, 1 << 12, 0])
-    found = common.check_sum(F32, wrong, wrong, plain, plain, 5)
+    found = check_sum(F32, wrong, wrong, plain, plain, 5)
     assert (found.bit_exact, found.within_bound, found.verified) == (True, False, False)
     assert found.max_abs_error > found.max_bound
 
@@ -118,7 +120,7 @@ def test_check_notices_one_bit():
 )
 def test_check_of_what_is_not_finite(value, plain, sound):
     bits = F32.encode([value])
-    found = common.check_sum(F32, bits, bits, [plain], [abs(plain)], 3)
+    found = check_sum(F32, bits, bits, [plain], [abs(plain)], 3)
     assert found.within_bound is sound
     assert found.n_bounded == (plain == 1.0)
 
@@ -126,7 +128,7 @@ def test_check_of_what_is_not_finite(value, plain, sound):
 @pytest.mark.parametrize("name", ["chain_reduce", "gemv", "gemm", "vector", "broadcast"])
 def test_a_wrong_bit_of_the_machine_is_reported(name, monkeypatch):
     """What a kernel reads back decides: flip one bit of it."""
-    read = common.Session.read
+    read = Session.read
 
     def damaged(self, symbol, *rect):
         values = read(self, symbol, *rect)
@@ -135,7 +137,7 @@ def test_a_wrong_bit_of_the_machine_is_reported(name, monkeypatch):
             values.reshape(-1)[0] ^= values.dtype.type(1)
         return values
 
-    monkeypatch.setattr(common.Session, "read", damaged)
+    monkeypatch.setattr(Session, "read", damaged)
     sizes = {
         "vector": {"n": 9},
         "broadcast": {"width": 2, "height": 2, "n": 3},

@@ -7,7 +7,7 @@ of A and the tile of B of the same slice; algorithms differ in how the tiles com
 slices (`Product.order`), which is what the bits of C depend on.
 
 Sizes that do not divide are padded with zeros, the rows of a tile to an even number (see
-`fabric.kernels.matmul.product`). The zeros are sent and multiplied as the rest is; ``macs`` counts them,
+`fabric.kernels.matmul.local`). The zeros are sent and multiplied as the rest is; ``macs`` counts them,
 ``useful_macs`` does not.
 
 Split of the cycles
@@ -29,17 +29,17 @@ import math
 
 import numpy as np
 
-from fabric.kernels.kit import common, tiles
+from fabric.kernels.kit import tiles
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.plmr import routes_used
-from fabric.kernels.matmul.product import Shape, product_cycles
+from fabric.kernels.kit.session import CYCLE_LIMIT, Session
+from fabric.kernels.kit.sizes import fit
+from fabric.kernels.matmul.local import Shape, product_cycles
 from wse_core.errors import PlanError
+from wse_core.formats import Arithmetic
 
-__all__ = ["Product", "place_all", "wavelets_of"]
-
-
-def wavelets_of(elements, dtype):
-    """Return the wavelets of that many elements: two 16-bit ones in one."""
-    return elements if dtype == "f32" else -(-elements // 2)
+__all__ = ["Product", "place_all"]
 
 
 def place_all(layout, programs, columns, rows):
@@ -113,8 +113,8 @@ class Product:
     def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", where="kernel gemm"):
         self.machine, self.width, self.height, self.where = machine, width, height, where
         self.m, self.k, self.n, self.dtype, self.sums = m, k, n, dtype, sums
-        self.given = common.Arithmetic.of(machine, dtype)
-        self.result = common.Arithmetic.of(machine, dtype if sums == "same" else "f32")
+        self.given = Arithmetic.of(machine, dtype)
+        self.result = Arithmetic.of(machine, dtype if sums == "same" else "f32")
         limits = machine["fabric.width"], machine["fabric.height"]
         if width > limits[0] or height > limits[1]:
             square = width == height
@@ -134,7 +134,7 @@ class Product:
         if width == height:
             ranges["p"] = width, min(limits)
         sizes = {"m": m, "k": k, "n": n} | ({"p": width} if width == height else {})
-        self.programs = common.fit(where, machine, lambda **found: self.sized(**found).build(), sizes, ranges)
+        self.programs = fit(where, machine, lambda **found: self.sized(**found).build(), sizes, ranges)
 
     def sized(self, m, k, n, p=None):
         """Return a product of other sizes, or on a square of p x p PEs, without programs: `build` may fail."""
@@ -160,7 +160,7 @@ class Product:
         return tiles.pad(a, h * s.rows, steps * s.depth), tiles.pad(b, steps * s.depth, w * s.columns)
 
     def b_elements(self, found):
-        """Return tiles of B in the order in which `fabric.kernels.matmul.product` reads them."""
+        """Return tiles of B in the order in which `fabric.kernels.matmul.local` reads them."""
         return (tiles.columns_first if self.shape.inner_k else tiles.rows_first)(found)
 
     def cut(self, a, b):
@@ -171,7 +171,7 @@ class Product:
             self.b_elements(tiles.tiles(b, self.slices, self.width)),
         )
 
-    def run(self, a, b, progress=None, cycle_limit=common.CYCLE_LIMIT, backend=None):
+    def run(self, a, b, progress=None, cycle_limit=CYCLE_LIMIT, backend=None):
         """Multiply on the fabric.
 
         Parameters
@@ -190,9 +190,7 @@ class Product:
         c : ndarray[uint32 or uint16]
             Bits, shape (m, n).
         """
-        session = common.Session(
-            self.layout, self.inputs(a, b), backend=backend, progress=progress, cycle_limit=cycle_limit
-        )
+        session = Session(self.layout, self.inputs(a, b), backend=backend, progress=progress, cycle_limit=cycle_limit)
         s, (w, h) = self.shape, (self.width, self.height)
         c = session.read("c", 0, 0, w, h).reshape(h, w, self.c_tiles, -1, s.rows)
         return session, c.transpose(0, 4, 1, 2, 3).reshape(h * s.rows, -1)[: self.m, : self.n]
@@ -235,7 +233,7 @@ class Product:
     def check(self, a, b, c):
         """Compare a result with the reference in the order of the PEs and with plain numpy; return a `Check`."""
         plain, magnitude = self.plain(a, b)
-        return common.check_sum(self.result, c, self.reference(a, b), plain, magnitude, self.roundings)
+        return check_sum(self.result, c, self.reference(a, b), plain, magnitude, self.roundings)
 
     # --- counts -------------------------------------------------------------------------------------------------------
 
@@ -279,7 +277,7 @@ class Product:
         return max(work, way * m["router.hop"] + ramps if way else 0)
 
     def facts(self, session, cycles):
-        """Return what a result says besides `common.report`."""
+        """Return what a result says besides `report`."""
         s = self.shape
         compute = self.compute_cycles
         return {

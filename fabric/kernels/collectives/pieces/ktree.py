@@ -30,8 +30,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from fabric.kernels.collectives import trees
-from fabric.kernels.collectives.reducing import Reduce, Role, wavelets_of
+from fabric.kernels.collectives.pieces import trees
+from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
+from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.plmr import ktree_groups
 from wse_core.errors import ConfigError
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fabric.kernels.collectives import trees
-from fabric.kernels.collectives.reducing import wavelets_of
+from fabric.kernels.collectives.pieces import trees
+from fabric.kernels.kit.data import wavelets_of
 
 __all__ = ["AllGather", "Gather", "Scatter"]
 

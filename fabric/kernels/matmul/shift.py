@@ -1,10 +1,11 @@
 """Matrix products by cyclic shifts: Cannon on the plain ring, MeshGEMM on the folded one.
 
 What moves
-    Each row of PEs is a ring for its tiles of A, each column one for its tiles of B (`fabric.kernels.collectives.ring`;
-    `cannon`: neighbours and a way back of n-1 hops, `meshgemm`: no step longer than two hops).  A PE holds L/W tiles of
-    A and L/H of B in the order of the ring (L = lcm(W, H), one each on a square) and multiplies the first of each.
-    Then every ring turns by one tile: a PE sends its first tiles and receives new last ones, while it multiplies.
+    Each row of PEs is a ring for its tiles of A, each column one for its tiles of B
+    (`fabric.kernels.collectives.pieces.ring`; `cannon`: neighbours and a way back of n-1 hops, `meshgemm`: no step
+    longer than two hops).  A PE holds L/W tiles of A and L/H of B in the order of the ring (L = lcm(W, H), one each on
+    a square) and multiplies the first of each.  Then every ring turns by one tile: a PE sends its first tiles and
+    receives new last ones, while it multiplies.
 
     *Alignment* comes first, so that the first tiles belong to the same slice: the PE of rank r in its column turns its
     row by r L/H tiles, that of rank r in its row its column by r L/W.  ``align="host"`` leaves that to the host, which
@@ -55,10 +56,10 @@ import functools
 
 import numpy as np
 
-from fabric.kernels.collectives.ring import Ring
-from fabric.kernels.kit import common
-from fabric.kernels.matmul.gemm_base import Product, place_all
-from fabric.kernels.matmul.product import emit_product, product_cycles
+from fabric.kernels.collectives.pieces.ring import Ring
+from fabric.kernels.kit.session import Stamps
+from fabric.kernels.matmul.distributed import Product, place_all
+from fabric.kernels.matmul.local import emit_product, product_cycles
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 
@@ -143,7 +144,7 @@ class RingAxis:
 
 
 class Shift(Product):
-    """A product by cyclic shifts; see `gemm_base.Product` and the head of this module.
+    """A product by cyclic shifts; see `distributed.Product` and the head of this module.
 
     Parameters
     ----------
@@ -185,7 +186,7 @@ class Shift(Product):
             f"{self.algorithm} {x_colors} {y_colors}", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
         )
         c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
-        stamps, aligned = common.Stamps(p), p.array("aligned", 3, "u16")
+        stamps, aligned = Stamps(p), p.array("aligned", 3, "u16")
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
         axes = [
             RingAxis(p, "a", self.elements[0], self.dtype, self.held[0], x_colors, shape.a_bank),
@@ -280,7 +281,7 @@ class Shift(Product):
         return self.sequence[(first[..., np.newaxis] + np.arange(self.slices)) % self.slices]
 
     def inputs(self, a, b):
-        """Return what the host writes; see `common.Session`."""
+        """Return what the host writes; see `Session`."""
         a, b = self.cut(a, b)
         x, y = (np.array(self.rings[key].rank) for key in "ab")
         rows, columns = np.arange(self.height)[:, np.newaxis], np.arange(self.width)

@@ -33,11 +33,11 @@ Tasks
 
 Order (bit exact)
     C starts from +0; for k = 0 .. K-1, padding included: C = fma(A[:, k], B[k, :], C); see
-    `fabric.kernels.matmul.product`.
+    `fabric.kernels.matmul.local`.
 
 Cycles
     From the first to the last time stamp of a PE, the most of all PEs.  With SA and SB wavelets per tile, M cycles for
-    the product of two tiles (`fabric.kernels.matmul.product`) and I for the instructions of a step, from the tokens of
+    the product of two tiles (`fabric.kernels.matmul.local`) and I for the instructions of a step, from the tokens of
     a step to those of the next:
 
         cycles = L (M + SA + SB + I) + start          (more than one PE)
@@ -59,10 +59,10 @@ import functools
 
 import numpy as np
 
-from fabric.kernels.kit import common
-from fabric.kernels.matmul.gemm_base import Product
-from fabric.kernels.matmul.gemm_broadcast import AXES, BroadcastAxis
-from fabric.kernels.matmul.product import emit_product, product_cycles
+from fabric.kernels.kit.session import Stamps
+from fabric.kernels.matmul.broadcast_axis import AXES, BroadcastAxis
+from fabric.kernels.matmul.distributed import Product
+from fabric.kernels.matmul.local import emit_product, product_cycles
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 
@@ -70,7 +70,7 @@ __all__ = ["Summa"]
 
 
 class Summa(Product):
-    """A product by SUMMA; see `gemm_base.Product` and the head of this module.
+    """A product by SUMMA; see `distributed.Product` and the head of this module.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Summa(Product):
             f"{self.algorithm} {column} column, {row} row", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
         )
         c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
-        stamps = common.Stamps(p)
+        stamps = Stamps(p)
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
         a = BroadcastAxis(p, "a", self.elements[0], self.dtype, column, self.held[0], self.buffers, shape.a_bank)
         b = BroadcastAxis(p, "b", self.elements[1], self.dtype, row, self.held[1], self.buffers, None)
@@ -198,7 +198,7 @@ class Summa(Product):
         return layout
 
     def inputs(self, a, b):
-        """Return what the host writes; see `common.Session`."""
+        """Return what the host writes; see `Session`."""
         a, b = self.cut(a, b)
         (w, h), (held_a, held_b) = (self.width, self.height), self.held
         return [

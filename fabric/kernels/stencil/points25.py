@@ -2,10 +2,10 @@
 
 What moves
     Every PE holds the column of cells (x, y).  Per step it sends its column once in each of the four directions, to the
-    r PEs there (`fabric.kernels.collectives.neighbours`), and receives those of the r PEs on each side, multiplying and
-    adding while they arrive: a column takes nz cycles, with no buffer and no copy.  All PEs go through the turns in one
-    order, turn by turn and in a turn east, west, north, south, and in each either send or receive (or do nothing, near
-    an edge); so the least advanced PEs can always go on, and nothing is asynchronous.
+    r PEs there (`fabric.kernels.collectives.pieces.neighbours`), and receives those of the r PEs on each side,
+    multiplying and adding while they arrive: a column takes nz cycles, with no buffer and no copy.  All PEs go through
+    the turns in one order, turn by turn and in a turn east, west, north, south, and in each either send or receive (or
+    do nothing, near an edge); so the least advanced PEs can always go on, and nothing is asynchronous.
 
 Colors and queues
     0..3 for columns travelling east, west, north, south; input and output queue of the same number.
@@ -46,13 +46,18 @@ from math import factorial
 import numpy as np
 
 from fabric.kernels.basic import vector
-from fabric.kernels.collectives.lines import Line, compose
-from fabric.kernels.collectives.neighbours import Nearby
-from fabric.kernels.kit import common
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.neighbours import Nearby
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import isa
+from wse_core.formats import Arithmetic
 
 __all__ = ["directions", "expected_cycles", "reference", "stencil25", "weights"]
 
@@ -84,7 +89,7 @@ def _program(machine, nz, steps, dtype, factors, ways, plans):
     p = Program(f"star stencil {plans}", machine)
     radius = len(factors) - 1
     u, v = p.array("u", nz + 2 * radius, dtype, bank=0), p.array("v", nz, dtype, bank=V_BANK)
-    stamps = common.Stamps(p)
+    stamps = Stamps(p)
     half = dtype == "f16"
     move, multiply, multiply_add = (p.fmovh, p.fmulh, p.fmach) if half else (p.fmovs, p.fmuls, p.fmacs)
     command = p.array("command", 1, "u32", init=[ways[0].command])
@@ -265,13 +270,13 @@ def expected_cycles(machine, shape, dtype, radius, ways, steps):
         KernelParam("steps", 4, int, "steps", low=1, high=65535),
         KernelParam("radius", 4, int, "cells on each side; 4 is the 25-point stencil", low=2, high=4),
         KernelParam("dtype", "f32", str, "format", ("f16", "f32")),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def stencil25(machine, width, height, nz, steps, radius, dtype, seed, data):
     """Run the kernel `stencil25`; see the head of this module."""
     layout = Layout(width, height, machine)
-    arithmetic = common.Arithmetic.of(machine, dtype)
+    arithmetic = Arithmetic.of(machine, dtype)
     ways = directions(width, height, radius, -(-nz // 2) if dtype == "f16" else nz)
     factors = arithmetic.encode(weights(radius))
     parts = [(way.line, [way.plan(k) for k in range(len(way.line))]) for way in ways]
@@ -280,22 +285,22 @@ def stencil25(machine, width, height, nz, steps, radius, dtype, seed, data):
         return _program(machine, nz, steps, dtype, factors, ways, plans)
 
     most = tuple(tuple((k - turn) % (radius + 1) for turn in range(radius + 1)) for k in range(4))
-    common.fit("kernel stencil25", machine, lambda nz: build(nz, most), {"nz": nz}, {"nz": (1, nz)})
+    fit("kernel stencil25", machine, lambda nz: build(nz, most), {"nz": nz}, {"nz": (1, nz)})
     compose(layout, parts, lambda plans: build(nz, plans))
     for way in ways:
         way.routes(layout)
     u = arithmetic.random(np.random.default_rng(seed), (height, width, nz), data, terms=(6 * radius + 1) * steps)
-    session = common.Session(layout, [("u", np.pad(u, ((0, 0), (0, 0), (radius, radius))), 0, 0)])
+    session = Session(layout, [("u", np.pad(u, ((0, 0), (0, 0), (radius, radius))), 0, 0)])
     got = session.read("u", 0, 0, width, height)[:, :, radius:-radius]
     values, exact = arithmetic.operand(u), arithmetic.decode(factors)
     with np.errstate(all="ignore"):
         plain, magnitude = _plain(values, exact, steps), _plain(np.abs(values), np.abs(exact), steps)
-    check = common.check_sum(
+    check = check_sum(
         arithmetic, got, reference(arithmetic, u, factors, ways, steps), plain, magnitude, (6 * radius + 1) * steps
     )
     first, last = session.stamps(0, 0, width, height)
     cycles = int((last - first).max())
-    return common.report(
+    return report(
         session,
         check,
         cycles,

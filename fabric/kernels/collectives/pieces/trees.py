@@ -38,7 +38,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fabric.kernels.kit import costs
+from fabric.kernels.collectives import costs
 from wse_core.errors import ConfigError
 
 __all__ = ["LONGEST", "Tree", "binary", "build", "chain", "optimal", "star", "two_phase"]

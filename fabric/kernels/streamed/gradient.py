@@ -2,7 +2,7 @@
 
 What moves
     X (input features x tokens) and dY (output features x tokens) stay in SRAM as in
-    `fabric.kernels.streamed.ws_forward`.  For each row of the mask a command goes down every column: the column that
+    `fabric.kernels.streamed.forward`.  For each row of the mask a command goes down every column: the column that
     owns the output feature broadcasts that row of dY along its row of PEs in both directions, the others take it.  Then
     the mask's entries arrive as commands that carry a step, each at the column that owns the input feature: the dot
     product over the PE's tokens, added to what comes from the north and sent south.  From the southern edge the sums
@@ -31,13 +31,18 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.asm import control
-from fabric.kernels.kit import common
+from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
-from fabric.kernels.streamed.ws_layout import Placement, cut, interleave, random_mask, resident
+from fabric.kernels.kit.report import report
+from fabric.kernels.kit.session import Session
+from fabric.kernels.kit.sizes import fit
+from fabric.kernels.streamed.placement import Placement, cut, interleave, random_mask, resident
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core import isa
+from wse_core import isa, numerics
 from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic
 
 __all__ = [
     "DOWN",
@@ -241,7 +246,7 @@ def gradient_layout(inputs, outputs, dtype, machine):
             part = inputs.held(x, y)[1]
             key = column, row, group if row in ("only", "bottom") else 0, part.stop - part.start
             if key not in made:
-                made[key] = common.fit(
+                made[key] = fit(
                     "kernel ws_gradient",
                     machine,
                     lambda tokens, key=key: gradient_program(
@@ -328,7 +333,7 @@ def expected_cycles(indptr, indices, inputs, outputs, machine):
 def reference(given, single, indptr, indices, x, d, inputs):
     """Return the gradients at the mask's places as f32 bit patterns, in the machine's order of additions."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    wide = [common.numerics.convert(values, given.fmt, "f32", given.bias, given.ftz) for values in (x, d)]
+    wide = [numerics.convert(values, given.fmt, "f32", given.bias, given.ftz) for values in (x, d)]
     result, parts = None, inputs.token_starts
     for part in range(len(parts) - 1):
         total = np.zeros(len(indices), np.uint32)
@@ -367,7 +372,7 @@ def expected_hops(indptr, indices, inputs, outputs):
         KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
         KernelParam("density", 0.5, float, "share of places that the mask asks for", low=0, high=1),
         KernelParam("dtype", "f16", str, "format of activations and their gradients; sums are f32", ("f16", "cb16")),
-        *common.data_params(),
+        *data_params(),
     ],
 )
 def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density, dtype, seed, data):
@@ -376,7 +381,7 @@ def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density
         places = [Placement(features, tokens, width, height, groups) for features in (inputs, outputs)]
     except ConfigError as error:
         raise ConfigError(error.what, where="kernel ws_gradient", hint=error.hint) from None
-    given, single = common.Arithmetic.of(machine, dtype), common.Arithmetic.of(machine, "f32")
+    given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
     rng = np.random.default_rng(seed)
     x = given.random(rng, (inputs, tokens), data, terms=tokens)
     d = given.random(rng, (outputs, tokens), "ones" if data == "ones" else "normal")
@@ -390,7 +395,7 @@ def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density
         for tile in resident(name, place, values)
     ]
     sent = mask_streams(indptr, indices, *places)
-    session = common.Session(
+    session = Session(
         layout, tiles, task=None, streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(into)]
     )
     owner = np.searchsorted(places[0].feature_starts, indices, side="right") - 1
@@ -404,8 +409,8 @@ def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density
     with np.errstate(invalid="ignore", over="ignore"):
         plain = (x_values[indices] * d_values[rows]).sum(axis=1)
         magnitude = np.abs(x_values[indices] * d_values[rows]).sum(axis=1)
-    check = common.check_sum(single, got, expected, plain, magnitude, tokens + 1, 2 * tokens)
-    return common.report(
+    check = check_sum(single, got, expected, plain, magnitude, tokens + 1, 2 * tokens)
+    return report(
         session,
         check,
         session.run.cycles,

@@ -117,8 +117,8 @@ def two_phase(p, b, group, wire):
 def optimal(p, b, wire):
     """Cost of the tree that minimises energy and depth together (Auto-Gen): the bound, or contention if that is more.
 
-    The contention of the tree that is found is not bounded by its energy; `fabric.kernels.collectives.trees.optimal`
-    counts it.
+    The contention of the tree that is found is not bounded by its energy;
+    `fabric.kernels.collectives.pieces.trees.optimal` counts it.
     """
     return lower_bound(p, b, wire)
 

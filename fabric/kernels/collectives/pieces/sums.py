@@ -1,0 +1,97 @@
+"""Sums over the PEs of a rectangle: the lines of a form, the colors, and the tree that is fastest on each line.
+
+Forms: ``row`` and ``column`` take all lines of one direction at once, ``xy`` rows and then column 0, ``snake`` one line
+through all PEs.  `reduces` gives a `Reduce` piece for each line that follows another, chosen by the closed forms.
+
+Timing: none of its own; that of the pieces.
+Source: Luczynski et al., HPDC 2024 (arXiv 2404.15888).
+"""
+
+from __future__ import annotations
+
+from fabric.kernels.collectives import costs
+from fabric.kernels.collectives.pieces import trees
+from fabric.kernels.collectives.pieces.line_reduce import Reduce
+from fabric.kernels.collectives.pieces.lines import Line
+from fabric.kernels.kit.data import wavelets_of
+from fabric.kernels.kit.plmr import Device, Plan
+from wse_core.errors import ConfigError
+
+__all__ = ["AUTO", "FORMS", "admit", "color_pool", "lines_of", "pick_sums", "reduces"]
+
+FORMS = ("row", "column", "xy", "snake")
+AUTO = ("chain", "star", "tree", "two_phase")
+"""What ``auto`` chooses from; of equally fast ones the first."""
+SWITCHED_WSE3 = (*range(10), 12, 13, 16, 17, 20, 21)
+
+
+def color_pool(machine):
+    """Return the colors of `machine`, those that can switch first."""
+    all_colors = range(machine["router.colors"])
+    if machine.preset != "wse3":
+        return tuple(all_colors)
+    return tuple(sorted(all_colors, key=lambda color: (color not in SWITCHED_WSE3, color)))
+
+
+def lines_of(form, width, height):
+    """Return the lines of a form, in the order in which they follow one another."""
+    rows, columns = Line.rows(width, height), Line.columns(width, height)
+    return {
+        "row": [rows],
+        "column": [columns],
+        "xy": [rows, Line.columns(1, height)],
+        "snake": [Line.snake(width, height)],
+    }[form]
+
+
+def pick_sums(dtype, sums, where):
+    """Return the format of the sums, or refuse one that cannot hold the data."""
+    sums = dtype if sums == "auto" else sums
+    if sums not in (dtype, "f32"):
+        raise ConfigError(
+            f"{dtype} data cannot be summed in {sums}",
+            where=f"{where}: sums",
+            hint=f"{dtype} or f32" if dtype != "f32" else "f32",
+            value=sums,
+        )
+    return sums
+
+
+def reduces(lines, algorithm, group, n, dtype, sums, machine, spare=0):
+    """Return the `Reduce` pieces of consecutive lines, with colors and queues of their own.
+
+    Parameters
+    ----------
+    lines : sequence of Line
+    algorithm : str
+        ``auto`` or a name that `trees.build` knows.
+    group : int
+        Group size of two_phase, 0 for the default.
+    n, dtype, sums, machine
+        As the kernel's.
+    spare : int
+        Colors to be left for others.
+    """
+    wire, pool = costs.Wire.of(machine), color_pool(machine)
+    b, pieces, used = wavelets_of(n, sums), [], 0
+    for number, line in enumerate(lines):
+        most = max(1, (len(pool) - spare - used) // (len(lines) - number))
+        found = []
+        for name in AUTO if algorithm == "auto" else (algorithm,):
+            tree = trees.build(name, len(line), b, wire, min(group, len(line)), most)
+            colors = tuple(pool[(used + k) % len(pool)] for k in range(tree.colors))  # too many: the plan is refused
+            found.append(Reduce(line, tree, colors, n, dtype if number == 0 else sums, sums, 2 + number))
+        found = [piece for piece in found if piece.tree.colors <= most] or found
+        pieces.append(min(found, key=lambda piece: piece.end(0, machine)))
+        used += pieces[-1].tree.colors
+    return pieces
+
+
+def admit(machine, name, layout_size, pieces, words=0, extra=0):
+    """Refuse a plan that needs more PEs, memory or colors than the machine has."""
+    width, height = layout_size
+    hops = sum(max(k - q for k, q in enumerate(r.tree.parent) if q >= 0) for r in pieces if len(r.tree) > 1)
+    plan = Plan(
+        name, width, height, words, sum(r.tree.colors for r in pieces) + extra, hops, sum(r.roundings for r in pieces)
+    )
+    return Device.of(machine).admit(plan, where=f"kernel {name}")

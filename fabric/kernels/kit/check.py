@@ -1,0 +1,125 @@
+r"""The two comparisons that decide `verified`, and the bound of the second one.
+
+**Two comparisons.**  *Bit-exact*: the result equals, bit for bit, what `wse_core.numerics` gives when it is called in
+the order in which the PEs calculate.  *Within bounds*: it is as close to plain numpy in float64 as the error analysis
+below allows.  The first says that nothing was lost, mixed up or calculated in another order; the second, which shares
+neither arithmetic nor order with the machine, says that the order and the arithmetic give the right thing at all.
+
+**Bound.**  Let every result be a sum of terms t_k that are inputs or products of two inputs, calculated by roundings
+fl(z) = z (1 + d) + e with |d| <= u, half a unit in the last place of 1, and |e| <= h / 2, where h is the spacing of
+the subnormal numbers (e is 0 unless the result is subnormal; a machine that flushes has |e| <= the smallest normal
+number, and its inputs are flushed before the comparison).  If every term goes through at most r roundings, and q
+roundings are done in all, then
+
+    | computed - sum t_k |  <=  g sum |t_k|  +  q (h / 2) (1 + g),     g = r u / (1 - r u),
+
+because a product of at most r factors (1 + d) differs from 1 by at most g (Higham, Accuracy and Stability of Numerical
+Algorithms, lemma 3.1).  numpy's own error in float64, the same with u = 2^-53, is added.  The bound holds if nothing
+overflows, which is sure if (1 + g) sum |t_k| is a finite number of the format.  Where that is not sure, because the
+data hold NaN, infinities or huge numbers, less is asked: NaN in plain numpy is NaN on the machine, and an infinity in
+plain numpy is no finite number on the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Check", "check_sum", "sequential_sum"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of the two comparisons.
+
+    Attributes
+    ----------
+    bit_exact : bool
+        Equal to the reference in the order of the PEs, bit for bit.
+    within_bound : bool
+        As close to plain numpy as the derived bound allows, everywhere.
+    max_abs_error : float
+        Largest distance to plain numpy among the results that a bound applies to (if none: where both are finite).
+    max_bound : float
+        Largest bound that applied; NaN if none did.
+    n_results, n_bounded : int
+        Results compared, and those of them that a bound applied to.
+    """
+
+    bit_exact: bool
+    within_bound: bool
+    max_abs_error: float
+    max_bound: float
+    n_results: int
+    n_bounded: int
+
+    @property
+    def verified(self):
+        """Whether both comparisons succeeded."""
+        return self.bit_exact and self.within_bound
+
+    def fields(self):
+        """Return what a result says about it."""
+        return {
+            "verified": self.verified,
+            "bit_exact": self.bit_exact,
+            "max_abs_error": self.max_abs_error,
+            "max_bound": self.max_bound,
+            "n_results": self.n_results,
+            "n_bounded": self.n_bounded,
+        }
+
+
+def check_sum(arithmetic, got, expected, plain, magnitude, roundings, operations=None):
+    """Compare results that are sums of terms; see the head of this module.
+
+    Parameters
+    ----------
+    arithmetic : Arithmetic
+        Of the results.
+    got, expected : ndarray
+        Bit patterns from the machine and from the reference.
+    plain, magnitude : ndarray of float64
+        Sum of the terms and of their absolute values by numpy.
+    roundings : int
+        Roundings that a term goes through at most; 0 for copies.
+    operations : int, optional
+        Roundings done in all for one result; default the same.
+
+    Returns
+    -------
+    Check
+    """
+    operations = roundings if operations is None else operations
+    values = arithmetic.decode(got)
+    plain, magnitude = np.asarray(plain, np.float64), np.asarray(magnitude, np.float64)
+    growth = arithmetic.growth(roundings)
+    host = roundings * 2.0**-52  # g for u = 2^-53, with room
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = (growth + host) * magnitude + operations * arithmetic.underflow * (1 + growth)
+        applies = np.isfinite(bound) & ((1 + growth) * magnitude <= arithmetic.largest) & np.isfinite(plain)
+        error = np.abs(values - plain)
+    compared = applies if applies.any() else np.isfinite(values) & np.isfinite(plain)
+    sound = np.where(
+        applies,
+        error <= np.where(applies, bound, 0.0),
+        np.where(np.isnan(plain), np.isnan(values), np.isfinite(plain) | ~np.isfinite(values)),
+    )
+    return Check(
+        bit_exact=bool(np.array_equal(got, expected)),
+        within_bound=bool(sound.all()),
+        max_abs_error=float(error[compared].max()) if compared.any() else 0.0,
+        max_bound=float(bound[applies].max()) if applies.any() else math.nan,
+        n_results=int(values.size),
+        n_bounded=int(np.count_nonzero(applies)),
+    )
+
+
+def sequential_sum(arithmetic, parts):
+    """Return ``parts[-1]``, then ``parts[k] + sum`` for k = -2, -3 ... 0, each addition rounded: a chain of PEs."""
+    total = parts[-1]
+    for part in parts[-2::-1]:
+        total = arithmetic.call("add", part, total)
+    return total

@@ -1,0 +1,51 @@
+"""What the result of a kernel says: measured beside expected, work done, speed of the simulation."""
+
+from __future__ import annotations
+
+__all__ = ["report"]
+
+
+def report(session, check, cycles, *, expected_cycles, expected_hops, expected_macs, lanes=0, arrays=None, **extra):
+    """Return the result of a kernel.
+
+    Parameters
+    ----------
+    session : Session
+    check : Check
+    cycles : int
+        Measured interval.
+    expected_cycles, expected_hops, expected_macs : number
+        What the formulas of the kernel's page say; ``cycle_error`` is the relative difference.
+    lanes : int
+        Multiply-adds that a PE can do per cycle; 0 if the kernel does none.
+    arrays : dict, optional
+        Arrays for the run file.
+    **extra
+        Further facts.
+    """
+    run, cycles = session.run, int(cycles)
+    seconds = max(run.host_seconds, 1e-9)
+    pe_cycles = run.n_pe * run.cycles
+    error = cycles / expected_cycles - 1 if expected_cycles else 0.0
+    result = {
+        "cycles": cycles,
+        "wavelet_hops": run.wavelet_hops,
+        "macs": run.macs,
+        **check.fields(),
+        "expected_cycles": expected_cycles,
+        "cycle_error": error,
+        "expected_hops": expected_hops,
+        "expected_macs": expected_macs,
+        "run_cycles": run.cycles,
+        "pes_used": run.n_pe,
+        "utilisation": run.counters["busy"] / max(1, pe_cycles),
+    }
+    if lanes:
+        result["mac_utilisation"] = run.macs / max(1, lanes * pe_cycles)
+    result |= extra
+    result |= {
+        "run_seconds": run.host_seconds,
+        "hops_per_second": run.wavelet_hops / seconds,
+        "pe_cycles_per_second": pe_cycles / seconds,
+    }
+    return result | {"counters": session.counters(), "arrays": arrays or {}}

@@ -1,0 +1,107 @@
+"""The run of a kernel: data in, launch, time stamps, data out.
+
+**Time.**  PEs read their cycle counters.  `cycles` of a result is the interval between two such readings that the page
+of the kernel names; `run_cycles` is the whole run, with the start of the tasks and the storing of the time stamps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.host.fabric import Fabric
+
+__all__ = ["CYCLE_LIMIT", "Session", "Stamps"]
+
+CYCLE_LIMIT = 1 << 40
+"""Cycles after which a kernel is taken to run for ever."""
+
+
+class Stamps:
+    """Readings of the cycle counter by a program; `Session.stamps` fetches them.
+
+    Parameters
+    ----------
+    program : Program
+        Gets a variable ``stamps``: three words per reading, low ones first.
+    count : int
+        Readings.
+
+    Notes
+    -----
+    `start` and `stop` in one task keep the first reading in registers, so that nothing but what lies between the two
+    is measured, and `ce.tsc_read`.  `store` writes a reading at once; its three stores follow the sampling.
+    """
+
+    def __init__(self, program, count=2):
+        self.program = program
+        self.var = program.array("stamps", 3 * count, "u16")
+        self.first = None
+
+    def start(self):
+        """Read the counter."""
+        self.first = self.program.regs(3, "start")
+        self.program.tsc(self.first)
+
+    def stop(self):
+        """Read it again and store both readings."""
+        p = self.program
+        last = p.regs(3, "stop")
+        p.tsc(last)
+        for k in range(3):
+            p.st16(self.first[k], self.var, offset=k)
+            p.st16(last[k], self.var, offset=3 + k)
+
+    def store(self, which):
+        """Read the counter now and store it as reading number `which`: 0 (start), 1 (stop) or another."""
+        self.program.store_tsc(self.var[3 * which])
+
+
+class Session:
+    """A fabric with its data, run once.
+
+    Parameters
+    ----------
+    layout : Layout
+    inputs : iterable of (str, ndarray, int, int)
+        Symbol, bit patterns of shape (h, w, elements), and the PE of the first.
+    task : str or None
+        Task to activate in all PEs that have it, in the same cycle; None if streams or the programs start everything.
+    backend : {"compiled", "reference"}, optional
+        Default as `fabric.host.fabric.Fabric`.
+    progress : callable, optional
+        As `fabric.host.fabric.Fabric.run` takes it.
+    cycle_limit : int
+        Most cycles that the run may take.
+    streams : iterable of (Stream, ndarray of uint32, ndarray of bool)
+        What the host sends into input streams from the first cycle on: payloads, and which are control wavelets.
+
+    Attributes
+    ----------
+    fabric : Fabric
+    run : RunResult
+    """
+
+    def __init__(self, layout, inputs, task="main", backend=None, progress=None, cycle_limit=CYCLE_LIMIT, streams=()):
+        self.fabric = Fabric(layout, backend)
+        for symbol, bits, x, y in inputs:
+            self.fabric.write(symbol, bits, x, y, bits.shape[1], bits.shape[0])
+        for stream, payload, is_control in streams:
+            self.fabric.send(stream, payload, control=is_control)
+        if task is not None:
+            self.fabric.launch(task)
+        self.run = self.fabric.run(cycle_limit, progress)
+
+    def read(self, symbol, x=0, y=0, w=1, h=1):
+        """Return a symbol of the PEs of a rectangle as bit patterns or integers, shape (h, w, elements)."""
+        values = self.fabric.read(symbol, x, y, w, h)
+        return values.view(f"u{values.itemsize}") if values.dtype.kind == "f" else values
+
+    def stamps(self, x=0, y=0, w=1, h=1):
+        """Return the readings of the cycle counters in a rectangle, each int64 (h, w); mostly there are two."""
+        words = self.read("stamps", x, y, w, h).astype(np.int64)
+        readings = words.reshape(h, w, -1, 3) @ (1 << 16 * np.arange(3, dtype=np.int64))
+        return tuple(np.moveaxis(readings, -1, 0))
+
+    def counters(self):
+        """Return all counters as a run file takes them, see `Fabric.all_counters`."""
+        return self.fabric.all_counters()

@@ -1,0 +1,76 @@
+"""Sizes that fit into a PE: build a program, or say which sizes would."""
+
+from __future__ import annotations
+
+from wse_core.errors import ConfigError, PlanError, ProgramError
+
+__all__ = ["fit", "nearest"]
+
+
+def fit(where, machine, build, sizes, smaller):
+    """Return ``build(**sizes)``, or say which sizes would fit into a PE.
+
+    Parameters
+    ----------
+    where : str
+        Who asks, for the message.
+    machine : Machine
+    build : callable
+        Returns an assembled program; raises `ProgramError` if it is too large.
+    sizes : dict[str, int]
+    smaller : dict[str, tuple[int, int]]
+        Per size that may change the range to search for the value, nearest to the present one, that fits: (low, high).
+
+    Raises
+    ------
+    PlanError
+        The program does not fit; names the limit and, per size, the value that would fit with the others unchanged.
+    ProgramError
+        What is wrong is not a question of size: the smallest sizes fail as well.
+    """
+    try:
+        return build(**sizes)
+    except ProgramError as error:
+        found = []
+        for key, (low, high) in smaller.items():
+            value = nearest(build, sizes, key, low, high)
+            if value is not None:
+                found.append(f"{key}={value}")
+        if not found:
+            try:
+                build(**{**sizes, **{key: low for key, (low, high) in smaller.items()}})
+            except ProgramError:
+                raise error from None  # no question of size
+            found = ["smaller values of several of " + ", ".join(smaller)]
+        kind, limit = ConfigError, {}
+        if error.fields.get("limit"):
+            kind, limit = PlanError, {key: error.fields[key] for key in ("limit", "needed", "available")}
+        raise kind(
+            f"does not fit into the {machine['mem.words']} words of a PE",
+            cause=error.what,
+            where=where,
+            hint=" or ".join(found),
+            **limit,
+            **sizes,
+        ) from None
+
+
+def nearest(build, sizes, key, low, high):
+    """Return the value in low .. high, nearest to the present one, for which a program can be built; None if none."""
+
+    def fits(value):
+        try:
+            build(**{**sizes, key: value})
+        except ProgramError:
+            return False
+        return True
+
+    good, bad = (low, high) if high <= sizes[key] else (high, low)
+    if not fits(good):
+        return None
+    if fits(bad):
+        return bad
+    while abs(good - bad) > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    return good

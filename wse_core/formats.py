@@ -1,0 +1,147 @@
+"""Float formats of a machine: bits to values and back, their limits, and the machine's operations on whole arrays.
+
+`wse_core.numerics` has the functions; an `Arithmetic` binds them to a format, its bias and the treatment of subnormal
+numbers, so that oracles and checks say which number they mean once and not in every call.
+
+Timing: none; nothing here runs on the fabric.
+Sources: binary16 and binary32 of IEEE 754; cb16 as `num.cb16_bias` of `wse_core.params` says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from wse_core import numerics
+
+__all__ = ["FLOATS", "Arithmetic"]
+
+FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
+"""Bits of exponent and of mantissa."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A float format of a machine: bits to values and back, its limits, and the machine's operations on it.
+
+    Attributes
+    ----------
+    fmt : str
+        ``f16``, ``cb16`` or ``f32``.
+    bias : int
+        Exponent bias of cb16.
+    ftz : bool
+        Whether the machine flushes subnormal numbers.
+    """
+
+    fmt: str
+    bias: int
+    ftz: bool
+
+    @classmethod
+    def of(cls, machine, fmt):
+        """Return the arithmetic of `machine` in the format `fmt`."""
+        return cls(fmt, machine["num.cb16_bias"], bool(machine["num.ftz"]))
+
+    @property
+    def words(self):
+        """SRAM words of a number."""
+        return 2 if self.fmt == "f32" else 1
+
+    @property
+    def bits_dtype(self):
+        """numpy type of the bit patterns."""
+        return np.dtype(np.uint32 if self.fmt == "f32" else np.uint16)
+
+    @property
+    def unit(self):
+        """Unit roundoff u: half the distance from 1 to the next number."""
+        return 2.0 ** -(FLOATS[self.fmt][1] + 1)
+
+    @property
+    def _exponent_bias(self):
+        exponent = FLOATS[self.fmt][0]
+        return self.bias if self.fmt == "cb16" else (1 << exponent - 1) - 1
+
+    @property
+    def smallest_normal(self):
+        """Smallest normal number."""
+        return math.ldexp(1.0, 1 - self._exponent_bias)
+
+    @property
+    def largest(self):
+        """Largest finite number."""
+        exponent, mantissa = FLOATS[self.fmt]
+        return math.ldexp(2.0 - math.ldexp(1.0, -mantissa), (1 << exponent) - 2 - self._exponent_bias)
+
+    @property
+    def underflow(self):
+        """Largest absolute error of a rounding to a subnormal number or zero."""
+        return self.smallest_normal * (1.0 if self.ftz else self.unit)
+
+    def encode(self, values):
+        """Return the bits of `values`, each rounded once."""
+        return np.asarray(numerics.encode(np.asarray(values, np.float64), self.fmt, self.bias), self.bits_dtype)
+
+    def decode(self, bits):
+        """Return the exact values of `bits` as float64."""
+        return np.asarray(numerics.decode(bits, self.fmt, self.bias), np.float64)
+
+    def operand(self, bits):
+        """Return the values of `bits` as an operation of the machine sees them: subnormals are 0 if it flushes."""
+        values = self.decode(bits)
+        return np.where(np.abs(values) < self.smallest_normal, 0.0, values) if self.ftz else values
+
+    def call(self, name, *operands):
+        """Return ``numerics.<name>(*operands)`` in this format."""
+        return np.asarray(getattr(numerics, name)(*operands, self.fmt, self.bias, self.ftz))
+
+    def growth(self, roundings):
+        """Return g of the module's head for terms that go through `roundings` roundings; inf if nothing can be said."""
+        product = roundings * self.unit
+        return product / (1 - product) if product < 1 else math.inf
+
+    def specials(self):
+        """Return bit patterns that deserve a test: NaNs, infinities, the ends of the range, zeros."""
+        exponent, mantissa = FLOATS[self.fmt]
+        sign, inf = 1 << exponent + mantissa, ((1 << exponent) - 1) << mantissa
+        quiet = 1 << mantissa - 1
+        found = [
+            inf | quiet,
+            inf,
+            sign | inf,
+            inf - 1,
+            sign | inf - 1,
+            1,
+            sign | 1,
+            1 << mantissa,
+            0,
+            sign,
+            sign | inf | quiet | 5,
+            inf | 1,
+        ]
+        return np.array(found, self.bits_dtype)
+
+    def random(self, rng, shape, data="normal", terms=1):
+        """Return input data as bit patterns.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        shape : tuple of int
+        data : {"normal", "ones", "special"}
+        terms : int
+            Numbers that go into one result: the more, the fewer specials are mixed in, so that some results stay
+            finite.
+        """
+        if data == "ones":
+            return np.full(shape, self.encode(1.0))
+        bits = self.encode(rng.standard_normal(shape))
+        if data == "special" and bits.size:
+            values = self.specials()
+            flat = bits.reshape(-1)
+            count = min(flat.size, max(len(values) if terms == 1 else 1, flat.size // (8 * terms)))
+            flat[rng.choice(flat.size, count, replace=False)] = np.resize(rng.permutation(values), count)
+        return bits
