@@ -12,13 +12,14 @@ import pytest
 from tests.conftest import ROOT
 
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
-BASE = ("wse_core.params", "wse_core.errors")
+BASE = ("wse_core.params", "wse_core.schema", "wse_core.errors")
 
 # An entry permits the module itself and everything below it; the longest key that fits an importer decides.
 PERMITTED = {
     "wse_core": ("wse_core", "wse_core.events"),
     "wse_core.errors": (),
-    "wse_core.params": ("wse_core.errors",),
+    "wse_core.schema": ("wse_core.errors",),
+    "wse_core.params": ("wse_core.errors", "wse_core.schema"),
     "traces": (*BASE, "wse_core.events", "traces"),
     "wse_core.events": BASE,
     "fabric": ("wse_core", "fabric"),

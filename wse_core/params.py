@@ -14,13 +14,13 @@ measured programs are named as in ``harness/validation/calibration.json``; `wse 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from wse_core.errors import ConfigError
+from wse_core.schema import Field, close_match, suggestion
 
 __all__ = ["PARAMETERS", "PRESETS", "Machine", "Param", "machine"]
 
@@ -59,40 +59,19 @@ class Param:
         """Value of the default preset (wse2)."""
         return self.values["wse2"]
 
-    def check(self, value):
-        """Return `value` in the parameter's type, or raise `ConfigError` naming the legal values."""
-        kind = type(self.value)
-        if kind is tuple:
-            if not isinstance(value, (tuple, list)) or not all(isinstance(v, int) for v in value):
-                raise ConfigError(f"machine parameter {self.name}: expected a list of integers, got {value!r}")
-            value = tuple(value)
-            if len(value) != len(self.value):
-                raise ConfigError(f"machine parameter {self.name}: expected {len(self.value)} values, got {len(value)}")
-            for item in value:
-                self._bounds(item)
-            return value
-        if isinstance(value, str) and kind is not str:
-            try:
-                value = float(value) if kind is float else int(value, 0)
-            except ValueError:
-                raise ConfigError(f"machine parameter {self.name}: {value!r} is not a {kind.__name__}") from None
-        if kind is float and isinstance(value, int):
-            value = float(value)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise ConfigError(f"machine parameter {self.name}: expected {kind.__name__}, got {value!r}")
-        if self.choices and value not in self.choices:
-            raise ConfigError(
-                f"machine parameter {self.name}: {value!r} is not one of {', '.join(map(str, self.choices))}"
-            )
-        if kind in (int, float):
-            self._bounds(value)
-        return value
+    @property
+    def field(self) -> Field:
+        """Type and limits, as `wse_core.schema` checks them."""
+        kind, length = type(self.value), len(self.value) if isinstance(self.value, tuple) else None
+        low, high = (None, None) if kind is str else (self.low, self.high)
+        return Field(self.name, kind, self.doc, low, high, self.choices, self.unit, length)
 
-    def _bounds(self, value):
-        if not self.low <= value <= self.high:
-            raise ConfigError(
-                f"machine parameter {self.name}: {value} is outside {self.low} .. {self.high} {self.unit}"
-            )
+    def check(self, value: Any) -> Any:
+        """Return `value`, or what a text means, in the parameter's type; `ConfigError` if it is not legal."""
+        where = f"machine.{self.name}"
+        if isinstance(value, str):
+            return self.field.parse(value, where)
+        return self.field.check(value, where)
 
 
 _rows: list[Param] = []
@@ -268,9 +247,13 @@ def _resolve(key: str) -> str:
     for name in PARAMETERS:
         if name.replace(".", "_") == key:
             return name
-    near = difflib.get_close_matches(key, PARAMETERS, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise ConfigError(f"unknown machine parameter {key!r}{hint} (wse doctor --assumptions lists all)")
+    raise ConfigError(f"unknown machine parameter {key!r}", where="machine", hint=_known(key), key=key)
+
+
+def _known(key: str) -> str:
+    """Return which number may have been meant; there are too many to list."""
+    near = close_match(key, PARAMETERS)
+    return f"{f'did you mean {near}? ' if near else ''}wse doctor --assumptions lists all"
 
 
 def machine(preset: str = "wse2", overrides: Mapping[str, Any] | None = None, /, **more) -> Machine:
@@ -294,6 +277,8 @@ def machine(preset: str = "wse2", overrides: Mapping[str, Any] | None = None, /,
     2
     """
     if preset not in PRESETS:
-        raise ConfigError(f"unknown machine preset {preset!r}; known: {', '.join(PRESETS)}")
+        raise ConfigError(
+            f"unknown machine preset {preset!r}", where="machine", hint=suggestion(preset, PRESETS), key="preset"
+        )
     base = Machine(preset, {name: p.values[preset] for name, p in PARAMETERS.items()})
     return base.replace(overrides, **more)

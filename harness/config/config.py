@@ -249,7 +249,7 @@ class JobConfig:
         try:
             return machine(preset, overrides)
         except ConfigError as error:
-            error.where = error.where or _place(self.source, "machine")
+            error.where = _place(self.source, error.where or "machine")
             raise
 
 

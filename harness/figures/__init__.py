@@ -13,12 +13,12 @@ writes the files.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 
 from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
 
 __all__ = ["FIGURES", "NAMES", "Result", "Spec", "figure", "load"]
 
@@ -85,11 +85,6 @@ def load(name):
         There is no such figure.
     """
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, n=1)
-        raise ConfigError(
-            f"there is no figure {name!r}",
-            key=name,
-            hint=f"did you mean {near[0]}?" if near else f"one of {', '.join(NAMES)}",
-        )
+        raise ConfigError(f"there is no figure {name!r}", key=name, hint=suggestion(name, NAMES))
     import_module(f"harness.figures.{NAMES[name]}")
     return FIGURES[name]

@@ -343,7 +343,7 @@ def test_run_that_fails_leaves_nothing(capsys, job, tmp_path):
         ('job = "exampel"', "c.toml: job: unknown job 'exampel'. Try: did you mean example?"),
         ('job = "example"\noptions.q = 1', "c.toml: options.q: unknown key"),
         ('job = "example"\noptions.p = 0', "c.toml: options.p: 0 is too small"),
-        ('job = "example"\nmachine.router.hop = 99', "c.toml: machine: "),
+        ('job = "example"\nmachine.router.hop = 99', "c.toml: machine.router.hop: "),
     ],
 )
 def test_bad_job_files(capsys, job, tmp_path, text, message):

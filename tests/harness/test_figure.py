@@ -83,7 +83,7 @@ def test_nothing_is_left_of_a_failure(toy, tmp_path, capsys):
     ("words", "text"),
     [
         (["gemv-scalling"], "there is no figure 'gemv-scalling'.*did you mean gemv-scaling"),
-        (["x"], "one of "),
+        (["x"], "known are gemm-scaling"),
         (["toy", "--max-cycle-level", "0"], "--max-cycle-level.*too small"),
         ([], "NAME"),
         (["toy", "--preset", "wse9"], "wse9"),

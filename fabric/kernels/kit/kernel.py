@@ -14,14 +14,13 @@ A module declares its kernels with the decorator `kernel`, which enters them int
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import numpy as np
+from typing import Any
 
 from fabric.kernels.kit.plmr import refuse
 from wse_core.errors import ConfigError, LayoutError, ProgramError
+from wse_core.schema import Field, suggestion
 
 __all__ = ["KERNELS", "Kernel", "KernelParam", "kernel"]
 
@@ -56,24 +55,14 @@ class KernelParam:
     low: int | None = None
     high: int | None = None
 
-    def check(self, value, place):
+    @property
+    def field(self) -> Field:
+        """Type and limits, as `wse_core.schema` checks them."""
+        return Field(self.name, self.kind, self.doc, self.low, self.high, self.choices)
+
+    def check(self, value: Any, place: str) -> Any:
         """Return `value`, or raise `ConfigError` if it has another type or lies outside the limits."""
-        place = f"{place}: {self.name}"
-        if isinstance(value, np.generic):
-            value = value.item()
-        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, self.kind) or (self.kind is not bool and isinstance(value, bool)):
-            raise ConfigError(f"{value!r} is not of type {self.kind.__name__}", where=place, value=value)
-        if self.choices and value not in self.choices:
-            raise ConfigError(
-                f"{value!r} is not a possible value", where=place, value=value, hint=_hint(value, self.choices)
-            )
-        if self.low is not None and value < self.low:
-            raise ConfigError(f"{value} is too small; the least is {self.low}", where=place, value=value)
-        if self.high is not None and value > self.high:
-            raise ConfigError(f"{value} is too large; the most is {self.high}", where=place, value=value)
-        return value
+        return self.field.check(value, f"{place}: {self.name}")
 
 
 @dataclass(frozen=True)
@@ -122,7 +111,7 @@ class Kernel:
         declared = {param.name: param for param in self.params}
         for key in values:
             if key not in declared:
-                raise ConfigError(f"unknown parameter {key!r}", where=place, hint=_hint(key, declared), key=key)
+                raise ConfigError(f"unknown parameter {key!r}", where=place, hint=suggestion(key, declared), key=key)
         full = {name: param.check(values.get(name, param.default), place) for name, param in declared.items()}
         try:
             result = self.function(machine, **full)
@@ -140,9 +129,3 @@ def kernel(name, summary, source, params):
         return function
 
     return enter
-
-
-def _hint(word, known):
-    near = difflib.get_close_matches(str(word), [str(item) for item in known], n=1)
-    listing = f"one of {', '.join(map(str, known))}"
-    return f"did you mean {near[0]}? {listing[0].upper()}{listing[1:]}" if near else listing
