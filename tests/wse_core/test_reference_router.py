@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from tests.core.test_reference_kit import (
+from tests.wse_core.test_reference_kit import (
     DATA,
     FIRST,
     Code,

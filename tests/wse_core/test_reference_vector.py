@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.core.test_reference_kit import (
+from tests.wse_core.test_reference_kit import (
     DATA,
     FIRST,
     Code,

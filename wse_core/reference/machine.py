@@ -20,8 +20,10 @@ import numpy as np
 from wse_core.errors import SramFault
 from wse_core.events import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
 from wse_core.image import DIR_R, ROUTE_DTYPE, STEP
+from wse_core.reference import inspect
 from wse_core.reference.ce import CE, COUNTERS
-from wse_core.reference.router import InputStream, OutputStream, Router, no_trace
+from wse_core.reference.queue import InputStream, OutputStream, no_trace
+from wse_core.reference.router import Router
 
 __all__ = ["ReferenceMachine"]
 
@@ -186,7 +188,7 @@ class ReferenceMachine:
         found = []
         for place in self.places:
             if place in self.ces:
-                found += self.ces[place].waiters(self.cycle)
+                found += inspect.waiters(self.ces[place], self.cycle)
             found += self.routers[place].waiters(self.cycle)
         found += [
             {"kind": "stream", "index": index, "left": len(stream.waiting)}
@@ -326,6 +328,6 @@ class ReferenceMachine:
         """Return the whole state as plain data (docs/internals.md)."""
         return {
             "cycle": self.cycle,
-            "pe": {place: ce.snapshot() for place, ce in self.ces.items()},
+            "pe": {place: inspect.snapshot(ce) for place, ce in self.ces.items()},
             "router": {place: router.snapshot() for place, router in self.routers.items()},
         }

@@ -1,0 +1,321 @@
+"""Operands of a CE: registers, SRAM, descriptors, queues and FIFOs, and what two accesses in one cycle cost.
+
+What      reading and writing one element of each kind of operand; addresses; bank conflicts; what is forbidden there.
+Ports     `ce` is the record of `wse_core.reference.ce`; memory, registers, queues and FIFOs of the own PE only.
+Contract  an access that the hardware forbids raises `Fault`; nothing is written in that case.
+Timing    docs/machine.md, "CE": banks, ports, ramp.
+Known     pipeline latencies and FIFO details are assumptions of that page.
+differences
+Sources   docs/machine.md; arch §3, §5.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from wse_core import isa
+from wse_core.image import (
+    DSD_CIRCULAR,
+    DSD_FABIN,
+    DSD_FABOUT,
+    DSD_FIFO,
+    DSD_MEM1D,
+    DSD_MEM4D,
+    DSD_NONE,
+    ENDLESS,
+    F_INDEX,
+    F_PACKED,
+    NO_TASK,
+)
+
+__all__ = [
+    "Dsr",
+    "Fault",
+    "Fifo",
+    "Operand",
+    "banks_of",
+    "check_address",
+    "collide",
+    "conflict_of",
+    "dsr_of",
+    "fifo_of",
+    "move_fifo",
+    "queue_of",
+    "read_element",
+    "reg_read",
+    "reg_write",
+    "send",
+    "sram_read",
+    "sram_write",
+    "write_element",
+]
+
+MEMORY_KINDS = (DSD_MEM1D, DSD_MEM4D, DSD_CIRCULAR)
+FABRIC_KINDS = (DSD_FABIN, DSD_FABOUT)
+LOW16, LOW32 = 0xFFFF, 0xFFFFFFFF
+
+
+class Fault(Exception):
+    """Something that the hardware forbids; `kind` is sram_range, sram_align, program or queue."""
+
+    def __init__(self, kind, detail, **more):
+        super().__init__(detail)
+        self.record = {"kind": kind, "address": None, "color": None, "detail": detail, **more}
+
+
+class Dsr:
+    """A data structure register: the descriptor that was loaded into it; `row` is a record of `DESC_DTYPE`."""
+
+    def __init__(self, row):
+        self.kind, self.flags = int(row["kind"]), int(row["flags"])
+        self.queue, self.fifo = int(row["queue"]), int(row["xdsr"])
+        self.on_control, self.control_task = int(row["on_control"]), int(row["control_task"])
+        self.push_task, self.pop_task = int(row["push_task"]), int(row["pop_task"])
+        self.base, self.index, self.length = int(row["base"]), int(row["index"]), int(row["length"])
+        self.ndim = int(row["ndim"])
+        self.extent = [int(v) for v in row["extent"]]
+        self.stride = [int(v) for v in row["stride"]]
+
+    def elements(self):
+        """Return the number of elements, None if endless."""
+        if self.extent[0] == ENDLESS:
+            return None
+        return prod(self.extent[: self.ndim]) if self.kind == DSD_MEM4D else self.extent[0]
+
+    def innermost_stride(self):
+        """Return the stride from one element to the next of a mem1d or mem4d."""
+        return self.stride[self.ndim - 1] if self.kind == DSD_MEM4D else self.stride[0]
+
+    def address(self, k, words):
+        """Return the word address of element k of a mem1d, mem4d or circular descriptor."""
+        if self.kind == DSD_MEM1D:
+            return self.base + k * self.stride[0] * words
+        if self.kind == DSD_CIRCULAR:
+            return self.base + (self.index + k) % self.length * words
+        offset = 0
+        for dimension in reversed(range(self.ndim)):
+            if dimension > 0:
+                k, i = divmod(k, self.extent[dimension])
+            else:
+                i = k
+            offset += i * self.stride[dimension]
+        return self.base + offset * words
+
+
+class Fifo:
+    """State of one FIFO number: where the oldest element stands, how many there are, words of one; data are in SRAM."""
+
+    def __init__(self):
+        self.head, self.count, self.words, self.base, self.length = 0, 0, 1, 0, 1
+
+
+class Operand:
+    """One operand of a vector operation in flight.
+
+    Attributes
+    ----------
+    field : int
+        Operand field of the instruction.
+    words : int
+        SRAM words of an element, 1 or 2.
+    dsr : Dsr or None
+        None for a register.
+    scalar : int or None
+        Value captured from a register; None for one that is read anew for each element.
+    """
+
+    def __init__(self, field, letter, dsr):
+        self.field, self.words, self.dsr = field, isa.WORDS[letter], dsr
+        self.scalar = None
+
+    @property
+    def kind(self):
+        """Kind of its descriptor, DSD_NONE for a register."""
+        return DSD_NONE if self.dsr is None else self.dsr.kind
+
+    def has(self, flag):
+        """Whether its descriptor has a flag."""
+        return self.dsr is not None and bool(self.dsr.flags & flag)
+
+    @property
+    def is_packed(self):
+        """Whether it is a fabric operand with two elements per wavelet."""
+        return self.kind in FABRIC_KINDS and self.has(F_PACKED) and self.words == 1
+
+
+# --- registers and memory ---------------------------------------------------------------------------------------------
+
+
+def reg_read(ce, field, words):
+    """Return the value of a register (1 word) or of a pair (2)."""
+    number = field & 15
+    if words == 1:
+        return ce.regs[number]
+    return ce.regs[number] | ce.regs[number + 1] << 16
+
+
+def reg_write(ce, field, words, value, ready=None):
+    """Set a register or a pair; `ready` is the first cycle in which an instruction can use it."""
+    for k in range(words):
+        ce.regs[(field & 15) + k] = value >> 16 * k & LOW16
+        if ready is not None:
+            ce.reg_ready[(field & 15) + k] = ready
+
+
+def check_address(ce, address, words):
+    """Raise a `Fault` unless `words` words at `address` are data and aligned."""
+    if not (ce.image.code_words <= address and address + words <= ce.image.footprint):
+        raise Fault("sram_range", "", address=address)
+    if words == 2 and address % 2:
+        raise Fault("sram_align", "", address=address)
+
+
+def sram_read(ce, address, words):
+    """Return the value of 16 or 32 bits at a word address."""
+    check_address(ce, address, words)
+    if words == 1:
+        return ce.memory[address]
+    return ce.memory[address] | ce.memory[address + 1] << 16
+
+
+def sram_write(ce, address, words, value):
+    """Set the value of 16 or 32 bits at a word address."""
+    check_address(ce, address, words)
+    for k in range(words):
+        ce.memory[address + k] = value >> 16 * k & LOW16
+
+
+# --- descriptors and queues -------------------------------------------------------------------------------------------
+
+
+def dsr_of(ce, op, place, field):
+    """Return the DSR of an operand field (None for a register), or raise a `Fault` if it does not fit its place."""
+    file, number = divmod(field, 16)
+    if file == isa.FILE_REG:
+        return None
+    dsr = ce.dsrs.get((file, number))
+    if dsr is None or dsr.kind == DSD_NONE:
+        raise Fault("program", f"{op.name}: {isa.FILES[file]} DSR {number} is empty")
+    if place == "d":
+        raise Fault("program", f"{op.name}: the multiplier is a DSR")
+    if dsr.kind == (DSD_FABIN if place == "a" else DSD_FABOUT):
+        raise Fault("program", f"{op.name}: {isa.FILES[file]} DSR {number} is of the wrong kind for its place")
+    return dsr
+
+
+def queue_of(ce, operand):
+    """Return the queue of a fabric operand, or raise a `Fault`."""
+    queues = ce.in_queues if operand.kind == DSD_FABIN else ce.out_queues
+    if operand.dsr.queue not in queues:
+        direction = "input" if operand.kind == DSD_FABIN else "output"
+        raise Fault("queue", f"{direction} queue {operand.dsr.queue} is not bound to a color")
+    return queues[operand.dsr.queue]
+
+
+def fifo_of(ce, operand):
+    """Return the state of the FIFO of an operand."""
+    return ce.fifos.setdefault(operand.dsr.fifo, Fifo())
+
+
+def send(ce, operand, payload, control, t, cost):
+    """Push a wavelet to the ramp in the step of cycle t that costs `cost`."""
+    ready = t + (cost - 1) + ce.machine["ramp.execute"] + ce.machine["ramp.out"]
+    queue = queue_of(ce, operand)
+    queue.push(payload, control, ready)
+    ce.counters["sent"] += 1
+    ce.emit(ce.x, ce.y, t, "inject", queue.color, operand.dsr.queue, payload, control)
+
+
+# --- elements ---------------------------------------------------------------------------------------------------------
+
+
+def read_element(ce, operation, operand, wavelet, j):
+    """Return element k + j of a source; `wavelet` is the one at the head of a fabin."""
+    if operand.kind == DSD_NONE:
+        return reg_read(ce, operand.field, operand.words) if operand.scalar is None else operand.scalar
+    if operand.kind == DSD_FABIN:
+        if operand.words == 2:
+            return wavelet.payload
+        return wavelet.index if operand.is_packed and j == 1 else wavelet.data
+    if operand.kind == DSD_FIFO:
+        place = (fifo_of(ce, operand).head + j) % operand.dsr.length
+        return sram_read(ce, operand.dsr.base + place * operand.words, operand.words)
+    return sram_read(ce, operand.dsr.address(operation.k + j, operand.words), operand.words)
+
+
+def write_element(ce, operation, heads, j, value):
+    """Write element k + j to a destination in memory, a register or a FIFO."""
+    dest = operation.dest
+    if dest.kind == DSD_NONE:
+        reg_write(ce, dest.field, dest.words, value)
+    elif dest.kind == DSD_FIFO:
+        fifo = fifo_of(ce, dest)
+        place = (fifo.head + fifo.count + j) % dest.dsr.length
+        sram_write(ce, dest.dsr.base + place * dest.words, dest.words, value)
+    else:
+        address = dest.dsr.address(operation.k + j, dest.words)
+        if dest.kind == DSD_MEM1D and dest.has(F_INDEX) and heads:
+            address += heads["b" if "b" in heads else "c"].index
+        sram_write(ce, address, dest.words, value)
+
+
+def move_fifo(ce, operand, pushed, group):
+    """Move head or tail of a FIFO by `group` elements and activate the task that its descriptor names."""
+    fifo, dsr = fifo_of(ce, operand), operand.dsr
+    fifo.words, fifo.base, fifo.length = operand.words, dsr.base, dsr.length
+    if pushed:
+        fifo.count += group
+    else:
+        fifo.head = (fifo.head + group) % dsr.length
+        fifo.count -= group
+    task = dsr.push_task if pushed else dsr.pop_task
+    if task != NO_TASK:
+        ce.activate(task)
+
+
+# --- bank conflicts ---------------------------------------------------------------------------------------------------
+
+
+def conflict_of(ce, operation, group):
+    """Return the cycles that the next step, of `group` elements, loses in memory.
+
+    Two sources in one bank are read one after the other; what counts are the first elements of the step, and all of
+    them if both sources are 32 bits wide.  A destination whose elements all lie in one bank is
+    written there while the next elements are read: a source in this bank waits for it.
+    """
+    sources = [
+        operand
+        for operand in (operation.sources.get(place) for place in "bc")
+        if operand is not None and operand.kind in MEMORY_KINDS
+    ]
+    reads = [banks_of(ce, operation, operand, 1) for operand in sources]
+    both = group if all(operand.words == 2 for operand in sources) else 1
+    lost = 0
+    if len(sources) == 2 and (
+        ce.machine["mem.read_ports"] == 1
+        or collide(ce, *(banks_of(ce, operation, operand, both) for operand in sources))
+    ):
+        lost = ce.machine["mem.conflict_cycles"]
+    dest, n = operation.dest, operation.n
+    if (
+        dest.kind == DSD_MEM1D
+        and (n is None or n > 1)
+        and dest.dsr.stride[0]
+        and dest.dsr.stride[0] * dest.words % ce.machine["mem.banks"] == 0
+    ):
+        written = banks_of(ce, operation, dest, 1)
+        lost += ce.machine["mem.write_cycles"] * any(collide(ce, written, banks) for banks in reads)
+    return lost
+
+
+def banks_of(ce, operation, operand, group):
+    """Return the banks, as far as conflicts distinguish them, of the first `group` elements of the next step."""
+    count = ce.machine["mem.banks"]
+    if ce.machine["mem.conflict_rule"] == "mod4":
+        count = max(1, count // 2)
+    return {operand.dsr.address(operation.k + i, operand.words) % count for i in range(group)}
+
+
+def collide(ce, first, second):
+    """Whether accesses to two sets of banks cannot happen in one cycle."""
+    return ce.machine["mem.conflict_rule"] != "none" and not first.isdisjoint(second)

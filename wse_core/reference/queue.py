@@ -1,0 +1,115 @@
+"""Queues of wavelets, and the host's streams at the edge, which look like queues from inside.
+
+What      `Queue` between routers, at the ramp and at the CE; `InputStream` and `OutputStream` at the edge.
+Contract  what is pushed in a cycle is ready in a later one, and a place that is freed in a cycle counts as full in it:
+          no order of visits within a cycle can be seen.
+Timing    docs/machine.md, "Time".
+Sources   docs/machine.md; arch §7.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wse_core.image import DIR_W
+
+__all__ = ["NEVER", "InputStream", "OutputStream", "Queue", "Wavelet", "no_trace"]
+
+NEVER = -1  # a cycle before the first
+
+
+def no_trace(x, y, cycle, kind, color=None, aux=0, data=0, flags=0):
+    """Report nothing: what `emit` is when nobody listens."""
+
+
+class Wavelet(NamedTuple):
+    """What is in a queue: 32 bits, the control bit, the first cycle in which the receiver can use it."""
+
+    payload: int
+    control: bool
+    ready: int
+
+    @property
+    def index(self):
+        """Upper half of the payload."""
+        return self.payload >> 16
+
+    @property
+    def data(self):
+        """Lower half of the payload."""
+        return self.payload & 0xFFFF
+
+
+class Queue:
+    """A ring of fixed capacity.
+
+    Parameters
+    ----------
+    capacity : int
+    color : int
+    """
+
+    def __init__(self, capacity, color):
+        self.capacity, self.color = capacity, color
+        self.wavelets = []
+        self.removed_in = NEVER  # cycle of the last removal ...
+        self.removed = 0  # ... and how many were removed in it
+
+    def has_room(self, t):
+        """Whether a wavelet can be pushed in cycle t: those removed in t still count."""
+        still_there = self.removed if self.removed_in == t else 0
+        return len(self.wavelets) + still_there < self.capacity
+
+    def head(self, t):
+        """Return the first wavelet if it is ready in cycle t, else None."""
+        if self.wavelets and self.wavelets[0].ready <= t:
+            return self.wavelets[0]
+        return None
+
+    def push(self, payload, control, ready):
+        """Append a wavelet."""
+        self.wavelets.append(Wavelet(payload, control, ready))
+
+    def take(self, t):
+        """Remove the first wavelet in cycle t and return it."""
+        if self.removed_in != t:
+            self.removed_in, self.removed = t, 0
+        self.removed += 1
+        return self.wavelets.pop(0)
+
+    def contents(self):
+        """Return the wavelets as plain tuples (payload, control, ready)."""
+        return [tuple(wavelet) for wavelet in self.wavelets]
+
+
+class OutputStream:
+    """Where a link leaves the rectangle and the host takes all that comes."""
+
+    def __init__(self):
+        self.arrived = []
+
+    def has_room(self, t):
+        """Always."""
+        return True
+
+    def push(self, payload, control, ready):
+        """Note a wavelet."""
+        self.arrived.append(Wavelet(payload, control, ready))
+
+
+class InputStream:
+    """Wavelets that the host wants to send, and the queue of the edge PE that takes them."""
+
+    def __init__(self, queue, x=0, y=0, port=DIR_W):
+        self.queue, self.x, self.y, self.port = queue, x, y, port
+        self.waiting = []  # (payload, control)
+        self.emit = no_trace
+
+    def phase(self, t, hop):
+        """Push the next wavelet if there is room; return whether one was pushed."""
+        if not self.waiting or not self.queue.has_room(t):
+            return False
+        payload, control = self.waiting.pop(0)
+        self.queue.push(payload, control, t + hop)
+        self.emit(self.x, self.y, t, "enter", self.queue.color, self.port, payload, control)
+        return True

@@ -1,0 +1,331 @@
+"""The main thread of a CE between vector operations: when an instruction can issue, and what it does.
+
+What      `main_waits_for` says why the next instruction waits, `exec_main` issues it; one function per form.
+Ports     `ce` is the record of `wse_core.reference.ce`; `ce.router` for configuration instructions.
+Contract  one instruction per call; what comes next and when stands in `ce.pc` and `ce.main_next` afterwards.
+Timing    docs/machine.md, "CE"; costs come from wse_core/params.py.
+Known     latencies and slots are assumptions of that page.
+differences
+Sources   docs/machine.md; arch §3, §4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wse_core import isa
+from wse_core.image import DSD_MEM4D, DSD_NONE
+from wse_core.reference.alu import ALU, CONDITION
+from wse_core.reference.operand import LOW16, LOW32, Dsr, Fault, reg_read, reg_write, sram_read, sram_write
+from wse_core.reference.vecop import MAIN, async_ut, issue_vector
+
+__all__ = [
+    "Instruction",
+    "effective_address",
+    "exec_alu",
+    "exec_br",
+    "exec_dfilt",
+    "exec_dsr",
+    "exec_flt",
+    "exec_in_td",
+    "exec_jmp",
+    "exec_ld",
+    "exec_ldi",
+    "exec_main",
+    "exec_none",
+    "exec_rand",
+    "exec_route",
+    "exec_st",
+    "exec_task",
+    "exec_tsc",
+    "main_waits_for",
+    "source_registers",
+    "write_result",
+]
+
+
+class Instruction(NamedTuple):
+    """A decoded instruction and the code word index of the one after it."""
+
+    op: isa.Op
+    a: int
+    b: int
+    c: int
+    d: int
+    imm: int | None
+    next: int
+
+    def operands(self):
+        """Return (place, field, type letter) of the operands that an ALU form has, destination first."""
+        places = zip("abcd", (self.a, self.b, self.c, self.d), self.op.types, strict=True)
+        return [(place, field, letter) for place, field, letter in places if letter != "-"]
+
+    def dsrs(self):
+        """Return the DSRs that the instruction names, as (file, id)."""
+        if self.op.form == "dsr":
+            fields = [self.a]
+        elif self.op.form in ("alu", "dfilt"):
+            fields = [field for _, field, _ in self.operands()] if self.is_vector() else []
+        else:
+            fields = []
+        return [divmod(field, 16) for field in fields if field >> 4 != isa.FILE_REG]
+
+    def is_vector(self):
+        """Whether it is a vector operation."""
+        return isa.is_vector(self.op, self.a, self.b, self.c)
+
+    def is_async(self):
+        """Whether it is an asynchronous vector operation."""
+        return self.is_vector() and self.imm is not None and bool(self.imm & 1)
+
+
+# --- issue ------------------------------------------------------------------------------------------------------------
+
+
+def main_waits_for(ce, t):
+    """Return why the main thread's next instruction cannot issue in cycle t, None if it can."""
+    if t < ce.main_next:
+        return "pipe"
+    ins = ce.code.get(ce.pc)
+    if ins is None:
+        return None  # it can, and faults
+    if any(t < ce.reg_ready[r] for r in source_registers(ce, ins)):
+        return "pipe"
+    for thread in range(MAIN):
+        operation = ce.operations[thread]
+        if operation is not None and operation.dsr_names & set(ins.dsrs()):
+            return "resource"
+    if ins.is_async():
+        microthread = async_ut(ce, ins)
+        if microthread is not None and ce.operations[microthread] is not None:
+            return "resource"
+    return None
+
+
+def source_registers(ce, ins):
+    """Return the ids of the registers that an instruction reads at its issue."""
+    form, types = ins.op.form, ins.op.types
+    fields = []  # (field, words)
+    if form in ("alu", "dfilt"):
+        for place, field, letter in ins.operands():
+            replaced = place == "c" and ins.imm is not None and not ins.is_vector()
+            if place != "a" and not replaced:
+                fields.append((field, isa.WORDS[letter]))
+    elif form == "ld":
+        fields = [(ins.b, 1)]
+    elif form == "st":
+        fields = [(ins.a, isa.WORDS[types[0]]), (ins.b, 1)]
+    elif form == "br":
+        fields = [(ins.a, isa.WORDS[types[0]]), (ins.b, isa.WORDS[types[1]])]
+    elif form == "flt" or (form == "dsr" and ins.imm is None):
+        fields = [(ins.b, 1)]
+    found = []
+    for field, words in fields:
+        if field >> 4 == isa.FILE_REG:  # a field of 0 is an absent operand
+            found += [(field & 15) + k for k in range(words)]
+    return found
+
+
+def exec_main(ce, t):
+    """Issue the main thread's next instruction in cycle t."""
+    ins = ce.code.get(ce.pc)
+    if ins is None:
+        raise Fault("program", f"no instruction at code word {ce.pc}")
+    if ins.is_vector():
+        issue_vector(ce, ins, t)
+        ce.counters["instructions"] += 1
+        return
+    cost = ins.op.cost
+    slots = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}.get(cost)
+    slots = 1 if slots is None else ce.machine[slots]
+    latency = {
+        "int": ce.machine["ce.int_latency"],
+        "fp": ce.machine["ce.fp_latency"],
+        "load": ce.machine["ce.load_latency"],
+    }.get(cost, slots)
+    ce.result_ready = t + max(slots, latency)
+    ce.go_to, ce.next_in = ins.next, slots
+    EXECUTE[ins.op.form](ce, ins, t)
+    ce.counters["instructions"] += 1
+    ce.book(t, slots)
+    ce.main_next = t + ce.next_in
+    ce.pc = ce.go_to
+
+
+def write_result(ce, field, words, value):
+    """Write the result of a scalar instruction."""
+    reg_write(ce, field, words, value, ce.result_ready)
+
+
+# --- one function per form --------------------------------------------------------------------------------------------
+
+
+def exec_none(ce, ins, t):
+    """nop, ret, done"""
+    if ins.op.name == "ret":
+        if not ce.return_to:
+            raise Fault("program", "ret without call")
+        ce.go_to, ce.next_in = ce.return_to.pop(), ce.machine["ce.ret"]
+    elif ins.op.name == "done":
+        ce.main, ce.go_to, ce.return_to = "idle", -1, []
+        ce.emit(ce.x, ce.y, t, "task_end", None, ce.last_picked)
+
+
+def exec_alu(ce, ins, t):
+    """Arithmetic on registers."""
+    values = {"b": 0, "c": 0, "d": 0}
+    for place, field, letter in ins.operands():
+        if place == "a":
+            continue
+        if place == "c" and ins.imm is not None:
+            values[place] = ins.imm & (LOW16 if isa.WORDS[letter] == 1 else LOW32)
+        else:
+            values[place] = reg_read(ce, field, isa.WORDS[letter])
+    write_result(ce, ins.a, isa.WORDS[ins.op.types[0]], ALU[ins.op.name](ce.num, **values))
+    if ins.op.is_mac:
+        ce.counters["macs"] += 1
+
+
+def exec_dfilt(ce, ins, t):
+    """Only the vector form exists."""
+    raise Fault("program", "dfilt of a register")
+
+
+def exec_ldi(ce, ins, t):
+    """Immediate to register."""
+    words = isa.WORDS[ins.op.types[0]]
+    write_result(ce, ins.a, words, ins.imm & (LOW16 if words == 1 else LOW32))
+
+
+def effective_address(ce, ins):
+    """Return immediate + register b, modulo 2^16; b is absent if its field is 0."""
+    register = reg_read(ce, ins.b, 1) if ins.b >> 4 == isa.FILE_REG else 0
+    return register + ins.imm & LOW16
+
+
+def exec_ld(ce, ins, t):
+    """Memory to register."""
+    words = isa.WORDS[ins.op.types[0]]
+    write_result(ce, ins.a, words, sram_read(ce, effective_address(ce, ins), words))
+
+
+def exec_st(ce, ins, t):
+    """Register to memory."""
+    words = isa.WORDS[ins.op.types[0]]
+    sram_write(ce, effective_address(ce, ins), words, reg_read(ce, ins.a, words))
+
+
+def exec_br(ce, ins, t):
+    """Conditional branch."""
+    words = isa.WORDS[ins.op.types[0]]
+    a = reg_read(ce, ins.a, words)
+    b = reg_read(ce, ins.b, words) if ins.b >> 4 == isa.FILE_REG else 0
+    condition = isa.CONDITIONS[ins.d] if ins.d < len(isa.CONDITIONS) else None
+    if condition not in CONDITION[ins.op.name]:
+        raise Fault("program", f"{ins.op.name} with condition {ins.d}")
+    ce.next_in = ce.machine["ce.branch_not_taken"]
+    if CONDITION[ins.op.name][condition](ce.num, a, b):
+        ce.go_to, ce.next_in = ins.imm, ce.machine["ce.branch_taken"]
+
+
+def exec_jmp(ce, ins, t):
+    """jmp, call, trap"""
+    if ins.op.name == "trap":
+        raise Fault("program", f"trap {ins.imm}", value=ins.imm)
+    if ins.op.name == "call":
+        if len(ce.return_to) >= isa.RETURN_DEPTH:
+            raise Fault("program", f"call deeper than {isa.RETURN_DEPTH}")
+        ce.return_to.append(ins.next)
+    ce.go_to = ins.imm
+    ce.next_in = ce.machine["ce.call" if ins.op.name == "call" else "ce.branch_taken"]
+
+
+def exec_task(ce, ins, t):
+    """activate, block, unblock, prng"""
+    if ins.op.name == "activate":
+        ce.activate(ins.a)
+    elif ins.op.name == "block":
+        ce.blocked |= 1 << ins.a
+    elif ins.op.name == "unblock":
+        ce.unblock(ins.a)
+    else:
+        ce.active_prng = ins.a
+
+
+def exec_dsr(ce, ins, t):
+    """Load a DSR, or change one of its fields."""
+    name = divmod(ins.a, 16)
+    if ins.op.name == "dsr_load":
+        ce.dsrs[name] = dsr = Dsr(ce.image.descriptors[ins.imm])
+        further = dsr.ndim - 1 if dsr.kind == DSD_MEM4D else 0
+        ce.next_in = ce.machine["ce.dsr_load"] + further * ce.machine["ce.dsr_dimension"]
+        return
+    dsr = ce.dsrs.get(name)
+    if dsr is None or dsr.kind == DSD_NONE:
+        raise Fault("program", f"{ins.op.name} of an empty DSR")
+    value = (reg_read(ce, ins.b, 1) if ins.imm is None else ins.imm) & LOW16
+    signed = value - 0x10000 if value & 0x8000 else value
+    if ins.op.name == "dsr_base":
+        dsr.base = value
+    elif ins.op.name == "dsr_off":
+        dsr.base = dsr.base + signed & LOW16
+    elif ins.op.name == "dsr_len":
+        dsr.extent[0] = value
+    else:
+        dsr.stride[0] = signed
+
+
+def exec_tsc(ce, ins, t):
+    """Cycle counter to three registers."""
+    stamp = t % (1 << ce.machine["tsc.bits"])
+    for k in range(3):
+        write_result(ce, ins.a + k, 1, stamp >> 16 * k & LOW16)
+
+
+def exec_rand(ce, ins, t):
+    """Draw 16 bits from the active generator."""
+    s = ce.prng[ce.active_prng]
+    for _ in range(ce.machine["prng.steps"]):
+        bit = (s >> 22 ^ s >> 17) & 1
+        s = (s << 1 | bit) & LOW32
+    ce.prng[ce.active_prng] = s
+    write_result(ce, ins.a, 1, s & LOW16)
+
+
+def exec_route(ce, ins, t):
+    """sw_pos, route, td_exit; routers see it from cycle t + 1 on"""
+    if ins.op.name == "sw_pos":
+        ce.router.set_position(ins.a, ins.imm, t)
+    elif ins.op.name == "route":
+        ce.router.set_route(ins.a, ins.imm >> 10 & 3, ins.imm & 31, ins.imm >> 5 & 31, t)
+    else:
+        ce.router.exit_teardown(ins.a, t)
+
+
+def exec_in_td(ce, ins, t):
+    """Ask whether a color is in teardown."""
+    write_result(ce, ins.a, 1, int(ce.router.in_teardown(ins.imm)))
+
+
+def exec_flt(ce, ins, t):
+    """Set a field of a filter."""
+    ce.router.set_filter(ins.a, ins.imm, reg_read(ce, ins.b, 1))
+
+
+EXECUTE = {
+    "none": exec_none,
+    "alu": exec_alu,
+    "dfilt": exec_dfilt,
+    "ldi": exec_ldi,
+    "ld": exec_ld,
+    "st": exec_st,
+    "br": exec_br,
+    "jmp": exec_jmp,
+    "task": exec_task,
+    "dsr": exec_dsr,
+    "tsc": exec_tsc,
+    "rand": exec_rand,
+    "route": exec_route,
+    "in_td": exec_in_td,
+    "flt": exec_flt,
+}

@@ -1,0 +1,395 @@
+"""Vector operations of a CE: set-up, steps, completion.
+
+What      `issue_vector` makes an `Operation` of an instruction, `vec_step` lets it take a step, `vec_complete` ends it.
+Ports     `ce` is the record of `wse_core.reference.ce`; elements go through `wse_core.reference.operand`.
+Contract  a step that faults leaves what its elements have stored in memory and registers so far, and nothing else.
+Timing    docs/machine.md, "Vector operations"; costs come from wse_core/params.py.
+Known     step order, pipeline latencies and FIFO details are assumptions of that page.
+differences
+Sources   docs/machine.md; arch §3 to §6.
+"""
+
+from __future__ import annotations
+
+from wse_core import isa
+from wse_core.image import (
+    DSD_CIRCULAR,
+    DSD_FABIN,
+    DSD_FABOUT,
+    DSD_FIFO,
+    DSD_MEM1D,
+    DSD_MEM4D,
+    DSD_NONE,
+    F_ADVANCE,
+    F_CONTROL,
+    F_INDEX,
+    F_SAVE,
+    F_TERMINATE,
+    F_ZERO,
+    ON_ACTIVATE,
+    ON_TERMINATE,
+    ON_UNBLOCK,
+    UT_PRIORITY,
+)
+from wse_core.reference.alu import ALU
+from wse_core.reference.operand import (
+    FABRIC_KINDS,
+    LOW16,
+    MEMORY_KINDS,
+    Fault,
+    Operand,
+    conflict_of,
+    dsr_of,
+    fifo_of,
+    move_fifo,
+    queue_of,
+    read_element,
+    reg_read,
+    send,
+    sram_write,
+    write_element,
+)
+
+__all__ = [
+    "Operation",
+    "async_ut",
+    "control_operand",
+    "discard",
+    "fifo_ends",
+    "fifo_lacks",
+    "finish_microthread",
+    "group_of",
+    "issue_vector",
+    "lanes_of",
+    "take_control",
+    "vec_complete",
+    "vec_elements",
+    "vec_setup",
+    "vec_step",
+    "vec_waits_for",
+]
+
+MAIN = 8  # number of the main thread beside the microthreads 0 .. 7
+ADVANCE_WAVELET = 0x095F9249  # command 0 ADV, no command delivered, task id 31
+
+
+class Operation:
+    """A vector operation in flight."""
+
+    def __init__(self, op, dest, sources, level, activate=None, unblock=None):
+        self.op, self.dest, self.sources = op, dest, sources  # sources: dict place -> Operand
+        self.level, self.activate, self.unblock = level, activate, unblock
+        self.dsr_names = set()
+        self.n, self.k = 0, 0  # n: length, None = endless; k: elements done
+        self.first_step = 0
+        self.lost = 0  # cycles to bank conflicts
+
+    def operands(self):
+        """Return all operands: sources in the order b, c, d, then the destination."""
+        return [*self.sources.values(), *([] if self.dest is None else [self.dest])]
+
+    def of_kind(self, *kinds):
+        """Return the operands whose descriptor is of one of `kinds`, sources first."""
+        return [operand for operand in self.operands() if operand.kind in kinds]
+
+    @property
+    def advances(self):
+        """Whether a control wavelet that advances switches follows the last element."""
+        return self.dest is not None and self.dest.kind == DSD_FABOUT and self.dest.has(F_ADVANCE)
+
+    @property
+    def has_all_elements(self):
+        """Whether no element is left to do."""
+        return self.n is not None and self.k >= self.n
+
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+
+def issue_vector(ce, ins, t):
+    """Issue a vector operation in cycle t."""
+    operation = vec_setup(ce, ins)
+    thread = MAIN
+    if ins.is_async():
+        thread = async_ut(ce, ins)
+        if thread is None:
+            raise Fault("program", f"{ins.op.name}: asynchronous, but no microthread follows from its operands")
+    ce.book(t, 1)
+    ce.emit(ce.x, ce.y, t, "op_start", None, thread, ce.pc | ins.op.code << 16)
+    ce.pc = ins.next
+    operation.first_step = t + 1 + ce.machine["vec.start"]
+    if operation.has_all_elements and not operation.advances:  # n = 0
+        ce.emit(ce.x, ce.y, t, "op_end", None, thread, 0)
+        if thread == MAIN:
+            ce.main_next = t + 1 + ce.machine["vec.start"] + ce.machine["vec.drain"]
+        else:
+            ce.main_next = t + 1
+            finish_microthread(ce, operation)
+        return
+    ce.operations[thread] = operation
+    if thread == MAIN:
+        ce.main = "vector"
+    else:
+        ce.main_next = t + 1
+
+
+def vec_setup(ce, ins):
+    """Return the `Operation` of an instruction, its scalars captured, or raise a `Fault`."""
+    op = ins.op
+    if op.lanes[ce.lane_column] == 0:
+        raise Fault("program", f"{op.name} has no vector form")
+    dest, sources = None, {}
+    for place, field, letter in ins.operands():
+        operand = Operand(field, letter, dsr_of(ce, op, place, field))
+        if place == "a":
+            dest = operand
+        else:
+            sources[place] = operand
+    for operand in sources.values():
+        is_destination = dest is not None and operand.field == dest.field
+        if operand.dsr is None and not is_destination:
+            operand.scalar = reg_read(ce, operand.field, operand.words)
+    if ins.is_async():
+        get = isa.async_fields(ins.imm)
+        level = UT_PRIORITY[isa.PRIORITIES.index(get["priority"])]
+        operation = Operation(op, dest, sources, level, get["activate"], get["unblock"])
+    else:
+        operation = Operation(op, dest, sources, ce.image.main_priority)
+    operation.dsr_names = set(ins.dsrs())
+    if op.form == "dfilt" and (sources["b"].kind != DSD_FABIN or not ins.is_async()):
+        raise Fault("program", "dfilt needs a fabin and is asynchronous only")
+    for operand in operation.of_kind(*FABRIC_KINDS):
+        queue_of(ce, operand)
+    inputs = [operand.dsr.queue for operand in operation.of_kind(DSD_FABIN)]
+    if len(set(inputs)) < len(inputs):
+        raise Fault("program", f"{op.name}: both sources take from input queue {inputs[0]}")
+    fifos = [operand.dsr.fifo for operand in operation.of_kind(DSD_FIFO) if operand is not dest]
+    if len(set(fifos)) < len(fifos):
+        raise Fault("program", f"{op.name}: both sources take from FIFO {fifos[0]}")
+    inputs = [operand.dsr.queue for operand in sources.values() if operand.kind == DSD_FABIN]
+    if len(set(inputs)) < len(inputs):
+        raise Fault("program", f"{op.name}: two fabric inputs from the same queue")
+    if len({operand.is_packed for operand in operation.of_kind(*FABRIC_KINDS)}) > 1:
+        raise Fault("program", f"{op.name}: packed and unpacked fabric operands")
+    for operand in operation.of_kind(DSD_CIRCULAR, DSD_FIFO):
+        if operand.dsr.length == 0:
+            raise Fault("program", f"{op.name}: circular buffer or FIFO of length 0")
+    for operand in operation.of_kind(DSD_MEM4D):
+        if 0 in operand.dsr.extent[1 : operand.dsr.ndim]:
+            raise Fault("program", f"{op.name}: four-dimensional descriptor with an inner extent of 0")
+    measure = next(operand for operand in operation.operands() if operand.dsr is not None)
+    operation.n = measure.dsr.elements()
+    return operation
+
+
+def async_ut(ce, ins):
+    """Return the microthread of an asynchronous operation, None if it has none."""
+    named = isa.async_fields(ins.imm)["ut"]
+    if named is not None:
+        return named if named < ce.machine["ut.count"] else None
+    for kind in (DSD_FABOUT, DSD_FABIN):
+        for name in ins.dsrs():  # in the order a, b, c
+            dsr = ce.dsrs.get(name)
+            if dsr is not None and dsr.kind == kind:
+                return dsr.queue if dsr.queue < ce.machine["ut.count"] else None
+    return None
+
+
+# --- when and how much ------------------------------------------------------------------------------------------------
+
+
+def vec_waits_for(ce, operation, t):
+    """Return why a vector operation cannot step in cycle t, None if it can."""
+    if t < operation.first_step:
+        return "pipe"
+    fabins, fabouts = operation.of_kind(DSD_FABIN), operation.of_kind(DSD_FABOUT)
+    if not operation.has_all_elements:
+        if control_operand(ce, operation, t) is not None or fifo_ends(ce, operation):
+            return None
+        if any(queue_of(ce, operand).head(t) is None for operand in fabins):
+            return "input"
+        if fifo_lacks(ce, operation):
+            return "fifo"
+    if any(not queue_of(ce, operand).has_room(t) for operand in fabouts):
+        return "output"
+    return None
+
+
+def control_operand(ce, operation, t):
+    """Return the first fabin (b, then c) with a ready control wavelet at its head, or None."""
+    for operand in operation.of_kind(DSD_FABIN):
+        wavelet = queue_of(ce, operand).head(t)
+        if wavelet is not None and wavelet.control:
+            return operand
+    return None
+
+
+def fifo_lacks(ce, operation):
+    """Return the FIFO operands that hold too few elements, or have too little room, for the next step."""
+    if operation.op.form == "dfilt":
+        return []
+    group = group_of(ce, operation)
+    lacking = []
+    for operand in operation.of_kind(DSD_FIFO):
+        count = fifo_of(ce, operand).count
+        enough = count + group <= operand.dsr.length if operand is operation.dest else count >= group
+        if not enough:
+            lacking.append(operand)
+    return lacking
+
+
+def fifo_ends(ce, operation):
+    """Whether a FIFO that is full or empty ends the operation instead of holding it."""
+    return any(operand.has(F_TERMINATE) for operand in fifo_lacks(ce, operation))
+
+
+def lanes_of(ce, operation):
+    """Return the SIMD width of an operation with its strides."""
+    lanes = operation.op.lanes[ce.lane_column]
+    for operand in operation.of_kind(DSD_MEM1D, DSD_MEM4D):
+        stride = operand.dsr.innermost_stride()
+        if stride in (0, 1):
+            continue
+        residue = abs(stride) % 8
+        if residue in (1, 7):
+            lanes = min(lanes, 2)
+        elif residue == 0:
+            lanes = 1
+        elif residue == 4:
+            lanes = min(lanes, ce.machine["vec.stride4_lanes"])
+    return lanes
+
+
+def group_of(ce, operation):
+    """Return the number of elements of the next step."""
+    dest = operation.dest
+    left = None if operation.n is None else operation.n - operation.k
+    if operation.of_kind(*FABRIC_KINDS, DSD_FIFO):
+        group = 2 if any(operand.is_packed for operand in operation.operands()) else 1
+    else:
+        more_than_one = operation.n is None or operation.n > 1
+        to_one_place = dest.kind == DSD_NONE or (dest.kind == DSD_MEM1D and dest.dsr.stride[0] == 0)
+        group = 1 if to_one_place and more_than_one else lanes_of(ce, operation)
+        for operand in operation.of_kind(DSD_MEM4D):
+            row = operand.dsr.extent[operand.dsr.ndim - 1]
+            group = min(group, row - operation.k % row)
+    return group if left is None else min(group, left)
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def vec_step(ce, thread, t):
+    """Let a vector operation take one step in cycle t."""
+    operation = ce.operations[thread]
+    if operation.has_all_elements:
+        send(ce, operation.dest, ADVANCE_WAVELET, True, t, 1)
+        cost, conflict, ended = 1, 0, True
+    elif operation.op.form == "dfilt":
+        cost, conflict, ended = 1, 0, discard(ce, operation, t)
+    elif control_operand(ce, operation, t) is not None:
+        cost, conflict, ended = 1, 0, take_control(ce, control_operand(ce, operation, t), t)
+    elif fifo_ends(ce, operation):
+        cost, conflict, ended = 1, 0, True
+    else:
+        group = group_of(ce, operation)
+        conflict = conflict_of(ce, operation, group)
+        cost = -(-group // lanes_of(ce, operation)) + conflict
+        vec_elements(ce, operation, group, cost, t)
+        operation.k += group
+        ce.counters["elements"] += group
+        ce.counters["macs"] += group if operation.op.is_mac else 0
+        ended = operation.has_all_elements and not operation.advances
+    ce.counters["steps"] += 1
+    operation.lost += conflict
+    ce.book(t, cost, conflict)
+    if ended:
+        vec_complete(ce, thread, t, cost)
+
+
+def discard(ce, operation, t):
+    """Take one wavelet of a dfilt; return whether that was its last one."""
+    wavelet = ce.inq_take(queue_of(ce, operation.sources["b"]), t)
+    if wavelet.control:
+        operation.k += 1
+        ce.counters["elements"] += 1
+    return operation.has_all_elements
+
+
+def take_control(ce, operand, t):
+    """Take a control wavelet and do what the descriptor says; return whether the operation ends."""
+    ce.inq_take(queue_of(ce, operand), t)
+    if operand.dsr.on_control & ON_ACTIVATE:
+        ce.activate(operand.dsr.control_task)
+    if operand.dsr.on_control & ON_UNBLOCK:
+        ce.unblock(operand.dsr.control_task)
+    return bool(operand.dsr.on_control & ON_TERMINATE)
+
+
+def vec_elements(ce, operation, group, cost, t):
+    """Do the elements k .. k + group - 1, one after the other."""
+    heads = {
+        place: queue_of(ce, operand).head(t)
+        for place, operand in operation.sources.items()
+        if operand.kind == DSD_FABIN
+    }
+    dest, outgoing = operation.dest, 0
+    for j in range(group):
+        values = {"b": 0, "c": 0, "d": 0}
+        for place, operand in operation.sources.items():
+            values[place] = read_element(ce, operation, operand, heads.get(place), j)
+        value = ALU[operation.op.name](ce.num, **values)
+        if dest.kind == DSD_FABOUT:
+            outgoing |= value << 16 * j
+            source = operation.sources["b"]
+            if dest.has(F_ZERO) and source.kind in MEMORY_KINDS:
+                sram_write(ce, source.dsr.address(operation.k + j, source.words), source.words, 0)
+        else:
+            write_element(ce, operation, heads, j, value)
+    for place in heads:
+        ce.inq_take(queue_of(ce, operation.sources[place]), t)
+    if dest.kind == DSD_FABOUT:
+        if dest.words == 1 and not dest.is_packed and dest.has(F_INDEX):
+            outgoing |= dest.dsr.index << 16
+        send(ce, dest, outgoing, dest.has(F_CONTROL), t, cost)
+    for operand in operation.of_kind(DSD_FIFO):
+        move_fifo(ce, operand, operand is dest, group)
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+
+def vec_complete(ce, thread, t, cost):
+    """End the operation of a thread with its step of cycle t."""
+    operation = ce.operations[thread]
+    ce.operations[thread] = None
+    ce.emit(ce.x, ce.y, t, "op_end", None, thread, operation.k)
+    if operation.lost:
+        ce.emit(ce.x, ce.y, t, "conflict", None, thread, operation.lost)
+    saved = []
+    for operand in operation.operands():
+        if not operand.has(F_SAVE) or any(dsr is operand.dsr for dsr in saved):
+            continue
+        saved.append(operand.dsr)
+        if operand.kind == DSD_MEM1D:
+            moved = operation.k * operand.dsr.stride[0] * operand.words
+            operand.dsr.base = operand.dsr.base + moved & LOW16
+        elif operand.kind == DSD_CIRCULAR:
+            operand.dsr.index = (operand.dsr.index + operation.k) % operand.dsr.length
+    dest = operation.dest
+    if dest is not None and dest.kind == DSD_NONE:
+        latency = ce.machine["ce.fp_latency" if operation.op.cost == "fp" else "ce.int_latency"]
+        for k in range(dest.words):
+            ce.reg_ready[(dest.field & 15) + k] = t + max(cost, latency)
+    if thread == MAIN:
+        ce.main, ce.main_next = "run", t + cost + ce.machine["vec.drain"]
+    else:
+        finish_microthread(ce, operation)
+
+
+def finish_microthread(ce, operation):
+    """Let the end of an asynchronous operation take effect on tasks."""
+    if operation.activate is not None:
+        ce.activate(operation.activate)
+    if operation.unblock is not None:
+        ce.unblock(operation.unblock)
