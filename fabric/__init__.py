@@ -1,5 +1,83 @@
-"""Everything between processing elements: links, the mesh, layouts, programs, host access and kernels.
+"""Everything between processing elements, and the public face of the package.
 
-Importing the package itself loads no compiled module; import the parts by name, for example
-``from fabric.kernels import registry``.
+```python
+from fabric import Fabric, Layout, Program, machine
+```
+
+====================  ============================================================================================
+`Program`             one PE's code, assembled to an image
+`Layout`, `Rect`      a rectangle of PEs: programs, routes, parameters, streams at the edge
+`Fabric`              a layout on an engine: copies, launches, runs, counters, typed errors
+`RunResult`           what a run did
+`Received`, `Stream`  wavelets that left at the edge; the link they took
+`machine`             the modelled numbers: a preset with changes
+`ENDLESS`             the extent of an operation that never ends
+`control`             payloads of control wavelets (module)
+`debug`               stop where something happens, look, change, go back (module)
+====================  ============================================================================================
+
+Importing the package loads none of them and no compiled module; each name loads what it needs when it is first used.
+Rooms: `fabric.asm`, `fabric.program`, `fabric.layout`, `fabric.host`, `fabric.engine`, `fabric.kernels`,
+`fabric.networks`.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fabric.asm import control
+    from fabric.host import debug
+    from fabric.host.fabric import Fabric
+    from fabric.host.result import RunResult
+    from fabric.host.streams import Received
+    from fabric.layout.layout import Layout
+    from fabric.layout.rectangles import Rect
+    from fabric.layout.streams import Stream
+    from fabric.program.program import Program
+    from wse_core.image import ENDLESS
+    from wse_core.params import machine
+
+__all__ = [
+    "ENDLESS",
+    "Fabric",
+    "Layout",
+    "Program",
+    "Received",
+    "Rect",
+    "RunResult",
+    "Stream",
+    "control",
+    "debug",
+    "machine",
+]
+
+_HOME = {
+    "ENDLESS": "wse_core.image",
+    "Fabric": "fabric.host.fabric",
+    "Layout": "fabric.layout.layout",
+    "Program": "fabric.program.program",
+    "Received": "fabric.host.streams",
+    "Rect": "fabric.layout.rectangles",
+    "RunResult": "fabric.host.result",
+    "Stream": "fabric.layout.streams",
+    "control": "fabric.asm.control",
+    "debug": "fabric.host.debug",
+    "machine": "wse_core.params",
+}
+"""Module of each name; a module that carries the name itself is handed out whole."""
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(home)
+    found = module if home.endswith(f".{name}") else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
-"""Why nothing moves: the wait-for chain of a stuck machine.
+"""Why nothing moves: the wait-for chain of a stuck engine.
 
-A machine reports who waits (`waiters()` of the machine interface, docs/internals.md).  From these entries and the
+An engine reports who waits (`waiters()` of the engine interface, docs/internals.md).  From these entries and the
 routes of the `FabricSpec` a graph of "waits for" is followed:
 
 * a vector operation without wavelets waits for the routers on the way back to whoever sends the color, and, if those
@@ -14,7 +14,7 @@ A cycle of the graph is the usual deadlock; without one the chain ends where som
 done, a blocked task, a switch that nobody advances).
 
 The routes are those of the specification, all switch positions taken together: what a program rewrote at run time is
-not seen, so the chain is an explanation, not a proof.  Timing: none, runs after the machine has stopped.
+not seen, so the chain is an explanation, not a proof.  Timing: none, runs after the engine has stopped.
 Sources: docs/machine.md, "Router", "CE"; arch §14.
 """
 
@@ -35,7 +35,7 @@ _MAX_CHAIN = 4096
 
 @dataclass(frozen=True)
 class Wait:
-    """One link of a chain: `text` says who waits for what; `entry` is the machine's record of it."""
+    """One link of a chain: `text` says who waits for what; `entry` is the engine's record of it."""
 
     text: str
     entry: dict = field(compare=False, default_factory=dict)
@@ -44,12 +44,12 @@ class Wait:
         return self.text
 
 
-def deadlock(machine, spec):
-    """Return the `DeadlockError` that describes a stuck machine.
+def deadlock(engine, spec):
+    """Return the `DeadlockError` that describes a stuck engine.
 
     Parameters
     ----------
-    machine : Engine or ReferenceMachine
+    engine : Engine or ReferenceMachine
         Its `run` returned ``stuck``.
     spec : FabricSpec
 
@@ -58,7 +58,7 @@ def deadlock(machine, spec):
     DeadlockError
         ``waiters`` holds the chain as `Wait` objects.
     """
-    entries = machine.waiters()
+    entries = engine.waiters()
     chain, is_cycle = explain(entries, spec)
     count = {}
     for entry in entries:
@@ -77,19 +77,19 @@ def deadlock(machine, spec):
     return DeadlockError(
         f"nothing can move any more and work is left ({held}): waiting {shape}",
         waiters=chain,
-        cycle=max(0, machine.last_active),
+        cycle=max(0, engine.last_active),
         hint=hint,
         is_cycle=is_cycle,
     )
 
 
 def explain(entries, spec):
-    """Return (chain, whether it is a circle) for the waiters of a stuck machine.
+    """Return (chain, whether it is a circle) for the waiters of a stuck engine.
 
     Parameters
     ----------
     entries : list of dict
-        `waiters()` of the machine.
+        `waiters()` of the engine.
     spec : FabricSpec
 
     Returns

@@ -9,7 +9,7 @@ debugger.fabric.write("sum", 0.0, 3, 0)         # poke
 debugger.restore(before)                        # bitwise
 ```
 
-Conditions on events go by pieces: a piece runs with events recorded; if the event is in it, the machine returns to the
+Conditions on events go by pieces: a piece runs with events recorded; if the event is in it, the engine returns to the
 beginning of the piece and runs to the event's cycle.  Conditions on memory go cycle by cycle.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.host.fabric import task_id
+from fabric.host.copies import task_id
 from wse_core.errors import ConfigError, LayoutError
 from wse_core.events import KINDS, TraceFilter, joined, sorted_events
 
@@ -41,24 +41,24 @@ class Debugger:
     """
 
     def __init__(self, fabric):
-        self.fabric, self.machine = fabric, fabric.machine
+        self.fabric, self.engine = fabric, fabric.engine
         self.event = None
 
     @property
     def cycle(self):
         """Cycles run so far."""
-        return int(self.machine.cycle)
+        return int(self.engine.cycle)
 
     def snapshot(self):
         """Return the whole state, for `restore` of this debugger's fabric."""
-        return self.machine.save_state()
+        return self.engine.save_state()
 
     def restore(self, saved):
         """Go back to a snapshot, bit for bit."""
-        self.machine.restore_state(saved)
+        self.engine.restore_state(saved)
 
     def step(self, cycles=1):
-        """Run some cycles; return the machine's status."""
+        """Run some cycles; return the engine's status."""
         return self.fabric.step(cycles)
 
     def until_task(self, task, x=None, y=None, max_cycles=10**6):
@@ -67,7 +67,7 @@ class Debugger:
         Returns
         -------
         bool
-            Whether it happened within `max_cycles`; the machine stands after that cycle.
+            Whether it happened within `max_cycles`; the engine stands after that cycle.
         """
         programs = self.fabric.spec.programs
         ids = {task} if isinstance(task, int) else {task_id(program, task) for program in programs} - {None}
@@ -96,7 +96,7 @@ class Debugger:
         Returns
         -------
         bool
-            Whether it happened; if not, the machine has run `max_cycles` or to its end.
+            Whether it happened; if not, the engine has run `max_cycles` or to its end.
         """
         if (x is None) != (y is None):
             raise ConfigError("one of x and y", where="debugger", hint="both, or neither for any PE")
@@ -104,15 +104,15 @@ class Debugger:
         wanted_kinds = TraceFilter(tuple(kinds), None if colors is None else tuple(colors), region)
         stop, piece, status = self.cycle + max_cycles, PIECE, "limit"
         while status == "limit" and self.cycle < stop:
-            saved, found = self.machine.save_state(), []
-            self.machine.trace(lambda events, clock, found=found: found.append(events), wanted_kinds)
-            status = self.machine.run(min(stop, self.cycle + piece))
-            self.machine.trace(None)
+            saved, found = self.engine.save_state(), []
+            self.engine.trace(lambda events, clock, found=found: found.append(events), wanted_kinds)
+            status = self.engine.run(min(stop, self.cycle + piece))
+            self.engine.trace(None)
             for event in sorted_events(joined(found)):
                 if wanted(event):
                     self.event = event
-                    self.machine.restore_state(saved)
-                    self.machine.run(int(event["cycle"]) + 1)
+                    self.engine.restore_state(saved)
+                    self.engine.run(int(event["cycle"]) + 1)
                     return True
             piece = min(2 * piece, MOST_PIECE)
         self.event = None
@@ -131,12 +131,12 @@ class Debugger:
 
         def bits():
             if isinstance(symbol, int):
-                return self.machine.read_words(x, y, symbol, 1).tobytes()
+                return self.engine.read_words(x, y, symbol, 1).tobytes()
             return self.fabric.read(symbol, x, y).tobytes()
 
         before = bits()
         for _ in range(max_cycles):
-            status = self.machine.run(self.cycle + 1)
+            status = self.engine.run(self.cycle + 1)
             if bits() != before:
                 return True
             if status != "limit":
@@ -145,8 +145,8 @@ class Debugger:
 
     def until_fault(self, max_cycles=10**6):
         """Run up to a fault; return its description, or None if there was none within `max_cycles`."""
-        self.machine.run(self.cycle + max_cycles)
-        return self.machine.fault
+        self.engine.run(self.cycle + max_cycles)
+        return self.engine.fault
 
 
 def replay(fabric, events):
@@ -170,7 +170,7 @@ def replay(fabric, events):
         mine = entering[
             (entering["x"] == x) & (entering["y"] == y) & (entering["aux"] == port) & (entering["color"] == color)
         ]
-        fabric.machine.push_input(number, np.ascontiguousarray(mine["data"]), (mine["flags"] & 1).astype(bool))
+        fabric.engine.push_input(number, np.ascontiguousarray(mine["data"]), (mine["flags"] & 1).astype(bool))
         given += len(mine)
     if given != len(entering):
         raise ConfigError(

@@ -78,7 +78,7 @@ class Recorder:
         if self.filter is not None:
             self.log = EventLog(self.path, self.meta, self.filter, names_of(fabric.spec), self.marks)
             fabric.on_host = lambda what, x, y, count: self.log.host(fabric.cycle, what, x, y, count)
-            fabric.machine.trace(self.log.append, self.filter)
+            fabric.engine.trace(self.log.append, self.filter)
 
     def _check(self, spec):
         """Refuse a region or colors of which the fabric has nothing."""
@@ -100,7 +100,7 @@ class Recorder:
     def stop(self):
         """End recording; the log has everything then."""
         if self.log is not None and self.fabric.on_host is not None:
-            self.fabric.machine.trace(None)
+            self.fabric.engine.trace(None)
             self.fabric.on_host = None
 
     def finish(self, writer):
@@ -116,7 +116,7 @@ class Recorder:
 
 def names_of(spec):
     """Return names of opcodes and tasks for people; a task id that means different tasks has both names."""
-    from fabric.host.fabric import task_id, task_names
+    from fabric.host.copies import task_id, task_names
     from wse_core import isa
 
     tasks = {}
@@ -135,7 +135,7 @@ def recorder(args, path, meta):
 
     If the block fails, what was recorded stays in segments beside the run file that did not come to be.
     """
-    from fabric.host.fabric import around
+    from fabric.host.engines import around
 
     if args.trace not in LEVELS and (args.trace_cycles or args.trace_region or args.trace_colors or args.trace_kinds):
         raise ConfigError("nothing is recorded", where="--trace", hint="--trace events or --trace full")

@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from fabric.host.fabric import around
+from fabric.host.engines import around
 from harness.cli import main as cli
 from harness.cli.tracing import Recorder
 from harness.kit.provenance import provenance

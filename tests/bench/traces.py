@@ -72,7 +72,7 @@ def windowed(workload, path, window, rounds=7):
 
     def once(cycles):
         fabric = Fabric(workload.spec, "compiled")
-        workload.start(fabric.machine)
+        workload.start(fabric.engine)
         begin = time.process_time()
         if cycles is None:
             fabric.run()
@@ -98,7 +98,7 @@ def chain():
     fabric = Fabric(chain_layout(400, 2000, "f32", "f32", machine("wse2")), "compiled")
     fabric.write("x", np.random.default_rng(0).standard_normal((1, 400, 2000)).astype(np.float32))
     fabric.launch("main")
-    return fabric.machine
+    return fabric.engine
 
 
 def recorded(make, path, level="full"):

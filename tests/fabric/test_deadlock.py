@@ -151,7 +151,7 @@ def test_a_data_task_waits_for_the_main_thread(backend):
     fabric.send(stream, [1])
     with pytest.raises(DeadlockError) as info:
         fabric.run(1000)
-    entries = fabric.machine.waiters()
+    entries = fabric.engine.waiters()
     chain, _ = explain(
         [e for e in entries if e["kind"] == "queue"] + [e for e in entries if e["kind"] == "thread"], fabric.spec
     )

@@ -153,10 +153,10 @@ def echo(backend):
 def test_edge_traffic_is_played_again(backend):
     fabric, stream, out = echo(backend)
     found = []
-    fabric.machine.trace(lambda events, clock: found.append(events))
+    fabric.engine.trace(lambda events, clock: found.append(events))
     fabric.send(stream, np.arange(7, dtype=np.uint32), control=[False, False, True, False, False, False, True])
     fabric.run()
-    fabric.machine.trace(None)
+    fabric.engine.trace(None)
     first = fabric.receive(out)
     again, _, out = echo("compiled")
     assert replay(again, np.concatenate(found)) == 7

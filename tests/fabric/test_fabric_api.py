@@ -15,7 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.asm import control
-from fabric.host.fabric import Fabric, RunResult, _payload, estimate_bytes, make_machine
+from fabric.host.engines import estimate_bytes, make_engine
+from fabric.host.fabric import Fabric
+from fabric.host.faults import fault_error
+from fabric.host.result import RunResult
+from fabric.host.streams import payload
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from tests.examples import SLOW_BUILD, examples
@@ -207,12 +211,12 @@ def test_what_is_sent_through_a_row_is_received_in_order(backend, kind, values):
 
 
 def test_values_of_wavelets(backend):
-    assert _payload(np.array([1, 2, 3], np.uint16), packed=False).tolist() == [1, 2, 3]
-    assert _payload([1.0], True).tolist() == [0x3F800000]
+    assert payload(np.array([1, 2, 3], np.uint16), packed=False).tolist() == [1, 2, 3]
+    assert payload([1.0], True).tolist() == [0x3F800000]
     with pytest.raises(LayoutError, match="does not fit 32 bits"):
-        _payload([1 << 32], True)
+        payload([1 << 32], True)
     with pytest.raises(LayoutError, match="is not a kind of number"):
-        _payload(["a"], True)
+        payload(["a"], True)
     layout = Layout(1, 1)
     layout.route(3, None, rx="W", tx="E")
     a, b = layout.input_stream(0, 0, "W", 3), layout.output_stream(0, 0, "E", 3)
@@ -368,7 +372,7 @@ def test_cycle_limits(backend):
 def test_pieces_change_nothing(backend, monkeypatch):
     cycles = []
     for seconds in (1e-9, 10.0):
-        monkeypatch.setattr("fabric.host.fabric._PIECE_SECONDS", seconds)
+        monkeypatch.setattr("fabric.host.running.PIECE_SECONDS", seconds)
         seen = []
         fabric = single(lambda p: body(lambda p: p.fadds(p.array("a", 900, "f32"), p._vars["a"], 1.0))(p), backend)
         cycles.append(fabric.run(progress=lambda done, seconds, seen=seen: seen.append(done)).cycles)
@@ -377,7 +381,7 @@ def test_pieces_change_nothing(backend, monkeypatch):
 
 
 def test_progress_is_printed(backend, capsys, monkeypatch):
-    monkeypatch.setattr("fabric.host.fabric._PIECE_SECONDS", 1e-6)
+    monkeypatch.setattr("fabric.host.running.PIECE_SECONDS", 1e-6)
     single(spin, backend).run(20_000 if backend == "compiled" else 100, progress=True, on_limit="return")
     assert re.search(r"\d+ cycles, \d+\.\d s", capsys.readouterr().out)
 
@@ -495,9 +499,10 @@ class Stopped:
 )
 def test_every_kind_of_record_becomes_a_typed_error(backend, record, error, message):
     fabric = single(spin, backend)
-    fabric.machine = Stopped(**record)
-    assert isinstance(fabric._fault(), error)
-    assert re.search(message, str(fabric._fault()))
+    fabric.engine = Stopped(**record)
+    found = fault_error(fabric.engine, fabric.spec)
+    assert isinstance(found, error)
+    assert re.search(message, str(found))
 
 
 # --- memory and backends ----------------------------------------------------------------------------------------------
@@ -533,7 +538,7 @@ def test_the_estimate_grows_with_what_is_used(backend):
 def test_an_engine_that_is_not_built(backend, monkeypatch):
     monkeypatch.setitem(sys.modules, "fabric.engine.engine", None)
     with pytest.raises(ConfigError, match="the compiled engine cannot be imported.*make build, or backend="):
-        make_machine(Layout(1, 1).build(), "compiled")
+        make_engine(Layout(1, 1).build(), "compiled")
 
 
 def test_backends_have_names(backend):
@@ -541,7 +546,7 @@ def test_backends_have_names(backend):
     with pytest.raises(ConfigError, match=r"unknown backend 'fast'\. Try: compiled or reference"):
         Fabric(layout, "fast")
     with pytest.raises(ConfigError, match="unknown backend"):
-        make_machine(layout.build(), "fast")
+        make_engine(layout.build(), "fast")
     assert "1 x 1" in repr(Fabric(layout.build(), backend))
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.layout.layout import Layout, Rect, runs
+from fabric.layout.layout import Layout
+from fabric.layout.rectangles import Rect, runs
 from fabric.program.program import Program
 from wse_core import image as im
 from wse_core.errors import LayoutError, ProgramError, RouteError, UnsupportedError

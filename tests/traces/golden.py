@@ -36,7 +36,7 @@ CASES = {
 
 def record(case, path, backend="compiled"):
     """Run a case and write its trace to `path`."""
-    from fabric.host.fabric import around
+    from fabric.host.engines import around
     from fabric.kernels.registry import KERNELS
     from harness.cli.tracing import Recorder
     from traces.schema import RunMeta

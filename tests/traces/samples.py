@@ -23,7 +23,7 @@ def chain(path, pes=4, n=6, filter=None, dtype="f32"):
     fabric.write("x", np.arange(pes * n, dtype=np.float32).reshape(1, pes, n))
     meta = RunMeta(job="chain", machine=dict(wse2), preset="wse2")
     names = {"opcodes": {str(op.code): op.name for op in isa.BY_NAME.values()}, "tasks": {"24": "main"}}
-    with recording(fabric.machine, path, meta, filter or TraceFilter(), names) as log:
+    with recording(fabric.engine, path, meta, filter or TraceFilter(), names) as log:
         fabric.launch("main")
         fabric.run()
     with RunWriter(path, meta) as writer:

@@ -2,7 +2,7 @@
 
 What      `ReferenceMachine` builds routers and compute elements from a `FabricSpec`, wires them, runs cycles and gives
           the host its access: SRAM, task activation, streams, counters.
-Ports     the machine interface of docs/internals.md.
+Ports     the engine interface of docs/internals.md.
 Contract  one object per PE, router and queue; every router, then every CE, in each cycle; nothing is skipped because it
           looks idle. `shuffle` evaluates the PEs of a phase in a random order, and the state must not depend on it.
 Timing    docs/machine.md; some ten thousand PE cycles per second.

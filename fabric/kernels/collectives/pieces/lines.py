@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.layout.layout import runs
+from fabric.layout.rectangles import runs
 
 __all__ = ["Line", "compose"]
 

@@ -1,0 +1,152 @@
+"""Copies between arrays of the host and symbols of the PEs of a rectangle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fabric.asm.operands import Var
+from fabric.asm.values import decode_array, encode_array
+from fabric.layout.rectangles import Rect, runs
+from wse_core.errors import LayoutError
+from wse_core.image import FabricSpec, ProgramImage, Symbol
+
+__all__ = ["Copies", "task_id", "task_names"]
+
+
+class Copies:
+    """Symbols by name over rectangles of one engine.
+
+    Parameters
+    ----------
+    engine : Engine or ReferenceMachine
+    spec : FabricSpec
+    """
+
+    def __init__(self, engine: Any, spec: FabricSpec) -> None:
+        self.engine, self.spec = engine, spec
+
+    def rect(self, x: Any, y: int | None = None, w: int | None = None, h: int | None = None) -> Rect:
+        """Return a rectangle of `Fabric.write`; refuse one that leaves the fabric."""
+        if isinstance(x, (tuple, list)):
+            rect = Rect(*(int(v) for v in x))
+        elif x is None and y is None and w is None and h is None:
+            rect = Rect(0, 0, self.spec.width, self.spec.height)
+        else:
+            rect = Rect(x or 0, y or 0, 1 if w is None else w, 1 if h is None else h)
+        if rect.sx != 1 or rect.sy != 1:
+            raise LayoutError("host access takes rectangles without steps", x=rect.x, y=rect.y)
+        if (
+            rect.x < 0
+            or rect.y < 0
+            or rect.w < 1
+            or rect.h < 1
+            or rect.x + rect.w > self.spec.width
+            or rect.y + rect.h > self.spec.height
+        ):
+            raise LayoutError(
+                f"rectangle {tuple(rect[:4])} is empty or reaches outside the {self.spec.width} x "
+                f"{self.spec.height} PEs",
+                x=rect.x,
+                y=rect.y,
+            )
+        return rect
+
+    def find(self, name: str | Var, rect: Rect) -> list[tuple[Symbol, np.ndarray | None]]:
+        """Return ``[(Symbol, mask or None)]`` of a name over a rectangle; None = everywhere."""
+        name = name.name if isinstance(name, Var) else name
+        index = self.spec.program_index[rect.slices]
+        numbers = np.unique(index)
+        found = []
+        for k in numbers:
+            symbol = self.spec.programs[k].symbols.get(name) if k >= 0 else None
+            if symbol is None:
+                row, column = np.argwhere(index == k)[0]
+                have = ", ".join(sorted(self.spec.programs[k].symbols)) if k >= 0 else ""
+                raise LayoutError(
+                    f"program {self.spec.programs[k].name!r} has no symbol {name!r}"
+                    if k >= 0
+                    else f"no program runs here, so there is no symbol {name!r}",
+                    x=int(rect.x + column),
+                    y=int(rect.y + row),
+                    hint=f"symbols: {have}" if have else None,
+                )
+            found.append((symbol, k))
+        if len({(s.count, s.dtype) for s, _ in found}) > 1:
+            raise LayoutError(
+                f"symbol {name!r} has different types or lengths in the programs of the rectangle", x=rect.x, y=rect.y
+            )
+        if len({s.address for s, _ in found}) == 1:
+            return [(found[0][0], None)]
+        return [(symbol, index == k) for symbol, k in found]
+
+    def write(self, symbol: str | Var, values: ArrayLike, rect: Rect) -> int:
+        """Copy an array into a symbol, as `Fabric.write`; return the number of words written."""
+        count = 0
+        for found, mask in self.find(symbol, rect):
+            words = encode_array(values, found.dtype, self.spec.machine["num.cb16_bias"], f"write {found.name!r}")
+            per = found.words // found.count
+            size, n = words.size // per, found.count
+            if size == rect.w * rect.h * n:
+                words = words.reshape(rect.h, rect.w, found.words)
+            elif size == n:
+                words = np.broadcast_to(words.reshape(found.words), (rect.h, rect.w, found.words))
+            elif size == 1:
+                words = np.broadcast_to(np.tile(words.reshape(per), n), (rect.h, rect.w, found.words))
+            else:
+                raise LayoutError(
+                    f"write {found.name!r}: {size} values for {rect.h} x {rect.w} PEs with {n} elements each",
+                    x=rect.x,
+                    y=rect.y,
+                    hint="shape (h, w, n), (n,) or one number",
+                )
+            for (row, stop), first, last in runs(mask) if mask is not None else [((0, rect.h), 0, rect.w)]:
+                self.engine.write_rect(
+                    found.address, np.ascontiguousarray(words[row:stop, first:last]), rect.x + first, rect.y + row
+                )
+            count = rect.w * rect.h * found.words
+        return count
+
+    def read(self, symbol: str | Var, rect: Rect) -> np.ndarray:
+        """Return a symbol of the PEs of a rectangle, as `Fabric.read`."""
+        parts = self.find(symbol, rect)
+        found = parts[0][0]
+        words = np.empty((rect.h, rect.w, found.words), np.uint16)
+        for part, mask in parts:
+            for (row, stop), first, last in runs(mask) if mask is not None else [((0, rect.h), 0, rect.w)]:
+                words[row:stop, first:last] = self.engine.read_rect(
+                    part.address, part.words, rect.x + first, rect.y + row, last - first, stop - row
+                )
+        return decode_array(words, found.dtype)
+
+    def tasks(self, name: str, rect: Rect) -> list[tuple[int, list[int]]]:
+        """Return [(id, numbers of the programs)] of a task by name over a rectangle, as `Fabric.launch` needs it."""
+        index = self.spec.program_index[rect.slices]
+        ids: dict[int, list[int]] = {}
+        for k in np.unique(index):
+            number = task_id(self.spec.programs[k], name) if k >= 0 else None
+            if number is not None:
+                ids.setdefault(number, []).append(k)
+        if not ids:
+            known = sorted({n for p in self.spec.programs for n in task_names(p)})
+            raise LayoutError(
+                f"no program in the rectangle {tuple(rect[:4])} has a task {name!r}",
+                hint=f"tasks: {', '.join(known) or 'none'}",
+            )
+        return list(ids.items())
+
+
+def task_id(image: ProgramImage, name: str) -> int | None:
+    """Return the id of a local or data task of a program by name, None if there is none."""
+    at = image.labels.get(name)
+    if at is None:
+        return None
+    ids = np.flatnonzero(image.entry == at)
+    return int(ids[0]) if len(ids) else None
+
+
+def task_names(image: ProgramImage) -> list[str]:
+    """Return the names of a program's local and data tasks."""
+    return [name for name in image.labels if task_id(image, name) is not None]

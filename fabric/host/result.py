@@ -1,0 +1,52 @@
+"""What a run did: its cycles, counters and wall-clock time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["RunResult"]
+
+
+@dataclass(frozen=True, repr=False)
+class RunResult:
+    """What a run did.
+
+    Attributes
+    ----------
+    status : str
+        ``complete`` or ``limit``.
+    cycles : int
+        1 + the last cycle in which anything happened, counted from the start of the run.
+    start, cycle : int
+        Cycle of the engine before and after.
+    wavelet_hops, macs : int
+        Wavelets moved by routers and multiply-adds, in this run.
+    counters : dict[str, int]
+        The engine's counters summed over all PEs, in this run.
+    n_pe : int
+        PEs with a program.
+    host_seconds : float
+        Wall-clock time.
+    """
+
+    status: str
+    cycles: int
+    start: int
+    cycle: int
+    wavelet_hops: int
+    macs: int
+    counters: dict[str, int]
+    n_pe: int
+    host_seconds: float
+
+    @property
+    def utilisation(self) -> float:
+        """Busy cycles per PE with a program and cycle of the run, 0 .. 1."""
+        return self.counters["busy"] / max(1, self.n_pe * self.cycles)
+
+    def seconds(self, ghz: float = 0.85) -> float:
+        """Return the cycles as time of the hardware [s] at a clock [GHz]."""
+        return self.cycles / (ghz * 1e9)
+
+    def __repr__(self) -> str:
+        return f"RunResult({self.status}, {self.cycles} cycles, {self.n_pe} PEs, {self.utilisation:.1%} busy)"

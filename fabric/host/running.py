@@ -1,0 +1,72 @@
+"""A run in pieces of about a tenth of a second, so that Ctrl-C and progress come between two cycles."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["Progress", "print_progress", "run_pieces"]
+
+PIECE_SECONDS = 0.1  # of a run, between two looks at Ctrl-C and progress
+Progress = Callable[[int, float], object]
+
+
+def run_pieces(
+    engine: Any, stop: int, plain: bool, period: int, call: Callable[[], object], progress: Progress | None
+) -> str:
+    """Run an engine to cycle `stop` in pieces of about `PIECE_SECONDS`; return its status.
+
+    Parameters
+    ----------
+    engine : Engine or ReferenceMachine
+    stop : int
+    plain : bool
+        It is plain Python: slow, and Ctrl-C may come inside of a cycle.
+    period, call
+        Call ``call()`` whenever the clock comes to a multiple of `period`, if that is not 0.
+    progress : callable or None
+        Called between pieces with (cycles since the start, host seconds).
+    """
+    start = engine.cycle
+    piece = 1 << 3 if plain else 1 << 12
+    clock = time.perf_counter()
+    with _held_interrupt(plain) as interrupted:
+        while True:
+            before, tick = engine.cycle, time.perf_counter()
+            edge = before - before % period + period if period else stop
+            status = engine.run(min(stop, before + piece, edge))
+            if engine.cycle == edge and period:
+                call()
+            now = time.perf_counter()
+            if interrupted():
+                raise KeyboardInterrupt
+            if status != "limit" or engine.cycle >= stop:
+                return status
+            if progress is not None:
+                progress(engine.cycle - start, now - clock)
+            spent = max(now - tick, 1e-6)
+            piece = int(min(max(1, piece * min(8.0, PIECE_SECONDS / spent)), 1 << 40))
+
+
+@contextlib.contextmanager
+def _held_interrupt(active: bool) -> Iterator[Callable[[], bool]]:
+    """Hold back Ctrl-C while a plain-Python machine is inside a cycle; yield a function that tells whether it came."""
+    came: list[bool] = []
+    old = signal.getsignal(signal.SIGINT)
+    if not active or threading.current_thread() is not threading.main_thread() or not callable(old):
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, lambda *_: came.append(True))
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
+def print_progress(cycles: int, seconds: float) -> None:
+    """Print a line that overwrites itself."""
+    print(f"\r{cycles} cycles, {seconds:.1f} s", end="", flush=True)

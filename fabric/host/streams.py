@@ -1,0 +1,73 @@
+"""Wavelets at the edge: numbers of the host as payloads, and what arrived at an output stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fabric.asm.values import decode_array
+from fabric.layout.streams import Stream
+from wse_core.errors import LayoutError
+from wse_core.image import FabricSpec
+
+__all__ = ["Received", "payload", "stream_number"]
+
+
+@dataclass(frozen=True)
+class Received:
+    """Wavelets that arrived at an output stream: arrays of the same length."""
+
+    cycles: np.ndarray
+    payload: np.ndarray
+    control: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.payload)
+
+    def values(self, dtype: str = "u32", packed: bool = True) -> np.ndarray:
+        """Return the data wavelets as numbers.
+
+        Parameters
+        ----------
+        dtype : str
+            ``u32``, ``i32``, ``f32``, or a 16-bit type (cb16 stays uint16 bit patterns).
+        packed : bool
+            For 16-bit types: two per wavelet, else the low half of each.
+        """
+        words = np.ascontiguousarray(self.payload[~np.asarray(self.control, bool)]).astype("<u4").view("<u2")
+        if dtype in ("u32", "i32", "f32") or packed:
+            return decode_array(words, dtype)
+        return decode_array(words[::2], dtype)
+
+
+def stream_number(stream: Stream | int, kind: str, spec: FabricSpec) -> int:
+    """Return the number of a stream of a kind (``input`` or ``output``), or refuse one that does not exist."""
+    if isinstance(stream, Stream):
+        if stream.kind != kind:
+            raise LayoutError(f"an {stream.kind} stream given where an {kind} stream belongs", x=stream.x, y=stream.y)
+        stream = stream.index
+    known = spec.inputs if kind == "input" else spec.outputs
+    if not 0 <= stream < len(known):
+        raise LayoutError(f"{kind} stream {stream} does not exist; there are {len(known)}")
+    return stream
+
+
+def payload(values: ArrayLike, packed: bool = True) -> np.ndarray:
+    """Return numbers as the 32-bit payloads of wavelets; see `fabric.host.fabric.Fabric.send`."""
+    array = np.asarray(values)
+    if array.dtype in (np.float16, np.uint16, np.int16):
+        half = np.ascontiguousarray(array).ravel().view(np.uint16)
+        if not packed:
+            return half.astype(np.uint32)
+        half = np.concatenate((half, np.zeros(len(half) % 2, np.uint16)))
+        return half[::2].astype(np.uint32) | half[1::2].astype(np.uint32) << np.uint32(16)
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return np.ascontiguousarray(array.astype(np.float32)).ravel().view(np.uint32)
+    if array.dtype.kind not in "iub":
+        raise LayoutError(f"send: {array.dtype} is not a kind of number that a wavelet can hold")
+    if array.size and not -(1 << 31) <= int(array.min()) <= int(array.max()) < 1 << 32:
+        raise LayoutError("send: a value does not fit 32 bits")
+    return (array.astype(np.int64).ravel() & 0xFFFFFFFF).astype(np.uint32)

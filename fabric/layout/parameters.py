@@ -1,0 +1,86 @@
+"""Values that `Layout.set_param` puts into the SRAM of PEs before a run."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fabric.asm.values import encode_array
+from fabric.layout.rectangles import Rect, runs
+from wse_core.errors import LayoutError
+from wse_core.image import ProgramImage, Symbol
+
+__all__ = ["writes_of"]
+
+Write = tuple[int, np.ndarray, int, int]
+"""Address, words of shape (h, w, n), x, y."""
+
+
+def writes_of(
+    programs: tuple[ProgramImage, ...], program_index: np.ndarray, name: str, value: ArrayLike, rect: Rect, bias: int
+) -> list[Write]:
+    """Return what puts `value` into the symbol `name` of the PEs of a rectangle.
+
+    Parameters
+    ----------
+    programs : tuple of ProgramImage
+    program_index : ndarray
+        Number of the program per PE, -1 for none.
+    name, value, rect
+        As given to `Layout.set_param`.
+    bias : int
+        Exponent bias of cb16.
+    """
+    index = program_index[rect.slices]
+    have = [k for k in np.unique(index) if k >= 0 and name in programs[k].symbols]
+    if not have:
+        raise LayoutError(
+            f"set_param: no program in the rectangle has the symbol {name!r}",
+            x=rect.x,
+            y=rect.y,
+            hint=f"symbols: {', '.join(sorted({s for p in programs for s in p.symbols})) or 'none'}",
+        )
+    writes = []
+    for k in have:
+        symbol = programs[k].symbols[name]
+        words = _spread(encode_array(value, symbol.dtype, bias, f"set_param {name!r}"), np.shape(value), symbol, rect)
+        for row, first, stop in runs(index == k):
+            if rect.sx == 1 and rect.sy == 1:
+                writes.append(
+                    (
+                        symbol.address,
+                        np.broadcast_to(words, (*rect.shape, symbol.words))[row[0] : row[1], first:stop],
+                        rect.x + first,
+                        rect.y + row[0],
+                    )
+                )
+            else:
+                full = np.broadcast_to(words, (*rect.shape, symbol.words))
+                for r in range(*row):
+                    for c in range(first, stop):
+                        writes.append(
+                            (symbol.address, full[r : r + 1, c : c + 1], rect.x + c * rect.sx, rect.y + r * rect.sy)
+                        )
+    return writes
+
+
+def _spread(words: np.ndarray, shape: tuple[int, ...], symbol: Symbol, rect: Rect) -> np.ndarray:
+    """Return `words` (encoded value of the given `shape`) so that it broadcasts to (h, w, symbol.words)."""
+    per = symbol.words // symbol.count
+    if len(shape) < 2:
+        if len(words) not in (per, symbol.words):
+            raise LayoutError(
+                f"set_param: {len(words) // per} values for the {symbol.count} elements of {symbol.name!r}",
+                x=rect.x,
+                y=rect.y,
+            )
+        return np.tile(words, symbol.count) if len(words) < symbol.words else words
+    if shape not in ((*rect.shape, symbol.count), rect.shape if symbol.count == 1 else None):
+        raise LayoutError(
+            f"set_param: values of shape {shape} for {symbol.name!r} with {symbol.count} elements on "
+            f"{rect.shape[0]} rows of {rect.shape[1]} PEs",
+            x=rect.x,
+            y=rect.y,
+            hint="one value, (h, w) for scalars, or (h, w, elements)",
+        )
+    return words.reshape(*rect.shape, symbol.words)

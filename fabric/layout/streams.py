@@ -1,0 +1,57 @@
+"""Links to the host at the edge of a layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wse_core import image as im
+from wse_core.errors import LayoutError, RouteError
+from wse_core.image import DIRS
+
+__all__ = ["Stream", "Streams"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A link to the host at the edge: wavelets of `color` enter or leave PE (x, y) on its side `side`."""
+
+    kind: str  # "input" or "output"
+    index: int
+    x: int
+    y: int
+    side: str
+    color: int
+
+
+class Streams:
+    """The streams of a layout of `width` x `height` PEs, checked when they are attached."""
+
+    def __init__(self, width: int, height: int, colors: int) -> None:
+        self.width, self.height, self.colors = width, height, colors
+        self.inputs: list[Stream] = []
+        self.outputs: list[Stream] = []
+
+    def attach(self, kind: str, x: int, y: int, side: str, color: int) -> Stream:
+        """Add a stream of a kind, ``input`` or ``output``, and return it."""
+        streams = self.inputs if kind == "input" else self.outputs
+        if side not in DIRS[:4] or len(side) != 1:
+            raise LayoutError(f"{kind} stream: side {side!r} is not W, E, N or S", x=x, y=y, color=color)
+        if not isinstance(color, (int, np.integer)) or not 0 <= color < self.colors:
+            raise RouteError(
+                f"{kind} stream: color {color!r} does not exist", x=x, y=y, hint=f"colors 0 .. {self.colors - 1}"
+            )
+        if not 0 <= x < self.width or not 0 <= y < self.height:
+            raise LayoutError(f"{kind} stream: outside the {self.width} x {self.height} PEs of the layout", x=x, y=y)
+        d = DIRS.index(side)
+        nx, ny = x + im.STEP[d][0], y + im.STEP[d][1]
+        if 0 <= nx < self.width and 0 <= ny < self.height:
+            raise LayoutError(
+                f"{kind} stream: side {side} of this PE faces PE ({nx}, {ny}), not the outside", x=x, y=y, color=color
+            )
+        if any((s.x, s.y, s.side, s.color) == (x, y, side, color) for s in streams):
+            raise LayoutError(f"two {kind} streams of one color on side {side}", x=x, y=y, color=color)
+        stream = Stream(kind, len(streams), int(x), int(y), side, int(color))
+        streams.append(stream)
+        return stream
