@@ -40,7 +40,7 @@ help:
 	@echo "make checked   run the suite in a build with every run-time check on"
 	@echo "make sanitize  run the suite under the address and undefined-behaviour sanitizers"
 	@echo "make coverage  run the suite in a tracing build and report the covered Cython lines"
-	@echo "make lint      check style of Python and Cython sources"
+	@echo "make lint      check style of Python and Cython sources, form and types of the Python ones"
 	@echo "make clean     delete everything that was built (not .venv)"
 	@echo 'Variables: ARGS="..." for run, test and bench; PYTHON=python3.12 for a new .venv; WSE_JOBS=N'
 
@@ -115,14 +115,16 @@ coverage: $(VENV)/bin/wse
 	@cd build/tree-coverage && $(CURDIR)/$(PY) -m coverage report --include='*.pyx'
 
 lint-tools: $(VENV)/bin/wse
-	@$(PY) -c "import ruff, cython_lint" 2>/dev/null || $(PIP) install --no-build-isolation --editable '.[dev]'
+	@$(PY) -c "import ruff, cython_lint, mypy" 2>/dev/null || $(PIP) install --no-build-isolation --editable '.[dev]'
 
 lint: lint-tools
 	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" cython-lint $(filter %.pyx %.pxd,$(SOURCES))
+	@$(PY) -m mypy
 
 clean:
-	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .coverage .benchmarks
+	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage .benchmarks
 	@rm -f wse_core/opcodes.pxd wse_core/traced_*.pyx wse_core/traced_*.pxd wse_core/traced_*.c wse_core/_build_info.py
 	@find $(PACKAGES) tests -name '*.so' -exec rm -f {} +
 	@find $(PACKAGES) tests -name __pycache__ -prune -exec rm -rf {} +

@@ -44,13 +44,15 @@ class Optimizer(ABC):
     lr: float = 0.01
     weight_decay: float = 0.0
 
-    slots = ()
-    """Names of the state vectors."""
-
     def __post_init__(self):
         for name, value in vars(self).items():
             if not 0 <= value <= float(np.finfo(F).max):
                 raise ConfigError(f"{value} is impossible", where=f"optimizer: {name}", value=value)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the state vectors."""
+        return ()
 
     @property
     def bytes_per_parameter(self):

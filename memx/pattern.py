@@ -74,7 +74,7 @@ class Pattern:
             and np.array_equal(self.indices, other.indices)
         )
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def count(self):

@@ -29,6 +29,7 @@ Sources: arch §4.2 (SIMD widths), §4.3 (vector builtins), §3 (scalar).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = [
     "BY_NAME",
@@ -95,7 +96,7 @@ class Op:
 
 _T = "arch §4.2"
 # fmt: off
-_ROWS = [
+_ROWS: list[tuple[Any, ...]] = [
     # name, form, types (a b c d), lanes, cost, source, doc
     ("nop", "none", "----", (0, 0), "int", "arch §3", "nothing, one cycle"),
     ("add16", "alu", "iii-", (4, 8), "int", _T, "a = b + c modulo 2^16"),

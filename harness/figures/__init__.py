@@ -25,7 +25,7 @@ __all__ = ["FIGURES", "NAMES", "Result", "Spec", "figure", "load"]
 NAMES = {"gemm-scaling": "gemm_scaling", "gemv-scaling": "gemv_scaling", "throughput": "throughput"}
 """Module of this package by the name of its figure."""
 
-FIGURES = {}
+FIGURES: dict[str, Spec] = {}
 """Figures of the modules that are imported, by name."""
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["RECIPES", "CannotRun", "Outcome", "Recipe", "grid", "integer", "recipe"]
 
-RECIPES = {}
+RECIPES: dict[tuple[str, str], Recipe] = {}
 """All recipes by (name, kind of point)."""
 
 

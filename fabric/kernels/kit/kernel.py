@@ -24,7 +24,7 @@ from wse_core.schema import Field, suggestion
 
 __all__ = ["KERNELS", "Kernel", "KernelParam", "kernel"]
 
-KERNELS = {}
+KERNELS: dict[str, Kernel] = {}
 """All kernels by name, in the order in which they were declared."""
 
 

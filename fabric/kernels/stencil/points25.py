@@ -95,7 +95,8 @@ def _program(machine, nz, steps, dtype, factors, ways, plans):
     command = p.array("command", 1, "u32", init=[ways[0].command])
     scalars = [p.reg16("weight") if half else p.reg32("weight") for _ in factors]
     left = p.reg16("left")
-    own, sums, switch, total, result = *(p.dsr("src1") for _ in range(3)), p.dsr("src0"), p.dsr("dest")
+    own, sums, switch = (p.dsr("src1") for _ in range(3))
+    total, result = p.dsr("src0"), p.dsr("dest")
     shifted = [p.dsr("src1") for _ in range(2 * radius)]
     arriving = [p.dsr("src1") if plan and any(plan) else None for plan in plans]
     leaving = [(p.dsr("dest"), p.dsr("dest")) if plan and 0 in plan else None for plan in plans]
@@ -214,7 +215,7 @@ def _turn(m, way, queue, moves, plan, now):
     room = m["queue.in_depth"][queue] + m["ramp.in_buffer"]
     ramp_room = m["queue.out_depth"][queue] + m["router.depth"]
     first, busy = now + issue, np.nonzero(plan >= 0)
-    y, x, distance = *busy, plan[busy]
+    (y, x), distance = busy, plan[busy]
     from_y, from_x = y - distance * dy, x - distance * dx
     sent = first[from_y, from_x] + ramps + distance * hop + m["ramp.in"]
     first[busy] = np.where(distance, np.maximum(first[busy], sent), first[busy])

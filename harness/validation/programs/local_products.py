@@ -28,6 +28,7 @@ Source: pr0f3ss/SpMM_Cerebras (benchmarks); the compiled stream follows `harness
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,7 +105,7 @@ class _Storage:
     """A sparse matrix as the PE holds it: names and values of its arrays, and the code that walks through them."""
 
     arrays: dict
-    walk: callable
+    walk: Callable[..., None]
 
 
 class _Walker:
