@@ -175,7 +175,7 @@ def test_accuracy_tables_are_generated():
     assert support.main(["--check", str(path)]) == 0
     for op in isa.OPS:
         assert f"| `{op.name}` |" in text
-    for name in [*isa.UNSUPPORTED, *PARAMETERS]:
+    for name in [*isa.UNSUPPORTED, *(name for name in PARAMETERS if not name.startswith("lanes."))]:
         assert f"| `{name}` |" in text
 
 

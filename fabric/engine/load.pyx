@@ -330,7 +330,7 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
     slots, latency = cost_of(op, machine)
     i.slots = i.gap = slots
     i.latency = latency
-    i.lanes = max(1, op.lanes[_preset_index(machine)])
+    i.lanes = max(1, machine.lanes(op))
     reads, writes = set(), set()
 
     def registers(field, words):
@@ -439,7 +439,3 @@ def cost_of(op, machine):
     if op.cost in many:
         return machine[many[op.cost]], machine[many[op.cost]]
     return 1, 1
-
-
-def _preset_index(machine):
-    return ("wse2", "wse3").index(machine.preset)

@@ -285,5 +285,15 @@ class Layout:
 
 def _seen_by_programs(machine: Machine) -> tuple:
     """Return what of a machine a program is assembled for; timing and the size of the fabric are not."""
-    parts = ("mem.words", "mem.banks", "dsr.", "ut.", "queue.", "num.cb16_bias", "router.colors", "router.filters")
-    return machine.preset, tuple(machine[key] for key in machine if key.startswith(parts))
+    parts = (
+        "mem.words",
+        "mem.banks",
+        "dsr.",
+        "ut.",
+        "queue.",
+        "num.cb16_bias",
+        "router.colors",
+        "router.filters",
+        "lanes.",
+    )
+    return tuple(machine[key] for key in machine if key.startswith(parts))

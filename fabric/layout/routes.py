@@ -19,7 +19,6 @@ from wse_core.params import Machine
 
 __all__ = ["Config", "Painting", "Request", "frozen", "letters", "union"]
 
-_WSE3_SWITCHES = frozenset({*range(10), 12, 13, 16, 17, 20, 21})  # colors that can switch there (arch §8.2)
 _INJECT = {None: 0, False: 0, "low": 1, "high": 2}
 _MAX_POSITIONS = im.ROUTE_DTYPE["rx"].shape[0]
 
@@ -127,10 +126,10 @@ class Request:
                     f"switch position {number}: {dict(change)!r} changes neither rx nor tx",
                     'dict(rx="E") or dict(tx="R")',
                 )
-            if self.machine.preset == "wse2" and (len(change) > 1 or len(next(iter(change.values()))) != 1):
+            if self.machine["switch.one_direction"] and (len(change) > 1 or len(next(iter(change.values()))) != 1):
                 raise self._wrong(
-                    f"switch position {number}: {_describe(change)}; on wse2 a position changes one of rx or "
-                    "tx, to a single direction",
+                    f"switch position {number}: {_describe(change)}; on {self.machine.preset} a position "
+                    "changes one of rx or tx, to a single direction",
                     'dict(rx="E") or dict(tx="R")',
                 )
             sets.append(
@@ -158,16 +157,18 @@ class Request:
                 raise self._wrong(f"{where}tx is empty", "the directions that wavelets of this color go to")
 
     def _check_machine(self, sets: list[tuple[int, int]]) -> None:
-        """Refuse what one of the machines lacks."""
-        color, inject = self.color, _INJECT[self.inject]
-        if self.machine.preset == "wse3":
-            if any(bin(inputs).count("1") > 1 for inputs, _ in sets):
-                raise self._wrong(f"rx {self.rx!r} has more than one direction, wse3 allows one", "a color per input")
-            if len(sets) > 1 and color not in _WSE3_SWITCHES:
-                raise self._wrong("this color has no switch on wse3", f"one of {sorted(_WSE3_SWITCHES)}")
-            if inject:
-                raise self._wrong("CE injection exists on wse2 only")
-        elif inject and color // 4 not in [k for k, depth in enumerate(self.machine["queue.out_depth"]) if depth]:
+        """Refuse what the machine lacks."""
+        m, color, inject = self.machine, self.color, _INJECT[self.inject]
+        most = m["inputs.per_position"]
+        if any(bin(inputs).count("1") > most for inputs, _ in sets):
+            count = "one" if most == 1 else most
+            what = f"rx {self.rx!r} has more than {count} direction{'s' * (most > 1)}, {m.preset} allows {count}"
+            raise self._wrong(what, "a color per input")
+        if len(sets) > 1 and color not in m["switch.colors"]:
+            raise self._wrong(f"this color has no switch on {m.preset}", f"one of {sorted(m['switch.colors'])}")
+        if inject and not m["router.injection"]:
+            raise self._wrong(f"{m.preset} has no CE injection")
+        if inject and color // 4 not in [k for k, depth in enumerate(self.machine["queue.out_depth"]) if depth]:
             raise self._wrong(
                 f"CE injection of color {color} comes from output queue {color // 4}, which does not exist"
             )

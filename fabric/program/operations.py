@@ -6,6 +6,7 @@ from fabric.asm.operands import Async, Dsd, Dsr, Reg, Var
 from fabric.program.emission import LETTER_NAME
 from fabric.program.vector import COMMUTE, Vector
 from wse_core import isa
+from wse_core.params import PARAMETERS
 
 __all__ = ["Operations"]
 
@@ -79,7 +80,10 @@ class Operations(Vector):
 
 
 def _lanes_text(op):
-    return f"{op.lanes[0]} / {op.lanes[1]} elements per cycle (wse2 / wse3)" if any(op.lanes) else "scalar only"
+    number = PARAMETERS.get(f"lanes.{op.name}")
+    if number is None:
+        return "scalar only"
+    return f"{' / '.join(map(str, number.values.values()))} elements per cycle ({' / '.join(number.values)})"
 
 
 def _operation_method(op):

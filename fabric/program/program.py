@@ -95,8 +95,6 @@ class Program(Memory, Ports, RegisterUse, DsrUse, Operations, Scalar, Tasks, Flo
             )
         self.half, self.main_priority = half, main_priority
         self.r = Registers()
-        self._wse2 = self.machine.preset == "wse2"
-        self._preset = 0 if self._wse2 else 1
         self._ins, self._vars, self._labels = [], {}, {}
         self._tasks, self._functions = {}, {}
         self._queues = {"input": {}, "output": {}}

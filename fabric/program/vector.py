@@ -78,7 +78,7 @@ class Vector:
         for dsr, dsd in loads:
             self._emit("dsr_load", a=dsr, imm=(dsd, dsr))
         ins = self._emit(op.name, a, *fields, imm=async_)
-        if self._wse2:
+        if self.machine["dsr.paired"]:
             self._pair(ins)
         self._release(held)
 
@@ -93,7 +93,7 @@ class Vector:
     def _check_operands(self, op, dst, sources, letters, async_):
         """Refuse operands that no vector operation has in these places."""
         what = op.name
-        if not op.lanes[self._preset]:
+        if not self.machine.lanes(op):
             raise self._error(
                 f"{what} has no vector form on {self.machine.preset}", hint="write a loop of scalar instructions"
             )
@@ -249,9 +249,9 @@ class Vector:
                     hint="ut=0 .. 7",
                 )
             return derived
-        if self._wse2 and derived is not None and async_.ut != derived:
+        if self.machine["ut.of_queue"] and derived is not None and async_.ut != derived:
             raise self._error(
-                f"{op.name}: microthread {async_.ut} asked for, but WSE-2 runs this operation on "
+                f"{op.name}: microthread {async_.ut} asked for, but {self.machine.preset} runs this operation on "
                 f"microthread {derived}, the number of its queue",
                 ins=ins,
                 hint="leave ut out, or bind another queue",
@@ -277,7 +277,7 @@ class Vector:
             return
         if a._id is not None and b._id is not None and a._id != b._id:
             raise self._error(
-                f"{ins.op.name}: {left} and {right} are used together; on WSE-2 a dest DSR and a src0 "
+                f"{ins.op.name}: {left} and {right} are used together; on {self.machine.preset} a dest DSR and a src0 "
                 "DSR of one operation must have the same id",
                 ins=ins,
                 hint=f'p.dsr("{right.file}", id={a._id}), or leave the choice to the assembler',

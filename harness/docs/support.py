@@ -40,9 +40,14 @@ def _value(value):
 
 
 def parameters():
-    """Return the table of all modelled numbers, in the order of `wse_core.params`."""
+    """Return the table of all modelled numbers, in the order of `wse_core.numbers`.
+
+    SIMD lanes stand in the table of `operations`.
+    """
     rows = []
     for name, p in PARAMETERS.items():
+        if name.startswith("lanes."):
+            continue
         first, other = p.values["wse2"], p.values["wse3"]
         rows.append(
             (f"`{name}`", _value(first), "" if other == first else _value(other), p.unit, p.confidence, p.doc, p.source)
@@ -83,10 +88,12 @@ def operations():
             operands = f"{types[0]} from {', '.join(types[1:])}"
         else:
             operands = ""
-        if op.lanes == (0, 0):
+        lanes = PARAMETERS.get(f"lanes.{op.name}")
+        if lanes is None:
             vector = "no"
         else:
-            vector = str(op.lanes[0]) if op.lanes[0] == op.lanes[1] else f"{op.lanes[0]} ({op.lanes[1]})"
+            first, other = lanes.values["wse2"], lanes.values["wse3"]
+            vector = str(first) if first == other else f"{first} ({other})"
         scalar = "no" if op.form == "dfilt" else op.cost
         rows.append((f"`{op.name}`", operands, vector, scalar, op.doc, op.source))
     return _table(("operation", "elements", "vector: per cycle (wse3)", "scalar cost class", "meaning", "source"), rows)

@@ -346,7 +346,7 @@ def test_a_route_instruction_makes_a_color_configurable_at_run_time():
     [
         ({"rx": "WN"}, "more than one direction, wse3 allows one"),
         ({"switches": [{"rx": "E"}], "color": 10}, "this color has no switch on wse3"),
-        ({"inject": "low"}, "CE injection exists on wse2 only"),
+        ({"inject": "low"}, "wse3 has no CE injection"),
     ],
 )
 def test_what_wse3_routers_do_not_have(arguments, message):

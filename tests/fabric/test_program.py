@@ -279,7 +279,7 @@ def test_explicit_ids_that_break_the_pairing_are_refused():
     with p.task("main"):
         p.load(d, a)
         p.load(s, a)
-        with pytest.raises(ProgramError, match=r"fadds: dest DSR sum and src0 DSR 2 are used together; on WSE-2"):
+        with pytest.raises(ProgramError, match=r"fadds: dest DSR sum and src0 DSR 2 are used together; on wse2"):
             p.fadds(d, s, p.reg32())
 
 
@@ -482,7 +482,7 @@ def test_a_fifo_takes_its_length_from_the_other_operand():
         (lambda p, a, b: p.fmovs(p.reg32(), p.fabin(5, 4), async_=True), ProgramError, "cannot return into a reg"),
         (lambda p, a, b: p.mov16(b, p.fifo(b), async_=True), ProgramError, "microthread must be named"),
         (lambda p, a, b: p.fmovs(a, p.fabin(5, 4), activate="next"), ProgramError, "activate given to a sync"),
-        (lambda p, a, b: p.fmovs(a, p.fabin(5, 4), async_=True, ut=3), ProgramError, "WSE-2 runs this operation on"),
+        (lambda p, a, b: p.fmovs(a, p.fabin(5, 4), async_=True, ut=3), ProgramError, "wse2 runs this operation on"),
         (lambda p, a, b: p.fmovs(a, p.fabin(5, 4), async_=p.async_(ut=9)), ProgramError, "microthread 9 does not"),
         (lambda p, a, b: p.fmovs(a, p.fabin(5, 4), async_=p.async_("top")), ProgramError, "priority 'top' is"),
         (lambda p, a, b: p.fadds(p.r[2], p.r[4], p.r[4], async_=True), ProgramError, "scalar instruction cannot"),
@@ -870,7 +870,7 @@ def test_dsrs_that_are_loaded_further_down_are_checked_at_the_end():
         build(lambda p, b, i: b, "fmovh")
     with pytest.raises(ProgramError, match="needs an operand on the fabric or a FIFO"):
         build(lambda p, b, i: b, async_=True)
-    with pytest.raises(ProgramError, match="microthread 2 asked for, but WSE-2 runs this operation on microthread 3"):
+    with pytest.raises(ProgramError, match="microthread 2 asked for, but wse2 runs this operation on microthread 3"):
         build(lambda p, b, i: p.fabin(i, 8), async_=True, ut=2)
 
 

@@ -8,7 +8,7 @@ Ports     `in_queues` (the router pushes), `out_queues` (the ramp queues of the 
 Contract  `CE.phase` is called once per cycle after the phase of all routers; it reads and writes the own PE only.
           What the hardware forbids raises `Fault` inside and ends up in `CE.fault`. A step that faults leaves what its
           elements have stored in memory and registers so far, and nothing else.
-Timing    docs/machine.md, "CE"; costs come from wse_core/params.py.
+Timing    docs/machine.md, "CE"; costs come from wse_core/numbers.py.
 Known     picker and issue order, pipeline latencies and FIFO details are assumptions of that page.
 differences
 Sources   docs/machine.md; arch §3 to §6.
@@ -63,7 +63,6 @@ class CE:
 
     def __init__(self, x, y, machine, image, router):
         self.x, self.y, self.machine, self.image, self.router = x, y, machine, image, router
-        self.lane_column = 0 if machine.preset == "wse2" else 1
         self.num = Num(FMT_CB16 if image.half == "cb16" else FMT_F16, machine["num.cb16_bias"], machine["num.ftz"])
         self.code = {}
         for at, op, a, b, c, d, imm in isa.decode(image.code):

@@ -7,7 +7,7 @@ Ports     inputs and outputs W, E, N, S (to the neighbours' routers or to the ho
 Contract  `Router.decide` reads the state at the start of the cycle and changes nothing; when all routers have decided,
           `Router.apply` carries out what was granted. No order of routers can be seen in the result.
 Timing    docs/machine.md, "Time" and "Router"; the comments here give the numbers of its steps.
-Known     buffer depths, arbitration and atomic multicast are assumptions (wse_core/params.py, "router").
+Known     buffer depths, arbitration and atomic multicast are assumptions (wse_core/numbers.py, "router").
 differences
 Sources   docs/machine.md; arch §7 and §8.
 """

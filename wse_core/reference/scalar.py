@@ -3,7 +3,7 @@
 What      `main_waits_for` says why the next instruction waits, `exec_main` issues it; one function per form.
 Ports     `ce` is the record of `wse_core.reference.ce`; `ce.router` for configuration instructions.
 Contract  one instruction per call; what comes next and when stands in `ce.pc` and `ce.main_next` afterwards.
-Timing    docs/machine.md, "CE"; costs come from wse_core/params.py.
+Timing    docs/machine.md, "CE"; costs come from wse_core/numbers.py.
 Known     latencies and slots are assumptions of that page.
 differences
 Sources   docs/machine.md; arch §3, §4.

@@ -3,7 +3,7 @@
 What      `issue_vector` makes an `Operation` of an instruction, `vec_step` lets it take a step, `vec_complete` ends it.
 Ports     `ce` is the record of `wse_core.reference.ce`; elements go through `wse_core.reference.operand`.
 Contract  a step that faults leaves what its elements have stored in memory and registers so far, and nothing else.
-Timing    docs/machine.md, "Vector operations"; costs come from wse_core/params.py.
+Timing    docs/machine.md, "Vector operations"; costs come from wse_core/numbers.py.
 Known     step order, pipeline latencies and FIFO details are assumptions of that page.
 differences
 Sources   docs/machine.md; arch §3 to §6.
@@ -136,7 +136,7 @@ def issue_vector(ce, ins, t):
 def vec_setup(ce, ins):
     """Return the `Operation` of an instruction, its scalars captured, or raise a `Fault`."""
     op = ins.op
-    if op.lanes[ce.lane_column] == 0:
+    if ce.machine.lanes(op) == 0:
         raise Fault("program", f"{op.name} has no vector form")
     dest, sources = None, {}
     for place, field, letter in ins.operands():
@@ -245,7 +245,7 @@ def fifo_ends(ce, operation):
 
 def lanes_of(ce, operation):
     """Return the SIMD width of an operation with its strides."""
-    lanes = operation.op.lanes[ce.lane_column]
+    lanes = ce.machine.lanes(operation.op)
     for operand in operation.of_kind(DSD_MEM1D, DSD_MEM4D):
         stride = operand.dsr.innermost_stride()
         if stride in (0, 1):

@@ -172,7 +172,7 @@ def check(name, half, single, got, expected, b, c, d):
 
 def lanes_of(op, stride, machine):
     """Return the elements that a step does when all memory operands have this stride."""
-    lanes = op.lanes[0 if machine.preset == "wse2" else 1]
+    lanes = machine.lanes(op)
     rest = abs(stride) % 8
     if stride in (0, 1) or rest in (2, 3, 5, 6):
         return lanes
@@ -292,7 +292,7 @@ def _half(op, dtype):
 def vector(machine, op, dtype, n, stride, conflict, seed, data):
     """Run the kernel `vector`; see the head of this module."""
     name, op = op, isa.BY_NAME[op]
-    if not op.lanes[0 if machine.preset == "wse2" else 1]:
+    if not machine.lanes(op):
         raise ConfigError(f"{name} has no vector form on {machine.preset}", where=f"{_WHERE}: op", value=name)
     if not stride:
         raise ConfigError("stride 0 would take one element n times", where=f"{_WHERE}: stride", hint="1", value=0)

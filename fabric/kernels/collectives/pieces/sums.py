@@ -22,15 +22,12 @@ __all__ = ["AUTO", "FORMS", "admit", "color_pool", "lines_of", "pick_sums", "red
 FORMS = ("row", "column", "xy", "snake")
 AUTO = ("chain", "star", "tree", "two_phase")
 """What ``auto`` chooses from; of equally fast ones the first."""
-SWITCHED_WSE3 = (*range(10), 12, 13, 16, 17, 20, 21)
 
 
 def color_pool(machine):
     """Return the colors of `machine`, those that can switch first."""
-    all_colors = range(machine["router.colors"])
-    if machine.preset != "wse3":
-        return tuple(all_colors)
-    return tuple(sorted(all_colors, key=lambda color: (color not in SWITCHED_WSE3, color)))
+    switched = machine["switch.colors"]
+    return tuple(sorted(range(machine["router.colors"]), key=lambda color: (color not in switched, color)))
 
 
 def lines_of(form, width, height):
