@@ -54,16 +54,16 @@ build: $(STAMP)
 
 $(PY):
 	@command -v $(PYTHON) >/dev/null || { echo "make: no $(PYTHON) found; install Python 3.11 or newer, or name one: make PYTHON=..." >&2; exit 1; }
-	@$(PYTHON) harness/preflight.py
+	@$(PYTHON) harness/cli/preflight.py
 	@echo "==> creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 # The console script doubles as the stamp of the installation.
 $(VENV)/bin/wse: pyproject.toml | $(PY)
-	@$(PY) harness/preflight.py
+	@$(PY) harness/cli/preflight.py
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip --upgrade >/dev/null
 	@echo "==> installing dependencies and compiling (the first time takes a minute or two)"
-	@$(PY) harness/preflight.py --build-requires > $(VENV)/build-requires.txt
+	@$(PY) harness/cli/preflight.py --build-requires > $(VENV)/build-requires.txt
 	@$(PIP) install -r $(VENV)/build-requires.txt
 	@WSE_BUILD=release $(PIP) install --no-build-isolation --editable '.[test,demo]'
 	@touch $@

@@ -292,7 +292,8 @@ def test_make_says_what_is_missing(root, tmp_path):
         shutil.copy(root / name, tmp_path)
     for name in PACKAGES:
         (tmp_path / name).mkdir()
-    shutil.copy(root / "harness" / "preflight.py", tmp_path / "harness")
+    (tmp_path / "harness" / "cli").mkdir()
+    shutil.copy(root / "harness" / "cli" / "preflight.py", tmp_path / "harness" / "cli")
 
     def make(*words, **changes):
         env = environment(**changes)

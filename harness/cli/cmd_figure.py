@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from harness import figures
-from harness.cli.cmd_kernel import build_machine
-from harness.kit.console import make_progress, plain, print_json, table
+from harness.cli.options import add_machine_options
+from harness.config.machine import of_words
+from harness.kit.console import make_progress, print_json, table
+from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
 from wse_core.errors import ConfigError
 
@@ -32,15 +33,7 @@ def add_parser(sub, common):
         type=int,
         help="simulate meshes of up to P x P PEs (default: what takes tens of seconds)",
     )
-    parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="machine.key=value",
-        help="change a modelled number; may be repeated",
-    )
+    add_machine_options(parser)
     return parser
 
 
@@ -49,12 +42,12 @@ def main(args):
     if args.max_cycle_level is not None and args.max_cycle_level < 1:
         raise ConfigError(f"{args.max_cycle_level} is too small; the least is 1", where="--max-cycle-level")
     spec = figures.load(args.name)
-    machine = build_machine(args.preset, args.overrides)
+    machine = of_words(args.preset, args.overrides)
     with staged_directory(args.out) as stage:
         with make_progress(args.progress) as progress:
             result = spec.function(machine, args.max_cycle_level, progress)
-        write_csv(stage / f"{spec.name}.csv", result.rows)
-        write_png(stage / f"{spec.name}.png", result.draw)
+        write_table(stage / f"{spec.name}.csv", result.rows)
+        write_picture(stage / f"{spec.name}.png", result.draw)
     files = [str(Path(args.out) / f"{spec.name}.{end}") for end in ("png", "csv")]
     if args.json:
         print_json(
@@ -62,24 +55,6 @@ def main(args):
         )
     else:
         print(describe(spec, result, files))
-
-
-def write_csv(path, rows):
-    """Write rows of equal keys as a table."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows({key: plain(value) for key, value in row.items()} for row in rows)
-
-
-def write_png(path, draw):
-    """Write a picture that needs no display."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    canvas = FigureCanvasAgg(Figure(figsize=(11, 5), dpi=120, layout="constrained"))
-    draw(canvas.figure)
-    canvas.print_png(path)
 
 
 def describe(spec, result, files):

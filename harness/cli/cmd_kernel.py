@@ -9,16 +9,18 @@ import time
 
 import numpy as np
 
-from harness.cli.cmd_kernels import kind_name
+from harness.cli.options import add_machine_options
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
-from harness.config.config import close_match, parse_assignments, parse_value
+from harness.config.assignments import parse_assignments
+from harness.config.machine import of_words
 from harness.kit.console import make_progress, plain, print_json, table
 from harness.kit.modules import need
 from harness.kit.provenance import provenance
 from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
 
-__all__ = ["add_parser", "build_machine", "main", "parse_params", "run_kernel"]
+__all__ = ["add_parser", "main", "parse_params", "run_kernel"]
 
 KEYS = (
     "kernel",
@@ -48,43 +50,10 @@ def add_parser(sub, common):
     )
     parser.add_argument("name", metavar="NAME", help="name of the kernel")
     parser.add_argument("params", nargs="*", metavar="key=value", help="parameters of the kernel")
-    parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="machine.key=value",
-        help="change a modelled number, for example --set machine.router.hop=2; may be repeated",
-    )
+    add_machine_options(parser)
     parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
     add_trace_options(parser)
     return parser
-
-
-def build_machine(preset, assignments):
-    """Return the machine that ``--preset`` and ``--set`` ask for.
-
-    Parameters
-    ----------
-    preset : str
-        Name of the preset.
-    assignments : iterable of str
-        Words ``machine.key=value``; the prefix may be left out.
-
-    Raises
-    ------
-    ConfigError
-        Unknown preset or number, or a value that it cannot take.
-    """
-    params = need("wse_core.params", "the command `wse kernel`")
-    overrides = {}
-    for key, text in parse_assignments(assignments, "--set").items():
-        name = key.removeprefix("machine.")
-        declared = params.PARAMETERS.get(name)
-        kind = type(declared.value) if declared is not None else str
-        overrides[name] = parse_value(text, kind, f"--set {key}")
-    return params.machine(preset, overrides)
 
 
 def parse_params(kernel, words):
@@ -112,20 +81,10 @@ def parse_params(kernel, words):
     for key, text in parse_assignments(words, f"kernel {kernel.name}").items():
         if key not in declared:
             raise ConfigError(
-                f"unknown parameter {key!r}", where=f"kernel {kernel.name}", hint=close_match(key, declared), key=key
+                f"unknown parameter {key!r}", where=f"kernel {kernel.name}", hint=suggestion(key, declared), key=key
             )
-        values[key] = _typed(text, declared[key], f"kernel {kernel.name}: {key}")
+        values[key] = declared[key].field.parse(text, f"kernel {kernel.name}: {key}")
     return values
-
-
-def _typed(text, param, place):
-    """Return the text given for a parameter as its declared type; a kind without a type takes that of the default."""
-    if param.default is None and text.strip().lower() == "none":
-        return None
-    kind = kind_name(param.kind)
-    if kind not in ("bool", "int", "float", "str", "tuple", "list"):
-        kind = type(param.default).__name__ if param.default is not None else "str"
-    return parse_value(text, kind, place, tuple(param.choices or ()))
 
 
 def run_kernel(kernel, machine, values):
@@ -196,10 +155,10 @@ def main(args):
     """Run the kernel and print its result; return 1 if the result is known to be wrong, else 0."""
     kernels = need("fabric.kernels.registry", "the command `wse kernel`").KERNELS
     if args.name not in kernels:
-        raise ConfigError(f"unknown kernel {args.name!r}", hint=close_match(args.name, kernels), kernel=args.name)
+        raise ConfigError(f"unknown kernel {args.name!r}", hint=suggestion(args.name, kernels), kernel=args.name)
     kernel = kernels[args.name]
     values = parse_params(kernel, args.params)
-    machine = build_machine(args.preset, args.overrides)
+    machine = of_words(args.preset, args.overrides)
     with contextlib.ExitStack() as stack:
         writer = None
         if args.out:

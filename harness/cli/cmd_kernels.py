@@ -20,11 +20,6 @@ def add_parser(sub, common):
     )
 
 
-def kind_name(kind):
-    """Return the declared type of a kernel parameter as a word."""
-    return getattr(kind, "__name__", str(kind))
-
-
 def describe(kernel):
     """Return a kernel of the registry as plain data.
 
@@ -37,9 +32,9 @@ def describe(kernel):
     params = [
         {
             "name": param.name,
-            "kind": kind_name(param.kind),
+            "kind": param.kind.__name__,
             "default": param.default,
-            "choices": list(param.choices or ()),
+            "choices": list(param.choices),
             "doc": param.doc,
         }
         for param in kernel.params

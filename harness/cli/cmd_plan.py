@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.cli.cmd_figure import write_csv, write_png
-from harness.config.config import close_match, parse_assignments, parse_value
+from harness.config.assignments import parse_assignments
 from harness.kit.console import make_progress, print_json, table
+from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
 from harness.plan import costs
 from harness.plan.checkpoints import media
@@ -16,6 +16,7 @@ from harness.plan.search import PARALLELISM, fastest, for_days, for_devices
 from harness.plan.strategies import METHODS, days, efficiency, gpu_days, memory, overheads, reduction_bytes
 from harness.plan.units import DAY, amount, printed, span
 from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.schema import Field, suggestion
 
 __all__ = ["add_parser", "main"]
 
@@ -99,7 +100,7 @@ def _plan(args):
     wanted = args.strategy or [*stored, "streaming"]
     for name in wanted:
         if name not in STRATEGIES:
-            raise ConfigError(f"no strategy {name!r}", hint=close_match(name, STRATEGIES))
+            raise ConfigError(f"no strategy {name!r}", hint=suggestion(name, STRATEGIES))
     plans, faults, first = [], [], None
     for name in wanted:
         try:
@@ -167,8 +168,8 @@ def _stored(model, name, words):
     given = {}
     for key, text in parse_assignments(words, "--degree").items():
         if key not in known:
-            raise ConfigError(f"unknown degree {key!r}", where="--degree", hint=close_match(key, known))
-        given[key] = parse_value(text, float if key in ("batch", "shard") else int, f"--degree {key}")
+            raise ConfigError(f"unknown degree {key!r}", where="--degree", hint=suggestion(key, known))
+        given[key] = Field(key, float if key in ("batch", "shard") else int).parse(text, f"--degree {key}")
     batch = given.pop("batch", None) or model.batch_tokens / model.sequence or int(model.critical_batch)
     parts = costs.stored(model, name, batch, **given)
     return {
@@ -203,14 +204,16 @@ def _schedule(args):
     values = {"layers": 16, "count": 4, "devices": 1 if args.schedule == "layered" else 4}
     for key, text in parse_assignments(args.shape, "--set").items():
         if key not in SHAPE:
-            raise ConfigError(f"unknown key {key!r} of a schedule", where="--set", hint=close_match(key, SHAPE))
-        values[key] = parse_value(text, type(SHAPE[key]), f"--set {key}")
+            raise ConfigError(f"unknown key {key!r} of a schedule", where="--set", hint=suggestion(key, SHAPE))
+        values[key] = Field(key, type(SHAPE[key])).parse(text, f"--set {key}")
     timeline = simulate(Schedule(args.schedule, **values))
     files = []
     if args.out:
         with staged_directory(args.out) as stage:
-            write_csv(stage / "timeline.csv", [vars(s) for s in timeline.spans])
-            write_png(stage / "timeline.png", lambda figure: draw_timeline(figure.subplots(), args.schedule, timeline))
+            write_table(stage / "timeline.csv", [vars(s) for s in timeline.spans])
+            write_picture(
+                stage / "timeline.png", lambda figure: draw_timeline(figure.subplots(), args.schedule, timeline)
+            )
             write_timeline(timeline, stage / "timeline.perfetto-trace")
         files = [str(Path(args.out) / f"timeline.{end}") for end in ("csv", "png", "perfetto-trace")]
     facts = {"schedule": args.schedule, **values, **timeline.summary()}
@@ -229,15 +232,15 @@ def _figures(args):
     names = NAMES if args.figures == "all" else args.figures.split(",")
     for name in names:
         if name not in NAMES:
-            raise ConfigError(f"no figure {name!r}", where="--figures", hint=close_match(name, [*NAMES, "all"]))
+            raise ConfigError(f"no figure {name!r}", where="--figures", hint=suggestion(name, [*NAMES, "all"]))
     target = args.out or "."
     with make_progress(args.progress) as progress, staged_directory(target) as stage:
         progress.phase("figures")
         for done, name in enumerate(names):
             progress.update(done, len(names), figure=name)
             rows, draw = figure(name)
-            write_csv(stage / f"{name}.csv", rows)
-            write_png(stage / f"{name}.png", draw)
+            write_table(stage / f"{name}.csv", rows)
+            write_picture(stage / f"{name}.png", draw)
     files = [str(Path(target) / f"{name}.{end}") for name in names for end in ("png", "csv")]
     if args.json:
         print_json({"files": files})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from harness import report
+from harness.kit import report
 from harness.kit.console import print_json
 from traces.trace import Trace
 from traces.writer import atomic_file

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from harness.cli.cmd_kernel import build_machine
+from harness.cli.options import add_machine_options
+from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json
 from harness.validation import compare as validation
 from wse_core.errors import EXIT_RUN, ConfigError
@@ -31,22 +32,14 @@ def add_parser(sub, common):
     parser.add_argument("--quick", action="store_true", help="a few points of every kind, in seconds")
     parser.add_argument("--no-limits", action="store_true", help="exit status 0 however large the errors are")
     parser.add_argument("--write", metavar="FILE.md", help="also write the tables into the block 'validation'")
-    parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="machine.key=value",
-        help="change a modelled number; may be repeated",
-    )
+    add_machine_options(parser)
     return parser
 
 
 def main(args):
     """Run, print, and return the exit status."""
     points = validation.load_points(args.points)
-    machine = build_machine(args.preset, args.overrides)
+    machine = of_words(args.preset, args.overrides)
     chosen = validation.select(points, args.kind, args.recipe, validation.QUICK if args.quick else None)
     if not chosen:
         raise ConfigError("no point is left to compare", hint="other values of --kind, --recipe, or no --quick")

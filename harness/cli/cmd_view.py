@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.cli import selection
 from harness.kit.console import print_json, table
-from traces import figures, terminal
+from traces import pictures, terminal
 from traces.heatmap import plane, write_heatmap
 from traces.paths import follow, identify
 from traces.schema import LINKS
@@ -185,24 +185,24 @@ def draw(trace, args):
         if name == "heat":
             yield from heat(trace, args, out / stem, chosen)
         elif name == "links":
-            yield from figures.links(path, traffic_of(trace, args.window), f"{title}: wavelets per link")
+            yield from pictures.links(path, traffic_of(trace, args.window), f"{title}: wavelets per link")
         elif name == "stalls":
-            counters = {use: plane(run.counter(use).values, args.window) for use in figures.USES}
+            counters = {use: plane(run.counter(use).values, args.window) for use in pictures.USES}
             axis = "x" if next(iter(counters.values())).shape[1] > 1 else "y"
-            yield from figures.stalls(path, counters, axis, f"{title}: where the cycles went")
+            yield from pictures.stalls(path, counters, axis, f"{title}: where the cycles went")
         elif name == "windows":
             counters = {key: run.counter(key) for key in run.counters}
-            if not set(figures.USES) <= set(counters):
+            if not set(pictures.USES) <= set(counters):
                 raise TraceError("holds no counters of the uses of cycles", path=run.path, exit_code=2)
-            yield from figures.windows(path, counters, f"{title}: where the cycles went, over time")
+            yield from pictures.windows(path, counters, f"{title}: where the cycles went, over time")
         elif name == "timeline":
-            yield from figures.timeline(path, trace, chosen["region"], cycles, f"{title}: tasks and waits")
+            yield from pictures.timeline(path, trace, chosen["region"], cycles, f"{title}: tasks and waits")
         elif name == "utilisation":
-            yield from figures.utilisation(path, trace, chosen["region"], title=f"{title}: utilisation")
+            yield from pictures.utilisation(path, trace, chosen["region"], title=f"{title}: utilisation")
         else:
             if cycles is None:
                 cycles = 0, min(int(trace.clock), 200)
-            yield figures.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"])
+            yield pictures.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"])
 
 
 def possible(trace):
@@ -211,7 +211,7 @@ def possible(trace):
     counters, kinds = set(run.counters), set(trace.filter.kinds) if trace.has_events else set()
     found = {
         "heat": "busy" in counters,
-        "stalls": set(figures.USES) <= counters,
+        "stalls": set(pictures.USES) <= counters,
         "links": any(name.startswith("moved_color_") for name in counters),
         "timeline": {"task_start", "wait"} <= kinds,
         "utilisation": {"task_start", "wait"} <= kinds,

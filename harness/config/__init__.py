@@ -1,1 +1,5 @@
-"""One schema for what users set: TOML, command line, machine numbers."""
+"""What users set, from text to checked values.
+
+`options` (keys of a TOML table as a dataclass), `toml` (files), `assignments` (words ``key=value``), `machine` (preset
+and modelled numbers).  What a value may be is said and checked by `wse_core.schema`.
+"""

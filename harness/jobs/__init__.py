@@ -3,9 +3,10 @@
 A job module provides
 
 ``Options``
-    a frozen dataclass whose fields are declared with `harness.config.config.option`: the ``[options]`` of its job file;
+    a frozen dataclass whose fields are declared with `harness.config.options.option`: the ``[options]`` of its
+    file;
 ``run(config, out_dir, progress)``
-    does the work.  `config` is a `harness.config.config.JobConfig`, `out_dir` an empty directory for the files that the
+    does the work.  `config` is a `harness.jobs.config.JobConfig`, `out_dir` an empty directory for the files that the
     job leaves, `progress` a `harness.kit.console.Progress`.  It returns a dict that JSON can carry.  A key ``verified``
     that is false makes the command fail;
 ``report(result)``
@@ -19,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import resources
 
-from harness.config.config import close_match
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
 
 __all__ = ["DEFAULT_JOB", "JOBS", "Job", "default_config", "load", "options_of"]
 
@@ -58,7 +59,7 @@ def load(name):
         If there is no such job, or something that it needs is missing.
     """
     if name not in JOBS:
-        raise ConfigError(f"unknown job {name!r}", hint=close_match(name, JOBS), job=name)
+        raise ConfigError(f"unknown job {name!r}", hint=suggestion(name, JOBS), job=name)
     return need(JOBS[name].module, f"the job {name}")
 
 

@@ -1,4 +1,4 @@
-"""The main job: classify the 1,797 handwritten digits of scikit-learn with one fully connected layer on the fabric.
+"""The job ``digits``: one fully connected layer on the fabric classifies the 1,797 handwritten digits of scikit-learn.
 
 1. The host fits the layer: 64 pixels and a constant 1 to ten classes, ridge regression to one-hot targets, in closed
    form: W = (X'X + r n I)^-1 X'Y over the n digits that are not held out.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.config.config import option
+from harness.config.options import option
 from harness.kit.console import table
 from harness.kit.modules import need
 from harness.kit.provenance import provenance

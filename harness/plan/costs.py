@@ -12,10 +12,10 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from harness.config.config import close_match
 from harness.plan.strategies import STEPS
 from harness.plan.units import DAY, WEEK
 from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
 
 __all__ = [
     "APPROACHES",
@@ -78,7 +78,7 @@ def stored(model, approach, batch, data=1, tensor=1, pipeline=1, shard=1, square
         A degree that the model, the batch or the approach does not allow.
     """
     if approach not in APPROACHES:
-        raise ConfigError(f"no approach {approach!r}", hint=close_match(approach, APPROACHES))
+        raise ConfigError(f"no approach {approach!r}", hint=suggestion(approach, APPROACHES))
     uses = {
         "data": approach in ("data", "fsdp") or "data+" in approach,
         "tensor": "tensor" in approach,

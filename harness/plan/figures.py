@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.config.config import close_match
 from harness.plan import costs, sweep
 from harness.plan.hardware import A100
 from harness.plan.models import PRESETS
@@ -27,6 +26,7 @@ from harness.plan.schedules import COMPUTE, NETWORK, Schedule, simulate
 from harness.plan.strategies import intensities
 from harness.plan.units import GIB
 from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
 
 __all__ = ["NAMES", "draw_timeline", "figure", "timelines"]
 
@@ -218,5 +218,5 @@ def figure(name):
         No such figure.
     """
     if name not in _FIGURES:
-        raise ConfigError(f"no figure {name!r}", hint=close_match(name, NAMES))
+        raise ConfigError(f"no figure {name!r}", hint=suggestion(name, NAMES))
     return _FIGURES[name]()

@@ -8,13 +8,14 @@ the intensities do.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from dataclasses import dataclass
 
-from harness.config.config import close_match, from_table, option, read_text
+from harness.config import toml
+from harness.config.options import from_table, option
 from harness.plan.units import GB, GIB, parse_bytes
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import PARAMETERS
+from wse_core.schema import suggestion
 
 __all__ = ["A100", "CS2", "Hardware", "find_hardware", "load_hardware"]
 
@@ -45,7 +46,7 @@ class Hardware:
     def threshold(self, link):
         """Return operations per byte from which an operation is bound by compute, not by the link."""
         if link not in self.links:
-            raise UnsupportedError(f"{self.name} has no link {link!r}", hint=close_match(link, self.links))
+            raise UnsupportedError(f"{self.name} has no link {link!r}", hint=suggestion(link, self.links))
         return self.flops / self.links[link]
 
     def with_network(self, link):
@@ -88,10 +89,7 @@ class _File:
 
 def load_hardware(path):
     """Return the hardware that a TOML file describes; memory and links are texts with a unit."""
-    try:
-        table = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not TOML: {error}", where=path) from None
+    table = toml.parse(toml.read_text(path), path)
     given = from_table(_File, table, path)
     links = {name: parse_bytes(text, f"{path}: links.{name}", True) for name, text in given.links.items()}
     return Hardware(given.name, given.flops, parse_bytes(given.memory, f"{path}: memory"), given.node, links)
@@ -102,5 +100,5 @@ def find_hardware(name):
     if name.endswith(".toml"):
         return load_hardware(name)
     if name.lower() not in PRESETS:
-        raise ConfigError(f"no hardware {name!r}", hint=close_match(name, [*PRESETS, "FILE.toml"]))
+        raise ConfigError(f"no hardware {name!r}", hint=suggestion(name, [*PRESETS, "FILE.toml"]))
     return PRESETS[name.lower()]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config.config import close_match, from_table, option, read_text
+from harness.config import toml
+from harness.config.options import from_table, option
 from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
 
 __all__ = ["CRITICAL_CONSTANT", "PRESETS", "Model", "Tensor", "find_model", "load_model", "x_model"]
 
@@ -183,10 +184,7 @@ PRESETS = {
 
 def load_model(path):
     """Return the model that a TOML file describes; unknown keys are errors."""
-    try:
-        table = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not TOML: {error}", where=path) from None
+    table = toml.parse(toml.read_text(path), path)
     model = from_table(Model, {"name": Path(path).stem} | table, path)
     if not math.isfinite(model.parameters):
         raise ConfigError("number of parameters is not finite", where=path)
@@ -208,5 +206,5 @@ def find_model(name):
         return x_model(int(match[1]))
     model = PRESETS.get(name.lower())
     if model is None:
-        raise ConfigError(f"no model {name!r}", hint=close_match(name, [*PRESETS, "X<even number>", "FILE.toml"]))
+        raise ConfigError(f"no model {name!r}", hint=suggestion(name, [*PRESETS, "X<even number>", "FILE.toml"]))
     return model

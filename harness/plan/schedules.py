@@ -28,8 +28,8 @@ import importlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from harness.config.config import close_match
 from wse_core.errors import ConfigError, InternalError, UnsupportedError
+from wse_core.schema import suggestion
 
 __all__ = ["KINDS", "Schedule", "Span", "Timeline", "mixed_buffering", "order", "owner", "simulate"]
 
@@ -75,7 +75,7 @@ class Schedule:
 
     def __post_init__(self):
         if self.kind not in KINDS:
-            raise ConfigError(f"no schedule {self.kind!r}", hint=close_match(self.kind, KINDS))
+            raise ConfigError(f"no schedule {self.kind!r}", hint=suggestion(self.kind, KINDS))
         for name in ("layers", "count", "devices", "gradient_buffers"):
             value = getattr(self, name)
             if value != int(value) or value < 1:

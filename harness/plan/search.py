@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import math
 
-from harness.config.config import close_match
 from harness.plan.strategies import METHODS, TOLERANCE, Config, check, days, intensities, memory, overheads
 from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
 
 __all__ = ["PARALLELISM", "complete", "fastest", "for_days", "for_devices", "micro_batches", "tensor_degree"]
 
@@ -155,10 +155,10 @@ def for_days(model, hardware, method, limit, parallelism=PARALLELISM):
 def _known(method, parallelism):
     """Raise unless method and kinds of parallelism exist and go together."""
     if method not in METHODS:
-        raise ConfigError(f"no strategy {method!r}", hint=close_match(method, METHODS))
+        raise ConfigError(f"no strategy {method!r}", hint=suggestion(method, METHODS))
     for kind in parallelism:
         if kind not in PARALLELISM:
-            raise ConfigError(f"no parallelism {kind!r}", hint=close_match(kind, PARALLELISM))
+            raise ConfigError(f"no parallelism {kind!r}", hint=suggestion(kind, PARALLELISM))
     if method == "partitioned" and "pipe" in parallelism and "data" not in parallelism:
         raise ConfigError("the partitioned method uses no pipeline; it divides over data parallelism")
 

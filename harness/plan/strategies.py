@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-from harness.config.config import close_match
 from harness.plan.units import DAY
 from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
 
 __all__ = [
     "ACTIVATION_BYTES",
@@ -107,7 +107,7 @@ class Config:
 def check(model, config, hardware=None):
     """Raise `ConfigError` unless the degrees are possible; the message names the bound."""
     if config.method not in METHODS:
-        raise ConfigError(f"no strategy {config.method!r}", hint=close_match(config.method, METHODS))
+        raise ConfigError(f"no strategy {config.method!r}", hint=suggestion(config.method, METHODS))
     for name in ("micro", "count", "data", "pipeline", "tensor"):
         value = getattr(config, name)
         if not (value >= 1 and math.isfinite(value)) or value != int(value):

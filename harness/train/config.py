@@ -1,6 +1,6 @@
 """The file of ``wse train``: network, data, mesh, training, sparsity, checkpoints.
 
-Tables and keys are the dataclasses below; `harness.config.config` says how strictly they are read.  What concerns
+Tables and keys are the dataclasses below; `harness.config.options` says how strictly they are read.  What concerns
 several keys is checked by `TrainConfig.check`: a batch that does not divide, a format that the machine does not
 calculate in, keys that the chosen schedule does not have.
 
@@ -15,17 +15,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import tomllib
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
-from harness.config.config import _check_limits, _flatten, _place, close_match, from_table, option, read_text
+from harness.config import toml
+from harness.config.machine import of_table
+from harness.config.options import field_of, from_table, option, place
 from harness.train.loss_scale import MOST
 from harness.train.sparsity import phases, widened
 from memx.optimizer import OPTIMIZERS, make_optimizer
 from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.schema import suggestion
 
 __all__ = ["EXAMPLES", "TrainConfig", "load_train", "parse_train"]
 
@@ -233,7 +235,7 @@ class TrainConfig(_TrainFile):
         if self.dtype == "bf16":
             raise UnsupportedError(
                 "PEs do not calculate in bf16",
-                where=_place(self.source, "train.dtype"),
+                where=place(self.source, "train.dtype"),
                 feature="bf16",
                 hint="f16 or cb16",
             )
@@ -245,21 +247,13 @@ class TrainConfig(_TrainFile):
 
     def build_machine(self):
         """Return the `wse_core.params.Machine` that the file asks for."""
-        from wse_core.params import machine
-
-        overrides = dict(self.machine)
-        preset = overrides.pop("preset", "wse2")
-        try:
-            return machine(preset, overrides)
-        except ConfigError as error:
-            error.where = error.where or "machine"
-            raise
+        return of_table(self.machine)
 
     def override(self, wafers=None):
         """Return the same run on another number of wafers."""
         if wafers is None:
             return self
-        _check_limits(wafers, type(self).__dataclass_fields__["wafers"].metadata, "--wafers")
+        field_of(type(self), "wafers").check(wafers, "--wafers")
         return dataclasses.replace(self, wafers=wafers).check()
 
     def fingerprint(self):
@@ -293,7 +287,7 @@ class TrainConfig(_TrainFile):
                 part()
         except (ConfigError, UnsupportedError) as error:
             if self.source and not str(error.where or "").startswith(self.source):
-                error.where = _place(self.source, error.where or "")
+                error.where = place(self.source, error.where or "")
             raise
         return self
 
@@ -413,13 +407,9 @@ def parse_train(text, source=""):
     UnsupportedError
         What the machine cannot do.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not valid TOML: {error}", where=source, path=str(source)) from None
-    file = from_table(_TrainFile, table, source)
+    file = from_table(_TrainFile, toml.parse(text, source), source)
     values = {item.name: getattr(file, item.name) for item in dataclasses.fields(_TrainFile)}
-    values["machine"] = _flatten(file.machine)
+    values["machine"] = toml.flatten(file.machine)
     values["train"], warnings = _format(file)
     plain = (file.network.inputs, *(layer.outputs for layer in file.network.layers))
     if file.sparsity.schedule == "sparse-ift" and file.sparsity.density:
@@ -450,5 +440,5 @@ def load_train(name="digits"):
         file = resources.files("harness.train.examples").joinpath(f"{name}.toml")
         return parse_train(file.read_text(encoding="utf-8"), f"{name}.toml")
     if not Path(name).suffix and not Path(name).exists():
-        raise ConfigError(f"there is no file and no example {str(name)!r}", hint=close_match(name, EXAMPLES))
-    return parse_train(read_text(name), name)
+        raise ConfigError(f"there is no file and no example {str(name)!r}", hint=suggestion(name, EXAMPLES))
+    return parse_train(toml.read_text(name), name)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.config.config import close_match
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
+from wse_core.schema import suggestion
 
 __all__ = ["SOURCES", "DataService", "Dataset", "load"]
 
@@ -150,7 +150,7 @@ def _read(source, config):
             f"{source!r} is no data set",
             where="data.source",
             value=source,
-            hint=f"{close_match(source, SOURCES)}, or an .npz file",
+            hint=f"{suggestion(source, SOURCES)}, or an .npz file",
         )
     try:
         with open(path, "rb") as raw:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.kit.provenance import provenance
-from harness.report import page
+from harness.kit.report import page
 from traces.schema import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter, atomic_file

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.cli.cmd_figure import write_csv, write_png
 from harness.kit.console import plain
+from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
 from wse_core.errors import ConfigError
 
@@ -102,8 +102,8 @@ class Log:
             keys = list(dict.fromkeys(key for row in self.rows for key in row))
             try:
                 with staged_directory(self.directory) as stage:
-                    write_csv(stage / "loss.csv", [{key: row.get(key) for key in keys} for row in self.rows])
-                    write_png(stage / "loss.png", lambda figure: self._draw(figure, title))
+                    write_table(stage / "loss.csv", [{key: row.get(key) for key in keys} for row in self.rows])
+                    write_picture(stage / "loss.png", lambda figure: self._draw(figure, title))
             except OSError as error:
                 raise ConfigError(
                     f"loss.csv and loss.png cannot be written: {error.strerror}",

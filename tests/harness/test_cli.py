@@ -18,23 +18,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from fabric.kernels.kit.kernel import KernelParam
 from harness import jobs
 from harness.cli import main as cli
 from harness.cli.cmd_kernel import KEYS
-from harness.config.config import option
+from harness.config.options import option
 from traces.reader import RunFile
 from wse_core.errors import DeadlockError, SramFault
-
-
-@dataclass(frozen=True)
-class Param:
-    """Stand-in for a kernel parameter."""
-
-    name: str
-    default: object
-    kind: object
-    doc: str = "meaning"
-    choices: tuple = ()
 
 
 @dataclass
@@ -46,12 +36,11 @@ class Kernel:
     source: str = "a paper"
     params: list = field(
         default_factory=lambda: [
-            Param("n", 16, int),
-            Param("scale", 1.0, "float"),
-            Param("dtype", "f16", str, choices=("f16", "f32")),
-            Param("flag", False, bool),
-            Param("size", 4, "count"),
-            Param("limit", None, "int"),
+            KernelParam("n", 16, int, "meaning"),
+            KernelParam("scale", 1.0, float, "meaning"),
+            KernelParam("dtype", "f16", str, "meaning", choices=("f16", "f32")),
+            KernelParam("flag", False, bool, "meaning"),
+            KernelParam("size", 4, int, "meaning", low=1),
         ]
     )
     answer: object = None
@@ -168,17 +157,17 @@ def test_kernels_lists_parameters_and_source(capsys, kernel):
 
 
 def test_kernel_prints_exactly_one_object_with_all_keys(capsys, kernel):
-    status, out, err = run(capsys, "kernel", "sum", "n=0x20", "--json", "dtype=f32", "flag=yes", "size=8", "limit=none")
+    status, out, err = run(capsys, "kernel", "sum", "n=0x20", "--json", "dtype=f32", "flag=yes", "size=8")
     assert (status, err) == (0, "")
     assert out.count("\n") == 1
     found = json.loads(out)
     assert list(found) == list(KEYS)
-    assert found["params"] == {"n": 32, "scale": 1.0, "dtype": "f32", "flag": True, "size": 8, "limit": None}
+    assert found["params"] == {"n": 32, "scale": 1.0, "dtype": "f32", "flag": True, "size": 8}
     assert found["cycles"] == 22
     assert found["macs"] == 16
     assert found["host_seconds"] >= 0
     assert found["peak_rss_bytes"] > 1 << 20
-    assert kernel.calls[0][1] == {"n": 32, "dtype": "f32", "flag": True, "size": 8, "limit": None}
+    assert kernel.calls[0][1] == {"n": 32, "dtype": "f32", "flag": True, "size": 8}
 
 
 def test_kernel_prints_text(capsys, kernel):
@@ -209,11 +198,12 @@ def test_kernel_that_is_wrong_ends_with_status_one(capsys, kernel):
     ("words", "message"),
     [
         (["summ"], "unknown kernel 'summ'. Try: did you mean sum?"),
-        (["sum", "m=1"], "kernel sum: unknown parameter 'm'. Try: known are n, scale, dtype, flag, size, limit."),
+        (["sum", "m=1"], "kernel sum: unknown parameter 'm'. Try: known are n, scale, dtype, flag, size."),
         (["sum", "scal=1"], "did you mean scale?"),
         (["sum", "n=1.5"], "kernel sum: n: expected a whole number, found '1.5'"),
         (["sum", "dtype=f33"], "did you mean f32?"),
         (["sum", "flag=2"], "expected true or false"),
+        (["sum", "size=0"], "kernel sum: size: 0 is too small; the least is 1"),
         (["sum", "n"], "'n' sets nothing"),
         (["sum", "n=1", "n=2"], "n is given twice"),
         (["sum", "--preset", "wse9"], "wse9"),

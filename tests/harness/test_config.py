@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.config.config import close_match, from_table, load_job, option, parse_assignments, parse_job, parse_value
+from harness.config.assignments import parse_assignments
+from harness.config.options import field_of, from_table, option
+from harness.jobs.config import load_job, parse_job
 from wse_core.errors import ConfigError
 
 
@@ -125,6 +127,8 @@ def test_a_whole_number_may_stand_for_a_decimal_one():
         ('job = "example"\njob = "example"', ("a.toml", "not valid TOML", "line 2")),
         ('job = "example"\np = ', ("not valid TOML", "line 2")),
         ("job = 'exa", ("not valid TOML", "line 1")),
+        (f"seed = {'1' * 5000}", ("a.toml", "not valid TOML")),
+        (f"seed = {'[' * 5000}", ("a.toml", "not valid TOML")),
     ],
 )
 def test_each_mistake_names_its_place(text, words):
@@ -184,46 +188,6 @@ def test_any_table_is_either_options_or_a_config_error(table):
         assert 1 <= found.p <= 996
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "value"),
-    [
-        ("12", int, 12),
-        ("0x10", "int", 16),
-        ("-3", int, -3),
-        ("1e3", float, 1000.0),
-        ("yes", bool, True),
-        ("OFF", "bool", False),
-        ("f16", str, "f16"),
-        ("1,2,3", tuple, (1, 2, 3)),
-    ],
-)
-def test_command_line_values(text, kind, value):
-    found = parse_value(text, kind, "here")
-    assert found == value
-    assert type(found) is type(value)
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "message"),
-    [
-        ("1.5", int, "here: expected a whole number, found '1.5'"),
-        ("", int, "expected a whole number"),
-        ("maybe", bool, "expected true or false"),
-        ("x", float, "expected a number"),
-        ("1,,2", tuple, "whole numbers separated by commas"),
-    ],
-)
-def test_command_line_values_of_another_type(text, kind, message):
-    with pytest.raises(ConfigError, match=message.replace(".", r"\.")):
-        parse_value(text, kind, "here")
-
-
-def test_command_line_choices():
-    assert parse_value("f16", str, "dtype", ("f16", "f32")) == "f16"
-    with pytest.raises(ConfigError, match=r"did you mean f16\?"):
-        parse_value("fp16", str, "dtype", ("f16", "f32"))
-
-
 def test_assignments():
     assert parse_assignments(["a=1", "b=x=y", "c="], "here") == {"a": "1", "b": "x=y", "c": ""}
 
@@ -234,7 +198,7 @@ def test_bad_assignments(words, message):
         parse_assignments(words.split(), "here")
 
 
-def test_suggestions():
-    assert close_match("hopz", ["hops", "color"]) == "did you mean hops? Known are hops, color"
-    assert close_match("zzz", ["hops", "color"]) == "known are hops, color"
-    assert close_match("x", []) == "there are none"
+def test_one_option_may_be_checked_by_itself():
+    assert field_of(Options, "p").check(4, "--p") == 4
+    with pytest.raises(ConfigError, match=r"--p: 997 is too large; the most is 996"):
+        field_of(Options, "p").check(997, "--p")

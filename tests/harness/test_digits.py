@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from harness.cli import main as cli
-from harness.config.config import parse_job
 from harness.jobs import default_config, options_of
+from harness.jobs.config import parse_job
 from harness.kit.console import Progress
 from traces.reader import RunFile
 from traces.schema import LINKS

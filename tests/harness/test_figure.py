@@ -11,9 +11,9 @@ import matplotlib.figure
 import pytest
 
 from harness import figures
-from harness.cli import cmd_figure
 from harness.cli import main as cli
 from harness.figures import Result, Spec
+from harness.kit import files
 from harness.kit.console import PlainProgress
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.params import machine
@@ -153,7 +153,7 @@ def test_picture_of_gemv_scaling(gemv, tmp_path):
     figure = matplotlib.figure.Figure()
     gemv[0].draw(figure)
     assert len(figure.axes) == 2
-    cmd_figure.write_png(tmp_path / "x.png", gemv[0].draw)
+    files.write_picture(tmp_path / "x.png", gemv[0].draw)
     assert (tmp_path / "x.png").stat().st_size > 10_000
 
 

@@ -49,7 +49,7 @@ def test_points(rows):
 
 def test_picture(rows, tmp_path):
     """The picture can be painted; it shows every point that has a number."""
-    from harness.cli.cmd_figure import write_png
+    from harness.kit.files import write_picture
 
-    write_png(tmp_path / "f.png", rows[1].draw)
+    write_picture(tmp_path / "f.png", rows[1].draw)
     assert (tmp_path / "f.png").stat().st_size > 5000

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harness.preflight import build_requires, main, problems
+from harness.cli.preflight import build_requires, main, problems
 
 
 def answer(**changes):
@@ -55,7 +55,7 @@ def test_inside_an_environment_none_has_to_be_made():
 
 
 def test_missing_things_end_the_program_with_status_one(monkeypatch, capsys):
-    monkeypatch.setattr("harness.preflight.problems", lambda: ["no gcc"])
+    monkeypatch.setattr("harness.cli.preflight.problems", lambda: ["no gcc"])
     assert main([]) == 1
     assert capsys.readouterr().err == "make: no gcc\n"
 
@@ -68,7 +68,7 @@ def test_build_requirements_are_those_of_the_project(root, monkeypatch, capsys):
 
 
 def test_it_runs_before_anything_is_installed(root, tmp_path):
-    command = [sys.executable, "-I", "-S", str(root / "harness" / "preflight.py")]
+    command = [sys.executable, "-I", "-S", str(root / "harness" / "cli" / "preflight.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0
     assert done.stderr == b""

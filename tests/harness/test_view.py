@@ -16,7 +16,7 @@ from PIL import Image
 
 from harness.cli import main as cli
 from tests.traces.samples import chain
-from traces import figures
+from traces import pictures
 from traces.events import segments_of
 from traces.schema import SEGMENT
 from traces.trace import Trace
@@ -172,18 +172,18 @@ def test_cycles_are_stepped_through_with_keys(run_file, monkeypatch, capsys):
 def test_an_animation_as_mp4_needs_ffmpeg(run_file, tmp_path):
     with Trace.open(run_file) as trace:
         if shutil.which("ffmpeg"):
-            figures.animate(tmp_path / "a.mp4", trace, (24, 31))
+            pictures.animate(tmp_path / "a.mp4", trace, (24, 31))
             assert b"ftyp" in (tmp_path / "a.mp4").read_bytes()[:16]
         else:
             with pytest.raises(TraceError, match="MP4 needs ffmpeg"):
-                figures.animate(tmp_path / "a.mp4", trace, (24, 31))
+                pictures.animate(tmp_path / "a.mp4", trace, (24, 31))
         with pytest.raises(TraceError, match="too long"):
-            figures.animate(tmp_path / "a.gif", trace, (0, 10_000))
+            pictures.animate(tmp_path / "a.gif", trace, (0, 10_000))
 
 
 def test_an_animation_has_a_frame_for_each_cycle(run_file, tmp_path):
     with Trace.open(run_file) as trace:
-        figures.animate(tmp_path / "a.gif", trace, (24, 31))
+        pictures.animate(tmp_path / "a.gif", trace, (24, 31))
     with Image.open(tmp_path / "a.gif") as image:
         assert image.n_frames == 7
 

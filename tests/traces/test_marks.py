@@ -15,7 +15,7 @@ from harness import report
 from harness.cli import main as cli
 from harness.cli.tracing import Recorder
 from tests.fabric.test_debug import echo
-from traces import figures
+from traces import pictures
 from traces.export.formats import export
 from traces.marks import Mark, collecting, lanes, mark
 from traces.reader import RunFile
@@ -144,10 +144,10 @@ def test_perfetto_has_tracks_for_phases_and_the_host(recorded, tmp_path):
 def test_pictures_over_time_show_the_phases(recorded, tmp_path):
     path, ends = recorded
     with Trace.open(path) as trace:
-        figures.timeline(tmp_path / "with.png", trace)
-        figures.utilisation(tmp_path / "over.png", trace)
+        pictures.timeline(tmp_path / "with.png", trace)
+        pictures.utilisation(tmp_path / "over.png", trace)
         trace.marks = []
-        figures.timeline(tmp_path / "without.png", trace)
+        pictures.timeline(tmp_path / "without.png", trace)
     assert (tmp_path / "with.png").read_bytes() != (tmp_path / "without.png").read_bytes()
     with open(tmp_path / "with.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))

@@ -39,7 +39,7 @@ def test_a_file(tmp_path):
     with pytest.raises(ConfigError, match="no multiple of 7 heads"):
         find_model(str(path))
     path.write_text("layers = ")
-    with pytest.raises(ConfigError, match="not TOML"):
+    with pytest.raises(ConfigError, match="not valid TOML"):
         find_model(str(path))
 
 

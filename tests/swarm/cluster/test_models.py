@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from harness import figures
-from harness.cli import cmd_figure
+from harness.kit import files
 from harness.plan.costs import service_bytes
 from harness.plan.layers import GPT, LADDER, find_model, layers_of, saving, sequences
 from harness.plan.models import Model
@@ -101,8 +101,8 @@ def test_which_models_fit_the_memory_service():
 def test_figure(tmp_path):
     spec = figures.load("throughput")
     result = spec.function(machine(), 4, None, models=("gpt2-small",), systems=(1, 8, 16, 64))
-    cmd_figure.write_csv(tmp_path / "throughput.csv", result.rows)
-    cmd_figure.write_png(tmp_path / "throughput.png", result.draw)
+    files.write_table(tmp_path / "throughput.csv", result.rows)
+    files.write_picture(tmp_path / "throughput.png", result.draw)
     assert (tmp_path / "throughput.png").read_bytes().startswith(b"\x89PNG")
     with open(tmp_path / "throughput.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traces import figures
+from traces import pictures
 from traces.heatmap import plane, write_heatmap
 from traces.schema import LINKS
 from wse_core.errors import TraceError
@@ -322,12 +322,12 @@ def _pictures(trace):
     found = []
     with tempfile.TemporaryDirectory(prefix="wse-report-") as folder:
         folder = Path(folder)
-        if set(figures.USES) <= set(counters):
-            uses = {use: counters[use].values.sum(axis=0) for use in figures.USES}
+        if set(pictures.USES) <= set(counters):
+            uses = {use: counters[use].values.sum(axis=0) for use in pictures.USES}
             axis = "x" if uses["busy"].shape[1] > 1 else "y"
-            found.append(_image(figures.stalls(folder / "stalls.png", uses, axis)[0]))
+            found.append(_image(pictures.stalls(folder / "stalls.png", uses, axis)[0]))
             if counters["busy"].window_cycles:
-                found.append(_image(figures.windows(folder / "windows.png", counters)[0]))
+                found.append(_image(pictures.windows(folder / "windows.png", counters)[0]))
             found.append(
                 _image(write_heatmap(folder / "busy.png", plane(counters["busy"].values), "busy cycles", "cycles")[0])
             )
@@ -337,7 +337,7 @@ def _pictures(trace):
                 _image(write_heatmap(folder / "moved.png", sum(moved), "wavelets moved by each router", "wavelets")[0])
             )
         if trace.has_events and trace.committed <= TIMELINE_EVENTS:
-            for draw, name in ((figures.utilisation, "utilisation"), (figures.timeline, "timeline")):
+            for draw, name in ((pictures.utilisation, "utilisation"), (pictures.timeline, "timeline")):
                 try:
                     found.append(_image(draw(folder / f"{name}.png", trace)[0]))
                 except TraceError:  # nothing to draw

@@ -1,0 +1,30 @@
+"""Results as files that other programs read: a table as CSV, a picture as PNG."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.kit.console import plain
+
+__all__ = ["write_picture", "write_table"]
+
+
+def write_table(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows of equal keys as CSV."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows({key: plain(value) for key, value in row.items()} for row in rows)
+
+
+def write_picture(path: str | Path, draw: Callable[[Any], object]) -> None:
+    """Write what `draw` paints on a `matplotlib.figure.Figure` as PNG; needs no display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = FigureCanvasAgg(Figure(figsize=(11, 5), dpi=120, layout="constrained"))
+    draw(canvas.figure)
+    canvas.print_png(path)
