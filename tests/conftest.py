@@ -14,6 +14,7 @@ soak     5,000
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,11 @@ def child_env():
     return env | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def heed_interrupts():
+    """Undo, in a child process before it starts, that a shell without job control has its background ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def wse(tmp_path, child_env):
     """Run ``python -m harness`` in an empty directory; call it with the words of the command line.
@@ -66,14 +72,13 @@ def wse(tmp_path, child_env):
     Returns the finished process with ``stdout`` and ``stderr`` as text.
     """
 
-    def run(*words, env=None, cwd=tmp_path, timeout=240):
+    def run(*words, env=None, cwd=tmp_path):
         return subprocess.run(
             [sys.executable, "-m", "harness", *map(str, words)],
             cwd=cwd,
             env=child_env | (env or {}),
             capture_output=True,
             text=True,
-            timeout=timeout,
             check=False,
         )
 

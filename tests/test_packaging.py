@@ -73,7 +73,6 @@ def python(*words, cwd, **changes):
         capture_output=True,
         text=True,
         check=False,
-        timeout=1100,
     )
 
 
@@ -280,7 +279,7 @@ def test_the_two_commands_of_the_readme(root):
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_help_names_every_target(root, tmp_path):
-    done = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     for name in ("run", "test", "bench", "checked", "sanitize", "coverage", "lint", "clean"):
         assert f"make {name} " in done.stdout
@@ -298,7 +297,7 @@ def test_make_says_what_is_missing(root, tmp_path):
     def make(*words, **changes):
         env = environment(**changes)
         command = ["make", *words]
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
 
     done = make("test", "PYTHON=python-that-is-not-there")
     assert done.returncode != 0

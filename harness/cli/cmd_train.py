@@ -386,6 +386,8 @@ class _Run:
 
         if threading.current_thread() is not threading.main_thread():
             return {}
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script: Ctrl-C is not for it
+            return {}
         return {signal.SIGINT: signal.signal(signal.SIGINT, handle)}
 
     def save(self):

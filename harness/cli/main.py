@@ -168,14 +168,18 @@ def _fail(message, status, debug):
 
 
 def _catch_signals():
-    """Turn polite requests to end into `Terminated`; return what must be put back afterwards."""
+    """Turn polite requests to end into `Terminated`; return what must be put back afterwards.
+
+    What whoever started the process had it ignore stays ignored: that is how ``nohup`` works.
+    """
 
     def handle(number, frame):
         raise Terminated(number)
 
     if threading.current_thread() is not threading.main_thread():
         return {}
-    return {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGHUP)}
+    wanted = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handle) for number in wanted}
 
 
 def _silence_stdout():

@@ -40,6 +40,10 @@ STEPS = 1e5
 TOLERANCE = 0.25
 """Largest overhead that the rules accept from tensor parallelism or from a reduction that is not hidden."""
 
+ROUNDING = 1e-9
+"""How far, relatively, a count may miss the one that hides transfers.  Sweeps put real degrees exactly on that edge,
+where the last bit of a quotient must not decide about a quarter of the time."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -186,7 +190,7 @@ def overheads(model, config, hardware):
     if rule.layered or rule.partitioned or config.pipeline == 1:
         reduction = max(0.0, reduction - 1)
     transfer = hardware.threshold("network") / need["pipeline"] if config.pipeline > 1 else 0.0
-    if config.count >= config.pipeline * (1 + transfer):
+    if config.count * (1 + ROUNDING) >= config.pipeline * (1 + transfer):
         transfer = 0.0
     offload = 0.0
     if config.offload:

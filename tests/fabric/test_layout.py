@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import sys
 
 import numpy as np
 import pytest
@@ -170,9 +170,16 @@ def test_parameters_reach_the_words_of_their_pes():
 
 
 def test_a_whole_wafer_of_equal_code_builds_in_well_under_a_second():
+    """Nothing is done PE by PE in Python: calls are counted, which do not depend on the host as seconds do."""
     m = machine()
     p = program(inputs=[1, 2], outputs=[2, 3])
-    started = time.perf_counter()
+    calls = 0
+
+    def count(*_):
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
     layout = Layout(757, 996, m)
     layout.place(p, 0, 0, 757, 996)
     layout.route(1, (0, 0, 756, 996), rx="W", tx="ER")
@@ -184,7 +191,8 @@ def test_a_whole_wafer_of_equal_code_builds_in_well_under_a_second():
     for x in range(757):
         layout.output_stream(x, 0, "N", 3)
     spec = layout.build()
-    assert time.perf_counter() - started < 1.0
+    sys.setprofile(None)
+    assert calls < 757 * 100  # output streams are made one by one
     assert spec.routes[1].shape == (996, 757)
 
 

@@ -106,7 +106,6 @@ def test_a_model_larger_than_memory_trains_from_files(tmp_path):
             cwd=ROOT,
             text=True,
             capture_output=True,
-            timeout=60,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.plan import sweep
@@ -226,11 +226,21 @@ def test_limits_of_the_sweep():
     assert sweep.limit_memory(sweep.wide_node(A100), "improved", True) == pytest.approx(1e17, rel=0.15)
 
 
+@example(9.364558981379854, "baseline")  # the real count that hides transfers, one bit short of it
 @given(st.floats(9.0, 16.9), st.sampled_from(["baseline", "partitioned", "improved"]))
 def test_sweeps_grow_with_size(power, method):
     small, large = (sweep.row(10.0**p, A100, method) for p in (power, power + 0.1))
     assert small["days"] < large["days"]
     assert math.isfinite(large["resident_gib"] + large["offloadable_gib"])
+
+
+def test_the_last_bit_of_a_count_does_not_show_transfers():
+    """Sweeps put counts exactly on the edge; a whole micro-batch too few does show them."""
+    depth, need = 160, intensities(X160, Config("baseline", pipeline=160))["pipeline"]
+    edge = depth * (1 + A100.threshold("network") / need)
+    for count, shown in ((edge * (1 - 1e-15), False), (edge, False), (edge - 1, True)):
+        costs = overheads(X160, Config("baseline", count=count, pipeline=depth), A100)
+        assert (costs["transfer"] > 0) is shown
 
 
 def test_improved_is_never_slower():

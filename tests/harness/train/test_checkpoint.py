@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -200,29 +199,27 @@ WRITER = """
 import sys
 import numpy as np
 from harness.train.checkpoint import latest, load, save
+from tests.killed import Countdown
 path = latest(sys.argv[1])
 done = load(path)[0] if path else 0
-print("ready", flush=True)
+counter = Countdown()
 while True:
     done += 1
     save(sys.argv[1], done, {"w": np.full(20000, done, np.float32)}, {"done": done}, keep=2)
+    if counter.calls == float("inf"):  # the calls of one checkpoint are known now
+        counter.calls = counter.count * float(sys.argv[2])
 """
 
 
 def test_killed_at_any_moment(tmp_path, child_env):
     """Twenty writers are killed: what is found is whole, never older than what was found before, and goes on."""
-    chance, before, most, clock = random.Random(1), 0, 0, time.perf_counter()
-    save(tmp_path / "clock", 1, {"w": np.zeros(20000, np.float32)}, {})
-    pause = 6 * (time.perf_counter() - clock)
+    chance, before, most = random.Random(1), 0, 0
     for _ in range(20):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], env=child_env, stdout=subprocess.PIPE)
-        with writer:
-            assert writer.stdout.readline() == b"ready\n"
-            time.sleep(chance.uniform(0, max(pause, 0.06)))
-            writer.send_signal(signal.SIGKILL)
+        words = [sys.executable, "-c", WRITER, str(tmp_path), str(chance.uniform(1, 5))]
+        writer = subprocess.run(words, env=child_env, capture_output=True, text=True, check=False)
+        assert writer.returncode == -signal.SIGKILL
+        assert "checkpoint.py:save" in writer.stderr
         path = latest(tmp_path)
-        if path is None:
-            continue
         done, tensors, state = load(path)
         assert path == found(tmp_path)[-1]  # nothing that looks whole is damaged
         assert done >= before

@@ -16,6 +16,7 @@ import pytest
 
 from harness.cli import main as cli
 from harness.train.checkpoint import found, latest, load, save
+from tests.conftest import heed_interrupts
 from traces.trace import Trace
 
 TEXT = """
@@ -130,12 +131,9 @@ def test_stopping_early_changes_no_schedule(capsys):
 
 def wait_for(path, count, process):
     """Wait until a log has so many lines."""
-    for _ in range(600):
-        if path.exists() and path.read_bytes().count(b"\n") >= count:
-            return
+    while not (path.exists() and path.read_bytes().count(b"\n") >= count):
         assert process.poll() is None
         time.sleep(0.02)
-    raise AssertionError("no log")
 
 
 def start(folder, child_env, *words):
@@ -147,6 +145,7 @@ def start(folder, child_env, *words):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
 
 
@@ -155,7 +154,7 @@ def test_interrupted_it_says_how_to_go_on(capsys, folder, child_env):
     process = start(folder, child_env, "a.toml", "--out", "x y")
     wait_for(folder / "x y/log.jsonl", 3, process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert process.returncode == 130
     assert "finishing the iteration" in err
     assert "Traceback" not in err
@@ -169,29 +168,59 @@ def test_interrupted_it_says_how_to_go_on(capsys, folder, child_env):
     assert [row["iteration"] for row in lines("x y")] == list(range(1, done + 3))
 
 
+KILLED = """
+import sys
+from harness.cli import main as cli
+from harness.train import record
+from tests.killed import Countdown
+
+phase, moment, *words = sys.argv[1:]
+add = record.Log.add
+
+def counted(self, step, **more):
+    row = add(self, step, **more)
+    if phase == "iterations":
+        if "counter" not in state:
+            state["counter"] = Countdown()
+        elif state["counter"].calls == float("inf"):  # the calls of one iteration are known now
+            state["counter"].calls = state["counter"].count * float(moment)
+    return row
+
+state = {}
+record.Log.add = counted
+if phase == "start":
+    state["counter"] = Countdown(int(moment))
+cli.main(["train", *words])
+"""
+
+
 @pytest.mark.slow
 def test_killed_at_any_moment(capsys, folder, child_env):
-    """Twenty processes are killed while they start, train or write; the last one ends as an uninterrupted run does."""
-    write(iterations=300, interval=3)
+    """Twenty processes are killed while they start, train or write; the last one ends as an uninterrupted run does.
+
+    A moment is so many calls after the start, or so many iterations, not whole ones, after the first.
+    """
+    write(iterations=90, interval=3)
     assert run(capsys, "a.toml --out whole")[0] == 0
-    chance, done = random.Random(2), []
-    for _ in range(20):
+    chance, done, where = random.Random(2), [], []
+    for k in range(20):
         path = latest("parts/checkpoints")
         words = ("--resume", "parts") if path else ("a.toml", "--out", "parts")
-        process = start(folder, child_env, *words)
-        log = folder / "parts/log.jsonl"
-        before = log.stat().st_mtime_ns if log.exists() else 0
-        while not (log.exists() and log.stat().st_mtime_ns > before) and process.poll() is None:
-            time.sleep(0.005)
-        time.sleep(chance.uniform(0, 0.12))
-        process.kill()
-        process.communicate()
+        moment = ("start", int(10 ** chance.uniform(2, 5))) if k % 4 == 3 else ("iterations", chance.uniform(1, 8))
+        process = subprocess.run(
+            [sys.executable, "-c", KILLED, *map(str, moment), *words],
+            cwd=folder, env=child_env, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert process.returncode == -signal.SIGKILL
+        where.append(process.stderr)
         path = latest("parts/checkpoints")
         done.append(load(path)[0] if path else 0)
         assert not path or path == found("parts/checkpoints")[-1]
     assert done == sorted(done)
     assert done[-1] > 20
-    status, _, err = run(capsys, "--resume parts" if done[-1] else "a.toml --out parts")
+    inside = [sum(name in text for text in where) for name in ("trainer.py:step", "checkpoint.py:save")]
+    assert 0 < min(inside) < sum(inside) < 20  # some while training, some while writing, some before either
+    status, _, err = run(capsys, "--resume parts")
     assert (status, err) == (0, "")
     assert last("parts") == last("whole")
     assert lines("parts") == lines("whole")
