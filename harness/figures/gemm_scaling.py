@@ -140,11 +140,13 @@ def lockstep(product, cycles):
 
     Shifts overlap with the products, so that the longer of the two counts; broadcasts do not.
     """
+    from fabric.kernels.kit import timing
+
     m = product.machine
     hops = min(2, product.width - 1) if product.algorithm == "meshgemm" else product.width - 1
     if product.algorithm in ("summa", "allgather"):
         return cycles + product.slices * hops * m["router.hop"]
-    way = hops * m["router.hop"] + m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + max(product.wavelets)
+    way = timing.way(m, hops) + max(product.wavelets)
     return max(cycles, product.slices * way)
 
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fabric.kernels.collectives.chain import stage_cycles
+from fabric.kernels.kit import timing
 from fabric.kernels.streamed.forward import weight_cycles
-from fabric.kernels.streamed.gradient import dot_cycles, steps_of
+from fabric.kernels.streamed.gradient import dot_cycles
 from wse_core.errors import ConfigError
 
 __all__ = ["Cost", "Layer", "Mesh", "backward", "forward", "gradient"]
@@ -124,11 +124,11 @@ def _share(features, columns, rows, density):
 def _product(inputs, outputs, tokens, density, mesh):
     m, columns = mesh.machine, mesh.width
     each = -(-tokens // mesh.height)
-    lead, tail = m["task.start"] + 1 + m["vec.start"], m["vec.drain"] + m["ce.dsr_edit"] + 1
-    landing = sum(steps_of(op, each, m) + 1 + m["vec.start"] + m["vec.drain"] for op in ("fs2h", "mov32"))
+    lead, tail = m["task.start"] + timing.issue(m), m["vec.drain"] + m["ce.dsr_edit"] + 1
+    landing = sum(timing.elementwise(m, op, each) for op in ("fs2h", "mov32"))
     ring = each if columns > 1 else 0
     row = _share(inputs, columns, outputs, density) * weight_cycles(each, m) + lead + ring + tail + landing
-    fill = 2 * columns * stage_cycles(m) if columns > 1 else 0  # the first row goes round, each owner adds a stage
+    fill = 2 * columns * timing.stage(m) if columns > 1 else 0  # the first row goes round, each owner adds a stage
     return Cost(outputs, outputs * row + fill, 2 + m["ramp.in"] + m["router.hop"] * mesh.height)
 
 
@@ -146,17 +146,16 @@ def gradient(layer, tokens, mesh):
     """Return the `Cost` of the gradients of a layer's weights; `latency` is that of the sums to the southern edge."""
     m, columns = mesh.machine, mesh.width
     each = -(-tokens // mesh.height)
-    issue, lead = 1 + m["vec.start"] + m["vec.drain"], m["task.start"] + m["ce.dsr_edit"]
-    stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-    taking = max(steps_of("fh2s", each, m), -(-each // 2))
-    broadcast = m["ce.config"] + issue + stage if columns > 1 else 0
+    empty, lead = timing.operation(m, 0), m["task.start"] + m["ce.dsr_edit"]
+    taking = max(timing.steps(m, "fh2s", each), -(-each // 2))
+    broadcast = m["ce.config"] + empty + timing.ramps(m) if columns > 1 else 0
     row = (
         _share(layer.inputs, columns, layer.outputs, layer.density) * dot_cycles(each, m)
         + lead
         + broadcast
         + taking
-        + issue
+        + empty
         + m["ce.dsr_edit"]
         + 1
     )
-    return Cost(layer.outputs, layer.outputs * row, (stage + m["router.hop"] + 20) * mesh.height)
+    return Cost(layer.outputs, layer.outputs * row, (timing.stage(m) + 20) * mesh.height)

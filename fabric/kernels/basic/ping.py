@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check
 from fabric.kernels.kit.data import DATA
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -37,9 +38,7 @@ _OPPOSITE = {"E": "W", "W": "E", "N": "S", "S": "N"}
 def expected_cycles(hops, machine):
     """Return the one-way cycles: the formula of the module's head."""
     m = machine
-    return (
-        1 + m["vec.start"] + m["ramp.execute"] + m["ramp.out"] + hops * m["router.hop"] + m["ramp.in"] + m["task.start"]
-    )
+    return timing.issue(m) + timing.way(m, hops) + m["task.start"]
 
 
 def send_program(machine):

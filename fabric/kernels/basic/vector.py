@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params, integers
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -210,7 +211,7 @@ def expected_cycles(op, n, stride, machine, written, read):
     if n > 1 and stride * written[1] % count == 0:
         same = np.any([clashes(written, source) for source in read], axis=0)
         steps += int(np.count_nonzero(same)) * machine["mem.write_cycles"]
-    return machine["ce.tsc_read"] + 1 + machine["vec.start"] + steps + machine["vec.drain"]
+    return machine["ce.tsc_read"] + timing.operation(machine, steps)
 
 
 def vector_program(op, n, stride, half, banks, machine):

@@ -36,6 +36,7 @@ from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
 from fabric.kernels.collectives.pieces.sums import admit, color_pool, lines_of, pick_sums, reduces
 from fabric.kernels.collectives.reduce import model_cycles, plain_sums, program, reduce_params, reference
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.kernel import kernel
@@ -94,17 +95,7 @@ class _Broadcast(_Case):
             now = piece.end(now, m)
         if not self.distance:
             return now
-        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-        return (
-            now
-            + 2 * m["ce.dsr_load"]
-            + 1
-            + m["vec.start"]
-            + self.b
-            + self.distance * m["router.hop"]
-            + ramps
-            + m["vec.drain"]
-        )
+        return now + timing.transfer(m, self.b, self.distance)
 
     def cost(self):
         """Return the published cost."""

@@ -30,6 +30,7 @@ import numpy as np
 
 from fabric.kernels.collectives.pieces.flood import flood_line, flood_rectangle
 from fabric.kernels.collectives.pieces.lines import Line
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -48,11 +49,9 @@ COLOR, QUEUE = 4, 2
 def expected_cycles(wavelets, distance, machine):
     """Return the cycles from the sender's first to the latest last time stamp: the formula of the module's head."""
     m = machine
-    issue = m["ce.tsc_read"] + 1 + m["vec.start"]
     if not distance:
-        return issue - 1 - m["vec.start"]
-    ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-    return issue + wavelets + distance * m["router.hop"] + ramps + m["vec.drain"]
+        return m["ce.tsc_read"]
+    return m["ce.tsc_read"] + timing.operation(m, timing.way(m, distance) + wavelets)
 
 
 def program(role, n, dtype, machine):

@@ -40,6 +40,7 @@ import numpy as np
 from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.line_reduce import Reduce
 from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum, sequential_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -52,7 +53,7 @@ from wse_core import numerics
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
-__all__ = ["COLORS", "chain_layout", "chain_piece", "chain_places", "chain_reduce", "stage_cycles"]
+__all__ = ["COLORS", "chain_layout", "chain_piece", "chain_places", "chain_reduce"]
 
 COLORS = (0, 1)  # sent by even and by odd columns
 QUEUE = 2  # input and output: the deepest output queue
@@ -105,11 +106,6 @@ def chain_layout(pes, n, dtype, sums, machine):
     compose(layout, [(piece.line, roles)], lambda roles: programs[roles[0]])
     piece.routes(layout)
     return layout
-
-
-def stage_cycles(machine):
-    """Return the latency that one more PE of a chain adds [cycles]."""
-    return machine["ramp.in"] + machine["ramp.execute"] + machine["ramp.out"] + machine["router.hop"]
 
 
 @kernel(
@@ -169,6 +165,6 @@ def chain_reduce(machine, pes, n, dtype, sums, seed, data):
         expected_macs=0,
         published_form=wavelets + (2 * machine["ramp.in"] + 2) * (pes - 1),
         additions=(pes - 1) * n,
-        cycles_per_stage=stage_cycles(machine),
+        cycles_per_stage=timing.stage(machine),
         arrays={"total": total},
     )

@@ -24,6 +24,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from fabric.kernels.kit import timing
+
 __all__ = [
     "ALGORITHMS",
     "Wire",
@@ -72,7 +74,7 @@ class Wire:
     @classmethod
     def of(cls, machine):
         """Return the wire of `machine`."""
-        return cls(machine["ramp.in"] + machine["ramp.execute"] + machine["ramp.out"], machine["router.hop"])
+        return cls(timing.ramps(machine), machine["router.hop"])
 
 
 def general(contention, energy, links, distance, depth, wire):

@@ -47,6 +47,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fabric.kernels.kit import timing
 from wse_core.errors import ConfigError, PlanError
 
 __all__ = [
@@ -143,8 +144,9 @@ class Device:
     def of(cls, machine):
         """Return the device that `machine` describes."""
         m = machine
-        stage = m["ramp.in"] + m["ramp.execute"] + m["ramp.out"] + m["router.hop"]
-        return cls(m["fabric.width"], m["fabric.height"], m["router.hop"], stage, m["mem.words"], m["router.colors"])
+        return cls(
+            m["fabric.width"], m["fabric.height"], m["router.hop"], timing.stage(m), m["mem.words"], m["router.colors"]
+        )
 
     @property
     def cores(self):

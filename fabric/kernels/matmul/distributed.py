@@ -29,7 +29,7 @@ import math
 
 import numpy as np
 
-from fabric.kernels.kit import tiles
+from fabric.kernels.kit import tiles, timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.plmr import routes_used
@@ -271,10 +271,9 @@ class Product:
         foreign = sum(
             wavelets_of(lines * self.k * (size - 1) // size, self.dtype) for lines, size in ((rows, w), (columns, h))
         )
-        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
         way = max(w, h) - 1
         work = -(-rows // self.shape.lanes(m)) * columns * self.k + foreign
-        return max(work, way * m["router.hop"] + ramps if way else 0)
+        return max(work, timing.way(m, way) if way else 0)
 
     def facts(self, session, cycles):
         """Return what a result says besides `report`."""

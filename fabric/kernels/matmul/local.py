@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fabric.kernels.kit import timing
 from wse_core import isa
 
 __all__ = ["GROUP", "Shape", "emit_product", "product_cycles"]
@@ -77,7 +78,7 @@ class Shape:
 
     def lanes(self, machine):
         """Return the multiply-adds that the operation does per cycle."""
-        return self.op.lanes[0 if machine.preset == "wse2" else 1]
+        return machine.lanes(self.op)
 
     def groups(self):
         """Return (scalars per group, number of full groups, scalars in the last one) of the inner loop."""
@@ -153,7 +154,7 @@ def product_cycles(shape, machine):
     outer = shape.columns if shape.inner_k else shape.depth
     steps = -(-shape.rows // shape.lanes(m))
     steps *= 1 + (m["mem.conflict_cycles"] if m["mem.read_ports"] == 1 else 0)
-    operation = 1 + m["vec.start"] + steps + m["vec.drain"]
+    operation = timing.operation(m, steps)
 
     def loop(turns, body):
         return 1 + turns * (body + 1) + (turns - 1) * m["ce.branch_taken"] + m["ce.branch_not_taken"]
@@ -164,4 +165,4 @@ def product_cycles(shape, machine):
     inner = loop(full, group(size)) if full > 1 else group(size)
     inner += group(rest) if rest else 0
     whole = inner if outer == 1 else loop(outer, inner + 2 * m["ce.dsr_edit"])
-    return 2 * m["ce.dsr_load"] + m["ce.dsr_edit"] + whole
+    return timing.load(m, 2) + m["ce.dsr_edit"] + whole

@@ -57,6 +57,7 @@ import functools
 import numpy as np
 
 from fabric.kernels.collectives.pieces.ring import Ring
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.distributed import Product, place_all
 from fabric.kernels.matmul.local import emit_product, product_cycles
@@ -341,17 +342,17 @@ class Shift(Product):
             + product_cycles(self.shape, m)
         )
         loop = self.slices * step + (self.slices - 1) * slots - turns - 1  # the last step starts no transfers
-        return self.expected_align() + loop + self.ways(step + slots) + 4 * moving * m["ce.dsr_load"]
+        return self.expected_align() + loop + self.ways(step + slots) + timing.load(m, 4 * moving)
 
     def expected_align(self):
         """Return the cycles to the end of the alignment, without the loads of descriptors."""
         m = self.machine
-        start = m["ce.tsc_read"] + 3 + 8 + m["task.start"] + m["ce.tsc_read"] + 3 + 3
+        start = timing.stamp(m) + 8 + m["task.start"] + timing.stamp(m) + 3
         if self.align == "host":
             return start
         test = m["task.start"] + m["ce.load_latency"]
         last = test + m["ce.branch_taken"] + 2
-        way = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + min(2, self.rings["a"].n) * m["router.hop"]
+        way = timing.way(m, min(2, self.rings["a"].n))
         both = one = 0
         for found, (advance, turn, slots) in zip(self.turns, self.costs(), strict=True):
             begin = test + m["ce.branch_not_taken"] + 2 + advance + turn
@@ -365,8 +366,7 @@ class Shift(Product):
         m, total = self.machine, 0
         for ring, count in zip(self.rings.values(), self.wavelets, strict=True):
             if ring.n > 1:
-                way = ring.hops * m["router.hop"] + count + m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-                total += max(0, way - step)
+                total += max(0, timing.way(m, ring.hops) + count - step)
         return total
 
 

@@ -59,6 +59,7 @@ import functools
 
 import numpy as np
 
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.broadcast_axis import AXES, BroadcastAxis
 from fabric.kernels.matmul.distributed import Product
@@ -242,8 +243,7 @@ class Summa(Product):
             for _, several in axes
         )
         sent += max((2 + several) * m["ce.config"] for _, several in axes)
-        way = m["ramp.execute"] + m["ramp.out"] + m["router.hop"] + m["ramp.in"]
-        return ends + max(taken, sent + way)
+        return ends + max(taken, sent + timing.stage(m))
 
     points = property(lambda self: self.buffers > 1, doc="Whether the descriptors of tiles are edited in every step.")
 
@@ -252,7 +252,7 @@ class Summa(Product):
         m = self.machine
         local = product_cycles(self.shape, m)
         if self.slices == 1:
-            return m["ce.tsc_read"] + 3 + 2 + local  # the reading and its three stores, two addresses
+            return timing.stamp(m) + 2 + local  # and two addresses
         two = self.buffers == 2
         own = m["ce.load_latency"] + 2 + 3 + m["ce.branch_not_taken"]  # a sender of several tiles finds its next one
         find = sum(
@@ -276,4 +276,4 @@ class Summa(Product):
     def start_cycles(self):
         """Return the cycles to the first step: descriptors, and once the second matrix that a PE has to send."""
         m, axes = self.machine, (self.width > 1) + (self.height > 1)
-        return m["ce.tsc_read"] + 3 + 8 * axes * m["ce.dsr_load"] + 2 * m["ce.config"] * (axes == 2)
+        return timing.stamp(m) + timing.load(m, 8 * axes) + 2 * m["ce.config"] * (axes == 2)

@@ -43,7 +43,7 @@ from dataclasses import replace
 import numpy as np
 
 from fabric.kernels.collectives.pieces.ring import Ring
-from fabric.kernels.kit import tiles
+from fabric.kernels.kit import tiles, timing
 from fabric.kernels.kit.check import sequential_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.session import Stamps
@@ -52,7 +52,6 @@ from fabric.kernels.matmul.local import emit_product, product_cycles
 from fabric.kernels.matmul.shift import FIRST, RingAxis
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core import isa
 
 __all__ = ["GemmT"]
 
@@ -246,10 +245,9 @@ class GemmT(Product):
         m, (w, h) = self.machine, (self.width, self.height)
         rows, depth = -(-self.m // h), -(-self.k // w)
         foreign = wavelets_of(self.n * depth * (h - 1) // h, self.dtype)
-        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
         way = max(w, h) - 1
         work = -(-rows // self.shape.lanes(m)) * depth * self.n + foreign
-        return max(work, way * m["router.hop"] + ramps if way else 0)
+        return max(work, timing.way(m, way) if way else 0)
 
     def expected(self):
         """Return the cycles of the formula in the module's head, with the instructions."""
@@ -260,18 +258,16 @@ class GemmT(Product):
         turn = 2 * m["ce.dsr_edit"] + 2 if moves else 1
         step = m["task.start"] + advance + 1 + m["ce.branch_not_taken"] + turn + 2 + product_cycles(s, m) + 2
         count = s.rows * s.columns
-        lanes = isa.BY_NAME["fmovs" if s.c_dtype == "f32" else "fmovh"].lanes[0 if m.preset == "wse2" else 1]
-        clear = 1 + m["vec.start"] + -(-count // lanes) + m["vec.drain"]
+        clear = timing.elementwise(m, "fmovs" if s.c_dtype == "f32" else "fmovh", count)
         keep = 1 + 2 * m["ce.dsr_edit"] + clear  # what the root does besides the sums
         step += m["ce.branch_taken"] + 1 + 2 * self.wavelets[1] * moves
-        start = m["ce.tsc_read"] + 3 + (4 * moves + 3 * min(3, self.width)) * m["ce.dsr_load"] + 6
+        start = timing.stamp(m) + timing.load(m, 4 * moves + 3 * min(3, self.width)) + 6
         if self.width == 1:
             return self.slices * (step + keep + clear) + start - 2 * self.wavelets[1] * moves - m["ce.branch_not_taken"]
-        sums = 1 + m["vec.start"] + self.part_wavelets + m["vec.drain"]
+        sums = timing.operation(m, self.part_wavelets)
         step += m["ce.branch_not_taken"] + m["ce.branch_taken"] + sums  # which way, and there
         step += (self.width > 2) * sums + keep  # the next root waits for the root
-        stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + m["router.hop"]
-        return self.slices * step + start + stage * (self.width - 1) - 2 * self.wavelets[1] * moves
+        return self.slices * step + start + timing.stage(m) * (self.width - 1) - 2 * self.wavelets[1] * moves
 
 
 class _Row:

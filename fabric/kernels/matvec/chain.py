@@ -35,7 +35,7 @@ import numpy as np
 
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import color_pool
-from fabric.kernels.kit import tiles
+from fabric.kernels.kit import tiles, timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -44,11 +44,11 @@ from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
-from fabric.kernels.matvec.gemv import gemv_params, local_products, stamp_cycles
+from fabric.kernels.matvec.gemv import gemv_params, local_products
 from fabric.kernels.matvec.line_sum import LineSum, Queues
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core import isa, numerics
+from wse_core import numerics
 from wse_core.formats import Arithmetic
 
 __all__ = ["GemvChain", "gemv_chain"]
@@ -171,10 +171,9 @@ class GemvChain:
         m, now = self.machine, 0
         for layer in range(self.layers):
             shape, along = self.shapes[layer % 2], self.line_sums[layer % 2]
-            now = along.end(now + stamp_cycles(m) + 2 + product_cycles(shape, m))
+            now = along.end(now + timing.stamp(m) + 2 + product_cycles(shape, m))
             if self.converts:
-                lanes = isa.BY_NAME["fs2h"].lanes[m.preset != "wse2"]
-                now += 2 * m["ce.dsr_load"] + 1 + m["vec.start"] - (-shape.rows // lanes) + m["vec.drain"]
+                now += timing.load(m, 2) + timing.elementwise(m, "fs2h", shape.rows)
         return now
 
     def _sum(self, values):

@@ -40,7 +40,7 @@ import numpy as np
 
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import color_pool
-from fabric.kernels.kit import tiles
+from fabric.kernels.kit import tiles, timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -55,16 +55,11 @@ from fabric.program.program import Program
 from wse_core.errors import ProgramError
 from wse_core.formats import Arithmetic
 
-__all__ = ["Gemv", "gemv", "gemv_params", "local_products", "stamp_cycles"]
+__all__ = ["Gemv", "gemv", "gemv_params", "local_products"]
 
 QUEUE_X = 3
 START, END, BEGUN, DONE = range(4)
 """Readings of the cycle counter: the two of the whole, and the two around the product."""
-
-
-def stamp_cycles(machine):
-    """Return what one reading of the cycle counter and its three stores cost."""
-    return machine["ce.tsc_read"] + 3
 
 
 def local_products(given, single, a, x, width, depth, sums):
@@ -206,24 +201,14 @@ class Gemv:
 
     def compute_cycles(self):
         """Return the cycles between the stamps around the product; the earlier one's stores fall between them."""
-        return stamp_cycles(self.machine) + 2 + product_cycles(self.shape, self.machine)
+        return timing.stamp(self.machine) + 2 + product_cycles(self.shape, self.machine)
 
     def cycles(self):
         """Return the cycles of the formula in the module's head."""
         m, now = self.machine, 0
         if self.sends_x:
-            ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-            now = (
-                stamp_cycles(m)
-                + 2 * m["ce.dsr_load"]
-                + 1
-                + m["vec.start"]
-                + (self.height - 1) * m["router.hop"]
-                + ramps
-                + self.wavelets_x
-                + m["vec.drain"]
-            )
-        return self.sum.end(now + self.compute_cycles() + stamp_cycles(m))
+            now = timing.stamp(m) + timing.transfer(m, self.wavelets_x, self.height - 1)
+        return self.sum.end(now + self.compute_cycles() + timing.stamp(m))
 
     def hops(self):
         """Return the wavelet hops."""

@@ -17,6 +17,7 @@ from fabric.kernels.collectives.pieces import ktree, trees
 from fabric.kernels.collectives.pieces.flood import flood_line
 from fabric.kernels.collectives.pieces.line_reduce import Reduce
 from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from wse_core.errors import PlanError
 
@@ -248,17 +249,7 @@ class LineSum:
             return now
         root = piece.root if isinstance(piece, ktree.KTree) else 0
         far = max(root, len(self.line) - 1 - root)
-        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-        return (
-            now
-            + 2 * m["ce.dsr_load"]
-            + 1
-            + m["vec.start"]
-            + self.wavelets
-            + far * m["router.hop"]
-            + ramps
-            + m["vec.drain"]
-        )
+        return now + timing.transfer(m, self.wavelets, far)
 
     def lower_bound(self):
         """Return cycles that no algorithm stays below.
@@ -269,6 +260,6 @@ class LineSum:
         m, p, w = self.machine, len(self.line), self.wavelets
         if p == 1:
             return 0
-        stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-        far = (p // 2) * m["router.hop"]
-        return stage + w + far if not self.is_ring else stage + max(w * (p - 1) // p + m["router.hop"], far)
+        if self.is_ring:
+            return max(w * (p - 1) // p + timing.stage(m), timing.way(m, p // 2))
+        return w + timing.way(m, p // 2)

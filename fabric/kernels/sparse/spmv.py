@@ -36,6 +36,7 @@ import numpy as np
 from fabric.kernels.collectives.pieces.flood import flood_line
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import AUTO, admit, color_pool, reduces
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -43,7 +44,6 @@ from fabric.kernels.kit.plmr import Device, Plan
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
-from fabric.kernels.matvec.gemv import stamp_cycles
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic
@@ -232,14 +232,10 @@ def _layout(blocks, algorithm, dtype, machine):
 def expected_cycles(blocks, piece, dtype, machine):
     """Return the cycles from the first reading to the last one in column 0: exact sums over the pattern."""
     m, height = machine, len(blocks.counts)
-    wavelets, issue = wavelets_of(blocks.columns, dtype), 1 + m["vec.start"]
-    begin = np.full(height, stamp_cycles(m), np.int64)
+    begin = np.full(height, timing.stamp(m), np.int64)
     if height > 1:
-        first = begin[0] + 2 * m["ce.dsr_load"] + issue
-        below = np.arange(1, height) * m["router.hop"]
-        begin[0] = first
-        begin[1:] = first + m["ramp.execute"] + m["ramp.out"] + below + m["ramp.in"]
-        begin += wavelets + m["vec.drain"]
+        begin += timing.load(m, 2) + timing.operation(m, wavelets_of(blocks.columns, dtype))
+        begin[1:] += timing.way(m, np.arange(1, height))
     ready = begin[:, np.newaxis] + row_cycles(blocks.counts, dtype == "f32", m)
     return max(piece.end([int(cycle) for cycle in row], m) for row in ready)
 

@@ -48,6 +48,7 @@ import numpy as np
 from fabric.kernels.basic import vector
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.neighbours import Nearby
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -211,13 +212,13 @@ def _turn(m, way, queue, moves, plan, now):
     a router, or enters the sender's ramp, when all routers after it and the queue of a late receiver had room for it.
     """
     (dx, dy), w, hop = moves, way.wavelets, m["router.hop"]
-    issue, drain, ramps = 1 + m["vec.start"], m["vec.drain"], m["ramp.execute"] + m["ramp.out"]
+    issue, drain = timing.issue(m), m["vec.drain"]
     room = m["queue.in_depth"][queue] + m["ramp.in_buffer"]
     ramp_room = m["queue.out_depth"][queue] + m["router.depth"]
     first, busy = now + issue, np.nonzero(plan >= 0)
     (y, x), distance = busy, plan[busy]
     from_y, from_x = y - distance * dy, x - distance * dx
-    sent = first[from_y, from_x] + ramps + distance * hop + m["ramp.in"]
+    sent = first[from_y, from_x] + timing.way(m, distance)
     first[busy] = np.where(distance, np.maximum(first[busy], sent), first[busy])
     last = first[busy] + w - 1
     for far in range(1, way.reach + 1):  # a receiver that may be late
@@ -251,13 +252,13 @@ def expected_cycles(machine, shape, dtype, radius, ways, steps):
     turns = list(_turns(ways, height, width))
     plans = np.array([plan for _, _, plan in turns]).reshape(-1, len(ways), height, width)
     descriptors = (plans > 0).any(axis=0).sum(axis=0) + 2 * (plans == 0).any(axis=0).sum(axis=0)
-    start = now = m["ce.dsr_load"] * descriptors  # PEs with fewer neighbours are ready earlier
+    start = now = timing.load(m, descriptors)  # PEs with fewer neighbours are ready earlier
     for step in range(steps):
         now = now + before
         for k, moves, plan in turns:
             now = _turn(m, ways[k], k, moves, plan, now)
         now = now + local(move, 0) + 1 + m["ce.branch_taken" if step < steps - 1 else "ce.branch_not_taken"]
-    return int((now - start).max()) + m["ce.tsc_read"] + 3
+    return int((now - start).max()) + timing.stamp(m)
 
 
 @kernel(

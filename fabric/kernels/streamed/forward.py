@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.collectives.chain import stage_cycles
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -40,7 +40,7 @@ from fabric.kernels.kit.sizes import fit
 from fabric.kernels.streamed.placement import TASKS, Placement, column_streams, random_mask, resident
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core import isa, numerics
+from wse_core import numerics
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
@@ -229,16 +229,10 @@ def reference(given, single, indptr, indices, values, x, inputs, outputs):
     return result
 
 
-def multiply_steps(tokens, machine):
-    """Return the cycles of the steps of a multiply-add over the tokens, bank conflicts of odd lengths left out."""
-    lanes = isa.BY_NAME["fmachs"].lanes[machine.preset != "wse2"]
-    return -(-tokens // lanes)
-
-
 def weight_cycles(tokens, machine):
     """Return the cycles that a weight costs its PE."""
     m = machine
-    return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + m["vec.start"] + multiply_steps(tokens, m) + m["vec.drain"] + 1
+    return m["task.start"] + 1 + m["ce.dsr_edit"] + timing.elementwise(m, "fmachs", tokens) + 1
 
 
 def expected_cycles(indptr, indices, inputs, outputs, machine):
@@ -250,9 +244,8 @@ def expected_cycles(indptr, indices, inputs, outputs, machine):
     counts = np.zeros((n_rows, columns), np.int64)
     np.add.at(counts, (rows, owned), 1)
     per_weight = weight_cycles(tokens, m)
-    lead, tail = m["task.start"] + 1 + m["vec.start"], m["vec.drain"] + m["ce.dsr_edit"] + 1
-    lanes = [isa.BY_NAME[name].lanes[m.preset != "wse2"] for name in ("fs2h", "mov32")]
-    landing = sum(-(-tokens // n) + 1 + m["vec.start"] + m["vec.drain"] for n in lanes)
+    lead, tail = m["task.start"] + timing.issue(m), m["vec.drain"] + m["ce.dsr_edit"] + 1
+    landing = sum(timing.elementwise(m, op, tokens) for op in ("fs2h", "mov32"))
     free = np.full(columns, 2 + m["ramp.in"] + m["router.hop"] * inputs.height, np.float64)
     for row in range(n_rows):
         free += counts[row] * per_weight
@@ -262,7 +255,7 @@ def expected_cycles(indptr, indices, inputs, outputs, machine):
         for column in order:
             ready = free[column] + lead
             back = m["router.hop"] * (columns - 2) if column == 0 else 0
-            at = ready if at is None else max(ready, at + stage_cycles(m) + back)
+            at = ready if at is None else max(ready, at + timing.stage(m) + back)
             free[column] = at + (tokens if columns > 1 else 0) + tail
         free[owner] += landing
     return float(free.max())
@@ -340,7 +333,7 @@ def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density,
         expected_cycles=expected_cycles(indptr, indices, *places, machine),
         expected_hops=expected_hops(indptr, indices, *places),
         expected_macs=len(indices) * tokens,
-        lanes=isa.BY_NAME["fmachs"].lanes[machine.preset != "wse2"],
+        lanes=machine.lanes("fmachs"),
         nonzeros=len(indices),
         weights_sent=len(indices) * groups,
         commands=outputs * width,

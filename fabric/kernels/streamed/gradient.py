@@ -31,6 +31,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.asm import control
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -40,7 +41,7 @@ from fabric.kernels.kit.sizes import fit
 from fabric.kernels.streamed.placement import Placement, cut, interleave, random_mask, resident
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core import isa, numerics
+from wse_core import numerics
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
@@ -291,14 +292,9 @@ def row_commands(sender, column):
 def dot_cycles(tokens, machine):
     """Return the cycles that a place of the mask costs its PE."""
     m = machine
-    operation = 1 + m["vec.start"] + m["vec.drain"]
-    steps = steps_of("fh2s", tokens, m) + steps_of("fmuls", tokens, m) + tokens  # the sum takes one a cycle
-    return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + steps + 3 * operation + m["ce.fp_latency"] + operation + 2
-
-
-def steps_of(op, tokens, machine):
-    """Return the steps of an operation over the tokens."""
-    return -(-tokens // isa.BY_NAME[op].lanes[machine.preset != "wse2"])
+    product = timing.elementwise(m, "fh2s", tokens) + timing.elementwise(m, "fmuls", tokens)
+    total = timing.operation(m, tokens) + m["ce.fp_latency"] + timing.operation(m, 0)  # the sum takes one a cycle
+    return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + product + total + 2
 
 
 def expected_cycles(indptr, indices, inputs, outputs, machine):
@@ -308,25 +304,24 @@ def expected_cycles(indptr, indices, inputs, outputs, machine):
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     counts = np.zeros((len(indptr) - 1, inputs.columns), np.int64)
     np.add.at(counts, (rows, np.searchsorted(inputs.feature_starts, indices, side="right") - 1), 1)
-    dot, issue = dot_cycles(tokens, m), 1 + m["vec.start"] + m["vec.drain"]
+    dot, empty = dot_cycles(tokens, m), timing.operation(m, 0)
     lead = m["task.start"] + m["ce.dsr_edit"]
-    stage = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
     free = np.full(inputs.columns, 2 + m["ramp.in"] + m["router.hop"] * inputs.height, np.float64)
     distance = np.arange(inputs.columns)
     buffered = m["queue.in_depth"][1] + m["ramp.in_buffer"]
     for row, here in enumerate(counts):
         owner = outputs.owner(row)
-        sends = free[owner] + lead + (m["ce.config"] + issue if inputs.columns > 1 else 0)
-        lasts = np.maximum(free + lead + m["ce.config"], sends + stage + np.abs(distance - owner) * m["router.hop"])
-        taking = max(steps_of("fh2s", tokens, m), -(-tokens // 2))
+        sends = free[owner] + lead + (m["ce.config"] + empty if inputs.columns > 1 else 0)
+        lasts = np.maximum(free + lead + m["ce.config"], sends + timing.way(m, np.abs(distance - owner)))
+        taking = max(timing.steps(m, "fh2s", tokens), -(-tokens // 2))
         # What the slowest column cannot take yet waits in its queue and ramp; then the sender and all others wait.
         held = max(0, -(-tokens // 2) - buffered)
         done = np.maximum(lasts + taking, (lasts.max() + held) if held else 0)
-        free = done + issue + 1
-        done_here = max(sends + (stage if inputs.columns > 1 else 0) + taking, done[owner] if held else 0)
-        free[owner] = done_here + issue + m["ce.dsr_edit"] + 1
+        free = done + empty + 1
+        done_here = max(sends + (timing.ramps(m) if inputs.columns > 1 else 0) + taking, done[owner] if held else 0)
+        free[owner] = done_here + empty + m["ce.dsr_edit"] + 1
         free += here * dot
-    drain = (stage + m["router.hop"]) * (inputs.height - 1) * inputs.groups if len(indices) else 0
+    drain = timing.stage(m) * (inputs.height - 1) * inputs.groups if len(indices) else 0
     return float(free.max() + drain)
 
 

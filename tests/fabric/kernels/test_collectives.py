@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.collectives.chain import stage_cycles
+from fabric.kernels.kit import timing
 from fabric.kernels.registry import KERNELS
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run
@@ -82,7 +82,7 @@ def test_published_chain():
 
 @pytest.mark.parametrize(("preset", "stage"), [("wse2", 6), ("wse3", 7)])
 def test_each_pe_of_a_chain_adds_one_stage(preset, stage):
-    assert stage_cycles(machine(preset)) == stage
+    assert timing.stage(machine(preset)) == stage
     cycles = [run("chain_reduce", preset, pes=pes, n=50)["cycles"] for pes in (5, 6, 25)]
     assert cycles[1] - cycles[0] == stage
     assert cycles[2] - cycles[0] == 20 * stage

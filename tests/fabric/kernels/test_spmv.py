@@ -16,7 +16,7 @@ from wse_core.params import machine
 
 
 def run(preset="wse2", **values):
-    assert "spmv" in MODULES
+    assert "sparse.spmv" in MODULES
     return KERNELS["spmv"].run(machine(preset), **values)
 
 

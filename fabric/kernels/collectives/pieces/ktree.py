@@ -32,6 +32,7 @@ from itertools import pairwise
 
 from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.plmr import ktree_groups
 from wse_core.errors import ConfigError
@@ -214,8 +215,7 @@ class KTree:
     def end(self, start, machine):
         """Return the cycle in which the root can issue what follows, if all places begin in cycle `start`."""
         m, w = machine, self.wavelets
-        load, issue = m["ce.dsr_load"], 1 + m["vec.start"]
-        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
+        load, issue = timing.load(m), timing.issue(m)
         times = [start] * len(self.line)
         for number, level in enumerate(self.levels):
             room = m["queue.in_depth"][self.queues[number]] + m["ramp.in_buffer"]
@@ -226,10 +226,8 @@ class KTree:
                 for side in sides:
                     first = times[side[0]] + 2 * load + issue
                     for before, place in pairwise(side):
-                        first = max(
-                            times[place] + 3 * load + issue, first + ramps + abs(place - before) * m["router.hop"]
-                        )
-                    arrival = max(first + ramps + abs(side[-1] - root) * m["router.hop"], passed)
+                        first = max(times[place] + 3 * load + issue, first + timing.way(m, abs(place - before)))
+                    arrival = max(first + timing.way(m, abs(side[-1] - root)), passed)
                     taken = max(ready, arrival)
                     # The control wavelet follows the last one, which enters the queue when there is room for it.
                     entered = max(arrival + w - 1, taken + w - room + m["ramp.in"] if w > room else 0)

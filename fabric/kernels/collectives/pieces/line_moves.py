@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fabric.kernels.collectives.pieces import trees
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 
 __all__ = ["AllGather", "Gather", "Scatter"]
@@ -62,14 +63,10 @@ class _Moving:
         """Return the operation of a program that copies elements."""
         return p.mov32 if self.dtype == "f32" else p.mov16
 
-    def _latency(self, machine):
-        m = machine
-        return m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-
     def _local(self, machine):
         """Return the cycles of a copy of a block from memory to memory, descriptors included."""
-        lanes = {"f32": 2, "f16": 4, "cb16": 4}[self.dtype] * (1 if machine.preset == "wse2" else 2)
-        return 2 * machine["ce.dsr_load"] + 1 + machine["vec.start"] - (-self.n // lanes) + machine["vec.drain"]
+        op = "mov32" if self.dtype == "f32" else "mov16"
+        return timing.load(machine, 2) + timing.elementwise(machine, op, self.n)
 
 
 class Gather(_Moving):
@@ -111,8 +108,7 @@ class Gather(_Moving):
         """
         m, p = machine, len(self)
         if p > 1:
-            ready = start + 2 * m["ce.dsr_load"] + 1 + m["vec.start"]
-            start = (ready + self._latency(m) + m["router.hop"] + (p - 1) * self.w + (p - 2)) + m["vec.drain"]
+            start += timing.transfer(m, (p - 1) * self.w + (p - 2), hops=1)
         return start + self._local(m)
 
 
@@ -167,10 +163,10 @@ class Scatter(_Moving):
         m, p = machine, len(self)
         own = start
         if p > 1:
-            ready = start + 2 * m["ce.dsr_load"] + m["ce.dsr_dimension"] + 1 + m["vec.start"]
-            own = ready + (p - 1) * self.w + m["vec.drain"]
-            far = max((p - k) * self.w + k * m["router.hop"] for k in (1, p - 1))
-            start = ready + self._latency(m) + far + m["vec.drain"]
+            begin = start + timing.load(m, 2) + m["ce.dsr_dimension"]
+            own = begin + timing.operation(m, (p - 1) * self.w)
+            far = max((p - k) * self.w + timing.way(m, k) for k in (1, p - 1))
+            start = begin + timing.operation(m, far)
         return max(start, own + self._local(m))
 
 
@@ -293,7 +289,7 @@ class AllGather(_Moving):
         only when all CEs on its way have taken its wavelets, and each CE takes from one stream at a time.
         """
         m, p = machine, len(self)
-        load, edit, issue = m["ce.dsr_load"], m["ce.dsr_edit"], 1 + m["vec.start"]
+        load, edit, issue = timing.load(m), m["ce.dsr_edit"], timing.issue(m)
         scalar = max(m["ce.load_latency"], 1 + m["ce.int_latency"]) + m["ce.int_latency"]
         start += scalar + edit + self._local(m)
         if p == 1:

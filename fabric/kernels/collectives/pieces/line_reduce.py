@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
-from wse_core import isa, numerics
+from wse_core import numerics
 from wse_core.image import ENDLESS
 
 __all__ = ["Reduce", "Role"]
@@ -216,8 +217,7 @@ class Reduce:
         """
         m, w = machine, self.wavelets
         room = m["queue.in_depth"][self.queue] + m["ramp.in_buffer"]
-        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-        issue, load = 1 + m["vec.start"], m["ce.dsr_load"]
+        issue, load = timing.issue(m), timing.load(m)
         first = [0] * len(self.tree)
         begins = start if isinstance(start, Sequence) else [start] * len(self.tree)
         now = begins[0]
@@ -226,7 +226,7 @@ class Reduce:
             now, passed, sends, starts = begin, -1, k > 0, []
             for step in self._steps(len(self.tree.children[k]), sends):
                 if not step.messages and not step.leaves:  # one PE alone: conversion
-                    return begin + 2 * load + issue + self._alone(machine) + m["vec.drain"]
+                    return begin + 2 * load + timing.elementwise(m, "fh2s", self.n)
                 if not step.messages:
                     first[k] = begin + 2 * load + issue
                     continue
@@ -236,7 +236,7 @@ class Reduce:
                 ready = now + loads + issue
                 for turn in range(step.messages):
                     child = next(children)
-                    arrival = max(first[child] + ramps + (child - k) * m["router.hop"], passed)
+                    arrival = max(first[child] + timing.way(m, child - k), passed)
                     first[k] = max(ready, arrival)
                     starts.append(first[k])
                     last = first[k] + w - 1
@@ -248,6 +248,3 @@ class Reduce:
                         now += 1 + m["ce.branch_taken" if turn < step.messages - 1 else "ce.branch_not_taken"]
                     ready = last + 1 if step.form == "merged" else now + loads + issue
         return now
-
-    def _alone(self, machine):
-        return -(-self.n // isa.BY_NAME["fh2s"].lanes[machine.preset != "wse2"])

@@ -33,8 +33,9 @@ from functools import cached_property
 import numpy as np
 
 from fabric.kernels.collectives.pieces.ring import Ring
+from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
-from wse_core import isa, numerics
+from wse_core import numerics
 
 __all__ = ["UNROLLED", "RingAllreduce"]
 
@@ -197,14 +198,12 @@ class RingAllreduce:
         """
         m, p, w = machine, len(self.line), wavelets_of(self.chunk, self.sums)
         if self.dtype != self.sums:
-            lanes = isa.BY_NAME["fh2s"].lanes[m.preset != "wse2"]
-            start += 2 * m["ce.dsr_load"] + 1 + m["vec.start"] - (-self.padded // lanes) + m["vec.drain"]
+            start += timing.load(m, 2) + timing.elementwise(m, "fh2s", self.padded)
         if p == 1:
             return start
         steps = 2 * (p - 1)
-        own = 2 * w + 2 + m["vec.start"] + m["vec.drain"]
-        ramps = m["ramp.execute"] + m["ramp.out"] + m["ramp.in"]
-        message = 1 + m["vec.start"] + ramps + w + m["vec.drain"]  # and its hops
+        own = timing.operation(m, 2 * w + 1)
+        message = timing.operation(m, timing.ramps(m) + w)  # and its hops
         hops = [abs(k - self.ring.sends[k]) for k in self.ring.order[::-1]]
         far = np.concatenate(([0], np.cumsum(hops * 3)))
         longest = max(
@@ -225,4 +224,4 @@ class RingAllreduce:
             if turns
             else 0
         )
-        return start + 5 * m["ce.dsr_load"] + longest + loops
+        return start + timing.load(m, 5) + longest + loops
