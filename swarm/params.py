@@ -10,7 +10,7 @@ PAPER = "weight streaming white paper, section 6.4"
 
 
 def _p(name, value, unit, source, confidence, doc):
-    return Param(name, {"wse2": value}, unit, source, confidence, doc, low=0, high=1 << 62)
+    return Param(name, value, unit, source, confidence, doc, low=0, high=1 << 62)
 
 
 PARAMETERS = {
