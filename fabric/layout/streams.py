@@ -32,6 +32,7 @@ class Streams:
         self.width, self.height, self.colors = width, height, colors
         self.inputs: list[Stream] = []
         self.outputs: list[Stream] = []
+        self._attached: set[tuple[str, int, int, str, int]] = set()
 
     def attach(self, kind: str, x: int, y: int, side: str, color: int) -> Stream:
         """Add a stream of a kind, ``input`` or ``output``, and return it."""
@@ -50,8 +51,9 @@ class Streams:
             raise LayoutError(
                 f"{kind} stream: side {side} of this PE faces PE ({nx}, {ny}), not the outside", x=x, y=y, color=color
             )
-        if any((s.x, s.y, s.side, s.color) == (x, y, side, color) for s in streams):
+        if (kind, x, y, side, color) in self._attached:
             raise LayoutError(f"two {kind} streams of one color on side {side}", x=x, y=y, color=color)
+        self._attached.add((kind, x, y, side, color))
         stream = Stream(kind, len(streams), int(x), int(y), side, int(color))
         streams.append(stream)
         return stream
