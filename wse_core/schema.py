@@ -51,9 +51,9 @@ def suggestion(word: object, known: Iterable[object]) -> str:
     >>> suggestion("hopz", ["hops", "color"])
     'did you mean hops? Known are hops, color'
     """
-    known = [str(name) for name in known]
-    near = close_match(word, known)
-    listing = f"known are {', '.join(known)}" if known else "there are none"
+    names = [str(name) for name in known]
+    near = close_match(word, names)
+    listing = f"known are {', '.join(names)}" if names else "there are none"
     return f"did you mean {near}? {listing[0].upper()}{listing[1:]}" if near else listing
 
 
@@ -91,7 +91,7 @@ class Field:
     """
 
     name: str
-    kind: type
+    kind: Any
     doc: str = ""
     low: float | None = None
     high: float | None = None
@@ -130,6 +130,7 @@ class Field:
             The text means nothing of this kind, or a value outside the limits.
         """
         word = text.strip()
+        value: Any
         try:
             if self.kind is bool:
                 if word.lower() not in TRUE + FALSE:

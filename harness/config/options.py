@@ -63,7 +63,7 @@ def option(
 
 def field_of(cls: type, name: str) -> Field:
     """Return the `Field` of one option of a configuration dataclass."""
-    (found,) = (item for item in dataclasses.fields(cls) if item.name == name)
+    (found,) = (item for item in dataclasses.fields(typing.cast(Any, cls)) if item.name == name)
     return Field(name, typing.get_type_hints(cls)[name], **found.metadata)
 
 
@@ -78,10 +78,11 @@ def _typed(value: Any, kind: Any, metadata: Mapping, file: object, path: str) ->
     if origin in (typing.Union, types.UnionType):
         kinds = [item for item in typing.get_args(kind) if item is not type(None)]
         return _typed(value, kinds[0], metadata, file, path)
-    if dataclasses.is_dataclass(kind) or dict in (kind, origin):
+    is_schema = dataclasses.is_dataclass(kind)
+    if is_schema or dict in (kind, origin):
         if not isinstance(value, dict):
             raise ConfigError(f"expected a table, found {described(value)}", where=where, value=value)
-        return from_table(kind, value, file, path) if dataclasses.is_dataclass(kind) else dict(value)
+        return from_table(kind, value, file, path) if is_schema else dict(value)
     if origin in (tuple, list):
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"expected a list, found {described(value)}", where=where, value=value)
@@ -114,7 +115,7 @@ def from_table(cls: type[T], table: Mapping[str, Any], file: object = None, path
         Unknown or missing key, wrong type, or a value outside its limits.  The message names file and key.
     """
     hints = typing.get_type_hints(cls)
-    fields = {item.name: item for item in dataclasses.fields(cls)}
+    fields = {item.name: item for item in dataclasses.fields(typing.cast(Any, cls))}
     values = {}
     for key, value in table.items():
         full = f"{path}.{key}" if path else key

@@ -103,7 +103,7 @@ def parse_job(text: str, source: object, find_options: Callable[[str], type]) ->
     except ConfigError as error:
         error.where = error.where or place(source, "job")
         raise
-    options = from_table(schema, file.options, source, "options")
+    options: Any = from_table(schema, file.options, source, "options")
     config = JobConfig(
         job=file.job,
         seed=file.seed,

@@ -16,197 +16,183 @@ program              process of the program's phases (`traces.marks`): a track e
 host                 process of the host: an instant per launch, copy and use of a stream
 ===================  ===================================================================================================
 
-Sources: docs/trace-format.md; the public description of the TrackEvent format by its makers.
+Sources: docs/trace-format.md.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
 import numpy as np
 
+from traces.export.trackevent import TrackEventWriter
 from traces.marks import lanes
 from traces.paths import identify
 from traces.schema import LINKS
 from wse_core.events import HOST as HOST_ACCESSES
 from wse_core.events import KINDS, WAITS
 
+if TYPE_CHECKING:
+    from traces.trace import Trace
+
 __all__ = ["write_perfetto"]
 
 STEP = 16
 MAIN = 8
-(
-    INJECT,
-    DEPART,
-    TAKE,
-    ACTIVATE,
-    TASK_START,
-    TASK_END,
-    OP_START,
-    OP_END,
-    CONFLICT,
-    WAIT,
-    SWITCH,
-    TEARDOWN,
-    HOST,
-    MARK,
-) = (
-    KINDS.index(kind)
-    for kind in (
-        "inject",
-        "depart",
-        "take",
-        "activate",
-        "task_start",
-        "task_end",
-        "op_start",
-        "op_end",
-        "conflict",
-        "wait",
-        "switch",
-        "teardown",
-        "host",
-        "mark",
-    )
-)
 ROUTER, TASKS, WAITING, THREADS, LINK = 1, 2, 3, 8, 32  # numbers of tracks within a PE; the last two begin a group
+PROGRAM, HOST, FIRST_PE = 1, 2, 3  # numbers of processes; PEs follow in row-major order
+MOST_PHASES = 255  # tracks of the program
 
 
-class _Tracks:
-    """Write descriptions of tracks when they are first used.
+class _Event(NamedTuple):
+    """An event as plain numbers; the fields of `wse_core.events.EVENT_DTYPE` that are shown."""
 
-    A process has a number and 255 tracks: the program is 1, the host 2, PEs follow in row-major order.
-    """
-
-    def __init__(self, builder, width):
-        self.builder, self.width, self.known = builder, width, set()
-
-    def of(self, x, y, number, name, counter=False):
-        """Return the uuid of a track of PE (x, y), described if it is new."""
-        return self.within(y * self.width + x + 3, f"PE ({x}, {y})", number, name, counter)
-
-    def within(self, process, title, number, name, counter=False):
-        """Return the uuid of a track of a process, described if it is new."""
-        parent = process << 8
-        if parent not in self.known:
-            self.known.add(parent)
-            packet = self.builder.create_packet()
-            packet.track_descriptor.uuid = parent
-            packet.track_descriptor.process.pid = process
-            packet.track_descriptor.process.process_name = title
-            self.builder.write_packet(packet)
-        uuid = parent | number
-        if uuid not in self.known:
-            self.known.add(uuid)
-            packet = self.builder.create_packet()
-            packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid = uuid, parent
-            packet.track_descriptor.name = name
-            if counter:
-                packet.track_descriptor.counter.SetInParent()
-            self.builder.write_packet(packet)
-        return uuid
+    cycle: int
+    x: int
+    y: int
+    kind: int
+    color: int
+    aux: int
+    data: int
 
 
-def write_perfetto(trace, events, stream):
-    """Write a Perfetto trace of the events."""
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
-    from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+class _Picture:
+    """Tell a writer what each event means; a method per kind of event, found by its name."""
 
-    builder = StreamingTraceProtoBuilder(stream)
-    tracks = _Tracks(builder, int(events["x"].max(initial=0)) + 1)
-    opcodes, tasks = trace.names.get("opcodes", {}), trace.names.get("tasks", {})
-    numbers = identify(events)
-    last = {}  # wavelet -> index of its last event: there its flow ends
-    for index in np.flatnonzero(numbers >= 0):
-        last[int(numbers[index])] = int(index)
-    sent, shown, open_tracks = {}, {}, {}
-    lane = lanes(trace.marks)
-    rows = list(dict.fromkeys((mark.track, number) for mark, number in zip(trace.marks, lane, strict=True)))
+    def __init__(self, trace: Trace, events: np.ndarray, writer: TrackEventWriter):
+        self.trace, self.events, self.writer = trace, events, writer
+        self.width = int(events["x"].max(initial=0)) + 1
+        self.opcodes, self.tasks = trace.names.get("opcodes", {}), trace.names.get("tasks", {})
+        self.numbers = identify(events)
+        self.last: dict[int, int] = {}  # wavelet -> index of its last event: there its flow ends
+        for index in np.flatnonzero(self.numbers >= 0):
+            self.last[int(self.numbers[index])] = int(index)
+        self.sent: dict[tuple[int, int, int], int] = {}
+        self.shown: dict[tuple[int, int, int], int] = {}
+        self.open: dict[int, int] = {}
+        self.lane = lanes(trace.marks)
+        self.rows = list(
+            dict.fromkeys((mark.track, number) for mark, number in zip(trace.marks, self.lane, strict=True))
+        )
 
-    def put(cycle, track, kind, name=None, wavelet=None, index=None):
-        packet = builder.create_packet()
-        packet.timestamp, packet.trusted_packet_sequence_id = cycle, 1
-        event = packet.track_event
-        event.track_uuid, event.type = track, kind
-        if name is not None:
-            event.name = name
-        if wavelet is not None and wavelet >= 0:
-            (event.terminating_flow_ids if last[wavelet] == index else event.flow_ids).append(wavelet + 1)
-        return packet
+    def draw(self) -> None:
+        """Tell everything, in order."""
+        tell = [getattr(self, kind, None) for kind in KINDS]
+        columns = [self.events[name].tolist() for name in _Event._fields]
+        for index, values in enumerate(zip(*columns, strict=True)):
+            event = _Event(*values)
+            method = tell[event.kind]
+            if method is not None:
+                method(event, index)
+        for link in self.sent:
+            self._count(int(self.events["cycle"][-1]), link)
+        self.writer.finish()
 
-    def count(cycle, link):
+    # --- wavelets -----------------------------------------------------------------------------------------------------
+
+    def inject(self, event, index):
+        self._moved("inject", event, index)
+
+    def take(self, event, index):
+        self._moved("take", event, index)
+
+    def depart(self, event, index):
+        self._moved("grant", event, index)
+        for direction in range(len(LINKS)):
+            if event.aux >> direction & 1:
+                link = event.x, event.y, direction
+                self.sent[link] = self.sent.get(link, 0) + 1
+                if event.cycle >= self.shown.get(link, -STEP) + STEP:
+                    self.shown[link] = event.cycle
+                    self._count(event.cycle, link)
+
+    def _moved(self, word, event, index):
+        track, wavelet = self._track(event, ROUTER, "router"), int(self.numbers[index])
+        flow, last = (wavelet + 1, self.last[wavelet] == index) if wavelet >= 0 else (None, False)
+        self.writer.instant(event.cycle, track, f"{word} C{event.color} {event.data:08x}", flow, last)
+
+    def _count(self, cycle, link):
         x, y, direction = link
-        track = tracks.of(x, y, LINK + direction, f"link {LINKS[direction]}", True)
-        packet = put(cycle, track, TrackEvent.TYPE_COUNTER)
-        packet.track_event.counter_value = sent[link]
-        packets.append((cycle, packet))
+        track = self._pe_track(x, y, LINK + direction, f"link {LINKS[direction]}", counter=True)
+        self.writer.count(cycle, track, self.sent[link])
 
-    begin, end, instant = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END, TrackEvent.TYPE_INSTANT
-    packets = []  # slices that begin in the past must be sorted in
-    columns = [events[name].tolist() for name in ("cycle", "x", "y", "kind", "color", "aux", "data")]
-    for index, (cycle, x, y, kind, color, aux, data) in enumerate(zip(*columns, strict=True)):
-        wavelet = int(numbers[index])
-        if kind in (DEPART, INJECT, TAKE):
-            word = {DEPART: "grant", INJECT: "inject", TAKE: "take"}[kind]
-            track = tracks.of(x, y, ROUTER, "router")
-            packets.append((cycle, put(cycle, track, instant, f"{word} C{color} {data:08x}", wavelet, index)))
-            if kind == DEPART:
-                for direction in range(5):
-                    if aux >> direction & 1:
-                        link = x, y, direction
-                        sent[link] = sent.get(link, 0) + 1
-                        if cycle >= shown.get(link, -STEP) + STEP:
-                            shown[link] = cycle
-                            count(cycle, link)
-        elif kind in (TASK_START, OP_START):
-            if kind == TASK_START:
-                track, name = tracks.of(x, y, TASKS, "tasks"), tasks.get(str(aux), f"task {aux}")
-            else:
-                thread = "main" if aux == MAIN else f"ut{aux}"
-                track, name = tracks.of(x, y, THREADS + aux, thread), opcodes.get(str(data >> 16), f"op {data >> 16}")
-            open_tracks[track] = open_tracks.get(track, 0) + 1
-            packets.append((cycle, put(cycle, track, begin, name)))
-        elif kind in (TASK_END, OP_END):
-            track = tracks.of(
-                x,
-                y,
-                *((TASKS, "tasks") if kind == TASK_END else (THREADS + aux, "main" if aux == MAIN else f"ut{aux}")),
-            )
-            if open_tracks.get(track, 0) > 0:
-                open_tracks[track] -= 1
-                packets.append((cycle + 1, put(cycle + 1, track, end)))
-        elif kind == WAIT:
-            track = tracks.of(x, y, WAITING, "waits")
-            packets.append((cycle - data, put(cycle - data, track, begin, f"waits for {WAITS[aux]}")))
-            packets.append((cycle, put(cycle, track, end)))
-        elif kind == MARK:
-            phase = trace.marks[data]
-            track = tracks.within(1, "program", rows.index((phase.track, lane[data])) % 255 + 1, phase.track)
-            if phase.begin == phase.end:
-                packets.append((cycle, put(cycle, track, instant, phase.label)))
-            else:
-                packets.append((cycle, put(cycle, track, begin, phase.label)))
-                packets.append((phase.end, put(phase.end, track, end)))
-        elif kind == HOST:
-            packets.append(
-                (
-                    cycle,
-                    put(
-                        cycle,
-                        tracks.within(2, "host", aux + 1, HOST_ACCESSES[aux]),
-                        instant,
-                        f"{HOST_ACCESSES[aux]} at PE ({x}, {y}): {data:,}",
-                    ),
-                )
-            )
-        elif kind in (ACTIVATE, CONFLICT, SWITCH, TEARDOWN):
-            text = {
-                ACTIVATE: f"activate {tasks.get(str(aux), aux)}",
-                CONFLICT: f"bank conflicts: {data} cycles",
-                SWITCH: f"switch C{color} to {aux}",
-                TEARDOWN: f"teardown C{color} {'begins' if aux else 'ends'}",
-            }[kind]
-            packets.append((cycle, put(cycle, tracks.of(x, y, TASKS, "tasks"), instant, text)))
-    for link in sent:
-        count(int(events["cycle"][-1]), link)
-    packets.sort(key=lambda item: item[0])
-    for _, packet in packets:
-        builder.write_packet(packet)
+    # --- tasks and operations -----------------------------------------------------------------------------------------
+
+    def task_start(self, event, index):
+        self._begin(
+            event.cycle, self._track(event, TASKS, "tasks"), self.tasks.get(str(event.aux), f"task {event.aux}")
+        )
+
+    def task_end(self, event, index):
+        self._end(event.cycle, self._track(event, TASKS, "tasks"))
+
+    def op_start(self, event, index):
+        opcode = event.data >> 16
+        self._begin(event.cycle, self._thread(event), self.opcodes.get(str(opcode), f"op {opcode}"))
+
+    def op_end(self, event, index):
+        self._end(event.cycle, self._thread(event))
+
+    def _thread(self, event):
+        return self._track(event, THREADS + event.aux, "main" if event.aux == MAIN else f"ut{event.aux}")
+
+    def _begin(self, cycle, track, name):
+        self.open[track] = self.open.get(track, 0) + 1
+        self.writer.begin(cycle, track, name)
+
+    def _end(self, cycle, track):
+        if self.open.get(track, 0) > 0:  # what began before the first event is not shown
+            self.open[track] -= 1
+            self.writer.end(cycle + 1, track)
+
+    def wait(self, event, index):
+        track = self._track(event, WAITING, "waits")
+        self.writer.begin(event.cycle - event.data, track, f"waits for {WAITS[event.aux]}")
+        self.writer.end(event.cycle, track)
+
+    # --- instants of a PE ---------------------------------------------------------------------------------------------
+
+    def activate(self, event, index):
+        self._note(event, f"activate {self.tasks.get(str(event.aux), event.aux)}")
+
+    def conflict(self, event, index):
+        self._note(event, f"bank conflicts: {event.data} cycles")
+
+    def switch(self, event, index):
+        self._note(event, f"switch C{event.color} to {event.aux}")
+
+    def teardown(self, event, index):
+        self._note(event, f"teardown C{event.color} {'begins' if event.aux else 'ends'}")
+
+    def _note(self, event, text):
+        self.writer.instant(event.cycle, self._track(event, TASKS, "tasks"), text)
+
+    # --- program and host ---------------------------------------------------------------------------------------------
+
+    def mark(self, event, index):
+        phase = self.trace.marks[event.data]
+        number = self.rows.index((phase.track, self.lane[event.data])) % MOST_PHASES + 1
+        track = self.writer.track(PROGRAM, "program", number, phase.track)
+        if phase.begin == phase.end:
+            self.writer.instant(event.cycle, track, phase.label)
+        else:
+            self.writer.begin(event.cycle, track, phase.label)
+            self.writer.end(phase.end, track)
+
+    def host(self, event, index):
+        what = HOST_ACCESSES[event.aux]
+        track = self.writer.track(HOST, "host", event.aux + 1, what)
+        self.writer.instant(event.cycle, track, f"{what} at PE ({event.x}, {event.y}): {event.data:,}")
+
+    # --- tracks -------------------------------------------------------------------------------------------------------
+
+    def _track(self, event, number, name):
+        return self._pe_track(event.x, event.y, number, name)
+
+    def _pe_track(self, x, y, number, name, counter=False):
+        return self.writer.track(y * self.width + x + FIRST_PE, f"PE ({x}, {y})", number, name, counter)
+
+
+def write_perfetto(trace: Trace, events: np.ndarray, stream: BinaryIO) -> None:
+    """Write a Perfetto trace of the events."""
+    _Picture(trace, events, TrackEventWriter(stream)).draw()
