@@ -8,7 +8,8 @@ from pathlib import Path
 from harness.cli.options import add_machine_options
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json
-from harness.validation import compare as validation
+from harness.validation import compare
+from harness.validation.points import QUICK, load_points, select
 from wse_core.errors import EXIT_RUN, ConfigError
 
 __all__ = ["add_parser", "main"]
@@ -23,8 +24,8 @@ def add_parser(sub, common):
         parents=[common],
         help="compare with published cycle counts",
         description="Rebuild and run the programs behind published cycle counts and compare.  The exit status is 1 "
-        f"if the mean absolute error exceeds {100 * validation.MEAN_LIMIT:g} %% or a single one "
-        f"{100 * validation.WORST_LIMIT:g} %%.",
+        f"if the mean absolute error exceeds {100 * compare.MEAN_LIMIT:g} %% or a single one "
+        f"{100 * compare.WORST_LIMIT:g} %%.",
     )
     parser.add_argument("--points", metavar="FILE.json", help="points to compare with (default: those of the package)")
     parser.add_argument("--kind", action="append", default=[], metavar="KIND", help="only this kind; may be repeated")
@@ -38,20 +39,20 @@ def add_parser(sub, common):
 
 def main(args):
     """Run, print, and return the exit status."""
-    points = validation.load_points(args.points)
+    points = load_points(args.points)
     machine = of_words(args.preset, args.overrides)
-    chosen = validation.select(points, args.kind, args.recipe, validation.QUICK if args.quick else None)
+    chosen = select(points, args.kind, args.recipe, QUICK if args.quick else None)
     if not chosen:
         raise ConfigError("no point is left to compare", hint="other values of --kind, --recipe, or no --quick")
     target = _target(args.write) if args.write else None
     with make_progress(args.progress) as progress:
-        rows = validation.validate(chosen, machine, progress)
-    result = validation.summarise(rows)
+        rows = compare.validate(chosen, machine, progress)
+    result = compare.summarise(rows)
     if target is not None:
-        block = f"<!-- begin validation -->\n{validation.markdown(rows)}\n<!-- end validation -->"
+        block = f"<!-- begin validation -->\n{compare.markdown(rows)}\n<!-- end validation -->"
         Path(args.write).write_text(BLOCK.sub(lambda _: block, target), encoding="utf-8")
     if args.json:
-        print_json({"rows": validation.as_data(rows), "summary": result})
+        print_json({"rows": compare.as_data(rows), "summary": result})
     else:
         print(describe(rows, result))
     return EXIT_RUN if not (result["passed"] or args.no_limits) else 0
@@ -104,7 +105,7 @@ def describe(rows, result):
     if result["worst"] is None:
         return "\n".join([*lines, "no measurement compared"])
     mean, worst = 100 * result["mean_absolute_error"], result["worst"]
-    limits = 100 * validation.MEAN_LIMIT, 100 * validation.WORST_LIMIT
+    limits = 100 * compare.MEAN_LIMIT, 100 * compare.WORST_LIMIT
     lines.append(
         f"all: {result['compared']} compared, {result['skipped']} not; mean absolute error {mean:.2f} % "
         f"(limit {limits[0]:g} %), worst {100 * worst['error']:+.1f} % ({worst['id']}; limit "

@@ -1,81 +1,25 @@
-"""Published cycle counts against this model: points, comparison, summary.
+"""Published points against this model: comparison, criteria, summary, tables.
 
-A *point* is one published measurement: what ran, with which parameters, how many cycles it took, and who says so.
-``harness/validation/calibration.json`` holds the known ones; a file of the same form can take its place.  Each point
-names its *recipe* (`harness.validation.programs`), which rebuilds the program and runs it; recipes never see the
-published count.
-
-Every point ends in one `Row`: measured, or skipped with the reason.  The criteria (`MEAN_LIMIT`, `WORST_LIMIT`) hold
-for all measured rows except those of `UNJUDGED` kinds.
+Each point (`harness.validation.points`) names its *recipe* (`harness.validation.recipe`), which rebuilds the program
+and runs it; recipes never see the published count.  Every point ends in one `Row`: measured, or skipped with the reason.
+The criteria (`MEAN_LIMIT`, `WORST_LIMIT`) hold for all measured rows except those of `UNJUDGED` kinds.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib import resources
 
 from harness.kit.modules import need
 from wse_core.errors import ConfigError, WseError
 
-__all__ = [
-    "MEAN_LIMIT",
-    "QUICK",
-    "UNJUDGED",
-    "WORST_LIMIT",
-    "Row",
-    "load_points",
-    "markdown",
-    "select",
-    "summarise",
-    "validate",
-]
+__all__ = ["MEAN_LIMIT", "UNJUDGED", "WORST_LIMIT", "Row", "markdown", "summarise", "validate"]
 
 MEAN_LIMIT, WORST_LIMIT = 0.04, 0.10
 """Largest mean and largest single relative error of a validation that passes."""
 
 UNJUDGED = ("formula", "llm-kernel")
 """Kinds that are listed and not judged: formulas are models themselves; times of two digits at an unknown clock."""
-
-MAX_BYTES = 1 << 24
-REQUIRED = {"id": str, "kind": str, "recipe": str, "params": dict}
-OPTIONAL = (
-    "workload",
-    "cycles",
-    "source",
-    "exactness",
-    "generation",
-    "platform",
-    "run",
-    "notes",
-    "published_value",
-    "published_unit",
-    "clock_ghz",
-    "gcell_per_s",
-    "cycles_wse3",
-    "cycles_at_0p85_ghz",
-    "cycles_at_1p1_ghz",
-)
-QUICK = (
-    "SUMMA-P32-T4",
-    "MATVEC-N10",
-    "MATVEC-N25x1",
-    "RED-CHAIN512",
-    "STEN1-3",
-    "STENT-R1-1x1",
-    "STENT-R2-2x2",
-    "STEN25-T3-NZ100",
-    "FMULS-1028-A",
-    "FMACS-TRACE-1",
-    "FMACS-TRACE-2",
-    "SUMSIM-DC-SEND196",
-    "SPMM-CSC-08",
-    "FORM-CHAIN",
-)
-"""Points of the quick run."""
 
 
 @dataclass(frozen=True)
@@ -117,87 +61,6 @@ class Row:
     def counts(self):
         """Whether the criteria look at this row."""
         return self.error is not None and self.kind not in UNJUDGED
-
-
-def load_points(path=None):
-    """Return the points of a file as a list of dicts; those that come with the package if `path` is None.
-
-    Raises
-    ------
-    ConfigError
-        The file is not JSON of the right form; the message names the point and the key.
-    """
-    if path is None:
-        where, text = (
-            "calibration.json",
-            resources.files("harness.validation").joinpath("calibration.json").read_text("utf-8"),
-        )
-    else:
-        where = str(path)
-        try:
-            with open(path, "rb") as file:
-                raw = file.read(MAX_BYTES + 1)
-            if len(raw) > MAX_BYTES:
-                raise ConfigError(f"longer than {MAX_BYTES} bytes, certainly not a list of points", where=where)
-            text = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"not a text file: {error.reason}", where=where) from None
-    try:
-        points = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"not JSON: {error}", where=where) from None
-    if not isinstance(points, list):
-        raise ConfigError("expected a list of points", where=where)
-    seen = set()
-    for k, point in enumerate(points):
-        _check(point, f"{where}: point {k + 1}")
-        if point["id"] in seen:
-            raise ConfigError(f"two points have the id {point['id']!r}", where=where)
-        seen.add(point["id"])
-    return points
-
-
-def _check(point, where):
-    """Refuse a point of another form."""
-    if not isinstance(point, Mapping):
-        raise ConfigError("a point is a table of keys and values", where=where)
-    for key, kind in REQUIRED.items():
-        if key not in point:
-            raise ConfigError(f"the key {key!r} is missing", where=where, hint="every point has " + ", ".join(REQUIRED))
-        if not isinstance(point[key], kind):
-            raise ConfigError(f"{key}: expected a {kind.__name__}, got {point[key]!r}", where=where)
-        if key != "params":
-            where = f"{where.split(' (')[0]} ({point['id']})" if key == "id" else where
-    for key in point:
-        if key not in REQUIRED and key not in OPTIONAL:
-            raise ConfigError(f"unknown key {key!r}", where=where, hint="known: " + ", ".join((*REQUIRED, *OPTIONAL)))
-    cycles = point.get("cycles")
-    if cycles is not None and (
-        isinstance(cycles, bool) or not isinstance(cycles, (int, float)) or not math.isfinite(cycles) or cycles <= 0
-    ):
-        raise ConfigError(f"cycles: expected a positive number or null, got {cycles!r}", where=where)
-
-
-def select(points, kinds=(), recipes=(), ids=None):
-    """Return the points of the given kinds, recipes and ids (all, where nothing is given).
-
-    Raises
-    ------
-    ConfigError
-        No point has such a kind or recipe.
-    """
-    for key, wanted in (("kind", kinds), ("recipe", recipes)):
-        known = sorted({point[key] for point in points})
-        for word in wanted:
-            if word not in known:
-                raise ConfigError(f"no point has the {key} {word!r}", hint="known: " + ", ".join(known))
-    return [
-        point
-        for point in points
-        if (not kinds or point["kind"] in kinds)
-        and (not recipes or point["recipe"] in recipes)
-        and (ids is None or point["id"] in ids)
-    ]
 
 
 def validate(points, machine, progress):

@@ -10,7 +10,8 @@ import pytest
 
 from harness.cli import main as cli
 from harness.kit.console import Progress
-from harness.validation import compare as validation
+from harness.validation import compare
+from harness.validation.points import QUICK, load_points, select
 from harness.validation.recipe import CannotRun, Outcome, Recipe
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.params import machine
@@ -61,17 +62,17 @@ def run(capsys, *words):
 
 
 def test_points_of_the_package():
-    points = validation.load_points()
+    points = load_points()
     assert len(points) == 210
     assert all(p["source"] and p["recipe"].startswith("R") for p in points)
     ids = {p["id"] for p in points}
-    assert set(validation.QUICK) <= ids
+    assert set(QUICK) <= ids
 
 
 def test_every_point_has_a_recipe_or_is_counted_as_missing():
     from harness.validation.registry import RECIPES
 
-    missing = {(p["recipe"], p["kind"]) for p in validation.load_points()} - set(RECIPES)
+    missing = {(p["recipe"], p["kind"]) for p in load_points()} - set(RECIPES)
     assert not missing
 
 
@@ -109,8 +110,8 @@ def test_other_bad_input(tmp_path, capsys, toys):
     assert status != 0
     assert "absent.json: No such file" in err
     path = write(tmp_path, [point("a", 3, runs=3)])
-    assert "known: toy" in run(capsys, "--points", path, "--kind", "tyo")[2]
-    assert "known: R0" in run(capsys, "--points", path, "--recipe", "R7")[2]
+    assert "did you mean toy? Known are toy" in run(capsys, "--points", path, "--kind", "tyo")[2]
+    assert "known are R0" in run(capsys, "--points", path, "--recipe", "R7")[2]
     assert "no point is left" in run(capsys, "--points", path, "--quick")[2]
     assert "router.hop" in run(capsys, "--points", path, "--set", "router.hops=3")[2]
 
@@ -183,17 +184,17 @@ def test_write_fills_the_block(tmp_path, capsys, toys):
 
 def test_select():
     points = [point("a", 1), point("b", 1, kind="formula"), point("c", 1, recipe="R2")]
-    assert [p["id"] for p in validation.select(points, kinds=["toy"])] == ["a", "c"]
-    assert [p["id"] for p in validation.select(points, recipes=["R2"], ids=("a", "c"))] == ["c"]
+    assert [p["id"] for p in select(points, kinds=["toy"])] == ["a", "c"]
+    assert [p["id"] for p in select(points, recipes=["R2"], ids=("a", "c"))] == ["c"]
     with pytest.raises(ConfigError):
-        validation.select(points, kinds=["x"])
+        select(points, kinds=["x"])
 
 
 def test_the_documentation_is_in_step(root):
     """docs/accuracy.md has the figures that the model gives now, for the points of the quick run."""
     text = (root / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    points = validation.select(validation.load_points(), ids=validation.QUICK)
-    rows = [row for row in validation.validate(points, machine(), Progress()) if row.error is not None]
+    points = select(load_points(), ids=QUICK)
+    rows = [row for row in compare.validate(points, machine(), Progress()) if row.error is not None]
     assert len(rows) >= 8
     for row in rows:
         line = next((line for line in text.splitlines() if line.startswith(f"| {row.id} | ")), f"| {row.id} | absent")
