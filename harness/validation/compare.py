@@ -1,7 +1,7 @@
 """Published points against this model: comparison, criteria, summary, tables.
 
 Each point (`harness.validation.points`) names its *recipe* (`harness.validation.recipe`), which rebuilds the program
-and runs it; recipes never see the published count.  Every point ends in one `Row`: measured, or skipped with the reason.
+and runs it; recipes never see the published count.  Every point ends in one `Row`: measured, or skipped and why.
 The criteria (`MEAN_LIMIT`, `WORST_LIMIT`) hold for all measured rows except those of `UNJUDGED` kinds.
 """
 
