@@ -17,7 +17,7 @@ PACKAGES := wse_core fabric memx swarm harness traces
 COMPILED := wse_core fabric
 SOURCES := $(filter-out %/opcodes.pxd wse_core/traced_%,$(shell find $(COMPILED) -name '*.pyx' -o -name '*.pxd' -o -name '*.h'))
 INPUTS := setup.py $(wildcard wse_core/isa.py) $(SOURCES)
-TREE := $(wildcard .ci .gitignore CHANGELOG.md LICENSE MANIFEST.in Makefile README.md docs pyproject.toml setup.py tests $(PACKAGES))
+TREE := $(wildcard .ci .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE MANIFEST.in Makefile README.md docs pyproject.toml setup.py tests $(PACKAGES))
 
 # The stamp alone does not tell whether somebody built another mode in place since.
 STAMP := build/release/in-place

@@ -28,6 +28,7 @@ OWN = [
     for name in (
         "README.md",
         "CHANGELOG.md",
+        "CONTRIBUTING.md",
         "docs/README.md",
         "docs/timing.md",
         "docs/accuracy.md",
@@ -253,8 +254,9 @@ def test_lines_are_short(path):
 
 
 def test_version_is_in_the_changelog():
-    """The newest entry of the change log is this version."""
+    """The newest released entry of the change log is this version, which is also what CITATION.cff names."""
     import wse_core
 
-    first = re.search(r"^## (\S+)", text_of(ROOT / "CHANGELOG.md"), re.MULTILINE)[1]
+    first = re.search(r"^## (?!Unreleased)(\S+)", text_of(ROOT / "CHANGELOG.md"), re.MULTILINE)[1]
     assert first == wse_core.__version__
+    assert f"\nversion: {first}\n" in text_of(ROOT / "CITATION.cff")

@@ -318,6 +318,8 @@ def sources():
         "pyproject.toml",
         "README.md",
         "CHANGELOG.md",
+        "CITATION.cff",
+        "CONTRIBUTING.md",
         "LICENSE",
         "Makefile",
         "MANIFEST.in",
