@@ -4,7 +4,7 @@ What a process, a track and a unit of time stand for is said by those who use it
 a machine, `harness.plan.perfetto` for schedules of many devices.  Tracks are described when they are first asked for;
 everything else is kept until `TrackEventWriter.finish`, for slices may be told after what happened during them.
 
-Source: the public description of the format by its makers.
+Source: the public description of TrackEvent by its makers.
 """
 
 from __future__ import annotations
