@@ -33,7 +33,7 @@ SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make run       run the main job: train a network on two modelled wafers"
+	@echo "make run       train a network on handwritten digits, on two modelled wafers"
 	@echo "make test      run the test suite"
 	@echo "make build     prepare .venv and compile, nothing else"
 	@echo "make bench     run the benchmarks; JSON goes to build/bench"

@@ -1,4 +1,4 @@
-"""The main job: results, files, options, and that nothing is left when it cannot be done."""
+"""Classifying digits: results, files, options, and that nothing is left when it cannot be done."""
 
 from __future__ import annotations
 
