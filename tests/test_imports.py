@@ -29,6 +29,44 @@ PERMITTED = {
     "harness": PACKAGES,
 }
 
+BASE_ROOMS = ("harness.config", "harness.kit")
+ASSEMBLING = ("fabric.asm", "fabric.program", "fabric.layout")
+
+# Which rooms of its package a room may import, besides itself.  The base stands on nothing, nobody imports the top.
+ROOMS = {
+    "harness": (),
+    "harness.config": (),
+    "harness.kit": (),
+    "harness.train": BASE_ROOMS,
+    "harness.plan": BASE_ROOMS,
+    "harness.validation": BASE_ROOMS,
+    "harness.figures": BASE_ROOMS,
+    "harness.jobs": BASE_ROOMS,
+    "harness.cli": (*BASE_ROOMS, *(f"harness.{room}" for room in ("train", "plan", "validation", "figures", "jobs"))),
+    "harness.docs": BASE_ROOMS,
+    "harness.__main__": ("harness.cli",),
+    "fabric.asm": (),
+    "fabric.program": ("fabric.asm",),
+    "fabric.layout": ("fabric.asm", "fabric.program"),
+    "fabric.engine": (),
+    "fabric.host": (*ASSEMBLING, "fabric.engine"),
+    "fabric.kernels": (*ASSEMBLING, "fabric.host"),
+    "fabric.networks": (*ASSEMBLING, "fabric.host", "fabric.kernels"),
+    "fabric": (*ASSEMBLING, "fabric.host"),
+}
+
+ROOM_EXCEPTIONS = {
+    ("harness.figures.throughput", "harness.plan.layers"): "a published figure of the planner's own table of layers",
+    (
+        "harness.docs.gallery",
+        "harness.cli.main",
+    ): "draws the pictures of the documentation by the commands that it names",
+    ("harness.docs.gallery", "harness.train.config"): "records a training run for one of the pictures",
+    ("harness.docs.gallery", "harness.train.trainer"): "the same",
+    ("fabric.asm.assembler", "fabric.program.emission"): "to go: the assembler is being freed of the Python sugar",
+}
+"""Edges between rooms that are not in `ROOMS`, and why; each must still be there."""
+
 LIBRARIES = {
     "wse_core": {"numpy", "cython", "libc", "cpython", "posix"},
     "fabric": {"numpy", "cython", "libc", "cpython", "posix"},
@@ -71,9 +109,15 @@ def _absolute(importer, is_package, base, level):
 
 def imports_of(path, root=ROOT):
     """Return (module, at_load_time) for each import in a file; a submodule taken from a package counts by itself."""
+    return [(name, at_load) for name, at_load, _ in all_imports_of(path, root)]
+
+
+def all_imports_of(path, root=ROOT):
+    """Return (module, at_load_time, for_types_only) for each import in a file."""
     text = path.read_text(encoding="utf-8")
     importer, is_package = module_name(path, root), path.stem == "__init__"
     raw = []
+    types = set()
     if path.suffix == ".py":
         tree = ast.parse(text)
         inner = {
@@ -82,28 +126,34 @@ def imports_of(path, root=ROOT):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
             for child in ast.walk(node)
         }
+        types = {
+            id(child)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for child in ast.walk(node)
+        }
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                raw += [(alias.name, None, id(node) not in inner) for alias in node.names]
+                raw += [(alias.name, None, id(node) not in inner, id(node) in types) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 base = _absolute(importer, is_package, node.module or "", node.level)
-                raw += [(base, alias.name, id(node) not in inner) for alias in node.names]
+                raw += [(base, alias.name, id(node) not in inner, id(node) in types) for alias in node.names]
     else:
         bare = re.sub(r'"""(?:.|\n)*?"""', "", text)
         for match in CYTHON_IMPORT.finditer(bare):
             at_load = not match["indent"]
             if match["modules"]:
-                raw += [(word.split()[0], None, at_load) for word in match["modules"].split(",")]
+                raw += [(word.split()[0], None, at_load, False) for word in match["modules"].split(",")]
                 continue
             base = match["base"]
             level = len(base) - len(base.lstrip("."))
             base = _absolute(importer, is_package, base.lstrip("."), level)
             words = match["names"].strip("()").replace("\n", " ").split(",")
-            raw += [(base, word.split()[0], at_load) for word in words if word.split()]
+            raw += [(base, word.split()[0], at_load, False) for word in words if word.split()]
     found = []
-    for base, name, at_load in raw:
+    for base, name, at_load, for_types in raw:
         full = f"{base}.{name}" if name else base
-        found.append((full if name and is_module(full, root) and is_module(base, root) else base, at_load))
+        found.append((full if name and is_module(full, root) and is_module(base, root) else base, at_load, for_types))
     return found
 
 
@@ -132,6 +182,55 @@ def edge_faults(path, root=ROOT):
     return list(dict.fromkeys(faults))
 
 
+def room_of(name):
+    """Return the room of a module: its package and the directory or file below it."""
+    return ".".join(name.split(".")[:2])
+
+
+def room_faults(path, root=ROOT):
+    """Return the edges of a file that leave its room and are not permitted."""
+    importer = module_name(path, root)
+    room = room_of(importer)
+    faults = []
+    for imported, _ in imports_of(path, root):
+        other = room_of(imported)
+        same_package = imported.partition(".")[0] == importer.partition(".")[0]
+        if same_package and other not in (room, *ROOMS[room]) and (importer, imported) not in ROOM_EXCEPTIONS:
+            faults.append(f"{importer} may not import {imported}")
+    return list(dict.fromkeys(faults))
+
+
+def circles(graph):
+    """Return the sets of modules that reach each other, as frozensets of more than one."""
+    reach = {}
+    for start in graph:
+        seen, todo = set(), [start]
+        while todo:
+            for name in graph.get(todo.pop(), ()):
+                if name not in seen:
+                    seen.add(name)
+                    todo.append(name)
+        reach[start] = seen
+    found = set()
+    for name, seen in reach.items():
+        circle = frozenset(other for other in seen if name in reach.get(other, ())) | {name}
+        if len(circle) > 1:
+            found.add(circle)
+    return found
+
+
+def import_graph(root=ROOT):
+    """Return what each module of ours imports, inside functions too; not what only its annotations name."""
+    graph = {}
+    for path in sources(root):
+        importer = module_name(path, root)
+        edges = graph.setdefault(importer, set())
+        for imported, _, for_types in all_imports_of(path, root):
+            if imported.partition(".")[0] in PACKAGES and imported != importer and not for_types:
+                edges.add(imported)
+    return graph
+
+
 def sources(root=ROOT):
     """Return every source file of the packages that is not generated."""
     return sorted(
@@ -145,6 +244,66 @@ def sources(root=ROOT):
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_edge_against_the_direction(path):
     assert edge_faults(path) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sources() if module_name(path).partition(".")[0] in ("fabric", "harness")],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_no_room_reaches_where_it_may_not(path):
+    assert room_faults(path) == []
+
+
+def test_every_exception_is_still_needed():
+    edges = {(module_name(path), imported) for path in sources() for imported, _ in imports_of(path)}
+    assert set(ROOM_EXCEPTIONS) <= edges
+
+
+def test_rooms_themselves_stand_in_layers():
+    """A table of permissions with a circle in it would permit anything."""
+    assert circles({room: set(others) for room, others in ROOMS.items()}) == set()
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Neither while it loads nor later: an import inside a function hides a circle, it does not break it."""
+    assert circles(import_graph()) == set()
+
+
+def test_a_circle_is_seen(tmp_path):
+    package = Path(tmp_path, "memx")
+    package.mkdir()
+    texts = {
+        "a": "import memx.b",
+        "b": "def f():\n    from memx import c",
+        "c": "from memx.a import x",
+        "d": "import memx.a",
+    }
+    for name, text in texts.items():
+        Path(package, f"{name}.py").write_text(text, encoding="utf-8")
+    assert circles(import_graph(tmp_path)) == {frozenset({"memx.a", "memx.b", "memx.c"})}
+    Path(package, "c.py").write_text("if TYPE_CHECKING:\n    from memx.a import x", encoding="utf-8")
+    assert circles(import_graph(tmp_path)) == set()
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "fault"),
+    [
+        ("fabric/asm/a.py", "from fabric.host import b", "fabric.asm.a may not import fabric.host.b"),
+        ("harness/train/a.py", "from harness.cli import b", "harness.train.a may not import harness.cli.b"),
+        ("harness/plan/a.py", "def f():\n    import harness.train.b", "harness.plan.a may not import harness.train.b"),
+        ("harness/kit/a.py", "import harness.config.b", "harness.kit.a may not import harness.config.b"),
+        ("harness/cli/a.py", "import harness.plan.b\nimport harness.kit.b", None),
+    ],
+)
+def test_an_edge_between_rooms_is_seen(tmp_path, place, text, fault):
+    for room in ("fabric/host", "harness/cli", "harness/train", "harness/config", "harness/plan", "harness/kit"):
+        Path(tmp_path, room).mkdir(parents=True)
+        Path(tmp_path, room, "b.py").touch()
+    path = Path(tmp_path, place)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    assert room_faults(path, tmp_path) == ([fault] if fault else [])
 
 
 def test_sources_are_found():

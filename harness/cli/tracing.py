@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 
 from harness.cli import selection
-from traces.events import EventLog
+from harness.kit.recording import Recorder
 from traces.marks import collecting
-from traces.windows import Windows
 from wse_core.errors import ConfigError
 from wse_core.events import FOREVER, KINDS, LEVELS, TraceFilter
 
-__all__ = ["Recorder", "add_options", "recorder"]
+__all__ = ["add_options", "recorder"]
 
 
 def add_options(parser):
@@ -40,93 +39,6 @@ def add_options(parser):
         default="compiled",
         help="the engine, or the slow plain-Python twin",
     )
-
-
-class Recorder:
-    """Records the first fabric that a job builds.
-
-    Parameters
-    ----------
-    path : path-like
-        The run file to be.
-    meta : RunMeta
-    filter : TraceFilter or None
-        None: no events.
-    window : int or None
-        Cycles of a window of the counters; None: no windows.
-    marks : list of Mark
-        Phases, as they are collected.
-
-    Attributes
-    ----------
-    log : EventLog or None
-        None until a fabric was built, or if no events are wanted.
-    """
-
-    def __init__(self, path, meta, filter, window, marks):
-        self.path, self.meta, self.filter, self.window, self.marks = path, meta, filter, window, marks
-        self.fabric, self.log, self.windows = None, None, None
-
-    def watch(self, fabric):
-        """Begin to record a new fabric, if it is the first."""
-        if self.fabric is not None:
-            return
-        self.fabric = fabric
-        self._check(fabric.spec)
-        if self.window is not None:
-            self.windows = Windows(fabric, self.window)
-        if self.filter is not None:
-            self.log = EventLog(self.path, self.meta, self.filter, names_of(fabric.spec), self.marks)
-            fabric.on_host = lambda what, x, y, count: self.log.host(fabric.cycle, what, x, y, count)
-            fabric.engine.trace(self.log.append, self.filter)
-
-    def _check(self, spec):
-        """Refuse a region or colors of which the fabric has nothing."""
-        height, width = spec.program_index.shape
-        region, colors = (self.filter.region, self.filter.colors) if self.filter else (None, None)
-        if region and (region[0] >= width or region[1] >= height):
-            raise ConfigError(
-                f"the rectangle at ({region[0]}, {region[1]}) lies outside the {width} x {height} PEs",
-                where="--trace-region",
-            )
-        for color in colors or ():
-            if not 0 <= color < spec.machine["router.colors"]:
-                raise ConfigError(
-                    f"there is no color {color}",
-                    where="--trace-colors",
-                    hint=f"0 .. {spec.machine['router.colors'] - 1}",
-                )
-
-    def stop(self):
-        """End recording; the log has everything then."""
-        if self.log is not None and self.fabric.on_host is not None:
-            self.fabric.engine.trace(None)
-            self.fabric.on_host = None
-
-    def finish(self, writer):
-        """Put what was recorded into the run file."""
-        self.stop()
-        if self.log is not None:
-            self.log.finish(writer)
-        if self.windows is not None:
-            self.windows.finish(writer)
-        if self.marks:
-            writer.add_marks(self.marks)
-
-
-def names_of(spec):
-    """Return names of opcodes and tasks for people; a task id that means different tasks has both names."""
-    from fabric.host.copies import task_id, task_names
-    from wse_core import isa
-
-    tasks = {}
-    for program in spec.programs:
-        for name in task_names(program):
-            number = task_id(program, name)
-            known = tasks.setdefault(str(number), name)
-            if name not in known.split("/"):
-                tasks[str(number)] = f"{known}/{name}"
-    return {"opcodes": {str(op.code): op.name for op in isa.BY_NAME.values()}, "tasks": tasks}
 
 
 @contextlib.contextmanager

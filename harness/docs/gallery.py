@@ -19,8 +19,8 @@ from pathlib import Path
 
 from fabric.host.engines import around
 from harness.cli import main as cli
-from harness.cli.tracing import Recorder
 from harness.kit.provenance import provenance
+from harness.kit.recording import Recorder
 from harness.train.config import load_train
 from harness.train.trainer import Trainer
 from traces.marks import collecting

@@ -24,6 +24,7 @@ from harness.config.options import option
 from harness.kit.console import table
 from harness.kit.modules import need
 from harness.kit.provenance import provenance
+from harness.kit.samples import load_digits
 from wse_core.errors import ConfigError
 
 __all__ = ["Options", "fit_layer", "report", "run"]
@@ -40,19 +41,6 @@ class Options:
     dtype: str = option("f16", doc="format of images and weights; sums are f32", choices=("f16", "cb16"))
     ridge: float = option(0.01, doc="weight of the penalty when the layer is fitted, per image", low=0.0)
     held_out: float = option(0.2, doc="share of the digits that the fit does not see", low=0.0, high=0.9)
-
-
-def load_digits():
-    """Return (images, labels): float64 (1797, 65) with pixels in 0 .. 1 and a last column of ones, and int64.
-
-    Raises
-    ------
-    ConfigError
-        If scikit-learn is not installed.
-    """
-    found = need("sklearn.datasets", "the job digits").load_digits()
-    pixels = np.asarray(found.data, np.float64) / 16.0
-    return np.hstack([pixels, np.ones((len(pixels), 1))]), np.asarray(found.target, np.int64)
 
 
 def fit_layer(images, labels, ridge):

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.kit.samples import load_digits
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
 from wse_core.schema import suggestion
@@ -111,8 +112,6 @@ def _split(x, y, share, rng):
 
 def _digits():
     """Return the handwritten digits of scikit-learn, 8 x 8 pixels in 0 .. 1; a fifth is held out."""
-    from harness.jobs.digits import load_digits
-
     images, labels = load_digits()
     return _split(images[:, :-1].astype(np.float32), labels, 0.2, np.random.default_rng(0))
 

@@ -201,7 +201,7 @@ def test_missing_scikit_learn(tmp_path, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ConfigError, match=r"the job digits needs scikit-learn.*wse-sim\[demo\]"):
+    with pytest.raises(ConfigError, match=r"the data set digits needs scikit-learn.*wse-sim\[demo\]"):
         digits.run(config(), tmp_path, Progress())
     assert list(tmp_path.iterdir()) == []
 

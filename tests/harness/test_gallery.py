@@ -24,9 +24,14 @@ def test_the_pictures_of_the_documentation(name):
             assert min(image.size) > 50
 
 
-def test_the_page_shows_every_picture():
-    shown = set(re.findall(r"\(figures/([^)]+)\)", (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")))
-    assert shown == {path.name for path in FOLDER.iterdir()}
+def test_the_pages_show_every_picture():
+    def shown(page):
+        return set(re.findall(r"\(figures/([^)]+)\)", page.read_text(encoding="utf-8")))
+
+    pictures = {path.name for path in FOLDER.iterdir()}
+    assert set.union(*(shown(page) for page in (ROOT / "docs").glob("*.md"))) == pictures
+    ours = {name for name in pictures if name.startswith(tuple(f"{run}-" for run in gallery.RUNS))}
+    assert shown(ROOT / "docs" / "traces.md") == ours
 
 
 def test_the_command_draws_them(tmp_path, capsys):

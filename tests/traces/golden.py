@@ -38,7 +38,7 @@ def record(case, path, backend="compiled"):
     """Run a case and write its trace to `path`."""
     from fabric.host.engines import around
     from fabric.kernels.registry import KERNELS
-    from harness.cli.tracing import Recorder
+    from harness.kit.recording import Recorder
     from traces.schema import RunMeta
     from traces.writer import RunWriter
     from wse_core.params import machine

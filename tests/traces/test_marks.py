@@ -13,7 +13,7 @@ from fabric.host.fabric import Fabric
 from fabric.kernels.collectives.chain import chain_layout
 from harness import report
 from harness.cli import main as cli
-from harness.cli.tracing import Recorder
+from harness.kit.recording import Recorder
 from tests.fabric.test_debug import echo
 from traces import pictures
 from traces.export.formats import export

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fabric.engine.engine import Engine
-from harness.cli.tracing import names_of
+from harness.kit.recording import names_of
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic
 from tests.traces.export.test_formats import LINE_FORMS
