@@ -22,6 +22,7 @@ import numpy as np
 from fabric.kernels.streamed.gradient import row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
 from fabric.networks.streamed import commands
+from fabric.networks.streamed.oracle import Weights
 
 __all__ = ["Coordinator", "Script"]
 
@@ -159,6 +160,29 @@ class Coordinator:
         values = np.concatenate([*(p.values for p in self.parameters), scale.astype(np.uint16)]).astype(np.uint32)
         return self.script(kind).fill(values)
 
+    # --- arrays -------------------------------------------------------------------------------------------------------
+
+    def weights(self) -> list[Weights]:
+        """Return the present weights layer by layer, as `fabric.networks.streamed.oracle.Oracle` takes them."""
+        found = []
+        for k, parameter in enumerate(self.matrices):
+            active, asked, norm = parameter.pattern, parameter.gradient_pattern, self.norms.get(k)
+            found.append(
+                Weights(
+                    parameter.values,
+                    active.rows,
+                    active.indices,
+                    asked.rows,
+                    asked.indices,
+                    None if norm is None else norm.values,
+                )
+            )
+        return found
+
+    def gradients(self, layers: list[tuple[np.ndarray, np.ndarray | None]]) -> np.ndarray:
+        """Return gradients that are given layer by layer as one vector, in the order of `parameters`."""
+        return np.concatenate([*(own for own, _ in layers), *(norm for _, norm in layers if norm is not None)])
+
     # --- scripts ------------------------------------------------------------------------------------------------------
 
     def _write(self, kind):
@@ -197,14 +221,6 @@ class Coordinator:
         """Return how many features of a level each column owns."""
         return np.diff(self.resident.places[level].feature_starts)
 
-    def located(self, pattern, level):
-        """Return (column, row in its tile) of the input of each entry of a layer's pattern; row 0 is that of ones."""
-        below, above = self.resident.places[level - 1], self.resident.places[level]
-        bias = pattern.indices == below.features
-        owner = np.where(bias, above.owners(pattern.rows), below.owners(np.where(bias, 0, pattern.indices)))
-        local = np.where(bias, 0, 1 + pattern.indices - below.feature_starts[owner])
-        return owner, local
-
     def _product(self, script, number, rows, entries, owner, local, landing, after):
         """Append a product: entries row by row, partial-sum commands, and commands for the column where a row lands."""
         columns = self.resident.width
@@ -235,7 +251,7 @@ class Coordinator:
             level - 1,
             pattern.rows,
             np.arange(pattern.count),
-            *self.located(pattern, level),
+            *self.resident.located(pattern.rows, pattern.indices, level),
             self.resident.places[level].owners(np.arange(layer.outputs)),
             after,
         )
@@ -320,7 +336,7 @@ class Coordinator:
         parameter, above = self.matrices[level - 1], self.resident.places[level]
         pattern, n_rows = parameter.gradient_pattern, self.matrices[level - 1].pattern.shape[0]
         script.tell(source=self._array(f"a{level - 1}"), mine=self._array(self.resident.delta(level)))
-        owner, local = self.located(pattern, level)
+        owner, local = self.resident.located(pattern.rows, pattern.indices, level)
         sender = above.owners(np.arange(n_rows))
         for column, (order, steps) in enumerate(cut(pattern.rows, owner, local, script.columns)):
             words, heads = interleave(pattern.rows[order], np.ones(n_rows, np.int64), before=True)

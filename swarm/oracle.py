@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabric.networks.streamed.oracle import Reference
+from fabric.networks.streamed.oracle import Oracle
 from swarm.tree import CHUNK, Endpoint
 
 __all__ = ["OraclePort"]
@@ -39,7 +39,7 @@ class OraclePort(Endpoint):
     """
 
     def __init__(self, resident, coordinator):
-        self.reference, self.wafer = Reference(resident, coordinator), self
+        self.oracle, self.coordinator, self.wafer = Oracle(resident), coordinator, self
         self._numbers = None
 
     def load(self, inputs, labels=None):
@@ -54,10 +54,11 @@ class OraclePort(Endpoint):
 
     def work(self, loss_scale=1.0):
         """Calculate what the wafer would."""
-        self.reference.forward(self._inputs)
+        self.oracle.forward(self._inputs, self.coordinator.weights())
         if self._labels is not None:
-            losses, delta = self.reference.loss(self._labels, loss_scale)
-            self._numbers = np.concatenate([self.reference.backward(delta), losses]).view(np.float32)
+            losses, delta = self.oracle.loss(self._labels, loss_scale)
+            gradients = self.coordinator.gradients(self.oracle.backward(delta))
+            self._numbers = np.concatenate([gradients, losses]).view(np.float32)
         return _Pass()
 
     def gradients(self, count):
@@ -70,4 +71,4 @@ class OraclePort(Endpoint):
 
     def activations(self, level):
         """Return the activations of a level as bit patterns."""
-        return self.reference.activations[level]
+        return self.oracle.activations[level]

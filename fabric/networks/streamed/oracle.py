@@ -2,31 +2,58 @@
 
 Whole arrays at a time: rows of all columns and PEs together, since no rounding depends on a neighbour except where
 columns are joined (ring order), tokens are summed (in order) and PEs are chained (north to south).
+
+Weights are arrays (`Weights`, one per layer): the oracle knows nothing of who keeps, streams or trains them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from fabric.kernels.streamed.placement import cut
+from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.rows import EPSILON
 from fabric.program import functions
 from wse_core import numerics
 from wse_core.formats import Arithmetic
 
-__all__ = ["Reference"]
+__all__ = ["Oracle", "Weights"]
 
 
-class Reference:
+@dataclass(frozen=True)
+class Weights:
+    """Weights of a layer as arrays, and the gradients that are asked for.
+
+    Attributes
+    ----------
+    values : ndarray of uint16
+        Bit patterns of the weights that exist, any order.
+    rows, indices : ndarray of int
+        Output feature and input feature of each; the input after the last one is that of the bias.
+    asked_rows, asked_indices : ndarray of int
+        The same for each gradient, in the order in which `Oracle.backward` gives them.
+    norm : ndarray of uint16 or None
+        Factors, then shifts of a normalised layer.
+    """
+
+    values: np.ndarray
+    rows: np.ndarray
+    indices: np.ndarray
+    asked_rows: np.ndarray
+    asked_indices: np.ndarray
+    norm: np.ndarray | None = None
+
+
+class Oracle:
     """The same network with the same placement as a `Resident`.
 
     Parameters
     ----------
     resident : Resident
-    coordinator : Coordinator
-        Gives the parameters, their patterns and where entries lie.
 
     Attributes
     ----------
@@ -34,29 +61,34 @@ class Reference:
         Of each level, after `forward`.
     """
 
-    def __init__(self, resident, coordinator):
-        self.resident, self.coordinator, machine = resident, coordinator, resident.machine
+    def __init__(self, resident: Resident) -> None:
+        self.resident, machine = resident, resident.machine
         self.half, self.single = Arithmetic.of(machine, resident.network.dtype), Arithmetic.of(machine, "f32")
         self.functions = functions.Evaluate(machine)
 
     # --- small pieces -------------------------------------------------------------------------------------------------
 
-    def add(self, a, b):
+    def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return a + b in f32."""
         return self.single.call("add", a, b)
 
-    def sub(self, a, b):
+    def sub(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return a - b in f32."""
         return self.single.call("sub", a, b)
 
-    def mul(self, a, b):
+    def mul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return a b in f32."""
         return self.single.call("mul", a, b)
 
-    def widen(self, bits):
+    def widen(self, bits: np.ndarray) -> np.ndarray:
+        """Return 16-bit numbers as f32."""
         return np.asarray(numerics.convert(bits, self.half.fmt, "f32", self.half.bias, self.half.ftz), np.uint32)
 
-    def narrow(self, bits):
+    def narrow(self, bits: np.ndarray) -> np.ndarray:
+        """Return f32 numbers rounded to the 16-bit format."""
         return np.asarray(numerics.convert(bits, "f32", self.half.fmt, self.half.bias, self.half.ftz), np.uint16)
 
-    def joined(self, parts, operation):
+    def joined(self, parts: Sequence[np.ndarray], operation: Callable) -> np.ndarray:
         """Return a sum or maximum over columns, column 0 first; `parts` has one row of samples per column."""
         total = parts[0]
         for part in parts[1:]:
@@ -115,16 +147,16 @@ class Reference:
             found[column, first : first + high - low] = rows[low:high]
         return found
 
-    def forward(self, inputs):
-        """Return the logits of a batch, bit patterns of shape (classes, samples)."""
+    def forward(self, inputs: np.ndarray, weights: Sequence[Weights]) -> np.ndarray:
+        """Return the logits of a batch, bit patterns of shape (classes, samples); `weights` has one per layer."""
+        self.weights = weights
         self.activations, self.slopes, self.norms = [inputs], [None], [None]
         for level, layer in enumerate(self.resident.network.layers, 1):
-            parameter, place = self.coordinator.matrices[level - 1], self.resident.places[level]
-            pattern = parameter.pattern
+            given, place = weights[level - 1], self.resident.places[level]
             rows = self.product(
-                parameter.values,
-                pattern.rows,
-                *self.coordinator.located(pattern, level),
+                given.values,
+                given.rows,
+                *self.resident.located(given.rows, given.indices, level),
                 self.tiles(level - 1, self.activations[-1], True),
                 place.owners(np.arange(layer.outputs)),
             )
@@ -147,7 +179,7 @@ class Reference:
             return self.narrow(values), self.narrow(slopes)
         return rows, None
 
-    def loss(self, labels, scale):
+    def loss(self, labels: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
         """Return (losses per column as f32 bits, gradients of the logits)."""
         level, logits = len(self.resident.network.layers), self.widen(self.activations[-1])
         lowest = 0xFF800000
@@ -166,37 +198,33 @@ class Reference:
         bits = np.uint32(int(np.array(scale, np.float32).view(np.uint32)) & 0xFFFF0000)
         return self.south(hits), self.narrow(self.mul(delta, np.full_like(delta, bits)))
 
-    def backward(self, delta):
-        """Return the gradients that are asked for, one vector of f32 bits over all parameters."""
-        coordinator, layers = self.coordinator, self.resident.network.layers
-        found = {}
+    def backward(self, delta: np.ndarray) -> list[tuple[np.ndarray, np.ndarray | None]]:
+        """Return the gradients that are asked for: per layer f32 bits of its weights, and of its factors and shifts."""
+        layers, found = self.resident.network.layers, []
         for level in range(len(layers), 0, -1):
-            layer, parameter = layers[level - 1], coordinator.matrices[level - 1]
+            layer, given, norm = layers[level - 1], self.weights[level - 1], None
             below, above = self.resident.places[level - 1], self.resident.places[level]
             if layer.norm:
-                delta, found[id(coordinator.norms[level - 1])] = self.denormalise(level, delta)
-            pattern = parameter.gradient_pattern
+                delta, norm = self.denormalise(level, delta)
             source = np.concatenate(
                 [self.activations[level - 1], np.full((1, delta.shape[1]), self.resident.one, np.uint16)]
             )
-            found[id(parameter)] = self.south(
-                self.mul(self.widen(source[pattern.indices]), self.widen(delta[pattern.rows]))
-            )
+            products = self.mul(self.widen(source[given.asked_indices]), self.widen(delta[given.asked_rows]))
+            found.append((self.south(products), norm))
             if level > 1:
-                turned, entries = parameter.transposed
-                kept = turned.rows < layer.inputs
-                owner = above.owners(turned.indices[kept])
+                kept = given.indices < layer.inputs  # nothing goes back through a bias
+                owner = above.owners(given.rows[kept])
                 rows = self.product(
-                    parameter.values[entries[kept]],
-                    turned.rows[kept],
+                    given.values[kept],
+                    given.indices[kept],
                     owner,
-                    turned.indices[kept] - above.feature_starts[owner],
+                    given.rows[kept] - above.feature_starts[owner],
                     self.tiles(level, delta, False),
                     below.owners(np.arange(layer.inputs)),
                 )
                 slopes = self.slopes[level - 1]
                 delta = rows if slopes is None else self.half.call("mul", slopes, rows)
-        return np.concatenate([found[id(parameter)] for parameter in coordinator.parameters])
+        return found[::-1]
 
     # --- normalisation ------------------------------------------------------------------------------------------------
 
@@ -211,7 +239,7 @@ class Reference:
 
     def factors(self, level, row):
         """Return the factors (row 0) or shifts (row 1) of a normalised layer as a column of 16-bit patterns."""
-        return self.coordinator.norms[level - 1].values.reshape(2, -1)[row][:, None]
+        return self.weights[level - 1].norm.reshape(2, -1)[row][:, None]
 
     def normalise(self, level, rows):
         """Return (rows, normalised rows, 1 / deviation)."""

@@ -199,6 +199,21 @@ class Resident:
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
+    def located(self, rows: np.ndarray, indices: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return where the inputs of weights lie, given the output and the input feature of each weight of a layer.
+
+        Returns
+        -------
+        column : ndarray of int
+            That of the input feature; the bias lies with the output feature.
+        local : ndarray of int
+            Row in that column's tile; row 0 is the row of ones, the input of a bias.
+        """
+        below, above = self.places[level - 1], self.places[level]
+        bias = indices == below.features
+        column = np.where(bias, above.owners(rows), below.owners(np.where(bias, 0, indices)))
+        return column, np.where(bias, 0, 1 + indices - below.feature_starts[column])
+
     def tiles(self, name, values):
         """Return what the PEs hold of an array, shape (height, width, words of 16 bits).
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.networks.streamed.network import Network
-from fabric.networks.streamed.oracle import Reference
+from fabric.networks.streamed.oracle import Oracle
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.wafer import Wafer
 from memx.coordinator import Coordinator
@@ -15,7 +15,7 @@ from wse_core.params import machine
 
 
 class Case:
-    """A network with random weights on a wafer, its coordinator, its reference, and a batch."""
+    """A network with random weights on a wafer, its coordinator, its oracle, and a batch."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class Case:
             if layer.norm:
                 self.norms[k] = Parameter(f"n{k}", 1 + 0.3 * rng.standard_normal((2, layer.outputs)), dtype)
         self.coordinator = Coordinator(self.resident, self.matrices, self.norms)
-        self.reference = Reference(self.resident, self.coordinator)
+        self.oracle = Oracle(self.resident)
         self.wafer = Wafer(self.resident, backend)
         samples = self.resident.samples
-        self.inputs = self.reference.half.encode(rng.standard_normal((features[0], samples)))
+        self.inputs = self.oracle.half.encode(rng.standard_normal((features[0], samples)))
         self.targets = rng.integers(0, features[-1], samples)
-        self.labels = self.reference.half.encode(np.eye(features[-1])[self.targets].T)
+        self.labels = self.oracle.half.encode(np.eye(features[-1])[self.targets].T)
 
     def load(self):
         """Place the batch."""
@@ -72,6 +72,6 @@ class Case:
 
     def expected(self, scale=1.0):
         """Return what `train` must give."""
-        self.reference.forward(self.inputs)
-        losses, delta = self.reference.loss(self.labels, scale)
-        return np.concatenate([self.reference.backward(delta), losses])
+        self.oracle.forward(self.inputs, self.coordinator.weights())
+        losses, delta = self.oracle.loss(self.labels, scale)
+        return np.concatenate([self.coordinator.gradients(self.oracle.backward(delta)), losses])

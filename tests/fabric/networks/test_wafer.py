@@ -42,7 +42,7 @@ def test_iterations_are_bit_exact(scale, **values):
     for _ in range(2):
         passed, found = case.train(scale)
         for level in range(1, len(case.network.features)):
-            assert np.array_equal(case.wafer.activations(level), case.reference.activations[level])
+            assert np.array_equal(case.wafer.activations(level), case.oracle.activations[level])
         assert np.array_equal(found, expected)
         assert passed.cycles > 0
 
@@ -73,7 +73,7 @@ def test_inference_does_nothing_else(seed):
     case = Case((9, 7, 4), 3, 2, 3, seed=seed)
     case.wafer.load(case.inputs)
     passed = case.wafer.run(case.coordinator.streams("infer"))
-    assert np.array_equal(case.wafer.activations(2), case.reference.forward(case.inputs))
+    assert np.array_equal(case.wafer.activations(2), case.oracle.forward(case.inputs, case.coordinator.weights()))
     assert not any(len(numbers) for numbers in passed.numbers)
     assert case.matrices[0].transposes == 0
 
@@ -109,10 +109,10 @@ def test_gradients_agree_with_finite_differences(activation, norm):
     case = Case((5, 6, 3), 2, 2, 2, activation=activation, norm=norm, seed=5)
     _, found = case.train()
     gradients = found[:-2].view(np.float32)
-    weights = [case.reference.half.decode(parameter.values) for parameter in case.coordinator.parameters]
+    weights = [case.oracle.half.decode(parameter.values) for parameter in case.coordinator.parameters]
 
     def loss(values):
-        x = case.reference.half.decode(case.inputs)
+        x = case.oracle.half.decode(case.inputs)
         norms = iter(values[2:])
         for k, layer in enumerate(case.network.layers):
             matrix = values[k].reshape(layer.shape)
