@@ -215,7 +215,6 @@ UNSUPPORTED = {
 """What the real machine or its language has and this model refuses, with the reason (support matrix)."""
 
 FORMS = ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task", "dsr", "tsc", "rand", "route", "in_td", "flt")
-NEEDS_EXT = frozenset({"ldi", "ld", "st", "br", "jmp", "in_td", "flt"})
 
 # Attributes of an asynchronous vector operation, in the extension word.
 ASYNC = {

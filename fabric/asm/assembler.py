@@ -1,51 +1,57 @@
-"""From a finished `fabric.program.program.Program` to a `wse_core.image.ProgramImage`."""
+"""From a finished `fabric.asm.unit.Unit` to a `wse_core.image.ProgramImage`."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from fabric.asm.instruction import Instruction, TaskRef
 from fabric.asm.numbering import Numbering
-from fabric.asm.operands import Address, Async, Dsr, Label
-from fabric.program.emission import TaskRef
+from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Var
 from wse_core import image as im
 from wse_core import isa
 from wse_core.image import NO_TASK, ProgramImage, Symbol
+
+if TYPE_CHECKING:
+    from fabric.asm.unit import Unit
 
 __all__ = ["Assembler"]
 
 
 class Assembler(Numbering):
-    """One pass over a finished `Program`; the order of everything is that of the source, so results are equal."""
+    """One pass over a finished `Unit`; the order of everything is that of the source, so results are equal."""
 
-    def __init__(self, program):
-        super().__init__(program)
-        self.descriptors, self.numbers = [], {}
+    def __init__(self, unit: Unit) -> None:
+        super().__init__(unit)
+        self.descriptors: list[np.ndarray] = []
+        self.numbers: dict[bytes, int] = {}
         self.entry = np.full(im.N_TASK_IDS, -1, np.int32)
         self.control_entry = np.full(im.N_CONTROL_IDS, -1, np.int32)
 
-    def image(self):
-        """Return the image; the program has its numbers and addresses from then on."""
-        p = self.p
+    def image(self) -> ProgramImage:
+        """Return the image; the unit has its numbers and addresses from then on."""
+        u = self.unit
         self.pick_queues()
         self.pick_task_ids()
         self.pick_dsrs()
         self.check_explicit_dsrs()
-        for ins in p._ins:
+        for ins in u.instructions:
             if ins.op.form in ("alu", "dfilt"):
                 for x, letter in zip((ins.a, ins.b, ins.c), ins.op.types, strict=False):
                     if isinstance(x, Dsr):
                         self.sizes.setdefault(id(x), set()).add(isa.WORDS[letter])
-        offsets = np.zeros(len(p._ins) + 1, np.int64)
-        for k, ins in enumerate(p._ins):
+        offsets = np.zeros(len(u.instructions) + 1, np.int64)
+        for k, ins in enumerate(u.instructions):
             offsets[k + 1] = offsets[k] + 1 + (ins.imm is not None)
         self.offsets = offsets
         n_code = int(offsets[-1])
         code_words = -(-2 * n_code // 4) * 4
         footprint = self.place_variables(code_words)
-        for task in p._tasks.values():
-            (self.control_entry if task.kind == "control" else self.entry)[task._id] = offsets[task.label.at]
+        for task in u.tasks.values():
+            (self.control_entry if task.kind == "control" else self.entry)[task.number] = offsets[task.label.at]
         words = []
-        for ins in p._ins:
+        for ins in u.instructions:
             fields = [self.field(x, ins) for x in (ins.a, ins.b, ins.c, ins.d)]
             words += isa.encode(ins.op, *fields, imm=None if ins.imm is None else self.immediate(ins))
         code = frozen(np.array(words, np.uint32))
@@ -56,15 +62,15 @@ class Assembler(Numbering):
         in_color = self.bound("input", "queue.in_depth")
         out_color = self.bound("output", "queue.out_depth")
         data = tuple(
-            (var._address, frozen(np.array(var.init, np.uint16)))
-            for var in p._vars.values()
+            (var.placed, frozen(np.array(var.init, np.uint16)))
+            for var in u.variables.values()
             if var.init is not None and np.any(var.init)
         )
-        symbols = {name: Symbol(name, var._address, var.count, var.dtype) for name, var in p._vars.items()}
-        labels = {name: int(offsets[label.at]) for name, label in p._labels.items() if label.at is not None}
-        data_tasks = sum(1 << t._id for t in p._tasks.values() if t.kind == "data")
+        symbols = {name: Symbol(name, var.placed, var.count, var.dtype) for name, var in u.variables.items()}
+        labels = {name: int(offsets[label.at]) for name, label in u.labels.items() if label.at is not None}
+        data_tasks = sum(1 << t.number for t in u.tasks.values() if t.kind == "data")
         return ProgramImage(
-            name=p.name,
+            name=u.name,
             code=code,
             code_words=code_words,
             footprint=footprint,
@@ -77,38 +83,38 @@ class Assembler(Numbering):
             high=high,
             inq_color=in_color,
             outq_color=out_color,
-            half=p.half,
-            main_priority=im.MAIN_PRIORITY[p.main_priority],
+            half=u.half,
+            main_priority=im.MAIN_PRIORITY[u.main_priority],
             data=data,
             symbols=symbols,
             labels=labels,
         )
 
-    def bound(self, kind, key):
+    def bound(self, kind: str, key: str) -> tuple[int, ...]:
         """Return the color of each queue of a kind, -1 for those that are not bound."""
-        colors = [-1] * len(self.p.machine[key])
-        for queue in self.p._queues[kind].values():
+        colors = [-1] * len(self.unit.machine[key])
+        for queue in self.unit.queues[kind].values():
             colors[queue.id] = queue.color
         return tuple(colors)
 
     # --- code ---------------------------------------------------------------------------------------------------------
 
-    def field(self, x, ins):
+    def field(self, x: object, ins: Instruction) -> int:
         """Return an operand as the bits of its field."""
         if isinstance(x, Dsr):
-            return isa.FILES.index(x.file) << 4 | x._id
+            return isa.FILES.index(x.file) << 4 | x.number
         if isinstance(x, TaskRef):
-            return self.task_id(x, ins.where)
+            return self.task_id(x, ins.at)
         return x
 
-    def immediate(self, ins):
+    def immediate(self, ins: Instruction) -> int:
         """Return the extension word of an instruction that has one."""
         imm = ins.imm
         if isinstance(imm, Address):
-            return imm.var._address + imm.offset & 0xFFFF
+            return imm.var.placed + imm.offset & 0xFFFF
         if isinstance(imm, Async):
-            activate = None if imm.activate is None else self.task_id(TaskRef(imm.activate, "activate"), ins.where)
-            unblock = None if imm.unblock is None else self.task_id(TaskRef(imm.unblock, "unblock"), ins.where)
+            activate = None if imm.activate is None else self.task_id(TaskRef(imm.activate, "activate"), ins.at)
+            unblock = None if imm.unblock is None else self.task_id(TaskRef(imm.unblock, "unblock"), ins.at)
             return isa.async_word(imm.priority, imm.ut, activate, unblock)
         if isinstance(imm, tuple):
             return self.descriptor(*imm, ins)
@@ -116,23 +122,23 @@ class Assembler(Numbering):
             return self.target(imm, ins)
         return imm
 
-    def target(self, imm, ins):
+    def target(self, imm: Label | str, ins: Instruction) -> int:
         """Return the code word that a label or a name stands for."""
-        p = self.p
-        label = p._labels.get(imm) if isinstance(imm, str) else imm
-        if ins.op.name == "call" and (label is None or p._functions.get(label.name) is not label):
-            raise p._error(
+        u = self.unit
+        label = u.labels.get(imm) if isinstance(imm, str) else imm
+        if ins.op.name == "call" and (label is None or u.functions.get(label.name) is not label):
+            raise u.error(
                 f"call: there is no function {imm if isinstance(imm, str) else imm.name!r}",
                 ins=ins,
-                hint=f"functions: {', '.join(p._functions) or 'none'}",
+                hint=f"functions: {', '.join(u.functions) or 'none'}",
             )
-        if label is None or p._labels.get(label.name) is not label:
-            raise p._error(f"{ins.op.name}: there is no label {imm!r}", ins=ins)
+        if label is None or u.labels.get(label.name) is not label:
+            raise u.error(f"{ins.op.name}: there is no label {imm!r}", ins=ins)
         if label.at is None:
-            raise p._error(f"{ins.op.name}: label {label.name!r} is never placed", ins=ins)
+            raise u.error(f"{ins.op.name}: label {label.name!r} is never placed", ins=ins)
         return int(self.offsets[label.at])
 
-    def descriptor(self, dsd, dsr, ins):
+    def descriptor(self, dsd: Dsd, dsr: Dsr, ins: Instruction) -> int:
         """Return the number of a descriptor in the program's table."""
         row = np.zeros((), im.DESC_DTYPE)
         row["kind"] = im.DSD_KINDS.index(dsd.kind)
@@ -143,13 +149,13 @@ class Assembler(Numbering):
                 row[key] = NO_TASK
             else:
                 use = "unblock" if key == "control_task" and not dsd.on_control[0] & im.ON_ACTIVATE else "activate"
-                row[key] = self.task_id(TaskRef(task, use), ins.where)
+                row[key] = self.task_id(TaskRef(task, use), ins.at)
         if dsd.queue is not None:
             row["queue"] = dsd.queue.id
         if dsd.on_control:
             row["on_control"] = dsd.on_control[0]
         if dsd.base is not None:
-            row["base"] = dsd.base.var._address + dsd.base.offset & 0xFFFF
+            row["base"] = dsd.base.var.placed + dsd.base.offset & 0xFFFF
         row["index"], row["length"], row["xdsr"] = dsd.index or 0, dsd.length, dsd.fifo
         row["ndim"] = len(dsd.extent)
         row["extent"][: len(dsd.extent)] = dsd.extent
@@ -162,12 +168,12 @@ class Assembler(Numbering):
 
     # --- SRAM ---------------------------------------------------------------------------------------------------------
 
-    def place_variables(self, code_words):
+    def place_variables(self, code_words: int) -> int:
         """Give every variable its address, first fit behind the code, and return the words taken, code included."""
-        p = self.p
-        banks = p.machine["mem.banks"]
+        u = self.unit
+        banks = u.machine["mem.banks"]
         gaps, end = [], code_words
-        for var in p._vars.values():
+        for var in u.variables.values():
             for k, (low, high) in enumerate(gaps):
                 at = self.fit(var, low, banks)
                 if at + var.words <= high:
@@ -178,25 +184,25 @@ class Assembler(Numbering):
                 if at > end:
                     gaps.append((end, at))
                 end = at + var.words
-            var._address = at
+            var.placed = at
         footprint = -(-end // 4) * 4
-        if footprint > p.machine["mem.words"]:
-            sizes = {"code": code_words} | {f"{v.name!r}": v.words for v in p._vars.values()}
+        if footprint > u.machine["mem.words"]:
+            sizes = {"code": code_words} | {f"{v.name!r}": v.words for v in u.variables.values()}
             lines = ", ".join(f"{name} {words}" for name, words in sorted(sizes.items(), key=lambda item: -item[1]))
-            for var in p._vars.values():
-                var._address = None
-            raise p._error(
-                f"the program needs {footprint} words, a PE has {p.machine['mem.words']}",
-                where=None,
+            for var in u.variables.values():
+                var.placed = None
+            raise u.error(
+                f"the program needs {footprint} words, a PE has {u.machine['mem.words']}",
+                at=None,
                 hint=f"smaller or fewer variables; words per part: {lines}",
                 limit="memory",
                 needed=footprint,
-                available=p.machine["mem.words"],
+                available=u.machine["mem.words"],
             )
         return footprint
 
     @staticmethod
-    def fit(var, at, banks):
+    def fit(var: Var, at: int, banks: int) -> int:
         """Return the first address from `at` on that the alignment and the bank of `var` allow."""
         at = -(-at // var.align) * var.align
         if var.bank is not None:
@@ -205,7 +211,7 @@ class Assembler(Numbering):
         return at
 
 
-def frozen(array):
+def frozen(array: np.ndarray) -> np.ndarray:
     """Return `array`, made read-only."""
     array.setflags(write=False)
     return array

@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 
+from fabric.asm.instruction import Place
 from fabric.asm.values import WORDS
-from wse_core import isa
 from wse_core.errors import ProgramError
 from wse_core.image import ENDLESS
+
+if TYPE_CHECKING:
+    from fabric.asm.unit import Unit
 
 __all__ = [
     "Address",
@@ -21,9 +25,9 @@ __all__ = [
     "Label",
     "Queue",
     "Reg",
-    "Registers",
     "Task",
     "Var",
+    "check_stride",
     "extent_of",
     "is_number",
 ]
@@ -38,37 +42,28 @@ class Reg:
     name: str = ""
 
     @property
-    def low(self):
+    def low(self) -> Reg:
         """Low half of a pair."""
         return Reg(self.id, 1, f"{self.name}.low")
 
     @property
-    def high(self):
+    def high(self) -> Reg:
         """High half of a pair."""
         return Reg(self.id + 1, 1, f"{self.name}.high")
 
-    def __str__(self):
+    def __str__(self) -> str:
         text = f"r{self.id}" if self.size < 2 else f"r{self.id}:r{self.id + 1}"
         return f"{text} ({self.name})" if self.name else text
-
-
-class Registers:
-    """``p.r[3]``: a register by number."""
-
-    def __getitem__(self, number):
-        if not isinstance(number, int) or not 0 <= number < isa.N_REGS:
-            raise ProgramError(f"register {number!r} does not exist", hint=f"p.r[0] .. p.r[{isa.N_REGS - 1}]")
-        return Reg(number)
 
 
 class Label:
     """A place in the code; made by `Program.label` (here) or `Program.new_label` (to be placed later)."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.at = None  # index into the instruction list
+        self.at: int | None = None  # index into the list of instructions
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Label({self.name!r})"
 
 
@@ -80,11 +75,11 @@ class Address:
     offset: int = 0
 
     @property
-    def words(self):
+    def words(self) -> int:
         """Words per element of the variable."""
         return self.var.words_per_element
 
-    def __add__(self, words):
+    def __add__(self, words: int) -> Address:
         return Address(self.var, self.offset + words)
 
 
@@ -95,47 +90,61 @@ class Var:
     known once the program is assembled.
     """
 
-    def __init__(self, program, name, count, dtype, align, bank, words):
-        self._program = program
+    def __init__(
+        self,
+        unit: Unit,
+        name: str,
+        count: int,
+        dtype: str,
+        align: int,
+        bank: int | None = None,
+        init: np.ndarray | None = None,
+    ) -> None:
+        self.unit = unit
         self.name, self.count, self.dtype = name, count, dtype
-        self.align, self.bank, self.init = align, bank, words
-        self._address = None
+        self.align, self.bank, self.init = align, bank, init
+        self.placed: int | None = None  # word address, once the assembler has chosen it
 
     @property
-    def words_per_element(self):
+    def words_per_element(self) -> int:
         """SRAM words of one element, 1 or 2."""
         return WORDS[self.dtype]
 
     @property
-    def words(self):
+    def words(self) -> int:
         """SRAM words taken."""
         return self.count * self.words_per_element
 
     @property
-    def address(self):
+    def address(self) -> int:
         """Word address; assembles the program if that has not happened."""
-        if self._address is None:
-            self._program.assemble()
-        return self._address
+        return _assembled(self, "placed")
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, key):
+    @overload
+    def __getitem__(self, key: slice) -> Dsd: ...
+    @overload
+    def __getitem__(self, key: int) -> Address: ...
+    def __getitem__(self, key: int | slice) -> Address | Dsd:
         if isinstance(key, slice):
             indices = range(self.count)[key]
-            return self._program.mem1d(self, len(indices), stride=indices.step, offset=indices.start)
+            check_stride(self, indices.step)
+            extent = extent_of(len(indices), f"extent of {self.name!r}")
+            base = Address(self, indices.start * self.words_per_element)
+            return Dsd("mem1d", self.dtype, (extent,), (indices.step,), base)
         index = key + self.count if key < 0 else key
         if not 0 <= index < self.count:
             raise ProgramError(
-                f"element {key} is outside 0 .. {self.count - 1}", program=self._program.name, symbol=self.name
+                f"element {key} is outside 0 .. {self.count - 1}", program=self.unit.name, symbol=self.name
             )
         return Address(self, index * self.words_per_element)
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         raise TypeError("a variable of a PE program cannot be iterated; its values exist only on the PE")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Var({self.name!r}, {self.count} x {self.dtype})"
 
 
@@ -157,8 +166,8 @@ class Dsd:
 
     kind: str
     dtype: str | None = None
-    extent: tuple | None = None  # None: as long as the other operands
-    stride: tuple = (0,)
+    extent: tuple[int, ...] | None = None  # None: as long as the other operands
+    stride: tuple[int, ...] = (0,)
     base: Address | None = None
     queue: Queue | None = None
     packed: bool | None = None
@@ -166,37 +175,37 @@ class Dsd:
     index: int | None = None  # fabout: index half; circular: first element
     length: int = 0
     fifo: int = 0
-    on_control: tuple = ()
+    on_control: tuple[int, ...] = ()
     control_task: object = None
     push_task: object = None
     pop_task: object = None
 
-    def with_extent(self, extent):
+    def with_extent(self, extent: int) -> Dsd:
         """Return the same descriptor with another (outermost) extent."""
         return dataclasses.replace(self, extent=(extent_of(extent, "extent"), *(self.extent or (0,))[1:]))
 
-    def at(self, offset):
+    def at(self, offset: int) -> Dsd:
         """Return a memory descriptor moved by `offset` elements."""
         if self.base is None:
             raise ProgramError(f"a {self.kind} descriptor has no base address to move")
         return dataclasses.replace(self, base=self.base + offset * self.base.words)
 
     @property
-    def is_fabric(self):
+    def is_fabric(self) -> bool:
         """Whether it is a fabin or a fabout."""
         return self.queue is not None
 
     @property
-    def is_memory(self):
+    def is_memory(self) -> bool:
         """Whether it walks over a variable (mem1d, mem4d, circular)."""
         return self.kind in ("mem1d", "mem4d", "circular")
 
     @property
-    def elements(self):
+    def elements(self) -> int | None:
         """Number of elements: the product of the extents, None if not said."""
         return None if self.extent is None else math.prod(self.extent)
 
-    def __str__(self):
+    def __str__(self) -> str:
         what = f" of {self.base.var.name!r}" if self.base is not None else ""
         if self.queue is not None:
             what = f" on {self.queue.kind} queue {self.queue.id}, color {self.queue.color}"
@@ -206,23 +215,32 @@ class Dsd:
 class Dsr:
     """A data structure register: `file` (dest, src0, src1) and `id` (known after assembling if not chosen)."""
 
-    def __init__(self, program, file, id, name, where):
-        self._program = program
-        self.file, self._id, self.name, self.where = file, id, name, where
+    def __init__(self, unit: Unit, file: str, id: int | None, name: str, at: Place | None) -> None:
+        self.unit = unit
+        self.file, self.number, self.name, self.at = file, id, name, at
         self.chosen = id is not None
-        self.loads = []  # descriptors ever loaded
-        self.group = self  # union-find: DSRs that must carry one id
-        self.thread = None  # for those made by the assembler: class of id
+        self.loads: list[Dsd] = []  # descriptors ever loaded
+        self.group = self  # union-find: DSRs that must carry one number
+        self.thread: int | None = None  # for those made by the assembler: class of number
 
     @property
-    def id(self):
+    def id(self) -> int:
         """Number in its file; assembles the program if that has not happened."""
-        if self._id is None:
-            self._program.assemble()
-        return self._id
+        return _assembled(self, "number")
 
-    def __str__(self):
-        return f"{self.file} DSR {self.name or ('?' if self._id is None else self._id)}"
+    @property
+    def root(self) -> Dsr:
+        """The DSR that stands for all those which must carry the same number."""
+        dsr = self
+        while dsr.group is not dsr:
+            dsr = dsr.group
+        return dsr
+
+    def __str__(self) -> str:
+        return f"{self.file} DSR {self.name or ('?' if self.number is None else self.number)}"
+
+    def __repr__(self) -> str:
+        return f"Dsr({self})"
 
 
 @dataclass(frozen=True)
@@ -250,23 +268,38 @@ class Task:
 
     data, index, word = Reg(0, 1, "data"), Reg(1, 1, "index"), Reg(0, 2, "word")
 
-    def __init__(self, program, name, kind, id, high, where):
-        self._program = program
-        self.name, self.kind, self._id, self.high, self.where = name, kind, id, high, where
-        self.label = None
+    def __init__(self, unit: Unit, name: str, kind: str, id: int | None, high: bool, at: Place | None) -> None:
+        self.unit = unit
+        self.name, self.kind, self.number, self.high, self.at = name, kind, id, high, at
+        self.label: Label = Label(name)
 
     @property
-    def id(self):
+    def id(self) -> int:
         """Task id; assembles the program if that has not happened."""
-        if self._id is None:
-            self._program.assemble()
-        return self._id
+        return _assembled(self, "number")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Task({self.name!r}, {self.kind})"
 
 
-def extent_of(value, what):
+def _assembled(thing: Var | Dsr | Task, key: str) -> int:
+    """Return a number that the assembler chooses; assemble if that has not happened."""
+    if getattr(thing, key) is None:
+        thing.unit.assemble()
+    return getattr(thing, key)
+
+
+def check_stride(var: Var, stride: int) -> None:
+    """Refuse a stride that one-dimensional descriptors cannot have."""
+    if not -128 <= stride <= 127:
+        raise var.unit.error(
+            f"stride {stride} of a one-dimensional descriptor is outside -128 .. 127",
+            symbol=var.name,
+            hint="p.mem4d takes strides of 16 bits",
+        )
+
+
+def extent_of(value: Any, what: str) -> int:
     """Return `value` as an extent, or refuse it; `what` names it in the message."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not 0 <= value <= 0xFFFF:
         raise ProgramError(
@@ -276,6 +309,6 @@ def extent_of(value, what):
     return int(value)
 
 
-def is_number(value):
+def is_number(value: object) -> TypeGuard[float | np.number]:
     """Whether `value` is a number of Python or numpy; truth values are none."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -154,7 +154,7 @@ class Fabric:
         symbol : str or Var
         values : array_like
             Shape (h, w, n), or the same in row-major order, or (n,) or a number for every PE; for types see
-            `fabric.program.program.encode_array` (uint16 arrays are bit patterns of 16-bit floats).
+            `fabric.asm.values.encode_array` (uint16 arrays are bit patterns of 16-bit floats).
         x, y, w, h : int
             Rectangle; default all PEs, and one PE if only `x` and `y` are given.  `x` may be a tuple (x, y, w, h).
 

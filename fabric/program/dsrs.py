@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from fabric.asm import checks, descriptors
 from fabric.asm.operands import Address, Dsd, Dsr, Reg, Var
-from wse_core import isa
+from fabric.asm.unit import Unit
 
-__all__ = ["DsrUse"]
+__all__ = ["Dsrs"]
 
 
-class DsrUse:
-    """Part of `fabric.program.program.Program`: DSRs."""
+class Dsrs:
+    """DSRs of one program."""
 
-    def dsr(self, file, id=None, name=""):
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+
+    def dsr(self, file: str, id: int | None = None, name: str = "") -> Dsr:
         """Reserve a data structure register.
 
         Parameters
@@ -26,78 +30,60 @@ class DsrUse:
         -------
         Dsr
         """
-        self._changing()
-        if file not in isa.FILES[:3]:
-            raise self._error(f"unknown DSR file {file!r}", hint=", ".join(isa.FILES[:3]))
-        if id is not None:
-            if not 0 <= id < self.machine["dsr.count"]:
-                raise self._error(f"{file} DSR {id} does not exist", hint=f"0 .. {self.machine['dsr.count'] - 1}")
-            if any(d.file == file and d._id == id for d in self._dsrs):
-                raise self._error(f"{file} DSR {id} is reserved twice")
-        dsr = Dsr(self, file, id, name, self._where())
-        self._dsrs.append(dsr)
-        return dsr
+        return self.unit.dsr(file, id, name)
 
-    def load(self, dsr, dsd):
+    def load(self, dsr: Dsr, dsd: Dsd | Var) -> None:
         """Load descriptor `dsd` into `dsr` (CSL: load_to_dsr); `dsd` may be a variable."""
-        dsd = self._as_dsd(dsd)
-        self._own(dsr)
+        dsd = self.as_dsd(dsd)
+        self.own(dsr)
         if dsd.extent is None:
-            raise self._error(
+            raise self.unit.error(
                 f"{dsd} does not say how many elements",
                 hint="give an extent; only a descriptor that is "
                 "passed to an operation takes its length from the others",
             )
-        self._fits(dsd, dsr.file)
-        dsr.loads.append(dsd)
-        self._emit("dsr_load", a=dsr, imm=(dsd, dsr))
+        checks.fits(self.unit, dsd, dsr.file)
+        self.unit.emit("dsr_load", a=dsr, imm=(dsd, dsr))
 
-    dsr_load = load
-
-    def dsr_base(self, dsr, base):
+    def dsr_base(self, dsr: Dsr, base: Var | Address | Reg | int) -> None:
         """Set the base word address of `dsr`: a variable, an element's address, a register or a number."""
         self._edit("dsr_base", dsr, base)
 
-    def dsr_off(self, dsr, words):
+    def dsr_off(self, dsr: Dsr, words: Reg | int) -> None:
         """Move the base of `dsr` by signed `words`: a register or a number."""
         self._edit("dsr_off", dsr, words)
 
-    def dsr_len(self, dsr, extent):
+    def dsr_len(self, dsr: Dsr, extent: Reg | int) -> None:
         """Set the (outermost) extent of `dsr`: a register or a number."""
         self._edit("dsr_len", dsr, extent)
 
-    def dsr_stride(self, dsr, stride):
+    def dsr_stride(self, dsr: Dsr, stride: Reg | int) -> None:
         """Set the (outermost) stride of `dsr` in elements: a register or a number."""
         self._edit("dsr_stride", dsr, stride)
 
-    def _edit(self, op, dsr, value):
-        self._own(dsr)
+    def _edit(self, op: str, dsr: Dsr, value: Var | Address | Reg | int) -> None:
+        self.own(dsr)
         if isinstance(value, Reg):
-            self._emit(op, a=dsr, b=self._reg_field(value, "i", op))
+            self.unit.emit(op, a=dsr, b=self.unit.register_field(value, "i", op))
         elif isinstance(value, (Var, Address)) and op == "dsr_base":
-            self._emit(op, a=dsr, imm=value if isinstance(value, Address) else Address(value))
+            self.unit.emit(op, a=dsr, imm=value if isinstance(value, Address) else Address(value))
         else:
-            self._emit(op, a=dsr, imm=self._imm(value, "i", op))
+            self.unit.emit(op, a=dsr, imm=self.unit.immediate(value, "i", op))
 
-    def _own(self, dsr):
-        if not isinstance(dsr, Dsr) or dsr._program is not self:
-            raise self._error(f"{dsr!r} is not a DSR of this program")
+    def own(self, dsr: object) -> Dsr:
+        """Return a DSR of this program, or refuse what is none."""
+        if not isinstance(dsr, Dsr) or dsr.unit is not self.unit:
+            raise self.unit.error(f"{dsr!r} is not a DSR of this program")
+        return dsr
 
-    def _fits(self, dsd, file):
-        if dsd.kind == "fabout" and file != "dest":
-            raise self._error(f"{dsd} can only be a destination, so it belongs into a dest DSR, not {file}")
-        if dsd.kind == "fabin" and file == "dest":
-            raise self._error(f"{dsd} can only be a source, so it belongs into a src0 or src1 DSR")
-        if dsd.kind == "fifo" and file == "src0":
-            raise self._error(f"{dsd}: a FIFO cannot be the first source", hint="a src1 or dest DSR")
-
-    def _as_dsd(self, value):
+    def as_dsd(self, value: object) -> Dsd:
+        """Return a descriptor of this program: one, or all of a variable."""
         if isinstance(value, Var):
-            return self.mem1d(value)
+            return descriptors.mem1d(self.unit, value)
         if not isinstance(value, Dsd):
-            raise self._error(f"{value!r} is not a descriptor")
-        if value.base is not None and value.base.var._program is not self:
-            raise self._error(f"{value} belongs to program {value.base.var._program.name!r}")
-        if value.queue is not None and self._queues[value.queue.kind].get(value.queue.id) is not value.queue:
-            raise self._error(f"{value} belongs to another program")
+            raise self.unit.error(f"{value!r} is not a descriptor")
+        if value.base is not None and value.base.var.unit is not self.unit:
+            raise self.unit.error(f"{value} belongs to program {value.base.var.unit.name!r}")
+        if value.queue is not None and self.unit.queues[value.queue.kind].get(value.queue.id) is not value.queue:
+            raise self.unit.error(f"{value} belongs to another program")
         return value

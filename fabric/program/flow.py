@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 
+from fabric.asm.instruction import Body
 from fabric.asm.operands import Label, Reg, is_number
+from fabric.asm.unit import Unit
+from fabric.program.operations import Operations
+from fabric.program.registers import Registers
+from fabric.program.scalar import Scalars
 from wse_core import isa
 
 __all__ = ["Flow"]
@@ -31,38 +37,29 @@ KINDS = {"16": ("br16", "i"), "32": ("br32", "l"), "h": ("brh", "h"), "s": ("brs
 
 
 class Flow:
-    """Part of `fabric.program.program.Program`: control flow."""
+    """Control flow of one program."""
 
-    def new_label(self, name=None):
+    def __init__(self, unit: Unit, registers: Registers, operations: Operations, scalars: Scalars) -> None:
+        self.unit, self.registers, self.operations, self.scalars = unit, registers, operations, scalars
+        self._last_if: tuple[Label, Body | None] | None = None
+
+    def new_label(self, name: str | None = None) -> Label:
         """Return a label to be put somewhere later by `place`."""
-        self._n_labels += 1
-        name = f".{self._n_labels}" if name is None else name
-        if name in self._labels:
-            raise self._error(f"label {name!r} exists already")
-        label = self._labels[name] = Label(name)
-        return label
+        return self.unit.new_label(name)
 
-    def place(self, label):
+    def place(self, label: Label) -> Label:
         """Put a label here."""
-        self._changing()
-        if self._body is None:
-            raise self._error(f"label {label.name!r} outside a task or function")
-        if label.at is not None:
-            raise self._error(f"label {label.name!r} is placed twice")
-        label.at = len(self._ins)
-        return label
+        return self.unit.place_label(label)
 
-    def label(self, name=None):
+    def label(self, name: str | None = None) -> Label:
         """Put a new label here and return it."""
         return self.place(self.new_label(name))
 
-    def jump(self, target):
+    def jump(self, target: Label | str) -> None:
         """Jump to a label (object or name, which may be placed later)."""
-        self._emit("jmp", imm=target)
+        self.unit.emit("jmp", imm=target)
 
-    jmp = jump
-
-    def branch(self, cond, a, b, target, kind=None):
+    def branch(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str, kind: str | None = None) -> None:
         """Jump to `target` if ``a cond b``.
 
         Parameters
@@ -79,55 +76,59 @@ class Flow:
         """
         op, letter = self._kind(kind, a, b)
         if cond not in INVERSE:
-            raise self._error(f"{op}: unknown condition {cond!r}", hint=" ".join(INVERSE))
+            raise self.unit.error(f"{op}: unknown condition {cond!r}", hint=" ".join(INVERSE))
         if letter in "hs" and cond.endswith("u"):
-            raise self._error(f"{op}: no unsigned comparison of floats", hint="eq ne lt le gt ge")
-        held = []
+            raise self.unit.error(f"{op}: no unsigned comparison of floats", hint="eq ne lt le gt ge")
+        held: list[Reg] = []
         if isinstance(b, (Reg,)) and cond in SWAPPED:
             a, b, cond = b, a, SWAPPED[cond]
-        x = self._reg_field(a, letter, op) if isinstance(a, Reg) else self._held(a, letter, isa.BY_NAME[op], held)
+        x = (
+            self.unit.register_field(a, letter, op)
+            if isinstance(a, Reg)
+            else self.registers.hold(a, letter, isa.BY_NAME[op], held)
+        )
         if isinstance(b, Reg):
-            y = self._reg_field(b, letter, op)
+            y = self.unit.register_field(b, letter, op)
         elif cond not in SWAPPED and is_number(b) and b == 0:
             y = 0
         else:
-            y = self._held(b, letter, isa.BY_NAME[op], held)
+            y = self.registers.hold(b, letter, isa.BY_NAME[op], held)
         if cond in SWAPPED:
             x, y, cond = y, x, SWAPPED[cond]
-        self._emit(op, a=x, b=y, d=isa.CONDITIONS.index(cond), imm=target)
-        self._release(held)
+        self.unit.emit(op, a=x, b=y, d=isa.CONDITIONS.index(cond), imm=target)
+        self.registers.release(held)
 
-    def br16(self, cond, a, b, target):
+    def br16(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
         """`branch` on 16-bit integers."""
         self.branch(cond, a, b, target, "16")
 
-    def br32(self, cond, a, b, target):
+    def br32(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
         """`branch` on 32-bit integers."""
         self.branch(cond, a, b, target, "32")
 
-    def brh(self, cond, a, b, target):
+    def brh(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
         """`branch` on 16-bit floats; quiet, false with NaN except ne."""
         self.branch(cond, a, b, target, "h")
 
-    def brs(self, cond, a, b, target):
+    def brs(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
         """`branch` on f32; quiet, false with NaN except ne."""
         self.branch(cond, a, b, target, "s")
 
-    def _kind(self, kind, a, b):
+    def _kind(self, kind: str | None, a: Reg | float, b: Reg | float) -> tuple[str, str]:
         if kind is None:
             sizes = {x.size for x in (a, b) if isinstance(x, Reg)} - {0}
             wide = 2 in sizes
             floating = any(isinstance(x, (float, np.floating)) for x in (a, b))
             kind = ("s" if wide else "h") if floating else ("32" if wide else "16")
         if kind not in KINDS:
-            raise self._error(f"unknown kind of comparison {kind!r}", hint=", ".join(KINDS))
+            raise self.unit.error(f"unknown kind of comparison {kind!r}", hint=", ".join(KINDS))
         return KINDS[kind]
 
-    def _branch_unless(self, cond, a, b, target, kind):
+    def _branch_unless(self, cond: str, a: Reg | float, b: Reg | float, target: Label, kind: str | None) -> None:
         """Jump to `target` unless ``a cond b``: exact also for NaN."""
         letter = self._kind(kind, a, b)[1]
         if cond not in INVERSE:
-            raise self._error(f"unknown condition {cond!r}", hint=" ".join(INVERSE))
+            raise self.unit.error(f"unknown condition {cond!r}", hint=" ".join(INVERSE))
         if letter in "il" or cond in ("eq", "ne"):
             self.branch(INVERSE[cond], a, b, target, kind)
             return
@@ -137,7 +138,7 @@ class Flow:
         self.place(body)
 
     @contextmanager
-    def loop(self, count, index=False, counter=None):
+    def loop(self, count: int | Reg, index: bool = False, counter: Reg | None = None) -> Iterator[Reg]:
         """Repeat the body `count` times.
 
         Parameters
@@ -154,36 +155,34 @@ class Flow:
         Reg
             With `index` the register that holds 0, 1, 2 ..., else the one that holds `count` .. 1.
         """
-        down = counter or self._register("loop", 1)
-        up = self._register("index", 1) if index else None
+        down = counter or self.registers.take("loop", 1)
+        up = self.registers.take("index", 1) if index else None
         end = None
         if isinstance(count, Reg):
             end = self.new_label()
-            self.mov16(down, count)
+            self.operations.emit("mov16", down, count)
             self.branch("eq", down, 0, end, "16")
         else:
             if not isinstance(count, (int, np.integer)) or not 0 <= count <= 0xFFFF:
-                raise self._error(f"loop: {count!r} is not a number of turns in 0 .. {0xFFFF}")
+                raise self.unit.error(f"loop: {count!r} is not a number of turns in 0 .. {0xFFFF}")
             if count == 0:
                 end = self.new_label()
                 self.jump(end)
-            self.ldi(down, int(count))
+            self.scalars.ldi(down, int(count))
         if up is not None:
-            self.ldi(up, 0)
+            self.scalars.ldi(up, 0)
         start = self.label()
         yield up if index else down
         if up is not None:
-            self.add16(up, up, 1)
-        self.sub16(down, down, 1)
+            self.operations.emit("add16", up, up, 1)
+        self.operations.emit("sub16", down, down, 1)
         self.branch("ne", down, 0, start, "16")
         if end is not None:
             self.place(end)
-        for reg in (up, None if counter is not None else down):
-            if reg is not None:
-                self._body.regs.remove(reg)
+        self.registers.release([reg for reg in (up, None if counter is not None else down) if reg is not None])
 
     @contextmanager
-    def while_(self, cond, a, b, kind=None):
+    def while_(self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None) -> Iterator[None]:
         """Repeat the body while ``a cond b`` holds; arguments as `branch`."""
         end = self.new_label()
         start = self.label()
@@ -193,22 +192,22 @@ class Flow:
         self.place(end)
 
     @contextmanager
-    def if_(self, cond, a, b, kind=None):
+    def if_(self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None) -> Iterator[None]:
         """Execute the body if ``a cond b`` holds; arguments as `branch`.  `else_` may follow."""
         end = self.new_label()
         self._branch_unless(cond, a, b, end, kind)
         yield
         self.place(end)
-        self._last_if = end
+        self._last_if = end, self.unit.body
 
     @contextmanager
-    def else_(self):
+    def else_(self) -> Iterator[None]:
         """Execute the body if the condition of the `if_` right before did not hold."""
-        skip = self._last_if
-        if skip is None or skip.at != len(self._ins):
-            raise self._error("else_ without an if_ right before it")
+        skip, body = self._last_if or (None, None)
+        if skip is None or body is not self.unit.body or skip.at != len(self.unit.instructions):
+            raise self.unit.error("else_ without an if_ right before it")
         end = self.new_label()
         self.jump(end)
-        skip.at = len(self._ins)
+        skip.at = len(self.unit.instructions)
         yield
         self.place(end)

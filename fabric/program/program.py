@@ -26,40 +26,39 @@ Sources: arch §4 to §7 (vendor documentation of CSL); the encoding is `wse_cor
 
 from __future__ import annotations
 
-from fabric.asm.assembler import Assembler
-from fabric.asm.operands import Async, Dsd, Dsr, Label, Queue, Reg, Registers, Task, Var
-from fabric.asm.values import decode_array, encode_array
-from fabric.program.dsrs import DsrUse
-from fabric.program.emission import Emission
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from fabric.asm import disasm
+from fabric.asm.unit import Unit
+from fabric.program.dsrs import Dsrs
 from fabric.program.flow import Flow
 from fabric.program.memory import Memory
+from fabric.program.methods import OperationMethods
 from fabric.program.operations import Operations
 from fabric.program.ports import Ports
-from fabric.program.registers import RegisterUse
-from fabric.program.scalar import Scalar
+from fabric.program.registers import ByNumber, Registers
+from fabric.program.scalar import Scalars
+from fabric.program.source import here
 from fabric.program.tasks import Tasks
-from wse_core import image as im
-from wse_core.errors import ProgramError
-from wse_core.image import ENDLESS
-from wse_core.params import machine as _machine
+from wse_core.image import ProgramImage
+from wse_core.params import Machine
 
-__all__ = [
-    "ENDLESS",
-    "Async",
-    "Dsd",
-    "Dsr",
-    "Label",
-    "Program",
-    "Queue",
-    "Reg",
-    "Task",
-    "Var",
-    "decode_array",
-    "encode_array",
-]
+__all__ = ["Program"]
 
 
-class Program(Memory, Ports, RegisterUse, DsrUse, Operations, Scalar, Tasks, Flow, Emission):
+def _from(part: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of `Program` that is one of a part of it, with signature and docstring."""
+
+    @wraps(method)
+    def forward(self: Program, *args: Any, **kwargs: Any) -> Any:
+        return method(getattr(self, part), *args, **kwargs)
+
+    return forward
+
+
+class Program(OperationMethods):
     """A PE program.
 
     Parameters
@@ -73,6 +72,13 @@ class Program(Memory, Ports, RegisterUse, DsrUse, Operations, Scalar, Tasks, Flo
     main_priority : {"medium_low", "medium", "medium_high", "high"}
         Issue level of the main thread relative to microthreads.
 
+    Attributes
+    ----------
+    unit : Unit
+        What it writes into and what assembles (`fabric.asm.unit`).
+    r : ByNumber
+        ``p.r[3]`` is register 3.
+
     Examples
     --------
     >>> p = Program("double")
@@ -84,32 +90,44 @@ class Program(Memory, Ports, RegisterUse, DsrUse, Operations, Scalar, Tasks, Flo
     8
     """
 
-    def __init__(self, name, machine=None, half="f16", main_priority="medium_low"):
-        self.name = str(name)
-        self.machine = _machine() if machine is None else machine
-        if half not in ("f16", "cb16"):
-            raise ProgramError(f"half {half!r} is not a 16-bit float", program=name, hint='"f16" or "cb16"')
-        if main_priority not in im.MAIN_PRIORITY:
-            raise ProgramError(
-                f"main_priority {main_priority!r} is unknown", program=name, hint=", ".join(im.MAIN_PRIORITY)
-            )
-        self.half, self.main_priority = half, main_priority
-        self.r = Registers()
-        self._ins, self._vars, self._labels = [], {}, {}
-        self._tasks, self._functions = {}, {}
-        self._queues = {"input": {}, "output": {}}
-        self._dsrs, self._fifos = [], 0
-        self._body = None
-        self._global_regs, self._function_regs, self._task_regs = set(), set(), set()
-        self._starts, self._blocks, self._unblocks, self._high = [], [], [], []
-        self._last_if = None
-        self._n_labels = 0
-        self._image = None
+    def __init__(
+        self, name: str, machine: Machine | None = None, half: str = "f16", main_priority: str = "medium_low"
+    ) -> None:
+        self.unit = Unit(name, machine, half, main_priority, here)
+        self.registers = Registers(self.unit)
+        self.memory = Memory(self.unit)
+        self.ports = Ports(self.unit)
+        self.dsrs = Dsrs(self.unit)
+        self.operations = Operations(self.unit, self.registers, self.dsrs)
+        self.scalars = Scalars(self.unit, self.registers)
+        self.tasks = Tasks(self.unit, self.registers)
+        self.flow = Flow(self.unit, self.registers, self.operations, self.scalars)
 
-    def __repr__(self):
-        return f"Program({self.name!r}, {len(self._ins)} instructions)"
+    def __repr__(self) -> str:
+        unit = self.unit
+        return f"Program({unit.name!r}, {len(unit.instructions)} instructions)"
 
-    def assemble(self):
+    @property
+    def name(self) -> str:
+        """For messages and listings."""
+        return self.unit.name
+
+    @property
+    def machine(self) -> Machine:
+        """The modelled numbers."""
+        return self.unit.machine
+
+    @property
+    def half(self) -> str:
+        """What a 16-bit float is in this program: ``f16`` or ``cb16``."""
+        return self.unit.half
+
+    @property
+    def r(self) -> ByNumber:
+        """Registers by number."""
+        return self.registers.by_number
+
+    def assemble(self) -> ProgramImage:
         """Return the `ProgramImage`; the program cannot be changed any more.
 
         Raises
@@ -117,14 +135,85 @@ class Program(Memory, Ports, RegisterUse, DsrUse, Operations, Scalar, Tasks, Flo
         ProgramError
             Unknown names, ids or DSRs that run out or clash, code and data that exceed the SRAM.
         """
-        if self._image is None:
-            if self._body is not None:
-                raise self._error(f"assemble() inside {self._body.kind} {self._body.name!r}")
-            self._image = Assembler(self).image()
-        return self._image
+        return self.unit.assemble()
 
-    def listing(self):
+    def listing(self) -> str:
         """Return the assembled program as readable text (`fabric.asm.disasm.listing`)."""
-        from fabric.asm import disasm
-
         return disasm.listing(self.assemble())
+
+    # --- what the parts give ------------------------------------------------------------------------------------------
+
+    reg16 = _from("registers", Registers.reg16)
+    reg32 = _from("registers", Registers.reg32)
+    regs = _from("registers", Registers.regs)
+    pair = _from("registers", Registers.pair)
+    free = _from("registers", Registers.free)
+
+    array = _from("memory", Memory.array)
+    scalar = _from("memory", Memory.scalar)
+    param = _from("memory", Memory.param)
+    mem1d = _from("memory", Memory.mem1d)
+    mem4d = _from("memory", Memory.mem4d)
+    circular = _from("memory", Memory.circular)
+    fifo = _from("memory", Memory.fifo)
+
+    input_queue = _from("ports", Ports.input_queue)
+    output_queue = _from("ports", Ports.output_queue)
+    fabin = _from("ports", Ports.fabin)
+    fabout = _from("ports", Ports.fabout)
+
+    dsr = _from("dsrs", Dsrs.dsr)
+    load = _from("dsrs", Dsrs.load)
+    dsr_load = load
+    dsr_base = _from("dsrs", Dsrs.dsr_base)
+    dsr_off = _from("dsrs", Dsrs.dsr_off)
+    dsr_len = _from("dsrs", Dsrs.dsr_len)
+    dsr_stride = _from("dsrs", Dsrs.dsr_stride)
+
+    async_ = _from("operations", Operations.async_)
+    dfilt = _from("operations", Operations.dfilt)
+
+    nop = _from("scalars", Scalars.nop)
+    ldi = _from("scalars", Scalars.ldi)
+    ldi32 = _from("scalars", Scalars.ldi32)
+    ld16 = _from("scalars", Scalars.ld16)
+    ld32 = _from("scalars", Scalars.ld32)
+    st16 = _from("scalars", Scalars.st16)
+    st32 = _from("scalars", Scalars.st32)
+    tsc = _from("scalars", Scalars.tsc)
+    store_tsc = _from("scalars", Scalars.store_tsc)
+    rand16 = _from("scalars", Scalars.rand16)
+    prng = _from("scalars", Scalars.prng)
+    trap = _from("scalars", Scalars.trap)
+    sw_pos = _from("scalars", Scalars.sw_pos)
+    route = _from("scalars", Scalars.route)
+    td_exit = _from("scalars", Scalars.td_exit)
+    in_td = _from("scalars", Scalars.in_td)
+    flt_set = _from("scalars", Scalars.flt_set)
+
+    task = _from("tasks", Tasks.task)
+    function = _from("tasks", Tasks.function)
+    done = _from("tasks", Tasks.done)
+    ret = _from("tasks", Tasks.ret)
+    call = _from("tasks", Tasks.call)
+    activate = _from("tasks", Tasks.activate)
+    block = _from("tasks", Tasks.block)
+    unblock = _from("tasks", Tasks.unblock)
+    start = _from("tasks", Tasks.start)
+    blocked = _from("tasks", Tasks.blocked)
+    unblocked = _from("tasks", Tasks.unblocked)
+
+    new_label = _from("flow", Flow.new_label)
+    place = _from("flow", Flow.place)
+    label = _from("flow", Flow.label)
+    jump = _from("flow", Flow.jump)
+    jmp = jump
+    branch = _from("flow", Flow.branch)
+    br16 = _from("flow", Flow.br16)
+    br32 = _from("flow", Flow.br32)
+    brh = _from("flow", Flow.brh)
+    brs = _from("flow", Flow.brs)
+    loop = _from("flow", Flow.loop)
+    while_ = _from("flow", Flow.while_)
+    if_ = _from("flow", Flow.if_)
+    else_ = _from("flow", Flow.else_)

@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fabric.asm.operands import Reg
+from fabric.asm.unit import Unit
 from wse_core import isa
+from wse_core.errors import ProgramError
 
-__all__ = ["RegisterUse"]
+__all__ = ["ByNumber", "Registers"]
 
 
-class RegisterUse:
-    """Part of `fabric.program.program.Program`: allocation of registers."""
+class ByNumber:
+    """``p.r[3]``: a register by number."""
 
-    def reg16(self, name=""):
+    def __getitem__(self, number: int) -> Reg:
+        if not isinstance(number, int) or not 0 <= number < isa.N_REGS:
+            raise ProgramError(f"register {number!r} does not exist", hint=f"p.r[0] .. p.r[{isa.N_REGS - 1}]")
+        return Reg(number)
+
+
+class Registers:
+    """Registers of one program.
+
+    Attributes
+    ----------
+    by_number : ByNumber
+        ``by_number[3]`` is register 3.
+    """
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.by_number = ByNumber()
+        self._global: set[int] = set()
+        self._function: set[int] = set()
+        self._task: set[int] = set()
+        self._own: list[Reg] = []  # of the task or function that is being written
+
+    def begin(self) -> None:
+        """Begin a task or function: it has no register yet."""
+        self._own = []
+
+    def reg16(self, name: str = "") -> Reg:
         """Return a free 16-bit register; inside a task it is free again at the task's end."""
-        return self._register(name, 1)
+        return self.take(name, 1)
 
-    def reg32(self, name=""):
+    def reg32(self, name: str = "") -> Reg:
         """Return a free even/odd pair of registers."""
-        return self._register(name, 2)
+        return self.take(name, 2)
 
-    def regs(self, count, name=""):
+    def regs(self, count: int, name: str = "") -> tuple[Reg, ...]:
         """Return `count` consecutive free 16-bit registers, for example three for `tsc`."""
-        first = self._register(name, count, aligned=False)
+        first = self.take(name, count, aligned=False)
         return tuple(Reg(first.id + k, 1, f"{name}[{k}]") for k in range(count))
 
-    def pair(self, even):
+    def pair(self, even: int) -> Reg:
         """Return the pair of registers `even` and `even` + 1.
 
         Raises
@@ -33,43 +64,62 @@ class RegisterUse:
             The number is odd.
         """
         if even % 2:
-            raise self._error(f"register pair r{even}:r{even + 1}: the first register of a pair is even")
-        return Reg(self.r[even].id, 2)
+            raise self.unit.error(f"register pair r{even}:r{even + 1}: the first register of a pair is even")
+        return Reg(self.by_number[even].id, 2)
 
-    def free(self, *regs):
+    def free(self, *regs: Reg) -> None:
         """Give registers of the task or function being written back before its end."""
         for reg in regs:
-            if self._body is None or reg not in self._body.regs:
-                raise self._error(f"{reg} is not a register of the task being written")
-            self._body.regs.remove(reg)
+            if self.unit.body is None or reg not in self._own:
+                raise self.unit.error(f"{reg} is not a register of the task being written")
+            self._own.remove(reg)
 
-    def _taken(self):
+    def _taken(self) -> tuple[set[int], Iterable[int]]:
         """Return (registers that may not be handed out here, order of search)."""
-        kind = self._body.kind if self._body else "global"
-        own = {k for reg in (self._body.regs if self._body else ()) for k in range(reg.id, reg.id + max(1, reg.size))}
+        kind = self.unit.body.kind if self.unit.body else "global"
+        own = {k for reg in self._own for k in range(reg.id, reg.id + max(1, reg.size))}
         if kind == "function":
-            return self._global_regs | self._function_regs | self._task_regs | {0, 1}, range(isa.N_REGS - 1, -1, -1)
+            return self._global | self._function | self._task | {0, 1}, range(isa.N_REGS - 1, -1, -1)
         if kind == "global":
-            return self._global_regs | self._function_regs | self._task_regs | {0, 1}, range(2, isa.N_REGS)
-        taken = self._global_regs | self._function_regs | own
+            return self._global | self._function | self._task | {0, 1}, range(2, isa.N_REGS)
+        taken = self._global | self._function | own
         return (taken, (*range(2, isa.N_REGS), 0, 1)) if kind == "local" else (taken | {0, 1}, range(2, isa.N_REGS))
 
-    def _register(self, name, size, aligned=True):
-        self._changing()
+    def take(self, name: str, size: int, aligned: bool = True) -> Reg:
+        """Return `size` free registers, the first even if `aligned` and there are two."""
+        self.unit.changing()
         taken, order = self._taken()
         for first in order:
             ids = range(first, first + size)
             if (aligned and size == 2 and first % 2) or ids[-1] >= isa.N_REGS or any(k in taken for k in ids):
                 continue
             reg = Reg(first, size, name)
-            if self._body is None:
-                self._global_regs.update(ids)
+            if self.unit.body is None:
+                self._global.update(ids)
             else:
-                self._body.regs.append(reg)
-                (self._function_regs if self._body.kind == "function" else self._task_regs).update(ids)
+                self._own.append(reg)
+                (self._function if self.unit.body.kind == "function" else self._task).update(ids)
             return reg
-        raise self._error(
+        raise self.unit.error(
             f"no {size} free register{'s' * (size > 1)} for {name or 'a value'}; "
             f"taken: {', '.join(f'r{k}' for k in sorted(taken))}",
             hint="p.free(reg) gives one back; variables in SRAM hold what is not needed at once",
         )
+
+    def hold(self, value: object, letter: str, op: isa.Op, held: list[Reg]) -> int:
+        """Load an immediate into a register, add that to `held` for `release`, and return its operand field."""
+        unit = self.unit
+        imm = unit.immediate(value, unit.immediate_type(op, value, letter), f"{op.name} source")
+        reg = self.take("", 1 if letter in "hi" else 2)
+        unit.emit("ldi" if letter in "hi" else "ldi32", a=isa.FILE_REG << 4 | reg.id, imm=imm)
+        held.append(reg)
+        return isa.FILE_REG << 4 | reg.id
+
+    def release(self, held: Iterable[Reg]) -> None:
+        """Give back what `hold` or `take` took in the task or function that is being written."""
+        for reg in held:
+            self._own.remove(reg)
+
+    def release_run(self, first: Reg, size: int) -> None:
+        """Give back `size` consecutive registers from `first` on."""
+        self.release([reg for reg in self._own if reg.id == first.id and reg.size == size])

@@ -48,7 +48,7 @@ def single(write, backend="compiled", half="f16", at=(0, 0), size=(1, 1)):
     layout = Layout(*size)
     layout.place(p, *at)
     fabric = Fabric(layout, backend)
-    if p._tasks.get("main"):
+    if p.unit.tasks.get("main"):
         fabric.launch("main")
     return fabric
 
@@ -342,7 +342,9 @@ def spin(p):
 
 
 def test_the_result_of_a_run_counts_from_its_start(backend):
-    fabric = single(body(lambda p: p.fmacs(p.array("a", 8, "f32"), p._vars["a"], p._vars["a"], 2.0)), backend)
+    fabric = single(
+        body(lambda p: p.fmacs(p.array("a", 8, "f32"), p.unit.variables["a"], p.unit.variables["a"], 2.0)), backend
+    )
     first = fabric.run()
     assert isinstance(first, RunResult)
     assert (first.status, first.start, first.macs) == ("complete", 0, 8)
@@ -373,7 +375,9 @@ def test_pieces_change_nothing(backend, monkeypatch):
     for seconds in (1e-9, 10.0):
         monkeypatch.setattr("fabric.host.running.PIECE_SECONDS", seconds)
         seen = []
-        fabric = single(lambda p: body(lambda p: p.fadds(p.array("a", 900, "f32"), p._vars["a"], 1.0))(p), backend)
+        fabric = single(
+            lambda p: body(lambda p: p.fadds(p.array("a", 900, "f32"), p.unit.variables["a"], 1.0))(p), backend
+        )
         cycles.append(fabric.run(progress=lambda done, seconds, seen=seen: seen.append(done)).cycles)
         assert seen == sorted(seen)
     assert cycles[0] == cycles[1]
@@ -424,7 +428,7 @@ def out_of_range(p):
 def misaligned(p):
     p.array("a", 9, "u16")
     with p.task("main"):
-        p.ldi(p.r[2], p._vars["a"][1])
+        p.ldi(p.r[2], p.unit.variables["a"][1])
         p.ld32(p.r[4], p.r[2])
 
 

@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.asm import control, disasm
+from fabric.asm.values import decode_array, encode_array
 from fabric.host.fabric import Fabric
 from fabric.layout.layout import Layout
-from fabric.program.program import ENDLESS, Program, decode_array, encode_array
+from fabric.program.program import Program
 from tests.examples import examples
 from tests.fabric import BACKENDS
 from wse_core import image as im
 from wse_core import isa
 from wse_core.errors import ProgramError, UnsupportedError
+from wse_core.image import ENDLESS
 from wse_core.params import machine
 
 

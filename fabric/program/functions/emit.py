@@ -86,12 +86,12 @@ class Emit(Functions):
             place = Address(value.var) if isinstance(value, Temporary) else value
             place = Address(place) if isinstance(place, Var) else place
             if not isinstance(place, Address) or place.var.dtype != "f32":
-                raise p._error(
+                raise p.unit.error(
                     f"{value!r} is no f32 vector", hint="a variable of f32, a register with its address, or a DSR"
                 )
             var = place.var
             if place.offset // 2 + self.count > var.count:
-                raise p._error(f"fewer than {self.count} elements", symbol=var.name)
+                raise p.unit.error(f"fewer than {self.count} elements", symbol=var.name)
         if key not in self.at:
             stride, offset = (2, place.offset) if width == "u16" else (1, 0)
             if width == "f32" and isinstance(place, Address):

@@ -1,0 +1,82 @@
+"""Symbolic instructions, places in a source, and references to tasks: what a front end hands to `fabric.asm.unit`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wse_core import isa
+
+__all__ = ["HERE", "LETTER_NAME", "MOVES", "Ask", "At", "Body", "Instruction", "Place", "TaskRef"]
+
+LETTER_NAME = {"h": "16-bit float", "i": "16-bit integer", "s": "f32", "l": "32-bit integer"}
+"""Letters of the op table's types in words."""
+MOVES = frozenset({"mov16", "mov32"})
+"""Copies of bits: any element type of the right size."""
+
+
+class Place(NamedTuple):
+    """Where something stands in the source of a front end; messages show it."""
+
+    file: str
+    line: int
+    column: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.column is None else f"{self.file}:{self.line}:{self.column}"
+
+
+class Ask:
+    """The default of parameters `at`: ask the front end (`Unit.here`) for the place."""
+
+    def __repr__(self) -> str:
+        return "HERE"
+
+
+HERE = Ask()
+At = Place | Ask | None
+"""What is passed as a place; None = there is none."""
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """One symbolic instruction.
+
+    Attributes
+    ----------
+    op : Op
+        Row of the op table (`wse_core.isa.OPS`).
+    a, b, c, d : int, Dsr or TaskRef
+        Operand fields: encoded ones, or what becomes one when the unit is assembled.
+    imm
+        What the extension word is made of: an int, an `Address`, an `Async`, a `Label` or its name, or for ``dsr_load``
+        the pair (`Dsd`, `Dsr`).  None = no extension word.
+    at : Place or None
+    body : str
+        Name of the task or function that it belongs to.
+    """
+
+    op: isa.Op
+    a: object = 0
+    b: object = 0
+    c: object = 0
+    d: object = 0
+    imm: object = None
+    at: Place | None = None
+    body: str = ""
+
+
+@dataclass(slots=True)
+class Body:
+    """The task or function that is being written; `kind` is ``local``, ``data``, ``control`` or ``function``."""
+
+    name: str
+    kind: str
+
+
+@dataclass(slots=True)
+class TaskRef:
+    """A task as an instruction or descriptor names it (`Task`, name or id), and what for: the word of messages."""
+
+    task: object
+    use: str

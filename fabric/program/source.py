@@ -1,0 +1,24 @@
+"""Where the user's program is: the line outside of the sugar that a message should name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+
+from fabric.asm.instruction import Place
+
+__all__ = ["here"]
+
+_FABRIC = os.path.dirname(os.path.dirname(__file__))
+_INSIDE = (os.path.join(_FABRIC, "program", ""), os.path.join(_FABRIC, "asm", ""), "<string>")
+
+
+def here() -> Place | None:
+    """Return the place of the first caller outside of this package, the assembler and contextlib."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(_INSIDE) or frame.f_code.co_filename.endswith("contextlib.py")
+    ):
+        frame = frame.f_back
+    return None if frame is None else Place(os.path.basename(frame.f_code.co_filename), frame.f_lineno)
