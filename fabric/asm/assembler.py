@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,11 +49,11 @@ class Assembler(Numbering):
         code_words = -(-2 * n_code // 4) * 4
         footprint = self.place_variables(code_words)
         for task in u.tasks.values():
-            (self.control_entry if task.kind == "control" else self.entry)[task.number] = offsets[task.label.at]
+            (self.control_entry if task.kind == "control" else self.entry)[task.id] = offsets[task.label.at]
         words = []
         for ins in u.instructions:
-            fields = [self.field(x, ins) for x in (ins.a, ins.b, ins.c, ins.d)]
-            words += isa.encode(ins.op, *fields, imm=None if ins.imm is None else self.immediate(ins))
+            a, b, c, d = (self.field(x, ins) for x in (ins.a, ins.b, ins.c, ins.d))
+            words += isa.encode(ins.op, a, b, c, d, imm=None if ins.imm is None else self.immediate(ins))
         code = frozen(np.array(words, np.uint32))
         descriptors = np.zeros(len(self.descriptors), im.DESC_DTYPE)
         for k, row in enumerate(self.descriptors):
@@ -62,13 +62,13 @@ class Assembler(Numbering):
         in_color = self.bound("input", "queue.in_depth")
         out_color = self.bound("output", "queue.out_depth")
         data = tuple(
-            (var.placed, frozen(np.array(var.init, np.uint16)))
+            (var.address, frozen(np.array(var.init, np.uint16)))
             for var in u.variables.values()
             if var.init is not None and np.any(var.init)
         )
-        symbols = {name: Symbol(name, var.placed, var.count, var.dtype) for name, var in u.variables.items()}
+        symbols = {name: Symbol(name, var.address, var.count, var.dtype) for name, var in u.variables.items()}
         labels = {name: int(offsets[label.at]) for name, label in u.labels.items() if label.at is not None}
-        data_tasks = sum(1 << t.number for t in u.tasks.values() if t.kind == "data")
+        data_tasks = sum(1 << t.id for t in u.tasks.values() if t.kind == "data")
         return ProgramImage(
             name=u.name,
             code=code,
@@ -99,10 +99,10 @@ class Assembler(Numbering):
 
     # --- code ---------------------------------------------------------------------------------------------------------
 
-    def field(self, x: object, ins: Instruction) -> int:
+    def field(self, x: Any, ins: Instruction) -> int:
         """Return an operand as the bits of its field."""
         if isinstance(x, Dsr):
-            return isa.FILES.index(x.file) << 4 | x.number
+            return isa.FILES.index(x.file) << 4 | x.id
         if isinstance(x, TaskRef):
             return self.task_id(x, ins.at)
         return x
@@ -111,13 +111,14 @@ class Assembler(Numbering):
         """Return the extension word of an instruction that has one."""
         imm = ins.imm
         if isinstance(imm, Address):
-            return imm.var.placed + imm.offset & 0xFFFF
+            return imm.var.address + imm.offset & 0xFFFF
         if isinstance(imm, Async):
             activate = None if imm.activate is None else self.task_id(TaskRef(imm.activate, "activate"), ins.at)
             unblock = None if imm.unblock is None else self.task_id(TaskRef(imm.unblock, "unblock"), ins.at)
             return isa.async_word(imm.priority, imm.ut, activate, unblock)
         if isinstance(imm, tuple):
-            return self.descriptor(*imm, ins)
+            dsd, dsr = imm
+            return self.descriptor(dsd, dsr, ins)
         if isinstance(imm, (str, Label)):
             return self.target(imm, ins)
         return imm
@@ -155,16 +156,17 @@ class Assembler(Numbering):
         if dsd.on_control:
             row["on_control"] = dsd.on_control[0]
         if dsd.base is not None:
-            row["base"] = dsd.base.var.placed + dsd.base.offset & 0xFFFF
+            row["base"] = dsd.base.var.address + dsd.base.offset & 0xFFFF
         row["index"], row["length"], row["xdsr"] = dsd.index or 0, dsd.length, dsd.fifo
-        row["ndim"] = len(dsd.extent)
-        row["extent"][: len(dsd.extent)] = dsd.extent
+        extent = dsd.extent or ()
+        row["ndim"] = len(extent)
+        row["extent"][: len(extent)] = extent
         row["stride"][: len(dsd.stride)] = dsd.stride
-        key = row.tobytes()
-        if key not in self.numbers:
-            self.numbers[key] = len(self.descriptors)
+        bits = row.tobytes()
+        if bits not in self.numbers:
+            self.numbers[bits] = len(self.descriptors)
             self.descriptors.append(row)
-        return self.numbers[key]
+        return self.numbers[bits]
 
     # --- SRAM ---------------------------------------------------------------------------------------------------------
 
@@ -172,7 +174,8 @@ class Assembler(Numbering):
         """Give every variable its address, first fit behind the code, and return the words taken, code included."""
         u = self.unit
         banks = u.machine["mem.banks"]
-        gaps, end = [], code_words
+        gaps: list[tuple[int, int]] = []
+        end = code_words
         for var in u.variables.values():
             for k, (low, high) in enumerate(gaps):
                 at = self.fit(var, low, banks)

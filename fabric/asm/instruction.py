@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wse_core import isa
 
@@ -57,11 +57,11 @@ class Instruction:
     """
 
     op: isa.Op
-    a: object = 0
-    b: object = 0
-    c: object = 0
-    d: object = 0
-    imm: object = None
+    a: Any = 0
+    b: Any = 0
+    c: Any = 0
+    d: Any = 0
+    imm: Any = None
     at: Place | None = None
     body: str = ""
 
@@ -78,5 +78,5 @@ class Body:
 class TaskRef:
     """A task as an instruction or descriptor names it (`Task`, name or id), and what for: the word of messages."""
 
-    task: object
+    task: Any
     use: str

@@ -41,7 +41,7 @@ class Numbering:
             free = [k for k, depth in enumerate(u.machine["queue.in_depth"]) if depth and k not in queues]
             if not free:
                 raise u.error(f"data task {task.name!r}: no input queue left for color {task.number}", at=task.at)
-            queues[free[0]] = Queue("input", free[0], task.number)
+            queues[free[0]] = Queue("input", free[0], task.id)
 
     def pick_task_ids(self) -> None:
         """Give every task that has none the first free id of its kind."""
@@ -94,12 +94,12 @@ class Numbering:
             target = owner[0]
         if target.kind == "control":
             raise u.error(f"{ref.use}: {target.name!r} is a control task; only a control wavelet starts it", at=at)
-        return target.number
+        return target.id
 
     def initial_bits(self) -> tuple[int, int, int]:
         """Return the activated, blocked and high-priority bits with which the program begins."""
         u = self.unit
-        bits = {}
+        bits: dict[str, int] = {}
         for key, refs in (("start", u.starts), ("blocked", u.blocks), ("unblocked", u.unblocks)):
             bits[key] = 0
             for ref, at in refs:
@@ -107,7 +107,7 @@ class Numbering:
         bound = {t.number for t in u.tasks.values() if t.kind != "control"}
         empty = sum(1 << c for c in range(N_DATA_IDS) if c not in bound)
         blocked = (empty | bits["blocked"]) & ~bits["unblocked"]
-        high = sum(1 << t.number for t in u.tasks.values() if t.high and t.kind != "control")
+        high = sum(1 << t.id for t in u.tasks.values() if t.high and t.kind != "control")
         return bits["start"], blocked, high
 
     # --- DSRs ---------------------------------------------------------------------------------------------------------
@@ -120,14 +120,14 @@ class Numbering:
             x for ins in u.instructions for x in (ins.a, ins.b, ins.c) if isinstance(x, Dsr) and x.thread is not None
         ]
         own = list(u.dsrs)
-        taken = {file: {} for file in isa.FILES[:3]}
-        groups = {}
+        taken: dict[str, dict[int, Dsr]] = {file: {} for file in isa.FILES[:3]}
+        groups: dict[Dsr, list[Dsr]] = {}
         for dsr in own:
             groups.setdefault(dsr.root, []).append(dsr)
         for members in groups.values():
             for dsr in members:
                 if dsr.chosen:
-                    taken[dsr.file][dsr.number] = dsr
+                    taken[dsr.file][dsr.id] = dsr
         for root, members in groups.items():
             files = [d.file for d in members]
             if len(set(files)) < len(files):
@@ -163,8 +163,8 @@ class Numbering:
         """Number the DSRs made by the assembler: one id per thread, or that of a reserved partner."""
         u = self.unit
         free = [k for k in range(count) if all(k not in taken[f] for f in taken)]
-        threads = sorted({d.thread for d in auto})
-        number = {}
+        threads = sorted({d.thread for d in auto if d.thread is not None})
+        number: dict[int | None, int] = {}
         for k, thread in enumerate(threads):
             if not free:
                 raise u.error(
@@ -177,7 +177,7 @@ class Numbering:
                 continue
             root = dsr.root
             if root.thread is None:  # partner of a DSR that the program reserved
-                number_here = root.number
+                number_here = root.id
                 holder = taken[dsr.file].get(number_here)
                 if holder is not None:
                     raise u.error(

@@ -123,10 +123,8 @@ class Unit:
     ) -> ProgramError:
         """Return an error about this unit: about an instruction, a place, or where the front end is."""
         where = ins.at if ins is not None else self.place(at)
-        if ins is not None:
-            body, index = ins.body, self.instructions.index(ins)
-        else:
-            body, index = (self.body.name, len(self.instructions)) if self.body else (None, None)
+        body = ins.body if ins is not None else self.body.name if self.body else None
+        index = self.instructions.index(ins) if ins is not None else len(self.instructions) if self.body else None
         text = None if where is None else str(where)
         return ProgramError(what, hint=hint, where=text, program=self.name, task=body, instruction=index, **fields)
 
@@ -150,7 +148,7 @@ class Unit:
     # --- instructions -------------------------------------------------------------------------------------------------
 
     def emit(
-        self, name: str, a: object = 0, b: object = 0, c: object = 0, d: object = 0, imm: object = None, at: At = HERE
+        self, name: str, a: Any = 0, b: Any = 0, c: Any = 0, d: Any = 0, *, imm: Any = None, at: At = HERE
     ) -> Instruction:
         """Append an instruction to the task or function that is being written; see `Instruction` for the operands."""
         self.changing()

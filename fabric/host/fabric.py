@@ -115,7 +115,8 @@ class Fabric:
         self.engine: Any = engines.make_engine(self.spec, backend)
         self._copies = Copies(self.engine, self.spec)
         self._totals: dict[str, int] | None = None
-        self._period, self._periodic = 0, _nothing
+        self._period = 0
+        self._periodic: Callable[[], object] = _nothing
         self.on_host: Callable[[str, int, int, int], object] | None = None
         if self.layout is not None:
             for address, words, x, y in self.layout.param_writes():
@@ -256,13 +257,15 @@ class Fabric:
             control = np.broadcast_to(np.asarray(control, bool), words.shape)
         number = stream_number(stream, "input", self.spec)
         self.engine.push_input(number, words, control)
-        self._tell("stream", *self.spec.inputs[number][:2], len(words))
+        x, y, *_ = self.spec.inputs[number]
+        self._tell("stream", x, y, len(words))
 
     def receive(self, stream: Stream | int) -> Received:
         """Return what arrived at an output stream since the last call, as `Received`."""
         number = stream_number(stream, "output", self.spec)
         cycles, words, control = self.engine.pop_output(number)
-        self._tell("receive", *self.spec.outputs[number][:2], len(words))
+        x, y, *_ = self.spec.outputs[number]
+        self._tell("receive", x, y, len(words))
         return Received(np.asarray(cycles, np.int64), np.asarray(words, np.uint32), np.asarray(control, bool))
 
     # --- running --------------------------------------------------------------------------------------------------

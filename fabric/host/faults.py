@@ -28,7 +28,7 @@ _LOOK_INSIDE = 4096  # PEs up to which an error looks for the instruction that f
 
 def fault_error(engine: Any, spec: FabricSpec) -> WseError:
     """Return the error that describes the fault at which `engine` stopped."""
-    record = dict(engine.fault)
+    record: dict[str, Any] = dict(engine.fault)
     kind = str(record.get("kind", "program"))
     name = kind.lower().removesuffix("fault").split("_")[0]
     error = _FAULTS.get(name, MachineFault)
@@ -37,7 +37,7 @@ def fault_error(engine: Any, spec: FabricSpec) -> WseError:
         what = _FAULT_TEXT[kind] + (f" ({what})" if what else "")
     if error is MemoryLimitError:
         return error(what or _FAULT_TEXT["memory"], where=f"PE ({record.get('x')}, {record.get('y')})")
-    x, y = record.get("x"), record.get("y")
+    x, y = int(record["x"]), int(record["y"])
     address = record.get("address")
     color = record.get("color")
     if error is not SramFault or address is None or address < 0:

@@ -127,7 +127,8 @@ class Layout:
             The rectangle leaves the layout or meets another program; the program is for another machine.
         """
         self._changing()
-        rect = self.rect(x if y is None else (x, y, w, h), "place")
+        given: Any = x if y is None else (x, y, w, h)
+        rect = self.rect(given, "place")
         if isinstance(program, Program) and _seen_by_programs(program.machine) != _seen_by_programs(self.machine):
             raise LayoutError(
                 f"program {program.name!r} is written for {program.machine!r}, the layout is one of {self.machine!r}",

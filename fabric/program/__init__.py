@@ -1,22 +1,22 @@
-"""What programs of one PE are made of, how they are written, and how they are assembled (`fabric.program.program`).
+"""Programs of one PE written in Python (`fabric.program.program.Program`), on top of the assembler (`fabric.asm`).
 
-`values` and `operands` hold the things that a program names; each other module is one part of
-`fabric.program.program.Program`, `assembler` makes the image.  Modules import only from those before them:
+A `Program` holds one object of each part and hands out the parts' methods as its own.  Modules import only from those
+before them:
 
 ===========  ========================================================================
-values       numbers of the host and words of SRAM
-operands     registers, labels, variables, queues, descriptors, DSRs, tasks
-emission     symbolic instructions, immediates, errors with a place in the source
+source       where the user's program is
 registers    who has which register
 memory       variables and the descriptors of walks over them
 ports        queues and the descriptors of wavelets
 dsrs         data structure registers
 vector       vector operations
-operations   the methods that the op table names
+operations   operations of the op table, scalar or vector
 scalar       instructions of special form
 tasks        tasks and functions
 flow         labels, branches, loops
-numbering    task ids, queues and DSR numbers
-assembler    layout of SRAM, encoding, the image
+methods      one method per operation of the op table
+program      `Program`
+stubs        makes ``program.pyi``: what editors and type checkers see
+functions    exp, log, reciprocal, 1 / sqrt, GELU of vectors
 ===========  ========================================================================
 """

@@ -172,7 +172,7 @@ class Flow:
         if up is not None:
             self.scalars.ldi(up, 0)
         start = self.label()
-        yield up if index else down
+        yield down if up is None else up
         if up is not None:
             self.operations.emit("add16", up, up, 1)
         self.operations.emit("sub16", down, down, 1)

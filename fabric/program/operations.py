@@ -83,10 +83,9 @@ class Operations:
         if len(sources) > 1 and not isinstance(sources[0], Reg) and isinstance(sources[1], Reg) and op.name in COMMUTE:
             sources[:2] = sources[1], sources[0]
         if len(sources) == 1 and not isinstance(sources[0], Reg) and op.name in ("mov16", "mov32", "fmovh", "fmovs"):
-            imm = self.unit.immediate(
-                sources[0], self.unit.immediate_type(op, sources[0], letters[1]), f"{op.name} source"
-            )
-            self.unit.emit("ldi" if letters[0] in "hi" else "ldi32", a=a, imm=imm)
+            letter = self.unit.immediate_type(op, sources[0], letters[1])
+            value = self.unit.immediate(sources[0], letter, f"{op.name} source")
+            self.unit.emit("ldi" if letters[0] in "hi" else "ldi32", a=a, imm=value)
             return
         fields: list[int] = []
         imm: object = None

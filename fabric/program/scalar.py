@@ -95,8 +95,8 @@ class Scalars:
 
     def tsc(self, dst: Reg | Sequence[Reg]) -> None:
         """Read the 48-bit cycle counter into three consecutive registers, low first; `dst` from `regs` (3) or a Reg."""
-        first = dst[0] if isinstance(dst, (tuple, list)) else dst
-        if isinstance(dst, (tuple, list)) and [reg.id for reg in dst] != [first.id + k for k in range(3)]:
+        first = dst[0] if isinstance(dst, Sequence) else dst
+        if isinstance(dst, Sequence) and [reg.id for reg in dst] != [first.id + k for k in range(3)]:
             raise self.unit.error("tsc: three consecutive registers needed", hint="p.regs(3)")
         if not isinstance(first, Reg) or first.id + 2 >= isa.N_REGS:
             raise self.unit.error(f"tsc: {first} and the two registers after it do not exist")

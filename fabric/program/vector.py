@@ -67,7 +67,8 @@ class Vectors:
 
         held: list[Reg] = []
         loads: list[tuple[Dsr, Dsd]] = []
-        fields: list[object] = []
+        fields: list[Dsr | int] = []
+        a: Dsr | int
         files = self._files(b, c, in_place)
         for k, source in enumerate((b, c, scalar)[: len(sources)]):
             if isinstance(source, Dsr):
@@ -135,7 +136,7 @@ class Vectors:
                 f"{what}: an asynchronous operation cannot return into a register",
                 hint="a destination in memory (stride 0 for a sum)",
             )
-        fabric = [x.queue for x in sources if isinstance(x, Dsd) and x.is_fabric]
+        fabric = [x.queue for x in sources if isinstance(x, Dsd) and x.queue is not None]
         if len(fabric) == 2 and fabric[0] == fabric[1]:
             raise self.unit.error(f"{what}: both sources take wavelets from color {fabric[0].color}")
 
@@ -206,8 +207,8 @@ class Vectors:
                 and isinstance(operand, Dsd)
                 and operand.kind not in ("circular", "fifo")
                 and not operand.flags & im.F_INDEX
+                and operand.elements not in (None, ENDLESS)
                 and length > operand.elements
-                and operand.elements != ENDLESS
             ):
                 raise self.unit.error(
                     f"{op.name}: the operation has {'endless' if length == ENDLESS else length} elements "
