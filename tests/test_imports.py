@@ -63,7 +63,6 @@ ROOM_EXCEPTIONS = {
     ): "draws the pictures of the documentation by the commands that it names",
     ("harness.docs.gallery", "harness.train.config"): "records a training run for one of the pictures",
     ("harness.docs.gallery", "harness.train.trainer"): "the same",
-    ("fabric.asm.assembler", "fabric.program.emission"): "to go: the assembler is being freed of the Python sugar",
 }
 """Edges between rooms that are not in `ROOMS`, and why; each must still be there."""
 

@@ -27,7 +27,10 @@ PAGE = "docs/api.md"
 WIDTH = 118
 
 PARTS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
-    ("Programs and layouts", (("fabric.program.program", "Program"), ("fabric.layout.layout", "Layout"))),
+    (
+        "Programs and layouts",
+        (("fabric.program.program", "Program"), ("fabric.layout.layout", "Layout"), ("fabric.asm.unit", "Unit")),
+    ),
     (
         "Running",
         (
