@@ -29,8 +29,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fabric.kernels.basic.vector_checks import check, reference
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params, integers
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
@@ -38,7 +38,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core import isa, numerics
+from wse_core import isa
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
@@ -47,125 +47,6 @@ __all__ = ["VECTOR_OPS", "expected_cycles", "vector"]
 VECTOR_OPS = tuple(op.name for op in isa.OPS if op.form == "alu" and any(op.lanes))
 _TYPES = {"i": "u16", "l": "u32", "s": "f32"}
 _WHERE = "kernel vector"
-
-
-# --- what an operation gives ------------------------------------------------------------------------------------------
-
-
-def _i16(bits):
-    return np.asarray(bits, np.uint16).astype(np.int16)
-
-
-def _count_bits(values, what):
-    """Return leading zeros, trailing zeros or ones of 16-bit numbers, by their binary text."""
-
-    def one(text):
-        if what == "popcnt":
-            return text.count("1")
-        return 16 if "1" not in text else text.index("1") if what == "clz" else 15 - text.rindex("1")
-
-    return np.array([one(format(int(v), "016b")) for v in np.ravel(values)], np.uint16).reshape(np.shape(values))
-
-
-def reference(name, half, single, b, c, d):
-    """Return the destination of an operation as bit patterns, calculated by `wse_core.numerics`.
-
-    Parameters
-    ----------
-    name : str
-        Operation.
-    half, single : Arithmetic
-        The 16-bit format of the program, and f32.
-    b, c, d : ndarray or None
-        Sources in the order of the table.
-    """
-    own = single if name.endswith("s") else half
-    convert = numerics.convert
-    with np.errstate(over="ignore"):
-        table = {
-            "add16": lambda: b + c,
-            "sub16": lambda: b - c,
-            "and16": lambda: b & c,
-            "or16": lambda: b | c,
-            "xor16": lambda: b ^ c,
-            "sll16": lambda: b << (c & np.uint16(15)),
-            "slr16": lambda: b >> (c & np.uint16(15)),
-            "sar16": lambda: (_i16(b) >> (_i16(c) & 15)).view(np.uint16),
-            "mov16": lambda: b,
-            "mov32": lambda: b,
-            "clz": lambda: _count_bits(b, name),
-            "ctz": lambda: _count_bits(b, name),
-            "popcnt": lambda: _count_bits(b, name),
-            "fadd": lambda: own.call("add", b, c),
-            "fsub": lambda: own.call("sub", b, c),
-            "fmul": lambda: own.call("mul", b, c),
-            "fmax": lambda: own.call("maximum", b, c),
-            "fmin": lambda: own.call("minimum", b, c),
-            "fabs": lambda: own.call("absolute", b),
-            "fneg": lambda: own.call("neg", b),
-            "fmov": lambda: b,
-            "fscale": lambda: own.call("scale", b, _i16(c)),
-            "fmac": lambda: own.call("fma", c, d, b),
-            "faddhs": lambda: half.call("add_mixed", b, c),
-            "fmachs": lambda: half.call("fma_mixed", c, d, b),
-            "fh2s": lambda: convert(b, half.fmt, "f32", half.bias, half.ftz),
-            "fs2h": lambda: convert(b, "f32", half.fmt, half.bias, half.ftz),
-            "fh2xp16": lambda: numerics.to_int(b, half.fmt, "int16", "truncate", half.bias),
-            "fs2xp16": lambda: numerics.to_int(b, "f32", "int16", "truncate", half.bias),
-            "xp162fh": lambda: numerics.from_int(_i16(b), half.fmt, half.bias),
-            "xp162fs": lambda: numerics.from_int(_i16(b), "f32", half.bias),
-        }
-        result = np.asarray((table.get(name) or table[name[:-1]])())
-    return result.view(f"u{result.itemsize}")
-
-
-def check(name, half, single, got, expected, b, c, d):
-    """Compare the result of an operation with `reference` and, in float64, with plain numpy.
-
-    Results that are whole numbers or copies must be equal.  The others are sums of at most two terms with one rounding:
-    the bound is that of `fabric.kernels.kit.check` with one rounding.
-    """
-    op = isa.BY_NAME[name]
-    arithmetic = {"h": half, "s": single}
-    if op.types[0] not in arithmetic:
-        exact = np.array_equal(got, expected)
-        error = np.abs(got.astype(np.int64) - expected.astype(np.int64)).max(initial=0)
-        if op.types[1] not in arithmetic:
-            return Check(exact, exact, float(error), 0.0, got.size, got.size)
-        with np.errstate(invalid="ignore"):  # whole numbers of floats, toward zero, saturating
-            plain = np.trunc(np.clip(np.nan_to_num(arithmetic[op.types[1]].decode(b), nan=0.0), -32768, 32767))
-        error = np.abs(_i16(got) - plain)
-        return Check(exact, not error.any(), float(error.max(initial=0)), 0.0, got.size, got.size)
-    values = [
-        None
-        if bits is None
-        else arithmetic[letter].operand(bits)
-        if letter in arithmetic
-        else _i16(bits).astype(np.float64)
-        for bits, letter in zip((b, c, d), op.types[1:], strict=True)
-    ]
-    x, y, z = values
-    plain = ("fadd", "fsub", "fmul", "fmax", "fmin", "fabs", "fneg", "fmov", "fscale")
-    base = name[:-1] if name[:-1] in plain else name
-    copies = base in ("fmax", "fmin", "fabs", "fneg", "fmov", "fh2s")
-    if base in ("fabs", "fneg", "fmov"):
-        x = arithmetic[op.types[1]].decode(b)  # these never flush
-    with np.errstate(all="ignore"):
-        terms = {
-            "fadd": lambda: (x, y),
-            "fsub": lambda: (x, -y),
-            "fmul": lambda: (x * y,),
-            "faddhs": lambda: (x, y),
-            "fmax": lambda: (np.maximum(x, y),),
-            "fmin": lambda: (np.minimum(x, y),),
-            "fabs": lambda: (np.abs(x),),
-            "fneg": lambda: (-x,),
-            "fscale": lambda: (np.ldexp(x, y.astype(np.int64)),),
-        }
-        parts = (terms.get(base) or (lambda: (x,) if y is None else (x, y * z)))()
-        return check_sum(
-            arithmetic[op.types[0]], got, expected, sum(parts), sum(map(np.abs, parts)), 0 if copies else 1
-        )
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------------
@@ -270,6 +151,31 @@ def _half(op, dtype):
     return dtype if "h" in letters else "f16"
 
 
+def _banks(op, conflict, machine):
+    """Return the banks in which the two memory sources begin, or refuse a conflict that cannot be."""
+    if op.types[2] == "-":
+        if conflict:
+            raise ConfigError(f"{op.name} has one memory source, nothing to conflict with", where=f"{_WHERE}: conflict")
+        return 0, 0
+    if conflict:
+        return 0, 0
+    words = [isa.WORDS[letter] for letter in op.types[1:3]]
+    apart = machine["mem.banks"] // (4 if machine["mem.conflict_rule"] == "mod4" else 2)
+    return (0, apart & ~1) if words[0] == words[1] else tuple(int(size == 1) for size in words)
+
+
+def _inputs(op, n, stride, arithmetic, seed, data):
+    """Return the bit patterns of the sources that an operation has, shape (1, 1, elements), by their symbols."""
+    rng, fields = np.random.default_rng(seed), {}
+    length = (n - 1) * abs(stride) + 1
+    for key, letter, size in zip("bcd", op.types[1:], (length, length, 1), strict=True):
+        if letter in arithmetic:
+            fields[key] = arithmetic[letter].random(rng, (1, 1, size), data if size > 1 or n == 1 else "normal")
+        elif letter != "-":
+            fields[key] = integers(rng, (1, 1, size), 16 if letter == "i" else 32, data)
+    return fields
+
+
 @kernel(
     "vector",
     "one vector operation on one PE, between two time stamps",
@@ -298,15 +204,7 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
     if not stride:
         raise ConfigError("stride 0 would take one element n times", where=f"{_WHERE}: stride", hint="1", value=0)
     half = _half(op, dtype)
-    two = op.types[2] != "-"
-    if conflict and not two:
-        raise ConfigError(f"{name} has one memory source, nothing to conflict with", where=f"{_WHERE}: conflict")
-    count = machine["mem.banks"]
-    banks = (0, 0)
-    if two and not conflict:
-        words = [isa.WORDS[letter] for letter in op.types[1:3]]
-        apart = count // (4 if machine["mem.conflict_rule"] == "mod4" else 2)
-        banks = (0, apart & ~1) if words[0] == words[1] else tuple(int(size == 1) for size in words)
+    banks = _banks(op, conflict, machine)
     p = fit(
         "kernel vector",
         machine,
@@ -317,31 +215,29 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
     layout = Layout(1, 1, machine)
     layout.place(p, 0, 0)
 
-    rng = np.random.default_rng(seed)
     arithmetic = {"h": Arithmetic.of(machine, half), "s": Arithmetic.of(machine, "f32")}
-    length = (n - 1) * abs(stride) + 1
-    fields = {}
-    for key, letter, size in zip("bcd", op.types[1:], (length, length, 1), strict=True):
-        if letter in arithmetic:
-            fields[key] = arithmetic[letter].random(rng, (1, 1, size), data if size > 1 or n == 1 else "normal")
-        elif letter != "-":
-            fields[key] = integers(rng, (1, 1, size), 16 if letter == "i" else 32, data)
+    fields = _inputs(op, n, stride, arithmetic, seed, data)
     session = Session(layout, [(key, bits, 0, 0) for key, bits in fields.items()])
 
-    picked = slice(None, None, abs(stride))
+    def walked(array):
+        """Return the elements that the operation walks over, in its order."""
+        return array[:: abs(stride)][:: -1 if stride < 0 else 1]
+
     b, c, d = (fields[key][0, 0] if key in fields else None for key in "bcd")
-    order = slice(None, None, -1 if stride < 0 else 1)
-    b, c = b[picked][order], c[picked][order] if two else None
-    got = session.read("b" if op.types[0] == op.types[1] else "a")[0, 0][picked][order]
+    b, c = walked(b), None if c is None else walked(c)
+    result = "b" if op.types[0] == op.types[1] else "a"
+    got = walked(session.read(result)[0, 0])
     expected = reference(name, arithmetic["h"], arithmetic["s"], b, c, d)
     found = check(name, arithmetic["h"], arithmetic["s"], got, expected, b, c, d)
-    image = p.assemble()
-    words = [isa.WORDS[letter] for letter in op.types[1:3]]
-    before = length - 1 if stride < 0 else 0  # elements between the start of an array and the first one walked over
-    read = [(image.symbols[key].address + before * size, size) for key, size in zip("bc", words, strict=True) if size]
-    result, size = "b" if op.types[0] == op.types[1] else "a", isa.WORDS[op.types[0]]
-    written = image.symbols[result].address + before * size, size
+    before = max(0, -stride) * (n - 1)  # elements between the start of an array and the first one walked over
+    symbols = p.assemble().symbols
+    written, *read = [
+        (symbols[key].address + before * isa.WORDS[letter], isa.WORDS[letter])
+        for key, letter in zip((result, "b", "c"), op.types[:3], strict=True)
+        if letter != "-"
+    ]
     first, last = session.stamps()
+    lanes = lanes_of(op, stride, machine)
     return report(
         session,
         found,
@@ -349,8 +245,8 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
         expected_cycles=expected_cycles(op, n, stride, machine, written, read),
         expected_hops=0,
         expected_macs=n if op.is_mac else 0,
-        lanes=lanes_of(op, stride, machine) if op.is_mac else 0,
-        lanes_per_step=lanes_of(op, stride, machine),
+        lanes=lanes if op.is_mac else 0,
+        lanes_per_step=lanes,
         conflict_cycles=session.run.counters["stall_conflict"],
         arrays={"result": got},
     )

@@ -49,7 +49,7 @@ from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.distributed import Product, place_all
 from fabric.kernels.matmul.local import emit_product, product_cycles
-from fabric.kernels.matmul.shift import FIRST, RingAxis
+from fabric.kernels.matmul.ring_axis import FIRST, RingAxis
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 

@@ -6,6 +6,12 @@ addresses (`fabric.networks.streamed.resident.Resident.arrays`), since programs 
 What works on a row of tokens moves its pointers to the next row, so a command is sent once per row that the column
 owns.
 
+Each phase of an iteration has its own table of commands.  Their ids are one space all the same, 47 of the 63 there are:
+a control wavelet starts the task with its id, so an id could mean two things only if something were done between the
+phases (a task that reads a mode and branches, or another table of tasks), which costs cycles per command, and the ids
+are also the order in which a PE picks among tasks of one priority.  A program leaves out the tasks of phases that its
+network does not have (`fabric.networks.streamed.rows.RowTasks`); a further phase has 16 ids.
+
 Source: weight streaming white paper, section 7.3: weights and commands share the stream.  The set of commands is ours.
 """
 
@@ -16,9 +22,9 @@ import numpy as np
 from fabric.asm import control
 from fabric.kernels.streamed import gradient, placement
 
-__all__ = ["IDS", "MEANING", "word"]
+__all__ = ["ACTIVATIONS", "IDS", "LOSS", "MEANING", "NORMALISATION", "PHASES", "POINTERS", "PRODUCTS", "word"]
 
-MEANING = {
+PRODUCTS = {
     "begin": "send the partial sums round the ring of columns",
     "pass": "add the own partial sums to those that arrive and send them on",
     "land": "add the own partial sums, round, keep the row",
@@ -26,6 +32,9 @@ MEANING = {
     "from_west": "a row of the mask: take the row of output gradients from the west",
     "from_east": "the same from the east",
     "ask": "a place of the mask, data = step to the feature: send its gradient south",
+}
+"""Streamed products and gradients: what follows a row of weights or of a mask."""
+POINTERS = {
     "source": "pointer: features that weights and places of the mask refer to",
     "result": "pointer: row that lands next",
     "mine": "pointer: row of output gradients that is sent next",
@@ -34,9 +43,15 @@ MEANING = {
     "delta": "pointer: row of gradients",
     "label": "pointer: row of labels",
     "wide": "pointer: row of f32 numbers",
+}
+"""Where the arrays lie that the next commands work on; the data are the number of an array."""
+ACTIVATIONS = {
     "relu": "row: keep what is positive; aux row: its slope, one or zero",
     "gelu": "row: x times the normal distribution (tanh form); aux row: its slope",
     "slope": "delta row: times the aux row",
+}
+"""Activations and their slopes, a row of tokens each."""
+LOSS = {
     "floor": "sums: minus infinity",
     "max_row": "sums: maximum with a row",
     "join_max": "sums: maximum with what arrives round the ring",
@@ -50,6 +65,9 @@ MEANING = {
     "scale": "data = upper half of the f32 loss scale",
     "delta_row": "delta row: (wide row times share, minus label) times loss scale",
     "loss": "send the sum of the hits south; hits and sums: zero",
+}
+"""Softmax cross-entropy; sums over all columns go round their ring, as those of the normalisation do."""
+NORMALISATION = {
     "k_low": "data = lower half of an f32 constant, 1 / features",
     "k_high": "data = its upper half",
     "gamma": "data = factor of the next feature",
@@ -67,6 +85,10 @@ MEANING = {
     "dot": "keep sums times constant as the mean product; sums: zero",
     "back_row": "delta row: (delta row times factor - mean - aux row times mean product) / deviation, the wide row",
 }
+"""Normalisation over the features of a sample, forward and backward."""
+
+PHASES = (PRODUCTS, POINTERS, ACTIVATIONS, LOSS, NORMALISATION)
+MEANING = {name: meaning for phase in PHASES for name, meaning in phase.items()}
 """What each command does."""
 
 _FIXED = {**placement.TASKS, **gradient.TASKS}

@@ -1,0 +1,87 @@
+"""Tiles on a ring of PEs along a row or a column: what the programs of the cyclic shifts and of A B^T share.
+
+A PE holds its tiles one behind the other, with one place more for the tile that arrives; `advance` goes on by one tile,
+`turn` sends the current one and receives another in the spare place.  How often, and what a tile means, stands in the
+heads of `fabric.kernels.matmul.shift` and `fabric.kernels.matmul.transposed`.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FIRST", "QUEUES", "RingAxis"]
+
+FIRST = {"a": 8, "b": 11}
+"""Color 0 of the ring of each axis."""
+QUEUES = {"a": (0, 2), "b": (1, 3)}
+"""Input and output queue."""
+
+
+class RingAxis:
+    """What a PE needs for the tiles of one matrix on their ring: variables, descriptors, code.
+
+    Parameters
+    ----------
+    p : Program
+    key : {"a", "b"}
+    elements : int
+        Of a tile.
+    dtype : str
+    held : int
+        Tiles that the PE holds.
+    colors : tuple[int, int] or None
+        Colors sent and received, 0 .. 2; None on a ring of one PE.
+    bank : int or None
+        In which a tile has to begin.
+    """
+
+    def __init__(self, p, key, elements, dtype, held, colors, bank=None):
+        self.p, self.key, self.elements, self.colors = p, key, elements, colors
+        self.places = held + (colors is not None)
+        self.store = p.array(key, self.places * elements, dtype, bank=bank)
+        self.words = elements * self.store.words_per_element
+        self.move = p.mov32 if dtype == "f32" else p.mov16
+        self.current = p.reg16(f"{key} current")
+        self.spare = p.reg16(f"{key} spare") if self.places > 1 else None
+        if colors is not None:
+            first, (q_in, q_out) = FIRST[key], QUEUES[key]
+            self.out, self.into = p.output_queue(q_out, first + colors[0]), p.input_queue(q_in, first + colors[1])
+            self.to_fabric, self.sent = p.dsr("dest", name=f"{key} out"), p.dsr("src1", name=f"{key} sent")
+            self.received, self.from_fabric = p.dsr("dest", name=f"{key} in"), p.dsr("src1", name=f"{key} received")
+
+    def prepare(self):
+        """Load all descriptors and stand one tile before the first."""
+        p, n = self.p, self.elements
+        if self.colors is not None:
+            p.load(self.to_fabric, p.fabout(self.out, n))
+            p.load(self.sent, p.mem1d(self.store, n))
+            p.load(self.received, p.mem1d(self.store, n))
+            p.load(self.from_fabric, p.fabin(self.into, n))
+        p.ldi(self.current, self.store[(self.places - 1) * self.elements])
+        if self.spare is not None:
+            p.ldi(self.spare, self.store)
+
+    def advance(self):
+        """Go on to the next tile; the one left is spare."""
+        p = self.p
+        if self.places == 2:
+            for to, by in ((self.current, self.spare), (self.spare, self.current), (self.current, self.spare)):
+                p.xor16(to, to, by)
+        elif self.places > 2:
+            p.mov16(self.spare, self.current)
+            last = p.reg16("last")
+            p.ldi(last, self.store[(self.places - 1) * self.elements])
+            with p.if_("eq", self.current, last):
+                p.ldi(self.current, self.store)
+            with p.else_():
+                p.add16(self.current, self.current, self.words)
+            p.free(last)
+
+    def turn(self, activate=None, unblock=None):
+        """Send the current tile and receive another in the spare place; then activate or unblock a task."""
+        p = self.p
+        if self.colors is None:
+            p.activate(activate) if activate else p.unblock(unblock)
+            return
+        p.dsr_base(self.sent, self.current)
+        self.move(self.to_fabric, self.sent, async_=True)
+        p.dsr_base(self.received, self.spare)
+        self.move(self.received, self.from_fabric, async_=p.async_(activate=activate, unblock=unblock))
