@@ -8,6 +8,6 @@ module          content
 `store`         where the dense store lies: in memory, or in files for runs larger than memory
 `optimizer`     SGD, momentum, Adam, AdamW in FP32 on active weights
 `tiers`         capacity and speed: flash behind DRAM, with prefetch
-`params`        every number of the service with its source
+`coordinator`   the order of an iteration: weights and commands that leave, gradients that come back
 ==============  ======================================================================================================
 """

@@ -1,22 +1,23 @@
 """Capacity and speed of the memory service: flash for capacity, DRAM for speed, prefetch between them.
 
 Layers are streamed in an order that is known beforehand, so a layer that does not fit DRAM is read from flash while
-earlier ones stream.  The part that is not there in time is the stall.  Numbers: `memx.params`.
+earlier ones stream.  The part that is not there in time is the stall.  Numbers: `wse_core.numbers`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memx.params import PARAMETERS
 from wse_core.errors import ConfigError
+from wse_core.params import PARAMETERS, Machine
 
-__all__ = ["Stream", "Tiers"]
+__all__ = ["Delivery", "Tiers"]
 
 
 @dataclass(frozen=True)
-class Stream:
-    """When the layers of a stream went out.
+class Delivery:
+    """When the layers that leave one after the other went out.
 
     Attributes
     ----------
@@ -26,14 +27,14 @@ class Stream:
         Seconds in which the stream waited for flash.
     """
 
-    begin: tuple
-    end: tuple
+    begin: tuple[float, ...]
+    end: tuple[float, ...]
     stall: float
 
 
 @dataclass(frozen=True)
 class Tiers:
-    """The two tiers.
+    """The two tiers; `Tiers.of` a machine, or by default those of the default machine.
 
     Attributes
     ----------
@@ -50,7 +51,12 @@ class Tiers:
     flash_rate: float = PARAMETERS["flash.rate"].value
     stream_rate: float = PARAMETERS["stream.rate"].value
 
-    def check(self, parameters, bytes_per_parameter):
+    @classmethod
+    def of(cls, machine: Machine) -> Tiers:
+        """Return the tiers that a machine's numbers give."""
+        return cls(machine["dram.bytes"], machine["capacity.most"], machine["flash.rate"], machine["stream.rate"])
+
+    def check(self, parameters: float, bytes_per_parameter: float) -> None:
         """Raise `ConfigError` if so many parameters do not fit."""
         needed = parameters * bytes_per_parameter
         if needed > self.flash_bytes:
@@ -62,8 +68,8 @@ class Tiers:
                 hint=f"at most {most:,} parameters",
             )
 
-    def stream(self, layers):
-        """Return the `Stream` of layers, one after the other.
+    def deliver(self, layers: Sequence[float]) -> Delivery:
+        """Return the `Delivery` of layers, one after the other.
 
         DRAM is a window over the stream: flash fills it in the order of the stream as fast as it can, at most
         `dram_bytes` ahead of what has been sent; at the start the window is full.
@@ -83,4 +89,4 @@ class Tiers:
             stall += finish - (now + size / self.stream_rate)
             sent, now = sent + size, finish
             end.append(now)
-        return Stream(tuple(begin), tuple(end), stall)
+        return Delivery(tuple(begin), tuple(end), stall)

@@ -15,9 +15,9 @@ from collections import deque
 
 import numpy as np
 
-from swarm.params import PARAMETERS
 from swarm.tree import CHUNK, Endpoint, Node, build
 from wse_core.errors import ConfigError
+from wse_core.params import PARAMETERS
 
 __all__ = ["Planes", "share"]
 
@@ -81,7 +81,7 @@ class Planes(Endpoint):
         Tree of each plane.
     """
 
-    def __init__(self, endpoints, planes=PARAMETERS["planes"].value):
+    def __init__(self, endpoints, planes=PARAMETERS["link.planes"].value):
         if planes < 1:
             raise ConfigError("a fabric without planes", where="swarm: planes", hint="at least 1")
         self.systems = [_System(endpoint, planes) for endpoint in endpoints]

@@ -19,20 +19,22 @@ boundary of iterations).
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import numpy as np
 
+from fabric.networks.streamed.network import Network
 from fabric.networks.streamed.resident import Resident
-from fabric.networks.streamed.wafer import Wafer
-from memx.coordinator import Coordinator
-from memx.params import PARAMETERS as MEMX
+from fabric.networks.streamed.wafer import Pass, Wafer
+from memx.coordinator import Coordinator, Script
+from memx.parameter import Parameter
 from swarm.oracle import OraclePort
-from swarm.timing import Links
+from swarm.timing import Links, Updates
 from swarm.tree import CHUNK, Endpoint, build, gather
-from traces.marks import mark
 from wse_core.errors import ConfigError
+from wse_core.params import Machine
 
 __all__ = ["Iteration", "System", "WaferPort"]
 
@@ -73,7 +75,7 @@ class Iteration:
     host_seconds: float
 
     @property
-    def total_cycles(self):
+    def total_cycles(self) -> int:
         """Cycles from one iteration to the next."""
         return self.load + self.cycles + self.boundary
 
@@ -86,33 +88,32 @@ class WaferPort(Endpoint):
     wafer : Wafer
     """
 
-    def __init__(self, wafer):
+    def __init__(self, wafer: Wafer) -> None:
         self.wafer = wafer
-        self.script = self.passed = None
 
-    def expect(self, script, streams):
+    def expect(self, script: Script, streams: list) -> None:
         """Say how the words that come are cut into columns, and which are commands."""
         self.script, self._flags = script, [flags for _, flags in streams]
         self._lengths = np.cumsum([len(flags) for flags in self._flags])
-        self._came = []
+        self._came: list[np.ndarray] = []
 
-    def weights(self, words):
+    def weights(self, words: np.ndarray) -> None:
         self._came.append(words)
 
-    def work(self, loss_scale=1.0):
+    def work(self, loss_scale: float = 1.0) -> Pass:
         """Run what came; return the `Pass`.  The loss scale is among the words already."""
         columns = np.split(np.concatenate(self._came), self._lengths[:-1])
         self.passed = self.wafer.run(list(zip(columns, self._flags, strict=True)))
         return self.passed
 
-    def gradients(self, count):
+    def gradients(self, count: int) -> Iterator[np.ndarray]:
         found = np.zeros(count, np.float32)
         for places, numbers in zip(self.script.places, self.passed.numbers, strict=True):
             found[places] = numbers
         for start in range(0, count, CHUNK):
             yield found[start : start + CHUNK]
 
-    def times(self, count):
+    def times(self, count: int) -> np.ndarray:
         """Return when each number left, in cycles."""
         found = np.zeros(count, np.int64)
         for places, times in zip(self.script.places, self.passed.times, strict=True):
@@ -137,6 +138,8 @@ class System:
     links : Links, optional
     backend : {"compiled", "reference", "numpy"}, optional
         Machine of the wafers; numpy takes their place with `swarm.oracle`.
+    mark : callable, optional
+        Called with (begin, label, track, end), in cycles, for each phase of an iteration when its times are known.
 
     Raises
     ------
@@ -144,7 +147,20 @@ class System:
         A batch that does not divide over wafers and rows of PEs; a network that does not fit.
     """
 
-    def __init__(self, network, matrices, norms, machine, width, height, wafers, batch, links=None, backend=None):
+    def __init__(
+        self,
+        network: Network,
+        matrices: list[Parameter],
+        norms: dict[int, Parameter],
+        machine: Machine,
+        width: int,
+        height: int,
+        wafers: int,
+        batch: int,
+        links: Links | None = None,
+        backend: str | None = None,
+        mark: Callable | None = None,
+    ) -> None:
         if wafers < 1:
             raise ConfigError(f"{wafers} wafers", where="system", hint="at least 1")
         if batch < 1 or batch % (wafers * height):
@@ -154,7 +170,8 @@ class System:
                 where="batch",
                 hint=f"{max(1, batch // unit) * unit} or {(batch // unit + 1) * unit}",
             )
-        self.network, self.batch, self.links = network, batch, links or Links()
+        self.network, self.batch, self.links = network, batch, links or Links.of(machine)
+        self.updates, self.mark = Updates.of(machine), mark
         self.machine, self.resident = machine, Resident(network, machine, width, height, batch // wafers)
         self.coordinator = Coordinator(self.resident, matrices, norms)
         self.ports = [
@@ -163,12 +180,12 @@ class System:
             else WaferPort(Wafer(self.resident, backend))
             for _ in range(wafers)
         ]
-        self.tree = build(self.ports)
+        self.tree = build(self.ports, self.links.ways)
         self.clock = self.done = 0
         self._pool = ThreadPoolExecutor(max_workers=max(1, min(wafers, os.cpu_count() or 1)))
 
     @property
-    def hertz(self):
+    def hertz(self) -> float:
         """Cycles per second."""
         return self.machine["clock.ghz"] * 1e9
 
@@ -188,7 +205,7 @@ class System:
                 future.cancel()
             wait(working)
 
-    def train(self, shards, loss_scale=1.0):
+    def train(self, shards: list, loss_scale: float = 1.0) -> Iteration:
         """Run an iteration.
 
         Parameters
@@ -213,7 +230,7 @@ class System:
         cycles = max(done.cycles for done in passes)
         per_cycle = self.links.bytes_per_second / self.hertz
         left = np.max([port.times(count) for port in self.ports], axis=0)[:asked]
-        updated = self._updated(left)
+        updated = self.updates.done(left + self.away, self.hertz)
         found = Iteration(
             loss=loss,
             gradients=numbers[:asked],
@@ -226,22 +243,16 @@ class System:
             macs=sum(done.run.macs for done in passes),
             host_seconds=sum(done.run.host_seconds for done in passes),
         )
-        self._mark(script, found, passes, left, updated)
+        if self.mark is not None:
+            self._mark(script, found, passes, left, updated)
+        self.done += 1
         self.clock += found.total_cycles
         return found
 
     @property
-    def away(self):
+    def away(self) -> float:
         """Cycles from a wafer to the memory service, or back."""
         return self.links.one_way(len(self.ports)) * self.hertz
-
-    def _updated(self, left):
-        """Return when each weight is updated, given when its gradient left: in order of arrival, at the given rate."""
-        per_update, latency = self.hertz / MEMX["update.rate"].value, self.hertz * MEMX["update.latency"].value * 1e-9
-        order, n = np.argsort(left, kind="stable"), np.arange(len(left))
-        done = np.empty(len(left))
-        done[order] = per_update * (n + 1) + np.maximum.accumulate(left[order] + self.away - per_update * n)
-        return done + latency
 
     def _boundary(self, script, cycles, updated):
         """Return the cycles from the end of the wafers' work to the begin of the next iteration on them."""
@@ -250,13 +261,12 @@ class System:
         return max(0, int(np.ceil(late.max(initial=0))) - cycles)
 
     def _mark(self, script, found, passes, left, updated):
-        """Mark the phases of an iteration on the clock of the run (`traces.marks`)."""
-        start = self.clock + found.load
+        """Mark the phases of an iteration on the clock of the run."""
+        mark, start = self.mark, self.clock + found.load
         mark(self.clock, "samples", track="links", end=start)
         mark(start, "weights and commands", track="memory service", end=start + int(self.away) + script.longest)
         for number, done in enumerate(passes):
             mark(start, f"iteration {self.done + 1}", track=f"wafer {number}", end=start + done.cycles)
-        self.done += 1
         for parameter, first, last in zip(
             self.coordinator.parameters, script.offsets[:-1], script.offsets[1:], strict=True
         ):
@@ -274,7 +284,7 @@ class System:
                     end=start + int(np.ceil(updated[first:last].max())),
                 )
 
-    def infer(self, inputs):
+    def infer(self, inputs: np.ndarray) -> np.ndarray:
         """Return the logits of up to a batch of samples, bit patterns of shape (classes, samples).
 
         Parameters
@@ -290,11 +300,11 @@ class System:
         self._send("infer", 1.0, shards)
         return self.logits()[:, :given]
 
-    def logits(self):
+    def logits(self) -> np.ndarray:
         """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""
         levels = len(self.network.layers)
         return np.concatenate([port.wafer.activations(levels) for port in self.ports], axis=1)
 
-    def close(self):
+    def close(self) -> None:
         """End the host's threads."""
         self._pool.shutdown()

@@ -1,4 +1,4 @@
-"""How long weights and gradients are under way: rate of a link, latency of the tree.
+"""How long weights and gradients are under way: rate of a link, latency of the tree, and of an update.
 
 A tree is a pipeline: the first word needs the latency of all levels, the others follow at the rate of the links.
 """
@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm.params import PARAMETERS
-from swarm.tree import depth
-from wse_core.errors import ConfigError
+import numpy as np
 
-__all__ = ["Links"]
+from swarm.tree import WAYS, depth
+from wse_core.errors import ConfigError
+from wse_core.params import PARAMETERS, Machine
+
+__all__ = ["Links", "Updates"]
 
 
 @dataclass(frozen=True)
 class Links:
-    """The links of one system.
+    """The links of one system; `Links.of` a machine, or by default those of the default machine.
 
     Attributes
     ----------
@@ -26,25 +28,71 @@ class Links:
         Of one link, each direction [bits/s].
     latency : float
         Of one level of the tree, one way [s].
+    ways : int
+        Most ports of a node of the tree.
     """
 
-    planes: int = PARAMETERS["planes"].value
+    planes: int = PARAMETERS["link.planes"].value
     rate: float = PARAMETERS["link.rate"].value
     latency: float = PARAMETERS["node.latency"].value * 1e-9
+    ways: int = WAYS
 
-    def __post_init__(self):
+    @classmethod
+    def of(cls, machine: Machine) -> Links:
+        """Return the links that a machine's numbers give."""
+        return cls(machine["link.planes"], machine["link.rate"], machine["node.latency"] * 1e-9, machine["node.ways"])
+
+    def __post_init__(self) -> None:
         if self.planes < 1 or self.rate <= 0 or self.latency < 0:
             raise ConfigError(f"{self.planes} planes of {self.rate} bits/s cannot be", where="swarm: links")
 
     @property
-    def bytes_per_second(self):
+    def bytes_per_second(self) -> float:
         """Of a system, each direction."""
         return self.planes * self.rate / 8
 
-    def one_way(self, systems):
+    def one_way(self, systems: int) -> float:
         """Return the latency between memory service and systems [s]."""
-        return depth(systems) * self.latency
+        return depth(systems, self.ways) * self.latency
 
-    def seconds(self, size, systems):
+    def seconds(self, size: float, systems: int) -> float:
         """Return the time from the first byte sent to the last one received [s]."""
         return self.one_way(systems) + size / self.bytes_per_second
+
+
+@dataclass(frozen=True)
+class Updates:
+    """The memory service between a gradient and the new weight: in order of arrival, at a rate, each after a latency.
+
+    Both clocks of a system stand on it, that of cycles (`swarm.system`) and that of layers (`swarm.cluster.timeline`).
+
+    Attributes
+    ----------
+    rate : float
+        Parameters per second, all processors together.
+    latency : float
+        From a gradient's arrival to the new weight in the stream, besides the time at `rate` [s].
+    """
+
+    rate: float
+    latency: float
+
+    @classmethod
+    def of(cls, machine: Machine) -> Updates:
+        """Return the updates that a machine's numbers give."""
+        return cls(machine["update.rate"], machine["update.latency"] * 1e-9)
+
+    def seconds(self, count: float) -> float:
+        """Return how long so many parameters keep the processors busy [s]."""
+        return count / self.rate
+
+    def after(self, count: float) -> float:
+        """Return the time from the arrival of so many gradients to their new weights in the stream [s]."""
+        return self.seconds(count) + self.latency
+
+    def done(self, arrived: np.ndarray, hertz: float) -> np.ndarray:
+        """Return when each weight is new, given when its gradient arrived, both in cycles of a clock."""
+        each, order, n = hertz / self.rate, np.argsort(arrived, kind="stable"), np.arange(len(arrived))
+        found = np.empty(len(arrived))
+        found[order] = each * (n + 1) + np.maximum.accumulate(arrived[order] - each * n)
+        return found + hertz * self.latency

@@ -8,18 +8,20 @@ node adds what its children send, chunk by chunk, in the order of its ports, and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from swarm.params import PARAMETERS
 from wse_core.errors import ConfigError
+from wse_core.params import PARAMETERS
 
-__all__ = ["CHUNK", "Endpoint", "Node", "Traffic", "build", "depth", "gather", "levels", "node_equivalents"]
+__all__ = ["CHUNK", "WAYS", "Endpoint", "LinkTraffic", "Node", "build", "depth", "gather", "levels", "node_equivalents"]
 
 CHUNK = 1024
 """Elements that a node adds together: what it holds of a tensor at any time, per port."""
-WAYS = PARAMETERS["node.ways"].value
+WAYS: int = PARAMETERS["node.ways"].value
+"""Most ports of a node of the default machine."""
 
 
 class Endpoint(ABC):
@@ -29,16 +31,16 @@ class Endpoint(ABC):
     """
 
     @abstractmethod
-    def weights(self, words):
+    def weights(self, words: np.ndarray) -> None:
         """Take wavelets of the weight stream, an array of uint32."""
 
     @abstractmethod
-    def gradients(self, count):
+    def gradients(self, count: int) -> Iterator[np.ndarray]:
         """Return an iterator over float32 arrays of at most `CHUNK` elements, `count` elements together."""
 
 
 @dataclass
-class Traffic:
+class LinkTraffic:
     """What went over the link above an endpoint.
 
     Attributes
@@ -52,28 +54,31 @@ class Traffic:
 
 @dataclass
 class Node(Endpoint):
-    """A broadcast-reduce node with two to four ports.
+    """A broadcast-reduce node with two ports or more, four on the default machine.
 
     Attributes
     ----------
     children : tuple[Endpoint, ...]
-    traffic : list of Traffic
+    traffic : list of LinkTraffic
         Of the link to each child.
     additions : int
         Additions of elements so far.
     held : int
         Most elements held at a time, over all ports.
+    ways : int
+        Most ports.
     """
 
     children: tuple
     traffic: list = field(init=False)
     additions: int = 0
     held: int = 0
+    ways: int = WAYS
 
     def __post_init__(self):
-        if not 2 <= len(self.children) <= WAYS:
-            raise ConfigError(f"a node has 2 to {WAYS} ports, not {len(self.children)}", where="swarm")
-        self.traffic = [Traffic() for _ in self.children]
+        if not 2 <= len(self.children) <= self.ways:
+            raise ConfigError(f"a node has 2 to {self.ways} ports, not {len(self.children)}", where="swarm")
+        self.traffic = [LinkTraffic() for _ in self.children]
 
     def weights(self, words):
         for child, traffic in zip(self.children, self.traffic, strict=True):
@@ -98,14 +103,20 @@ class Node(Endpoint):
             yield total
 
 
-def _groups(count):
-    """Return how many children each node above `count` endpoints has: fours, and a two or three at the end."""
-    full, rest = divmod(count, WAYS)
-    return [WAYS] * full + ([rest] if rest else [])
+def _groups(count: int, ways: int) -> list[int]:
+    """Return how many children each node above `count` endpoints has: full ones, and what is left at the end."""
+    full, rest = divmod(count, ways)
+    return [ways] * full + ([rest] if rest else [])
 
 
-def build(endpoints):
+def build(endpoints: Iterable[Endpoint], ways: int = WAYS) -> Endpoint:
     """Return the top of a tree over endpoints, in their order; a single endpoint is its own top.
+
+    Parameters
+    ----------
+    endpoints : iterable of Endpoint
+    ways : int
+        Most ports of a node.
 
     Raises
     ------
@@ -117,38 +128,38 @@ def build(endpoints):
         raise ConfigError("a cluster without systems", where="swarm", hint="at least 1")
     while len(level) > 1:
         above, start = [], 0
-        for size in _groups(len(level)):
+        for size in _groups(len(level), ways):
             part = level[start : start + size]
-            above.append(part[0] if size == 1 else Node(tuple(part)))
+            above.append(part[0] if size == 1 else Node(tuple(part), ways=ways))
             start += size
         level = above
     return level[0]
 
 
-def levels(systems):
+def levels(systems: int, ways: int = WAYS) -> list[int]:
     """Return how many nodes each of so many systems has above it; those of a group that is not full may have fewer."""
     if systems <= 1:
         return [0] * systems
-    groups = _groups(systems)
-    above = levels(len(groups))
+    groups = _groups(systems, ways)
+    above = levels(len(groups), ways)
     return [above[k] + (size > 1) for k, size in enumerate(groups) for _ in range(size)]
 
 
-def depth(systems):
+def depth(systems: int, ways: int = WAYS) -> int:
     """Return the levels of nodes above so many systems."""
-    return max(levels(systems), default=0)
+    return max(levels(systems, ways), default=0)
 
 
-def node_equivalents(systems):
-    """Return how many nodes a plane needs: a 1:2 takes half of one, a 1:3 or 1:4 a whole one."""
+def node_equivalents(systems: int, ways: int = WAYS) -> float:
+    """Return how many nodes a plane needs: a 1:2 takes half of one, any other a whole one."""
     needed = 0.0
     while systems > 1:
-        groups = _groups(systems)
+        groups = _groups(systems, ways)
         needed += sum({1: 0.0, 2: 0.5}.get(size, 1.0) for size in groups)
         systems = len(groups)
     return needed
 
 
-def gather(endpoint, count):
+def gather(endpoint: Endpoint, count: int) -> np.ndarray:
     """Return the gradients of an endpoint as one array."""
     return np.concatenate([*endpoint.gradients(count), np.empty(0, np.float32)])

@@ -25,7 +25,7 @@ PERMITTED = {
     "wse_core.events": BASE,
     "fabric": ("wse_core", "fabric"),
     "memx": ("wse_core", "fabric", "memx"),
-    "swarm": ("wse_core", "fabric", "memx", "swarm", "traces.marks"),
+    "swarm": ("wse_core", "fabric", "memx", "swarm"),
     "harness": PACKAGES,
 }
 

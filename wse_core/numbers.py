@@ -25,6 +25,9 @@ from wse_core import isa
 
 __all__ = ["PRESETS", "ROWS"]
 
+PAPER = "weight streaming white paper"
+HUGE = 1 << 62
+
 ROWS: list[dict[str, Any]] = []
 """Keyword arguments of `wse_core.params.Param`, in the order in which the numbers are listed."""
 
@@ -153,6 +156,44 @@ _p("router.filters", 6, "filters", "arch §8.3 (SDK 1.4 notes)", "published", "f
 # --- numerics ---------------------------------------------------------------------------------------------------------
 _p("num.cb16_bias", 42, "", "CSL types page: 6.0 is 0x5900", "inferred", "exponent bias of CB16", low=1, high=62)
 _p("num.ftz", 0, "flag", "numerics.md section 2: no public statement", "assumed", "flush subnormals to zero", high=1)
+
+# --- memory service -----------------------------------------------------------------------------------------------
+_p("capacity.least", 4 * 10**12, "bytes", f"{PAPER}, section 6.3", "published", "smallest memory service", high=HUGE)
+_p("capacity.most", 24 * 10**14, "bytes", f"{PAPER}, section 6.3", "published", "largest memory service", high=HUGE)
+_p("stream.rate", 150 * 10**9, "bytes/s", f"{PAPER}, section 6.4: 1.2 Tb/s of I/O per system", "published",
+   "rate at which weights leave and gradients arrive", low=1, high=HUGE)
+_p("dram.bytes", 10**12, "bytes", "no public figure", "assumed", "DRAM in front of flash", high=HUGE)
+_p("flash.rate", 150 * 10**9, "bytes/s", "no public figure; white paper, section 6.3: performance of DRAM", "assumed",
+   "read rate of flash, all channels together", low=1, high=HUGE)
+_p("update.rate", 75 * 10**9, "parameters/s", "white paper, section 6.3: updates keep up with the stream; one 16-bit "
+   "weight per 2 bytes of the stream", "inferred", "optimizer steps per second, all processors together", low=1,
+   high=HUGE)
+_p("update.latency", 10_000, "ns", "no public figure; a message through a host", "assumed",
+   "from the arrival of a gradient to the new weight in the stream", high=HUGE)
+
+# --- between memory service and wafers ------------------------------------------------------------------------------
+_p("link.rate", 100 * 10**9, "bits/s", f"{PAPER}, section 6.4", "published", "one link, each direction", low=1,
+   high=HUGE)
+_p("link.planes", 12, "links", f"{PAPER}, section 6.4: 1.2 Tb/s per system", "published",
+   "links of a system, a plane of nodes each", low=1)
+_p("link.buffer", 16 * 2**20, "bytes", "no public figure; more than the links carry in the latency of a tree",
+   "assumed", "on the way to a system or waiting there, per direction", low=1, high=HUGE)
+_p("node.ways", 4, "ports", f"{PAPER}, section 6.4", "published",
+   "most ports of a broadcast-reduce: a node does one with more than two ports, or two with two", low=2)
+_p("node.latency", 1000, "ns", "no public figure; store and forward of a packet over 100 Gb/s Ethernet", "assumed",
+   "of a level of the tree, one way", high=HUGE)
+
+# --- the wafer as the weight streaming paper counts it: for the planner, which knows no cycles ------------------------
+_p("plan.cores", 850_000, "cores", f"{PAPER}, section 6.1; the fabric that programs see is `fabric.width` x "
+   "`fabric.height`", "published", "cores that the planner's rate of operations counts", low=1)
+_p("plan.core_ghz", 1.1, "GHz", f"{PAPER}: not printed; its rate follows with 1.1, while the vendor's host scripts "
+   "convert cycles at `clock.ghz`", "inferred", "clock that the planner's rate of operations counts", high=100)
+_p("plan.core_operations", 8, "operations/cycle", f"{PAPER}, section 6.1: four multiply-adds", "published",
+   "16-bit operations of a core per cycle, for the planner", low=1)
+_p("plan.memory_bytes", 40 * 10**9, "bytes", f"{PAPER}, section 6.1", "published", "SRAM of a wafer, for the planner",
+   low=1, high=HUGE)
+_p("plan.memory_rate", 20 * 10**15, "bytes/s", f"{PAPER}, section 6.1", "published",
+   "bandwidth of that SRAM, for the planner", low=1, high=HUGE)
 
 # --- counters and generators ------------------------------------------------------------------------------------------
 _p("tsc.bits", 48, "bits", "arch §10.3", "published", "width of the time-stamp counter", low=16, high=63)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.config.assignments import parse_assignments
+from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
 from harness.plan import costs
 from harness.plan.checkpoints import media
-from harness.plan.hardware import CS2, find_hardware
+from harness.plan.hardware import find_hardware, wafer
 from harness.plan.models import PRESETS, find_model
 from harness.plan.search import PARALLELISM, fastest, for_days, for_devices
 from harness.plan.strategies import METHODS, days, efficiency, gpu_days, memory, overheads, reduction_bytes
@@ -71,7 +72,7 @@ def add_parser(sub, common):
         action="append",
         default=[],
         dest="shape",
-        help=f"of the schedule: {', '.join(SHAPE)}",
+        help=f"of a wafer: machine.plan.cores and other modelled numbers; of a schedule: {', '.join(SHAPE)}",
     )
     parser.add_argument("--reproduce", action="store_true", help="print every published cell and what is derived")
     parser.add_argument("--figures", metavar="NAME,...", help="write these published figures, or all")
@@ -93,7 +94,8 @@ def main(args):
 
 def _plan(args):
     """Plan one model under each strategy; one that is impossible says why and does not stop the others."""
-    model, hardware = find_model(args.model), find_hardware(args.hardware)
+    numbers = of_words("wse2", args.shape)
+    model, hardware = find_model(args.model), find_hardware(args.hardware, numbers)
     if args.network:
         hardware = hardware.with_network(args.network)
     stored = ["baseline", "partitioned", "improved"] if "node" in hardware.links else []
@@ -104,7 +106,7 @@ def _plan(args):
     plans, faults, first = [], [], None
     for name in wanted:
         try:
-            plans.append(_one(model, hardware, name, args))
+            plans.append(_one(model, hardware, name, args, numbers))
         except (ConfigError, UnsupportedError) as error:
             if len(wanted) == 1:
                 raise
@@ -133,13 +135,13 @@ def _plan(args):
     return 0
 
 
-def _one(model, hardware, name, args):
+def _one(model, hardware, name, args, numbers):
     """Return the plan of one strategy as a flat dict."""
     if name == "streaming":
-        wafer = hardware if "node" not in hardware.links else CS2
+        device = hardware if "node" not in hardware.links else wafer(numbers)
         seconds = None if args.days is None else args.days * DAY
-        found = costs.streaming_run(model, wafer, args.devices, seconds)
-        return {"strategy": f"streaming on {wafer.name}"} | found
+        found = costs.streaming_run(model, device, args.devices, seconds)
+        return {"strategy": f"streaming on {device.name}"} | found
     if name in costs.APPROACHES:
         return {"strategy": name} | _stored(model, name, args.degree)
     if args.devices is not None:

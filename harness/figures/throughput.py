@@ -1,7 +1,7 @@
 """Tokens per second of clusters that train GPT-style models: the shape of the weight-streaming paper's figure 24.
 
 Every point is an iteration of the layer-level event model (`swarm.cluster`): the memory service, the tree and the
-wafers under one clock, with the constants of `memx.params`, `swarm.params` and the machine.  Two kinds of curve:
+wafers under one clock, with the numbers of the machine (`wse_core.numbers`).  Two kinds of curve:
 
 fixed share
     Each system takes as many sequences as before, at most `SHARE`, and no more than fit its memory; the batch grows.
@@ -48,7 +48,7 @@ def checks(machine, side):
     from fabric.kernels.registry import KERNELS
 
     mesh, found = costs.Mesh(machine, side, side), {}
-    layer = costs.Layer(CHECKED["inputs"], CHECKED["outputs"], 0.5)
+    layer = costs.LayerShape(CHECKED["inputs"], CHECKED["outputs"], 0.5)
     for phase, cost, kernel in (("forward", costs.forward, "ws_forward"), ("gradient", costs.gradient, "ws_gradient")):
         wanted = cost(layer, CHECKED["tokens"], mesh)
         run = KERNELS[kernel].run(machine, width=side, height=side, density=0.5, **CHECKED)

@@ -23,7 +23,7 @@ from wse_core.errors import ConfigError
 __all__ = ["MEDIA", "Store", "media"]
 
 MEDIA = ("cpu", "nvme", "ethernet", "network", "disk")
-"""Links of `Hardware` that may lead to a checkpoint."""
+"""Links of `Device` that may lead to a checkpoint."""
 
 NAME = re.compile(r"layer([0-9]+)\.v([0-9]+)\.npy")
 

@@ -156,7 +156,7 @@ def streaming(model, hardware, samples, element=2):
     ----------
     model : Model
         Sizes; `tensors` stand for the layers if there are any.
-    hardware : Hardware
+    hardware : Device
         Memory of one system.
     samples : float
         Sequences per system and batch, processed at once.

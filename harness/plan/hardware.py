@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from harness.config import toml
 from harness.config.options import from_table, option
-from harness.plan.units import GB, GIB, parse_bytes
+from harness.plan.units import GIB, parse_bytes
 from wse_core.errors import ConfigError, UnsupportedError
-from wse_core.params import PARAMETERS
+from wse_core.params import Machine, machine
 from wse_core.schema import suggestion
 
-__all__ = ["A100", "CS2", "Hardware", "find_hardware", "load_hardware"]
+__all__ = ["A100", "CS2", "Device", "find_hardware", "load_hardware", "wafer"]
 
 
 @dataclass(frozen=True)
-class Hardware:
+class Device:
     """A device and what connects it.
 
     Attributes
@@ -67,13 +67,19 @@ TABLE_A1 = {
 }
 """GB/s per device, input and output together (Table A.1); node is NVLink, network InfiniBand at 200 Gb/s."""
 
-A100 = Hardware("a100", 312e12, 80 * GIB, 16, {name: rate * GIB for name, rate in TABLE_A1.items()})
-IO = PARAMETERS["wafer.io_gbit_per_s"].value * 1e9
-CS2 = Hardware("cs2", 850_000 * 8 * 1.1e9, 40 * GB, 1, {"memory": 20e15, "network": IO / 8})
-"""40 GB of SRAM, 20 PB/s, 1.2 Tb/s of I/O (section 6.1).  The rate is derived, not printed there: 850,000 cores, 8
-operations of 16 bit per cycle (four multiply-adds), 1.1 GHz."""
+A100 = Device("a100", 312e12, 80 * GIB, 16, {name: rate * GIB for name, rate in TABLE_A1.items()})
 
-PRESETS = {"a100": A100, "cs2": CS2}
+
+def wafer(numbers: Machine) -> Device:
+    """Return a wafer as the planner counts it, by the numbers ``plan.*`` and ``wafer.io_gbit_per_s`` of a machine."""
+    rate = numbers["plan.cores"] * numbers["plan.core_operations"] * (numbers["plan.core_ghz"] * 1e9)
+    links = {"memory": numbers["plan.memory_rate"], "network": numbers["wafer.io_gbit_per_s"] * 1e9 / 8}
+    return Device("cs2", rate, numbers["plan.memory_bytes"], 1, links)
+
+
+CS2 = wafer(machine())
+
+PRESETS = ("a100", "cs2")
 
 
 @dataclass(frozen=True)
@@ -92,13 +98,13 @@ def load_hardware(path):
     table = toml.parse(toml.read_text(path), path)
     given = from_table(_File, table, path)
     links = {name: parse_bytes(text, f"{path}: links.{name}", True) for name, text in given.links.items()}
-    return Hardware(given.name, given.flops, parse_bytes(given.memory, f"{path}: memory"), given.node, links)
+    return Device(given.name, given.flops, parse_bytes(given.memory, f"{path}: memory"), given.node, links)
 
 
-def find_hardware(name):
-    """Return the hardware of a name or of a TOML file."""
+def find_hardware(name: str, numbers: Machine | None = None) -> Device:
+    """Return the hardware of a name or of a TOML file; `numbers` are those of a wafer (default: wse2)."""
     if name.endswith(".toml"):
         return load_hardware(name)
     if name.lower() not in PRESETS:
         raise ConfigError(f"no hardware {name!r}", hint=suggestion(name, [*PRESETS, "FILE.toml"]))
-    return PRESETS[name.lower()]
+    return A100 if name.lower() == "a100" else wafer(numbers or machine())

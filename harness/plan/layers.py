@@ -18,7 +18,7 @@ from harness.plan.costs import streaming
 from harness.plan.hardware import CS2
 from harness.plan.models import Model
 from harness.plan.models import find_model as planned
-from swarm.cluster.costs import Layer
+from swarm.cluster.costs import LayerShape
 from wse_core.errors import ConfigError
 
 __all__ = ["GPT", "LADDER", "find_model", "layers_of", "saving", "sequences"]
@@ -58,7 +58,7 @@ def layers_of(model, density=1.0):
 
     Returns
     -------
-    tuple of Layer
+    tuple of LayerShape
     """
     if model.tensors:
         raise ConfigError("is described by its tensors, which says nothing of its matrices", where=model.name)
@@ -70,9 +70,9 @@ def layers_of(model, density=1.0):
         ("up", width, (2 if model.gated else 1) * inner),
         ("down", inner, width),
     ]
-    found = [Layer(i, o, density, f"block {k} {name}") for k in range(1, model.layers + 1) for name, i, o in block]
+    found = [LayerShape(i, o, density, f"block {k} {name}") for k in range(1, model.layers + 1) for name, i, o in block]
     if model.vocabulary:
-        found.append(Layer(width, model.vocabulary, 1.0, "vocabulary"))
+        found.append(LayerShape(width, model.vocabulary, 1.0, "vocabulary"))
     return tuple(found)
 
 

@@ -55,7 +55,7 @@ def fastest(model, hardware, method, parallelism):
     Parameters
     ----------
     model : Model
-    hardware : Hardware
+    hardware : Device
     method : str
         One of `METHODS`.
     parallelism : collection of str

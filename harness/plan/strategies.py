@@ -1,7 +1,7 @@
 """One configuration of a distributed training run: intensities, overheads, memory and time.
 
 The formulas are those of the paper on layered accumulation and modular pipelines, appendix C; equation numbers stand
-beside each.  Intensities are operations per byte, to be compared with `Hardware.threshold`.  Every overhead is a
+beside each.  Intensities are operations per byte, to be compared with `Device.threshold`.  Every overhead is a
 fraction of the compute time; they multiply, because the bubble of a pipeline stretches what happens inside it.
 """
 

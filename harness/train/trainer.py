@@ -25,6 +25,7 @@ from harness.train.loss_scale import LossScale
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from swarm.system import System
+from traces.marks import mark
 from wse_core import numerics
 from wse_core.errors import CheckpointError
 
@@ -174,6 +175,7 @@ class Trainer:
                 self.config.wafers,
                 self.config.data.batch,
                 backend=self.backend,
+                mark=mark,
             )
             self.system.coordinator.script("train")
 

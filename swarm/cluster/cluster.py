@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from memx.optimizer import Adam
-from memx.params import PARAMETERS
+from memx.optimizer import Adam, Optimizer
 from memx.tiers import Tiers
-from swarm.cluster.costs import Mesh
-from swarm.params import PARAMETERS as SWARM
-from swarm.timing import Links
+from swarm.cluster.costs import LayerShape, Mesh
+from swarm.timing import Links, Updates
 from swarm.tree import levels
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
-__all__ = ["Cluster", "Traffic"]
+__all__ = ["Cluster", "LayerTraffic"]
 
 
 @dataclass(frozen=True)
-class Traffic:
+class LayerTraffic:
     """Bytes of a layer on the link of the memory service, per iteration.
 
     Attributes
@@ -38,7 +37,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster.
+    """A cluster.  What is not given follows from the numbers of the mesh's machine.
 
     Attributes
     ----------
@@ -63,40 +62,55 @@ class Cluster:
 
     systems: int = 1
     mesh: Mesh = field(default_factory=lambda: Mesh(machine()))
-    links: Links = field(default_factory=Links)
-    tiers: Tiers = field(default_factory=Tiers)
-    optimizer: object = field(default_factory=Adam)
-    update_rate: float = PARAMETERS["update.rate"].value
-    update_latency: float = PARAMETERS["update.latency"].value * 1e-9
-    buffer: float = SWARM["buffer.bytes"].value
+    links: Links = None  # type: ignore[assignment]
+    tiers: Tiers = None  # type: ignore[assignment]
+    optimizer: Optimizer = field(default_factory=Adam)
+    update_rate: float = None  # type: ignore[assignment]
+    update_latency: float = None  # type: ignore[assignment]
+    buffer: float = None  # type: ignore[assignment]
     reversed_gradients: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        numbers = self.mesh.machine
+        for name, value in {
+            "links": Links.of(numbers),
+            "tiers": Tiers.of(numbers),
+            "update_rate": numbers["update.rate"],
+            "update_latency": numbers["update.latency"] * 1e-9,
+            "buffer": numbers["link.buffer"],
+        }.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
         if self.systems < 1:
             raise ConfigError("a cluster without systems", where="cluster", hint="at least 1")
         for name in ("update_rate", "buffer"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{getattr(self, name)} is impossible", where=f"cluster: {name}")
 
-    def of(self, systems):
+    def of(self, systems: int) -> Cluster:
         """Return the same cluster with another number of systems."""
         return replace(self, systems=systems)
 
     @property
-    def stream_rate(self):
+    def updates(self) -> Updates:
+        """From gradients to new weights."""
+        return Updates(self.update_rate, self.update_latency)
+
+    @property
+    def stream_rate(self) -> float:
         """Bytes per second that leave the memory service: its own rate, or that of the links."""
         return min(self.tiers.stream_rate, self.links.bytes_per_second)
 
     @property
-    def latencies(self):
+    def latencies(self) -> tuple[float, ...]:
         """One way from the memory service to each kind of system, ascending [s]: systems hang at different depths."""
-        return tuple(sorted({depth * self.links.latency for depth in levels(self.systems)}))
+        return tuple(sorted({depth * self.links.latency for depth in levels(self.systems, self.links.ways)}))
 
-    def traffic(self, layer):
-        """Return the `Traffic` of a layer: a dense one has no index, a sparse one 16 bits per weight."""
+    def traffic(self, layer: LayerShape) -> LayerTraffic:
+        """Return the `LayerTraffic` of a layer: a dense one has no index, a sparse one 16 bits per weight."""
         index = 0 if layer.density == 1 else 2 * layer.weights
-        return Traffic(2 * layer.weights + index, index, 4 * layer.weights)
+        return LayerTraffic(2 * layer.weights + index, index, 4 * layer.weights)
 
-    def check(self, layers):
+    def check(self, layers: Iterable[LayerShape]) -> None:
         """Raise `ConfigError` if the memory service has no room for the layers' parameters."""
         self.tiers.check(sum(layer.dense_weights for layer in layers), self.optimizer.bytes_per_parameter)

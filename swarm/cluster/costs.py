@@ -27,11 +27,11 @@ from fabric.kernels.streamed.forward import weight_cycles
 from fabric.kernels.streamed.gradient import dot_cycles
 from wse_core.errors import ConfigError
 
-__all__ = ["Cost", "Layer", "Mesh", "backward", "forward", "gradient"]
+__all__ = ["Cost", "LayerShape", "Mesh", "backward", "forward", "gradient"]
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerShape:
     """A fully connected layer as a cluster sees it.
 
     Attributes

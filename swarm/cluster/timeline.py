@@ -145,8 +145,7 @@ def round_trip(layer, tokens, cluster):
         2 * max(cluster.latencies)
         + edges / cluster.mesh.hertz
         + traffic.gradients * part / cluster.stream_rate
-        + layer.weights * part / cluster.update_rate
-        + cluster.update_latency
+        + cluster.updates.after(layer.weights * part)
         + traffic.weights * part / cluster.stream_rate
     )
 
@@ -317,9 +316,9 @@ class _Simulation:
         while True:
             turn, job, part = yield self.received.get()
             start = self.env.now
-            yield self.env.timeout(job.weights / job.parts / self.cluster.update_rate)
+            yield self.env.timeout(self.cluster.updates.seconds(job.weights / job.parts))
             self.note("update", turn, job, start)
-            yield self.updated.put((self.env.now + self.cluster.update_latency, turn, job, part))
+            yield self.updated.put((self.env.now + self.cluster.updates.latency, turn, job, part))
 
     def store(self):
         """Give updated parts free for the next iteration, those that stay in flash once they are there."""
@@ -408,7 +407,7 @@ def iteration(layers, batch, cluster, iterations=2):
 
     Parameters
     ----------
-    layers : sequence of Layer
+    layers : sequence of LayerShape
         First to last.
     batch : int
         Tokens of all systems together; each takes an equal part.

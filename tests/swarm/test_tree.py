@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.timing import Links
+from swarm.timing import Links, Updates
 from swarm.tree import CHUNK, Endpoint, Node, build, depth, gather, node_equivalents
 from wse_core.errors import ConfigError
+from wse_core.params import machine
 
 
 class System(Endpoint):
@@ -98,6 +99,18 @@ def test_rates_and_latency():
     large, small = 10**9, 10**3
     added = [links.seconds(size, 64) - links.seconds(size, 1) for size in (small, large)]
     assert added[0] == pytest.approx(added[1])  # independent of the size
+
+
+def test_links_and_updates_are_numbers_of_the_machine():
+    assert Links.of(machine()) == Links()
+    other = machine(link_planes=3, link_rate=8 * 10**9, node_latency=500, node_ways=2, update_latency=7, update_rate=10)
+    links = Links.of(other)
+    assert links.bytes_per_second == 3e9
+    assert links.one_way(64) == pytest.approx(6 * 0.5e-6)  # 64 = 2^6
+    assert len(build([System(None) for _ in range(8)], links.ways).children) == 2
+    updates = Updates.of(other)
+    assert updates.after(20) == pytest.approx(2 + 7e-9)
+    assert updates.done(np.array([30.0, 0, 5]), 100.0) == pytest.approx(np.array([40, 10, 20]) + 7e-7)
 
 
 def test_impossible_trees():

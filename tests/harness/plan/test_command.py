@@ -117,6 +117,20 @@ def test_mistakes_are_one_line(capsys, words, says):
     assert err.count("\n") == 1
 
 
+def test_the_numbers_of_a_wafer_can_be_set(capsys):
+    """Half the cores, twice the work of each; what the planner counts and what programs see stand in one table."""
+    command = ("gpt-3", "--hardware", "cs2", "--strategy", "streaming", "--devices", "1", "--json")
+    found = []
+    for words in ((), ("--set", "machine.plan.cores=425000")):
+        status, out, _ = run(capsys, *command, *words)
+        assert status == 0
+        found.append(json.loads(out)["plans"][0]["compute"])
+    assert found[1] == pytest.approx(2 * found[0])
+    status, _, err = run(capsys, *command, "--set", "machine.plan.corse=1")
+    assert status == 2
+    assert "did you mean plan.cores?" in err
+
+
 def test_a_schedule_with_its_files(capsys, tmp_path):
     status, out, _ = run(capsys, "--schedule", "modular", "--out", tmp_path, "--json")
     assert status == 0

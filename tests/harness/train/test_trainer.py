@@ -52,7 +52,16 @@ def source(tmp_path_factory):
 
 
 def trainer(
-    source, wafers=1, iterations=20, activation="relu", norm=False, dtype="f16", density=1.0, schedule="", loss_scale=""
+    source,
+    wafers=1,
+    iterations=20,
+    activation="relu",
+    norm=False,
+    dtype="f16",
+    density=1.0,
+    schedule="",
+    loss_scale="",
+    machine="",
 ):
     text = TEXT.format(
         source=source,
@@ -66,7 +75,7 @@ def trainer(
         loss_scale=loss_scale,
         cb16=str(dtype == "cb16").lower(),
     )
-    return Trainer(parse_train(text))
+    return Trainer(parse_train(text + machine))
 
 
 def weights(found):
@@ -251,6 +260,19 @@ def test_the_clock_of_an_iteration(source, wafers):
     done = slow.train([(run.encode(x.T), run.encode(np.eye(4)[y].T)) for x, y in given])
     assert done.cycles == np.ceil(4 * script.n_words / (0.15 / 0.85)) > cycles
     system.close(), slow.close()
+
+
+def test_the_clock_follows_the_numbers_of_the_machine(source):
+    """Latency of an update and of a level of the tree are set like any other number of the machine."""
+    waits = {}
+    for name, change in {"as it is": "", "update": "update.latency = 20_000", "tree": "node.latency = 2000"}.items():
+        run = trainer(source, 2, machine=f"\n[machine]\n{change}\n")
+        run.compile()
+        shards = [(run.encode(x.T), run.encode(np.eye(4)[y].T)) for x, y in run.data.batch(0)]
+        waits[name] = run.system.train(shards).boundary
+        run.system.close()
+    assert waits["update"] - waits["as it is"] == 8500  # 10 us at 0.85 GHz
+    assert waits["tree"] - waits["as it is"] == 1700  # one level, there and back
 
 
 def test_no_wafer_runs_on_after_an_interruption(source, monkeypatch):

@@ -9,7 +9,7 @@ from fabric.kernels.streamed import forward, gradient
 from fabric.kernels.streamed.placement import Placement
 from memx.pattern import Pattern
 from swarm.cluster import costs
-from swarm.cluster.costs import Layer, Mesh
+from swarm.cluster.costs import LayerShape, Mesh
 from tests.fabric.kernels import run
 from wse_core.errors import ConfigError
 from wse_core.params import machine
@@ -34,7 +34,7 @@ DENSE = 0.06
 @pytest.mark.parametrize("shape", SHAPES)
 def test_costs_are_those_of_cycle_level_wafers(shape, density):
     inputs, outputs, tokens, width, height = shape
-    layer, mesh = Layer(inputs, outputs, density), Mesh(machine(), width, height)
+    layer, mesh = LayerShape(inputs, outputs, density), Mesh(machine(), width, height)
     for phase, tolerance in TOLERANCE.items():
         cost = getattr(costs, phase)(layer, tokens, mesh)
         sizes = (
@@ -66,7 +66,7 @@ def test_costs_of_meshes_that_are_not_simulated(shape, tolerance):
     places = [Placement(features, tokens, width, height) for features in (inputs, outputs)]
     for phase, kernel in (("forward", forward), ("gradient", gradient)):
         wanted = kernel.expected_cycles(pattern.indptr, pattern.indices, *places, mesh.machine)
-        cost = getattr(costs, phase)(Layer(inputs, outputs), tokens, mesh)
+        cost = getattr(costs, phase)(LayerShape(inputs, outputs), tokens, mesh)
         assert cost.busy + cost.latency == pytest.approx(wanted, rel=tolerance), phase
 
 
@@ -74,9 +74,9 @@ def test_time_follows_the_nonzeros():
     """All three phases on the wafer, for a layer that is large for its mesh."""
     mesh = Mesh(machine(), 2, 2)
     for phase in TOLERANCE:
-        dense = getattr(costs, phase)(Layer(2600, 2600), 32, mesh).busy
+        dense = getattr(costs, phase)(LayerShape(2600, 2600), 32, mesh).busy
         for density in (0.5, 0.25, 0.1):
-            part = getattr(costs, phase)(Layer(2600, 2600, density), 32, mesh).busy
+            part = getattr(costs, phase)(LayerShape(2600, 2600, density), 32, mesh).busy
             assert part / dense == pytest.approx(density, rel=0.1), (phase, density)
 
 
@@ -97,9 +97,9 @@ def test_an_uneven_pattern_costs_what_its_busiest_column_has():
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="no density"):
-        Layer(2, 2, 1.5)
+        LayerShape(2, 2, 1.5)
     with pytest.raises(ConfigError, match="0 to 4 features"):
-        Layer(0, 4)
+        LayerShape(0, 4)
     with pytest.raises(ConfigError, match="do not fit the wafer"):
         Mesh(machine(), 10_000, 4)
     assert Mesh(machine()).width == machine()["fabric.width"]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from swarm.cluster.cluster import Cluster
-from swarm.cluster.costs import Layer, Mesh
+from swarm.cluster.costs import LayerShape, Mesh
 from swarm.cluster.timeline import iteration
 from tests.fabric.networks import Case
 from wse_core.params import machine
@@ -37,7 +37,7 @@ def test_an_iteration_takes_what_the_wafer_takes(features, width, height, tokens
             leaves[number + 1] = max(leaves.get(number + 1, 0), int(mine.max(initial=0)))
     cluster = Cluster(mesh=Mesh(machine(), width, height))
     layers = [
-        Layer(i, o, parameter.pattern.density)
+        LayerShape(i, o, parameter.pattern.density)
         for (i, o), parameter in zip(pairwise(features), case.matrices, strict=True)
     ]
     timeline = iteration(layers, tokens * height, cluster)
@@ -53,6 +53,6 @@ def test_elementwise_work_is_left_out_and_small():
     features, width, height, tokens = (256, 96, 10), 2, 2, 16
     passed, _ = Case(features, width, height, tokens, "relu").train()
     mesh = Mesh(machine(), width, height)
-    timeline = iteration([Layer(i + 1, o) for i, o in pairwise(features)], tokens * height, Cluster(mesh=mesh))
+    timeline = iteration([LayerShape(i + 1, o) for i, o in pairwise(features)], tokens * height, Cluster(mesh=mesh))
     ratio = timeline.busy["compute"] * mesh.hertz / passed.cycles
     assert 0.95 < ratio < 1.0

@@ -14,7 +14,7 @@ from memx.tiers import Tiers
 from swarm.cluster import costs
 from swarm.cluster import timeline as events
 from swarm.cluster.cluster import Cluster
-from swarm.cluster.costs import Layer, Mesh
+from swarm.cluster.costs import LayerShape, Mesh
 from swarm.cluster.timeline import iteration, round_trip
 from swarm.timing import Links
 from tests.examples import examples
@@ -22,7 +22,7 @@ from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
 
 MESH = Mesh(machine(), 4, 4)
-LAYERS = (Layer(64, 48), Layer(48, 40), Layer(40, 10))
+LAYERS = (LayerShape(64, 48), LayerShape(48, 40), LayerShape(40, 10))
 """Less than `events.FINE` rows in the first layer: its parts are rows."""
 
 
@@ -109,7 +109,7 @@ def test_updates_must_keep_up():
 )
 def test_boundary_idle_is_what_layer_1_does_not_hide(systems, latency, node, outputs, tokens):
     """max(0, round trip - time of layer 1's gradients), to one row; in all, what its shorter pass does not hide."""
-    layers = (Layer(64, outputs), Layer(outputs, 10))
+    layers = (LayerShape(64, outputs), LayerShape(outputs, 10))
     cluster = Cluster(systems, MESH, Links(latency=node), update_latency=latency)
     timeline = iteration(layers, tokens * systems, cluster)
     hidden, row = layer_time(layers[0], tokens, cluster)
@@ -142,13 +142,13 @@ def test_bytes_of_the_memory_service_do_not_depend_on_systems():
 
 def test_bytes_of_sparse_layers():
     """Eight bytes per weight and two per place of the mask, four back; as much as dense at a density of one half."""
-    layers = [Layer(64, 48), Layer(48, 40, 0.5)]
+    layers = [LayerShape(64, 48), LayerShape(48, 40, 0.5)]
     timeline = iteration(layers, 64, Cluster(mesh=MESH))
     nonzeros = 48 * 40 // 2
     assert timeline.bytes_out == pytest.approx(2 * 64 * 48 + (8 + 2) * nonzeros)
     assert timeline.bytes_back == pytest.approx(4 * 64 * 48 + 4 * nonzeros)
     cluster = Cluster(mesh=MESH)
-    assert cluster.traffic(layers[1]).weights == cluster.traffic(Layer(48, 40)).weights
+    assert cluster.traffic(layers[1]).weights == cluster.traffic(LayerShape(48, 40)).weights
 
 
 @pytest.mark.parametrize("systems", [5, 9, 17])
@@ -202,7 +202,7 @@ def test_all_four_phases_follow_the_nonzeros():
     cluster = Cluster(mesh=Mesh(machine(), 2, 2))
     found = {}
     for density in (1.0, 0.5, 0.25, 0.1):
-        timeline = iteration((Layer(2600, 2600, density), Layer(2600, 2600, density)), 32, cluster)
+        timeline = iteration((LayerShape(2600, 2600, density), LayerShape(2600, 2600, density)), 32, cluster)
         found[density] = [
             sum(s.busy for s in timeline.of(kind, phase))
             for kind, phase in (
@@ -221,7 +221,7 @@ def test_all_four_phases_follow_the_nonzeros():
 
 
 def test_flash_hides_behind_the_stream_or_stalls_by_its_deficit():
-    layers = (Layer(64, 64),) * 8
+    layers = (LayerShape(64, 64),) * 8
     parameters = 8 * 64 * 64
     in_dram = iteration(layers, 64, Cluster(mesh=MESH))
     assert in_dram.busy["flash read"] == 0
