@@ -15,8 +15,8 @@ RESULTS ?= build/bench
 
 PACKAGES := wse_core fabric memx swarm harness traces
 COMPILED := wse_core fabric
-SOURCES := $(filter-out %/opcodes.pxd wse_core/traced_%,$(shell find $(COMPILED) -name '*.pyx' -o -name '*.pxd' -o -name '*.h'))
-INPUTS := setup.py $(wildcard wse_core/isa.py) $(SOURCES)
+SOURCES := $(filter-out %/opcodes.pxd %/constants.pxd wse_core/traced_%,$(shell find $(COMPILED) -name '*.pyx' -o -name '*.pxd' -o -name '*.h'))
+INPUTS := setup.py wse_core/encoding.py wse_core/isa.py $(SOURCES)
 TREE := $(wildcard .ci .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE MANIFEST.in Makefile README.md docs pyproject.toml setup.py tests $(PACKAGES))
 
 # The stamp alone does not tell whether somebody built another mode in place since.
@@ -84,8 +84,8 @@ define copy_tree
 	@echo "==> $(1) build in build/tree-$(1)"
 	@mkdir -p build/tree-$(1)
 	@find build/tree-$(1) -path build/tree-$(1)/build -prune -o -type f ! -name '*.so' ! -name '*.c' \
-	    ! -name opcodes.pxd ! -name 'traced_*' ! -name _build_info.py -print0 | xargs -0 -r rm -f
-	@tar --exclude='*.so' --exclude='*.c' --exclude=opcodes.pxd --exclude='traced_*.p[yx][xd]' --exclude=_build_info.py --exclude=__pycache__ \
+	    ! -name opcodes.pxd ! -name constants.pxd ! -name 'traced_*' ! -name _build_info.py -print0 | xargs -0 -r rm -f
+	@tar --exclude='*.so' --exclude='*.c' --exclude=opcodes.pxd --exclude=constants.pxd --exclude='traced_*.p[yx][xd]' --exclude=_build_info.py --exclude=__pycache__ \
 	    -cf - $(TREE) | tar -C build/tree-$(1) -xf -
 	@cd build/tree-$(1) && WSE_BUILD=$(1) $(CURDIR)/$(PY) setup.py --quiet build_ext --inplace
 endef
@@ -125,7 +125,7 @@ lint: lint-tools
 
 clean:
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage .benchmarks
-	@rm -f wse_core/opcodes.pxd wse_core/traced_*.pyx wse_core/traced_*.pxd wse_core/traced_*.c wse_core/_build_info.py
+	@rm -f wse_core/opcodes.pxd wse_core/constants.pxd wse_core/traced_*.pyx wse_core/traced_*.pxd wse_core/traced_*.c wse_core/_build_info.py
 	@find $(PACKAGES) tests -name '*.so' -exec rm -f {} +
 	@find $(PACKAGES) tests -name __pycache__ -prune -exec rm -rf {} +
 	@for f in $(SOURCES:.pyx=.c); do case $$f in *.c) rm -f $$f;; esac; done

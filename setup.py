@@ -23,6 +23,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shlex
 import sys
 import sysconfig
@@ -95,6 +96,7 @@ def write_if_changed(path, text):
 def find_extensions():
     """Return one `Extension` per .pyx file of the compiled packages, in a stable order."""
     os.chdir(ROOT)
+    generate_constants()
     generate_traced()
     headers = sorted(path for name in COMPILED for path in glob.glob(f"{name}/**/*.h", recursive=True))
     sources = sorted(path for name in COMPILED for path in glob.glob(f"{name}/**/*.pyx", recursive=True))
@@ -127,19 +129,42 @@ def generate_traced():
             write_if_changed(ROOT / "wse_core" / f"traced_{source.name}", text)
 
 
-def generate_opcodes():
-    """Write wse_core/opcodes.pxd from the op table in wse_core/isa.py, the single place that defines the encoding."""
-    table = ROOT / "wse_core" / "isa.py"
-    if not table.exists():
-        return
-    spec = importlib.util.spec_from_file_location("_wse_build_isa", table)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+def load_tables():
+    """Return the tables that C and Python share, loaded without their package: name -> module, for those that exist."""
+    tables = {}
     try:
-        spec.loader.exec_module(module)
+        for name in ("encoding", "isa"):  # the second one imports the first
+            path = ROOT / "wse_core" / f"{name}.py"
+            if path.exists():
+                spec = importlib.util.spec_from_file_location(f"wse_core.{name}", path)
+                tables[name] = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(tables[name])
     finally:
-        del sys.modules[spec.name]
-    write_if_changed(ROOT / "wse_core" / "opcodes.pxd", module.opcodes_pxd())
+        for name in tables:
+            del sys.modules[f"wse_core.{name}"]
+    return tables
+
+
+def generate_constants():
+    """Write the constants of the compiled modules from their tables, and check that no op lacks a body."""
+    tables = load_tables()
+    if "encoding" in tables:
+        write_if_changed(ROOT / "wse_core" / "constants.pxd", tables["encoding"].constants_pxd())
+    if "isa" in tables:
+        write_if_changed(ROOT / "wse_core" / "opcodes.pxd", tables["isa"].opcodes_pxd())
+        check_bodies(tables["isa"], ROOT / "wse_core" / "alu.pxd")
+
+
+def check_bodies(isa, source):
+    """End the build if an op of the table has no branch in the function of alu.pxd that executes its form."""
+    if not source.exists():
+        return
+    functions = re.split(r"^cdef inline ", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for form, function in (("alu", "alu"), ("br", "condition")):
+        body = next(text for text in functions if re.match(rf"\w+ {function}\(", text))
+        for op in isa.OPS:
+            if op.form == form and not re.search(rf"\bop == OP_{op.name.upper()}\b", body):
+                sys.exit(f"setup.py: {source.name}: `{function}` has no branch for the op {op.name} of isa.py")
 
 
 def build_info():
@@ -201,7 +226,6 @@ class build_ext(_build_ext):
 
     def run(self):
         os.chdir(ROOT)
-        generate_opcodes()
         super().run()
         if self.inplace or self.editable_mode:
             self.remove_orphans()

@@ -236,7 +236,9 @@ def sources(root=ROOT):
         path
         for package in PACKAGES
         for path in Path(root, package).rglob("*")
-        if path.suffix in (".py", ".pyx", ".pxd") and path.name != "opcodes.pxd" and not path.name.startswith("traced_")
+        if path.suffix in (".py", ".pyx", ".pxd")
+        and path.name not in ("opcodes.pxd", "constants.pxd")
+        and not path.name.startswith("traced_")
     )
 
 

@@ -308,7 +308,7 @@ def test_make_says_what_is_missing(root, tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
-GENERATED = ("opcodes.pxd", "_build_info.py", "traced_")
+GENERATED = ("opcodes.pxd", "constants.pxd", "_build_info.py", "traced_")
 
 
 def sources():

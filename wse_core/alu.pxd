@@ -2,6 +2,7 @@
 # cython: overflowcheck=False
 from libc.stdint cimport uint16_t, int16_t, uint32_t, int32_t
 
+from wse_core.constants cimport *
 from wse_core.numerics cimport *
 from wse_core.opcodes cimport *
 
@@ -121,47 +122,49 @@ cdef inline uint32_t alu(int op, const num_t* s, uint32_t b, uint32_t c, uint32_
         return <uint32_t>f32_to_i32(b, 0)
     elif op == OP_XP322FS:
         return i32_to_f32(<int32_t>b)
-    return 0
+    return 0            # not reached: setup.py checks that every op of this form has a branch
 
 cdef inline bint condition(int op, int code, const num_t* s, uint32_t a, uint32_t b) noexcept nogil:
-    # Condition `code` (isa.CONDITIONS: eq ne lt le ltu leu) of a branch; floating point: quiet, false with NaN except
+    # Condition `code` (COND_*) of a branch; floating point: quiet, false with NaN except
     # ne.
     if op == OP_BR16:
-        if code == 0:
+        if code == COND_EQ:
             return a == b
-        elif code == 1:
+        elif code == COND_NE:
             return a != b
-        elif code == 2:
+        elif code == COND_LT:
             return <int16_t>a < <int16_t>b
-        elif code == 3:
+        elif code == COND_LE:
             return <int16_t>a <= <int16_t>b
-        elif code == 4:
+        elif code == COND_LTU:
             return a < b
         return a <= b
     elif op == OP_BR32:
-        if code == 0:
+        if code == COND_EQ:
             return a == b
-        elif code == 1:
+        elif code == COND_NE:
             return a != b
-        elif code == 2:
+        elif code == COND_LT:
             return <int32_t>a < <int32_t>b
-        elif code == 3:
+        elif code == COND_LE:
             return <int32_t>a <= <int32_t>b
-        elif code == 4:
+        elif code == COND_LTU:
             return a < b
         return a <= b
     elif op == OP_BRH:
-        if code == 0:
+        if code == COND_EQ:
             return h_eq(s, <uint16_t>a, <uint16_t>b)
-        elif code == 1:
+        elif code == COND_NE:
             return not h_eq(s, <uint16_t>a, <uint16_t>b)
-        elif code == 2:
+        elif code == COND_LT:
             return h_lt(s, <uint16_t>a, <uint16_t>b)
         return h_le(s, <uint16_t>a, <uint16_t>b)
-    if code == 0:
-        return f32_eq(a, b, s.ftz)
-    elif code == 1:
-        return not f32_eq(a, b, s.ftz)
-    elif code == 2:
-        return f32_lt(a, b, s.ftz)
-    return f32_le(a, b, s.ftz)
+    elif op == OP_BRS:
+        if code == COND_EQ:
+            return f32_eq(a, b, s.ftz)
+        elif code == COND_NE:
+            return not f32_eq(a, b, s.ftz)
+        elif code == COND_LT:
+            return f32_lt(a, b, s.ftz)
+        return f32_le(a, b, s.ftz)
+    return False        # not reached, as above

@@ -28,57 +28,9 @@ from wse_core.vector cimport (
 
 cdef enum:
     NEVER_BITS = 62
-    ENDLESS = 0x7FFF
-    KIND_MEM1D = 1
-    KIND_MEM4D = 2
-    KIND_CIRCULAR = 3
-    KIND_FIFO = 4
-    KIND_FABIN = 5
-    KIND_FABOUT = 6
-    F_SAVE = 1
-    F_INDEX = 2
-    F_CONTROL = 4
-    F_ADVANCE = 8
-    F_ZERO = 16
-    F_PACKED = 32
-    F_TERMINATE = 64
-    ON_TERMINATE = 1
-    ON_ACTIVATE = 2
-    ON_UNBLOCK = 4
-    FILE_REG = 3
-    N_FORMS = 15
-    FORM_NONE = 0           # order of isa.FORMS; the engine checks it when it is imported
-    FORM_ALU = 1
-    FORM_DFILT = 2
-    FORM_LDI = 3
-    FORM_LD = 4
-    FORM_ST = 5
-    FORM_BR = 6
-    FORM_JMP = 7
-    FORM_TASK = 8
-    FORM_DSR = 9
-    FORM_TSC = 10
-    FORM_RAND = 11
-    FORM_ROUTE = 12
-    FORM_IN_TD = 13
-    FORM_FLT = 14
-    # details of faults, index into fabric.engine.engine.FAULT_DETAILS
-    D_DSR_EMPTY = 1
-    D_DSR_PLACE = 2
-    D_PACKING = 3
-    D_TRAP = 4
-    D_CALL_DEPTH = 5
-    D_RETURN = 6
-    D_LENGTH_ZERO = 7
-    D_DFILT = 8
-    D_NO_ENTRY = 9
-    D_NO_QUEUE = 10
-    D_RAN_OFF = 11
-    D_NO_MICROTHREAD = 12
-    D_SAME_QUEUE = 13
 
 cdef uint64_t NEVER = <uint64_t>1 << NEVER_BITS
-cdef uint64_t ADVANCE_WORD = <uint64_t>0x095F9249 | (<uint64_t>1 << SHIFT_CTRL)
+cdef uint64_t ADVANCE_WORD = <uint64_t>ADVANCE_PAYLOAD | (<uint64_t>1 << SHIFT_CTRL)
 
 
 # --- small helpers ----------------------------------------------------------------------------------------------------
@@ -111,7 +63,7 @@ cdef inline void traced_take(state_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint
 
 cdef inline void traced_send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t word, uint64_t t) noexcept nogil:
     cdef int color = plane // N_PORTS, k
-    for k in range(8):
+    for k in range(N_QUEUES):
         if ce.prog.outq_color[k] == color:
             emit(s, cell, t, EV_INJECT, color, k, word, is_control(word))
             return
@@ -176,7 +128,7 @@ cdef inline uint64_t inq_take(state_t* s, ce_t* ce, uint32_t cell, inq_t* q, uin
     inq_freed(s, cell, q)
     if TRACE:
         traced_take(s, ce, cell, q, word, t)
-    ce.received += 1
+    ce.counts[COUNT_RECEIVED] += 1
     s.waiting = 1                   # the router can use the place from the next cycle on
     return word
 
@@ -207,14 +159,14 @@ cdef inline void sram_write(ce_t* ce, uint32_t index, int words, uint32_t value)
 
 cdef inline void book(ce_t* ce, uint64_t t, uint32_t busy, uint32_t conflict) noexcept nogil:
     # An issue in cycle t that takes busy + conflict cycles.
-    ce.busy += busy
-    ce.waits[WAIT_CONFLICT] += conflict
+    ce.counts[COUNT_BUSY] += busy
+    ce.counts[COUNT_STALL_CONFLICT] += conflict
     ce.acct = t + busy + conflict
     ce.pipe_free = ce.acct
     ce.tail_conflict = conflict
 
 cdef inline bint activate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int task) noexcept nogil:
-    if task > 31 or ce.prog.entry[task] < 0:
+    if task >= N_TASK_IDS or ce.prog.entry[task] < 0:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_NO_ENTRY, task)
         return False
     ce.activated |= <uint32_t>1 << task
@@ -259,34 +211,34 @@ cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t*
     o.flags = d.flags
     o.queue = d.queue & 7
     o.base = r.base
-    if d.kind == KIND_MEM1D:
+    if d.kind == DSD_MEM1D:
         o.mode = OPND_MEM1D
         o.step = <int32_t>r.stride * words
-    elif d.kind == KIND_MEM4D:
+    elif d.kind == DSD_MEM4D:
         o.mode = OPND_MEM4D
         for k in range(1, d.ndim if 1 <= d.ndim <= 4 else 5):
             if k == 4 or d.extent[k] == 0:
                 fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_LENGTH_ZERO, field)
                 return False
         o.step = <int32_t>(r.stride if d.ndim == 1 else d.stride[d.ndim - 1]) * words
-    elif d.kind == KIND_CIRCULAR or d.kind == KIND_FIFO:
-        o.mode = OPND_CIRCULAR if d.kind == KIND_CIRCULAR else OPND_FIFO
+    elif d.kind == DSD_CIRCULAR or d.kind == DSD_FIFO:
+        o.mode = OPND_CIRCULAR if d.kind == DSD_CIRCULAR else OPND_FIFO
         if d.length == 0:
             fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_LENGTH_ZERO, field)
             return False
-    elif d.kind == KIND_FABIN and not dest:
+    elif d.kind == DSD_FABIN and not dest:
         o.mode = OPND_FABIN
         if ce.prog.inq_slot[o.queue] < 0:
             fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, o.queue)
             return False
-    elif d.kind == KIND_FABOUT and dest:
+    elif d.kind == DSD_FABOUT and dest:
         o.mode = OPND_FABOUT
         if ce.prog.outq_color[o.queue] < 0:
             fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, o.queue)
             return False
         o.plane = ce.prog.outq_color[o.queue] * N_PORTS + DIR_R
     else:
-        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY if d.kind == 0 else D_DSR_PLACE, field)
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY if d.kind == DSD_NONE else D_DSR_PLACE, field)
         return False
     return True
 
@@ -305,8 +257,8 @@ cdef uint32_t length_of(ce_t* ce, opnd_t* o) noexcept nogil:
     cdef desc_t* d = desc(ce, o)
     cdef int k
     if n == ENDLESS:
-        return 0xFFFFFFFFU
-    if d.kind == KIND_MEM4D:
+        return NO_END
+    if d.kind == DSD_MEM4D:
         for k in range(1, d.ndim):
             n *= d.extent[k]
     return n
@@ -345,7 +297,7 @@ cdef void check_range(ce_t* ce, opnd_t* o, uint32_t n) noexcept nogil:
     cdef int64_t lo, hi, reach
     cdef int k
     o.checked = o.mode == OPND_CONST or o.mode == OPND_REG or o.mode == OPND_NONE or n == 0
-    if o.checked or n == 0xFFFFFFFFU or not is_memory(o):
+    if o.checked or n == NO_END or not is_memory(o):
         return
     lo = o.base
     hi = o.base
@@ -379,7 +331,7 @@ cdef inline bint solid_operand(ce_t* ce, opnd_t* o, int field, int words, uint32
         return False
     d = desc_of(ce, r)
     at = <int64_t>r.base - <int64_t>ce.prog.code_words
-    if d.kind != KIND_MEM1D or at < 0 or at + <int64_t>n * words > <int64_t>ce.prog.data_words:
+    if d.kind != DSD_MEM1D or at < 0 or at + <int64_t>n * words > <int64_t>ce.prog.data_words:
         return False
     o.mode = OPND_MEM1D
     o.words = words
@@ -588,7 +540,7 @@ cdef inline bint is_memory(opnd_t* o) noexcept nogil:
 
 cdef inline int64_t bank_period(state_t* s) noexcept nogil:
     # Addresses that agree modulo this number conflict; at least 1.
-    cdef int64_t m = s.p.banks // 2 if s.p.conflict_rule == 1 else s.p.banks
+    cdef int64_t m = s.p.banks // 2 if s.p.conflict_rule == RULE_MOD4 else s.p.banks
     return m if m > 1 else 1
 
 cdef inline int64_t modulo(int64_t x, int64_t m) noexcept nogil:
@@ -600,7 +552,7 @@ cdef inline int64_t modulo(int64_t x, int64_t m) noexcept nogil:
 
 cdef inline bint collide(state_t* s, int64_t first, int64_t second) noexcept nogil:
     # Whether one cycle cannot serve both addresses.
-    return s.p.conflict_rule != 0 and modulo(first - second, bank_period(s)) == 0
+    return s.p.conflict_rule != RULE_NONE and modulo(first - second, bank_period(s)) == 0
 
 cdef inline bint reads_collide(state_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
     # Whether the two memory sources of a step of g elements conflict: in their first elements, in any two if both are
@@ -709,7 +661,7 @@ cdef inline void wait_reg(ce_t* ce, int r, int words, uint64_t t, uint32_t laten
         memset(to.after, 0, sizeof(to.after))
     elif gone > 30000:
         to.base = t
-        for k in range(16):
+        for k in range(N_REGS):
             to.after[k] = to.after[k] - <uint16_t>gone if to.after[k] > gone else 0
     to.after[r & 15] = <uint16_t>(ready - to.base)
     if words == 2:
@@ -723,13 +675,13 @@ cdef void threads_changed(ce_t* ce) noexcept nogil:
     cdef int level = -1, ut, f
     cdef thread_t* th
     ce.plain = uts != 0
-    for f in range(3):
+    for f in range(FILE_REG):
         ce.dsr_busy[f] = 0
     while uts:
         ut = ctz64(uts)
         uts &= uts - 1
         th = ut_of(ce, ut)
-        for f in range(3):
+        for f in range(FILE_REG):
             ce.dsr_busy[f] |= th.dsrs[f]
         if not th.turn or (level >= 0 and level != ut_of(ce, ut).level):
             ce.plain = 0
@@ -852,13 +804,13 @@ cdef inline void send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t p
     ramp_push(s, plane, cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
     if TRACE:
         traced_send(s, ce, cell, plane, payload, t)
-    ce.sent += 1
+    ce.counts[COUNT_SENT] += 1
     s.waiting = 1
 
 cdef void end_step(ce_t* ce, thread_t* th, uint64_t t, uint32_t busy, uint32_t conflict) noexcept nogil:
     book(ce, t, busy, conflict)
     th.next = ce.pipe_free
-    ce.steps += 1
+    ce.counts[COUNT_STEPS] += 1
     ce.rr = th.id
 
 cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
@@ -883,7 +835,7 @@ cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         if th.op == OP_DFILT:
             if control:
                 th.k += 1
-                ce.elements += 1
+                ce.counts[COUNT_ELEMENTS] += 1
                 if th.k == th.n:
                     vec_complete(s, ce, cell, th, t, 1)
             return True
@@ -959,9 +911,9 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
         if th.a.flags & F_CONTROL:
             payload |= <uint64_t>1 << SHIFT_CTRL
         send(s, ce, cell, th.a.plane, payload, t, busy + conflict)
-    ce.elements += g
+    ce.counts[COUNT_ELEMENTS] += g
     if is_mac(th.op):
-        ce.macs += g
+        ce.counts[COUNT_MACS] += g
     th.k += g
     if th.a.mode == OPND_FIFO and not fifo_task(s, ce, cell, t, desc(ce, &th.a).push_task):
         return
@@ -969,7 +921,7 @@ cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
         return
     if th.c.mode == OPND_FIFO and not fifo_task(s, ce, cell, t, desc(ce, &th.c).pop_task):
         return
-    if th.k == th.n and th.n != 0xFFFFFFFFU:
+    if th.k == th.n and th.n != NO_END:
         if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
             last_is_advance(ce, th)
         else:
@@ -1095,20 +1047,20 @@ cdef uint64_t stream_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
             break
     if n_steps:
         touched(s, t - cost)
-        ce.elements += k - th.k
+        ce.counts[COUNT_ELEMENTS] += k - th.k
         if is_mac(th.op):
-            ce.macs += k - th.k
-        ce.steps += n_steps
+            ce.counts[COUNT_MACS] += k - th.k
+        ce.counts[COUNT_STEPS] += n_steps
         s.waiting = 1               # the router must look at what was taken and sent
         if sends:
-            ce.sent += n_steps
+            ce.counts[COUNT_SENT] += n_steps
         if receives:
-            ce.received += n_steps
+            ce.counts[COUNT_RECEIVED] += n_steps
         th.k = k
         book(ce, start, <uint32_t>(t - start), 0)
         th.next = t
         ce.rr = th.id
-        if k == th.n and th.n != 0xFFFFFFFFU:
+        if k == th.n and th.n != NO_END:
             if sends and th.a.flags & F_ADVANCE:
                 last_is_advance(ce, th)
             else:
@@ -1251,7 +1203,7 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
         t += 1
         th.next = t
         th.k += g
-        if th.k == th.n and th.n != 0xFFFFFFFFU:
+        if th.k == th.n and th.n != NO_END:
             if th.plane != NO_PLACE and th.a.flags & F_ADVANCE:
                 last_is_advance(ce, th)
             else:
@@ -1263,11 +1215,11 @@ cdef uint64_t streams_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t star
         book(ce, start, <uint32_t>(t - start), 0)
         touched(s, t - 1)
         s.events += n_steps
-        ce.elements += n_elements
-        ce.macs += n_macs
-        ce.steps += n_steps
-        ce.sent += n_sent
-        ce.received += n_received
+        ce.counts[COUNT_ELEMENTS] += n_elements
+        ce.counts[COUNT_MACS] += n_macs
+        ce.counts[COUNT_STEPS] += n_steps
+        ce.counts[COUNT_SENT] += n_sent
+        ce.counts[COUNT_RECEIVED] += n_received
         s.waiting = 1
     return t
 
@@ -1351,9 +1303,9 @@ cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
                 if th.a.words == 2:
                     m[1] = <uint16_t>(r >> 16)
     th.k += n
-    ce.elements += n
+    ce.counts[COUNT_ELEMENTS] += n
     if is_mac(th.op):
-        ce.macs += n
+        ce.counts[COUNT_MACS] += n
 
 cdef inline bint flat(opnd_t* o) noexcept nogil:
     return o.mode != OPND_MEM4D and o.mode != OPND_CIRCULAR
@@ -1365,7 +1317,9 @@ cdef uint32_t conflict_pattern(state_t* s, ce_t* ce, thread_t* th, uint8_t* patt
     cdef int64_t b = <int64_t>th.b.step * th.group if th.b.mode == OPND_MEM1D else 0
     cdef int64_t c = <int64_t>th.c.step * th.group if th.c.mode == OPND_MEM1D else 0
     cdef uint32_t period = 1, n
-    by = modulo(b - c, m) if s.p.conflict_rule and th.b.mode == OPND_MEM1D and th.c.mode == OPND_MEM1D else 0
+    by = 0
+    if s.p.conflict_rule != RULE_NONE and th.b.mode == OPND_MEM1D and th.c.mode == OPND_MEM1D:
+        by = modulo(b - c, m)
     if by and not th.one_bank and s.p.read_ports >= 2 and (th.group == 1 or th.b.words == 1 or th.c.words == 1):
         # Only the first elements of the two sources count, whose distance changes evenly. Gain: 300 instructions.
         first = modulo(address_of(ce, &th.b, th.k) - address_of(ce, &th.c, th.k), m)
@@ -1393,7 +1347,7 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
     # All steps of a memory operation of the main thread that issue in cycles start .. end - 1, back to back.
     cdef uint64_t t = start, left, rounds, turn, steps = 0, lost = 0
     cdef uint32_t cost = 1, conflict, period, n, hits = 0
-    cdef uint8_t pattern[64]
+    cdef uint8_t pattern[MAX_BANKS]   # no period is longer
     if flat(&th.a) and flat(&th.b) and flat(&th.c):
         if start >= end:
             return
@@ -1429,9 +1383,9 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
             steps += 1
             n = th.n - th.k
         vec_elements(ce, th, n)
-        ce.steps += steps
-        ce.busy += steps
-        ce.waits[WAIT_CONFLICT] += lost
+        ce.counts[COUNT_STEPS] += steps
+        ce.counts[COUNT_BUSY] += steps
+        ce.counts[COUNT_STALL_CONFLICT] += lost
         if TRACE:
             s.watch[cell].lost[th.id] += <uint32_t>lost
         ce.tail_conflict = cost - 1
@@ -1452,11 +1406,11 @@ cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t s
 # --- the main thread --------------------------------------------------------------------------------------------------
 cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
     # Microthread of an asynchronous operation: named, else that of the output queue, else of the first fabric input.
-    cdef int ut = (ins.imm >> 4) & 15
+    cdef int ut = (ins.imm >> ASYNC_UT) & 15
     cdef int k, field
     cdef dsr_t* r
     cdef desc_t* d
-    if ut != 15:
+    if ut != UT_DERIVED:
         return ut & 7
     for k in range(3):
         field = ins.a if k == 0 else (ins.b if k == 1 else ins.c)
@@ -1466,7 +1420,7 @@ cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
         if r.number == 0:
             continue
         d = desc_of(ce, r)
-        if d.kind == (KIND_FABOUT if k == 0 else KIND_FABIN):
+        if d.kind == (DSD_FABOUT if k == 0 else DSD_FABIN):
             return d.queue & 7
     return -1
 
@@ -1520,12 +1474,11 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
         emit(s, cell, t, EV_OP_START, NO_COLOR, ut, ins.at | <uint32_t>ins.op << 16, 0)
     if asynchronous:
         th.bulk = 0
-        k = (ins.imm >> 1) & 3
-        th.level = 2 * k
-        if (ins.imm >> 8) & 1:
-            th.act_task = (ins.imm >> 9) & 63
-        if (ins.imm >> 15) & 1:
-            th.unblock_task = (ins.imm >> 16) & 63
+        th.level = UT_LEVELS * ((ins.imm >> ASYNC_PRIORITY) & 3)
+        if (ins.imm >> ASYNC_HAS_ACTIVATE) & 1:
+            th.act_task = (ins.imm >> ASYNC_ACTIVATE) & 63
+        if (ins.imm >> ASYNC_HAS_UNBLOCK) & 1:
+            th.unblock_task = (ins.imm >> ASYNC_UNBLOCK) & 63
         ce.uts |= <uint32_t>1 << ut
         for k in range(3):
             th.dsrs[k] = ins.dsrs[k]
@@ -1563,15 +1516,16 @@ cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
         elif ins.op == OP_TD_EXIT:
             emit(s, cell, t, EV_TEARDOWN, c, 0, 0, 0)
         else:
-            emit(s, cell, t, EV_ROUTE, c, (ins.imm >> 10) & 3, ins.imm & 0x3FF, 0)
+            emit(s, cell, t, EV_ROUTE, c, (ins.imm >> POSITION_BITS) & 3, ins.imm & POSITION_MASK, 0)
     if ins.op == OP_SW_POS:
         word = (word & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>(ins.imm & 3) << RT_POS)
     elif ins.op == OP_TD_EXIT:
         word &= ~(<uint64_t>1 << RT_TEARDOWN)
     else:
-        k = (ins.imm >> 10) & 3
-        bits = ins.imm & 0x3FF
-        word = (word & ~(<uint64_t>0x3FF << (10 * k))) | (bits << (10 * k)) | (<uint64_t>1 << (RT_VALID + k))
+        k = (ins.imm >> POSITION_BITS) & 3
+        bits = ins.imm & POSITION_MASK
+        word = (word & ~(<uint64_t>POSITION_MASK << (POSITION_BITS * k))) | (bits << (POSITION_BITS * k))
+        word |= <uint64_t>1 << (RT_VALID + k)
     set_route_word(s, c, cell, word)
     s.waiting = 1
 
@@ -1605,7 +1559,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
     cdef int64_t address
     cdef filter_t* f
     ce.main_state = MAIN_RUN
-    ce.instructions += 1
+    ce.counts[COUNT_INSTRUCTIONS] += 1
     ce.rr = MAIN
     if ins.flags & I_VECTOR:
         ce.pc = ins.next
@@ -1621,7 +1575,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
                     reg_read(ce, ins.d, ins.wd) if ins.wd else 0)
         reg_write(ce, ins.a, ins.wa, value)
         if is_mac(ins.op):
-            ce.macs += 1
+            ce.counts[COUNT_MACS] += 1
     elif form == FORM_LDI:
         reg_write(ce, ins.a, ins.wa, ins.imm)
     elif form == FORM_LD or form == FORM_ST:
@@ -1642,7 +1596,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
             ce.next = t + s.p.not_taken
     elif form == FORM_JMP:
         if ins.op == OP_TRAP:
-            fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RAN_OFF if ins.at == 0xFFFFFFFFU else D_TRAP, ins.imm)
+            fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RAN_OFF if ins.at == NOWHERE else D_TRAP, ins.imm)
             return
         if ins.op == OP_CALL:
             if depth_of(ce)[0] == RETURN_DEPTH:
@@ -1715,7 +1669,7 @@ cdef inline void start_task(state_t* s, ce_t* ce, uint64_t t, int32_t entry) noe
     if ce.prog.calls:
         depth_of(ce)[0] = 0
     ce.next = t + s.p.task_start
-    ce.tasks += 1
+    ce.counts[COUNT_TASKS] += 1
     touched(s, t)
 
 cdef inline void take_arguments(ce_t* ce, uint64_t word) noexcept nogil:
@@ -1804,7 +1758,7 @@ cdef void catch_up(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nog
             if ce.acct < start:
                 if TRACE:
                     traced_wait(s, ce, cell, start)
-                ce.waits[ce.wait] += start - ce.acct
+                ce.counts[COUNT_IDLE + ce.wait] += start - ce.acct
                 ce.acct = start
             vec_bulk(s, ce, cell, &ce.main, start, t)
             if ce.main_state == MAIN_RUN:
@@ -1812,7 +1766,7 @@ cdef void catch_up(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nog
     if ce.acct < t:
         if TRACE:
             traced_wait(s, ce, cell, t)
-        ce.waits[ce.wait] += t - ce.acct
+        ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
         ce.acct = t
 
 cdef inline uint64_t when_of(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
@@ -1946,7 +1900,7 @@ cdef uint64_t run_scalar(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
         if when >= s.ahead:
             break
         if ce.acct < when:
-            ce.waits[WAIT_PIPE] += when - ce.acct
+            ce.counts[COUNT_STALL_PIPE] += when - ce.acct
             ce.acct = when
         t = when
         n += 1
@@ -1964,7 +1918,7 @@ cdef bint stream_alone(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept
     if ce.acct < t:
         if TRACE:
             traced_wait(s, ce, cell, t)
-        ce.waits[ce.wait] += t - ce.acct
+        ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
         ce.acct = t
     ce.want_space = 0
     next = stream_run(s, ce, cell, th, t, True)
@@ -1996,9 +1950,9 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
         # In real time, also if the main thread has run ahead: only the picker looks at the bit, and it does not run
         # ahead.
         ce.teardown_due &= ~(<uint32_t>1 << (t & 15))
-        ce.activated |= <uint32_t>1 << 29
+        ce.activated |= <uint32_t>1 << TASK_TEARDOWN
         if TRACE:
-            emit(s, cell, t, EV_ACTIVATE, NO_COLOR, 29, 0, 0)
+            emit(s, cell, t, EV_ACTIVATE, NO_COLOR, TASK_TEARDOWN, 0, 0)
         if t < ce.resume:
             schedule(s, cell, ce.resume, ce.resume)     # the picker has not seen it
     if t < ce.resume or ce.main_state == MAIN_FAULT:
@@ -2064,7 +2018,7 @@ cdef inline void catch_up_alone(state_t* s, ce_t* ce, uint32_t cell) noexcept no
     cdef uint64_t start = ce.main.next if ce.main.next > ce.pipe_free else ce.pipe_free
     if start < s.ahead:
         if ce.acct < start:
-            ce.waits[WAIT_PIPE] += start - ce.acct
+            ce.counts[COUNT_STALL_PIPE] += start - ce.acct
             ce.acct = start
         vec_bulk(s, ce, cell, &ce.main, start, s.ahead)
 

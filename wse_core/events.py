@@ -44,6 +44,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wse_core.encoding import KINDS, NO_COLOR, WAITS
 from wse_core.errors import ConfigError
 
 __all__ = [
@@ -60,34 +61,8 @@ __all__ = [
     "sorted_events",
 ]
 
-KINDS = (
-    "inject",
-    "depart",
-    "enter",
-    "take",
-    "activate",
-    "task_start",
-    "task_end",
-    "op_start",
-    "op_end",
-    "conflict",
-    "wait",
-    "switch",
-    "route",
-    "teardown",
-    "host",
-    "mark",
-)
-"""Kinds of events; the number of a kind is its place here.  New ones are added at the end."""
-
-WAITS = ("resource", "input", "output", "fifo")
-"""Reasons of a CE's wait, as the counters ``stall_*`` name them.  Waits of the pipeline (`stall_pipe`) are not events:
-they follow from the instructions."""
-
 HOST = ("launch", "write", "read", "stream", "receive")
 """Accesses of the host: activate a task, copy to and from memories, to and from streams."""
-
-NO_COLOR = 255
 
 EVENT_DTYPE = np.dtype(
     [

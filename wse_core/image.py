@@ -1,8 +1,9 @@
 """What a loader hands to a machine: program images and the description of one fabric.
 
 `fabric` builds these; the compiled engine (`fabric.engine.engine`) and the plain-Python reference
-(`wse_core.reference`) both run from them, so that the two start from the same bits.  The record layouts here have C
-twins in ``state.pxd``; the engine checks sizes and offsets when it is imported.
+(`wse_core.reference`) both run from them, so that the two start from the same bits.  The numbers in them (kinds, flags,
+fields) come from `wse_core.encoding`; the record layouts here have C twins, and `wse_core.twins` compares sizes and
+offsets when the engine is imported.
 """
 
 from __future__ import annotations
@@ -11,9 +12,54 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from wse_core.encoding import (
+    CMD_ADV,
+    CMD_NOP,
+    CMD_RST,
+    CMD_TEARDOWN,
+    DIR_E,
+    DIR_N,
+    DIR_R,
+    DIR_S,
+    DIR_W,
+    DIRS,
+    DSD_CIRCULAR,
+    DSD_FABIN,
+    DSD_FABOUT,
+    DSD_FIFO,
+    DSD_KINDS,
+    DSD_MEM1D,
+    DSD_MEM4D,
+    DSD_NONE,
+    ENDLESS,
+    F_ADVANCE,
+    F_CONTROL,
+    F_INDEX,
+    F_PACKED,
+    F_SAVE,
+    F_TERMINATE,
+    F_ZERO,
+    FILTER_COUNTER,
+    FILTER_NONE,
+    FILTER_RANGE,
+    N_CONTROL_IDS,
+    N_TASK_IDS,
+    NO_TASK,
+    ON_ACTIVATE,
+    ON_TERMINATE,
+    ON_UNBLOCK,
+    POP_MODES,
+    TASK_NULL,
+    TASK_TEARDOWN,
+    UT_LEVELS,
+)
 from wse_core.params import Machine
 
 __all__ = [
+    "CMD_ADV",
+    "CMD_NOP",
+    "CMD_RST",
+    "CMD_TEARDOWN",
     "DESC_DTYPE",
     "DIRS",
     "DIR_E",
@@ -21,29 +67,45 @@ __all__ = [
     "DIR_R",
     "DIR_S",
     "DIR_W",
+    "DSD_CIRCULAR",
+    "DSD_FABIN",
+    "DSD_FABOUT",
+    "DSD_FIFO",
+    "DSD_KINDS",
+    "DSD_MEM1D",
+    "DSD_MEM4D",
+    "DSD_NONE",
+    "ENDLESS",
+    "FILTER_COUNTER",
     "FILTER_DTYPE",
+    "FILTER_NONE",
+    "FILTER_RANGE",
+    "F_ADVANCE",
+    "F_CONTROL",
+    "F_INDEX",
+    "F_PACKED",
+    "F_SAVE",
+    "F_TERMINATE",
+    "F_ZERO",
+    "MAIN_PRIORITY",
+    "NO_TASK",
+    "N_CONTROL_IDS",
+    "N_TASK_IDS",
+    "ON_ACTIVATE",
+    "ON_TERMINATE",
+    "ON_UNBLOCK",
+    "POP_MODES",
     "ROUTE_DTYPE",
     "STEP",
+    "TASK_NULL",
+    "TASK_TEARDOWN",
+    "UT_PRIORITY",
     "FabricSpec",
     "ProgramImage",
     "Symbol",
 ]
 
-# Directions, with fixed numbers. x grows east, y grows south (docs/machine.md, "Coordinates").
-DIRS = "WENSR"
-DIR_W, DIR_E, DIR_N, DIR_S, DIR_R = range(5)
-STEP = ((-1, 0), (1, 0), (0, -1), (0, 1))  # (dx, dy) of W, E, N, S; the opposite of d is d ^ 1
-
-# Kinds of descriptor.
-DSD_NONE, DSD_MEM1D, DSD_MEM4D, DSD_CIRCULAR, DSD_FIFO, DSD_FABIN, DSD_FABOUT = range(7)
-DSD_KINDS = ("none", "mem1d", "mem4d", "circular", "fifo", "fabin", "fabout")
-# Flags of a descriptor.
-F_SAVE, F_INDEX, F_CONTROL, F_ADVANCE, F_ZERO, F_PACKED = 1, 2, 4, 8, 16, 32
-F_TERMINATE = 64  # FIFO full or empty ends the operation instead of suspending it
-ENDLESS = 0x7FFF  # extent of an operation that never ends (arch §4.3)
-# Actions on a control wavelet at a fabric input; bits, may be combined.
-ON_TERMINATE, ON_ACTIVATE, ON_UNBLOCK = 1, 2, 4
-NO_TASK = 255
+STEP = ((-1, 0), (1, 0), (0, -1), (0, 1))  # (dx, dy) of W, E, N, S; x grows east, y south (docs/machine.md)
 
 DESC_DTYPE = np.dtype(
     [
@@ -82,7 +144,6 @@ ROUTE_DTYPE = np.dtype(
     ]
 )
 """Routing of one color at one PE; 16 bytes."""
-POP_MODES = ("no_pop", "always_pop", "pop_on_advance", "pop_on_advance_nop")
 
 FILTER_DTYPE = np.dtype(
     [
@@ -99,16 +160,10 @@ FILTER_DTYPE = np.dtype(
     ]
 )
 """One filter; 16 bytes."""
-FILTER_NONE, FILTER_COUNTER, FILTER_RANGE = range(3)
-
-# Ids (arch §6, §7).
-N_TASK_IDS, N_CONTROL_IDS = 32, 64
-TASK_TEARDOWN, TASK_NULL = 29, 31
-CMD_NOP, CMD_ADV, CMD_RST, CMD_TEARDOWN = range(4)
 
 # Levels of issue priority (docs/machine.md, "Issue").
 MAIN_PRIORITY = {"medium_low": 1, "medium": 2, "medium_high": 3, "high": 4}
-UT_PRIORITY = (0, 2, 4)  # low, medium, high
+UT_PRIORITY = tuple(UT_LEVELS * k for k in range(3))  # low, medium, high
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 The table feeds the assembler, the decoder, the disassembler, the compiled engine (``opcodes.pxd`` is generated from it
 at build time, the cost and lane arrays at run time), the plain-Python reference, the support matrix in
-``docs/accuracy.md`` and the tests.  This module imports only the standard library, so that the build can load it.
+``docs/accuracy.md`` and the tests.  This module imports only `wse_core.encoding`, so that the build can load it.
 
 Encoding (ours; the machine's is not public).  An instruction is one 32-bit word, optionally followed by a 32-bit
 extension word: it takes 2 or 4 SRAM words.
@@ -31,10 +31,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from wse_core.encoding import (
+    ASYNC,
+    CONDITIONS,
+    FILE_DEST,
+    FILE_REG,
+    FILE_SRC0,
+    FILE_SRC1,
+    FILES,
+    FORMS,
+    N_REGS,
+    RETURN_DEPTH,
+    UT_DERIVED,
+)
+
 __all__ = [
+    "ASYNC",
     "BY_NAME",
     "CONDITIONS",
     "FILES",
+    "FILE_DEST",
+    "FILE_REG",
+    "FILE_SRC0",
+    "FILE_SRC1",
+    "FORMS",
     "N_REGS",
     "OPS",
     "RETURN_DEPTH",
@@ -48,12 +68,6 @@ __all__ = [
     "opcodes_pxd",
 ]
 
-N_REGS = 16  # 16-bit registers; a 32-bit value takes an even/odd pair (arch §2, published; count assumed)
-RETURN_DEPTH = 8  # return addresses a PE can hold (assumed)
-
-FILE_DEST, FILE_SRC0, FILE_SRC1, FILE_REG = range(4)
-FILES = ("dest", "src0", "src1", "reg")
-CONDITIONS = ("eq", "ne", "lt", "le", "ltu", "leu")
 NONE = 0  # operand field of an absent operand in non-ALU forms
 
 WORDS = {"h": 1, "i": 1, "s": 2, "l": 2, "-": 0}
@@ -214,30 +228,17 @@ UNSUPPORTED = {
 }
 """What the real machine or its language has and this model refuses, with the reason (support matrix)."""
 
-FORMS = ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task", "dsr", "tsc", "rand", "route", "in_td", "flt")
-
-# Attributes of an asynchronous vector operation, in the extension word.
-ASYNC = {
-    "async": (0, 1),
-    "priority": (1, 2),
-    "ut": (4, 4),
-    "has_activate": (8, 1),
-    "activate": (9, 6),
-    "has_unblock": (15, 1),
-    "unblock": (16, 6),
-}
-UT_DERIVED = 15  # the microthread is that of the output queue, else of the input queue (arch §5.4)
 PRIORITIES = ("low", "medium", "high")
 
 
 def async_word(priority="medium", ut=None, activate=None, unblock=None):
     """Return the extension word of an asynchronous vector operation."""
-    word = 1 | PRIORITIES.index(priority) << 1 | (UT_DERIVED if ut is None else ut) << 4
+    fields = {"async": 1, "priority": PRIORITIES.index(priority), "ut": UT_DERIVED if ut is None else ut}
     if activate is not None:
-        word |= 1 << 8 | activate << 9
+        fields |= {"has_activate": 1, "activate": activate}
     if unblock is not None:
-        word |= 1 << 15 | unblock << 16
-    return word
+        fields |= {"has_unblock": 1, "unblock": unblock}
+    return sum(value << ASYNC[name][0] for name, value in fields.items())
 
 
 def async_fields(word):

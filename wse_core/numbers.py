@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wse_core import isa
+from wse_core.encoding import CONFLICT_RULES, MAX_BANKS
 
 __all__ = ["PRESETS", "ROWS"]
 
@@ -54,14 +55,14 @@ _p("wafer.io_gbit_per_s", 1200, "Gb/s", "weight streaming white paper: 1.2 Tb/s 
 _p("mem.words", 24576, "16-bit words", "arch §2: 48 kB per PE, word addressed", "published",
    "size of a PE's SRAM, code and data together", low=256, high=32768)
 _p("mem.banks", 8, "banks", "arch §2 (CSL appendix)", "published", "consecutive words lie in consecutive banks",
-   low=1, high=64)
+   low=1, high=MAX_BANKS)
 _p("mem.read_ports", 2, "reads/cycle", "arch §2 (CSL appendix; HC34)", "published",
    "memory operands a step can read at once; a third memory source costs a further cycle", low=1, high=2)
 _p("mem.conflict_rule", "bank", "rule", "tiled stencils of 64 x 64 cells (Jorineg): 1.15 and 1.35 cycles per element "
    "and operation; the CSL appendix (arch §2) can be read as mod4", "inferred",
    "bank: two reads of the same bank conflict, fp32 words at a distance of 0 modulo 4; mod4: banks that agree modulo "
    "half their number, a distance of 0 modulo 2; none: never",
-   choices=("mod4", "bank", "none"))
+   choices=CONFLICT_RULES)
 _p("mem.conflict_cycles", 1, "cycles/step", "SPMM: fp32 step takes 2 cycles with a conflict, 1 without", "inferred",
    "added to a SIMD step whose two reads conflict; nothing issues meanwhile", high=64)
 _p("mem.write_cycles", 1, "cycles/step", "dense local products (SPMM GEMM_benchmark): 2.18 cycles per element with "

@@ -13,20 +13,12 @@ one for which the general path would give the same result; the reference model k
 Timing and rules: docs/machine.md, "Router".  Sources: arch §8.  Known differences from the machine: buffer depth,
 arbitration and atomic multicast are not public (docs/accuracy.md).
 """
-from wse_core.state cimport (
-    DIR_R, EV_DEPART, EV_ENTER, EV_SWITCH, EV_TEARDOWN, FAULT_COLLISION, FAULT_MEMORY, HEAD, N_COLORS, N_FILTERS,
-    N_PORTS, RING, RT_FILTER, RT_HAS_INQ, RT_INJECT, RT_INQ, RT_POP, RT_POS, RT_RING, RT_SHARED, RT_SPECIAL,
-    RT_SWAP_X, RT_TEARDOWN, RT_VALID, SHIFT_STAMP, SHIFT_VALID, SLEEPER, TRACE, ce_awaken, ce_t, clz64, ctz64, emit,
-    filter_t, has_room, inq_at, inq_t, int64_t, is_control, is_valid, later_t, mark_later, plane_mark, plane_push,
-    plane_t, plane_tail, ready_cycle, record_fault, ring_set, stamp_of, state_t, stream_in_t, stream_out_t, uint32_t,
-    uint64_t, uint8_t, unlikely, usable, vary, wake_color, wake_inputs)
 from libc.stdlib cimport realloc
 
+from wse_core.state cimport *
+
 cdef enum:
-    CMD_ADV = 1
-    CMD_RST = 2
-    CMD_TEARDOWN = 3
-    RAMP = 16               # bit of DIR_R in a set of directions
+    RAMP = 1 << DIR_R       # in a set of directions
 
 cdef uint64_t PAYLOAD = (<uint64_t>1 << SHIFT_VALID) - 1        # payload and control bit
 cdef uint64_t SLOW = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SHARED) | (<uint64_t>1 << RT_SPECIAL)
@@ -44,10 +36,10 @@ ctypedef struct request_t:
 
 # --- route words ------------------------------------------------------------------------------------------------------
 cdef inline uint32_t rx_of(uint64_t word, int pos) noexcept nogil:
-    return <uint32_t>(word >> (10 * pos)) & 31
+    return <uint32_t>(word >> (POSITION_BITS * pos)) & ALL_PORTS
 
 cdef inline uint32_t tx_of(uint64_t word, int pos) noexcept nogil:
-    return <uint32_t>(word >> (10 * pos + 5)) & 31
+    return <uint32_t>(word >> (POSITION_BITS * pos + N_PORTS)) & ALL_PORTS
 
 cdef inline int pos_of(uint64_t word) noexcept nogil:
     return <int>(word >> RT_POS) & 3
@@ -66,13 +58,13 @@ cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
             continue
         word = s.route[c][cell]
         ins = 0
-        for k in range(4):
+        for k in range(N_POSITIONS):
             if (word >> (RT_VALID + k)) & 1:
                 outs[c] |= tx_of(word, k)
                 ins |= rx_of(word, k)
         if ins & (ins - 1):
             shared |= <uint32_t>1 << c
-        if (word >> RT_SWAP_X) & 3 or (word >> RT_INJECT) & 3:
+        if (word >> RT_SWAP) & 3 or (word >> RT_INJECT) & 3:
             shared |= <uint32_t>1 << c
         twice |= seen & outs[c]
         seen |= outs[c]
@@ -98,13 +90,13 @@ cdef inline bint is_border(state_t* s, uint32_t cell) noexcept nogil:
 cdef void set_route_word(state_t* s, int color, uint32_t cell, uint64_t word) noexcept nogil:
     # A configuration word written at run time; it may now lead out of the rectangle.
     cdef int k, d
-    for k in range(4):
-        for d in range(4):
+    for k in range(N_POSITIONS):
+        for d in range(DIR_R):
             if (tx_of(word, k) >> d) & 1 and is_border(s, cell + s.delta[d]):
                 word |= <uint64_t>1 << RT_SPECIAL
     s.route[color][cell] = word
     s.arb[2 * cell] &= ~(<uint32_t>1 << color)
-    wake_color(s, color, cell, 31)
+    wake_color(s, color, cell, ALL_PORTS)
     refresh_shared(s, cell)
 
 
@@ -145,9 +137,9 @@ cdef bint filter_passes(filter_t* f, uint64_t word, int* counts) noexcept nogil:
     cdef bint control = is_control(word)
     cdef uint32_t index = <uint32_t>(word >> 16) & 0xFFFF
     counts[0] = 0
-    if f.kind == 2:
+    if f.kind == FILTER_RANGE:
         return control or (f.min_idx <= index <= f.max_idx)
-    if f.kind == 1:
+    if f.kind == FILTER_COUNTER:
         if (f.count_control if control else f.count_data):
             counts[0] = 1
             if control and not f.filter_control:
@@ -169,23 +161,23 @@ cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t
         s.waiting = 1
         return False
     route = s.route[color][cell]
-    if (route >> RT_SWAP_X) & 3 and s.route[color ^ 1] != NULL:
+    if (route >> RT_SWAP) & 3 and s.route[color ^ 1] != NULL:
         other = s.route[color ^ 1][cell]
         axis = 1 if port < 2 else (2 if port < 4 else 3)
-        if ((route & other) >> RT_SWAP_X) & axis == axis:
+        if ((route & other) >> RT_SWAP) & axis == axis:
             e = color ^ 1
             route = other
     if (route >> RT_TEARDOWN) & 1:
         return False
     inject = <int>(route >> RT_INJECT) & 3
     if inject and port == DIR_R:
-        if inject == 1:
+        if inject == INJECT_LOW:
             for k in range(4):
                 if held_at_start(s, color, k, cell):
                     return False
     elif not (rx_of(route, pos_of(route)) >> port) & 1:
         return False
-    elif inject == 2 and held_at_start(s, color, DIR_R, cell):
+    elif inject == INJECT_HIGH and held_at_start(s, color, DIR_R, cell):
         return False
     r.q = q
     r.word = word
@@ -352,7 +344,8 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
     cmd = <int>(payload >> 22) & 3
     if control:
         pop = <int>(r.route >> RT_POP) & 3
-        if pop == 1 or (pop == 2 and cmd == CMD_ADV) or (pop == 3 and cmd <= CMD_ADV):
+        if (pop == POP_ALWAYS or (pop == POP_ON_ADVANCE and cmd == CMD_ADV)
+                or (pop == POP_ON_ADVANCE_NOP and cmd <= CMD_ADV)):
             payload = popped(payload)
     if TRACE:
         emit(s, cell, s.now, EV_DEPART, r.color, r.outs, payload,
@@ -388,8 +381,8 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
             pos = 0
             if cmd == CMD_ADV:
                 pos = pos_of(route)
-                for k in range(pos + 1, 5):
-                    if k < 4 and (route >> (RT_VALID + k)) & 1:
+                for k in range(pos + 1, N_POSITIONS + 1):
+                    if k < N_POSITIONS and (route >> (RT_VALID + k)) & 1:
                         pos = k
                         break
                 else:
@@ -398,7 +391,7 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
             s.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
             if TRACE:
                 emit(s, cell, s.now, EV_SWITCH, r.color, pos, 0, 0)
-            wake_color(s, r.color, cell, 31)
+            wake_color(s, r.color, cell, ALL_PORTS)
 
 cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
     # Two inputs of one color in one cycle: the vendor's simulator stops here, and so do we.
@@ -408,7 +401,7 @@ cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) no
     cdef uint64_t word
     if (route >> RT_INJECT) & 3:
         rx &= RAMP - 1
-    if (rx & (rx - 1)) == 0 or (route >> RT_SWAP_X) & 3:
+    if (rx & (rx - 1)) == 0 or (route >> RT_SWAP) & 3:
         return
     while rx:
         p = ctz64(rx)
@@ -454,15 +447,15 @@ cdef uint32_t arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcep
     # that were granted.
     cdef uint64_t granted[N_COLORS]
     cdef uint8_t outs[N_COLORS]
-    cdef uint32_t colors = ready, left = ready, used = 0, taken = 0, common = 31
+    cdef uint32_t colors = ready, left = ready, used = 0, taken = 0, common = ALL_PORTS
     cdef uint64_t route, oldest = ~<uint64_t>0
     cdef int c, best = 0
     while colors:
         c = ctz64(colors)
         colors &= colors - 1
         route = s.route[c][cell]
-        route >>= 10 * pos_of(route)
-        outs[c] = <uint8_t>(route >> 5) & 31
+        route >>= POSITION_BITS * pos_of(route)
+        outs[c] = <uint8_t>(route >> N_PORTS) & ALL_PORTS
         common &= outs[c]
         granted[c] = s.plane[c * N_PORTS + ctz64(route)].granted[cell]
         if granted[c] < oldest:
@@ -525,8 +518,8 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
         check_landing(s, cell, c, route)
         if (route >> RT_INJECT) & 3:
             ports |= RAMP
-        if (route >> RT_SWAP_X) & 3:
-            ports = 31
+        if (route >> RT_SWAP) & 3:
+            ports = ALL_PORTS
         while ports:
             p = ctz64(ports)
             ports &= ports - 1
@@ -584,11 +577,11 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
     if unlikely(route & SLOW or is_control(word)):
         visit_general(s, cell, q.color, q.port)
         return
-    shift = 10 * pos_of(route)
+    shift = POSITION_BITS * pos_of(route)
     if not (route >> (shift + q.port)) & 1:
         unmark(q, cell)                         # until the route changes
         return
-    tx = <uint32_t>(route >> (shift + 5)) & 31
+    tx = <uint32_t>(route >> (shift + N_PORTS)) & ALL_PORTS
     # All outputs must have room. The last link is kept: with one output, the usual case, it is not looked up again.
     links = tx & 15
     while links:

@@ -2,9 +2,9 @@
 # The state of a fabric: flat tables, indexed by cell, and the small inline functions that everybody shares.
 #
 # A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1, stride =
-# width + 2; the neighbour in direction d is cell + delta[d].  Nothing here knows Python; `fabric.engine.engine` allocates the
-# tables (no-reserve mappings: what is never touched costs nothing), router.pyx and ce.pyx advance them.  Cycle rules:
-# docs/machine.md.
+# width + 2; the neighbour in direction d is cell + delta[d].  Nothing here knows Python; `fabric.engine.memory`
+# allocates the tables (no-reserve mappings: what is never touched costs nothing), router.pyx and ce.pyx advance them.
+# Cycle rules: docs/machine.md.
 #
 # A queue word is one uint64: payload (bits 0-31), control (32), valid (33), stamp (34-63).  The stamp is the first
 # cycle, modulo 2^30, in which the word may be used by the other side: a valid word may be taken, a free place may be
@@ -14,6 +14,7 @@
 from libc.stdlib cimport realloc
 from libc.stdint cimport uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t
 
+from wse_core.constants cimport *
 from wse_core.numerics cimport num_t
 
 cdef extern from *:
@@ -39,84 +40,8 @@ cdef extern from *:
     bint unlikely "WSE_UNLIKELY"(bint x) noexcept nogil
 
 cdef enum:
-    N_COLORS = 24
-    N_PORTS = 5
-    N_PLANES = 120          # color * 5 + port
-    DIR_W = 0
-    DIR_E = 1
-    DIR_N = 2
-    DIR_S = 3
-    DIR_R = 4
     RING = 16               # cycles ahead that the wake ring covers; a power of two
     WHEEL = 1024            # buckets of the timing wheel; a power of two
-    MAIN = 8                # thread number of the main thread
-    N_REGS = 16
-    N_COUNTS = 15
-    RETURN_DEPTH = 8
-    N_FILTERS = 8           # room per cell; the machine may have fewer
-
-cdef enum:                  # queue word
-    SHIFT_CTRL = 32
-    SHIFT_VALID = 33
-    SHIFT_STAMP = 34
-
-cdef enum:                  # bits of a route word, above 4 x (5 rx + 5 tx)
-    RT_POS = 40             # 2 bits
-    RT_VALID = 42           # 4 bits
-    RT_RING = 46
-    RT_POP = 47             # 2 bits
-    RT_TEARDOWN = 49
-    RT_FILTER = 50          # 3 bits: 0 none, k = filter k - 1
-    RT_SWAP_X = 53
-    RT_SWAP_Y = 54
-    RT_INJECT = 55          # 2 bits
-    RT_INQ = 57             # 3 bits
-    RT_HAS_INQ = 60
-    RT_SHARED = 61          # shares a link with another color, or has several inputs: needs arbitration
-    RT_SPECIAL = 62         # filter, swap, injection or an edge of the rectangle: needs the general path
-
-cdef enum:                  # kinds of events: places in wse_core.events.KINDS
-    EV_INJECT = 0
-    EV_DEPART = 1
-    EV_ENTER = 2
-    EV_TAKE = 3
-    EV_ACTIVATE = 4
-    EV_TASK_START = 5
-    EV_TASK_END = 6
-    EV_OP_START = 7
-    EV_OP_END = 8
-    EV_CONFLICT = 9
-    EV_WAIT = 10
-    EV_SWITCH = 11
-    EV_ROUTE = 12
-    EV_TEARDOWN = 13
-    NO_COLOR = 255
-
-cdef enum:                  # machine faults
-    FAULT_NONE = 0
-    FAULT_SRAM_RANGE = 1
-    FAULT_SRAM_ALIGN = 2
-    FAULT_PROGRAM = 3
-    FAULT_QUEUE = 4
-    FAULT_COLLISION = 5
-    FAULT_MEMORY = 6        # the host ran out of memory
-
-cdef enum:                  # why a cycle was lost
-    WAIT_IDLE = 0
-    WAIT_PIPE = 1
-    WAIT_CONFLICT = 2
-    WAIT_RESOURCE = 3
-    WAIT_INPUT = 4
-    WAIT_OUTPUT = 5
-    WAIT_FIFO = 6
-    N_WAITS = 7
-
-cdef enum:                  # main thread
-    MAIN_IDLE = 0
-    MAIN_STARTING = 1
-    MAIN_RUN = 2
-    MAIN_VECTOR = 3
-    MAIN_FAULT = 4
 
 cdef enum:                  # operand of a vector operation
     OPND_NONE = 0
@@ -135,7 +60,6 @@ cdef enum:                  # source of a plain stream's operand
     STREAM_CONST = 2
     STREAM_FABRIC = 3
     NO_PLACE = 255
-    NO_TASK = 255
 
 cdef enum:
     HEAD = 127
@@ -180,8 +104,8 @@ ctypedef struct dsr_t:      # a DSR: a descriptor of the program, and what can c
     int16_t stride
 
 ctypedef struct route_t:    # twin of image.ROUTE_DTYPE
-    uint8_t rx[4]
-    uint8_t tx[4]
+    uint8_t rx[N_POSITIONS]
+    uint8_t tx[N_POSITIONS]
     uint8_t valid
     uint8_t pos
     uint8_t ring
@@ -221,7 +145,7 @@ ctypedef struct instr_t:    # a decoded instruction
     uint32_t at             # code word index, for people
     uint16_t reads          # registers read at issue
     uint16_t writes         # registers written
-    uint16_t dsrs[3]        # DSRs named, per file
+    uint16_t dsrs[FILE_REG]     # DSRs named, per file
 
 cdef enum:                  # instr_t.flags
     I_VECTOR = 1
@@ -258,7 +182,7 @@ ctypedef struct stream_t:   # where a plain stream reads or writes one operand (
 
 ctypedef struct thread_t:   # a vector operation in progress; all that a plain stream needs lies in the first cache line
     uint64_t next           # first cycle in which the next step may issue
-    uint32_t n              # length; 0xffffffff = endless
+    uint32_t n              # length, or NO_END
     uint32_t k              # elements done
     uint32_t scalar         # multiplier of a multiply-add
     uint8_t active
@@ -283,7 +207,7 @@ ctypedef struct thread_t:   # a vector operation in progress; all that a plain s
     uint8_t pad
     uint8_t one_bank        # all elements of the destination lie in one bank
     uint16_t latency        # of the op's result in a destination register
-    uint16_t dsrs[3]        # DSRs in use, per file
+    uint16_t dsrs[FILE_REG]     # DSRs in use, per file
     opnd_t a, b, c
 
 ctypedef struct fifo_t:
@@ -293,21 +217,21 @@ ctypedef struct fifo_t:
 ctypedef struct program_t:
     instr_t* code
     uint32_t n_code         # at most 12,288: a program fits SRAM
-    int32_t entry[32]
-    int32_t control_entry[64]
+    int32_t entry[N_TASK_IDS]
+    int32_t control_entry[N_CONTROL_IDS]
     uint32_t bound          # ids with an entry
     uint32_t active         # initial bits
     uint32_t blocked
     uint32_t data_tasks
     uint32_t high
     uint32_t inq_mask       # queues bound
-    int8_t inq_color[8]
-    int8_t outq_color[8]
-    int8_t inq_of_task[32]  # input queue of a color, -1 = none
-    int8_t dsr_slot[3][16]
-    int8_t inq_slot[8]
-    uint16_t inq_at[8]      # where the parts of a CE block begin: input queues by slot,
-    uint16_t ut_at[8]       # microthreads by number (0 = not used),
+    int8_t inq_color[N_QUEUES]
+    int8_t outq_color[N_QUEUES]
+    int8_t inq_of_task[N_TASK_IDS]  # input queue of a color, -1 = none
+    int8_t dsr_slot[FILE_REG][N_DSRS]      # per file
+    int8_t inq_slot[N_QUEUES]
+    uint16_t inq_at[N_QUEUES]      # where the parts of a CE block begin: input queues by slot,
+    uint16_t ut_at[N_UTS]       # microthreads by number (0 = not used),
     uint16_t dsr_at
     uint16_t fifo_at
     uint16_t stack_at       # return stack and its depth, 0 = no call
@@ -333,7 +257,7 @@ ctypedef struct program_t:
 
 ctypedef struct ready_t:    # register r is ready in base + after[r]
     uint64_t base
-    uint16_t after[16]
+    uint16_t after[N_REGS]
 
 ctypedef struct ce_t:       # ordered by how often a look touches it
     uint64_t acct           # every cycle before this one is booked
@@ -354,19 +278,11 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint16_t pc             # index of the next instruction
     uint32_t activated
     uint32_t blocked
-    uint32_t busy           # N_COUNTS counters: what is not yet in state_t.counts
-    uint32_t steps
-    uint32_t elements
-    uint32_t macs
-    uint32_t sent
-    uint32_t received
-    uint32_t waits[7]
-    uint32_t instructions
-    uint32_t tasks
-    uint16_t dsr_busy[3]    # DSRs in use by microthreads
+    uint32_t counts[N_COUNTS]   # by COUNT_*: what is not yet in state_t.counts
+    uint16_t dsr_busy[FILE_REG]    # DSRs in use by microthreads
     uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
     uint64_t ready_max      # no register is ready later than this
-    uint16_t regs[16]
+    uint16_t regs[N_REGS]
     thread_t main
 
 ctypedef struct fault_t:
@@ -375,7 +291,7 @@ ctypedef struct fault_t:
     uint64_t cycle
     int64_t address
     int color
-    int detail              # index into engine.FAULT_DETAILS
+    int detail              # D_*
     int64_t value
 
 ctypedef struct stream_in_t:
@@ -404,12 +320,12 @@ ctypedef struct params_t:   # of the machine, in cycles and words
     int hop, ramp_in, ramp_out, execute
     int task_start, round_robin
     int drain, start, stride4
-    int banks, conflict_rule, conflict_cycles, write_cycles, read_ports     # rule: 0 none, 1 mod4, 2 bank
+    int banks, conflict_rule, conflict_cycles, write_cycles, read_ports     # rule: RULE_*
     int taken, not_taken, call, ret
     int prng_steps
     uint64_t tsc_mask
 
-cdef packed struct event_t:  # twin of wse_core.events.EVENT_DTYPE, but for the cell, which the engine turns into x and y
+cdef packed struct event_t:  # twin of wse_core.events.EVENT_DTYPE; the engine turns the cell into x and y
     uint64_t cycle
     uint32_t data
     uint32_t cell
@@ -421,7 +337,7 @@ cdef packed struct event_t:  # twin of wse_core.events.EVENT_DTYPE, but for the 
 ctypedef struct watch_t:    # per cell, only while events are recorded
     uint64_t begin, end     # the wait that was booked last; begin == end: none
     uint8_t reason, queue, color
-    uint32_t lost[9]        # cycles that the operation of each thread lost to bank conflicts
+    uint32_t lost[MAIN + 1]        # cycles that the operation of each thread lost to bank conflicts
 
 ctypedef struct state_t:
     uint64_t now
@@ -434,22 +350,22 @@ ctypedef struct state_t:
     uint32_t n_words3
     int32_t delta[4]
     params_t p
-    plane_t plane[120]
-    uint64_t* route[24]     # route words per color, NULL = color not used
+    plane_t plane[N_PLANES]
+    uint64_t* route[N_COLORS]     # route words per color, NULL = color not used
     uint32_t* shared        # per cell: colors that need arbitration
-    uint64_t* shared_bits[24]   # per color: cells in which it needs arbitration
+    uint64_t* shared_bits[N_COLORS]   # per color: cells in which it needs arbitration
     uint64_t* arb_bits      # cells to arbitrate in this cycle, and the words of them that are not zero
     uint64_t* arb_bits2
     uint32_t* arb           # per cell two sets of colors: requests not yet granted, colors for the general path
-    later_t later[16]       # by cycle modulo RING
+    later_t later[RING]       # by cycle modulo RING
     uint64_t n_later
     filter_t* filters       # per cell N_FILTERS, or NULL
-    uint64_t active[2]      # planes that may hold wavelets
+    uint64_t active[(N_PLANES + 63) >> 6]  # planes that may hold wavelets
     ce_t** ce               # per cell, NULL = no program; zero memory until the PE first does something
     int16_t* program_of     # per cell
     uint32_t* awake         # cells whose CE has done something, in no order
     uint32_t n_awake
-    int in_caps[8]          # capacity of the input queues
+    int in_caps[N_QUEUES]          # capacity of the input queues
     uint64_t* counts        # per cell N_COUNTS: counters that were moved out of the CE blocks, see `counts_fold`
     uint32_t seed           # of the random generators
     # of this cycle: the upper part of words that become ready in a neighbour's queue, or in a CE's input queue
@@ -463,8 +379,8 @@ ctypedef struct state_t:
     uint32_t* wheel_next    # per cell, 0 = end (cell 0 is border, never a PE)
     uint32_t* wheel_prev
     uint64_t* wheel_time    # per cell, 0 = not in the wheel
-    uint32_t wheel_head[1024]
-    uint64_t wheel_used[16]
+    uint32_t wheel_head[WHEEL]
+    uint64_t wheel_used[WHEEL >> 6]
     uint64_t wheel_count
     # what happened
     int moved               # a wavelet moved in this cycle
@@ -586,7 +502,7 @@ cdef inline void ce_layout(state_t* s, program_t* g) noexcept nogil:
     # costs little.
     cdef uint64_t at = sizeof(ce_t)
     cdef int k
-    for k in range(8):
+    for k in range(N_QUEUES):
         if g.inq_slot[k] >= 0:
             g.inq_at[g.inq_slot[k]] = <uint16_t>at
             at += sizeof(inq_t) + (s.in_caps[k] - 1) * sizeof(uint64_t)
@@ -595,13 +511,13 @@ cdef inline void ce_layout(state_t* s, program_t* g) noexcept nogil:
         at += sizeof(ready_t)
     if g.n_ut:
         at = lines(at)
-    for k in range(8):
+    for k in range(N_UTS):
         if g.ut_at[k]:
             g.ut_at[k] = <uint16_t>at
             at += lines(sizeof(thread_t))
     if g.draws:
         g.lfsr_at = <uint16_t>at
-        at += 4 * sizeof(uint32_t)
+        at += N_GENERATORS * sizeof(uint32_t)
     g.dsr_at = <uint16_t>at
     at += g.n_dsr * sizeof(dsr_t)
     g.fifo_at = <uint16_t>at
@@ -623,11 +539,11 @@ cdef inline void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
     ce.activated = g.active
     ce.blocked = g.blocked
     ce.rr = MAIN
-    ce.last_task = 31
+    ce.last_task = N_TASK_IDS - 1
     if g.draws:
-        for k in range(4):
+        for k in range(N_GENERATORS):
             lfsr_of(ce)[k] = s.seed
-    for k in range(8):
+    for k in range(N_QUEUES):
         if g.inq_slot[k] >= 0:
             inq_at(ce, g.inq_slot[k]).cap = s.in_caps[k]
             inq_at(ce, g.inq_slot[k]).color = g.inq_color[k]
@@ -753,7 +669,7 @@ cdef inline void wake_color(state_t* s, int color, uint32_t cell, uint32_t ports
 cdef inline void wake_inputs(state_t* s, int color, uint32_t cell) noexcept nogil:
     # The queues that a color's route takes from now. (Others slept until a change of the route, which wakes all.)
     cdef uint64_t route = s.route[color][cell]
-    wake_color(s, color, cell, <uint32_t>(route >> (10 * (<int>(route >> RT_POS) & 3))) & 31)
+    wake_color(s, color, cell, <uint32_t>(route >> (POSITION_BITS * (<int>(route >> RT_POS) & 3))) & ALL_PORTS)
 
 cdef inline void inq_freed(state_t* s, uint32_t cell, inq_t* q) noexcept nogil:
     # The CE has taken a wavelet: a queue of the router may be waiting for the place.

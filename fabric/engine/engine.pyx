@@ -113,7 +113,7 @@ cdef inline void refresh_words(uint64_t* words, uint64_t n, uint64_t now) noexce
 cdef void counts_fold(state_t* s, uint32_t cell) noexcept nogil:
     # Move the counters of a CE to where they have 64 bits. A CE books at most 8 per cycle, and never more than AHEAD
     # cycles ahead, so 32 bits are enough for what happens between two sweeps.
-    cdef uint32_t* now = &s.ce[cell].busy
+    cdef uint32_t* now = s.ce[cell].counts
     cdef uint64_t* sums = s.counts + <uint64_t>cell * N_COUNTS
     cdef int k
     if s.watch != NULL:

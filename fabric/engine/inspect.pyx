@@ -10,17 +10,8 @@ from fabric.engine.memory cimport Memory
 from wse_core.ce cimport ce_settle
 from wse_core.state cimport *
 
-from wse_core import image as _image
 from wse_core import isa as _isa
-
-FAULT_KINDS = ("none", "sram_range", "sram_align", "program", "queue", "collision", "memory")
-FAULT_DETAILS = ("", "a DSR that holds no descriptor", "a DSR whose descriptor cannot stand in this place",
-                 "fabric operands that pack differently", "trap", "calls nested too deeply", "return without a call",
-                 "a circular buffer or FIFO of length 0", "dfilt needs a fabric input and must be asynchronous",
-                 "an activated task without an entry", "a queue, color or filter that the program has not bound",
-                 "the program ran off its end", "an asynchronous operation from whose operands no microthread follows",
-                 "two sources of one operation from the same queue or FIFO")
-THREADS = tuple(f"ut{k}" for k in range(8)) + ("main",)
+from wse_core.encoding import COUNTERS, DIRS, FAULT_DETAILS, FAULT_KINDS, MAIN_STATES, THREADS
 
 
 def fault(Memory m):
@@ -37,23 +28,20 @@ def fault(Memory m):
 
 cdef str _collision(ports):
     return "two inputs of one color in one cycle: " + " and ".join(
-        _image.DIRS[k] for k in range(N_PORTS) if ports >> k & 1)
+        DIRS[k] for k in range(N_PORTS) if ports >> k & 1)
 
 
 def counters(Memory m, spec):
     """Return dict name -> uint64 array (height, width); see docs/internals.md."""
-    names = ("busy", "idle", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output",
-             "stall_fifo", "instructions", "steps", "elements", "macs", "tasks", "sent", "received")
-    out = np.zeros((len(names), m.s.height, m.s.width), np.uint64)
-    out[1][spec.program_index >= 0] = m.s.now       # those that have never done anything are idle
+    out = np.zeros((N_COUNTS, m.s.height, m.s.width), np.uint64)
+    out[COUNT_IDLE][spec.program_index >= 0] = m.s.now       # those that have never done anything are idle
     cdef uint64_t[:, :, ::1] v = out
     cdef int x, y, k
     cdef uint32_t n
     cdef uint32_t cell
     cdef uint64_t total, over, part
     cdef ce_t* ce
-    cdef uint64_t waits[7]
-    cdef uint64_t[15] sums
+    cdef uint64_t[N_COUNTS] sums
     for n in range(m.s.n_awake):
         cell = m.s.awake[n]
         ce = m.s.ce[cell]
@@ -61,34 +49,26 @@ def counters(Memory m, spec):
         y = cell // m.s.stride - 1
         ce_settle(m.s, cell)
         for k in range(N_COUNTS):
-            sums[k] = m.s.counts[<uint64_t>cell * N_COUNTS + k] + (&ce.busy)[k]
-        v[0, y, x] = sums[0]
-        for k in range(7):
-            waits[k] = sums[6 + k]
+            sums[k] = m.s.counts[<uint64_t>cell * N_COUNTS + k] + ce.counts[k]
         if ce.acct > m.s.now:            # booked ahead of the clock: conflict cycles come last
             over = ce.acct - m.s.now
             part = over if over < ce.tail_conflict else ce.tail_conflict
-            waits[WAIT_CONFLICT] -= part
+            sums[COUNT_STALL_CONFLICT] -= part
             over -= part
-            part = over if over < v[0, y, x] else v[0, y, x]
-            v[0, y, x] -= part
+            part = over if over < sums[COUNT_BUSY] else sums[COUNT_BUSY]
+            sums[COUNT_BUSY] -= part
             over -= part
-            for k in range(1, 7):           # only after a fault elsewhere stopped the clock early
-                part = over if over < waits[k] else waits[k]
-                waits[k] -= part
+            for k in range(COUNT_IDLE + 1, COUNT_IDLE + N_WAITS):   # only after a fault elsewhere stopped the clock
+                part = over if over < sums[k] else sums[k]
+                sums[k] -= part
                 over -= part
-        total = v[0, y, x]
-        for k in range(1, 7):
-            v[1 + k, y, x] = waits[k]
-            total += waits[k]
-        v[1, y, x] = m.s.now - total
-        v[8, y, x] = sums[13]               # the order of ce_t
-        for k in range(9, 12):
-            v[k, y, x] = sums[k - 8]
-        v[12, y, x] = sums[14]
-        v[13, y, x] = sums[4]
-        v[14, y, x] = sums[5]
-    return dict(zip(names, out))
+        total = sums[COUNT_BUSY]
+        for k in range(COUNT_IDLE + 1, COUNT_IDLE + N_WAITS):
+            total += sums[k]
+        sums[COUNT_IDLE] = m.s.now - total
+        for k in range(N_COUNTS):
+            v[k, y, x] = sums[k]
+    return dict(zip(COUNTERS, out))
 
 
 def link_counts(Memory m, spec):
@@ -134,7 +114,7 @@ cdef dict _ce_snapshot(Memory m, int x, int y):
     cdef program_t* g = ce.prog
     cdef int k, f
     cdef thread_t* th
-    state = ("idle", "starting", "run", "vector", "fault")[ce.main_state]
+    state = MAIN_STATES[ce.main_state]
     if ce.main_state == MAIN_STARTING and m.s.now > ce.next:
         state = "run"
     threads = {}
@@ -170,7 +150,7 @@ cdef list _fifo(Memory m, ce_t* ce, int number):
     cdef program_t* g = ce.prog
     for k in range(<int>g.n_desc):
         d = &g.descriptors[k]
-        if d.kind == _image.DSD_FIFO and d.xdsr == number and d.length:
+        if d.kind == DSD_FIFO and d.xdsr == number and d.length:
             return [(fifo.head + k) % d.length for k in range(fifo.count)]
     return []
 
@@ -218,7 +198,7 @@ def waiters(Memory m, spec):
         ce = m.s.ce[cell]
         if ce.main_state == MAIN_FAULT:
             continue
-        if ce.main_state == MAIN_VECTOR and not (ce.main.n == 0xFFFFFFFF and ce.main.wait == WAIT_INPUT):
+        if ce.main_state == MAIN_VECTOR and not (ce.main.n == NO_END and ce.main.wait == WAIT_INPUT):
             out.append(_thread(m, x, y, ce, &ce.main))
         elif ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING:
             out.append({"kind": "thread", "x": x, "y": y, "thread": "main",
@@ -227,7 +207,7 @@ def waiters(Memory m, spec):
         for k in range(8):
             if ce.uts >> k & 1:
                 th = ut_of(ce, k)
-                if not (th.n == 0xFFFFFFFF and th.wait == WAIT_INPUT):
+                if not (th.n == NO_END and th.wait == WAIT_INPUT):
                     out.append(_thread(m, x, y, ce, th))
         for k in range(8):
             if ce.prog.inq_slot[k] >= 0:
@@ -301,7 +281,7 @@ cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
     cdef uint64_t word = m.s.route[c][cell]
     cdef int pos = word >> RT_POS & 3
     cdef int d
-    cdef uint32_t tx = (word >> (10 * pos + 5)) & 31
+    cdef uint32_t tx = (word >> (POSITION_BITS * pos + N_PORTS)) & ALL_PORTS
     cdef plane_t* q
     cdef inq_t* i
     reason, blocked = "room", []
@@ -309,7 +289,7 @@ cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
         reason = "teardown"
     elif word >> RT_INJECT & 3:
         reason = "inject"
-    elif not word >> (10 * pos + p) & 1:
+    elif not word >> (POSITION_BITS * pos + p) & 1:
         reason = "rx"
     if reason == "room" or reason == "inject":
         for d in range(N_PORTS):
@@ -332,4 +312,4 @@ cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
 
 cdef int _length(uint32_t n):
     # The length of an operation as its descriptor has it.
-    return _image.ENDLESS if n == 0xFFFFFFFFU else n
+    return ENDLESS if n == NO_END else n

@@ -14,7 +14,8 @@ from wse_core.state cimport *
 
 from wse_core import image as _image
 from wse_core import isa as _isa
-from wse_core.errors import InternalError
+from wse_core import twins as _twins
+from wse_core.encoding import CONFLICT_RULES, FORMS, ROUTE_FIELDS
 
 cdef extern from *:
     """
@@ -30,12 +31,7 @@ cdef extern from *:
 cdef enum:
     LARGE = 1 << 30         # bytes of all PEs up to which they lie in large pages: what these can waste at most
 
-if (sizeof(desc_t) != _image.DESC_DTYPE.itemsize or sizeof(route_t) != _image.ROUTE_DTYPE.itemsize
-        or sizeof(filter_t) != _image.FILTER_DTYPE.itemsize):
-    raise InternalError("state.pxd and image.py disagree about a record; rebuild the extension modules")
-if _isa.FORMS != ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task", "dsr", "tsc", "rand", "route",
-                  "in_td", "flt"):
-    raise InternalError("ce.pyx and isa.py disagree about the instruction forms; rebuild the extension modules")
+_twins.check()
 
 
 def load(Memory m, spec, order, sweep):
@@ -63,7 +59,7 @@ cdef _params(Memory m, machine):
     p.start = machine["vec.start"]
     p.stride4 = machine["vec.stride4_lanes"]
     p.banks = machine["mem.banks"]
-    p.conflict_rule = ("none", "mod4", "bank").index(machine["mem.conflict_rule"])
+    p.conflict_rule = CONFLICT_RULES.index(machine["mem.conflict_rule"])
     p.conflict_cycles = machine["mem.conflict_cycles"]
     p.write_cycles = machine["mem.write_cycles"]
     p.read_ports = machine["mem.read_ports"]
@@ -131,12 +127,10 @@ cdef _route_words(table, slot, first, last):
     word = np.zeros(table.shape, np.uint64)
     for k in range(4):
         valid = (table["valid"] >> k & 1).astype(np.uint64)     # an invalid position has no inputs and no outputs
-        word |= valid * table["rx"][..., k] << np.uint64(10 * k)
-        word |= valid * table["tx"][..., k] << np.uint64(10 * k + 5)
-    for name, shift in (("pos", RT_POS), ("valid", RT_VALID), ("ring", RT_RING), ("pop", RT_POP),
-                        ("teardown", RT_TEARDOWN), ("filter", RT_FILTER), ("swap", RT_SWAP_X),
-                        ("inject", RT_INJECT)):
-        word |= table[name].astype(np.uint64) << np.uint64(shift)
+        word |= valid * table["rx"][..., k] << np.uint64(POSITION_BITS * k)
+        word |= valid * table["tx"][..., k] << np.uint64(POSITION_BITS * k + N_PORTS)
+    for name in _image.ROUTE_DTYPE.names[2:]:       # rx and tx stand above
+        word |= table[name].astype(np.uint64) << np.uint64(ROUTE_FIELDS[name][0])
     word |= np.where(slot >= 0,
                      slot.astype(np.uint64) << np.uint64(RT_INQ) | np.uint64(<uint64_t>1 << RT_HAS_INQ),
                      np.uint64(0))
@@ -276,10 +270,10 @@ cdef _program(Memory m, number, program, machine):
     if n_desc:
         raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
         memcpy(g.descriptors, &raw[0], n_desc * sizeof(desc_t))
-        sends = program.descriptors["kind"] == _image.DSD_FABOUT
-        if (program.descriptors["flags"][sends] & (_image.F_CONTROL | _image.F_ADVANCE)).any():
+        sends = program.descriptors["kind"] == DSD_FABOUT
+        if (program.descriptors["flags"][sends] & (F_CONTROL | F_ADVANCE)).any():
             s.controls = True
-        fifos = program.descriptors[program.descriptors["kind"] == _image.DSD_FIFO]
+        fifos = program.descriptors[program.descriptors["kind"] == DSD_FIFO]
         g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
     microthreads, registers = set(), set()
     for n, (at, op, a, b, c, d, imm) in enumerate(decoded):
@@ -287,18 +281,18 @@ cdef _program(Memory m, number, program, machine):
         _instruction(i, op, a, b, c, d, imm, machine)
         if op.name == "dsr_load":
             i.gap = machine["ce.dsr_load"]
-            if g.descriptors[imm].kind == _image.DSD_MEM4D:
+            if g.descriptors[imm].kind == DSD_MEM4D:
                 i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
         i.at = at
         i.next = n + 1
         s.reroutes |= op.name == "route"
         g.calls |= op.name in ("call", "ret")
-        g.delays |= i.a >> 4 == _isa.FILE_REG if i.flags & I_VECTOR else i.latency > i.slots
+        g.delays |= i.a >> 4 == FILE_REG if i.flags & I_VECTOR else i.latency > i.slots
         g.draws |= op.form == "rand"
         if op.form in ("jmp", "br") and op.name != "trap":
             i.target = index_of[imm]
-        for f in range(3):
-            registers |= {(f, k) for k in range(16) if i.dsrs[f] >> k & 1}
+        for f in range(FILE_REG):
+            registers |= {(f, k) for k in range(N_DSRS) if i.dsrs[f] >> k & 1}
         if i.flags & I_ASYNC:
             named = _isa.async_fields(imm)["ut"]
             if named is None:
@@ -307,14 +301,14 @@ cdef _program(Memory m, number, program, machine):
                 microthreads.add(named)
     i = &g.code[g.n_code]
     i.op = _isa.BY_NAME["trap"].code
-    i.form = _isa.FORMS.index("jmp")
+    i.form = FORM_JMP
     i.slots = i.gap = 1
-    i.at = 0xFFFFFFFF
+    i.at = NOWHERE
     for k in sorted(microthreads):
         g.ut_at[<int>k] = 1
         g.n_ut += 1
-    for f in range(3):
-        for k in range(16):
+    for f in range(FILE_REG):
+        for k in range(N_DSRS):
             g.dsr_slot[f][k] = -1
     for f, k in sorted(registers):
         g.dsr_slot[<int>f][<int>k] = g.n_dsr
@@ -322,7 +316,7 @@ cdef _program(Memory m, number, program, machine):
 
 cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
     i.op = op.code
-    i.form = _isa.FORMS.index(op.form)
+    i.form = FORMS.index(op.form)
     i.a, i.b, i.c, i.d = a, b, c, d
     i.wa, i.wb, i.wc, i.wd = (_isa.WORDS[letter] for letter in op.types)
     i.imm = imm or 0
@@ -334,7 +328,7 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
     reads, writes = set(), set()
 
     def registers(field, words):
-        return {(field & 15) + k for k in range(words)} if field >> 4 == _isa.FILE_REG else set()
+        return {(field & 15) + k for k in range(words)} if field >> 4 == FILE_REG else set()
 
     if op.form in ("alu", "dfilt"):
         fields = [(field, words) for field, words in zip((a, b, c), (i.wa, i.wb, i.wc)) if words]
@@ -343,7 +337,7 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
             if imm is not None and imm & 1:
                 i.flags |= I_ASYNC
             for field, _ in fields:
-                if field >> 4 != _isa.FILE_REG:
+                if field >> 4 != FILE_REG:
                     i.dsrs[<int>(field >> 4)] |= 1 << (field & 15)
         reads |= registers(b, i.wb) | registers(d, i.wd)
         if imm is None or i.flags & I_VECTOR:
