@@ -17,36 +17,18 @@ Sources   docs/machine.md; arch §3 to §6.
 from __future__ import annotations
 
 from wse_core import isa
-from wse_core.events import WAITS
+from wse_core.encoding import COUNTERS, MAIN, WAITS
 from wse_core.image import DSD_FABIN, DSD_FABOUT, N_TASK_IDS, TASK_TEARDOWN
 from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
 from wse_core.reference.operand import LOW16, Fault, queue_of
 from wse_core.reference.queue import Queue, no_trace
 from wse_core.reference.scalar import Instruction, exec_main, main_waits_for
-from wse_core.reference.vecop import MAIN, vec_step, vec_waits_for
+from wse_core.reference.vecop import vec_step, vec_waits_for
 
-__all__ = ["CE", "COUNTERS"]
+__all__ = ["CE"]
 
 THREADS = range(9)
 IN_ORDER_OF_BOOKING = (MAIN, *range(8))
-
-COUNTERS = (
-    "busy",
-    "idle",
-    "stall_pipe",
-    "stall_conflict",
-    "stall_resource",
-    "stall_input",
-    "stall_output",
-    "stall_fifo",
-    "instructions",
-    "steps",
-    "elements",
-    "macs",
-    "tasks",
-    "sent",
-    "received",
-)
 
 
 class CE:

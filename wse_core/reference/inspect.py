@@ -5,10 +5,10 @@ Both functions return plain data in the form of docs/internals.md and change not
 
 from __future__ import annotations
 
+from wse_core.encoding import MAIN
 from wse_core.image import DSD_FABIN, ENDLESS, N_TASK_IDS
 from wse_core.reference.ce import IN_ORDER_OF_BOOKING
 from wse_core.reference.operand import sram_read
-from wse_core.reference.vecop import MAIN
 
 __all__ = ["snapshot", "waiters"]
 

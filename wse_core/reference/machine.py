@@ -17,11 +17,12 @@ import copy
 
 import numpy as np
 
+from wse_core.encoding import COUNTERS
 from wse_core.errors import SramFault
 from wse_core.events import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
 from wse_core.image import DIR_R, ROUTE_DTYPE, STEP
 from wse_core.reference import inspect
-from wse_core.reference.ce import CE, COUNTERS
+from wse_core.reference.ce import CE
 from wse_core.reference.queue import InputStream, OutputStream, no_trace
 from wse_core.reference.router import Router
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wse_core import isa
+from wse_core.encoding import MAIN
 from wse_core.image import DSD_MEM4D, DSD_NONE
 from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.operand import LOW16, LOW32, Dsr, Fault, reg_read, reg_write, sram_read, sram_write
-from wse_core.reference.vecop import MAIN, async_ut, issue_vector
+from wse_core.reference.vecop import async_ut, issue_vector
 
 __all__ = [
     "Instruction",

@@ -12,6 +12,7 @@ Sources   docs/machine.md; arch §3 to §6.
 from __future__ import annotations
 
 from wse_core import isa
+from wse_core.encoding import ADVANCE_PAYLOAD, MAIN
 from wse_core.image import (
     DSD_CIRCULAR,
     DSD_FABIN,
@@ -69,8 +70,6 @@ __all__ = [
     "vec_waits_for",
 ]
 
-MAIN = 8  # number of the main thread beside the microthreads 0 .. 7
-ADVANCE_WAVELET = 0x095F9249  # command 0 ADV, no command delivered, task id 31
 
 
 class Operation:
@@ -283,7 +282,7 @@ def vec_step(ce, thread, t):
     """Let a vector operation take one step in cycle t."""
     operation = ce.operations[thread]
     if operation.has_all_elements:
-        send(ce, operation.dest, ADVANCE_WAVELET, True, t, 1)
+        send(ce, operation.dest, ADVANCE_PAYLOAD, True, t, 1)
         cost, conflict, ended = 1, 0, True
     elif operation.op.form == "dfilt":
         cost, conflict, ended = 1, 0, discard(ce, operation, t)
