@@ -71,7 +71,6 @@ __all__ = [
 ]
 
 
-
 class Operation:
     """A vector operation in flight."""
 
