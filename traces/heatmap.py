@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traces.schema import LINKS
+from traces.run_format import LINKS
 from traces.writer import atomic_file
 from wse_core.errors import TraceError
 

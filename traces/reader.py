@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from traces.marks import Mark
-from traces.schema import CHUNK, FORMAT, FORMAT_VERSION, RunMeta
+from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, RunMeta
 from traces.writer import crc32
 from wse_core.errors import TraceError
 from wse_core.events import EVENT_DTYPE
@@ -40,7 +40,7 @@ class Counter:
     window_cycles : int
         Length of a window [cycles]; 0 = one window covers the run.
     values : numpy.ndarray
-        (n_window, height, width), per link with a last axis in the order of `traces.schema.LINKS`.
+        (n_window, height, width), per link with a last axis in the order of `traces.run_format.LINKS`.
     """
 
     name: str

@@ -8,7 +8,7 @@ import numpy as np
 
 from wse_core.events import KINDS, WAITS
 
-__all__ = ["PEState", "Timeline", "spans"]
+__all__ = ["PEState", "RegionStates", "spans"]
 
 MAIN = 8
 THREADS = (*(f"ut{k}" for k in range(8)), "main")
@@ -73,7 +73,7 @@ def spans(events, kind):
     return np.array([tuple(span) for span in found], dtype)
 
 
-class Timeline:
+class RegionStates:
     """The states of a region over the whole trace.
 
     Parameters

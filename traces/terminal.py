@@ -19,18 +19,18 @@ SHORT = {"input": "in", "output": "out", "fifo": "fifo", "resource": "res"}
 PORTS = "WENSR"
 
 
-def grid(timeline, cycle, names):
-    """Return the lines of a picture of a `traces.state.Timeline` in a cycle.
+def grid(region, cycle, names):
+    """Return the lines of a picture of a `traces.state.RegionStates` in a cycle.
 
     Parameters
     ----------
-    timeline : Timeline
+    region : RegionStates
     cycle : int
     names : dict
         `Trace.names`.
     """
-    states = timeline.at(cycle)
-    x, y, width, height = timeline.region
+    states = region.at(cycle)
+    x, y, width, height = region.region
     rule = "     +" + ("-" * CELL + "+") * width
     lines = [f"cycle {cycle}", "      " + " ".join(f"{f'x={column}':<{CELL}}" for column in range(x, x + width)), rule]
     for row in range(y, y + height):
@@ -62,9 +62,9 @@ def _cell(state, names):
     return first, second, "".join(mark for bit, mark in enumerate(ARROWS) if used >> bit & 1)
 
 
-def task_table(timeline, x, y, names):
+def task_table(region, x, y, names):
     """Return lines: the tasks of one PE, begin, end and length."""
-    found = timeline.tasks[(timeline.tasks["x"] == x) & (timeline.tasks["y"] == y)]
+    found = region.tasks[(region.tasks["x"] == x) & (region.tasks["y"] == y)]
     lines = [f"{'task':<20} {'begin':>12} {'end':>12} {'cycles':>10}"]
     for span in found:
         name = names.get("tasks", {}).get(str(span["what"]), f"task {span['what']}")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traces.events import segments_of
+from traces.event_log import segments_of
 from traces.reader import RunFile
 from wse_core.errors import TraceError
 from wse_core.events import COLUMNS, EVENT_DTYPE, FOREVER, KINDS, NO_COLOR, TraceFilter, joined, sorted_events

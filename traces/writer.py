@@ -27,7 +27,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from traces.schema import CHUNK, FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
+from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
 from wse_core.errors import TraceError
 from wse_core.events import COLUMNS, EVENT_DTYPE, HOST, KINDS, WAITS
 
@@ -260,7 +260,7 @@ class RunWriter:
         filter : TraceFilter
             What was recorded.
         names : dict, optional
-            See `traces.events.EventLog`.
+            See `traces.event_log.EventLog`.
         """
         group = self._events_group(clock, len(events), filter, names)
         with self._translated():

@@ -2,7 +2,7 @@
 
 Both machines, the compiled one and the plain-Python reference, report the same events; tests compare them.  An event is
 a fact that cannot be derived from others: a router's grant is one, the landing at the neighbour ``router.hop`` cycles
-later is not, so it is not stored (`traces.events` derives it).
+later is not, so it is not stored (`traces.event_log` derives it).
 
 No event bears a cycle before the one in which it was reported, so what is older than the machine's clock is complete.
 Order in a file: `sort_key`.

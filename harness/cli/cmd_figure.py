@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import figures
-from harness.cli.options import add_machine_options
+from harness.cli.shared import add_machine_options
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.files import write_picture, write_table

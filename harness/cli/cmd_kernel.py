@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from harness.cli.options import add_machine_options
+from harness.cli.shared import add_machine_options
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
 from harness.config.assignments import parse_assignments
@@ -124,7 +124,7 @@ def config_text(kernel, values, preset, overrides):
 
 def open_run_file(path, kernel, machine, values, overrides=()):
     """Return the writer of a run file for a kernel; opened before the run, it fails before time is spent."""
-    from traces.schema import RunMeta
+    from traces.run_format import RunMeta
     from traces.writer import RunWriter
 
     defaults = {param.name: param.default for param in kernel.params}

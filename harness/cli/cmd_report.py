@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from harness.kit import report
+from harness.kit import page
 from harness.kit.console import print_json
 from traces.trace import Trace
 from traces.writer import atomic_file
@@ -31,8 +31,8 @@ def main(args):
     """Write the page."""
     with contextlib.ExitStack() as stack:
         traces = [stack.enter_context(Trace.open(path)) for path in (args.file, args.other) if path]
-        text = report.page(traces[0]) if len(traces) == 1 else report.compare(*traces)
-        facts = [report.summary(trace) for trace in traces] if args.json else None
+        text = page.page(traces[0]) if len(traces) == 1 else page.compare(*traces)
+        facts = [page.summary(trace) for trace in traces] if args.json else None
     path = Path(args.out) if args.out else Path(args.file).with_suffix(".html")
     with atomic_file(path) as stream:
         stream.write(text.encode("utf-8"))

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from harness import jobs
-from harness.jobs.config import load_job, parse_job
+from harness.jobs.job_file import load_job, parse_job
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.staging import staged_directory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from harness.cli.options import add_machine_options
+from harness.cli.shared import add_machine_options
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json
 from harness.validation import compare

@@ -12,8 +12,8 @@ from harness.kit.console import print_json, table
 from traces import pictures, terminal
 from traces.heatmap import plane, write_heatmap
 from traces.paths import follow, identify
-from traces.schema import LINKS
-from traces.state import Timeline
+from traces.run_format import LINKS
+from traces.state import RegionStates
 from traces.trace import DERIVED, Trace
 from wse_core.errors import ConfigError, TraceError
 from wse_core.events import KINDS
@@ -72,11 +72,11 @@ def main(args):
             _print_lines(args, terminal.describe_wavelet(way_of(trace, args.follow)))
         elif args.tasks:
             x, y = _numbers(args.tasks, 2, "--tasks")
-            _print_lines(args, terminal.task_table(Timeline(trace, (x, y, 1, 1)), x, y, trace.names))
+            _print_lines(args, terminal.task_table(RegionStates(trace, (x, y, 1, 1)), x, y, trace.names))
         elif args.step:
-            step(Timeline(trace, region_of(trace, args)), args.cycle or 0, trace)
+            step(RegionStates(trace, region_of(trace, args)), args.cycle or 0, trace)
         elif args.cycle is not None:
-            _print_lines(args, terminal.grid(Timeline(trace, region_of(trace, args)), args.cycle, trace.names))
+            _print_lines(args, terminal.grid(RegionStates(trace, region_of(trace, args)), args.cycle, trace.names))
         else:
             describe(trace, args)
 
@@ -150,10 +150,10 @@ def way_of(trace, text):
     return follow(events, numbers, numbers[there[0]])
 
 
-def step(timeline, cycle, trace):
+def step(states, cycle, trace):
     """Show a region cycle by cycle, as the keys say."""
     while True:
-        print("\n".join(terminal.grid(timeline, cycle, trace.names)), flush=True)
+        print("\n".join(terminal.grid(states, cycle, trace.names)), flush=True)
         if sys.stdin.isatty():
             print("n next, p previous, a number, q quit: ", end="", flush=True)
         word = sys.stdin.readline().strip()

@@ -47,7 +47,7 @@ PARTS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("traces.trace", "Trace"),
             ("traces.reader", "RunFile"),
-            ("traces.schema", "RunMeta"),
+            ("traces.run_format", "RunMeta"),
             ("wse_core.events", "TraceFilter"),
         ),
     ),

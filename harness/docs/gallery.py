@@ -24,7 +24,7 @@ from harness.kit.recording import Recorder
 from harness.train.config import load_train
 from harness.train.trainer import Trainer
 from traces.marks import collecting
-from traces.schema import RunMeta
+from traces.run_format import RunMeta
 from traces.writer import RunWriter
 from wse_core.events import TraceFilter
 

@@ -6,7 +6,7 @@ A job module provides
     a frozen dataclass whose fields are declared with `harness.config.options.option`: the ``[options]`` of its
     file;
 ``run(config, out_dir, progress)``
-    does the work.  `config` is a `harness.jobs.config.JobConfig`, `out_dir` an empty directory for the files that the
+    does the work.  `config` is a `harness.jobs.job_file.JobConfig`, `out_dir` an empty directory for the files that the
     job leaves, `progress` a `harness.kit.console.Progress`.  It returns a dict that JSON can carry.  A key ``verified``
     that is false makes the command fail;
 ``report(result)``

@@ -8,8 +8,8 @@
 3. The scores are compared bit for bit with a reference in the order of the PEs, and, within the bound derived in
    `fabric.kernels.kit.check`, with plain numpy in float64 on the same 16-bit numbers.
 
-Files: ``digits.h5`` (configuration, results, counters per PE and per link; see `traces.schema`) and heat maps as PNG
-with the plotted numbers as CSV beside them.
+Files: ``digits.h5`` (configuration, results, counters per PE and per link; see `traces.run_format`) and heat maps as
+PNG with the plotted numbers as CSV beside them.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def run(config, out_dir, progress):
 def write_files(config, machine, out_dir, result, counters, arrays):
     """Write the run file and the heat maps into `out_dir`."""
     from traces.heatmap import plane, write_heatmap
-    from traces.schema import RunMeta
+    from traces.run_format import RunMeta
     from traces.writer import RunWriter
 
     meta = RunMeta(

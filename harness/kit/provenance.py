@@ -84,7 +84,7 @@ def utc_now():
 
 
 def provenance():
-    """Return version, commit, build mode and host, as `traces.schema.RunMeta` takes them.
+    """Return version, commit, build mode and host, as `traces.run_format.RunMeta` takes them.
 
     Returns
     -------

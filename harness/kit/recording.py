@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traces.events import EventLog
+from traces.event_log import EventLog
 from traces.windows import Windows
 from wse_core.errors import ConfigError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from harness.kit.page import page
 from harness.kit.provenance import provenance
-from harness.kit.report import page
-from traces.schema import RunMeta
+from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter, atomic_file
 

@@ -5,7 +5,7 @@ A module declares its recipes with the decorator `recipe`, which enters them int
     @recipe("R7", ("vector-op",), "one vector operation between two time stamps")
     def vector_operation(machine, point, progress):
         ...
-        return Outcome(cycles)
+        return Measurement(cycles)
 
 A recipe reads only the parameters of the point (``params`` and what identifies the program, such as ``workload``),
 never its published cycles: those are compared by the caller.  It runs programs on the fabric and takes the time from
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["RECIPES", "CannotRun", "Outcome", "Recipe", "grid", "integer", "recipe"]
+__all__ = ["RECIPES", "CannotRun", "Measurement", "Recipe", "grid", "integer", "recipe"]
 
 RECIPES: dict[tuple[str, str], Recipe] = {}
 """All recipes by (name, kind of point)."""
@@ -30,7 +30,7 @@ class CannotRun(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Measurement:
     """What a recipe measured.
 
     Attributes
@@ -62,7 +62,7 @@ class Recipe:
     summary : str
         One line.
     function : callable
-        ``function(machine, point, progress)`` returns an `Outcome`; `progress` is called with a line of text now
+        ``function(machine, point, progress)`` returns an `Measurement`; `progress` is called with a line of text now
         and then and may raise to stop the run.
     """
 

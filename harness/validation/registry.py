@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from harness.validation.recipe import RECIPES, CannotRun, Outcome, Recipe
+from harness.validation.recipe import RECIPES, CannotRun, Measurement, Recipe
 
-__all__ = ["MODULES", "RECIPES", "CannotRun", "Outcome", "Recipe"]
+__all__ = ["MODULES", "RECIPES", "CannotRun", "Measurement", "Recipe"]
 
 MODULES = (
     "formulas",

@@ -108,7 +108,7 @@ def traced(workload, path, window, rounds=3):
     float, int, int
         Median of traced / untraced, windows, bytes of the file.
     """
-    from traces.schema import RunMeta
+    from traces.run_format import RunMeta
     from traces.writer import RunWriter
 
     windows = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench import measure, traces, workloads
-from traces.schema import CHUNK
+from traces.run_format import CHUNK
 from wse_core import _build_info
 
 

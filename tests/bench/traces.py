@@ -23,8 +23,8 @@ import numpy as np
 from fabric.host.fabric import Fabric
 from fabric.kernels.collectives.chain import chain_layout
 from tests.bench import untraced, workloads
-from traces.events import EventLog, recording
-from traces.schema import CHUNK, RunMeta
+from traces.event_log import EventLog, recording
+from traces.run_format import CHUNK, RunMeta
 from traces.trace import Trace
 from traces.windows import Windows
 from traces.writer import RunWriter

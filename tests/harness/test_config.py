@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.config.assignments import parse_assignments
 from harness.config.options import field_of, from_table, option
-from harness.jobs.config import load_job, parse_job
+from harness.jobs.job_file import load_job, parse_job
 from wse_core.errors import ConfigError
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from harness.cli import main as cli
 from harness.jobs import default_config, options_of
-from harness.jobs.config import parse_job
+from harness.jobs.job_file import parse_job
 from harness.kit.console import Progress
 from traces.reader import RunFile
-from traces.schema import LINKS
+from traces.run_format import LINKS
 from wse_core.errors import ConfigError
 
 pytest.importorskip("sklearn")

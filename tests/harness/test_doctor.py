@@ -195,7 +195,7 @@ def test_commit_of_a_linked_worktree(tmp_path):
 
 
 def test_provenance_fits_the_run_file():
-    from traces.schema import RunMeta
+    from traces.run_format import RunMeta
 
     meta = RunMeta(**provenance.provenance())
     assert meta.package_version == "0.1.0"

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from harness import report
 from harness.cli import main as cli
+from harness.kit import page
 from traces.trace import Trace
 
 
@@ -76,8 +76,8 @@ def test_a_page_of_a_product_in_windows(tmp_path):
         words = ["kernel", "gemm", "p=2", "m=8", "k=8", "n=8", *extra, "--out", str(tmp_path / "g.h5"), "--json"]
         assert cli.main(words) == 0
         with Trace.open(tmp_path / "g.h5") as trace:
-            pages.append(report.page(trace))
-            point = report.summary(trace)["roofline"]
+            pages.append(page.page(trace))
+            point = page.summary(trace)["roofline"]
             macs = sum(int(trace.files[0].counter(name).values.sum()) for name in ("macs",))
     assert macs == 8**3
     assert 0 < point["macs_per_pe_cycle"] < 4
@@ -87,7 +87,7 @@ def test_a_page_of_a_product_in_windows(tmp_path):
 
 def test_shares_of_cycles_add_up(runs):
     with Trace.open(runs / "a.h5") as trace:
-        facts = report.summary(trace)
+        facts = page.summary(trace)
     assert sum(facts["uses"].values()) == pytest.approx(1)
     assert facts["pes"] == [4, 1]
     assert facts["busiest_links"][0]["wavelets"] == 40
@@ -96,7 +96,7 @@ def test_shares_of_cycles_add_up(runs):
 
 def test_the_command_runs_the_job_again(runs, capsys):
     with Trace.open(runs / "b.h5") as trace:
-        facts = report.summary(trace)
+        facts = page.summary(trace)
     words = facts["command"].split()[1:]
     assert "router.hop=2" in words
     assert cli.main([*words, "--json"]) == 0

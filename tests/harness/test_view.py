@@ -17,8 +17,8 @@ from PIL import Image
 from harness.cli import main as cli
 from tests.traces.samples import chain
 from traces import pictures
-from traces.events import segments_of
-from traces.schema import SEGMENT
+from traces.event_log import segments_of
+from traces.run_format import SEGMENT
 from traces.trace import Trace
 from wse_core.errors import TraceError
 from wse_core.events import KINDS

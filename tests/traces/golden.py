@@ -39,7 +39,7 @@ def record(case, path, backend="compiled"):
     from fabric.host.engines import around
     from fabric.kernels.registry import KERNELS
     from harness.kit.recording import Recorder
-    from traces.schema import RunMeta
+    from traces.run_format import RunMeta
     from traces.writer import RunWriter
     from wse_core.params import machine
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from fabric.host.fabric import Fabric
 from fabric.kernels.collectives.chain import chain_layout
-from traces.events import recording
-from traces.schema import RunMeta
+from traces.event_log import recording
+from traces.run_format import RunMeta
 from traces.writer import RunWriter
 from wse_core import isa
 from wse_core.events import TraceFilter

@@ -13,8 +13,8 @@ from fabric.engine.engine import Engine
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic
 from tests.traces import golden
-from traces.events import recording
-from traces.schema import RunMeta
+from traces.event_log import recording
+from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.events import TraceFilter

@@ -9,7 +9,7 @@ import pytest
 
 from traces import writer
 from traces.heatmap import plane, write_heatmap
-from traces.schema import LINKS
+from traces.run_format import LINKS
 from wse_core.errors import TraceError
 from wse_core.image import DIRS
 

@@ -11,7 +11,7 @@ import pytest
 from tests.bench import traces, untraced, workloads
 from tests.bench.traces import bytes_read, synthetic
 from traces.heatmap import plane, write_heatmap
-from traces.schema import CHUNK
+from traces.run_format import CHUNK
 from traces.trace import Trace
 
 COUNT = 2 * 10**6

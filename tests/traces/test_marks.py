@@ -11,15 +11,15 @@ import pytest
 
 from fabric.host.fabric import Fabric
 from fabric.kernels.collectives.chain import chain_layout
-from harness import report
 from harness.cli import main as cli
+from harness.kit import page
 from harness.kit.recording import Recorder
 from tests.fabric.test_debug import echo
 from traces import pictures
 from traces.export.formats import export
 from traces.marks import Mark, collecting, lanes, mark
 from traces.reader import RunFile
-from traces.schema import RunMeta
+from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.errors import TraceError
@@ -156,10 +156,10 @@ def test_pictures_over_time_show_the_phases(recorded, tmp_path):
 
 def test_a_report_lists_the_phases(recorded, monkeypatch):
     with Trace.open(recorded[0]) as trace:
-        page = report.page(trace)
-        assert page.index("iteration") < page.index("pass 0") < page.index("batch complete")
-        monkeypatch.setattr(report, "MOST_PHASES", 2)
-        assert "3 more are in the file" in report.page(trace)
+        text = page.page(trace)
+        assert text.index("iteration") < text.index("pass 0") < text.index("batch complete")
+        monkeypatch.setattr(page, "MOST_PHASES", 2)
+        assert "3 more are in the file" in page.page(trace)
 
 
 def test_phases_that_overlap_get_lanes_of_their_own():

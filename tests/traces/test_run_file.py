@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from traces import schema, writer
+from traces import run_format, writer
 from traces.reader import RunFile
-from traces.schema import RunMeta
+from traces.run_format import RunMeta
 from traces.writer import RunWriter, atomic_file
 from wse_core.errors import TraceError
 
@@ -64,7 +64,7 @@ def test_round_trip(tmp_path):
         file.verify()
         assert file.meta == META
         assert file.extra == {}
-        assert file.format_version == schema.FORMAT_VERSION
+        assert file.format_version == run_format.FORMAT_VERSION
         assert file.counters == ("busy", "hops")
         assert file.results == ("logits", "cycles", "accuracy", "verified", "note", "params", "empty")
         busy, hops = file.counter("busy"), file.counter("hops")
@@ -271,7 +271,7 @@ def test_a_failure_at_the_very_end_leaves_nothing(tmp_path, monkeypatch, call):
 LIMITED = """
     import resource, signal, sys
     import numpy as np
-    from traces.schema import RunMeta
+    from traces.run_format import RunMeta
     from traces.writer import RunWriter
     from wse_core.errors import TraceError
 
@@ -299,7 +299,7 @@ def test_the_kernel_refusing_more_bytes_is_one_line(tmp_path, child_env):
 KILLED = """
     import sys, time
     import numpy as np
-    from traces.schema import RunMeta
+    from traces.run_format import RunMeta
     from traces.writer import RunWriter
 
     with RunWriter("run.h5", RunMeta()) as run:

@@ -11,14 +11,14 @@ from importlib import import_module
 from traces.writer import atomic_file
 from wse_core.errors import TraceError
 
-__all__ = ["FORMATS", "LIMIT_BYTES", "Format", "announced_bytes", "export"]
+__all__ = ["FORMATS", "LIMIT_BYTES", "ExportFormat", "announced_bytes", "export"]
 
 LIMIT_BYTES = 1 << 30
 """Estimated size above which an export must be forced."""
 
 
 @dataclass(frozen=True)
-class Format:
+class ExportFormat:
     """A format.
 
     Attributes
@@ -41,7 +41,7 @@ class Format:
 FORMATS = {
     entry.name: entry
     for entry in (
-        Format(
+        ExportFormat(
             "perfetto",
             "perfetto",
             ".pftrace",
@@ -49,10 +49,10 @@ FORMATS = {
             60,
             "perfetto",
         ),
-        Format("log", "textlog", ".log", "text log in the form of the vendor's simulator, for wse-viz", 130),
-        Format("vcd", "vcd", ".vcd", "value change dump of a small region, for GTKWave or Surfer", 12, "vcd"),
-        Format("csv", "tables", ".csv", "one line per event, for anything", 45),
-        Format("parquet", "tables", ".parquet", "columns, for pandas and polars", 6, "pyarrow"),
+        ExportFormat("log", "textlog", ".log", "text log in the form of the vendor's simulator, for wse-viz", 130),
+        ExportFormat("vcd", "vcd", ".vcd", "value change dump of a small region, for GTKWave or Surfer", 12, "vcd"),
+        ExportFormat("csv", "tables", ".csv", "one line per event, for anything", 45),
+        ExportFormat("parquet", "tables", ".parquet", "columns, for pandas and polars", 6, "pyarrow"),
     )
 }
 """By name."""

@@ -28,7 +28,7 @@ import numpy as np
 from traces.export.trackevent import TrackEventWriter
 from traces.marks import lanes
 from traces.paths import identify
-from traces.schema import LINKS
+from traces.run_format import LINKS
 from wse_core.events import HOST as HOST_ACCESSES
 from wse_core.events import KINDS, WAITS
 

@@ -18,7 +18,7 @@ import numpy as np
 from fabric.kernels import registry
 from fabric.kernels.collectives import costs
 from harness.validation.programs import summa_multicast
-from harness.validation.recipe import CannotRun, Outcome, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, integer, recipe
 
 __all__ = ["FORMULAS", "SUMMA"]
 
@@ -88,7 +88,7 @@ def formula(machine, point, progress):
     if name.startswith("summa with hand-written multicast"):
         p, t = integer(params, "P", SUMMA[0]), integer(params, "tile", SUMMA[1])
         a, b = np.random.default_rng(t).standard_normal((2, t, t)).astype(np.float32)
-        return Outcome(
+        return Measurement(
             summa_multicast.products(machine, t, p, a, b)[0],
             f"products of one PE, P = {p}, tiles of {t}",
             costs.summa(p, t, t, t),
@@ -105,4 +105,6 @@ def formula(machine, point, progress):
     if any(key not in choices or (choices[key] and value not in choices[key]) for key, value in wanted.items()):
         raise CannotRun(f"there is no kernel {kernel} that does it")
     result = entry.run(machine, **wanted)
-    return Outcome(result["cycles"], f"kernel {kernel}, P = {p}, B = {b}", evaluate(p, b, s, costs.Wire.of(machine)))
+    return Measurement(
+        result["cycles"], f"kernel {kernel}, P = {p}, B = {b}", evaluate(p, b, s, costs.Wire.of(machine))
+    )

@@ -37,7 +37,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import UNROLL, Multiplier, counted, load_at, saved
-from harness.validation.recipe import CannotRun, Outcome, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
 from wse_core.errors import ProgramError
 
 __all__ = ["FORMATS", "dense", "padded_count", "sparse"]
@@ -301,7 +301,7 @@ def local_gemm(machine, point, progress):
     rng = np.random.default_rng(1)
     a = rng.standard_normal((rows, cols)).astype(np.float32)
     b = rng.standard_normal((cols, integer(point["params"], "M"))).astype(np.float32)
-    return Outcome(dense(machine, a, b)[0], "fabric, one PE")
+    return Measurement(dense(machine, a, b)[0], "fabric, one PE")
 
 
 @recipe("R10", ("spmm-local",), "sparse local product")
@@ -327,4 +327,4 @@ def local_spmm(machine, point, progress):
     elif fmt == "ELLPACK":
         padded = max(np.count_nonzero(a, axis=1).max(), padded_count(cols, density, rows * height * width))
     b = rng.standard_normal((cols, integer(params, "M"))).astype(np.float32)
-    return Outcome(sparse(machine, fmt, a, b, int(padded))[0], "fabric, one PE with the mean pattern")
+    return Measurement(sparse(machine, fmt, a, b, int(padded))[0], "fabric, one PE with the mean pattern")

@@ -18,7 +18,7 @@ import numpy as np
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.recipe import Outcome, integer, recipe
+from harness.validation.recipe import Measurement, integer, recipe
 
 __all__ = ["multiply"]
 
@@ -72,4 +72,4 @@ def matvec(machine, point, progress):
     repetitions = integer(point["params"], "iterations", 1)
     rng = np.random.default_rng(n)
     a, x = rng.standard_normal((n, rows)), rng.standard_normal(n)
-    return Outcome(multiply(machine, n, rows, repetitions, a, x, np.zeros(rows))[0])
+    return Measurement(multiply(machine, n, rows, repetitions, a, x, np.zeros(rows))[0])

@@ -17,7 +17,7 @@ import functools
 import re
 
 from fabric.kernels import registry
-from harness.validation.recipe import CannotRun, Outcome, grid, recipe
+from harness.validation.recipe import CannotRun, Measurement, grid, recipe
 from wse_core.errors import ConfigError
 
 __all__ = ["SLOPE", "mesh_gemm", "mesh_gemv"]
@@ -68,7 +68,9 @@ def mesh_product(machine, point, progress):
             raise CannotRun("only [1, N] x [N, M], in 16 or 32 bits")
         n, m = (int(sizes[i]) * UNITS[sizes[i + 1]] for i in (3, 5))
         try:
-            return Outcome(mesh_gemv(machine, width, height, m, n, dtype), "one row of the mesh, which are all alike")
+            return Measurement(
+                mesh_gemv(machine, width, height, m, n, dtype), "one row of the mesh, which are all alike"
+            )
         except ConfigError as error:
             raise CannotRun(error.what) from None
     sizes = re.fullmatch(r"(\d+)(K?) x (\d+)(K?) x (\d+)(K?)", str(params.get("shape", "")))
@@ -77,7 +79,7 @@ def mesh_product(machine, point, progress):
     lengths = [int(sizes[i]) * UNITS[sizes[i + 1]] for i in (1, 3, 5)]
     tile = tuple(-(-length // width) for length in lengths)
     if width <= SLOPE[1]:
-        return Outcome(mesh_gemm(machine, width, tile, dtype))
+        return Measurement(mesh_gemm(machine, width, tile, dtype))
     low, high = (mesh_gemm(machine, p, tile, dtype) for p in SLOPE)
     slope = (high - low) / (SLOPE[1] - SLOPE[0])
-    return Outcome(high + (width - SLOPE[1]) * slope, f"line through {SLOPE[0]} and {SLOPE[1]} PEs a side")
+    return Measurement(high + (width - SLOPE[1]) * slope, f"line through {SLOPE[0]} and {SLOPE[1]} PEs a side")

@@ -15,7 +15,7 @@ Source: pr0f3ss/SpMM_Cerebras, src/mpi_collectives/reduce_0_pe/reduce_2colors_2p
 from __future__ import annotations
 
 from fabric.kernels import registry
-from harness.validation.recipe import CannotRun, Outcome, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
 from wse_core.errors import InternalError, WseError
 
 __all__ = ["reduce_1d"]
@@ -47,4 +47,4 @@ def reduce_1d(machine, point, progress):
         raise CannotRun(str(error).splitlines()[0]) from None
     if not result["verified"]:
         raise InternalError("the sum is wrong", where="recipe R3", **{key: params[key] for key in params})
-    return Outcome(result["cycles"])
+    return Measurement(result["cycles"])

@@ -23,7 +23,7 @@ import numpy as np
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.recipe import CannotRun, Outcome, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
 from wse_core.errors import ConfigError, LayoutError
 
 __all__ = ["WEIGHTS", "expected", "iterate", "stencil_cell"]
@@ -160,4 +160,4 @@ def stencil_cell(machine, point, progress):
             times.append(iterate(machine, cells, 0.0, iterations)[0])
     except (ConfigError, LayoutError) as error:
         raise CannotRun(f"{width} x {height} PEs: {error.what}") from None
-    return Outcome((times[0] - times[1]) / 2, "difference of 4 and 2 iterations")
+    return Measurement((times[0] - times[1]) / 2, "difference of 4 and 2 iterations")

@@ -38,7 +38,7 @@ from fabric.kernels.stencil.points25 import weights
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import load_at
-from harness.validation.recipe import CannotRun, Outcome, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, integer, recipe
 from wse_core.errors import ProgramError
 
 __all__ = ["RADIUS", "expected", "iterate", "stencil_columns"]
@@ -246,5 +246,5 @@ def stencil_columns(machine, point, progress):
             reason = error.what
         else:
             how = f"difference of 16 and 8 steps on 9 x 9 PEs, blocks of {block} cells"
-            return Outcome((times[0] - times[1]) / 8, how)
+            return Measurement((times[0] - times[1]) / 8, how)
     raise CannotRun(f"a column of {nz} cells does not fit into a PE: {reason}")

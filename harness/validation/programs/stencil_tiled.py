@@ -30,7 +30,7 @@ import numpy as np
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.recipe import CannotRun, Outcome, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
 from wse_core.errors import ProgramError
 
 __all__ = ["WEIGHTS", "expected", "iterate", "stencil_tiled"]
@@ -305,4 +305,4 @@ def stencil_tiled(machine, point, progress):
     for iterations in (4, 2):
         progress(f"{iterations} iterations")
         times.append(iterate(machine, cells, 0.0, (3, 3), radius, iterations)[0])
-    return Outcome((times[0] - times[1]) / 2, "difference of 4 and 2 iterations on 3 x 3 PEs")
+    return Measurement((times[0] - times[1]) / 2, "difference of 4 and 2 iterations on 3 x 3 PEs")

@@ -39,7 +39,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import UNROLL, Multiplier, load_at
-from harness.validation.recipe import CannotRun, Outcome, grid, recipe
+from harness.validation.recipe import CannotRun, Measurement, grid, recipe
 from wse_core.errors import ProgramError
 
 __all__ = ["SLOPE", "cycles", "emit_product", "multiply"]
@@ -351,7 +351,7 @@ def summa(machine, point, progress):
         raise CannotRun("only square tiles on a square of at least 2 x 2 PEs")
     t = tile[0]
     if width <= SLOPE[1]:
-        return Outcome(cycles(machine, width, t))
+        return Measurement(cycles(machine, width, t))
     low, high = (cycles(machine, size, t) for size in SLOPE)
     slope = (high - low) / (SLOPE[1] - SLOPE[0])
-    return Outcome(high + (width - SLOPE[1]) * slope, f"line through {SLOPE[0]} and {SLOPE[1]} PEs a side")
+    return Measurement(high + (width - SLOPE[1]) * slope, f"line through {SLOPE[0]} and {SLOPE[1]} PEs a side")

@@ -19,7 +19,7 @@ from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import UNROLL, Multiplier
 from harness.validation.programs.summa_library import emit_product
-from harness.validation.recipe import CannotRun, Outcome, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
 
 __all__ = ["products", "send"]
 
@@ -83,7 +83,7 @@ def summa_multicast(machine, point, progress):
     """Run the task that the point describes."""
     params = point["params"]
     if "words" in params:
-        return Outcome(send(machine, integer(params, "words"))[0], "fabric, two PEs")
+        return Measurement(send(machine, integer(params, "words"))[0], "fabric, two PEs")
     tile = grid(params, "tile", 3)
     if len(set(tile)) != 1:
         raise CannotRun("only square tiles")
@@ -92,4 +92,4 @@ def summa_multicast(machine, point, progress):
         raise CannotRun(f"{fmacs} multiply-adds are no whole number of products of {t} x {t} tiles")
     rng = np.random.default_rng(t)
     a, b = rng.standard_normal((2, t, t)).astype(np.float32)
-    return Outcome(products(machine, t, fmacs // t**2, a, b)[0], "fabric, one PE")
+    return Measurement(products(machine, t, fmacs // t**2, a, b)[0], "fabric, one PE")

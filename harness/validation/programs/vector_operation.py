@@ -18,7 +18,7 @@ from fabric.host.fabric import Fabric
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.recipe import CannotRun, Outcome, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, integer, recipe
 
 __all__ = ["OPERATIONS", "distance", "operate"]
 
@@ -108,8 +108,8 @@ def vector_operation(machine, point, progress):
     if "not recorded" in workload:
         raise CannotRun("the source does not say which operation ran, nor with which operands")
     if "issue" in workload or workload.startswith("same with"):
-        return Outcome(distance(machine, n, _conflict(params))[0])
+        return Measurement(distance(machine, n, _conflict(params))[0])
     for words, op in OPERATIONS.items():
         if words in workload.replace(" ", ""):
-            return Outcome(operate(machine, n, _conflict(params), op)[0])
+            return Measurement(operate(machine, n, _conflict(params), op)[0])
     raise CannotRun("the point describes no operation that is known here")

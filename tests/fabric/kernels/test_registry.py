@@ -16,7 +16,7 @@ from harness.cli.cmd_kernel import KEYS, run_kernel
 from harness.cli.cmd_kernels import describe
 from tests.examples import examples
 from traces.reader import RunFile
-from traces.schema import LINKS
+from traces.run_format import LINKS
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 

@@ -12,7 +12,7 @@ from harness.cli import main as cli
 from harness.kit.console import Progress
 from harness.validation import compare
 from harness.validation.points import QUICK, load_points, select
-from harness.validation.recipe import CannotRun, Outcome, Recipe
+from harness.validation.recipe import CannotRun, Measurement, Recipe
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.params import machine
 
@@ -34,12 +34,12 @@ def toys(monkeypatch):
             raise CannotRun(runs)
         if isinstance(runs, list):
             raise DeadlockError("nothing moves")
-        return Outcome(runs, "by hand", blind["params"].get("reference"))
+        return Measurement(runs, "by hand", blind["params"].get("reference"))
 
     entry = Recipe("R0", ("toy", "formula"), "a toy", toy)
     registry = types.ModuleType("harness.validation.registry")
     registry.RECIPES = {("R0", kind): entry for kind in entry.kinds}
-    registry.CannotRun, registry.Outcome = CannotRun, Outcome
+    registry.CannotRun, registry.Measurement = CannotRun, Measurement
     monkeypatch.setitem(sys.modules, "harness.validation.registry", registry)
     return shown
 

@@ -14,9 +14,9 @@ from harness.kit.recording import names_of
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic
 from tests.traces.export.test_formats import LINE_FORMS
-from traces.events import recording
+from traces.event_log import recording
 from traces.export.formats import export
-from traces.schema import RunMeta
+from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.events import KINDS, TraceFilter

@@ -15,7 +15,7 @@ import numpy as np
 
 from traces import pictures
 from traces.heatmap import plane, write_heatmap
-from traces.schema import LINKS
+from traces.run_format import LINKS
 from wse_core.errors import TraceError
 from wse_core.params import PARAMETERS
 

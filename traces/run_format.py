@@ -10,7 +10,7 @@ place               content
                     window covers the run)
 ``/results/NAME``   numbers, texts or arrays; attributes ``unit``, ``doc``, and ``json`` = true for structured
                     values, which are stored as JSON text
-``/events/COLUMN``  optional: the events of the run, see `traces.events` and `wse_core.events`
+``/events/COLUMN``  optional: the events of the run, see `traces.event_log` and `wse_core.events`
 ``/marks/list``     optional: phases of the program, see `traces.marks`: (begin, end, track, label) of each, in order,
                     as JSON text
 ==================  ==============================================================================================

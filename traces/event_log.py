@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traces.schema import SEGMENT
+from traces.run_format import SEGMENT
 from traces.writer import RunWriter
 from wse_core.errors import TraceError
 from wse_core.events import EVENT_DTYPE, HOST, KINDS, NO_COLOR, joined, sorted_events

@@ -20,9 +20,9 @@ from fabric.engine.engine import Engine
 from tests.examples import examples
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic
-from traces import events as event_files
-from traces.events import EventLog, recording, segments_of
-from traces.schema import CHUNK, RunMeta
+from traces import event_log as event_files
+from traces.event_log import EventLog, recording, segments_of
+from traces.run_format import CHUNK, RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.errors import ConfigError, TraceError
@@ -233,10 +233,10 @@ def test_landings_follow_from_grants(tmp_path):
 
 WRITER = """
 import sys, time
-from tests.traces.test_events import META, many
-from traces import events as files
-from traces.events import EventLog
-from traces.schema import CHUNK
+from tests.traces.test_event_log import META, many
+from traces import event_log as files
+from traces.event_log import EventLog
+from traces.run_format import CHUNK
 from wse_core.events import TraceFilter
 files.SEGMENT = 2 * CHUNK
 log = EventLog(sys.argv[1], META, TraceFilter())
