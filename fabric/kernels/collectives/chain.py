@@ -40,6 +40,7 @@ import numpy as np
 from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.line_reduce import Reduce
 from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.sums import format_params, pick_sums
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum, sequential_sum
 from fabric.kernels.kit.data import data_params
@@ -50,7 +51,6 @@ from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import numerics
-from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
 __all__ = ["COLORS", "chain_layout", "chain_piece", "chain_places", "chain_reduce"]
@@ -115,27 +115,13 @@ def chain_layout(pes, n, dtype, sums, machine):
     [
         KernelParam("pes", 512, int, "PEs in the row", low=1),
         KernelParam("n", 4096, int, "elements on each PE", low=1),
-        KernelParam("dtype", "f32", str, "format of the data", ("f16", "cb16", "f32")),
-        KernelParam(
-            "sums",
-            "auto",
-            str,
-            "format of the sums: that of the data, or f32 for 16-bit data",
-            ("auto", "f16", "cb16", "f32"),
-        ),
+        *format_params(),
         *data_params(),
     ],
 )
 def chain_reduce(machine, pes, n, dtype, sums, seed, data):
     """Run the kernel `chain_reduce`; see the head of this module."""
-    sums = dtype if sums == "auto" else sums
-    if sums not in (dtype, "f32"):
-        raise ConfigError(
-            f"{dtype} data cannot be summed in {sums}",
-            where="kernel chain_reduce: sums",
-            hint=f"{dtype} or f32" if dtype != "f32" else "f32",
-            value=sums,
-        )
+    sums = pick_sums(dtype, sums, "kernel chain_reduce")
     mixed = sums != dtype
     given, result = Arithmetic.of(machine, dtype), Arithmetic.of(machine, sums)
     x = given.random(np.random.default_rng(seed), (1, pes, n), data, terms=pes)

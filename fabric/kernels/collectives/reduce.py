@@ -29,7 +29,7 @@ import numpy as np
 
 from fabric.kernels.collectives import costs
 from fabric.kernels.collectives.pieces.lines import compose
-from fabric.kernels.collectives.pieces.sums import FORMS, admit, lines_of, pick_sums, reduces
+from fabric.kernels.collectives.pieces.sums import FORMS, admit, format_params, lines_of, pick_sums, reduces
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -74,14 +74,7 @@ def reduce_params(algorithms):
         KernelParam("height", 1, int, "PEs along y", low=1),
         KernelParam("n", 256, int, "elements on each PE", low=1),
         KernelParam("group", 0, int, "PEs per group of two_phase; 0: near the square root of the line", low=0),
-        KernelParam("dtype", "f32", str, "format of the data", ("f16", "cb16", "f32")),
-        KernelParam(
-            "sums",
-            "auto",
-            str,
-            "format of the sums: that of the data, or f32 for 16-bit data",
-            ("auto", "f16", "cb16", "f32"),
-        ),
+        *format_params(),
         *data_params(),
     ]
 

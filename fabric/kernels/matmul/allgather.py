@@ -26,11 +26,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.broadcast_axis import BroadcastAxis, slot_elements
-from fabric.kernels.matmul.local import emit_product, product_cycles
+from fabric.kernels.matmul.local import product_cycles
 from fabric.kernels.matmul.summa import Summa
-from fabric.program.program import Program
 
 __all__ = ["AllGather"]
 
@@ -70,49 +68,31 @@ class AllGather(Summa):
     def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", where="kernel gemm"):
         super().__init__(machine, width, height, m, k, n, dtype, sums, 1, where)
 
-    def program(self, column, row):
-        """Return the program of the PEs at one kind of place in their row and in their column."""
+    def axes(self, p, column, row):
+        """Return what a program has for the panels of A and of B; one PE alone has no panels."""
         if self.slices == 1:
-            return super().program(column, row)
-        shape = self.shape
-        p = Program(
-            f"allgather {column} column, {row} row", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
+            return super().axes(p, column, row)
+        return (
+            PanelAxis(p, "a", self.elements[0], self.dtype, column, self.held[0], self.slices, self.shape.a_bank),
+            PanelAxis(p, "b", self.elements[1], self.dtype, row, self.held[1], self.slices, None),
         )
-        c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
-        stamps = Stamps(p)
-        c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
-        a = PanelAxis(p, "a", self.elements[0], self.dtype, column, self.held[0], self.slices, shape.a_bank)
-        b = PanelAxis(p, "b", self.elements[1], self.dtype, row, self.held[1], self.slices, None)
-        step = p.reg16("step")
 
-        with p.task("main"):
-            stamps.store(0)
-            a.prepare()
-            b.prepare()
-            p.ldi(step, 0)
+    def write_step(self, p, step, a, b, multiply, stamps):
+        """Write what happens when both tiles of a step are there: the next ones, and behind the last the products."""
+        p.add16(step, step, 1)
+        a.toggle()
+        b.toggle()
+        with p.if_("ne", step, self.slices):
             p.call("ask")
-
-        self.write_ask(p, step, a, b)
-
-        with p.task("step"):
-            p.block("step")
-            p.add16(step, step, 1)
-            a.toggle()
-            b.toggle()
-            with p.if_("ne", step, self.slices):
-                p.call("ask")
-            with p.else_():
-                a_base, b_base = p.reg16("a base"), p.reg16("b base")
-                p.ldi(a_base, a.own)
-                p.ldi(b_base, b.own)
-                with p.loop(self.slices, counter=step):
-                    emit_product(p, shape, c, c_dsr, a.own, a_dsr, a_base, b_base)
-                    p.add16(a_base, a_base, a.slot_words)
-                    p.add16(b_base, b_base, b.slot_words - b.words)  # the product leaves it behind the tile
-                stamps.store(1)
-        p.blocked("step")
-        p.assemble()
-        return p
+        with p.else_():
+            a_base, b_base = p.reg16("a base"), p.reg16("b base")
+            p.ldi(a_base, a.own)
+            p.ldi(b_base, b.own)
+            with p.loop(self.slices, counter=step):
+                multiply(a_base, b_base)
+                p.add16(a_base, a_base, a.slot_words)
+                p.add16(b_base, b_base, b.slot_words - b.words)  # the product leaves it behind the tile
+            stamps.store(1)
 
     def inputs(self, a, b):
         """Return what the host writes; see `Session`."""

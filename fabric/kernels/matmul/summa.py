@@ -105,22 +105,25 @@ class Summa(Product):
 
     def program(self, column, row):
         """Return the program of the PEs at one kind of place in their row and in their column."""
-        shape, two = self.shape, self.buffers == 2
+        shape = self.shape
         p = Program(
             f"{self.algorithm} {column} column, {row} row", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
         )
         c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
         stamps = Stamps(p)
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
-        a = BroadcastAxis(p, "a", self.elements[0], self.dtype, column, self.held[0], self.buffers, shape.a_bank)
-        b = BroadcastAxis(p, "b", self.elements[1], self.dtype, row, self.held[1], self.buffers, None)
+        a, b = self.axes(p, column, row)
+
+        def multiply(a_base, b_base):
+            emit_product(p, shape, c, c_dsr, a.own, a_dsr, a_base, b_base)
+
         if self.slices == 1:
             with p.task("main"):
                 stamps.store(0)
                 a_base, b_base = p.reg16("a base"), p.reg16("b base")
                 a.find(a_base, None)
                 b.find(b_base, None)
-                emit_product(p, shape, c, c_dsr, a.own, a_dsr, a_base, b_base)
+                multiply(a_base, b_base)
                 stamps.store(1)
             p.assemble()
             return p
@@ -137,27 +140,39 @@ class Summa(Product):
 
         with p.task("step"):
             p.block("step")
-            a_base, b_base = p.reg16("a base"), p.reg16("b base")
-            a.find(a_base, step)
-            b.find(b_base, step)
-            p.add16(step, step, 1)
-            if two:
-                a.toggle()
-                b.toggle()
-                with p.if_("ne", step, self.slices):
-                    p.call("ask")
-            emit_product(p, shape, c, c_dsr, a.own, a_dsr, a_base, b_base)
-            if two:
-                with p.if_("eq", step, self.slices):
-                    stamps.store(1)
-            else:
-                with p.if_("ne", step, self.slices):
-                    p.call("ask")
-                with p.else_():
-                    stamps.store(1)
+            self.write_step(p, step, a, b, multiply, stamps)
         p.blocked("step")
         p.assemble()
         return p
+
+    def axes(self, p, column, row):
+        """Return what a program has for the tiles of A and for those of B."""
+        return (
+            BroadcastAxis(p, "a", self.elements[0], self.dtype, column, self.held[0], self.buffers, self.shape.a_bank),
+            BroadcastAxis(p, "b", self.elements[1], self.dtype, row, self.held[1], self.buffers, None),
+        )
+
+    def write_step(self, p, step, a, b, multiply, stamps):
+        """Write what happens when both tiles of a step are there; `multiply` takes the registers of their addresses."""
+        two = self.buffers == 2
+        a_base, b_base = p.reg16("a base"), p.reg16("b base")
+        a.find(a_base, step)
+        b.find(b_base, step)
+        p.add16(step, step, 1)
+        if two:
+            a.toggle()
+            b.toggle()
+            with p.if_("ne", step, self.slices):
+                p.call("ask")
+        multiply(a_base, b_base)
+        if two:
+            with p.if_("eq", step, self.slices):
+                stamps.store(1)
+        else:
+            with p.if_("ne", step, self.slices):
+                p.call("ask")
+            with p.else_():
+                stamps.store(1)
 
     def write_ask(self, p, step, a, b):
         """Write the function ``ask`` for the step in register `step`, and the tasks that belong to it."""

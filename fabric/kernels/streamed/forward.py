@@ -37,11 +37,18 @@ from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session
 from fabric.kernels.kit.sizes import fit
-from fabric.kernels.streamed.placement import TASKS, Placement, column_streams, random_mask, resident
+from fabric.kernels.streamed.placement import (
+    TASKS,
+    Placement,
+    column_streams,
+    placement_params,
+    placements,
+    random_mask,
+    resident,
+)
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import numerics
-from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
 __all__ = ["COLOR_W", "ProductTasks", "expected_cycles", "product_layout", "reference", "route_product", "ws_forward"]
@@ -277,12 +284,7 @@ def expected_hops(indptr, indices, inputs, outputs):
     "weight-streaming product: sparse weights arrive one by one, activations stay",
     "weight streaming white paper, section 7.3.1",
     [
-        KernelParam("inputs", 64, int, "input features", low=1),
-        KernelParam("outputs", 64, int, "output features", low=1),
-        KernelParam("tokens", 64, int, "tokens: positions of all sequences", low=1),
-        KernelParam("width", 4, int, "PEs in x: features", low=1),
-        KernelParam("height", 4, int, "PEs in y: tokens", low=1),
-        KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
+        *placement_params(features=64),
         KernelParam("density", 0.5, float, "share of weights that are not zero", low=0, high=1),
         KernelParam("transposed", False, bool, "stream the transposed weights, as the backward pass does"),
         KernelParam("dtype", "f16", str, "format of weights and activations; sums are f32", ("f16", "cb16")),
@@ -291,10 +293,7 @@ def expected_hops(indptr, indices, inputs, outputs):
 )
 def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density, transposed, dtype, seed, data):
     """Run the kernel `ws_forward`; see the head of this module."""
-    try:
-        places = [Placement(features, tokens, width, height, groups) for features in (inputs, outputs)]
-    except ConfigError as error:
-        raise ConfigError(error.what, where="kernel ws_forward", hint=error.hint) from None
+    places = placements("kernel ws_forward", inputs, outputs, tokens, width, height, groups)
     given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
     rng = np.random.default_rng(seed)
     x = given.random(rng, (inputs, tokens), data, terms=inputs)

@@ -38,7 +38,7 @@ from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session
 from fabric.kernels.kit.sizes import fit
-from fabric.kernels.streamed.placement import Placement, cut, interleave, random_mask, resident
+from fabric.kernels.streamed.placement import cut, interleave, placement_params, placements, random_mask, resident
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import numerics
@@ -359,12 +359,7 @@ def expected_hops(indptr, indices, inputs, outputs):
     "weight-streaming gradient: dot products at the places of a mask, sums leave at the south",
     "weight streaming white paper, section 7.3.2",
     [
-        KernelParam("inputs", 32, int, "input features", low=1),
-        KernelParam("outputs", 32, int, "output features", low=1),
-        KernelParam("tokens", 64, int, "tokens: positions of all sequences", low=1),
-        KernelParam("width", 4, int, "PEs in x: features", low=1),
-        KernelParam("height", 4, int, "PEs in y: tokens", low=1),
-        KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
+        *placement_params(features=32),
         KernelParam("density", 0.5, float, "share of places that the mask asks for", low=0, high=1),
         KernelParam("dtype", "f16", str, "format of activations and their gradients; sums are f32", ("f16", "cb16")),
         *data_params(),
@@ -372,10 +367,7 @@ def expected_hops(indptr, indices, inputs, outputs):
 )
 def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density, dtype, seed, data):
     """Run the kernel `ws_gradient`; see the head of this module."""
-    try:
-        places = [Placement(features, tokens, width, height, groups) for features in (inputs, outputs)]
-    except ConfigError as error:
-        raise ConfigError(error.what, where="kernel ws_gradient", hint=error.hint) from None
+    places = placements("kernel ws_gradient", inputs, outputs, tokens, width, height, groups)
     given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
     rng = np.random.default_rng(seed)
     x = given.random(rng, (inputs, tokens), data, terms=tokens)

@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from fabric.asm import control
+from fabric.kernels.kit.kernel import KernelParam
 from wse_core import sparse
 from wse_core.errors import ConfigError
 
@@ -30,6 +31,8 @@ __all__ = [
     "column_streams",
     "cut",
     "interleave",
+    "placement_params",
+    "placements",
     "random_mask",
     "resident",
     "sum_tasks",
@@ -109,6 +112,26 @@ class Placement:
             slice(*self.feature_starts[column : column + 2].tolist()),
             slice(*self.token_starts[part : part + 2].tolist()),
         )
+
+
+def placement_params(features):
+    """Return the declarations of the parameters that say what lies where; `features` is the default of both sides."""
+    return [
+        KernelParam("inputs", features, int, "input features", low=1),
+        KernelParam("outputs", features, int, "output features", low=1),
+        KernelParam("tokens", 64, int, "tokens: positions of all sequences", low=1),
+        KernelParam("width", 4, int, "PEs in x: features", low=1),
+        KernelParam("height", 4, int, "PEs in y: tokens", low=1),
+        KernelParam("groups", 1, int, "groups of columns: 1 is layout A, more are layout B", low=1),
+    ]
+
+
+def placements(where, inputs, outputs, tokens, width, height, groups):
+    """Return the `Placement` of input and of output features; `where` says who asks if that is impossible."""
+    try:
+        return [Placement(features, tokens, width, height, groups) for features in (inputs, outputs)]
+    except ConfigError as error:
+        raise ConfigError(error.what, where=where, hint=error.hint) from None
 
 
 def resident(name, place, values):

@@ -14,10 +14,11 @@ from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.line_reduce import Reduce
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.kit.data import wavelets_of
+from fabric.kernels.kit.kernel import KernelParam
 from fabric.kernels.kit.plmr import Device, Plan
 from wse_core.errors import ConfigError
 
-__all__ = ["AUTO", "FORMS", "admit", "color_pool", "lines_of", "pick_sums", "reduces"]
+__all__ = ["AUTO", "FORMS", "admit", "color_pool", "format_params", "lines_of", "pick_sums", "reduces"]
 
 FORMS = ("row", "column", "xy", "snake")
 AUTO = ("chain", "star", "tree", "two_phase")
@@ -39,6 +40,20 @@ def lines_of(form, width, height):
         "xy": [rows, Line.columns(1, height)],
         "snake": [Line.snake(width, height)],
     }[form]
+
+
+def format_params():
+    """Return the declarations of the parameters that say in which formats data are and are summed."""
+    return [
+        KernelParam("dtype", "f32", str, "format of the data", ("f16", "cb16", "f32")),
+        KernelParam(
+            "sums",
+            "auto",
+            str,
+            "format of the sums: that of the data, or f32 for 16-bit data",
+            ("auto", "f16", "cb16", "f32"),
+        ),
+    ]
 
 
 def pick_sums(dtype, sums, where):
