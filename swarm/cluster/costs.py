@@ -26,6 +26,7 @@ from fabric.kernels.kit import timing
 from fabric.kernels.streamed.forward import weight_cycles
 from fabric.kernels.streamed.gradient import dot_cycles
 from wse_core.errors import ConfigError
+from wse_core.params import Machine
 
 __all__ = ["Cost", "LayerShape", "Mesh", "backward", "forward", "gradient"]
 
@@ -76,7 +77,7 @@ class Mesh:
         PEs; 0 is all of the wafer.
     """
 
-    machine: object
+    machine: Machine
     width: int = 0
     height: int = 0
 
