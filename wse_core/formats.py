@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, cast
 
 import numpy as np
 
 from wse_core import numerics
+from wse_core.params import Machine
 
-__all__ = ["FLOATS", "Arithmetic"]
+__all__ = ["FLOATS", "Arithmetic", "Format"]
 
+Format = Literal["f16", "cb16", "f32"]
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
 
@@ -36,27 +39,27 @@ class Arithmetic:
         Whether the machine flushes subnormal numbers.
     """
 
-    fmt: str
+    fmt: Format
     bias: int
     ftz: bool
 
     @classmethod
-    def of(cls, machine, fmt):
+    def of(cls, machine: Machine, fmt: str) -> Arithmetic:
         """Return the arithmetic of `machine` in the format `fmt`."""
-        return cls(fmt, machine["num.cb16_bias"], bool(machine["num.ftz"]))
+        return cls(cast(Format, fmt), machine["num.cb16_bias"], bool(machine["num.ftz"]))
 
     @property
-    def words(self):
+    def words(self) -> int:
         """SRAM words of a number."""
         return 2 if self.fmt == "f32" else 1
 
     @property
-    def bits_dtype(self):
+    def bits_dtype(self) -> np.dtype:
         """numpy type of the bit patterns."""
         return np.dtype(np.uint32 if self.fmt == "f32" else np.uint16)
 
     @property
-    def unit(self):
+    def unit(self) -> float:
         """Unit roundoff u: half the distance from 1 to the next number."""
         return 2.0 ** -(FLOATS[self.fmt][1] + 1)
 
@@ -66,44 +69,44 @@ class Arithmetic:
         return self.bias if self.fmt == "cb16" else (1 << exponent - 1) - 1
 
     @property
-    def smallest_normal(self):
+    def smallest_normal(self) -> float:
         """Smallest normal number."""
         return math.ldexp(1.0, 1 - self._exponent_bias)
 
     @property
-    def largest(self):
+    def largest(self) -> float:
         """Largest finite number."""
         exponent, mantissa = FLOATS[self.fmt]
         return math.ldexp(2.0 - math.ldexp(1.0, -mantissa), (1 << exponent) - 2 - self._exponent_bias)
 
     @property
-    def underflow(self):
+    def underflow(self) -> float:
         """Largest absolute error of a rounding to a subnormal number or zero."""
         return self.smallest_normal * (1.0 if self.ftz else self.unit)
 
-    def encode(self, values):
+    def encode(self, values: np.typing.ArrayLike) -> np.ndarray:
         """Return the bits of `values`, each rounded once."""
         return np.asarray(numerics.encode(np.asarray(values, np.float64), self.fmt, self.bias), self.bits_dtype)
 
-    def decode(self, bits):
+    def decode(self, bits: np.typing.ArrayLike) -> np.ndarray:
         """Return the exact values of `bits` as float64."""
         return np.asarray(numerics.decode(bits, self.fmt, self.bias), np.float64)
 
-    def operand(self, bits):
+    def operand(self, bits: np.typing.ArrayLike) -> np.ndarray:
         """Return the values of `bits` as an operation of the machine sees them: subnormals are 0 if it flushes."""
         values = self.decode(bits)
         return np.where(np.abs(values) < self.smallest_normal, 0.0, values) if self.ftz else values
 
-    def call(self, name, *operands):
+    def call(self, name: str, *operands: np.typing.ArrayLike) -> np.ndarray:
         """Return ``numerics.<name>(*operands)`` in this format."""
         return np.asarray(getattr(numerics, name)(*operands, self.fmt, self.bias, self.ftz))
 
-    def growth(self, roundings):
+    def growth(self, roundings: int) -> float:
         """Return g of the module's head for terms that go through `roundings` roundings; inf if nothing can be said."""
         product = roundings * self.unit
         return product / (1 - product) if product < 1 else math.inf
 
-    def specials(self):
+    def specials(self) -> np.ndarray:
         """Return bit patterns that deserve a test: NaNs, infinities, the ends of the range, zeros."""
         exponent, mantissa = FLOATS[self.fmt]
         sign, inf = 1 << exponent + mantissa, ((1 << exponent) - 1) << mantissa
@@ -124,7 +127,9 @@ class Arithmetic:
         ]
         return np.array(found, self.bits_dtype)
 
-    def random(self, rng, shape, data="normal", terms=1):
+    def random(
+        self, rng: np.random.Generator, shape: tuple[int, ...], data: str = "normal", terms: int = 1
+    ) -> np.ndarray:
         """Return input data as bit patterns.
 
         Parameters

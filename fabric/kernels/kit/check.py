@@ -23,9 +23,13 @@ plain numpy is no finite number on the machine.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from wse_core.formats import Arithmetic
 
 __all__ = ["Check", "check_sum", "sequential_sum"]
 
@@ -56,11 +60,11 @@ class Check:
     n_bounded: int
 
     @property
-    def verified(self):
+    def verified(self) -> bool:
         """Whether both comparisons succeeded."""
         return self.bit_exact and self.within_bound
 
-    def fields(self):
+    def fields(self) -> dict[str, Any]:
         """Return what a result says about it."""
         return {
             "verified": self.verified,
@@ -72,7 +76,15 @@ class Check:
         }
 
 
-def check_sum(arithmetic, got, expected, plain, magnitude, roundings, operations=None):
+def check_sum(
+    arithmetic: Arithmetic,
+    got: np.ndarray,
+    expected: np.ndarray,
+    plain: np.ndarray,
+    magnitude: np.ndarray,
+    roundings: int,
+    operations: int | None = None,
+) -> Check:
     """Compare results that are sums of terms; see the head of this module.
 
     Parameters
@@ -117,7 +129,7 @@ def check_sum(arithmetic, got, expected, plain, magnitude, roundings, operations
     )
 
 
-def sequential_sum(arithmetic, parts):
+def sequential_sum(arithmetic: Arithmetic, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return ``parts[-1]``, then ``parts[k] + sum`` for k = -2, -3 ... 0, each addition rounded: a chain of PEs."""
     total = parts[-1]
     for part in parts[-2::-1]:

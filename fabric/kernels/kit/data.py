@@ -14,7 +14,7 @@ __all__ = ["DATA", "data_params", "integers", "wavelets_of"]
 DATA = ("normal", "ones", "special")
 
 
-def data_params(*, seed=0, data="normal"):
+def data_params(*, seed: int = 0, data: str = "normal") -> list[KernelParam]:
     """Return the declarations of the parameters `seed` and `data`, which every kernel has."""
     return [
         KernelParam("seed", seed, int, "seed of the input data", low=0),
@@ -29,7 +29,7 @@ def data_params(*, seed=0, data="normal"):
     ]
 
 
-def integers(rng, shape, bits, data="normal"):
+def integers(rng: np.random.Generator, shape: tuple[int, ...], bits: int, data: str = "normal") -> np.ndarray:
     """Return whole numbers of 16 or 32 bits as uint16 or uint32: of the whole range, ones, or with the extremes."""
     dtype = np.dtype(f"u{bits // 8}")
     if data == "ones":
@@ -43,6 +43,6 @@ def integers(rng, shape, bits, data="normal"):
     return values
 
 
-def wavelets_of(elements, dtype):
+def wavelets_of(elements: int, dtype: str) -> int:
     """Return the wavelets of that many elements: two 16-bit ones in one."""
     return elements if dtype == "f32" else -(-elements // 2)

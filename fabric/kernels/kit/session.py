@@ -37,12 +37,12 @@ class Stamps:
         self.var = program.array("stamps", 3 * count, "u16")
         self.first = None
 
-    def start(self):
+    def start(self) -> None:
         """Read the counter."""
         self.first = self.program.regs(3, "start")
         self.program.tsc(self.first)
 
-    def stop(self):
+    def stop(self) -> None:
         """Read it again and store both readings."""
         p = self.program
         last = p.regs(3, "stop")
@@ -51,7 +51,7 @@ class Stamps:
             p.st16(self.first[k], self.var, offset=k)
             p.st16(last[k], self.var, offset=3 + k)
 
-    def store(self, which):
+    def store(self, which: int) -> None:
         """Read the counter now and store it as reading number `which`: 0 (start), 1 (stop) or another."""
         self.program.store_tsc(self.var[3 * which])
 
@@ -91,12 +91,12 @@ class Session:
             self.fabric.launch(task)
         self.run = self.fabric.run(cycle_limit, progress)
 
-    def read(self, symbol, x=0, y=0, w=1, h=1):
+    def read(self, symbol: str, x: int = 0, y: int = 0, w: int = 1, h: int = 1) -> np.ndarray:
         """Return a symbol of the PEs of a rectangle as bit patterns or integers, shape (h, w, elements)."""
         values = self.fabric.read(symbol, x, y, w, h)
         return values.view(f"u{values.itemsize}") if values.dtype.kind == "f" else values
 
-    def stamps(self, x=0, y=0, w=1, h=1):
+    def stamps(self, x: int = 0, y: int = 0, w: int = 1, h: int = 1) -> tuple[np.ndarray, ...]:
         """Return the readings of the cycle counters in a rectangle, each int64 (h, w); mostly there are two."""
         words = self.read("stamps", x, y, w, h).astype(np.int64)
         readings = words.reshape(h, w, -1, 3) @ (1 << 16 * np.arange(3, dtype=np.int64))

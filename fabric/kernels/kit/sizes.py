@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from wse_core.errors import ConfigError, PlanError, ProgramError
+from wse_core.params import Machine
 
 __all__ = ["fit", "nearest"]
 
 
-def fit(where, machine, build, sizes, smaller):
+def fit(
+    where: str, machine: Machine, build: Callable[..., Any], sizes: dict[str, int], smaller: dict[str, tuple[int, int]]
+) -> Any:
     """Return ``build(**sizes)``, or say which sizes would fit into a PE.
 
     Parameters
@@ -55,7 +61,7 @@ def fit(where, machine, build, sizes, smaller):
         ) from None
 
 
-def nearest(build, sizes, key, low, high):
+def nearest(build: Callable[..., Any], sizes: dict[str, int], key: str, low: int, high: int) -> int | None:
     """Return the value in low .. high, nearest to the present one, for which a program can be built; None if none."""
 
     def fits(value):

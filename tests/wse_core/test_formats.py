@@ -1,0 +1,56 @@
+"""Float formats of a machine: limits as those of numpy, special numbers of every kind, data at random."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from wse_core.formats import Arithmetic
+from wse_core.params import machine
+
+F32 = Arithmetic.of(machine(), "f32")
+F16 = Arithmetic.of(machine(), "f16")
+CB16 = Arithmetic.of(machine(), "cb16")
+
+
+@pytest.mark.parametrize(("arithmetic", "info"), [(F16, np.finfo(np.float16)), (F32, np.finfo(np.float32))])
+def test_limits_are_those_of_numpy(arithmetic, info):
+    assert arithmetic.unit == float(info.eps) / 2
+    assert arithmetic.largest == float(info.max)
+    assert arithmetic.smallest_normal == float(info.smallest_normal)
+    assert arithmetic.underflow == float(info.smallest_subnormal) / 2
+
+
+@pytest.mark.parametrize("bias", [31, 42, 62])
+def test_limits_of_cb16(bias):
+    found = Arithmetic.of(machine("wse2", {"num.cb16_bias": bias}), "cb16")
+    bits = np.array([0x7DFF, 0x0200, 0x0001, 0x7E00], np.uint16)
+    largest, normal, subnormal, infinity = found.decode(bits)
+    assert (found.largest, found.smallest_normal, 2 * found.underflow) == (largest, normal, subnormal)
+    assert infinity == math.inf
+
+
+@pytest.mark.parametrize("arithmetic", [F16, CB16, F32])
+def test_specials_have_every_kind(arithmetic):
+    values = arithmetic.decode(arithmetic.specials())
+    assert np.isnan(values).sum() == 3
+    assert np.isposinf(values).sum() == np.isneginf(values).sum() == 1
+    assert (np.abs(values) == arithmetic.largest).sum() == 2
+    assert ((values != 0) & (np.abs(values) < arithmetic.smallest_normal)).sum() == 2
+    assert (values == 0).sum() == 2
+
+
+@pytest.mark.parametrize("arithmetic", [F16, CB16, F32])
+def test_data(arithmetic):
+    rng = np.random.default_rng(1)
+    assert (arithmetic.decode(arithmetic.random(rng, (5, 7), "ones")) == 1).all()
+    normal = arithmetic.decode(arithmetic.random(rng, (100, 10)))
+    assert abs(normal.mean()) < 0.2
+    assert np.isfinite(normal).all()
+    special = arithmetic.decode(arithmetic.random(rng, (100, 10), "special"))
+    assert np.isnan(special).any()
+    assert np.isfinite(special).mean() > 0.8
+    few = arithmetic.decode(arithmetic.random(rng, (100, 10), "special", terms=100))
+    assert (few != few).sum() + np.isinf(few).sum() <= 2
