@@ -1,7 +1,7 @@
 """A wafer's place taken by numpy: the same numbers in the same order of additions, without a fabric.
 
 `Trainer(config, backend="numpy")` trains with it.  Its weights must equal those of the wafers bit for bit; the plain
-trainer of `harness.train.reference`, which adds in numpy's own order, agrees up to rounding.
+trainer of `harness.train.plain`, which adds in numpy's own order, agrees up to rounding.
 """
 
 from __future__ import annotations

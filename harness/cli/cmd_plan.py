@@ -9,7 +9,7 @@ from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
-from harness.plan import costs
+from harness.plan import approaches
 from harness.plan.checkpoints import media
 from harness.plan.hardware import find_hardware, wafer
 from harness.plan.models import PRESETS, find_model
@@ -21,7 +21,7 @@ from wse_core.schema import Field, suggestion
 
 __all__ = ["add_parser", "main"]
 
-STRATEGIES = (*METHODS, "streaming", *costs.APPROACHES)
+STRATEGIES = (*METHODS, "streaming", *approaches.APPROACHES)
 SHAPE = {
     "layers": 16,
     "count": 4,
@@ -140,9 +140,9 @@ def _one(model, hardware, name, args, numbers):
     if name == "streaming":
         device = hardware if "node" not in hardware.links else wafer(numbers)
         seconds = None if args.days is None else args.days * DAY
-        found = costs.streaming_run(model, device, args.devices, seconds)
+        found = approaches.streaming_run(model, device, args.devices, seconds)
         return {"strategy": f"streaming on {device.name}"} | found
-    if name in costs.APPROACHES:
+    if name in approaches.APPROACHES:
         return {"strategy": name} | _stored(model, name, args.degree)
     if args.devices is not None:
         config = for_devices(model, hardware, name, args.devices)
@@ -173,7 +173,7 @@ def _stored(model, name, words):
             raise ConfigError(f"unknown degree {key!r}", where="--degree", hint=suggestion(key, known))
         given[key] = Field(key, float if key in ("batch", "shard") else int).parse(text, f"--degree {key}")
     batch = given.pop("batch", None) or model.batch_tokens / model.sequence or int(model.critical_batch)
-    parts = costs.stored(model, name, batch, **given)
+    parts = approaches.stored(model, name, batch, **given)
     return {
         "batch": batch,
         "activation elements": parts.activations,

@@ -211,7 +211,7 @@ def _stored(path, digest=None):
 def _trainer(config, reference):
     """Return what trains, compiled."""
     if reference:
-        return need("harness.train.reference", PURPOSE).ReferenceTrainer.of(config)
+        return need("harness.train.plain", PURPOSE).PlainTrainer.of(config)
     trainer = need("harness.train.trainer", PURPOSE).Trainer(config)
     trainer.compile()
     return trainer

@@ -10,15 +10,15 @@ fixed batch
     the tokens, or the link, sets the pace.  Here efficiency falls.
 
 Costs of a layer are held against the cycle-level kernels on a mesh of at most `max_cycle_level` PEs a side; the notes
-say how far they are off.  What the model leaves out is in `harness.plan.layers` and `swarm.cluster.costs`; nothing
-here was fitted to the published curve, whose points are not printed.
+say how far they are off.  What the model leaves out is in `harness.plan.layers` and `swarm.cluster.layer_costs`;
+nothing here was fitted to the published curve, whose points are not printed.
 """
 
 from __future__ import annotations
 
 from harness.figures import Result, figure
 from harness.plan.layers import LADDER, find_model, layers_of, sequences
-from swarm.cluster import costs
+from swarm.cluster import layer_costs
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.timeline import iteration, round_trip
 
@@ -47,9 +47,12 @@ def checks(machine, side):
     """Return {phase: relative error of the cost against the cycle-level kernel} on side x side PEs."""
     from fabric.kernels.registry import KERNELS
 
-    mesh, found = costs.Mesh(machine, side, side), {}
-    layer = costs.LayerShape(CHECKED["inputs"], CHECKED["outputs"], 0.5)
-    for phase, cost, kernel in (("forward", costs.forward, "ws_forward"), ("gradient", costs.gradient, "ws_gradient")):
+    mesh, found = layer_costs.Mesh(machine, side, side), {}
+    layer = layer_costs.LayerShape(CHECKED["inputs"], CHECKED["outputs"], 0.5)
+    for phase, cost, kernel in (
+        ("forward", layer_costs.forward, "ws_forward"),
+        ("gradient", layer_costs.gradient, "ws_gradient"),
+    ):
         wanted = cost(layer, CHECKED["tokens"], mesh)
         run = KERNELS[kernel].run(machine, width=side, height=side, density=0.5, **CHECKED)
         found[phase] = (wanted.busy + wanted.latency) / run["cycles"] - 1
@@ -67,7 +70,7 @@ def throughput(machine, max_cycle_level=None, progress=None, models=LADDER, syst
     if progress is not None:
         progress.phase("iterations")
     for done, (kind, model, count, share) in enumerate(todo):
-        cluster = Cluster(count, costs.Mesh(machine))
+        cluster = Cluster(count, layer_costs.Mesh(machine))
         layers, tokens = layers_of(model), share * model.sequence
         key = model.name, share, cluster.latencies  # all that an iteration depends on
         if key not in runs:

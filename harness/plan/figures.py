@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.plan import costs, sweep
+from harness.plan import approaches, sweep
 from harness.plan.hardware import A100
 from harness.plan.models import PRESETS
 from harness.plan.schedules import COMPUTE, NETWORK, Schedule, simulate
@@ -36,7 +36,7 @@ METHODS = ("baseline", "partitioned", "improved")
 
 
 def timelines(name):
-    """Return [(title, Timeline)] of Figure 1, 2 or 3."""
+    """Return [(title, ScheduleTimeline)] of Figure 1, 2 or 3."""
     shapes = {
         "lga1": [Schedule(kind, 4, 4, reduce=6.0) for kind in ("standard", "layered")],
         "lga2": [Schedule(kind, 4, 4, partitioned=True, restore=1.0, reduce=1.0) for kind in ("standard", "layered")],
@@ -194,9 +194,9 @@ def _ethernet_figure():
 
 
 _FIGURES = {
-    "ws3": lambda: _bars("ops_per_second", "operations per second for one week", costs.target_rate),
-    "ws4": lambda: _bars("bytes", "memory service [bytes]", costs.service_bytes),
-    "ws5": lambda: _bars("bits_per_second", "link, each direction [bit/s]", lambda m: 8 * costs.link_rate(m)),
+    "ws3": lambda: _bars("ops_per_second", "operations per second for one week", approaches.target_rate),
+    "ws4": lambda: _bars("bytes", "memory service [bytes]", approaches.service_bytes),
+    "ws5": lambda: _bars("bits_per_second", "link, each direction [bit/s]", lambda m: 8 * approaches.link_rate(m)),
     "lga1": lambda: _timeline_figure("lga1"),
     "lga2": lambda: _timeline_figure("lga2"),
     "lga3": lambda: _timeline_figure("lga3"),

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 
-from harness.plan.costs import streaming
+from harness.plan.approaches import streaming
 from harness.plan.hardware import CS2
 from harness.plan.models import Model
 from harness.plan.models import find_model as planned
-from swarm.cluster.costs import LayerShape
+from swarm.cluster.layer_costs import LayerShape
 from wse_core.errors import ConfigError
 
 __all__ = ["GPT", "LADDER", "find_model", "layers_of", "saving", "sequences"]
@@ -96,7 +96,7 @@ def saving(sparsity, share=0.8):
 def sequences(model, most=None, hardware=CS2):
     """Return how many sequences of a model a wafer takes at once: what its memory holds, at most `most`.
 
-    One stored tensor per layer, as the white paper counts (`harness.plan.costs.streaming`).
+    One stored tensor per layer, as the white paper counts (`harness.plan.approaches.streaming`).
 
     Raises
     ------

@@ -9,7 +9,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from harness.plan import costs, strategies, sweep
+from harness.plan import approaches, strategies, sweep
 from harness.plan.hardware import A100
 from harness.plan.models import PRESETS, find_model, x_model
 from harness.plan.published import CELLS, CONFIGS, SMALL_CLUSTERS, Cell
@@ -81,18 +81,18 @@ def derive(cell):
 def _streaming(row, column):
     model = PRESETS[row]
     return {
-        "operations": lambda: costs.operations(model),
-        "petaflops": lambda: costs.target_rate(model) / 1e15,
-        "bytes": lambda: costs.service_bytes(model),
+        "operations": lambda: approaches.operations(model),
+        "petaflops": lambda: approaches.target_rate(model) / 1e15,
+        "bytes": lambda: approaches.service_bytes(model),
         "iterations": lambda: model.tokens / model.batch_tokens,
-        "bits/s": lambda: 8 * costs.link_rate(model),
+        "bits/s": lambda: 8 * approaches.link_rate(model),
     }[column]()
 
 
 def _streaming_text(row, column):
     if row.startswith("gpt-3"):
         return 4 * PRESETS["gpt-3"].parameters
-    return costs.target_rate(PRESETS["megatron-turing"], WEEK) / 1.1e18
+    return approaches.target_rate(PRESETS["megatron-turing"], WEEK) / 1.1e18
 
 
 def _model(row, column):

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from wse_core.errors import ConfigError, InternalError, UnsupportedError
 from wse_core.schema import suggestion
 
-__all__ = ["KINDS", "Schedule", "Span", "Timeline", "mixed_buffering", "order", "owner", "simulate"]
+__all__ = ["KINDS", "Schedule", "ScheduleTimeline", "Span", "mixed_buffering", "order", "owner", "simulate"]
 
 KINDS = ("standard", "layered", "modular")
 NETWORK = ("restore", "reduce")
@@ -103,7 +103,7 @@ class Span:
 
 
 @dataclass
-class Timeline:
+class ScheduleTimeline:
     """What happened in a simulated batch."""
 
     schedule: Schedule
@@ -242,7 +242,7 @@ def simulate(schedule, work=None):
 
     Returns
     -------
-    Timeline
+    ScheduleTimeline
 
     Raises
     ------
@@ -264,7 +264,7 @@ class _Simulation:
             raise UnsupportedError(
                 "schedules are simulated with SimPy, which is not installed", hint="pip install 'wse-sim[plan]'"
             ) from None
-        self.schedule, self.work, self.timeline = schedule, work, Timeline(schedule)
+        self.schedule, self.work, self.timeline = schedule, work, ScheduleTimeline(schedule)
         self.env = self.simpy.Environment()
         self.arrived = {}  # (name, layer, micro) -> event: the input of a step is on the device that needs it
         devices = range(schedule.devices)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from harness.plan.models import Model
-from harness.plan.strategies import METHODS, STEPS, TOLERANCE, Config, days, gpu_days, intensities, memory
+from harness.plan.strategies import METHODS, TOLERANCE, Config, days, intensities, memory
 from harness.plan.units import GIB
 
 __all__ = ["continuous", "limit_days", "limit_memory", "month_ratio", "row", "smooth_model", "sweep"]
@@ -130,8 +130,3 @@ def limit_memory(hardware, method, offload):
         return used - hardware.memory / GIB
 
     return _crossing(excess, low=1e12)
-
-
-def work_days(model, hardware, steps=STEPS):
-    """Return device days of a number of critical batches, for fine-tuning estimates (9.1)."""
-    return gpu_days(model, hardware, steps)

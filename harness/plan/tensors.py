@@ -18,13 +18,13 @@ import numpy as np
 from harness.plan.schedules import owner, simulate
 from wse_core.errors import ConfigError, InternalError
 
-__all__ = ["Adam", "Trainer", "plain_gradients", "random_layers"]
+__all__ = ["TensorAdam", "TensorTrainer", "plain_gradients", "random_layers"]
 
 F32 = np.float32
 
 
 @dataclass(frozen=True)
-class Adam:
+class TensorAdam:
     """Adam with its usual constants; every operation is elementwise, so any share of a layer can be updated alone."""
 
     rate: float = 1e-2
@@ -75,7 +75,7 @@ def plain_gradients(parameters, inputs, targets):
     return np.stack(found[::-1])
 
 
-class Trainer:
+class TensorTrainer:
     """Training state and the batches run on it.
 
     Parameters
@@ -86,7 +86,7 @@ class Trainer:
         n_b, data-parallel instances.
     partitioned : bool
         Whether each rank keeps only its share of the state.
-    optimizer : Adam, optional
+    optimizer : TensorAdam, optional
     on_update : callable, optional
         Called as (trainer, layer) right after the state of a layer is updated.
 
@@ -104,7 +104,7 @@ class Trainer:
 
     def __init__(self, parameters, ranks=1, partitioned=False, optimizer=None, on_update=None):
         self.layers, self.elements = parameters.shape
-        self.partitioned, self.optimizer, self.on_update = partitioned, optimizer or Adam(), on_update
+        self.partitioned, self.optimizer, self.on_update = partitioned, optimizer or TensorAdam(), on_update
         self.step, self.versions = 0, [0] * self.layers
         self.gradients = [None] * self.layers
         whole = np.zeros((self.layers, 3, self.elements), F32)

@@ -9,7 +9,7 @@ module          content
 `loss_scale`    dynamic scaling of the loss
 `checkpoint`    everything that training needs to go on, written all or nothing
 `record`        what an iteration gave; log, table and figure of a run
-`reference`     the same training by plain numpy
+`plain`         the same training by plain numpy
 `trainer`       training on wafers, iteration after iteration
 `oracle`        the same training bit by bit, in the machine's order of operations
 `system`        memory service, tree and wafers joined

@@ -1,7 +1,7 @@
 """The same training by numpy beside the wafers: bit for bit in their order of additions, and in numpy's own.
 
 *In order* (`swarm.oracle`): everything the wafers and the tree do, in their order; weights must be equal bit
-for bit.  *Plain* (`harness.train.reference`): a mixed-precision trainer as one writes it with ``@``; it differs by the
+for bit.  *Plain* (`harness.train.plain`): a mixed-precision trainer as one writes it with ``@``; it differs by the
 order of f32 additions, and from time to time by a 16-bit rounding that this turns over.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.train.reference import ReferenceTrainer
+from harness.train.plain import PlainTrainer
 from harness.train.trainer import Trainer
 
 __all__ = ["Comparison", "Verdict"]
@@ -50,7 +50,7 @@ class Comparison:
 
     def __init__(self, trainer):
         self.trainer = trainer
-        self.exact, self.plain = Trainer(trainer.config, "numpy"), ReferenceTrainer.of(trainer.config)
+        self.exact, self.plain = Trainer(trainer.config, "numpy"), PlainTrainer.of(trainer.config)
         self._start = self._weights()
         self._equal, self._apart, self.iterations = True, 0.0, 0
 

@@ -7,7 +7,7 @@ calculate in, keys that the chosen schedule does not have.
 Formats (requirements FMT-06, 08, 09)
     Training is mixed precision only.  ``cb16`` needs both switches, ``train.dtype`` and ``csconfig.use_cbfloat16``;
     with one of them it is f16, and a warning says so.  ``bf16`` must not scale the loss; PEs do not calculate in it, so
-    only the numpy reference trains with it.
+    only plain numpy trains with it.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class TrainConfig(_TrainFile):
         Raises
         ------
         UnsupportedError
-            PEs do not calculate in the format; the numpy reference does.
+            PEs do not calculate in the format; plain numpy does.
         """
         from fabric.networks.streamed.network import Layer, Network
 

@@ -3,7 +3,7 @@
 ==============  ======================================================================================================
 module          content
 ==============  ======================================================================================================
-`costs`         cycles of a layer on a wafer: the kernels' closed forms for an average weight
+`layer_costs`   cycles of a layer on a wafer: the kernels' closed forms for an average weight
 `cluster`       memory service, tree and wafers together: rates, latencies, capacities
 `timeline`      one clock over all of them: when each layer is streamed, computed, received and updated
 ==============  ======================================================================================================

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from memx.optimizer import Adam, Optimizer
 from memx.tiers import Tiers
-from swarm.cluster.costs import LayerShape, Mesh
+from swarm.cluster.layer_costs import LayerShape, Mesh
 from swarm.timing import Links, Updates
 from swarm.tree import levels
 from wse_core.errors import ConfigError

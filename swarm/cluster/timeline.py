@@ -18,7 +18,7 @@ Flow
     as half: it is taken while it arrives.  The way back is the same.
 
 Wafers at the same depth of the tree do the same at the same time, so one of each depth is simulated.  The clock is
-SimPy's; costs are those of `swarm.cluster.costs`.
+SimPy's; costs are those of `swarm.cluster.layer_costs`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ import importlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from swarm.cluster import costs
+from swarm.cluster import layer_costs
 from wse_core.errors import ConfigError, InternalError, UnsupportedError
 
-__all__ = ["FINE", "Span", "Timeline", "iteration", "round_trip"]
+__all__ = ["FINE", "ClusterTimeline", "LayerSpan", "iteration", "round_trip"]
 
 FINE, COARSE = 256, 16
 """Most parts of the first layer, and of any other."""
 
 
 @dataclass(frozen=True)
-class Span:
+class LayerSpan:
     """What was done to a layer, from its first part to its last [s].
 
     Attributes
@@ -65,12 +65,12 @@ class Span:
 
 
 @dataclass
-class Timeline:
+class ClusterTimeline:
     """A run of some iterations; its numbers are those of the last one.
 
     Attributes
     ----------
-    spans : list of Span
+    spans : list of LayerSpan
         Of the memory service and of the first wafer.
     seconds : float
         Of an iteration, boundary included.
@@ -140,7 +140,10 @@ def round_trip(layer, tokens, cluster):
     Twice the way through the tree, the edges of the wafer, and what a row takes on the links and in the update.
     """
     traffic, part = cluster.traffic(layer), 1 / layer.outputs
-    edges = costs.forward(layer, tokens, cluster.mesh).latency + costs.gradient(layer, tokens, cluster.mesh).latency
+    edges = (
+        layer_costs.forward(layer, tokens, cluster.mesh).latency
+        + layer_costs.gradient(layer, tokens, cluster.mesh).latency
+    )
     return (
         2 * max(cluster.latencies)
         + edges / cluster.mesh.hertz
@@ -158,9 +161,9 @@ def jobs(layers, tokens, cluster):
         state = (cluster.optimizer.bytes_per_parameter - 8) * layer.dense_weights  # without gradient, index and copy
         flash = number > pinned
         for phase, cost, size, back, read, write in (
-            ("forward", costs.forward, traffic.weights, 0, traffic.weights, 0),
-            ("backward", costs.backward, traffic.weights, 0, traffic.weights, 0),
-            ("gradient", costs.gradient, traffic.request, traffic.gradients, state, state + traffic.weights),
+            ("forward", layer_costs.forward, traffic.weights, 0, traffic.weights, 0),
+            ("backward", layer_costs.backward, traffic.weights, 0, traffic.weights, 0),
+            ("gradient", layer_costs.gradient, traffic.request, traffic.gradients, state, state + traffic.weights),
         ):
             found = cost(layer, tokens, cluster.mesh)
             held.append(
@@ -374,7 +377,7 @@ class _Simulation:
         """Return what happened."""
         last = self.iterations - 1
         spans = [
-            Span(
+            LayerSpan(
                 turn,
                 kind,
                 phase,
@@ -391,7 +394,7 @@ class _Simulation:
                 busy[span.kind] += span.busy
         waits = {(phase, layer): seconds for (turn, phase, layer), seconds in self.waits.items() if turn == last}
         waits["forward", 1] -= self.ends[last, "idle"]
-        return Timeline(
+        return ClusterTimeline(
             spans,
             self.ends[last] - self.ends[last - 1],
             self.ends[last, "idle"],
@@ -417,7 +420,7 @@ def iteration(layers, batch, cluster, iterations=2):
 
     Returns
     -------
-    Timeline
+    ClusterTimeline
 
     Raises
     ------

@@ -16,7 +16,7 @@ from harness.plan.hardware import A100
 from harness.plan.models import find_model
 from harness.plan.schedules import COMPUTE, KINDS, Schedule, order, owner, simulate
 from harness.plan.strategies import Config
-from harness.plan.tensors import Adam, Trainer, plain_gradients, random_layers
+from harness.plan.tensors import TensorAdam, TensorTrainer, plain_gradients, random_layers
 from wse_core.errors import ConfigError, UnsupportedError
 
 durations = st.sampled_from([0.0, 0.3, 1.0, 7.0])
@@ -149,15 +149,15 @@ def test_every_schedule_trains_like_plain_training(schedule, ranks, width, seed)
     inputs, targets = batch(2 * ranks * schedule.count, width, seed)
     parameters = random_layers(schedule.layers, width, seed)
     want = plain_gradients(parameters, inputs, targets)
-    optimizer = Adam(epsilon=1e-2)
-    trainer = Trainer(parameters, ranks, schedule.partitioned, optimizer)
+    optimizer = TensorAdam(epsilon=1e-2)
+    trainer = TensorTrainer(parameters, ranks, schedule.partitioned, optimizer)
     trainer.train(schedule, inputs, targets)
     scale = np.abs(want).max()
     assert np.abs(np.stack(trainer.gradients) - want).max() <= 1e-5 * scale
     plain = np.stack([parameters, np.zeros_like(parameters), np.zeros_like(parameters)])
     optimizer.update(plain, want, 1)
     np.testing.assert_allclose(trainer.parameters, plain[0], rtol=1e-5, atol=1e-5)
-    again = Trainer(parameters, ranks, schedule.partitioned, optimizer)
+    again = TensorTrainer(parameters, ranks, schedule.partitioned, optimizer)
     again.train(schedule, inputs, targets)
     assert np.array_equal(trainer.parameters, again.parameters)
 
@@ -184,7 +184,7 @@ def test_four_schedules_agree_over_several_batches():
     parameters, results = random_layers(6, 5), []
     for kind, devices in (("standard", 1), ("layered", 1), ("standard", 3), ("modular", 3)):
         for partitioned in (False, True):
-            trainer = Trainer(parameters, 2, partitioned, Adam(epsilon=1e-2))
+            trainer = TensorTrainer(parameters, 2, partitioned, TensorAdam(epsilon=1e-2))
             for seed in range(3):
                 trainer.train(Schedule(kind, 6, 3, devices, partitioned, restore=0.7, reduce=2.3), *batch(12, 5, seed))
             results.append(trainer.parameters)
@@ -196,7 +196,7 @@ def test_four_schedules_agree_over_several_batches():
 def test_elastic_equals_fixed(partitioned):
     schedule = Schedule("modular", 4, 2, 2, partitioned)
     batches = [batch(24, 4, seed) for seed in range(4)]
-    fixed, elastic = (Trainer(random_layers(4, 4), 2, partitioned, Adam(epsilon=1e-2)) for _ in range(2))
+    fixed, elastic = (TensorTrainer(random_layers(4, 4), 2, partitioned, TensorAdam(epsilon=1e-2)) for _ in range(2))
     train_elastic(fixed, schedule, batches, [2, 2, 2, 2])
     train_elastic(elastic, schedule, batches, [2, 4, 4, 3])
     np.testing.assert_allclose(elastic.parameters, fixed.parameters, rtol=1e-5, atol=1e-6)
@@ -217,7 +217,7 @@ class Crash(Exception):
 def test_a_crash_loses_at_most_a_batch(tmp_path, partitioned, lost_after):
     schedule = Schedule("modular", 4, 2, 2, partitioned, reduce=0.5)
     batches = [batch(8, 4, seed) for seed in range(4)]
-    whole = Trainer(random_layers(4, 4), 2, partitioned)
+    whole = TensorTrainer(random_layers(4, 4), 2, partitioned)
     for data in batches:
         whole.train(schedule, *data)
     store, updates = Store(tmp_path, 4), []
@@ -228,11 +228,11 @@ def test_a_crash_loses_at_most_a_batch(tmp_path, partitioned, lost_after):
         if len(updates) == 2 * 4 + lost_after:
             raise Crash
 
-    broken = Trainer(random_layers(4, 4), 2, partitioned, on_update=hook)
+    broken = TensorTrainer(random_layers(4, 4), 2, partitioned, on_update=hook)
     with pytest.raises(Crash):
         for data in batches:
             broken.train(schedule, *data)
-    fresh = Trainer(random_layers(4, 4, seed=9), 2, partitioned, on_update=store.save)
+    fresh = TensorTrainer(random_layers(4, 4, seed=9), 2, partitioned, on_update=store.save)
     version = store.restore(fresh)
     assert version == (3 if lost_after == 4 else 2)
     for data in batches[version:]:
@@ -243,13 +243,13 @@ def test_a_crash_loses_at_most_a_batch(tmp_path, partitioned, lost_after):
 
 def test_a_checkpoint_must_be_there_and_fit(tmp_path):
     store = Store(tmp_path, 2)
-    trainer = Trainer(random_layers(2, 3))
+    trainer = TensorTrainer(random_layers(2, 3))
     with pytest.raises(ConfigError, match="no complete checkpoint"):
         store.restore(trainer)
     for layer in range(2):
         store.save(trainer, layer)
     with pytest.raises(ConfigError, match="another network"):
-        store.restore(Trainer(random_layers(2, 4)))
+        store.restore(TensorTrainer(random_layers(2, 4)))
 
 
 def test_medium_by_intensity():
@@ -274,7 +274,7 @@ def test_impossible_schedules(words, says):
 
 
 def test_batches_that_do_not_divide():
-    trainer = Trainer(random_layers(2, 3), 2)
+    trainer = TensorTrainer(random_layers(2, 3), 2)
     with pytest.raises(ConfigError, match="7 samples do not divide over 2 ranks with 3"):
         trainer.train(Schedule("layered", 2, 3), *batch(7, 3))
     with pytest.raises(ConfigError, match="another network"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.train.config import parse_train
-from harness.train.reference import ReferenceTrainer
+from harness.train.plain import PlainTrainer
 from harness.train.trainer import Trainer
 from swarm.system import System
 from swarm.timing import Links
@@ -112,7 +112,7 @@ def test_weights_equal_those_of_numpy_bit_for_bit(source, activation, norm, dtyp
     options = {"activation": activation, "norm": norm, "dtype": dtype, "density": density, "iterations": 50}
     run = trainer(source, 4, **options)
     exact = Trainer(run.config, backend="numpy")
-    plain = ReferenceTrainer.of(run.config)
+    plain = PlainTrainer.of(run.config)
     start = weights(run)
     steps, expected, others = train(run, 50), train(exact, 50), train(plain, 50)
     assert [step.loss for step in steps] == [step.loss for step in expected]

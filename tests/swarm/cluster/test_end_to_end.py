@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from swarm.cluster.cluster import Cluster
-from swarm.cluster.costs import LayerShape, Mesh
+from swarm.cluster.layer_costs import LayerShape, Mesh
 from swarm.cluster.timeline import iteration
 from tests.fabric.networks import Case
 from wse_core.params import machine

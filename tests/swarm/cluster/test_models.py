@@ -9,12 +9,12 @@ import pytest
 
 from harness import figures
 from harness.kit import files
-from harness.plan.costs import service_bytes
+from harness.plan.approaches import service_bytes
 from harness.plan.layers import GPT, LADDER, find_model, layers_of, saving, sequences
 from harness.plan.models import Model
 from memx.tiers import Tiers
 from swarm.cluster.cluster import Cluster
-from swarm.cluster.costs import Mesh
+from swarm.cluster.layer_costs import Mesh
 from swarm.cluster.timeline import iteration
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS, machine

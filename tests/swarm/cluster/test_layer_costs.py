@@ -8,8 +8,8 @@ import pytest
 from fabric.kernels.streamed import forward, gradient
 from fabric.kernels.streamed.placement import Placement
 from memx.pattern import Pattern
-from swarm.cluster import costs
-from swarm.cluster.costs import LayerShape, Mesh
+from swarm.cluster import layer_costs
+from swarm.cluster.layer_costs import LayerShape, Mesh
 from tests.fabric.kernels import run
 from wse_core.errors import ConfigError
 from wse_core.params import machine
@@ -36,7 +36,7 @@ def test_costs_are_those_of_cycle_level_wafers(shape, density):
     inputs, outputs, tokens, width, height = shape
     layer, mesh = LayerShape(inputs, outputs, density), Mesh(machine(), width, height)
     for phase, tolerance in TOLERANCE.items():
-        cost = getattr(costs, phase)(layer, tokens, mesh)
+        cost = getattr(layer_costs, phase)(layer, tokens, mesh)
         sizes = (
             {"inputs": outputs, "outputs": inputs, "transposed": True}
             if phase == "backward"
@@ -66,7 +66,7 @@ def test_costs_of_meshes_that_are_not_simulated(shape, tolerance):
     places = [Placement(features, tokens, width, height) for features in (inputs, outputs)]
     for phase, kernel in (("forward", forward), ("gradient", gradient)):
         wanted = kernel.expected_cycles(pattern.indptr, pattern.indices, *places, mesh.machine)
-        cost = getattr(costs, phase)(LayerShape(inputs, outputs), tokens, mesh)
+        cost = getattr(layer_costs, phase)(LayerShape(inputs, outputs), tokens, mesh)
         assert cost.busy + cost.latency == pytest.approx(wanted, rel=tolerance), phase
 
 
@@ -74,9 +74,9 @@ def test_time_follows_the_nonzeros():
     """All three phases on the wafer, for a layer that is large for its mesh."""
     mesh = Mesh(machine(), 2, 2)
     for phase in TOLERANCE:
-        dense = getattr(costs, phase)(LayerShape(2600, 2600), 32, mesh).busy
+        dense = getattr(layer_costs, phase)(LayerShape(2600, 2600), 32, mesh).busy
         for density in (0.5, 0.25, 0.1):
-            part = getattr(costs, phase)(LayerShape(2600, 2600, density), 32, mesh).busy
+            part = getattr(layer_costs, phase)(LayerShape(2600, 2600, density), 32, mesh).busy
             assert part / dense == pytest.approx(density, rel=0.1), (phase, density)
 
 
@@ -90,9 +90,9 @@ def test_an_uneven_pattern_costs_what_its_busiest_column_has():
         ).max()
         for _ in range(40)
     ]
-    assert costs._share(inputs, columns, outputs, density) * outputs == pytest.approx(np.mean(counts), rel=0.03)
-    assert costs._share(inputs, columns, outputs, 1.0) == 4
-    assert costs._share(5, 2, 8, 1.0) == 3
+    assert layer_costs._share(inputs, columns, outputs, density) * outputs == pytest.approx(np.mean(counts), rel=0.03)
+    assert layer_costs._share(inputs, columns, outputs, 1.0) == 4
+    assert layer_costs._share(5, 2, 8, 1.0) == 3
 
 
 def test_what_cannot_be_is_refused():

@@ -33,7 +33,7 @@ from harness.train.loss_scale import LossScale
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError, TrainingError
 
-__all__ = ["FORMATS", "Model", "ReferenceStep", "ReferenceTrainer"]
+__all__ = ["FORMATS", "PlainNetwork", "PlainStep", "PlainTrainer"]
 
 FORMATS = ("f16", "cb16", "bf16", "f64")
 EPSILON = 1e-5
@@ -50,7 +50,7 @@ class _Kept:
     inverse: np.ndarray | None
 
 
-class Model:
+class PlainNetwork:
     """Forward and backward passes of a network.
 
     Parameters
@@ -72,7 +72,7 @@ class Model:
 
     def __init__(self, layers, fmt="f16", bias=numerics.BIAS_DEFAULT, ftz=False):
         if fmt not in FORMATS:
-            raise ConfigError(f"no format {fmt!r} for a network", where="reference", hint=", ".join(FORMATS))
+            raise ConfigError(f"no format {fmt!r} for a network", where="plain numpy", hint=", ".join(FORMATS))
         self.layers, self.fmt, self._bias, self._ftz = tuple(layers), fmt, bias, ftz
         self.dtype = np.dtype(np.float64 if fmt == "f64" else np.float32)
 
@@ -171,7 +171,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class ReferenceStep:
+class PlainStep:
     """What an iteration did.
 
     Attributes
@@ -197,7 +197,7 @@ class ReferenceStep:
     host_seconds: float
 
 
-class ReferenceTrainer:
+class PlainTrainer:
     """Trains what a configuration describes, on the host.
 
     Parameters
@@ -228,7 +228,9 @@ class ReferenceTrainer:
         machine = config.build_machine()
         self.config, self.dataset = config, dataset or load(config)
         self.data = DataService.of(config, self.dataset)
-        self.model = Model(config.network.layers, fmt or config.dtype, machine["num.cb16_bias"], machine["num.ftz"])
+        self.model = PlainNetwork(
+            config.network.layers, fmt or config.dtype, machine["num.cb16_bias"], machine["num.ftz"]
+        )
         self.optimizer, self.loss_scale = config.train.optimizer.build(), LossScale.of(config)
         self.iterations = config.iterations(len(self.dataset.x_train))
         self.phases = sparsity.phases(config.sparsity, self.iterations)
@@ -244,7 +246,7 @@ class ReferenceTrainer:
 
     @classmethod
     def of(cls, config):
-        """Return the reference of `harness.train.trainer.Trainer`: the same first weights and masks."""
+        """Return the plain counterpart of `harness.train.trainer.Trainer`: the same first weights and masks."""
         from fabric.networks.streamed.network import Layer, Network
         from harness.train.trainer import initial_parameters
 
@@ -259,7 +261,7 @@ class ReferenceTrainer:
         return {name: np.where(self.masks[name], value, 0) for name, value in self.weights.items()}
 
     def step(self):
-        """Run one iteration; return its `ReferenceStep`.
+        """Run one iteration; return its `PlainStep`.
 
         Raises
         ------
@@ -288,7 +290,7 @@ class ReferenceTrainer:
             self.updates += 1
             self._update(gradients, self.model.dtype.type(scale * batch), phase)
         right = (self.model.activations[-1].argmax(1) == labels).mean()
-        return ReferenceStep(
+        return PlainStep(
             self.iteration,
             float(loss / self.model.dtype.type(batch)),
             float(right),

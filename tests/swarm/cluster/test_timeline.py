@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from memx.optimizer import SGD
 from memx.tiers import Tiers
-from swarm.cluster import costs
+from swarm.cluster import layer_costs
 from swarm.cluster import timeline as events
 from swarm.cluster.cluster import Cluster
-from swarm.cluster.costs import LayerShape, Mesh
+from swarm.cluster.layer_costs import LayerShape, Mesh
 from swarm.cluster.timeline import iteration, round_trip
 from swarm.timing import Links
 from tests.examples import examples
@@ -28,7 +28,7 @@ LAYERS = (LayerShape(64, 48), LayerShape(48, 40), LayerShape(40, 10))
 
 def layer_time(layer, tokens, cluster):
     """Return (seconds of a layer's gradient, of one row of it)."""
-    cost = costs.gradient(layer, tokens, cluster.mesh)
+    cost = layer_costs.gradient(layer, tokens, cluster.mesh)
     return cost.busy / cluster.mesh.hertz, cost.busy / cluster.mesh.hertz / cost.rows
 
 
@@ -115,7 +115,7 @@ def test_boundary_idle_is_what_layer_1_does_not_hide(systems, latency, node, out
     hidden, row = layer_time(layers[0], tokens, cluster)
     wanted = max(0.0, round_trip(layers[0], tokens, cluster) - hidden)
     assert abs(timeline.idle - wanted) <= row * 1.001
-    used = costs.forward(layers[0], tokens, cluster.mesh).busy / cluster.mesh.hertz
+    used = layer_costs.forward(layers[0], tokens, cluster.mesh).busy / cluster.mesh.hertz
     lost = max(0.0, round_trip(layers[0], tokens, cluster) - min(used, hidden))
     assert abs(timeline.lost - lost) <= row * 1.001
 

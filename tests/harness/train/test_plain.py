@@ -11,7 +11,7 @@ import pytest
 
 from harness.train.config import LayerConfig, parse_train
 from harness.train.data import Dataset
-from harness.train.reference import Model, ReferenceTrainer
+from harness.train.plain import PlainNetwork, PlainTrainer
 from harness.train.sparsity import initial_masks
 from memx.parameter import Parameter
 from memx.pattern import Pattern
@@ -52,7 +52,7 @@ def trainer(text=TEXT, fmt=None, scale=1.0):
         matrices.append(Parameter("w", weights, pattern=Pattern.of_mask(whole)))
         if layer.norm:
             norms[k] = Parameter("n", np.stack([np.ones(outputs), np.zeros(outputs)]))
-    return ReferenceTrainer(config, matrices, norms, blobs(), fmt)
+    return PlainTrainer(config, matrices, norms, blobs(), fmt)
 
 
 def example(activation, norm, bias, seed=0, widths=(6, 5, 7, 3), fmt="f64"):
@@ -67,7 +67,7 @@ def example(activation, norm, bias, seed=0, widths=(6, 5, 7, 3), fmt="f64"):
     for k, layer in enumerate(layers, 1):
         if layer.norm:
             parameters[f"layer{k}.norm"] = rng.standard_normal((2, layer.outputs))
-    return Model(layers, fmt), parameters, rng.standard_normal((4, widths[0])), rng.integers(0, widths[-1], 4)
+    return PlainNetwork(layers, fmt), parameters, rng.standard_normal((4, widths[0])), rng.integers(0, widths[-1], 4)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -93,7 +93,7 @@ def test_gradients_are_those_of_finite_differences(activation, norm, bias):
 
 
 def test_the_loss_is_cross_entropy():
-    model = Model([LayerConfig(3)], "f64")
+    model = PlainNetwork([LayerConfig(3)], "f64")
     logits, labels = np.array([[1.0, 2, 3], [1000, 0, -1000]]), np.array([0, 2])
     loss, delta = model.loss(logits, labels)
     assert loss == pytest.approx(math.log(1 + math.e + math.e**2) + 2000)
@@ -107,7 +107,7 @@ def test_rounding_moves_gradients_by_little(fmt, activation, norm):
     """At most some ten roundings of 16 bits stand between inputs and a gradient; f32 sums add nothing visible."""
     model, parameters, x, labels = example(activation, norm, True, fmt=fmt, widths=(12, 10, 8, 4))
     rounded = {name: model.round(value).astype(np.float64) for name, value in parameters.items()}
-    exact = Model(model.layers, "f64")
+    exact = PlainNetwork(model.layers, "f64")
     loss, expected = exact.gradients(rounded, model.round(x).astype(np.float64), labels)
     found_loss, found = model.gradients(parameters, x, labels)
     unit = {"f16": 2.0**-11, "cb16": 2.0**-10, "bf16": 2.0**-8}[fmt]
@@ -122,9 +122,9 @@ def test_rounding_is_that_of_the_formats():
     values = np.float32([1 + 2**-11, 1 + 3 * 2**-11, 65520, 1e-8, -(2**-25)])
     with np.errstate(over="ignore"):
         expected = values.astype(np.float16).astype(np.float32)
-    assert np.array_equal(Model([]).round(values), expected)
-    assert Model([], "bf16").round(np.float32([1 + 2**-9, 3e38]))[0] == 1
-    assert Model([], "f64").round(1 + 2**-50) == 1 + 2**-50
+    assert np.array_equal(PlainNetwork([]).round(values), expected)
+    assert PlainNetwork([], "bf16").round(np.float32([1 + 2**-9, 3e38]))[0] == 1
+    assert PlainNetwork([], "f64").round(1 + 2**-50) == 1 + 2**-50
 
 
 @pytest.mark.parametrize("fmt", ["f16", "cb16"])
@@ -141,7 +141,9 @@ def test_small_gradients_need_a_scale_in_f16_and_none_in_cb16():
     x, labels = np.array([[17.75]]), np.array([0])
 
     def gradients(fmt, scale=1.0):
-        return Model([LayerConfig(2, bias=False)], fmt).gradients(parameters, x, labels, scale)[1]["layer1.weight"]
+        return PlainNetwork([LayerConfig(2, bias=False)], fmt).gradients(parameters, x, labels, scale)[1][
+            "layer1.weight"
+        ]
 
     exact = gradients("f64")[1]
     assert 0 < exact < 1e-6

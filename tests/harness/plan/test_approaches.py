@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.plan import costs
+from harness.plan import approaches
 from harness.plan.hardware import CS2
 from harness.plan.models import PRESETS, Model, Tensor
 from harness.plan.schedules import Schedule
@@ -33,12 +33,12 @@ degree = st.sampled_from([1, 2, 4, 8])
     ],
 )
 def test_gpt3_in_elements(approach, used, want):
-    parts = costs.stored(GPT3, approach, 1562.5, **{name: DEGREES[name] for name in used})
+    parts = approaches.stored(GPT3, approach, 1562.5, **{name: DEGREES[name] for name in used})
     assert (parts.activations, parts.parameters, parts.traffic) == pytest.approx(want, rel=5e-4)
 
 
 def test_fully_sharded_keeps_a_share_and_a_layer():
-    assert costs.stored(GPT3, "fsdp", 1562.5, data=64).parameters == pytest.approx(4.557e9, rel=5e-4)
+    assert approaches.stored(GPT3, "fsdp", 1562.5, data=64).parameters == pytest.approx(4.557e9, rel=5e-4)
 
 
 @given(models, degree, degree, st.sampled_from([64.0, 128.0]), st.booleans())
@@ -46,7 +46,7 @@ def test_hybrids_collapse_to_their_parts(model, one, other, batch, square):
     def of(approach, **degrees):
         # A pipeline of one stage that takes its whole share at once is no pipeline.
         shard = batch / degrees.get("data", 1) if degrees.get("pipeline", 1) == 1 else 1
-        return costs.stored(model, approach, batch, square=square, shard=shard, **degrees)
+        return approaches.stored(model, approach, batch, square=square, shard=shard, **degrees)
 
     assert of("data+tensor", data=one) == of("data+pipeline", data=one) == of("data", data=one)
     assert of("data+tensor", tensor=one) == of("tensor", tensor=one)
@@ -61,16 +61,16 @@ def test_hybrids_collapse_to_their_parts(model, one, other, batch, square):
 @given(models, st.sampled_from([64.0, 128.0]))
 def test_memory_and_traffic_are_monotone(model, batch):
     for approach, name in (("data", "data"), ("tensor", "tensor"), ("fsdp", "data")):
-        parts = [costs.stored(model, approach, batch, **{name: n}) for n in (2, 4, 8, 16)]
+        parts = [approaches.stored(model, approach, batch, **{name: n}) for n in (2, 4, 8, 16)]
         assert all(a.memory > b.memory for a, b in pairwise(parts))
         assert all(a.traffic >= b.traffic for a, b in pairwise(parts))
-    parts = [costs.stored(model, "pipeline", batch, pipeline=n) for n in (2, 4, 8)]
+    parts = [approaches.stored(model, "pipeline", batch, pipeline=n) for n in (2, 4, 8)]
     assert all(a.activations < b.activations for a, b in pairwise(parts))
     assert len({part.traffic for part in parts}) == 1
 
 
 def test_stages_buffer_what_is_on_its_way():
-    assert costs.buffered_shards(8) == [15, 13, 11, 9, 7, 5, 3, 1]
+    assert approaches.buffered_shards(8) == [15, 13, 11, 9, 7, 5, 3, 1]
 
 
 def test_one_forward_one_backward_needs_that_many_buffers():
@@ -83,20 +83,20 @@ def test_one_forward_one_backward_needs_that_many_buffers():
             leave = shard + 2 * (stages - 1) - stage  # one step per stage forward and backward
             alive[stage].append((arrive, leave))
     most = [max(sum(a <= now <= b for a, b in spans) for now in range(3 * shards)) for spans in alive]
-    assert most == costs.buffered_shards(stages)
+    assert most == approaches.buffered_shards(stages)
 
 
 def test_service_and_optimizers():
-    assert costs.service_bytes(GPT3) == 20 * GPT3.parameters
-    assert costs.service_bytes(GPT3, momenta=0) == 12 * GPT3.parameters
+    assert approaches.service_bytes(GPT3) == 20 * GPT3.parameters
+    assert approaches.service_bytes(GPT3, momenta=0) == 12 * GPT3.parameters
     with pytest.raises(ConfigError, match="3 momenta"):
-        costs.service_bytes(GPT3, momenta=3)
+        approaches.service_bytes(GPT3, momenta=3)
 
 
 def test_rates():
-    assert costs.operations(GPT3) == 3.15e23
-    assert costs.target_rate(GPT3, 2 * WEEK) == costs.target_rate(GPT3) / 2
-    assert 8 * costs.link_rate(GPT3) == pytest.approx(868e9, rel=1e-3)
+    assert approaches.operations(GPT3) == 3.15e23
+    assert approaches.target_rate(GPT3, 2 * WEEK) == approaches.target_rate(GPT3) / 2
+    assert 8 * approaches.link_rate(GPT3) == pytest.approx(868e9, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_rates():
 )
 def test_impossible_degrees_name_their_bound(degrees, says):
     with pytest.raises(ConfigError, match=says):
-        costs.stored(GPT3, "data+tensor+pipeline", 1562.5, **degrees)
+        approaches.stored(GPT3, "data+tensor+pipeline", 1562.5, **degrees)
     with pytest.raises(ConfigError, match="has no pipeline degree"):
-        costs.stored(GPT3, "data", 1562.5, pipeline=2)
+        approaches.stored(GPT3, "data", 1562.5, pipeline=2)
     with pytest.raises(ConfigError, match="did you mean"):
-        costs.stored(GPT3, "dat", 1562.5)
+        approaches.stored(GPT3, "dat", 1562.5)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_impossible_degrees_name_their_bound(degrees, says):
     ],
 )
 def test_long_sequences_and_large_images_fit_a_wafer(model):
-    found = costs.streaming(model, CS2, 1)
+    found = approaches.streaming(model, CS2, 1)
     assert 0 < found["bytes"] <= 40 * GB
     assert found["parameters resident"] == 0
 
@@ -141,31 +141,33 @@ def test_long_sequences_and_large_images_fit_a_wafer(model):
 def test_what_does_not_fit_is_named():
     model = Model("wide", 10, 100_000, 100_000)
     with pytest.raises(ConfigError, match=r"activations of layer 3 does not fit.*at most|one sample"):
-        costs.streaming(model, CS2, 1)
+        approaches.streaming(model, CS2, 1)
     with pytest.raises(ConfigError, match="at most 8 samples"):
-        costs.streaming(GPT3, CS2, 9)
+        approaches.streaming(GPT3, CS2, 9)
 
 
 def test_streamed_weights_take_no_memory():
     deep = dataclasses.replace(GPT3, layers=10 * GPT3.layers, total=10 * GPT3.total)
-    assert costs.streaming(deep, CS2, 0.1)["parameters resident"] == 0
-    assert costs.streaming(deep, CS2, 0.1)["bytes"] == pytest.approx(10 * costs.streaming(GPT3, CS2, 0.1)["bytes"])
+    assert approaches.streaming(deep, CS2, 0.1)["parameters resident"] == 0
+    assert approaches.streaming(deep, CS2, 0.1)["bytes"] == pytest.approx(
+        10 * approaches.streaming(GPT3, CS2, 0.1)["bytes"]
+    )
 
 
 @given(st.integers(1, 1561))
 def test_more_systems_are_never_slower(systems):
-    fewer, more = (costs.streaming_run(GPT3, CS2, n) for n in (systems, systems + 1))
+    fewer, more = (approaches.streaming_run(GPT3, CS2, n) for n in (systems, systems + 1))
     assert more["seconds"] <= fewer["seconds"]
     assert more["bytes"] <= CS2.memory
 
 
 def test_fewest_systems_for_a_time():
-    found = costs.streaming_run(GPT3, CS2, seconds=6 * WEEK)
-    assert found["seconds"] <= 6 * WEEK < costs.streaming_run(GPT3, CS2, found["systems"] - 1)["seconds"]
+    found = approaches.streaming_run(GPT3, CS2, seconds=6 * WEEK)
+    assert found["seconds"] <= 6 * WEEK < approaches.streaming_run(GPT3, CS2, found["systems"] - 1)["seconds"]
     with pytest.raises(ConfigError, match="1 and 1562, the sequences"):
-        costs.streaming_run(GPT3, CS2, 5000)
+        approaches.streaming_run(GPT3, CS2, 5000)
     with pytest.raises(ConfigError, match="too few"):
-        costs.streaming_run(GPT3, CS2, seconds=3600)
+        approaches.streaming_run(GPT3, CS2, seconds=3600)
 
 
 def test_schedule_errors_are_the_same_kind():

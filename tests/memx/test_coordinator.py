@@ -1,0 +1,139 @@
+"""The coordinator's script: what a column takes was sent before, and every word is one that can be counted by hand."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import numpy as np
+import pytest
+
+from fabric.networks.streamed import commands
+from tests.fabric.networks import Case
+
+NAMES = {int(commands.word(name)) >> 16: name for name in commands.IDS}
+NETWORKS = [
+    {"features": [7, 5, 3], "width": 3},
+    {"features": [6, 8, 5, 4], "width": 4, "activation": "gelu", "norm": True},
+    {"features": [9, 6, 4], "width": 2, "density": 0.4, "bias": False},
+    {"features": [5, 4], "width": 1, "activation": "none", "norm": True},
+]
+
+
+def told(case, kind):
+    """Return, per column, what the stream says in order: names of commands, and None for a weight."""
+    return [
+        [NAMES[int(word) >> 16] if control else None for word, control in zip(words, is_control, strict=True)]
+        for words, is_control in case.coordinator.streams(kind)
+    ]
+
+
+def obey(columns):
+    """Run the commands of all columns, each waiting for what it takes; return what is left on the way, in all."""
+    count = len(columns)
+    ring, sums = ([deque() for _ in range(count)] for _ in range(2))  # what has come from the column before
+    rows = [deque() for _ in range(count)]  # rows of output gradients, from whichever column sent them
+    todo = [deque(name for name in column if name) for column in columns]
+    sends = {"begin": sums, "pass": sums, "onward": ring}
+    takes = {"pass": sums, "land": sums, "join_max": ring, "join_add": ring, "take": ring}
+    moved = True
+    while moved:
+        moved = False
+        for k in range(count):
+            while todo[k]:
+                name = todo[k][0]
+                if name in takes and count > 1:
+                    if not takes[name][k]:
+                        break
+                    takes[name][k].popleft()
+                elif name in ("from_west", "from_east"):
+                    if not rows[k] or (rows[k][0] < k) != (name == "from_west"):
+                        break
+                    rows[k].popleft()
+                if name in sends and count > 1:
+                    sends[name][(k + 1) % count].append(name)
+                elif name == "send":
+                    for other in range(count):
+                        if other != k:
+                            rows[other].append(k)
+                todo[k].popleft()
+                moved = True
+    return sum(map(len, [*todo, *ring, *sums, *rows]))
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: "-".join(map(str, network["features"])))
+@pytest.mark.parametrize("kind", ["infer", "train"])
+def test_what_is_taken_was_sent(network, kind):
+    """Column after column obeys without waiting for ever, and nothing that was sent stays on the way."""
+    columns = told(Case(**network), kind)
+    assert obey(columns) == 0
+    if kind == "train" and len(columns) > 1:
+        late = [column.copy() for column in columns]
+        late[0].remove("onward")  # a check that sees a missing word
+        assert obey(late) > 0
+
+
+@pytest.mark.parametrize("network", NETWORKS[:3:2], ids=lambda network: "-".join(map(str, network["features"])))
+def test_words_of_each_layer_are_counted(network):
+    """Of an iteration without normalisation: products, rows, loss, gradients."""
+    case, width = Case(**network), network["width"]
+    layers, matrices = case.network.layers, case.matrices
+    want = Counter()
+    for level, (layer, matrix) in enumerate(zip(layers, matrices, strict=True), 1):
+        products = [(layer.outputs, matrix.pattern.count)]
+        if level > 1:  # the way back: no gradient of a constant input, none of the samples
+            products.append((layer.inputs, int((matrix.pattern.indices < layer.inputs).sum())))
+            want["slope"] += layer.inputs
+        for rows, weights in products:
+            want.update({None: weights, "begin": rows, "pass": rows * (width - 2), "land": rows})
+        want.update({"relu": layer.outputs if layer.activation == "relu" else 0})
+        want.update({"ask": matrix.gradient_pattern.count, "send": layer.outputs})
+    classes = layers[-1].outputs
+    want.update(dict.fromkeys(("max_row", "exp_row", "delta_row"), classes))
+    want.update(dict.fromkeys(("floor", "peak", "share", "scale", "loss"), width))
+    want.update({"log": 1, "join_max": width - 1, "join_add": width - 1})
+    want.update({"onward": 2 * (width + max(0, width - 2)), "take": 2 * (width - 1)})
+    columns = told(case, "train")
+    found = Counter(name for column in columns for name in column)
+    taken = found.pop("from_west", 0) + found.pop("from_east", 0)
+    assert taken == (width - 1) * sum(layer.outputs for layer in layers)
+    pointers = sum(found.pop(name, 0) for name in commands.POINTERS)
+    assert pointers % width == 0  # all columns set theirs alike
+    assert found == +want
+    script = case.coordinator.script("train")
+    assert script.n_words == sum(want.values()) + taken + pointers
+    assert script.longest == max(map(len, columns))
+    asked = [matrix.gradient_pattern.count for matrix in matrices]
+    assert sorted(np.concatenate(script.places)) == list(range(sum(asked) + width))
+
+
+def test_a_script_is_written_again_only_for_another_pattern():
+    case = Case([7, 5, 3], width=3)
+    first = case.coordinator.script("train")
+    case.matrices[0].dense[:] *= 2
+    case.matrices[0].refresh()
+    assert case.coordinator.script("train") is first
+    changed = [
+        int(((a != b) & ~control).sum())
+        for (a, control), (b, _) in zip(
+            case.coordinator.streams("train", 2.0), case.coordinator.streams("train", 1.0), strict=True
+        )
+    ]
+    assert changed == [0, 0, 0]  # a loss scale is a command's data
+    kept = case.matrices[0].pattern
+    case.matrices[0].set_pattern(type(kept).of_mask(np.eye(*kept.shape, dtype=bool)))
+    assert case.coordinator.script("train") is not first
+    assert case.coordinator.script("train").n_words < first.n_words
+
+
+def test_the_first_use_of_a_weight_is_where_it_stands():
+    """Per gradient that is asked for: the place of its weight in the stream of its column."""
+    case = Case([7, 5, 3], width=3)
+    script, columns = case.coordinator.script("train"), told(case, "train")
+    first = case.coordinator.first_use(script)
+    assert len(first) == sum(matrix.gradient_pattern.count for matrix in case.matrices)
+    assert all(any(at < len(column) and column[at] is None for column in columns) for at in first)
+    streams, at = case.coordinator.streams("train"), 0
+    for matrix in case.matrices:  # dense: each weight has a gradient
+        for value, place in zip(matrix.values, first[at : at + matrix.pattern.count], strict=True):
+            assert any(place < len(words) and int(words[place]) & 0xFFFF == value for words, _ in streams)
+        at += matrix.pattern.count
