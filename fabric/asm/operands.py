@@ -157,7 +157,7 @@ class Queue:
     color: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dsd:
     """A descriptor: an immutable value that operations take or that `Program.load` puts into a DSR.
 
@@ -210,6 +210,12 @@ class Dsd:
         if self.queue is not None:
             what = f" on {self.queue.kind} queue {self.queue.id}, color {self.queue.color}"
         return f"{self.kind}{what}"
+
+    def __repr__(self) -> str:
+        size = "x".join("endless" if n == ENDLESS else str(n) for n in self.extent or ())
+        return (
+            f"Dsd({', '.join([str(self), ' x '.join(part for part in (size, self.dtype) if part)]).removesuffix(', ')})"
+        )
 
 
 class Dsr:

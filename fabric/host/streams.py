@@ -15,7 +15,7 @@ from wse_core.image import FabricSpec
 __all__ = ["Received", "payload", "stream_number"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Received:
     """Wavelets that arrived at an output stream: arrays of the same length."""
 
@@ -25,6 +25,13 @@ class Received:
 
     def __len__(self) -> int:
         return len(self.payload)
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "Received(no wavelets)"
+        control = int(np.count_nonzero(self.control))
+        more = f", {control} control" if control else ""
+        return f"Received({len(self)} wavelets, cycles {self.cycles[0]} .. {self.cycles[-1]}{more})"
 
     def values(self, dtype: str = "u32", packed: bool = True) -> np.ndarray:
         """Return the data wavelets as numbers.

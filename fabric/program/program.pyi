@@ -1,0 +1,604 @@
+"""The face of `Program` for editors and type checkers.
+
+Written by `python -m fabric.program.stubs --write`; do not edit.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypedDict, Unpack
+
+from numpy.typing import ArrayLike
+
+from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Reg, Task, Var
+from fabric.asm.unit import Unit
+from fabric.program.dsrs import Dsrs
+from fabric.program.flow import Flow
+from fabric.program.memory import Memory
+from fabric.program.operations import Operations
+from fabric.program.ports import Ports
+from fabric.program.registers import ByNumber, Registers
+from fabric.program.scalar import Scalars
+from fabric.program.tasks import Tasks
+from wse_core.image import ProgramImage
+from wse_core.params import Machine
+
+_Dst = Var | Dsd | Dsr | Reg
+_Src = Var | Dsd | Dsr | Reg | Address | float
+_Async = Async | bool | None
+_Task = Task | str | int
+
+class _Attributes(TypedDict, total=False):
+    """Attributes of an asynchronous operation; see `Program.async_`."""
+
+    priority: str
+    ut: int | None
+    activate: _Task | None
+    unblock: _Task | None
+
+class Program:
+    """A PE program; see `fabric.program.program`."""
+
+    unit: Unit
+    registers: Registers
+    memory: Memory
+    ports: Ports
+    dsrs: Dsrs
+    operations: Operations
+    scalars: Scalars
+    tasks: Tasks
+    flow: Flow
+
+    def __init__(
+        self, name: str, machine: Machine | None = None, half: str = "f16", main_priority: str = "medium_low"
+    ) -> None: ...
+    def __repr__(self) -> str: ...
+    @property
+    def name(self) -> str:
+        """For messages and listings."""
+
+    @property
+    def machine(self) -> Machine:
+        """The modelled numbers."""
+
+    @property
+    def half(self) -> str:
+        """What a 16-bit float is in this program: ``f16`` or ``cb16``."""
+
+    @property
+    def r(self) -> ByNumber:
+        """Registers by number."""
+
+    def assemble(self) -> ProgramImage:
+        """Return the `ProgramImage`; the program cannot be changed any more."""
+
+    def listing(self) -> str:
+        """Return the assembled program as readable text (`fabric.asm.disasm.listing`)."""
+
+    def reg16(self, name: str = "") -> Reg:
+        """Return a free 16-bit register; inside a task it is free again at the task's end."""
+
+    def reg32(self, name: str = "") -> Reg:
+        """Return a free even/odd pair of registers."""
+
+    def regs(self, count: int, name: str = "") -> tuple[Reg, ...]:
+        """Return `count` consecutive free 16-bit registers, for example three for `tsc`."""
+
+    def pair(self, even: int) -> Reg:
+        """Return the pair of registers `even` and `even` + 1."""
+
+    def free(self, *regs: Reg) -> None:
+        """Give registers of the task or function being written back before its end."""
+
+    def array(
+        self,
+        name: str,
+        count: int,
+        dtype: str,
+        init: ArrayLike | None = None,
+        align: int | None = None,
+        bank: int | None = None,
+    ) -> Var:
+        """Declare a variable of `count` elements."""
+
+    def scalar(self, name: str, dtype: str, init: ArrayLike | None = None, bank: int | None = None) -> Var:
+        """Declare a variable of one element; see `array`."""
+
+    def param(self, name: str, dtype: str, default: ArrayLike = 0, count: int = 1) -> Var:
+        """Declare a parameter: a variable that `Layout.set_param` sets per PE before the run."""
+
+    def mem1d(
+        self,
+        var: Var,
+        extent: int | None = None,
+        stride: int = 1,
+        offset: int = 0,
+        save: bool = False,
+        index: bool = False,
+        dtype: str | None = None,
+        check: bool = True,
+    ) -> Dsd:
+        """Describe a one-dimensional walk over a variable."""
+
+    def mem4d(
+        self,
+        var: Var,
+        extents: Sequence[int],
+        strides: Sequence[int] | None = None,
+        offset: int = 0,
+        dtype: str | None = None,
+        check: bool = True,
+    ) -> Dsd:
+        """Describe a walk in up to four dimensions, outermost first."""
+
+    def circular(
+        self,
+        var: Var,
+        extent: int | None = None,
+        start: int = 0,
+        save: bool = False,
+        dtype: str | None = None,
+        length: int | None = None,
+    ) -> Dsd:
+        """Describe a circular buffer over the first `length` elements of `var` (default all), from `start` on."""
+
+    def fifo(
+        self,
+        var: Var,
+        extent: int | None = None,
+        activate_push: Task | str | int | None = None,
+        activate_pop: Task | str | int | None = None,
+        terminate: bool = False,
+    ) -> Dsd:
+        """Allocate a FIFO with `var` as its storage."""
+
+    def input_queue(self, q: int, color: int) -> Queue:
+        """Bind input queue `q` to `color` and return the `Queue`; the same pair again gives the same one."""
+
+    def output_queue(self, q: int, color: int) -> Queue:
+        """Bind output queue `q` to `color` and return the `Queue`; errors as `input_queue`."""
+
+    def fabin(
+        self,
+        source: Queue | int,
+        extent: int,
+        packed: bool | None = None,
+        on_control: Mapping[str, Any] | None = None,
+        dtype: str | None = None,
+        simd: str | None = None,
+    ) -> Dsd:
+        """Describe wavelets arriving from the fabric."""
+
+    def fabout(
+        self,
+        target: Queue | int,
+        extent: int,
+        packed: bool | None = None,
+        control: bool = False,
+        advance_switch: bool = False,
+        zero: bool = False,
+        index: int | None = None,
+        dtype: str | None = None,
+        simd: str | None = None,
+        control_transform: bool = False,
+    ) -> Dsd:
+        """Describe wavelets leaving for the fabric."""
+
+    def dsr(self, file: str, id: int | None = None, name: str = "") -> Dsr:
+        """Reserve a data structure register."""
+
+    def load(self, dsr: Dsr, dsd: Dsd | Var) -> None:
+        """Load descriptor `dsd` into `dsr` (CSL: load_to_dsr); `dsd` may be a variable."""
+
+    def dsr_load(self, dsr: Dsr, dsd: Dsd | Var) -> None:
+        """Load descriptor `dsd` into `dsr` (CSL: load_to_dsr); `dsd` may be a variable."""
+
+    def dsr_base(self, dsr: Dsr, base: Var | Address | Reg | int) -> None:
+        """Set the base word address of `dsr`: a variable, an element's address, a register or a number."""
+
+    def dsr_off(self, dsr: Dsr, words: Reg | int) -> None:
+        """Move the base of `dsr` by signed `words`: a register or a number."""
+
+    def dsr_len(self, dsr: Dsr, extent: Reg | int) -> None:
+        """Set the (outermost) extent of `dsr`: a register or a number."""
+
+    def dsr_stride(self, dsr: Dsr, stride: Reg | int) -> None:
+        """Set the (outermost) stride of `dsr` in elements: a register or a number."""
+
+    def async_(
+        self,
+        priority: str = "medium",
+        ut: int | None = None,
+        activate: Task | str | int | None = None,
+        unblock: Task | str | int | None = None,
+    ) -> Async:
+        """Return attributes for the ``async_`` argument of an operation."""
+
+    def dfilt(self, source: Dsd | Dsr, async_: Async | bool = True, **attributes: Any) -> None:
+        """Discard data wavelets of a fabin until its extent in control wavelets has been seen; asynchronous only."""
+
+    def nop(self) -> None:
+        """Do nothing for a cycle."""
+
+    def ldi(self, dst: Reg, value: float | Var | Address) -> None:
+        """Load a number, or the address of a variable, into a 16-bit register; a float is encoded in the half type."""
+
+    def ldi32(self, dst: Reg, value: float) -> None:
+        """Load a number into a register pair; a float is encoded as f32."""
+
+    def ld16(self, dst: Reg, base: Var | Address | Reg | int, offset: int = 0, index: Reg | None = None) -> None:
+        """Load 16 bits."""
+
+    def ld32(self, dst: Reg, base: Var | Address | Reg | int, offset: int = 0, index: Reg | None = None) -> None:
+        """Load 32 bits into a register pair from an even address; see `ld16`."""
+
+    def st16(self, src: Reg, base: Var | Address | Reg | int, offset: int = 0, index: Reg | None = None) -> None:
+        """Store a 16-bit register; see `ld16`."""
+
+    def st32(self, src: Reg, base: Var | Address | Reg | int, offset: int = 0, index: Reg | None = None) -> None:
+        """Store a register pair to an even address; see `ld16`."""
+
+    def tsc(self, dst: Reg | Sequence[Reg]) -> None:
+        """Read the 48-bit cycle counter into three consecutive registers, low first; `dst` from `regs` (3) or a Reg."""
+
+    def store_tsc(self, var: Var | Address) -> None:
+        """Read the cycle counter and store it as three 16-bit words at `var` (u16, at least 3 elements)."""
+
+    def rand16(self, dst: Reg) -> None:
+        """Draw 16 bits from the active random generator into a register."""
+
+    def prng(self, number: int) -> None:
+        """Make random generator `number` (0 .. 3) the active one."""
+
+    def trap(self, code: int = 0) -> None:
+        """Stop the machine with a ProgramFault that carries `code`."""
+
+    def sw_pos(self, color: int, position: int) -> None:
+        """Set the switch position of `color` at this PE's router."""
+
+    def route(self, color: int, rx: str, tx: str, position: int = 0) -> None:
+        """Rewrite one switch position of `color` at this PE: `rx`, `tx` are strings of directions W E N S R."""
+
+    def td_exit(self, color: int) -> None:
+        """End teardown of `color` at this PE."""
+
+    def in_td(self, dst: Reg, color: int) -> None:
+        """Set a register to 1 if `color` is in teardown at this PE, else to 0."""
+
+    def flt_set(self, filter: int, field: str, value: Reg | int) -> None:
+        """Set a field of a counter filter of this PE."""
+
+    def task(
+        self, name: str, kind: str = "local", id: int | None = None, color: int | None = None, priority: str = "low"
+    ) -> AbstractContextManager[Task]:
+        """Write a task: its body is what is emitted inside the ``with``; it ends by itself."""
+
+    def function(self, name: str) -> AbstractContextManager[Label]:
+        """Write a function, called by `call`; it returns at its end."""
+
+    def done(self) -> None:
+        """End the task (emitted by itself at the end of a task's body)."""
+
+    def ret(self) -> None:
+        """Return from a function (emitted by itself at its end)."""
+
+    def call(self, name: str | Label) -> None:
+        """Call a function by name; it may be written later.  At most eight calls deep."""
+
+    def activate(self, task: Task | str | int) -> None:
+        """Set the activated bit of a task (name, `Task` or id)."""
+
+    def block(self, task: Task | str | int) -> None:
+        """Set the blocked bit of a task (name, `Task` or id; a color is an id)."""
+
+    def unblock(self, task: Task | str | int) -> None:
+        """Clear the blocked bit of a task (name, `Task` or id; a color is an id)."""
+
+    def start(self, task: Task | str | int) -> None:
+        """Begin with `task` activated (CSL: activate at comptime)."""
+
+    def blocked(self, task: Task | str | int) -> None:
+        """Begin with `task` (or a color) blocked."""
+
+    def unblocked(self, task: Task | str | int) -> None:
+        """Begin with a color unblocked although it has no data task, so that control wavelets on it start tasks."""
+
+    def new_label(self, name: str | None = None) -> Label:
+        """Return a label to be put somewhere later by `place`."""
+
+    def place(self, label: Label) -> Label:
+        """Put a label here."""
+
+    def label(self, name: str | None = None) -> Label:
+        """Put a new label here and return it."""
+
+    def jump(self, target: Label | str) -> None:
+        """Jump to a label (object or name, which may be placed later)."""
+
+    def jmp(self, target: Label | str) -> None:
+        """Jump to a label (object or name, which may be placed later)."""
+
+    def branch(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str, kind: str | None = None) -> None:
+        """Jump to `target` if ``a cond b``."""
+
+    def br16(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
+        """`branch` on 16-bit integers."""
+
+    def br32(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
+        """`branch` on 32-bit integers."""
+
+    def brh(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
+        """`branch` on 16-bit floats; quiet, false with NaN except ne."""
+
+    def brs(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
+        """`branch` on f32; quiet, false with NaN except ne."""
+
+    def loop(self, count: int | Reg, index: bool = False, counter: Reg | None = None) -> AbstractContextManager[Reg]:
+        """Repeat the body `count` times."""
+
+    def while_(
+        self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None
+    ) -> AbstractContextManager[None]:
+        """Repeat the body while ``a cond b`` holds; arguments as `branch`."""
+
+    def if_(self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None) -> AbstractContextManager[None]:
+        """Execute the body if ``a cond b`` holds; arguments as `branch`.  `else_` may follow."""
+
+    def else_(self) -> AbstractContextManager[None]:
+        """Execute the body if the condition of the `if_` right before did not hold."""
+
+    def add16(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """add16(dst, a, b): a = b + c modulo 2^16"""
+
+    def sub16(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """sub16(dst, a, b): a = b - c modulo 2^16"""
+
+    def mul16(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """mul16(dst, a, b): a = low half of b * c"""
+
+    def and16(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """and16(dst, a, b): a = b and c"""
+
+    def or16(self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """or16(dst, a, b): a = b or c"""
+
+    def xor16(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """xor16(dst, a, b): a = b exclusive or c"""
+
+    def sll16(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """sll16(dst, a, b): a = b << (c and 15)"""
+
+    def slr16(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """slr16(dst, a, b): a = b >> (c and 15), zeros in"""
+
+    def sar16(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """sar16(dst, a, b): a = b >> (c and 15), sign in"""
+
+    def mov16(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """mov16(dst, a): a = b"""
+
+    def clz(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """clz(dst, a): leading zeros of b; 16 for 0"""
+
+    def ctz(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """ctz(dst, a): trailing zeros of b; 16 for 0"""
+
+    def popcnt(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """popcnt(dst, a): ones in b"""
+
+    def add32(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """add32(dst, a, b): a = b + c modulo 2^32"""
+
+    def sub32(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """sub32(dst, a, b): a = b - c modulo 2^32"""
+
+    def mul32(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """mul32(dst, a, b): a = low half of b * c"""
+
+    def and32(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """and32(dst, a, b): a = b and c"""
+
+    def or32(self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """or32(dst, a, b): a = b or c"""
+
+    def xor32(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """xor32(dst, a, b): a = b exclusive or c"""
+
+    def sll32(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """sll32(dst, a, b): a = b << (c and 31)"""
+
+    def slr32(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """slr32(dst, a, b): a = b >> (c and 31), zeros in"""
+
+    def sar32(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """sar32(dst, a, b): a = b >> (c and 31), sign in"""
+
+    def sx32(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """sx32(dst, a): a = b with its sign extended to 32 bits"""
+
+    def zx32(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """zx32(dst, a): a = b with zeros above"""
+
+    def mov32(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """mov32(dst, a): a = b"""
+
+    def faddh(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """faddh(dst, a, b): a = b + c"""
+
+    def fsubh(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fsubh(dst, a, b): a = b - c"""
+
+    def fmulh(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fmulh(dst, a, b): a = b * c"""
+
+    def fmaxh(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fmaxh(dst, a, b): a = maximum(b, c), NaN propagates, -0 < +0"""
+
+    def fminh(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fminh(dst, a, b): a = minimum(b, c)"""
+
+    def fabsh(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fabsh(dst, a): a = b without its sign"""
+
+    def fnegh(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fnegh(dst, a): a = b with its sign flipped"""
+
+    def fmovh(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fmovh(dst, a): a = b"""
+
+    def fscaleh(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fscaleh(dst, a, b): a = b * 2^c, one rounding; c signed"""
+
+    def fdivh(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fdivh(dst, a, b): a = b / c"""
+
+    def fsqrth(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fsqrth(dst, a): a = square root of b"""
+
+    def fmach(
+        self, dst: _Dst, a: _Src, b: _Src, scalar: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fmach(dst, a, b, scalar): a = b + c * d, one rounding"""
+
+    def fadds(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fadds(dst, a, b): a = b + c"""
+
+    def fsubs(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fsubs(dst, a, b): a = b - c"""
+
+    def fmuls(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fmuls(dst, a, b): a = b * c"""
+
+    def fmaxs(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fmaxs(dst, a, b): a = maximum(b, c), NaN propagates, -0 < +0"""
+
+    def fmins(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fmins(dst, a, b): a = minimum(b, c)"""
+
+    def fabss(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fabss(dst, a): a = b without its sign"""
+
+    def fnegs(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fnegs(dst, a): a = b with its sign flipped"""
+
+    def fmovs(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fmovs(dst, a): a = b"""
+
+    def fscales(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fscales(dst, a, b): a = b * 2^c, one rounding; c signed"""
+
+    def fdivs(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fdivs(dst, a, b): a = b / c"""
+
+    def fsqrts(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fsqrts(dst, a): a = square root of b"""
+
+    def fmacs(
+        self, dst: _Dst, a: _Src, b: _Src, scalar: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fmacs(dst, a, b, scalar): a = b + c * d, one rounding"""
+
+    def faddhs(
+        self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """faddhs(dst, a, b): a = b + c: b 16-bit, c and a fp32"""
+
+    def fmachs(
+        self, dst: _Dst, a: _Src, b: _Src, scalar: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
+    ) -> None:
+        """fmachs(dst, a, b, scalar): a = b + c * d: c and d 16-bit, b and a fp32"""
+
+    def fh2s(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fh2s(dst, a): fp32 of a 16-bit float, exact"""
+
+    def fs2h(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fs2h(dst, a): 16-bit float of fp32, nearest even"""
+
+    def fh2xp16(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fh2xp16(dst, a): signed 16-bit integer of a 16-bit float, toward zero, saturating"""
+
+    def fs2xp16(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fs2xp16(dst, a): signed 16-bit integer of fp32, toward zero, saturating"""
+
+    def xp162fh(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """xp162fh(dst, a): 16-bit float of a signed 16-bit integer"""
+
+    def xp162fs(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """xp162fs(dst, a): fp32 of a signed 16-bit integer"""
+
+    def fs2xp32(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """fs2xp32(dst, a): signed 32-bit integer of fp32, toward zero, saturating"""
+
+    def xp322fs(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
+        """xp322fs(dst, a): fp32 of a signed 32-bit integer"""
+
+    def addc16(self, *args: Any, **kwargs: Any) -> None:
+        """Not modelled: how the carry of a vector form chains is not public."""
+
+    def fnormh(self, *args: Any, **kwargs: Any) -> None:
+        """Not modelled: normalisation is not defined in public documents (numerics.md)."""
+
+    def fnorms(self, *args: Any, **kwargs: Any) -> None:
+        """Not modelled: normalisation is not defined in public documents (numerics.md)."""
+
+    def map(self, *args: Any, **kwargs: Any) -> None:
+        """Not modelled: a compiler construct: write the loop with DSRs that save their address."""
