@@ -33,7 +33,7 @@ PACKAGES = {
 EDGES = {
     "fabric": ("wse_core",),
     "memx": ("wse_core", "fabric"),
-    "swarm": ("wse_core", "fabric", "memx", "traces"),
+    "swarm": ("wse_core", "fabric", "memx"),
     "harness": ("wse_core", "traces", "fabric", "memx", "swarm"),
     "traces": ("wse_core",),
     "wse_core": (),
