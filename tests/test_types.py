@@ -9,7 +9,26 @@ import pytest
 from fabric.engine.engine import Engine
 from tests.conftest import ROOT
 
-FACES = ("fabric/engine/engine.pyi", "wse_core/numerics.pyi")
+FACES = (
+    "fabric/engine/engine.pyi",
+    "fabric/host/copies.py",
+    "fabric/host/debug.py",
+    "fabric/host/fabric.py",
+    "fabric/host/result.py",
+    "fabric/host/streams.py",
+    "fabric/kernels/kit/kernel.py",
+    "fabric/layout/layout.py",
+    "fabric/layout/rectangles.py",
+    "traces/marks.py",
+    "traces/reader.py",
+    "traces/schema.py",
+    "traces/trace.py",
+    "traces/writer.py",
+    "wse_core/errors.py",
+    "wse_core/events.py",
+    "wse_core/numerics.pyi",
+    "wse_core/params.py",
+)
 """Modules that users touch: every public function and method of these is annotated in full."""
 
 

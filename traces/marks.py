@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wse_core.errors import TraceError
 
 __all__ = ["Mark", "collecting", "lanes", "mark"]
 
-_COLLECTED = contextvars.ContextVar("marks", default=None)
+_COLLECTED: contextvars.ContextVar[list[Mark] | None] = contextvars.ContextVar("marks", default=None)
 LATEST = (1 << 63) - 1
 
 
@@ -46,7 +47,7 @@ class Mark:
     track: str
     label: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 <= self.begin <= self.end <= LATEST:
             raise TraceError(
                 f"the mark {self.label!r} lasts from cycle {self.begin} to {self.end}",
@@ -57,7 +58,7 @@ class Mark:
             raise TraceError("a mark without a track or a label", exit_code=2)
 
 
-def lanes(marks):
+def lanes(marks: Sequence[Mark]) -> list[int]:
     """Return the lane of each mark within its track, from 0: in a lane, of two that overlap one holds the other.
 
     Parameters
@@ -65,7 +66,8 @@ def lanes(marks):
     marks : list of Mark
         In the order of a file: by begin, the longer one first.
     """
-    running, found = {}, []
+    running: dict[str, list[list[int]]] = {}
+    found: list[int] = []
     for entry in marks:
         stacks, lane = running.setdefault(entry.track, []), 0
         while True:
@@ -82,9 +84,9 @@ def lanes(marks):
 
 
 @contextlib.contextmanager
-def collecting():
+def collecting() -> Iterator[list[Mark]]:
     """Collect the marks that are made in the block (also by threads that take over its context); gives a list."""
-    found = []
+    found: list[Mark] = []
     token = _COLLECTED.set(found)
     try:
         yield found
@@ -92,7 +94,7 @@ def collecting():
         _COLLECTED.reset(token)
 
 
-def mark(begin, label, track="program", end=None):
+def mark(begin: int, label: str, track: str = "program", end: int | None = None) -> None:
     """Say that a phase lasts from cycle `begin` to `end` - 1, or that something happens in cycle `begin`.
 
     Parameters

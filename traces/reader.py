@@ -9,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -19,7 +22,7 @@ from traces.marks import Mark
 from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, RunMeta
 from traces.writer import crc32
 from wse_core.errors import TraceError
-from wse_core.events import EVENT_DTYPE
+from wse_core.events import COLUMNS, EVENT_DTYPE
 
 __all__ = ["Counter", "RunFile"]
 
@@ -74,9 +77,9 @@ class RunFile:
         If the file cannot be opened as a run file.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._file = None
+        self._file: Any = None
         try:
             self._open()
         except BaseException:
@@ -114,29 +117,29 @@ class RunFile:
             self._results = list(self._file["results"])
             self._events = self._file.get("events")
 
-    def __enter__(self):
+    def __enter__(self) -> RunFile:
         return self
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     @property
-    def counters(self):
+    def counters(self) -> tuple[str, ...]:
         """Names of the counters, in the order in which they were written."""
         return tuple(self._counters)
 
     @property
-    def results(self):
+    def results(self) -> tuple[str, ...]:
         """Names of the results, in the order in which they were written."""
         return tuple(self._results)
 
-    def counter(self, name):
+    def counter(self, name: str) -> Counter:
         """Return one `Counter`; a name that is not there raises `TraceError`."""
         dataset = self._dataset("counters", name)
         with self._guarded():
@@ -150,7 +153,7 @@ class RunFile:
                 values=dataset[()],
             )
 
-    def result(self, name):
+    def result(self, name: str) -> Any:
         """Return the value of one result; a name that is not there raises `TraceError`."""
         dataset = self._dataset("results", name)
         with self._guarded():
@@ -161,7 +164,7 @@ class RunFile:
             value = _python(stored)
             return json.loads(value) if attributes.get("json", False) else value
 
-    def marks(self):
+    def marks(self) -> list[Mark]:
         """Return the phases of the program, a list of `Mark` in order of their beginnings; empty if there are none."""
         if self._file is None:
             raise self._error("is closed already")
@@ -176,18 +179,18 @@ class RunFile:
             return [Mark(*fields) for fields in json.loads(text)]
 
     @property
-    def has_events(self):
+    def has_events(self) -> bool:
         """Whether the run was recorded event by event."""
         return self._events is not None
 
     @property
-    def event_attributes(self):
+    def event_attributes(self) -> dict[str, Any]:
         """Attributes of the group of events: ``committed``, ``clock``, ``filter`` and the names of kinds."""
         with self._guarded():
             found = _attributes(self._event_group())
             return {key: json.loads(value) if isinstance(value, str) else value for key, value in found.items()}
 
-    def event_range(self, first, stop):
+    def event_range(self, first: int, stop: int) -> tuple[int, int]:
         """Return (first event, event after the last) of chunks that may hold cycles `first` to `stop` - 1."""
         with self._guarded():
             starts = self._event_group()["chunk_cycle"][()]
@@ -196,7 +199,7 @@ class RunFile:
             count = self._event_group()["cycle"].size
         return begin * CHUNK, min(end * CHUNK, count)
 
-    def read_events(self, start, stop, columns=EVENT_DTYPE.names):
+    def read_events(self, start: int, stop: int, columns: Sequence[str] = tuple(COLUMNS)) -> np.ndarray:
         """Return events `start` to `stop` - 1 as an array with the fields `columns`."""
         with self._guarded():
             group = self._event_group()
@@ -212,7 +215,7 @@ class RunFile:
             raise self._error("holds no events", hint="a run with --trace events or --trace full")
         return self._events
 
-    def verify(self):
+    def verify(self) -> None:
         """Read everything, so that every checksum is compared; raise `TraceError` at the first that does not fit."""
         if self.has_events:
             with self._guarded():

@@ -24,6 +24,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 from wse_core.errors import TraceError
 
@@ -46,7 +47,7 @@ STATUSES = ("completed", "deadlock", "fault", "cycle limit", "interrupted")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
-def check_name(name):
+def check_name(name: str) -> str:
     """Return `name` if it can name a counter or result, else raise `TraceError`."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         hint = "letters, digits, dot, dash and underscore, a letter first"
@@ -78,7 +79,7 @@ class RunMeta:
 
     job: str = ""
     config_toml: str = ""
-    machine: dict = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
     preset: str = ""
     seed: int = 0
     package_version: str = ""
@@ -88,10 +89,10 @@ class RunMeta:
     started: str = ""
     status: str = "completed"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise TraceError(f"{self.status!r} is not a status of a run", hint=f"one of {', '.join(STATUSES)}")
 
-    def replace(self, **changes):
+    def replace(self, **changes: Any) -> RunMeta:
         """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)

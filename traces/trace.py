@@ -15,7 +15,10 @@ deliver       a wavelet becomes usable in an input queue of a CE                
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +61,7 @@ class Trace:
     ...     stalls = trace.events(cycles=(1000, 2000), kinds=("wait",), region=(0, 0, 8, 8))
     """
 
-    def __init__(self, files, complete):
+    def __init__(self, files: list[RunFile], complete: bool) -> None:
         self.files, self.complete = files, complete
         attributes = [file.event_attributes for file in files if file.has_events]
         self.meta = files[0].meta
@@ -72,7 +75,7 @@ class Trace:
         )
 
     @classmethod
-    def open(cls, path):
+    def open(cls, path: str | os.PathLike[str]) -> Trace:
         """Open a run file, or the segments of the run that should have written it.
 
         Raises
@@ -88,23 +91,30 @@ class Trace:
             stack.pop_all()
         return cls(files, False)
 
-    def __enter__(self):
+    def __enter__(self) -> Trace:
         return self
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Close all files."""
         for file in self.files:
             file.close()
 
     @property
-    def has_events(self):
+    def has_events(self) -> bool:
         """Whether the run was recorded event by event."""
         return self.files[0].has_events
 
-    def events(self, cycles=(0, FOREVER), kinds=KINDS, region=None, colors=None, columns=EVENT_DTYPE.names):
+    def events(
+        self,
+        cycles: tuple[int, int] = (0, FOREVER),
+        kinds: Sequence[str] = KINDS,
+        region: tuple[int, int, int, int] | None = None,
+        colors: Sequence[int] | None = None,
+        columns: Sequence[str] = tuple(COLUMNS),
+    ) -> np.ndarray:
         """Return the events of a selection, in the order of the file.
 
         Parameters
@@ -126,7 +136,7 @@ class Trace:
             Structured, with the fields `columns`.  Kinds of `DERIVED` are numbered from ``len(KINDS)`` on.
         """
         stored = tuple(kind for kind in kinds if kind not in DERIVED and (kind != "mark" or not self.marks))
-        wanted = TraceFilter(stored, None if colors is None else tuple(colors), region, tuple(cycles))
+        wanted = TraceFilter(stored, None if colors is None else tuple(colors), region, (cycles[0], cycles[1]))
         derived = [kind for kind in kinds if kind in DERIVED]
         marks = self._mark_events(wanted.cycles) if "mark" in kinds else np.empty(0, EVENT_DTYPE)
         if not derived and not len(marks):
@@ -143,19 +153,19 @@ class Trace:
         first, stop = (np.uint64(cycle) for cycle in cycles)
         return events[(events["cycle"] >= first) & (events["cycle"] < stop)]
 
-    def pandas(self, **selection):
+    def pandas(self, **selection: Any) -> Any:
         """Return `events` as a pandas data frame with names of kinds; needs pandas."""
         try:
             import pandas
         except ImportError:
             raise TraceError("pandas is not installed", hint="pip install pandas, or use Trace.events") from None
         events = self.events(**selection)
-        frame = pandas.DataFrame({name: events[name] for name in events.dtype.names})
+        frame = pandas.DataFrame({name: events[name] for name in events.dtype.names or ()})
         if "kind" in frame:
             frame["kind"] = pandas.Categorical.from_codes(events["kind"], [*KINDS, *DERIVED])
         return frame
 
-    def xarray(self, **selection):
+    def xarray(self, **selection: Any) -> Any:
         """Return `events` as an xarray data set along the dimension ``event``, with units; needs xarray."""
         try:
             import xarray
@@ -164,9 +174,9 @@ class Trace:
         events = self.events(**selection)
         about = {
             name: {"long_name": COLUMNS[name]} | ({"units": "cycles"} if name == "cycle" else {})
-            for name in events.dtype.names
+            for name in events.dtype.names or ()
         }
-        found = {name: ("event", np.ascontiguousarray(events[name]), about[name]) for name in events.dtype.names}
+        found = {name: ("event", np.ascontiguousarray(events[name]), about[name]) for name in about}
         return xarray.Dataset(found, attrs={"job": self.meta.job, "kinds": [*KINDS, *DERIVED]})
 
     def _chosen(self, wanted, columns):

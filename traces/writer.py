@@ -22,14 +22,18 @@ import json
 import os
 import tempfile
 import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
+from numpy.typing import ArrayLike
 
+from traces.marks import Mark
 from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
 from wse_core.errors import TraceError
-from wse_core.events import COLUMNS, EVENT_DTYPE, HOST, KINDS, WAITS
+from wse_core.events import COLUMNS, EVENT_DTYPE, HOST, KINDS, WAITS, TraceFilter
 
 __all__ = ["RunWriter", "atomic_file", "crc32"]
 
@@ -124,7 +128,7 @@ def _publish(descriptor, temporary, path):
 
 
 @contextlib.contextmanager
-def atomic_file(path):
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[Any]:
     """Give a block a binary file that takes the name `path` when the block succeeds, and vanishes otherwise.
 
     Raises
@@ -170,12 +174,12 @@ class RunWriter:
     ...     writer.add_result("cycles", 128, unit="cycles")
     """
 
-    def __init__(self, path, meta):
+    def __init__(self, path: str | os.PathLike[str], meta: RunMeta) -> None:
         self.path = Path(path)
         self.meta = meta
         self._descriptor, self._temporary = _make_temporary(self.path)
         self._guard = _GuardedFile(self._descriptor)
-        self._file = None
+        self._file: Any = None
         try:
             self._file = h5py.File(self._guard, "w", libver="v110", track_order=True)
             _set(self._file.attrs, "format", FORMAT)
@@ -187,16 +191,16 @@ class RunWriter:
             self.discard()
             raise
 
-    def __enter__(self):
+    def __enter__(self) -> RunWriter:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is None:
             self.close()
         else:
             self.discard()
 
-    def add_counter(self, name, values, unit, doc="", window_cycles=0):
+    def add_counter(self, name: str, values: ArrayLike, unit: str, doc: str = "", window_cycles: int = 0) -> None:
         """Add an array of counts.
 
         Parameters
@@ -228,7 +232,7 @@ class RunWriter:
         attributes = {"unit": unit, "doc": doc, "kind": kind, "window_cycles": np.int64(window_cycles)}
         self._add("counters", name, values, attributes)
 
-    def add_result(self, name, value, unit="", doc=""):
+    def add_result(self, name: str, value: Any, unit: str = "", doc: str = "") -> None:
         """Add a result.
 
         Parameters
@@ -240,7 +244,7 @@ class RunWriter:
         unit, doc : str, optional
             Unit and meaning.
         """
-        attributes = {"unit": unit, "doc": doc}
+        attributes: dict[str, Any] = {"unit": unit, "doc": doc}
         if not isinstance(value, (str, bool, int, float, np.generic, np.ndarray)):
             value = json.dumps(value, default=_listed)
             attributes["json"] = True
@@ -248,7 +252,9 @@ class RunWriter:
             raise TraceError(f"results/{name} is a text with a zero byte in it", path=self.path)
         self._add("results", name, value, attributes)
 
-    def add_events(self, events, clock, filter, names=None):
+    def add_events(
+        self, events: np.ndarray, clock: int, filter: TraceFilter, names: dict[str, Any] | None = None
+    ) -> None:
         """Add the events of a run.
 
         Parameters
@@ -264,13 +270,19 @@ class RunWriter:
         """
         group = self._events_group(clock, len(events), filter, names)
         with self._translated():
-            for name in EVENT_DTYPE.names:
+            for name in COLUMNS:
                 values = np.ascontiguousarray(events[name])
                 _column(group, name, values, compress=_compresses(values))
             _column(group, "chunk_cycle", np.ascontiguousarray(events["cycle"][::CHUNK]))
             self._file.flush()
 
-    def join_events(self, paths, clock, filter, names=None):
+    def join_events(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        clock: int,
+        filter: TraceFilter,
+        names: dict[str, Any] | None = None,
+    ) -> None:
         """Add the events of other run files, one after the other, by copying their compressed chunks.
 
         Parameters
@@ -285,7 +297,7 @@ class RunWriter:
             total = sum(len(part["cycle"]) for part in parts)
             group = self._events_group(clock, total, filter, names)
             with self._translated():
-                for name in EVENT_DTYPE.names:
+                for name in COLUMNS:
                     target, start = _column(group, name, np.empty(0, EVENT_DTYPE[name]), total), 0
                     for part in parts:
                         source = part[name].id
@@ -298,7 +310,7 @@ class RunWriter:
                 _column(group, "chunk_cycle", np.concatenate(cycles))
                 self._file.flush()
 
-    def add_marks(self, marks):
+    def add_marks(self, marks: Iterable[Mark]) -> None:
         """Add phases of the program.
 
         Parameters
@@ -333,11 +345,11 @@ class RunWriter:
             group.attrs["clock"], group.attrs["committed"] = np.uint64(clock), np.uint64(count)
         return group
 
-    def set_meta(self, **changes):
+    def set_meta(self, **changes: Any) -> None:
         """Change fields of the provenance, such as ``status="deadlock"``; it is written at the end."""
         self.meta = self.meta.replace(**changes)
 
-    def close(self):
+    def close(self) -> None:
         """Complete the file and give it its name; calling it again does nothing."""
         if self._descriptor is None:
             return
@@ -356,7 +368,7 @@ class RunWriter:
         finally:
             self.discard()
 
-    def discard(self):
+    def discard(self) -> None:
         """Remove the temporary file; an older file of the target's name stays.  Harmless after `close`."""
         if self._descriptor is None:
             return
@@ -453,7 +465,7 @@ def _column(group, name, values, length=None, compress=True):
     return dataset
 
 
-def crc32(value):
+def crc32(value: Any) -> np.uint32:
     """Return the CRC-32 of a text, a number or an array, as the files carry it for what HDF5 does not checksum."""
     data = value.encode("utf-8") if isinstance(value, str) else np.asarray(value).tobytes()
     return np.uint32(zlib.crc32(data))

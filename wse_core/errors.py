@@ -21,6 +21,9 @@ This module imports nothing but the standard library, and every other module may
 from __future__ import annotations
 
 import copyreg
+import os
+from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "CheckpointError",
@@ -48,7 +51,7 @@ EXIT_RUN = 1
 EXIT_INPUT = 2
 
 
-def _sentence(text):
+def _sentence(text: object) -> str:
     """Return `text` stripped and closed with a full stop unless it already ends a sentence."""
     text = str(text).strip()
     return text if not text or text[-1] in ".!?:" else text + "."
@@ -87,7 +90,9 @@ class WseError(Exception):
 
     exit_code = EXIT_INPUT
 
-    def __init__(self, what="", *, where=None, cause=None, hint=None, **fields):
+    def __init__(
+        self, what: str = "", *, where: Any = None, cause: str | None = None, hint: str | None = None, **fields: Any
+    ) -> None:
         super().__init__(what)
         self.what = str(what)
         self.where = where
@@ -97,15 +102,15 @@ class WseError(Exception):
         for name, value in fields.items():
             setattr(self, name, value)
 
-    def place(self):
+    def place(self) -> str:
         """Return the place as text, or an empty string when none is known."""
         return str(self.where) if self.where else ""
 
-    def details(self):
+    def details(self) -> list[str]:
         """Return extra lines shown below the message, as a list of str."""
         return []
 
-    def __str__(self):
+    def __str__(self) -> str:
         place = self.place()
         head = self.what or type(self).__name__
         message = f"{place}: {head}" if place else head
@@ -115,15 +120,15 @@ class WseError(Exception):
             message = f"{_sentence(message)} Try: {_sentence(self.hint)}"
         return "\n".join([message, *self.details()])
 
-    def __reduce__(self):
-        return copyreg.__newobj__, (type(self),), self.__dict__ | {"args": self.args}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self),), self.__dict__ | {"args": self.args}  # type: ignore[attr-defined]
 
-    def __setstate__(self, state):
-        state = dict(state)
+    def __setstate__(self, state: dict[str, Any] | None) -> None:
+        state = dict(state or {})
         self.args = state.pop("args", ())
         self.__dict__.update(state)
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, Any]:
         """Return the error as plain data for JSON output.
 
         Returns
@@ -151,7 +156,12 @@ class MemoryLimitError(ConfigError):
         See `WseError`.
     """
 
-    def __init__(self, what="", *, needed_bytes=None, available_bytes=None, **parts):
+    needed_bytes: int | None
+    available_bytes: int | None
+
+    def __init__(
+        self, what: str = "", *, needed_bytes: int | None = None, available_bytes: int | None = None, **parts: Any
+    ) -> None:
         super().__init__(what, **parts, needed_bytes=needed_bytes, available_bytes=available_bytes)
 
 
@@ -171,7 +181,19 @@ class PlanError(ConfigError):
         See `WseError`.
     """
 
-    def __init__(self, what="", *, limit=None, needed=None, available=None, **parts):
+    limit: str | None
+    needed: int | None
+    available: int | None
+
+    def __init__(
+        self,
+        what: str = "",
+        *,
+        limit: str | None = None,
+        needed: int | None = None,
+        available: int | None = None,
+        **parts: Any,
+    ) -> None:
         super().__init__(what, **parts, limit=limit, needed=needed, available=available)
 
 
@@ -188,10 +210,16 @@ class LayoutError(WseError):
         See `WseError`.
     """
 
-    def __init__(self, what="", *, x=None, y=None, color=None, **parts):
+    x: int | None
+    y: int | None
+    color: int | None
+
+    def __init__(
+        self, what: str = "", *, x: int | None = None, y: int | None = None, color: int | None = None, **parts: Any
+    ) -> None:
         super().__init__(what, **parts, x=x, y=y, color=color)
 
-    def place(self):
+    def place(self) -> str:
         return _join_place(self.where, _machine_place(self.x, self.y, color=self.color))
 
 
@@ -214,10 +242,24 @@ class ProgramError(WseError):
         See `WseError`.
     """
 
-    def __init__(self, what="", *, program=None, task=None, symbol=None, instruction=None, **parts):
+    program: str | None
+    task: str | int | None
+    symbol: str | None
+    instruction: int | None
+
+    def __init__(
+        self,
+        what: str = "",
+        *,
+        program: str | None = None,
+        task: str | int | None = None,
+        symbol: str | None = None,
+        instruction: int | None = None,
+        **parts: Any,
+    ) -> None:
         super().__init__(what, **parts, program=program, task=task, symbol=symbol, instruction=instruction)
 
-    def place(self):
+    def place(self) -> str:
         names = [
             f"{label} {value!r}" if isinstance(value, str) else f"{label} {value}"
             for label, value in (
@@ -244,7 +286,9 @@ class UnsupportedError(WseError):
         See `WseError`.
     """
 
-    def __init__(self, what="", *, feature=None, **parts):
+    feature: str | None
+
+    def __init__(self, what: str = "", *, feature: str | None = None, **parts: Any) -> None:
         super().__init__(what, **parts, feature=feature)
 
 
@@ -279,13 +323,31 @@ class MachineFault(WseError):
 
     exit_code = EXIT_RUN
 
-    def __init__(self, what="", *, x=None, y=None, cycle=None, color=None, address=None, detail=None, **parts):
+    x: int | None
+    y: int | None
+    cycle: int | None
+    color: int | None
+    address: int | None
+    detail: str | None
+
+    def __init__(
+        self,
+        what: str = "",
+        *,
+        x: int | None = None,
+        y: int | None = None,
+        cycle: int | None = None,
+        color: int | None = None,
+        address: int | None = None,
+        detail: str | None = None,
+        **parts: Any,
+    ) -> None:
         super().__init__(what, **parts, x=x, y=y, cycle=cycle, color=color, address=address, detail=detail)
 
-    def place(self):
+    def place(self) -> str:
         return _join_place(self.where, _machine_place(self.x, self.y, self.cycle, self.color, self.address))
 
-    def details(self):
+    def details(self) -> list[str]:
         return [f"  {line}" for line in str(self.detail).splitlines()] if self.detail else []
 
 
@@ -328,13 +390,18 @@ class DeadlockError(WseError):
     exit_code = EXIT_RUN
     MAX_SHOWN = 12
 
-    def __init__(self, what="", *, waiters=None, cycle=None, **parts):
+    waiters: list[Any]
+    cycle: int | None
+
+    def __init__(
+        self, what: str = "", *, waiters: Iterable[object] | None = None, cycle: int | None = None, **parts: Any
+    ) -> None:
         super().__init__(what, **parts, waiters=list(waiters or ()), cycle=cycle)
 
-    def place(self):
+    def place(self) -> str:
         return _join_place(self.where, _machine_place(cycle=self.cycle))
 
-    def details(self):
+    def details(self) -> list[str]:
         lines = [f"  {waiter}" for waiter in self.waiters[: self.MAX_SHOWN]]
         hidden = len(self.waiters) - len(lines)
         return [*lines, f"  ... and {hidden} more"] if hidden > 0 else lines
@@ -355,10 +422,13 @@ class CycleLimitError(WseError):
 
     exit_code = EXIT_RUN
 
-    def __init__(self, what="", *, cycle=None, limit=None, **parts):
+    cycle: int | None
+    limit: int | None
+
+    def __init__(self, what: str = "", *, cycle: int | None = None, limit: int | None = None, **parts: Any) -> None:
         super().__init__(what, **parts, cycle=cycle, limit=limit)
 
-    def place(self):
+    def place(self) -> str:
         return _join_place(self.where, _machine_place(cycle=self.cycle))
 
 
@@ -379,12 +449,16 @@ class TraceError(WseError):
 
     exit_code = EXIT_RUN
 
-    def __init__(self, what="", *, path=None, exit_code=None, **parts):
+    path: str | None
+
+    def __init__(
+        self, what: str = "", *, path: str | os.PathLike[str] | None = None, exit_code: int | None = None, **parts: Any
+    ) -> None:
         super().__init__(what, **parts, path=None if path is None else str(path))
         if exit_code is not None:
             self.exit_code = exit_code
 
-    def place(self):
+    def place(self) -> str:
         return _join_place(self.where, self.path)
 
 
@@ -401,10 +475,12 @@ class CheckpointError(WseError):
         See `WseError`.
     """
 
-    def __init__(self, what="", *, path=None, **parts):
+    path: str | None
+
+    def __init__(self, what: str = "", *, path: str | os.PathLike[str] | None = None, **parts: Any) -> None:
         super().__init__(what, **parts, path=None if path is None else str(path))
 
-    def place(self):
+    def place(self) -> str:
         return _join_place(self.where, self.path)
 
 
@@ -425,10 +501,13 @@ class TrainingError(WseError):
 
     exit_code = EXIT_RUN
 
-    def __init__(self, what="", *, iteration=None, layer=None, **parts):
+    iteration: int | None
+    layer: int | None
+
+    def __init__(self, what: str = "", *, iteration: int | None = None, layer: int | None = None, **parts: Any) -> None:
         super().__init__(what, **parts, iteration=iteration, layer=layer)
 
-    def place(self):
+    def place(self) -> str:
         named = (("iteration", self.iteration), ("layer", self.layer))
         return _join_place(self.where, *(f"{name} {value}" for name, value in named if value is not None))
 
@@ -439,7 +518,13 @@ class InternalError(WseError):
     exit_code = EXIT_RUN
 
 
-def _machine_place(x=None, y=None, cycle=None, color=None, address=None):
+def _machine_place(
+    x: int | None = None,
+    y: int | None = None,
+    cycle: int | None = None,
+    color: int | None = None,
+    address: int | None = None,
+) -> str:
     """Return "PE (x, y), cycle c, color k, address 0xhhhh" with the parts that are known."""
     parts = []
     if x is not None or y is not None:
@@ -453,6 +538,6 @@ def _machine_place(x=None, y=None, cycle=None, color=None, address=None):
     return ", ".join(parts)
 
 
-def _join_place(*places):
+def _join_place(*places: object) -> str:
     """Return the non-empty places joined by a comma."""
     return ", ".join(str(place) for place in places if place)

@@ -40,7 +40,9 @@ mark          the beginning of a phase, see `traces.marks`   0                  
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -134,12 +136,12 @@ class TraceFilter:
         For kinds, colors or a rectangle that cannot be.
     """
 
-    kinds: tuple = KINDS
-    colors: tuple | None = None
-    region: tuple | None = None
-    cycles: tuple = (0, FOREVER)
+    kinds: tuple[str, ...] = KINDS
+    colors: tuple[int, ...] | None = None
+    region: tuple[int, int, int, int] | None = None
+    cycles: tuple[int, int] = (0, FOREVER)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for kind in self.kinds:
             if kind not in KINDS:
                 raise ConfigError(
@@ -160,7 +162,7 @@ class TraceFilter:
                 hint="first cycle, cycle after the last",
             )
 
-    def keeps(self, events):
+    def keeps(self, events: np.ndarray) -> np.ndarray:
         """Return which of `events` are recorded, an array of bool."""
         wanted = np.zeros(256, bool)
         wanted[[KINDS.index(kind) for kind in self.kinds]] = True
@@ -177,13 +179,13 @@ class TraceFilter:
             kept &= (events["cycle"] >= first) & (events["cycle"] < stop)
         return kept
 
-    def chosen(self, events):
+    def chosen(self, events: np.ndarray) -> np.ndarray:
         """Return those of `events` that are recorded."""
         kept = self.keeps(events)
         return events if kept.all() else events.take(np.flatnonzero(kept))
 
 
-def sort_key(events, first_cycle):
+def sort_key(events: np.ndarray, first_cycle: int) -> np.ndarray:
     """Return keys that order events by cycle, row, column, kind, color and aux.
 
     Parameters
@@ -202,7 +204,7 @@ def sort_key(events, first_cycle):
     return key
 
 
-def joined(parts, dtype=EVENT_DTYPE):
+def joined(parts: Iterable[np.ndarray], dtype: np.dtype[Any] = EVENT_DTYPE) -> np.ndarray:
     """Return arrays of events as one, copied record by record; NumPy by itself goes field by field, far slower."""
     parts = [part for part in parts if len(part)]
     if len(parts) == 1:
@@ -211,7 +213,7 @@ def joined(parts, dtype=EVENT_DTYPE):
     return np.concatenate(raw).view(dtype) if raw else np.empty(0, dtype)
 
 
-def sorted_events(events):
+def sorted_events(events: np.ndarray) -> np.ndarray:
     """Return `events` in the order of a file: by cycle, row, column, kind, color, aux; equal ones keep their order."""
     if not len(events):
         return events

@@ -260,5 +260,5 @@ class FabricSpec:
     program_index: np.ndarray
     routes: dict
     filters: np.ndarray | None = None
-    inputs: tuple = ()
-    outputs: tuple = ()
+    inputs: tuple[tuple[int, int, int, int], ...] = ()
+    outputs: tuple[tuple[int, int, int, int], ...] = ()

@@ -109,7 +109,7 @@ class Machine(Mapping):
         """Return the elements that a vector form of an operation handles per cycle; 0 if it has no vector form."""
         return self._values.get(f"lanes.{op if isinstance(op, str) else op.name}", 0)
 
-    def replace(self, overrides: Mapping[str, Any] | None = None, /, **more) -> Machine:
+    def replace(self, overrides: Mapping[str, Any] | None = None, /, **more: Any) -> Machine:
         """Return a machine with some numbers changed; ``router_hop=2`` may stand for ``router.hop``."""
         return Machine(self.preset, {**self._values, **_checked({**(overrides or {}), **more})})
 
@@ -135,7 +135,7 @@ def _known(key: str) -> str:
     return f"{f'did you mean {near}? ' if near else ''}wse doctor --assumptions lists all"
 
 
-def machine(preset: str = "wse2", overrides: Mapping[str, Any] | None = None, /, **more) -> Machine:
+def machine(preset: str = "wse2", overrides: Mapping[str, Any] | None = None, /, **more: Any) -> Machine:
     """Build a `Machine`.
 
     Parameters

@@ -15,11 +15,18 @@ beginning of the piece and runs to the event's cycle.  Conditions on memory go c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from fabric.host.copies import task_id
 from wse_core.errors import ConfigError, LayoutError
 from wse_core.events import KINDS, TraceFilter, joined, sorted_events
+
+if TYPE_CHECKING:
+    from fabric.asm.operands import Var
+    from fabric.host.fabric import Fabric
 
 __all__ = ["Debugger", "replay"]
 
@@ -40,28 +47,28 @@ class Debugger:
         The event at which the last run stopped.
     """
 
-    def __init__(self, fabric):
+    def __init__(self, fabric: Fabric) -> None:
         self.fabric, self.engine = fabric, fabric.engine
-        self.event = None
+        self.event: np.void | None = None
 
     @property
-    def cycle(self):
+    def cycle(self) -> int:
         """Cycles run so far."""
         return int(self.engine.cycle)
 
-    def snapshot(self):
+    def snapshot(self) -> dict[str, Any]:
         """Return the whole state, for `restore` of this debugger's fabric."""
         return self.engine.save_state()
 
-    def restore(self, saved):
+    def restore(self, saved: dict[str, Any]) -> None:
         """Go back to a snapshot, bit for bit."""
         self.engine.restore_state(saved)
 
-    def step(self, cycles=1):
+    def step(self, cycles: int = 1) -> str:
         """Run some cycles; return the engine's status."""
         return self.fabric.step(cycles)
 
-    def until_task(self, task, x=None, y=None, max_cycles=10**6):
+    def until_task(self, task: str | int, x: int | None = None, y: int | None = None, max_cycles: int = 10**6) -> bool:
         """Run up to the cycle in which the picker chooses a task, by name or id, of one PE or any.
 
         Returns
@@ -75,11 +82,21 @@ class Debugger:
             raise LayoutError(f"no program has a task {task!r}")
         return self.until_event(lambda event: int(event["aux"]) in ids, ("task_start",), x, y, None, max_cycles)
 
-    def until_color(self, color, x=None, y=None, kind="depart", max_cycles=10**6):
+    def until_color(
+        self, color: int, x: int | None = None, y: int | None = None, kind: str = "depart", max_cycles: int = 10**6
+    ) -> bool:
         """Run up to the cycle in which a wavelet of a color moves: `inject`, `depart`, `enter` or `take`."""
         return self.until_event(lambda event: True, (kind,), x, y, (color,), max_cycles)
 
-    def until_event(self, wanted, kinds, x=None, y=None, colors=None, max_cycles=10**6):
+    def until_event(
+        self,
+        wanted: Callable[[np.void], bool],
+        kinds: Sequence[str],
+        x: int | None = None,
+        y: int | None = None,
+        colors: Sequence[int] | None = None,
+        max_cycles: int = 10**6,
+    ) -> bool:
         """Run up to the cycle of the first event for which ``wanted(event)`` is true.
 
         Parameters
@@ -100,11 +117,12 @@ class Debugger:
         """
         if (x is None) != (y is None):
             raise ConfigError("one of x and y", where="debugger", hint="both, or neither for any PE")
-        region = None if x is None else (x, y, 1, 1)
+        region = None if x is None or y is None else (x, y, 1, 1)
         wanted_kinds = TraceFilter(tuple(kinds), None if colors is None else tuple(colors), region)
         stop, piece, status = self.cycle + max_cycles, PIECE, "limit"
         while status == "limit" and self.cycle < stop:
-            saved, found = self.engine.save_state(), []
+            saved = self.engine.save_state()
+            found: list[np.ndarray] = []
             self.engine.trace(lambda events, clock, found=found: found.append(events), wanted_kinds)
             status = self.engine.run(min(stop, self.cycle + piece))
             self.engine.trace(None)
@@ -118,7 +136,7 @@ class Debugger:
         self.event = None
         return False
 
-    def until_change(self, symbol, x, y, max_cycles=10**5):
+    def until_change(self, symbol: str | Var | int, x: int, y: int, max_cycles: int = 10**5) -> bool:
         """Run to the end of the cycle in which memory of a PE gets another value; return whether it did.
 
         Parameters
@@ -143,13 +161,13 @@ class Debugger:
                 return False
         return False
 
-    def until_fault(self, max_cycles=10**6):
+    def until_fault(self, max_cycles: int = 10**6) -> dict[str, Any] | None:
         """Run up to a fault; return its description, or None if there was none within `max_cycles`."""
         self.engine.run(self.cycle + max_cycles)
         return self.engine.fault
 
 
-def replay(fabric, events):
+def replay(fabric: Fabric, events: np.ndarray) -> int:
     """Give a fabric the wavelets that entered another one from outside, in their order.
 
     Parameters

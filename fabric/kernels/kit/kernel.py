@@ -14,12 +14,13 @@ A module declares its kernels with the decorator `kernel`, which enters them int
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from fabric.kernels.kit.plmr import refuse
 from wse_core.errors import ConfigError, LayoutError, ProgramError
+from wse_core.params import Machine
 from wse_core.schema import Field, suggestion
 
 __all__ = ["KERNELS", "Kernel", "KernelParam", "kernel"]
@@ -85,7 +86,7 @@ class Kernel:
     params: tuple
     function: Callable = field(repr=False)
 
-    def run(self, machine, **values):
+    def run(self, machine: Machine, **values: Any) -> dict[str, Any]:
         """Run the kernel.
 
         Parameters
@@ -121,7 +122,9 @@ class Kernel:
         return {"kernel": self.name, "params": full, **result}
 
 
-def kernel(name, summary, source, params):
+def kernel(
+    name: str, summary: str, source: str, params: Iterable[KernelParam]
+) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., dict[str, Any]]]:
     """Return a decorator that enters a function into `KERNELS` and leaves it as it is."""
 
     def enter(function):
