@@ -21,7 +21,7 @@ FACES = (
     "fabric/layout/rectangles.py",
     "traces/marks.py",
     "traces/reader.py",
-    "traces/schema.py",
+    "traces/run_format.py",
     "traces/trace.py",
     "traces/writer.py",
     "wse_core/errors.py",
