@@ -3,8 +3,16 @@
 `random_spec(rng)` draws a whole `FabricSpec`: a small rectangle, one to three programs of random instructions that
 touch everything the op table has, random routes with switches, filters, swap, injection and teardown, random machine
 parameters.  The programs make no sense on purpose: they starve, block, collide and fault, and both machines must do so
-in the same cycle.  `stall_schedule` draws what the host does meanwhile.  `difference` compares two snapshots.
+in the same cycle.  `random_inputs` draws what the host sends.  `tests.draw` has the two kinds of `rng`.
+
+Thousands of them, and of `tests.random_traffic` and `tests.random_vectors`, are compared in one go by
+``python -m tests.random_machines --seeds 0:5000``; a difference is one line with the seed it belongs to.
 """
+
+from __future__ import annotations
+
+import argparse
+import sys
 
 import numpy as np
 
@@ -20,7 +28,7 @@ REG = FILE_REG << 4
 def random_machine(rng):
     """Return a machine with some numbers changed: most bugs hide behind a default."""
     changes = {}
-    if rng.random() < 0.5:
+    if rng.chance(0.5):
         for name, values in {
             "router.hop": (1, 2),
             "router.depth": (1, 2, 3),
@@ -45,7 +53,7 @@ def random_machine(rng):
             "num.cb16_bias": (31, 42),
             "num.ftz": (0, 1),
         }.items():
-            if rng.random() < 0.4:
+            if rng.chance(0.4):
                 changes[name] = rng.choice(values)
     return machine(rng.choice(("wse2", "wse2", "wse3")), changes)
 
@@ -77,7 +85,7 @@ class _Writer:
     def data_address(self, words=1):
         # Symbolic until the code size is known: data start at BASE, fixed up in `finish`.
         a = self.rng.randrange(0, self.n_data - 40)
-        return 4096 + (a - a % words if self.rng.random() < 0.97 else a)
+        return 4096 + (a - a % words if self.rng.chance(0.97) else a)
 
     def descriptor(self, kind, words):
         rng = self.rng
@@ -93,8 +101,8 @@ class _Writer:
             d["stride"][0] = rng.choice((1, 1, 1, 0, 2, 3, -1, 4, 8))
             if d["stride"][0] < 0:
                 d["base"] += 24
-            d["flags"] = im.F_SAVE if rng.random() < 0.2 else 0
-            if rng.random() < 0.1:
+            d["flags"] = im.F_SAVE if rng.chance(0.2) else 0
+            if rng.chance(0.1):
                 d["flags"] |= im.F_INDEX
         elif kind == im.DSD_MEM4D:
             d["ndim"] = rng.randint(1, 3)
@@ -103,29 +111,29 @@ class _Writer:
         elif kind == im.DSD_CIRCULAR:
             d["length"] = rng.randint(1, 9)
             d["index"] = rng.randrange(0, int(d["length"]))
-            d["flags"] = im.F_SAVE if rng.random() < 0.3 else 0
+            d["flags"] = im.F_SAVE if rng.chance(0.3) else 0
         elif kind == im.DSD_FIFO:
             d["xdsr"] = rng.randrange(0, max(1, self.fifos))
             d["length"] = 4 + int(d["xdsr"])
             d["base"] = 4096 + self.n_data - 40 + 20 * int(d["xdsr"])
-            d["flags"] = im.F_TERMINATE if rng.random() < 0.3 else 0
-            if rng.random() < 0.3:
+            d["flags"] = im.F_TERMINATE if rng.chance(0.3) else 0
+            if rng.chance(0.3):
                 d["push_task"] = rng.choice(self.tasks)
-            if rng.random() < 0.3:
+            if rng.chance(0.3):
                 d["pop_task"] = rng.choice(self.tasks)
         elif kind == im.DSD_FABIN:
             d["queue"] = rng.choice(list(self.inq))
             d["flags"] = im.F_PACKED if self.packed else 0
             d["on_control"] = rng.choice((0, 0, 1, 2, 3, 4, 7))
             d["control_task"] = rng.choice(self.tasks)
-            if rng.random() < 0.05:
+            if rng.chance(0.05):
                 d["extent"][0] = im.ENDLESS
         elif kind == im.DSD_FABOUT:
             d["queue"] = rng.choice(list(self.outq))
             d["flags"] = im.F_PACKED if self.packed else 0
             d["index"] = rng.randrange(0, 1 << 16)
             for flag, chance in ((im.F_INDEX, 0.2), (im.F_CONTROL, 0.1), (im.F_ADVANCE, 0.2), (im.F_ZERO, 0.1)):
-                if rng.random() < chance and not (self.plain and flag in (im.F_CONTROL, im.F_ADVANCE)):
+                if rng.chance(chance) and not (self.plain and flag in (im.F_CONTROL, im.F_ADVANCE)):
                     d["flags"] |= flag
         self.descriptors.append(d)
         return len(self.descriptors) - 1
@@ -138,7 +146,7 @@ class _Writer:
         rng = self.rng
         op = rng.choice([o for o in isa.OPS if o.form == "alu" and o.lanes[0]])
         wa, wb, wc, wd = (isa.WORDS[t] for t in op.types)
-        self.packed = rng.random() < 0.6
+        self.packed = rng.chance(0.6)
         memory = (im.DSD_MEM1D,) * 6 + (im.DSD_MEM4D, im.DSD_CIRCULAR)
         sources = memory + ((im.DSD_FABIN,) * 6 if self.inq else ()) + ((im.DSD_FIFO,) * 2 if self.fifos else ())
         targets = memory + ((im.DSD_FABOUT,) * 8 if self.outq else ()) + ((im.DSD_FIFO,) * 2 if self.fifos else ())
@@ -147,9 +155,9 @@ class _Writer:
         for place, (words, file) in enumerate(((wa, FILE_DEST), (wb, FILE_SRC0), (wc, FILE_SRC1))):
             if not words:
                 fields.append(0)
-            elif rng.random() < (0.15 if place else 0.08):
+            elif rng.chance(0.15 if place else 0.08):
                 fields.append(self.reg(words))
-            elif place == 0 and wb == wa and rng.random() < 0.2:
+            elif place == 0 and wb == wa and rng.chance(0.2):
                 fields.append(None)
             else:
                 kind = rng.choice(sources if place else targets)
@@ -162,7 +170,7 @@ class _Writer:
         if all(f >> 4 == FILE_REG for f, w in zip(fields, (wa, wb, wc), strict=False) if w):
             return
         imm = None
-        if any(k in (im.DSD_FABIN, im.DSD_FABOUT, im.DSD_FIFO) for k in kinds) and rng.random() < 0.6:
+        if any(k in (im.DSD_FABIN, im.DSD_FABOUT, im.DSD_FIFO) for k in kinds) and rng.chance(0.6):
             imm = isa.async_word(
                 rng.choice(isa.PRIORITIES),
                 rng.choice((None, None, 0, 1, 5)),
@@ -183,7 +191,7 @@ class _Writer:
         if kind < 5:
             op = rng.choice([o for o in isa.OPS if o.form == "alu"])
             wa, wb, wc, wd = (isa.WORDS[t] for t in op.types)
-            imm = rng.randrange(0, 1 << (16 * wc)) if wc and rng.random() < 0.3 else None
+            imm = rng.randrange(0, 1 << (16 * wc)) if wc and rng.chance(0.3) else None
             self.emit(
                 op.name,
                 self.reg(wa),
@@ -204,11 +212,11 @@ class _Writer:
         elif kind == 8:
             self.emit("tsc", REG | rng.randrange(0, 8))
         elif kind == 9:
-            self.emit("rand16", self.reg(1)) if rng.random() < 0.7 else self.emit("prng", rng.randrange(0, 4))
+            self.emit("rand16", self.reg(1)) if rng.chance(0.7) else self.emit("prng", rng.randrange(0, 4))
         elif kind == 10:
             color = rng.choice(self.colors)
             what = rng.randrange(0, 6)
-            if what == 5 and rng.random() < 0.5:
+            if what == 5 and rng.chance(0.5):
                 self.emit("route", color, imm=rng.getrandbits(12))
             elif what == 0:
                 self.emit("sw_pos", color, imm=rng.choice((0, 0, 1, 2, 3)))
@@ -226,7 +234,7 @@ class _Writer:
             words = isa.WORDS[isa.BY_NAME[op].types[0]]
             at = len(self.code)
             condition = rng.randrange(0, 6 if op in ("br16", "br32") else 4)
-            self.emit(op, self.reg(words), self.reg(words) if rng.random() < 0.7 else 0, 0, condition, imm=0)
+            self.emit(op, self.reg(words), self.reg(words) if rng.chance(0.7) else 0, 0, condition, imm=0)
             self.emit("nop")
             self.code[at + 1] = len(self.code)
 
@@ -234,29 +242,26 @@ class _Writer:
         # count down from a small number; one instruction inside
         self.emit("ldi", REG | 15, imm=self.rng.randint(1, 4))
         top = len(self.code)
-        (self.vector if self.rng.random() < 0.5 else self.scalar)()
+        (self.vector if self.rng.chance(0.5) else self.scalar)()
         self.emit("sub16", REG | 15, REG | 15, 0, 0, imm=1)
         self.emit("br16", REG | 15, 0, 0, isa.CONDITIONS.index("ne"), imm=top)
 
-    def body(self, length):
-        for _ in range(length):
-            x = self.rng.random()
-            if x < 0.45:
-                self.vector()
-            elif x < 0.9:
-                self.scalar()
-            elif x < 0.96:
-                self.loop()
-            elif x < 0.98:
-                self.dfilt()
-            else:
-                at = len(self.code)
-                self.emit("call", imm=0)
-                self.emit("jmp", imm=0)
-                self.code[at + 1] = len(self.code)
-                self.scalar()
-                self.emit("ret")
-                self.code[at + 3] = len(self.code)
+    def call(self):
+        at = len(self.code)
+        self.emit("call", imm=0)
+        self.emit("jmp", imm=0)
+        self.code[at + 1] = len(self.code)
+        self.scalar()
+        self.emit("ret")
+        self.code[at + 3] = len(self.code)
+
+    def piece(self):
+        self.rng.weighted(
+            (0.45, self.vector), (0.9, self.scalar), (0.96, self.loop), (0.98, self.dfilt), (1, self.call)
+        )
+
+    def body(self, most):
+        self.rng.several(1, most, self.piece)
         self.emit("done")
 
     def finish(self):
@@ -277,19 +282,20 @@ def random_program(rng, name, colors, m, filters, plain=False):
     w = _Writer(rng, name, colors, m)
     w.colors, w.filters, w.plain = colors, filters, plain
     tasks = [24, 25, 26, *rng.sample(range(N_COLORS, 20), 1)]
-    data = [c for c in w.inq.values() if rng.random() < 0.4]
+    data = [c for c in w.inq.values() if rng.chance(0.4)]
     w.tasks = tasks + data
     w.packed = False
-    for task in tasks + data + ([29] if rng.random() < 0.5 else []):
+    for task in tasks + data + ([29] if rng.chance(0.5) else []):
         w.entry[task] = len(w.code)
-        w.body(rng.randint(1, 6))
-    for task in rng.sample(range(64), 3) + [31] * (rng.random() < 0.1):
+        w.body(6)
+    for task in rng.sample(range(64), 3) + [31] * (rng.chance(0.1)):
         w.control_entry[task] = len(w.code)
-        w.body(rng.randint(1, 2))
+        w.body(2)
     code_words, code, descriptors = w.finish()
+    noise = rng.noise()
     values = np.array(
         [
-            rng.getrandbits(16) if rng.random() < 0.7 else rng.choice((0, 0x3C00, 0x7C00, 0x7E00, 0x8000, 1))
+            noise.getrandbits(16) if noise.random() < 0.7 else noise.choice((0, 0x3C00, 0x7C00, 0x7E00, 0x8000, 1))
             for _ in range(w.n_data)
         ],
         np.uint16,
@@ -298,7 +304,7 @@ def random_program(rng, name, colors, m, filters, plain=False):
     colors_mask = (1 << 24) - 1
     blocked = colors_mask & ~bound
     for color in w.inq.values():
-        if rng.random() < 0.5:
+        if rng.chance(0.5):
             blocked &= ~(1 << color)
     return im.ProgramImage(
         name=name,
@@ -311,7 +317,7 @@ def random_program(rng, name, colors, m, filters, plain=False):
         data_tasks=sum(1 << c for c in data),
         active=sum(1 << t for t in rng.sample(tasks, rng.randint(1, len(tasks)))),
         blocked=blocked,
-        high=sum(1 << t for t in w.tasks if rng.random() < 0.3),
+        high=sum(1 << t for t in w.tasks if rng.chance(0.3)),
         inq_color=tuple(w.inq.get(q, -1) for q in range(8)),
         outq_color=tuple(w.outq.get(q, -1) for q in range(8)),
         half=rng.choice(("f16", "f16", "cb16")),
@@ -322,7 +328,7 @@ def random_program(rng, name, colors, m, filters, plain=False):
 
 def random_routes(rng, width, height, colors, program_index, programs, n_filters, plain=False):
     """Return route tables that stay in the rectangle; most carry traffic towards somebody who takes it."""
-    routes = {}
+    routes, first, rest = {}, rng, rng.noise()  # what follows the first switch position is of less interest
     for color in colors:
         table = np.zeros((height, width), im.ROUTE_DTYPE)
         for y in range(height):
@@ -333,30 +339,32 @@ def random_routes(rng, width, height, colors, program_index, programs, n_filters
                 takes = g >= 0 and color in programs[g].inq_color
                 gives = g >= 0 and color in programs[g].outq_color
                 for p in range(4):
+                    rng = first if p == 0 else rest
                     ins = links + [im.DIR_R] * (3 if gives else 0)
                     outs = links + [im.DIR_R] * (3 if takes else 0)
                     if not ins or not outs:
                         continue
                     rx = {rng.choice(ins)}
-                    if rng.random() < 0.1:
+                    if rng.chance(0.1):
                         rx.add(rng.choice(ins))
                     tx = {rng.choice(outs)}
-                    while rng.random() < 0.3:
+                    while rng.chance(0.3):
                         tx.add(rng.choice(outs))
                     entry["rx"][p] = sum(1 << d for d in rx)
                     entry["tx"][p] = sum(1 << d for d in tx)
+                rng = first
                 entry["valid"] = 1
                 if plain:
                     continue
                 entry["valid"] = rng.choice((1, 1, 1, 3, 7, 15, 5))
-                entry["ring"] = rng.random() < 0.5
-                entry["pop"] = rng.randrange(0, 4)
-                entry["teardown"] = rng.random() < 0.03
-                if n_filters and rng.random() < 0.3:
+                entry["ring"] = rest.random() < 0.5
+                entry["pop"] = rest.randrange(0, 4)
+                entry["teardown"] = rng.chance(0.03)
+                if n_filters and rng.chance(0.3):
                     entry["filter"] = rng.randint(1, n_filters)
-                if rng.random() < 0.1:
+                if rng.chance(0.1):
                     entry["swap"] = rng.randrange(0, 4)
-                if rng.random() < 0.1:
+                if rng.chance(0.1):
                     entry["inject"] = rng.randrange(1, 3)
         routes[color] = table
     return routes
@@ -369,7 +377,7 @@ def random_spec(rng, plain=False):
     width, height = rng.randint(1, 4), rng.randint(1, 3)
     colors = sorted(rng.sample(range(N_COLORS), rng.randint(1, 4)))
     filters = None
-    if not plain and rng.random() < 0.4:
+    if not plain and rng.chance(0.4):
         filters = np.zeros((height, width, 2), im.FILTER_DTYPE)
         for f in filters.reshape(-1):
             f["kind"] = rng.randrange(0, 3)
@@ -380,7 +388,7 @@ def random_spec(rng, plain=False):
         random_program(rng, f"p{k}", colors, m, filters is not None, plain) for k in range(rng.randint(1, 3))
     )
     index = np.array(
-        [[rng.randrange(-1 if rng.random() < 0.1 else 0, len(programs)) for _ in range(width)] for _ in range(height)],
+        [[rng.randrange(-1 if rng.chance(0.1) else 0, len(programs)) for _ in range(width)] for _ in range(height)],
         np.int16,
     )
     routes = random_routes(rng, width, height, colors, index, programs, 2 if filters is not None else 0, plain)
@@ -394,7 +402,7 @@ def random_spec(rng, plain=False):
     inputs, outputs = [], []
     for x, y, d in rng.sample(sides, min(2, len(sides))):
         color = rng.choice(colors)
-        if rng.random() < 0.5:
+        if rng.chance(0.5):
             routes[color]["rx"][y, x, 0] = 1 << d
             inputs.append((x, y, d, color))
         else:
@@ -418,28 +426,36 @@ def random_inputs(rng, spec, plain=False):
     for index in range(len(spec.inputs)):
         n = rng.randint(0, 12)
         payload = [
-            rng.choice((rng.getrandbits(32), 0x095F9249, 0x09DF9249 if rng.random() < 0.1 else rng.getrandbits(32)))
+            rng.choice((rng.getrandbits(32), 0x095F9249, 0x09DF9249 if rng.chance(0.1) else rng.getrandbits(32)))
             for _ in range(n)
         ]
-        yield index, payload, [rng.random() < 0.25 and not plain for _ in range(n)]
+        yield index, payload, [rng.chance(0.25) and not plain for _ in range(n)]
 
 
-def difference(a, b, path=""):
-    """Return the path and values of the first difference between two snapshots, or None."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        for key in sorted(set(a) | set(b), key=repr):
-            if key not in a or key not in b:
-                return f"{path}/{key}: only in {'the first' if key in a else 'the second'}: {a.get(key, b.get(key))!r}"
-            found = difference(a[key], b[key], f"{path}/{key}")
-            if found:
-                return found
-        return None
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        if len(a) != len(b):
-            return f"{path}: {list(a)!r} != {list(b)!r}"
-        for k, (x, y) in enumerate(zip(a, b, strict=True)):
-            found = difference(x, y, f"{path}[{k}]")
-            if found:
-                return found
-        return None
-    return None if a == b else f"{path}: {a!r} != {b!r}"
+def main(argv=None):
+    """Compare both machines on a range of seeds; return 1 if any differs."""
+    from tests import compare
+    from tests.random_traffic import random_traffic
+    from tests.random_vectors import random_vectors
+
+    kinds = {"nonsense": (random_spec, 400), "traffic": (random_traffic, 3000), "vectors": (random_vectors, 20000)}
+    parser = argparse.ArgumentParser(prog="python -m tests.random_machines", description=main.__doc__)
+    parser.add_argument("--seeds", default="0:100", metavar="FIRST:END", help="default 0:100")
+    parser.add_argument("--kinds", nargs="+", choices=kinds, default=list(kinds), help="default: all")
+    args = parser.parse_args(argv)
+    first, end = (int(word) for word in args.seeds.split(":"))
+    wrong = 0
+    for seed in range(first, end):
+        for kind in args.kinds:
+            make, limit = kinds[kind]
+            try:
+                compare.compare(compare.seeded(seed, make), limit)
+            except AssertionError as error:
+                wrong += 1
+                print(f"{kind}, {str(error).splitlines()[0]}")
+    print(f"{(end - first) * len(args.kinds)} machines, {wrong} differ")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,15 +23,20 @@ class _Stream:
 
     def __init__(self, rng, color, width, height):
         self.color, self.n = color, rng.choice((1, 2, 3, 7, 16, 33, 64))
-        self.dtype, self.packed = rng.choice(("f32", "f32", "f16")), rng.random() < 0.7
-        while True:
-            self.x, self.y, self.d = rng.randrange(width), rng.randrange(height), rng.randrange(4)
-            dx, dy = STEP[self.d]
-            room = {0: self.x, 1: width - 1 - self.x, 2: self.y, 3: height - 1 - self.y}[self.d]
-            if room:
-                break
-        self.path = [(self.x + k * dx, self.y + k * dy) for k in range(rng.randint(1, room) + 1)]
-        self.takers = [place for place in self.path[1:-1] if rng.random() < 0.5] + [self.path[-1]]
+        self.dtype, self.packed = rng.choice(("f32", "f32", "f16")), rng.chance(0.7)
+        room = {
+            (x, y, d): far
+            for x in range(width)
+            for y in range(height)
+            for d, far in enumerate((x, width - 1 - x, y, height - 1 - y))
+            if far
+        }
+        self.x, self.y, self.d = place = rng.among(
+            list(room), lambda: (rng.randrange(width), rng.randrange(height), rng.randrange(4))
+        )
+        dx, dy = STEP[self.d]
+        self.path = [(self.x + k * dx, self.y + k * dy) for k in range(rng.randint(1, room[place]) + 1)]
+        self.takers = [place for place in self.path[1:-1] if rng.chance(0.5)] + [self.path[-1]]
 
     def route(self, layout):
         """Paint the routes of this stream."""
@@ -79,21 +84,21 @@ def _program(rng, machine, name, sends, takes):
                 acc = p.reg32()
                 p.ldi32(acc, 0x3F800000)
                 with p.loop(action[1]):
-                    p.fmuls(acc, acc, acc) if rng.random() < 0.5 else p.add32(acc, acc, acc)
+                    p.fmuls(acc, acc, acc) if rng.chance(0.5) else p.add32(acc, acc, acc)
             elif action[0] == "memory":
                 _, dtype, a, b = action
                 getattr(p, rng.choice(MEMORY_OPS[dtype]))(a, a, b)
             else:
                 way, s, a = action
                 options = {}
-                if rng.random() < 0.6:
+                if rng.chance(0.6):
                     options["async_"] = p.async_(priority=rng.choice(("low", "medium", "high")))
                 move = "fmovs" if s.dtype == "f32" else "fmovh"
                 add = "fadds" if s.dtype == "f32" else "faddh"
                 packed = None if s.dtype == "f32" else s.packed
                 if way == "send":
                     getattr(p, move)(p.fabout(s.color, s.n, packed=packed), a, **options)
-                elif rng.random() < 0.5:
+                elif rng.chance(0.5):
                     getattr(p, move)(a, p.fabin(s.color, s.n, packed=packed), **options)
                 else:
                     getattr(p, add)(a, a, p.fabin(s.color, s.n, packed=packed), **options)
@@ -111,7 +116,7 @@ def random_traffic(rng):
         for x in range(width):
             sends = [s for s in streams if (s.x, s.y) == (x, y)]
             takes = [s for s in streams if (x, y) in s.takers]
-            if sends or takes or rng.random() < 0.3:
+            if sends or takes or rng.chance(0.3):
                 layout.place(_program(rng, machine, f"p{x}_{y}", sends, takes), x, y)
     for s in streams:
         s.route(layout)

@@ -44,7 +44,7 @@ def _machine(rng):
             "ce.fp_latency": (1, 4),
             "num.ftz": (0, 1),
         }.items()
-        if rng.random() < 0.3
+        if rng.chance(0.3)
     }
     return machine(rng.choice(("wse2", "wse3")), changes)
 
@@ -53,8 +53,9 @@ def random_vectors(rng):
     """Return the `FabricSpec` of a PE with a loop of vector operations and scalar code."""
     m = _machine(rng)
     p = Program("vectors", m, half=rng.choice(("f16", "cb16")))
+    noise = rng.noise()
     values = np.array(
-        [rng.choice((0.0, -0.0, 1.0, -2.5, 1e-7, 6e4, np.inf, np.nan, rng.uniform(-9, 9))) for _ in range(SIZE)]
+        [noise.choice((0.0, -0.0, 1.0, -2.5, 1e-7, 6e4, np.inf, np.nan, noise.uniform(-9, 9))) for _ in range(SIZE)]
     )
     p.array("before", rng.randint(1, 9), "u16")
     arrays = {"f32": p.array("s", SIZE, "f32", values)}
@@ -76,22 +77,25 @@ def random_vectors(rng):
         counter = p.reg16("counter")
         p.ldi(counter, 0)
         done = []
-        for _ in range(rng.randint(1, 5)):
-            op, n, saves = rng.choice(list(OPS)), rng.choice((1, 2, 3, 4, 5, 8, 17, 31, 60)), rng.random() < 0.3
+
+        def operation():
+            op, n, saves = rng.choice(list(OPS)), rng.choice((1, 2, 3, 4, 5, 8, 17, 31, 60)), rng.chance(0.3)
             dsrs = []
             for file, kind in zip(("dest", "src0", "src1"), OPS[op], strict=True):
                 dsr = p.dsr(file)
-                p.load(dsr, walk(kind, n, saves and rng.random() < 0.5))
+                p.load(dsr, walk(kind, n, saves and rng.chance(0.5)))
                 dsrs.append(dsr)
-            if rng.random() < 0.3:
+            if rng.chance(0.3):
                 dsrs[0] = dsrs[1] if OPS[op][0] == OPS[op][1] else dsrs[0]
             done.append((op, dsrs, scalar[OPS[op][2]] if op.startswith("fmac") else None))
+
+        rng.several(1, 5, operation)
         with p.loop(rng.randint(1, 6)):
             for op, dsrs, k in done:
-                if rng.random() < 0.5:
+                if rng.chance(0.5):
                     p.ld16(scalar["f16"], arrays["f16"], offset=rng.randrange(SIZE))
                 getattr(p, op)(*dsrs, *([k] if k is not None else []))
-                if rng.random() < 0.3:
+                if rng.chance(0.3):
                     p.add16(counter, counter, 1)
     p.start("main")
     layout = Layout(1, 1, m)

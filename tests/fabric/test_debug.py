@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,9 +14,9 @@ from fabric.kernels.collectives.chain import chain_layout
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from tests.bench import workloads
+from tests.compare import cases, difference, state_of
 from tests.examples import examples
-from tests.fabric.test_equivalence import state_of
-from tests.random_machines import difference, random_inputs, random_spec
+from tests.random_machines import random_spec
 from tests.random_traffic import random_traffic
 from wse_core.errors import ConfigError, LayoutError
 from wse_core.params import machine
@@ -37,14 +35,10 @@ def chain(backend):
 @pytest.mark.parametrize("make", [Engine, ReferenceMachine])
 @pytest.mark.parametrize("draw", [random_spec, random_traffic])
 @examples(20)
-@given(seed=st.integers(0, 2**32))
-def test_a_state_is_restored_bit_for_bit(make, draw, seed):
-    rng = random.Random(seed)
-    spec = draw(rng)
-    m = make(spec)
-    for burst in random_inputs(rng, spec):
-        m.push_input(*burst)
-    first, second = rng.randint(1, 60), rng.randint(1, 60)
+@given(data=st.data(), first=st.integers(1, 60), second=st.integers(1, 60))
+def test_a_state_is_restored_bit_for_bit(make, draw, data, first, second):
+    case = data.draw(cases(draw))
+    spec, m = case.spec, case.start(make(case.spec))
     m.run(first)
     saved = m.save_state()
     results = []

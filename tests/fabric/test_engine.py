@@ -1,6 +1,5 @@
 """Properties of the compiled engine alone: accounting, conservation, determinism, time, memory."""
 
-import random
 import subprocess
 import sys
 import threading
@@ -14,28 +13,21 @@ from fabric.engine.engine import Engine
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from tests.bench import workloads
+from tests.compare import cases, difference
 from tests.examples import SLOW_BUILD, examples
-from tests.random_machines import difference, random_inputs, random_spec
 from wse_core import image as im
 from wse_core.errors import ConfigError, SramFault
 from wse_core.params import machine
 
-SEEDS = st.integers(0, 2**32 - 1)
 
-
-def started(seed, plain=False):
-    rng = random.Random(seed)
-    spec = random_spec(rng, plain)
-    engine = Engine(spec)
-    for burst in random_inputs(rng, spec, plain):
-        engine.push_input(*burst)
-    return spec, engine
+def started(case):
+    return case.spec, case.start(Engine(case.spec))
 
 
 @examples(60)
-@given(SEEDS, st.integers(1, 300))
-def test_every_cycle_is_busy_stalled_or_idle(seed, cycles):
-    spec, engine = started(seed)
+@given(cases(), st.integers(1, 300))
+def test_every_cycle_is_busy_stalled_or_idle(case, cycles):
+    spec, engine = started(case)
     engine.run(cycles)
     counters = engine.counters()
     total = sum(v for name, v in counters.items() if name in ("busy", "idle") or name.startswith("stall"))
@@ -45,10 +37,10 @@ def test_every_cycle_is_busy_stalled_or_idle(seed, cycles):
 
 
 @examples(80)
-@given(SEEDS, st.integers(1, 300))
-def test_wavelets_are_conserved(seed, cycles):
+@given(cases(plain=True), st.integers(1, 300))
+def test_wavelets_are_conserved(case, cycles):
     """What left the routers on one side of a link is what left the queue on its other side plus what is still in it."""
-    spec, engine = started(seed, plain=True)
+    spec, engine = started(case)
     if engine.run(cycles) == "fault":
         return
     moved, snapshot = engine.link_counts(), engine.snapshot()
@@ -72,11 +64,11 @@ def test_wavelets_are_conserved(seed, cycles):
 
 
 @examples(30)
-@given(SEEDS)
-def test_runs_are_deterministic(seed):
+@given(cases())
+def test_runs_are_deterministic(case):
     snapshots = []
     for _ in range(2):
-        spec, engine = started(seed)
+        spec, engine = started(case)
         status = engine.run(300)
         snapshots.append(
             (status, engine.snapshot(), [list(map(list, engine.pop_output(k))) for k in range(len(spec.outputs))])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -17,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.engine.engine import Engine
+from tests.compare import cases
+from tests.draw import Seeded
 from tests.examples import examples
-from tests.random_machines import random_inputs, random_spec
+from tests.random_machines import random_spec
 from tests.random_traffic import random_traffic
 from traces import event_log as event_files
 from traces.event_log import EventLog, recording, segments_of
@@ -30,31 +31,25 @@ from wse_core.events import EVENT_DTYPE, KINDS, LEVELS, NO_COLOR, WAITS, TraceFi
 from wse_core.reference.machine import ReferenceMachine
 
 META = RunMeta(job="test", machine={"router.hop": 1, "ramp.in": 2})
-SEEDS = st.integers(0, 2**32)
 
 
-def reported(seed, draw, limit=120, filter=None, host=True):
-    """Return the machine of a seed after `limit` cycles and the events that it reported."""
-    rng = random.Random(seed)
-    spec = draw(rng)
-    machine = ReferenceMachine(spec)
+def reported(case, limit=120, filter=None, host=True):
+    """Return the machine of a case after `limit` cycles and the events that it reported."""
+    machine = ReferenceMachine(case.spec)
     found = []
     machine.trace(lambda events, clock: found.append(events), filter)
-    for burst in random_inputs(rng, spec) if host else ():
-        machine.push_input(*burst)
+    if host:
+        case.start(machine)
     status = machine.run(limit)
     machine.trace(None)
     return machine, sorted_events(joined(found)), status
 
 
-def settled(make, seed, draw, cuts):
+def settled(make, case, cuts):
     """Return (status, events in order) of a machine that is run in pieces; a wait that never ends is left out."""
-    rng = random.Random(seed)
-    spec = draw(rng)
-    machine, found, clock = make(spec), [], 0
+    machine, found, clock = make(case.spec), [], 0
     machine.trace(lambda events, clock: found.append((events, clock)))
-    for burst in random_inputs(rng, spec):
-        machine.push_input(*burst)
+    case.start(machine)
     for cut in cuts:
         status = machine.run(cut)
     machine.trace(None)
@@ -69,10 +64,11 @@ def settled(make, seed, draw, cuts):
 
 @pytest.mark.parametrize("draw", [random_spec, random_traffic])
 @examples(40)
-@given(seed=SEEDS, cuts=st.lists(st.integers(1, 150), min_size=1, max_size=4).map(sorted))
-def test_both_machines_report_the_same_events(draw, seed, cuts):
+@given(data=st.data(), cuts=st.lists(st.integers(1, 150), min_size=1, max_size=4).map(sorted))
+def test_both_machines_report_the_same_events(draw, data, cuts):
     """The engine, which runs ahead and works in bulk, reports what the plain machine reports cycle by cycle."""
-    compiled, plain = (settled(make, seed, draw, cuts) for make in (Engine, ReferenceMachine))
+    case = data.draw(cases(draw))
+    compiled, plain = (settled(make, case, cuts) for make in (Engine, ReferenceMachine))
     if compiled[0] != "fault":
         assert np.array_equal(compiled[1], plain[1])
 
@@ -86,9 +82,9 @@ def count(events, kind):
 
 @pytest.mark.parametrize("draw", [random_spec, random_traffic])
 @examples(20)
-@given(seed=SEEDS)
-def test_events_agree_with_counters(draw, seed):
-    machine, events, status = reported(seed, draw)
+@given(data=st.data())
+def test_events_agree_with_counters(draw, data):
+    machine, events, status = reported(data.draw(cases(draw)))
     assert events["cycle"].max(initial=0) <= machine.cycle
     if status == "fault":
         return  # what a step had done before it faulted is reported, but not all of it is counted
@@ -112,29 +108,28 @@ def test_events_agree_with_counters(draw, seed):
 
 
 @examples(10)
-@given(seed=SEEDS, cut=st.integers(1, 200))
-def test_a_filter_leaves_exactly_what_it_names(seed, cut):
+@given(case=cases(random_traffic), cut=st.integers(1, 200))
+def test_a_filter_leaves_exactly_what_it_names(case, cut):
     wanted = TraceFilter(LEVELS["events"], (0, 3), (1, 0, 2, 2), (cut, cut + 100))
-    _, everything, _ = reported(seed, random_traffic)
-    _, chosen, _ = reported(seed, random_traffic, filter=wanted)
+    _, everything, _ = reported(case)
+    _, chosen, _ = reported(case, filter=wanted)
     assert np.array_equal(chosen, everything[wanted.keeps(everything)])
     assert set(np.unique(chosen["kind"])) <= {KINDS.index(kind) for kind in LEVELS["events"]}
     assert set(np.unique(chosen["color"])) <= {0, 3, NO_COLOR}
 
 
 @examples(15)
-@given(seed=SEEDS)
-def test_files_give_back_what_was_reported(seed, tmp_path_factory):
+@given(case=cases(random_traffic))
+def test_files_give_back_what_was_reported(case, tmp_path_factory):
     path = tmp_path_factory.mktemp("events") / "run.h5"
-    rng = random.Random(seed)
-    machine = ReferenceMachine(random_traffic(rng))
+    machine = ReferenceMachine(case.spec)
     with recording(machine, path, META, TraceFilter()) as log:
         machine.run(200)
     with RunWriter(path, META) as writer:
         log.finish(writer)
     log.remove()
     assert not segments_of(path)
-    _, events, _ = reported(seed, random_traffic, 200, host=False)
+    _, events, _ = reported(case, 200, host=False)
     with Trace.open(path) as trace:
         assert trace.complete
         assert trace.committed == len(events)
@@ -198,8 +193,7 @@ def test_a_range_reads_its_share(tmp_path):
 
 def test_landings_follow_from_grants(tmp_path):
     """What lands at a port is what left the neighbour in that direction, `router.hop` cycles earlier."""
-    rng = random.Random(5)
-    machine = ReferenceMachine(random_traffic(rng))
+    machine = ReferenceMachine(random_traffic(Seeded(5)))
     meta = RunMeta(machine=dict(machine.machine))
     with recording(machine, tmp_path / "run.h5", meta, TraceFilter()) as log:
         machine.run(200)

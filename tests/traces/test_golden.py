@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
 
 import numpy as np
 import pytest
 
 from fabric.engine.engine import Engine
+from tests.draw import Seeded
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic
 from tests.traces import golden
@@ -30,7 +30,7 @@ def test_columns_are_those_of_before(case, backend, tmp_path):
 
 def recorded(draw, seed, path, ready=None):
     """Record a random machine; return its events as bytes and its final cycle."""
-    rng = random.Random(seed)
+    rng = Seeded(seed)
     spec = draw(rng)
     engine = Engine(spec)
     for burst in random_inputs(rng, spec):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from collections import defaultdict
 
@@ -11,6 +10,7 @@ import pytest
 
 from fabric.engine.engine import Engine
 from harness.kit.recording import names_of
+from tests.draw import Seeded
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic
 from tests.traces.export.test_formats import LINE_FORMS
@@ -45,7 +45,7 @@ def logs(tmp_path_factory):
     for k, (draw, seed) in enumerate(
         [*((random_spec, seed) for seed in range(24)), *((random_traffic, seed) for seed in range(8))]
     ):
-        rng = random.Random(seed)
+        rng = Seeded(seed)
         spec = draw(rng)
         engine, path = Engine(spec), folder / f"{k}.h5"
         meta = RunMeta(machine=dict(spec.machine))
