@@ -28,13 +28,14 @@ endif
 
 SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 
-.PHONY: help run test build bench checked sanitize coverage lint lint-tools clean
+.PHONY: help run test quick build bench checked sanitize coverage lint lint-tools clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run       train a network on handwritten digits, on two modelled wafers"
 	@echo "make test      run the test suite"
+	@echo "make quick     run what fits between two edits: no slow test, few examples of each property"
 	@echo "make build     prepare .venv and compile, nothing else"
 	@echo "make bench     run the benchmarks; JSON goes to build/bench"
 	@echo "make checked   run the suite in a build with every run-time check on"
@@ -48,7 +49,10 @@ run: build
 	@$(VENV)/bin/wse train digits --wafers 2 --compare 50 --overwrite $(ARGS)
 
 test: build
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest --durations=15 $(ARGS)
+
+quick: build
+	@WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-smoke} $(PY) -m pytest -m "not packaging and not slow" $(ARGS)
 
 build: $(STAMP)
 

@@ -1,0 +1,42 @@
+"""CONTRIBUTING.md says which files to touch for which change: each task is there, and so is every file that it names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+TASKS = {
+    "Change the ramp's latency": "wse_core/numbers.py",
+    "Add an ALU op": "wse_core/isa.py",
+    "Add a collective": "fabric/kernels/registry.py",
+    "New flag of a command": "tests/harness/test_cli.py",
+    "New optimizer": "memx/optimizer.py",
+    "New trace event": "wse_core/events.py",
+    "New exporter": "traces/export/formats.py",
+    "Change the checkpoint format": "harness/train/checkpoint.py",
+    "New machine preset": "wse_core/numbers.py",
+    "New planner strategy": "harness/plan/strategies.py",
+}
+"""Title of a task: a file that it cannot do without."""
+
+
+@pytest.fixture(scope="module")
+def tasks(root):
+    """Title: files that the task names."""
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n## To change X, touch these files\n")[1]
+    parts = re.split(r"^### (.*)$", text.split("\n## ")[0], flags=re.MULTILINE)[1:]
+    return {
+        title: re.findall(r"`([a-z_]+/[\w./]+|[A-Z]+\.md|Makefile)`", body)
+        for title, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def test_each_task_is_there(tasks):
+    assert set(TASKS) <= set(tasks)
+
+
+@pytest.mark.parametrize("title", TASKS)
+def test_every_named_file_exists(tasks, root, title):
+    assert TASKS[title] in tasks[title]
+    assert [name for name in tasks[title] if not (root / name).exists()] == []
