@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md says which files to touch for which change: each task is there, and so is every file that it names."""
+"""CONTRIBUTING.md says which files to touch for which change: each task is there, and so is each file that it names."""
 
 from __future__ import annotations
 
