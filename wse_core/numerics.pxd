@@ -7,8 +7,8 @@ Contract  one rounding per operation, to nearest, ties to even, gradual underflo
           are the one canonical quiet NaN of their format; moves, neg and abs keep the bits. With ftz set, subnormal
           operands count as zeros of their sign and a result that is subnormal after rounding becomes such a zero.
           No state, no exceptions, no allocation. May be called from any phase and any thread.
-Host      needs IEEE binary32/binary64 without excess precision, round-to-nearest, host flushing off
-          (`num_host_is_exact` looks; the array forms and a run should ask it once). Contraction may be on or off:
+Host      needs IEEE binary32/binary64 without excess precision, round-to-nearest, host flushing off: the caller, from
+          Python inwards the array forms or a run, sets that mode (float_mode.pxd). Contraction may be on or off:
           wherever a*b + c is written below, the product is exact, so fusing changes nothing.
 Known     CB16's encodings of infinity and NaN, the fusing of FMACH/FMACS and the rounding mode are assumptions;
 differences docs/numerics.md lists them with their grounds. No stochastic rounding, no exception flags.
@@ -35,23 +35,12 @@ cdef extern from *:
     static inline uint32_t wse_bits_of_f32(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
     static inline double wse_f64_of_bits(uint64_t u) { double x; memcpy(&x, &u, sizeof x); return x; }
     static inline uint64_t wse_bits_of_f64(double x) { uint64_t u; memcpy(&u, &x, sizeof u); return u; }
-    static inline int wse_host_is_exact(void)
-    {
-        /* volatile: the question is what the processor does now, not what the compiler can fold */
-        volatile float tiny = FLT_MIN, one = 1.0f, ulp_third = FLT_EPSILON / 3.0f;
-        volatile float half_min = tiny * 0.5f;                  /* 0 if results are flushed */
-        volatile float back = half_min * 2.0f;                  /* 0 if operands are flushed */
-        volatile float up = one + ulp_third, down = -one - ulp_third;   /* move if rounding is directed */
-        return half_min != 0.0f && back == tiny && up == one && down == -one;
-    }
     #endif
     """
     float f32_of_bits "wse_f32_of_bits"(uint32_t u) noexcept nogil
     uint32_t bits_of_f32 "wse_bits_of_f32"(float x) noexcept nogil
     double f64_of_bits "wse_f64_of_bits"(uint64_t u) noexcept nogil
     uint64_t bits_of_f64 "wse_bits_of_f64"(double x) noexcept nogil
-    # 1 if the calling thread rounds to nearest and keeps subnormals (another library may have switched that off)
-    int num_host_is_exact "wse_host_is_exact"() noexcept nogil
     float c_fmaf "fmaf"(float a, float b, float c) noexcept nogil
     float c_sqrtf "sqrtf"(float a) noexcept nogil
     double c_sqrt "sqrt"(double a) noexcept nogil
@@ -85,17 +74,17 @@ cdef inline int num_is_valid(const num_t* s) noexcept nogil:
             and CB16_BIAS_MIN <= s.bias <= CB16_BIAS_MAX and (s.ftz == 0 or s.ftz == 1))
 
 
-# ---- building blocks (private to the numerics modules) ----------------------------------------------------------
+# ---- building blocks; those with an underscore are private to this file -----------------------------------------
 
 # Operand of f32 arithmetic as a host float.
-cdef inline float _f32_in(uint32_t a, int ftz) noexcept nogil:
+cdef inline float f32_in(uint32_t a, int ftz) noexcept nogil:
     if ftz and (a & 0x7F800000) == 0:
         a &= 0x80000000U
     return f32_of_bits(a)
 
 
 # Result of f32 arithmetic: canonical NaN, flush if asked.
-cdef inline uint32_t _f32_out(float x, int ftz) noexcept nogil:
+cdef inline uint32_t f32_out(float x, int ftz) noexcept nogil:
     cdef uint32_t u
     if x != x:
         return NAN_F32
@@ -108,7 +97,7 @@ cdef inline uint32_t _f32_out(float x, int ftz) noexcept nogil:
 # 16-bit code with fields 1 / 15-m / m to host float, exactly. shift = 23-m, rebias = 127-bias, so both formats and
 # every legal bias land in f32's normal range. A subnormal code is set on the exponent of the smallest normal and that
 # leading one is subtracted again: exact, and no host subnormal is ever touched (those are slow on some processors).
-cdef inline float _decode16(uint16_t a, int shift, uint32_t rebias, int ftz) noexcept nogil:
+cdef inline float decode16(uint16_t a, int shift, uint32_t rebias, int ftz) noexcept nogil:
     cdef uint32_t mag = (<uint32_t>a & 0x7FFF) << shift
     cdef uint32_t exponent_mask = (<uint32_t>0x7FFF << shift) & 0x7F800000
     cdef uint32_t exponent = mag & exponent_mask
@@ -127,7 +116,7 @@ cdef inline float _decode16(uint16_t a, int shift, uint32_t rebias, int ftz) noe
 # Host double to a 16-bit code with m fraction bits, rounded once. Normal results round in integers: adding half an
 # ulp less one, plus the last kept bit, carries exactly when nearest-even says so, also across a binade and into
 # infinity. Subnormal results let the host adder round: the magic constant's ulp is the smallest subnormal.
-cdef inline uint16_t _encode16(double x, int m, int bias, int ftz) noexcept nogil:
+cdef inline uint16_t encode16(double x, int m, int bias, int ftz) noexcept nogil:
     cdef uint64_t u = bits_of_f64(x)
     cdef uint64_t sign = (u >> 63) << 15
     cdef uint64_t mag = u & <uint64_t>0x7FFFFFFFFFFFFFFF
@@ -151,16 +140,16 @@ cdef inline uint16_t _encode16(double x, int m, int bias, int ftz) noexcept nogi
 
 # Value of a code of the chosen half format. The branch on the format is the same all run long, and lets the compiler
 # fold the constants of each side.
-cdef inline float _h_in(const num_t* s, uint16_t a) noexcept nogil:
+cdef inline float h_in(const num_t* s, uint16_t a) noexcept nogil:
     if s.half == FMT_F16:
-        return _decode16(a, 13, 127 - F16_BIAS, s.ftz)
-    return _decode16(a, 14, <uint32_t>(127 - s.bias), s.ftz)
+        return decode16(a, 13, 127 - F16_BIAS, s.ftz)
+    return decode16(a, 14, <uint32_t>(127 - s.bias), s.ftz)
 
 
-cdef inline uint16_t _h_out(const num_t* s, double x) noexcept nogil:
+cdef inline uint16_t h_out(const num_t* s, double x) noexcept nogil:
     if s.half == FMT_F16:
-        return _encode16(x, 10, F16_BIAS, s.ftz)
-    return _encode16(x, 9, s.bias, s.ftz)
+        return encode16(x, 10, F16_BIAS, s.ftz)
+    return encode16(x, 9, s.bias, s.ftz)
 
 
 cdef inline uint16_t _h_nan(const num_t* s) noexcept nogil:
@@ -214,37 +203,37 @@ cdef inline double _to_integer(double x, double lo, double hi, int rne) noexcept
 # ---- f32 --------------------------------------------------------------------------------------------------------
 
 cdef inline uint32_t f32_add(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return _f32_out(_f32_in(a, ftz) + _f32_in(b, ftz), ftz)
+    return f32_out(f32_in(a, ftz) + f32_in(b, ftz), ftz)
 
 
 cdef inline uint32_t f32_sub(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return _f32_out(_f32_in(a, ftz) - _f32_in(b, ftz), ftz)
+    return f32_out(f32_in(a, ftz) - f32_in(b, ftz), ftz)
 
 
 cdef inline uint32_t f32_mul(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return _f32_out(_f32_in(a, ftz) * _f32_in(b, ftz), ftz)
+    return f32_out(f32_in(a, ftz) * f32_in(b, ftz), ftz)
 
 
 cdef inline uint32_t f32_div(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return _f32_out(_f32_in(a, ftz) / _f32_in(b, ftz), ftz)
+    return f32_out(f32_in(a, ftz) / f32_in(b, ftz), ftz)
 
 
 # a*b + c, one rounding. fmaf and not double arithmetic: a double sum rounds twice (4097*4097 + 2**-30).
 cdef inline uint32_t f32_fma(uint32_t a, uint32_t b, uint32_t c, int ftz) noexcept nogil:
-    return _f32_out(c_fmaf(_f32_in(a, ftz), _f32_in(b, ftz), _f32_in(c, ftz)), ftz)
+    return f32_out(c_fmaf(f32_in(a, ftz), f32_in(b, ftz), f32_in(c, ftz)), ftz)
 
 
 cdef inline uint32_t f32_sqrt(uint32_t a, int ftz) noexcept nogil:
-    cdef float x = _f32_in(a, ftz)
+    cdef float x = f32_in(a, ftz)
     if not x >= 0.0:                # negative or NaN; -0 passes and stays -0
         return NAN_F32
-    return _f32_out(c_sqrtf(x), ftz)
+    return f32_out(c_sqrtf(x), ftz)
 
 
 # IEEE 754-2019 maximum: NaN wins, +0 > -0 (equal values differ at most in a zero's sign, so and-ing the codes does it).
 cdef inline uint32_t f32_max(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    cdef float x = _f32_in(a, ftz)
-    cdef float y = _f32_in(b, ftz)
+    cdef float x = f32_in(a, ftz)
+    cdef float y = f32_in(b, ftz)
     if x > y:
         return bits_of_f32(x)
     if x < y:
@@ -256,8 +245,8 @@ cdef inline uint32_t f32_max(uint32_t a, uint32_t b, int ftz) noexcept nogil:
 
 # IEEE 754-2019 minimum: NaN wins, -0 < +0.
 cdef inline uint32_t f32_min(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    cdef float x = _f32_in(a, ftz)
-    cdef float y = _f32_in(b, ftz)
+    cdef float x = f32_in(a, ftz)
+    cdef float y = f32_in(b, ftz)
     if x < y:
         return bits_of_f32(x)
     if x > y:
@@ -278,20 +267,20 @@ cdef inline uint32_t f32_abs(uint32_t a) noexcept nogil:
 
 # a * 2**n, one rounding: the double product is exact for every n that matters.
 cdef inline uint32_t f32_scale(uint32_t a, int n, int ftz) noexcept nogil:
-    return _f32_out(<float>(<double>_f32_in(a, ftz) * _power_of_two(n)), ftz)
+    return f32_out(<float>(<double>f32_in(a, ftz) * _power_of_two(n)), ftz)
 
 
 # Quiet comparisons: false with NaN, -0 == +0.
 cdef inline int f32_eq(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return _f32_in(a, ftz) == _f32_in(b, ftz)
+    return f32_in(a, ftz) == f32_in(b, ftz)
 
 
 cdef inline int f32_lt(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return _f32_in(a, ftz) < _f32_in(b, ftz)
+    return f32_in(a, ftz) < f32_in(b, ftz)
 
 
 cdef inline int f32_le(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return _f32_in(a, ftz) <= _f32_in(b, ftz)
+    return f32_in(a, ftz) <= f32_in(b, ftz)
 
 
 # ---- the chosen 16-bit format -----------------------------------------------------------------------------------
@@ -299,39 +288,39 @@ cdef inline int f32_le(uint32_t a, uint32_t b, int ftz) noexcept nogil:
 # Double has 53 >= 2*11 + 2 bits, so rounding a double sum, quotient or root again to 16 bits changes nothing
 # (Figueroa); a product is exact in double.
 cdef inline uint16_t h_add(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return _h_out(s, <double>_h_in(s, a) + <double>_h_in(s, b))
+    return h_out(s, <double>h_in(s, a) + <double>h_in(s, b))
 
 
 cdef inline uint16_t h_sub(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return _h_out(s, <double>_h_in(s, a) - <double>_h_in(s, b))
+    return h_out(s, <double>h_in(s, a) - <double>h_in(s, b))
 
 
 cdef inline uint16_t h_mul(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return _h_out(s, <double>_h_in(s, a) * <double>_h_in(s, b))
+    return h_out(s, <double>h_in(s, a) * <double>h_in(s, b))
 
 
 cdef inline uint16_t h_div(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return _h_out(s, <double>_h_in(s, a) / <double>_h_in(s, b))
+    return h_out(s, <double>h_in(s, a) / <double>h_in(s, b))
 
 
 # a*b + c, one rounding. f16 may take the plain host sum (gain 1 ns): where that loses anything, either the result
 # overflows anyway or the real sum is nearer to c than any midpoint of f16 (proof in docs/numerics.md).
 cdef inline uint16_t h_fma(const num_t* s, uint16_t a, uint16_t b, uint16_t c) noexcept nogil:
-    cdef double p = <double>_h_in(s, a) * <double>_h_in(s, b)
-    cdef double z = _h_in(s, c)
-    return _h_out(s, p + z if s.half == FMT_F16 else _add_to_odd(p, z))
+    cdef double p = <double>h_in(s, a) * <double>h_in(s, b)
+    cdef double z = h_in(s, c)
+    return h_out(s, p + z if s.half == FMT_F16 else _add_to_odd(p, z))
 
 
 cdef inline uint16_t h_sqrt(const num_t* s, uint16_t a) noexcept nogil:
-    cdef double x = _h_in(s, a)
+    cdef double x = h_in(s, a)
     if not x >= 0.0:
         return _h_nan(s)
-    return _h_out(s, c_sqrt(x))
+    return h_out(s, c_sqrt(x))
 
 
 cdef inline uint16_t h_max(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    cdef float x = _h_in(s, a)
-    cdef float y = _h_in(s, b)
+    cdef float x = h_in(s, a)
+    cdef float y = h_in(s, b)
     if x > y:
         return _h_flushed(s, a)
     if x < y:
@@ -342,8 +331,8 @@ cdef inline uint16_t h_max(const num_t* s, uint16_t a, uint16_t b) noexcept nogi
 
 
 cdef inline uint16_t h_min(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    cdef float x = _h_in(s, a)
-    cdef float y = _h_in(s, b)
+    cdef float x = h_in(s, a)
+    cdef float y = h_in(s, b)
     if x < y:
         return _h_flushed(s, a)
     if x > y:
@@ -362,49 +351,49 @@ cdef inline uint16_t h_abs(uint16_t a) noexcept nogil:
 
 
 cdef inline uint16_t h_scale(const num_t* s, uint16_t a, int n) noexcept nogil:
-    return _h_out(s, <double>_h_in(s, a) * _power_of_two(n))
+    return h_out(s, <double>h_in(s, a) * _power_of_two(n))
 
 
 cdef inline int h_eq(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return _h_in(s, a) == _h_in(s, b)
+    return h_in(s, a) == h_in(s, b)
 
 
 cdef inline int h_lt(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return _h_in(s, a) < _h_in(s, b)
+    return h_in(s, a) < h_in(s, b)
 
 
 cdef inline int h_le(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return _h_in(s, a) <= _h_in(s, b)
+    return h_in(s, a) <= h_in(s, b)
 
 
 # ---- mixed: 16-bit operands, f32 result -------------------------------------------------------------------------
 
 # f32(a)*f32(b) + c, one f32 rounding: a product of two halves is exact in f32 (at most 22 bits).
 cdef inline uint32_t hs_fma(const num_t* s, uint16_t a, uint16_t b, uint32_t c) noexcept nogil:
-    return _f32_out(_h_in(s, a) * _h_in(s, b) + _f32_in(c, s.ftz), s.ftz)
+    return f32_out(h_in(s, a) * h_in(s, b) + f32_in(c, s.ftz), s.ftz)
 
 
 cdef inline uint32_t hs_add(const num_t* s, uint16_t a, uint32_t b) noexcept nogil:
-    return _f32_out(_h_in(s, a) + _f32_in(b, s.ftz), s.ftz)
+    return f32_out(h_in(s, a) + f32_in(b, s.ftz), s.ftz)
 
 
 # ---- conversions between float formats --------------------------------------------------------------------------
 
 cdef inline uint32_t h_to_f32(const num_t* s, uint16_t a) noexcept nogil:
-    return _f32_out(_h_in(s, a), 0)
+    return f32_out(h_in(s, a), 0)
 
 
 cdef inline uint16_t f32_to_h(const num_t* s, uint32_t a) noexcept nogil:
-    return _h_out(s, <double>_f32_in(a, s.ftz))
+    return h_out(s, <double>f32_in(a, s.ftz))
 
 
 cdef inline uint16_t f32_to_bf16(uint32_t a, int ftz) noexcept nogil:
-    return _encode16(<double>_f32_in(a, ftz), 7, 127, ftz)
+    return encode16(<double>f32_in(a, ftz), 7, 127, ftz)
 
 
 # Exact; bf16 subnormals are f32 subnormals and stay.
 cdef inline uint32_t bf16_to_f32(uint16_t a) noexcept nogil:
-    return _f32_out(f32_of_bits(<uint32_t>a << 16), 0)
+    return f32_out(f32_of_bits(<uint32_t>a << 16), 0)
 
 
 # Any of the four formats to any other, one rounding, never through a third one (f32 to cb16 through f16 would lose a
@@ -412,20 +401,20 @@ cdef inline uint32_t bf16_to_f32(uint16_t a) noexcept nogil:
 cdef inline uint32_t convert(int from_fmt, int to_fmt, uint32_t bits, int bias, int ftz) noexcept nogil:
     cdef double x
     if from_fmt == FMT_F32:
-        x = _f32_in(bits, ftz)
+        x = f32_in(bits, ftz)
     elif from_fmt == FMT_BF16:
-        x = _f32_in((bits & 0xFFFF) << 16, ftz)
+        x = f32_in((bits & 0xFFFF) << 16, ftz)
     elif from_fmt == FMT_CB16:
-        x = _decode16(<uint16_t>(bits & 0xFFFF), 14, <uint32_t>(127 - bias), ftz)
+        x = decode16(<uint16_t>(bits & 0xFFFF), 14, <uint32_t>(127 - bias), ftz)
     else:
-        x = _decode16(<uint16_t>(bits & 0xFFFF), 13, 127 - F16_BIAS, ftz)
+        x = decode16(<uint16_t>(bits & 0xFFFF), 13, 127 - F16_BIAS, ftz)
     if to_fmt == FMT_F32:
-        return _f32_out(<float>x, ftz)
+        return f32_out(<float>x, ftz)
     if to_fmt == FMT_BF16:
-        return _encode16(x, 7, 127, ftz)
+        return encode16(x, 7, 127, ftz)
     if to_fmt == FMT_CB16:
-        return _encode16(x, 9, bias, ftz)
-    return _encode16(x, 10, F16_BIAS, ftz)
+        return encode16(x, 9, bias, ftz)
+    return encode16(x, 10, F16_BIAS, ftz)
 
 
 # ---- conversions between floats and integers --------------------------------------------------------------------
@@ -433,15 +422,15 @@ cdef inline uint32_t convert(int from_fmt, int to_fmt, uint32_t bits, int bias, 
 # hardware. rne 0 truncates towards zero, 1 rounds to nearest even.
 
 cdef inline int16_t h_to_i16(const num_t* s, uint16_t a, int rne) noexcept nogil:
-    return <int16_t>_to_integer(_h_in(s, a), -32768.0, 32767.0, rne)
+    return <int16_t>_to_integer(h_in(s, a), -32768.0, 32767.0, rne)
 
 
 cdef inline uint16_t h_to_u16(const num_t* s, uint16_t a, int rne) noexcept nogil:
-    return <uint16_t>_to_integer(_h_in(s, a), 0.0, 65535.0, rne)
+    return <uint16_t>_to_integer(h_in(s, a), 0.0, 65535.0, rne)
 
 
 cdef inline int32_t h_to_i32(const num_t* s, uint16_t a, int rne) noexcept nogil:
-    return <int32_t>_to_integer(_h_in(s, a), -2147483648.0, 2147483647.0, rne)
+    return <int32_t>_to_integer(h_in(s, a), -2147483648.0, 2147483647.0, rne)
 
 
 cdef inline int16_t f32_to_i16(uint32_t a, int rne) noexcept nogil:
@@ -457,15 +446,15 @@ cdef inline int32_t f32_to_i32(uint32_t a, int rne) noexcept nogil:
 
 
 cdef inline uint16_t i16_to_h(const num_t* s, int16_t v) noexcept nogil:
-    return _h_out(s, <double>v)
+    return h_out(s, <double>v)
 
 
 cdef inline uint16_t u16_to_h(const num_t* s, uint16_t v) noexcept nogil:
-    return _h_out(s, <double>v)
+    return h_out(s, <double>v)
 
 
 cdef inline uint16_t i32_to_h(const num_t* s, int32_t v) noexcept nogil:
-    return _h_out(s, <double>v)
+    return h_out(s, <double>v)
 
 
 cdef inline uint32_t i16_to_f32(int16_t v) noexcept nogil:

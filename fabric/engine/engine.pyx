@@ -19,6 +19,7 @@ from libc.string cimport memcpy
 from fabric.engine.memory cimport Memory
 from wse_core cimport traced_ce, traced_router
 from wse_core.ce cimport ce_phase, ce_settle
+from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
 from wse_core.router cimport router_phase
 from wse_core.state cimport *
 
@@ -294,6 +295,7 @@ cdef class Engine:
         """Run to cycle `limit` at most; return ``limit``, ``complete``, ``stuck`` or ``fault``."""
         cdef uint64_t stop = min(int(limit), (1 << 62) - 1)
         cdef int code = RUN_BREAK
+        cdef float_mode_t was
         if self.status == "fault":
             return self.status
         self._still("run")
@@ -301,7 +303,9 @@ cdef class Engine:
         try:
             while code == RUN_BREAK:
                 with nogil:
+                    was = float_mode_enter()
                     code = run_cycles(self.s, stop)
+                    float_mode_leave(was)
                 if self.sink is not None:
                     self._report(False)
                 PyErr_CheckSignals()
@@ -339,15 +343,17 @@ cdef class Engine:
             kinds |= <uint32_t>1 << <int>KINDS.index(kind)
         self.s.traced_kinds = kinds
         self.s.watch = self.memory.watch
+        self.memory.settle()
         for k in range(<int>self.s.n_awake):            # waits count from here on
-            ce_settle(self.s, self.s.awake[k])
             self.s.watch[self.s.awake[k]].begin = self.s.watch[self.s.awake[k]].end = 0
 
     cdef _report(self, bint last):
         cdef uint32_t k
         cdef const unsigned char[::1] view
+        cdef float_mode_t was = float_mode_enter()
         for k in range(self.s.n_awake):
             traced_ce.ce_report(self.s, self.s.awake[k], last)
+        float_mode_leave(was)
         data = bytearray(self.s.n_traced * sizeof(event_t))
         if len(data):
             view = data

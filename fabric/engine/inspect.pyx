@@ -7,7 +7,6 @@ Everything here reads the tables of a `Memory` and returns Python objects in the
 import numpy as np
 
 from fabric.engine.memory cimport Memory
-from wse_core.ce cimport ce_settle
 from wse_core.state cimport *
 
 from wse_core import isa as _isa
@@ -42,12 +41,12 @@ def counters(Memory m, spec):
     cdef uint64_t total, over, part
     cdef ce_t* ce
     cdef uint64_t[N_COUNTS] sums
+    m.settle()
     for n in range(m.s.n_awake):
         cell = m.s.awake[n]
         ce = m.s.ce[cell]
         x = cell % m.s.stride - 1
         y = cell // m.s.stride - 1
-        ce_settle(m.s, cell)
         for k in range(N_COUNTS):
             sums[k] = m.s.counts[<uint64_t>cell * N_COUNTS + k] + ce.counts[k]
         if ce.acct > m.s.now:            # booked ahead of the clock: conflict cycles come last

@@ -9,5 +9,6 @@ cdef class Memory:
     cdef void* map(self, uint64_t size) except NULL
     cdef uint32_t cell(self, int x, int y)
     cdef ce_t* ce(self, int x, int y) except NULL
+    cdef void settle(self) noexcept
     cdef uint16_t* words(self, int x, int y, int address, int count) except NULL
     cdef void free_buffers(self) noexcept

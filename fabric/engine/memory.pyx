@@ -16,6 +16,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from wse_core.ce cimport ce_settle
+from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
 from wse_core.state cimport (
     RING, ce_awaken, ce_t, event_t, state_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
 )
@@ -134,8 +135,18 @@ cdef class Memory:
             raise ConfigError(f"PE ({x}, {y}) has no program")
         if ce.prog == NULL:
             ce_awaken(self.s, self.cell(x, y))
+        cdef float_mode_t was = float_mode_enter()
         ce_settle(self.s, self.cell(x, y))
+        float_mode_leave(was)
         return ce
+
+    cdef void settle(self) noexcept:
+        # Have every CE do what it has put off: elements of bulk operations, the booking of cycles.
+        cdef float_mode_t was = float_mode_enter()
+        cdef uint32_t k
+        for k in range(self.s.n_awake):
+            ce_settle(self.s, self.s.awake[k])
+        float_mode_leave(was)
 
     cdef uint16_t* words(self, int x, int y, int address, int count) except NULL:
         # SRAM words of one PE, none outside its data.

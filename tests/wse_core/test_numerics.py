@@ -6,7 +6,6 @@ docs/numerics.md; the format requirements.
 """
 
 import ast
-import ctypes
 import doctest
 import inspect
 import itertools
@@ -20,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import SLOW_BUILD, examples
+from tests.float_mode import MODES, current, float_mode
 from tests.wse_core import exact
 from wse_core import numerics
 from wse_core.errors import ConfigError
@@ -637,6 +637,12 @@ def test_shapes_and_types():
         lambda: numerics.add(0, 0, "cb16", 0),
         lambda: numerics.add(0, 0, "cb16", 63),
         lambda: numerics.add(0, 0, "cb16", 42.0),
+        lambda: numerics.add(0, 0, "cb16", True),
+        lambda: numerics.add(0, 0, ftz="no"),
+        lambda: numerics.add(0, 0, ftz=2),
+        lambda: numerics.fma(0, 0, 0, ftz=None),
+        lambda: numerics.convert(0, "f16", "f32", ftz=1.0),
+        lambda: numerics.encode(1.0, bias=np.True_),
         lambda: numerics.add(0x10000, 0),
         lambda: numerics.add(-1, 0),
         lambda: numerics.add(np.float16(1), 0),
@@ -661,24 +667,46 @@ def test_reference_refuses_settings_that_do_not_exist():
             reference.Num(*wrong)
 
 
-def test_a_host_that_rounds_otherwise_is_noticed():
-    try:
-        libm = ctypes.CDLL("libm.so.6")
-    except OSError:
-        pytest.skip("no C library to ask")
-    if np.dtype(np.longdouble).itemsize != 16 or not hasattr(libm, "fesetround"):
-        pytest.skip("rounding mode constants are those of x86")
-    numerics.check_host()
-    upward = 0x800
-    before = libm.fegetround()
-    try:
-        if libm.fesetround(upward) != 0:
-            pytest.skip("the host cannot change its rounding mode")
-        with pytest.raises(ConfigError, match="round-to-nearest"):
-            numerics.add(0x3C00, 0x3C00)
-    finally:
-        libm.fesetround(before)
-    numerics.check_host()
+def in_every_way(rng):
+    """Return results of every array form, for operands with many subnormals and ties."""
+    results = {}
+    for fmt, bits in (("f16", 16), ("cb16", 16), ("f32", 32)):
+        a, b, c = (rng.integers(0, 1 << bits, 3000).astype(f"u{bits // 8}") for _ in range(3))
+        a[:1000] &= (1 << bits - 1) - 1 >> 5  # tiny ones
+        for name in ("add", "sub", "mul", "div", "maximum", "minimum", "eq", "lt", "le"):
+            results[fmt, name] = getattr(numerics, name)(a, b, fmt)
+        for name in ("sqrt", "neg", "absolute", "to_int", "decode"):
+            results[fmt, name] = getattr(numerics, name)(a, fmt)
+        results[fmt, "fma"] = numerics.fma(a, b, c, fmt)
+        results[fmt, "scale"] = numerics.scale(a, b.astype(np.int64) % 40 - 20, fmt)
+        results[fmt, "from_int"] = numerics.from_int(a.astype(np.int64) % 2**31, fmt)
+        results[fmt, "encode"] = numerics.encode((a.astype(np.uint32) & 0xFF7FFFFF).view(np.float32), fmt)
+        for target in ("f16", "cb16", "bf16", "f32"):
+            results[fmt, target] = numerics.convert(a, fmt, target)
+        if fmt != "f32":
+            wide = rng.integers(0, 1 << 28, 3000).astype(np.uint32)
+            results[fmt, "fma_mixed"] = numerics.fma_mixed(a, b, wide, fmt)
+            results[fmt, "add_mixed"] = numerics.add_mixed(a, wide, fmt)
+    return results
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_results_do_not_depend_on_the_float_mode_of_the_caller(mode):
+    want = in_every_way(np.random.default_rng(50))
+    with float_mode(mode) as before:
+        got = in_every_way(np.random.default_rng(50))
+        after = current()
+    assert after == before, "the caller's mode is put back"
+    for name, values in want.items():
+        assert values.tobytes() == got[name].tobytes(), name
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_float_mode_is_put_back_after_an_error(mode):
+    with float_mode(mode) as before:
+        with pytest.raises(ConfigError):
+            numerics.encode(np.zeros(3), "f8")
+        assert current() == before
 
 
 def test_examples_in_the_docstrings():

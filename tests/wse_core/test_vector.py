@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import SLOW_BUILD, examples
+from tests.float_mode import MODES, current, float_mode
 from tests.wse_core import exact
 from wse_core import numerics, vector
 from wse_core.errors import ConfigError, UnsupportedError
@@ -239,3 +240,25 @@ H, S = np.zeros(4, np.uint16), np.zeros(4, np.uint32)
 def test_mistakes_are_named(call):
     with pytest.raises(ConfigError):
         call()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_results_do_not_depend_on_the_float_mode_of_the_caller(backend, mode):
+    def everything():
+        rng = np.random.default_rng(44)
+        for operation in OPERATIONS:
+            for fmt, bias in FORMATS:
+                a, b, k = operands(rng, operation, fmt, bias, 997)
+                yield vector.run(operation, a, b, k, fmt=fmt, bias=bias).tobytes()
+
+    want = list(everything())
+    with float_mode(mode) as before:
+        got = list(everything())
+        assert current() == before
+    assert got == want
+
+
+@pytest.mark.parametrize("wrong", [{"bias": True}, {"bias": 42.0}, {"ftz": "no"}, {"ftz": 2}])
+def test_settings_that_are_none_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        vector.run("fadds", np.zeros(3, np.uint32), np.zeros(3, np.uint32), **wrong)

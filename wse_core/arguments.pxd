@@ -1,0 +1,8 @@
+from wse_core.float_mode cimport float_mode_t
+from wse_core.numerics cimport num_t
+
+cdef int settings(num_t* s, fmt, bias, ftz, bint arithmetic=*) except -1
+
+
+cdef class DefaultMode:
+    cdef float_mode_t was
