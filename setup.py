@@ -78,6 +78,23 @@ C_FLAGS = [*COMMON_FLAGS, *MODE_FLAGS[MODE]]
 LINK_FLAGS = MODE_LINK_FLAGS.get(MODE, [])
 
 
+FORBIDDEN = re.compile(
+    r"-Ofast|-ffast-math|-funsafe-math-optimizations|-fassociative-math|-freciprocal-math"
+    r"|-ffinite-math-only|-mdaz-ftz|-fp-model[= ]fast\S*"
+)
+
+
+def refuse_fast_math():
+    """End the build if a flag from outside would change results.
+
+    On the compiler's line `COMMON_FLAGS` outvotes such a flag; on the linker's line it adds start-up code that makes
+    whoever imports the modules flush subnormal numbers.
+    """
+    for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED"):
+        if found := FORBIDDEN.search(os.environ.get(name, "")):
+            sys.exit(f"setup.py: {name} holds {found[0]}, which changes results and the importing process; remove it")
+
+
 def number_of_jobs():
     """Return how many compilations may run side by side."""
     text = os.environ.get("WSE_JOBS", "")
@@ -225,6 +242,7 @@ class build_ext(_build_ext):
             self.build_temp = os.path.join(base, "obj")
 
     def run(self):
+        refuse_fast_math()
         os.chdir(ROOT)
         super().run()
         if self.inplace or self.editable_mode:

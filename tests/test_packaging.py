@@ -117,6 +117,24 @@ def test_release_build(toy):
     assert list(toy.glob("*/**/*.c")) == list(toy.glob("build/**/*.c"))
 
 
+@pytest.mark.parametrize(
+    ("variable", "flags"),
+    [
+        ("CFLAGS", "-O2 -Ofast"),
+        ("LDFLAGS", "-Wl,-O1 -ffast-math"),
+        ("CPPFLAGS", "-funsafe-math-optimizations"),
+        ("CC", "cc -Ofast"),
+    ],
+)
+def test_flags_that_change_results_are_refused_in_one_line(toy, variable, flags):
+    done = python("setup.py", "--quiet", "build_ext", "--inplace", cwd=toy, **{variable: flags})
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"setup.py: {variable} holds {flags.split()[-1]}, which changes results and the importing process; remove it"
+    ]
+    assert not list(toy.glob("wse_core/*.so"))
+
+
 def test_modes_replace_each_other_in_place_and_keep_their_objects_apart(toy):
     build(toy, "release")
     build(toy, "checked")
