@@ -5,7 +5,8 @@ by it in f32.  If a gradient is not finite, the update is left out and the scale
 iterations in a row it doubles, up to the largest scale of the format.
 
 The vendor's gradient scaler stops at 2^15 for float16 and 2^31 for cbfloat16 (its public training library); bf16 is not
-scaled at all (requirement FMT-09).
+scaled at all (requirement FMT-09).  No scale exceeds the largest power of two of the format: that of cb16 depends on
+its exponent bias, and with the bias of 42 it is 2^20, not 2^31.
 """
 
 from __future__ import annotations
@@ -14,15 +15,32 @@ import math
 from dataclasses import dataclass
 
 from wse_core.errors import CheckpointError, TrainingError
+from wse_core.formats import Arithmetic
+from wse_core.params import Machine
 
-__all__ = ["MOST", "LossScale"]
+__all__ = ["MOST", "LossScale", "largest_scale"]
 
 MOST = {"f16": 2.0**15, "cb16": 2.0**31, "bf16": 1.0}
-"""Largest scale of a format."""
+"""Largest scale that the vendor's scaler gives a format; `largest_scale` says what the format can hold."""
 
 INITIAL = {"f16": 2.0**15, "cb16": 1.0, "bf16": 1.0}
 LEAST = 2.0**-14
 """Smallest scale; below it the gradients themselves are the problem."""
+
+
+def largest_scale(dtype: str, machine: Machine) -> float:
+    """Return the largest scale of a format on a machine: the vendor's, or the largest power of two that is a number.
+
+    Examples
+    --------
+    >>> from wse_core.params import machine
+    >>> largest_scale("cb16", machine()) == 2.0**20, largest_scale("f16", machine()) == 2.0**15
+    (True, True)
+    """
+    if dtype == "bf16":
+        return MOST[dtype]
+    _, exponent = math.frexp(Arithmetic.of(machine, dtype).largest)
+    return min(MOST[dtype], math.ldexp(1.0, exponent - 1))
 
 
 @dataclass
@@ -54,7 +72,7 @@ class LossScale:
             INITIAL[dtype] if given.initial is None else given.initial,
             given.growth_interval,
             dtype != "bf16" if given.dynamic is None else given.dynamic,
-            MOST[dtype],
+            largest_scale(dtype, config.build_machine()),
         )
 
     def update(self, finite, iteration=None):

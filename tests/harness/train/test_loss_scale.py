@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.train.config import parse_train
-from harness.train.loss_scale import LossScale
+from harness.train.loss_scale import LossScale, largest_scale
+from wse_core import numerics
 from wse_core.errors import CheckpointError, TrainingError
+from wse_core.params import machine
 
 TEXT = """
 [network]
@@ -61,12 +63,24 @@ def test_a_static_scale_stays_and_an_overflow_ends_training():
 
 @pytest.mark.parametrize(
     ("dtype", "initial", "dynamic", "most"),
-    [("f16", 2.0**15, True, 2.0**15), ("cb16", 1.0, True, 2.0**31), ("bf16", 1.0, False, 1.0)],
+    [("f16", 2.0**15, True, 2.0**15), ("cb16", 1.0, True, 2.0**20), ("bf16", 1.0, False, 1.0)],
 )
 def test_defaults_follow_the_format(dtype, initial, dynamic, most):
     text = TEXT.replace("use_cbfloat16 = true", f"use_cbfloat16 = {str(dtype == 'cb16').lower()}")
     scale = LossScale.of(parse_train(f'{text}dtype = "{dtype}"\n'))
     assert (scale.value, scale.dynamic, scale.most) == (initial, dynamic, most)
+
+
+@pytest.mark.parametrize(("bias", "most"), [(42, 20), (62, 0), (31, 31), (30, 31), (41, 21)])
+def test_no_scale_of_cb16_exceeds_what_its_bias_leaves(bias, most):
+    changed = machine("wse2", {"num.cb16_bias": bias})
+    assert largest_scale("cb16", changed) == 2.0**most
+    encoded = numerics.encode(2.0**most, "cb16", bias)
+    assert numerics.decode(encoded, "cb16", bias) == 2.0**most, "the scale itself is a number of the format"
+    scale = LossScale(1.0, 1, most=largest_scale("cb16", changed))
+    for _ in range(70):
+        scale.update(True)
+    assert scale.value == 2.0**most
 
 
 @pytest.mark.parametrize(
