@@ -6,6 +6,7 @@ them needs the engine, so a broken installation can still be described.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -156,19 +157,17 @@ def numeric_facts():
     """
     import numpy as np
 
+    backend = None
+    with contextlib.suppress(ImportError):  # first: a module that was built wrongly changes the mode when it is loaded
+        backend = importlib.import_module("wse_core.vector").backend()
+        importlib.import_module("fabric.engine.engine")
     tiny = np.array([np.finfo(np.float32).smallest_subnormal] * 2, dtype=np.float32)
     one, half_step = np.float64(1.0), np.float64(2.0**-53)
-    facts = {
+    return {
         "subnormals": bool((tiny * np.float32(2) != 0).all()),
         "round_to_nearest": bool(one + half_step == 1.0 and one + 3 * half_step == 1.0 + 4 * half_step),
-        "backend": None,
+        "backend": backend,
     }
-    try:
-        importlib.import_module("wse_core.numerics")
-    except ImportError:
-        return facts
-    facts["backend"] = importlib.import_module("wse_core.vector").backend()
-    return facts
 
 
 def import_names(names=OWN_PACKAGES, root=ROOT, find_spec=importlib.util.find_spec, distributions=None):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.machinery
 import json
 import os
@@ -12,6 +14,7 @@ from harness.cli import doctor
 from harness.cli.cmd_doctor import describe, describe_assumptions
 from harness.kit import provenance
 from harness.kit.modules import OWN_PACKAGES
+from tests.float_mode import float_mode
 
 
 def test_json_is_one_object_with_all_parts(wse):
@@ -200,3 +203,20 @@ def test_provenance_fits_the_run_file():
     meta = RunMeta(**provenance.provenance())
     assert meta.package_version == "0.1.0"
     assert meta.started.endswith("+00:00")
+
+
+def test_modules_that_flush_when_they_are_loaded_are_reported(monkeypatch):
+    """What a build with -Ofast does: its start-up code switches the float mode of whoever loads the module."""
+    load = importlib.import_module
+    assert doctor.numeric_facts()["subnormals"] is True
+    with contextlib.ExitStack() as stack:
+
+        def loading(name, *more):
+            if name == "fabric.engine.engine":
+                stack.enter_context(float_mode("flush to zero"))
+            return load(name, *more)
+
+        monkeypatch.setattr(doctor.importlib, "import_module", loading)
+        facts = doctor.numeric_facts()
+    assert facts["subnormals"] is False
+    assert facts["round_to_nearest"] is True
