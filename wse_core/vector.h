@@ -1,8 +1,8 @@
 /* Kernels of vector.pyx for x86 hosts with AVX2 or AVX-512: each of the sixteen bulk operations, for one vector's worth
    and for a whole vector with its tail.  What they promise and why it is exact stands in the head of vector.pyx.
 
-   With WSE_VEC_EMULATED the intrinsics come from whoever includes this file, as portable C: so the tests run both forms
-   on any host (tests/wse_core/test_vector_emulated.py). */
+   With WSE_VEC_EMULATED the intrinsics come from whoever includes this file, as portable C: so both
+   forms can be run on a host that has neither. */
 #ifndef WSE_VECTOR_H
 #define WSE_VECTOR_H
 #include <stddef.h>
