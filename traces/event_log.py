@@ -14,20 +14,24 @@ a range of cycles is found without reading others.  Attributes of the group: ``c
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from traces.run_format import SEGMENT
+from traces.marks import Mark
+from traces.run_format import SEGMENT, RunMeta
 from traces.writer import RunWriter
 from wse_core.errors import TraceError
-from wse_core.events import EVENT_DTYPE, HOST, KINDS, NO_COLOR, joined, sorted_events
+from wse_core.events import EVENT_DTYPE, HOST, KINDS, NO_COLOR, TraceFilter, joined, sorted_events
 
 __all__ = ["EventLog", "recording", "segments_of"]
 
 
-def segments_of(path):
+def segments_of(path: str | os.PathLike[str]) -> list[Path]:
     """Return the segments that a run of file `path` has left, in order; none if there is no such directory."""
     directory = Path(f"{path}.part")
     return sorted(directory.glob("[0-9]*.h5")) if directory.is_dir() else []
@@ -56,11 +60,18 @@ class EventLog:
         Events taken.
     """
 
-    def __init__(self, path, meta, filter, names=None, marks=()):
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        meta: RunMeta,
+        filter: TraceFilter,
+        names: dict[str, Any] | None = None,
+        marks: Sequence[Mark] = (),
+    ):
         self.path, self.directory = Path(path), Path(f"{path}.part")
         self.meta, self.filter, self.names = meta.replace(status="interrupted"), filter, names or {}
         self.count, self.clock, self.marks = 0, 0, marks
-        self.segments = []
+        self.segments: list[Path] = []
         self._pending = [np.empty(0, EVENT_DTYPE)]
         self._waiting = 0
         try:
@@ -75,7 +86,7 @@ class EventLog:
         except OSError as error:
             raise TraceError(f"cannot be written: {error.strerror}", path=self.directory, exit_code=2) from None
 
-    def append(self, events, clock):
+    def append(self, events: np.ndarray, clock: int) -> None:
         """Take events.
 
         Parameters
@@ -93,19 +104,19 @@ class EventLog:
         if self._waiting >= 2 * SEGMENT:
             self._write(complete_only=True)
 
-    def host(self, cycle, what, x, y, count):
+    def host(self, cycle: int, what: str, x: int, y: int, count: int) -> None:
         """Take an access of the host in cycle `cycle`; for the arguments see `fabric.host.fabric.Fabric`."""
         event = np.zeros(1, EVENT_DTYPE)
         event["cycle"], event["x"], event["y"], event["data"] = cycle, x, y, min(count, 0xFFFFFFFF)
         event["kind"], event["color"], event["aux"] = KINDS.index("host"), NO_COLOR, HOST.index(what)
         self.append(event[self.filter.keeps(event)], self.clock)
 
-    def finish(self, run):
+    def finish(self, run: RunWriter) -> None:
         """Write what is left and join everything into the run file of `run`, a `RunWriter`."""
         self._write(complete_only=False)
         run.join_events(self.segments, self.clock, self.filter, self.names)
 
-    def abandon(self):
+    def abandon(self) -> None:
         """Write what is left as a last segment and leave the segments where they are; a run that failed ends so."""
         try:
             self._write(complete_only=False)
@@ -113,7 +124,7 @@ class EventLog:
             if not self.segments:
                 self.remove()
 
-    def remove(self):
+    def remove(self) -> None:
         """Remove the segments; call it when the run file has its name."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -137,7 +148,13 @@ class EventLog:
 
 
 @contextlib.contextmanager
-def recording(machine, path, meta, filter, names=None):
+def recording(
+    machine: Any,
+    path: str | os.PathLike[str],
+    meta: RunMeta,
+    filter: TraceFilter,
+    names: dict[str, Any] | None = None,
+) -> Iterator[EventLog]:
     """Record the events of a machine while the block runs; gives an `EventLog`.
 
     Afterwards call `EventLog.finish`.

@@ -20,7 +20,7 @@ RAMP = 4
 CE = 5  # the queue behind the ramp
 
 
-def identify(events):
+def identify(events: np.ndarray) -> np.ndarray:
     """Return the number of the wavelet of each event, -1 where none is concerned.
 
     Parameters
@@ -34,7 +34,8 @@ def identify(events):
     numpy.ndarray of int64
     """
     numbers = np.full(len(events), -1, np.int64)
-    queues, issued = {}, 0
+    queues: dict[tuple[int, int, int, int], deque[int]] = {}
+    issued = 0
     chosen = np.flatnonzero(np.isin(events["kind"], (INJECT, DEPART, ENTER, TAKE)))
     columns = [events[name][chosen].tolist() for name in ("x", "y", "kind", "color", "aux", "flags")]
     found = []
@@ -60,6 +61,6 @@ def identify(events):
     return numbers
 
 
-def follow(events, numbers, wavelet):
+def follow(events: np.ndarray, numbers: np.ndarray, wavelet: int) -> np.ndarray:
     """Return the events of one wavelet, in order."""
     return events[numbers == wavelet]

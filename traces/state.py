@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from traces.trace import Trace
 from wse_core.events import KINDS, WAITS
 
 __all__ = ["PEState", "RegionStates", "spans"]
@@ -36,7 +37,7 @@ class PEState:
     grants: list = field(default_factory=list)
 
 
-def spans(events, kind):
+def spans(events: np.ndarray, kind: str) -> np.ndarray:
     """Return what lasts as an array of spans.
 
     Parameters
@@ -60,7 +61,8 @@ def spans(events, kind):
         return result
     start, end = (KINDS.index(f"{kind}_{part}") for part in ("start", "end"))
     chosen = events[(events["kind"] == start) | (events["kind"] == end)]
-    running, found = {}, []
+    running: dict[tuple[int, ...], int] = {}
+    found: list[list[int]] = []
     columns = [chosen[name].tolist() for name in ("cycle", "x", "y", "kind", "aux", "data")]
     for cycle, x, y, number, aux, data in zip(*columns, strict=True):
         key = (x, y) if kind == "task" else (x, y, aux)
@@ -83,7 +85,7 @@ class RegionStates:
         x, y, width, height.
     """
 
-    def __init__(self, trace, region):
+    def __init__(self, trace: Trace, region: tuple[int, int, int, int]):
         self.trace, self.region = trace, region
         lasting = ("task_start", "task_end", "op_start", "op_end", "wait")
         kinds = [kind for kind in lasting if kind in trace.filter.kinds]
@@ -91,7 +93,7 @@ class RegionStates:
         self.tasks, self.operations, self.waits = (spans(events, kind) for kind in ("task", "op", "wait"))
         self.has_grants = "depart" in trace.filter.kinds
 
-    def at(self, cycle):
+    def at(self, cycle: int) -> dict[tuple[int, int], PEState]:
         """Return the state of every PE in a cycle, a dict (x, y) -> `PEState`."""
         x, y, width, height = self.region
         states = {(column, row): PEState() for row in range(y, y + height) for column in range(x, x + width)}

@@ -6,8 +6,11 @@ of the window; nothing is added to its hot path.  Windows of a PE add up to its 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from traces.writer import RunWriter
 from wse_core.errors import ConfigError
 
 __all__ = ["MOST_BYTES", "Windows"]
@@ -32,15 +35,16 @@ class Windows:
         By counter, one array per window.
     """
 
-    def __init__(self, fabric, cycles):
+    def __init__(self, fabric: Any, cycles: int):
         if cycles < 1:
             raise ConfigError(f"{cycles} is no length of a window", where="window", hint="at least one cycle")
         self.fabric, self.cycles = fabric, cycles
-        self.values, self._before = {}, {}
+        self.values: dict[str, list[np.ndarray]] = {}
+        self._before: dict[str, tuple[np.ndarray, str]] = {}
         self._bytes, self._read_at = 0, 0
         fabric.every(cycles, self.read)
 
-    def read(self):
+    def read(self) -> None:
         """End a window now."""
         counters = self.fabric.all_counters()
         for name, (values, _) in counters.items():
@@ -56,7 +60,7 @@ class Windows:
                 hint=f"a longer one, such as {16 * self.cycles}",
             )
 
-    def finish(self, writer):
+    def finish(self, writer: RunWriter) -> None:
         """End the last window, which may be shorter, and write all counters to a `RunWriter`."""
         if self.fabric.cycle > self._read_at or not self.values:
             self.read()

@@ -345,10 +345,6 @@ class RunWriter:
             group.attrs["clock"], group.attrs["committed"] = np.uint64(clock), np.uint64(count)
         return group
 
-    def set_meta(self, **changes: Any) -> None:
-        """Change fields of the provenance, such as ``status="deadlock"``; it is written at the end."""
-        self.meta = self.meta.replace(**changes)
-
     def close(self) -> None:
         """Complete the file and give it its name; calling it again does nothing."""
         if self._descriptor is None:

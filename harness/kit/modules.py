@@ -7,6 +7,7 @@ asks for it here, by name, at the moment of use.
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from wse_core.errors import ConfigError
 
@@ -23,7 +24,7 @@ EXTRAS = {
 }
 
 
-def need(name, purpose):
+def need(name: str, purpose: str) -> Any:
     """Import a module, or explain what is missing.
 
     Parameters

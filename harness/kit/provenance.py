@@ -11,6 +11,7 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 __all__ = ["DISTRIBUTION", "ROOT", "build_info", "commit", "package_version", "provenance", "utc_now"]
 
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 """Directory that holds the packages: the checkout, or where the distribution was installed."""
 
 
-def package_version():
+def package_version() -> str:
     """Return the version of this package as str, also when it runs from a checkout that was never installed."""
     try:
         return metadata.version(DISTRIBUTION)
@@ -27,7 +28,7 @@ def package_version():
         return importlib.import_module("wse_core").__version__
 
 
-def build_info():
+def build_info() -> dict[str, Any]:
     """Return the facts that setup.py recorded about the compiled modules.
 
     Returns
@@ -42,7 +43,7 @@ def build_info():
     return {name.lower(): value for name, value in vars(module).items() if name.isupper()}
 
 
-def commit(root=ROOT):
+def commit(root: str | os.PathLike[str] = ROOT) -> str | None:
     """Return the commit that is checked out at `root`, or None outside a checkout.
 
     Parameters
@@ -78,12 +79,12 @@ def commit(root=ROOT):
     return None
 
 
-def utc_now():
+def utc_now() -> str:
     """Return the time in UTC as ISO 8601 text with seconds."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def provenance():
+def provenance() -> dict[str, str]:
     """Return version, commit, build mode and host, as `traces.run_format.RunMeta` takes them.
 
     Returns

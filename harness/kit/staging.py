@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from wse_core.errors import ConfigError
@@ -15,7 +16,7 @@ __all__ = ["alone", "staged_directory"]
 
 
 @contextlib.contextmanager
-def alone(target):
+def alone(target: str | os.PathLike[str]) -> Iterator[None]:
     """Keep other processes that ask for the same out of a directory while a block runs.
 
     The lock ends with the process, however that ends, and leaves no file.  A file system without locks gives none.
@@ -30,7 +31,7 @@ def alone(target):
     ConfigError
         Another process works there, or the directory cannot be made.
     """
-    target, made = Path(target), []
+    target, made = Path(target), list[Path]()
     try:
         _make(target, made)
         handle = os.open(target, os.O_RDONLY)
@@ -65,7 +66,7 @@ def _make(target, made):
 
 
 @contextlib.contextmanager
-def staged_directory(target):
+def staged_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a block an empty directory whose files move to `target` at the end.
 
     Files of the same name are replaced, other files in `target` stay.  If the block fails, for whatever reason, nothing
@@ -87,7 +88,7 @@ def staged_directory(target):
         If `target` is not a directory or cannot be written.
     """
     target = Path(target)
-    made = []
+    made: list[Path] = []
     try:
         _make(target, made)
         stage = Path(tempfile.mkdtemp(prefix=".wse-", suffix=".part", dir=target))

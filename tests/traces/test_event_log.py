@@ -27,7 +27,7 @@ from traces.run_format import CHUNK, RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.errors import ConfigError, TraceError
-from wse_core.events import EVENT_DTYPE, KINDS, LEVELS, NO_COLOR, WAITS, TraceFilter, joined, sorted_events
+from wse_core.events import COLUMNS, EVENT_DTYPE, KINDS, LEVELS, NO_COLOR, WAITS, TraceFilter, joined, sorted_events
 from wse_core.reference.machine import ReferenceMachine
 
 META = RunMeta(job="test", machine={"router.hop": 1, "ramp.in": 2})
@@ -358,3 +358,7 @@ def test_a_full_disk_leaves_no_half_segment(tmp_path, small_segments):
     shutil.rmtree(tmp_path / "run.h5.part")
     with pytest.raises(TraceError, match="cannot be written"):
         log.append(many(10 * CHUNK), 1 << 30)
+
+
+def test_every_field_of_an_event_is_described():
+    assert tuple(COLUMNS) == EVENT_DTYPE.names

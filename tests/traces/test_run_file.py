@@ -130,7 +130,7 @@ def test_a_long_job_file_fits(tmp_path):
 
 def test_status_can_change_until_the_end(tmp_path):
     with RunWriter(tmp_path / "run.h5", META) as run:
-        run.set_meta(status="deadlock", seed=5)
+        run.meta = META.replace(status="deadlock", seed=5)
     with RunFile(tmp_path / "run.h5") as file:
         assert (file.meta.status, file.meta.seed) == ("deadlock", 5)
     with pytest.raises(TraceError, match="'odd' is not a status"):

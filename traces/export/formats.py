@@ -5,9 +5,13 @@ The module of a format has ``write_<format>(trace, events, stream)`` for a selec
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from importlib import import_module
 
+import numpy as np
+
+from traces.trace import Trace
 from traces.writer import atomic_file
 from wse_core.errors import TraceError
 
@@ -58,12 +62,12 @@ FORMATS = {
 """By name."""
 
 
-def announced_bytes(name, count):
+def announced_bytes(name: str, count: int) -> int:
     """Return about how many bytes `count` events take in a format."""
     return FORMATS[name].bytes_per_event * count
 
 
-def export(trace, name, path, events, force=False):
+def export(trace: Trace, name: str, path: str | os.PathLike[str], events: np.ndarray, force: bool = False) -> None:
     """Write events in a format to a file, which appears complete or not at all.
 
     Parameters
