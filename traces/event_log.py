@@ -149,11 +149,7 @@ class EventLog:
 
 @contextlib.contextmanager
 def recording(
-    machine: Any,
-    path: str | os.PathLike[str],
-    meta: RunMeta,
-    filter: TraceFilter,
-    names: dict[str, Any] | None = None,
+    machine: Any, path: str | os.PathLike[str], meta: RunMeta, filter: TraceFilter, names: dict[str, Any] | None = None
 ) -> Iterator[EventLog]:
     """Record the events of a machine while the block runs; gives an `EventLog`.
 
