@@ -3,7 +3,7 @@
 from libc.stdint cimport uint16_t, int16_t, uint32_t, int32_t
 
 from wse_core.constants cimport *
-from wse_core.numerics cimport *
+from wse_core.arithmetic cimport *
 from wse_core.opcodes cimport *
 
 cdef extern from *:

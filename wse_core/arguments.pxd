@@ -1,5 +1,5 @@
 from wse_core.float_mode cimport float_mode_t
-from wse_core.numerics cimport num_t
+from wse_core.arithmetic cimport num_t
 
 cdef int settings(num_t* s, fmt, bias, ftz, bint arithmetic=*) except -1
 

@@ -7,7 +7,7 @@ Contract  ConfigError for a wrong format, dtype, shape or setting; nothing is gu
 import numpy as np
 
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave
-from wse_core.numerics cimport CB16_BIAS_MAX, CB16_BIAS_MIN, FMT_BF16, FMT_CB16, FMT_F16, FMT_F32
+from wse_core.arithmetic cimport CB16_BIAS_MAX, CB16_BIAS_MIN, FMT_BF16, FMT_CB16, FMT_F16, FMT_F32
 
 from wse_core.errors import ConfigError
 

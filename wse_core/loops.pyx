@@ -7,7 +7,7 @@ import numpy as np
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 from wse_core.arguments cimport DefaultMode, settings
-from wse_core.numerics cimport *
+from wse_core.arithmetic cimport *
 
 from wse_core.arguments import itemsize_of, operand, shaped, spread
 

@@ -1,6 +1,6 @@
 """Arithmetic of the processing element on arrays of bit patterns.
 
-What      the scalar forms of numerics.pxd, looped over numpy arrays with broadcasting: one code for the machine and
+What      the scalar forms of arithmetic.pxd, looped over numpy arrays with broadcasting: one code for the machine and
           for whoever checks it. `encode` and `decode` lead from float64 values to bits and back.
 Contract  arguments and results are bit patterns: uint16 for f16, cb16 and bf16, uint32 for f32 (whole numbers that
           fit are taken too). One rounding per operation, to nearest even; NaN results canonical; see docs/numerics.md
@@ -18,6 +18,7 @@ from libc.stdint cimport int16_t, int32_t, uint16_t, uint32_t
 
 from wse_core cimport loops
 from wse_core.arguments cimport DefaultMode, settings
+from wse_core.arithmetic cimport *
 
 from wse_core.arguments import CODES, itemsize_of, operand, shaped, spread
 from wse_core.errors import ConfigError
@@ -347,7 +348,7 @@ def _convert(bits, from_fmt, to_fmt, bias=BIAS_DEFAULT, ftz=False):
     return shaped(out.astype(f"u{itemsize_of(target)}", copy=False), shape)
 
 
-# The scalar form in numerics.pxd has the same name, which Cython binds at compile time; users see the array form.
+# The scalar form in arithmetic.pxd has the same name, which Cython binds at compile time; users see the array form.
 _convert.__name__ = _convert.__qualname__ = "convert"
 globals()["convert"] = _convert
 
@@ -519,7 +520,7 @@ def encode(values, fmt="f16", bias=BIAS_DEFAULT, ftz=False):
         dw = out
         with DefaultMode(), nogil:
             for i in range(dw.shape[0]):
-                dw[i] = f32_out(<float>v[i], s.ftz)
+                dw[i] = out_f32(<float>v[i], s.ftz)
     else:
         dh = out
         with DefaultMode(), nogil:
@@ -527,7 +528,7 @@ def encode(values, fmt="f16", bias=BIAS_DEFAULT, ftz=False):
                 if code == FMT_BF16:
                     dh[i] = encode16(v[i], 7, 127, s.ftz)
                 else:
-                    dh[i] = h_out(&s, v[i])
+                    dh[i] = out_h(&s, v[i])
     return shaped(out, shape)
 
 

@@ -15,7 +15,7 @@ from libc.stdlib cimport realloc
 from libc.stdint cimport uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t
 
 from wse_core.constants cimport *
-from wse_core.numerics cimport num_t
+from wse_core.arithmetic cimport num_t
 
 cdef extern from *:
     """

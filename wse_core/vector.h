@@ -42,7 +42,7 @@ static int wse_vec_detect(void)
    odd        p + c rounded to odd: toward zero, then the last bit is set if anything was lost. The subtraction
               below is the step toward zero when the host sum had been rounded away from it. For infinities and
               NaN the error is NaN, the ordered comparison fails and the host sum stands.
-   cb16       as decode16 and encode16 in numerics.pxd, on f32 instead of double */
+   cb16       as decode16 and encode16 in arithmetic.pxd, on f32 instead of double */
 
 #define WSE_AVX2 WSE_TARGET("avx2,f16c,fma")
 #define WSE_AVX2_INLINE static inline WSE_AVX2 __attribute__((always_inline))

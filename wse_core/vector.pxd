@@ -1,5 +1,5 @@
 """
-Bulk forms of the arithmetic in numerics.pxd, for the long vector operations of a processing element.
+Bulk forms of the arithmetic in arithmetic.pxd, for the long vector operations of a processing element.
 
 Contract  d[i] = op(a[i], b[i]) for i = 0 .. n-1, each with exactly the bits of the scalar form (k is the scalar
           operand). n in elements, n <= 0 does nothing. d equals a or b (same address, same element width) or overlaps
@@ -8,7 +8,7 @@ Contract  d[i] = op(a[i], b[i]) for i = 0 .. n-1, each with exactly the bits of 
 """
 from libc.stdint cimport uint16_t, uint32_t
 
-from wse_core.numerics cimport num_t
+from wse_core.arithmetic cimport num_t
 
 # d = a + b*k, one rounding
 cdef void vec_fmacs(const num_t* s, uint32_t* d, const uint32_t* a, const uint32_t* b, uint32_t k,

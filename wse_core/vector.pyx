@@ -3,8 +3,8 @@
 What      the ten vector operations that a data structure descriptor can run over (see vector.pxd), each as a loop over
           the scalar form, plus kernels for x86 hosts with AVX2 or AVX-512 (vector.h), chosen when the module is
           imported.
-Contract  every path gives the bits of the scalar form in numerics.pxd, canonical NaNs included. With `num_t.ftz` set
-          the scalar loop runs. The kernels need the float mode that numerics.pxd describes; `run` and the engine
+Contract  every path gives the bits of the scalar form in arithmetic.pxd, canonical NaNs included. With `num_t.ftz` set
+          the scalar loop runs. The kernels need the float mode that arithmetic.pxd describes; `run` and the engine
           set it.
 Rounding  16-bit fused multiply-add: the product is exact in f32; the f32 sum is rounded to odd with the error of a
           two-sum; the last conversion is then the only rounding (Boldo and Melquiond: two spare bits suffice, f32 has
@@ -22,8 +22,8 @@ import numpy as np
 from libc.stdint cimport uint16_t, uint32_t
 
 from wse_core.arguments cimport DefaultMode, settings
-from wse_core.numerics cimport (
-    CB16_BIAS_DEFAULT, FMT_F16, h_in, f32_add, f32_fma, f32_mul, f32_of_bits, f32_sub, h_add, h_fma, h_mul,
+from wse_core.arithmetic cimport (
+    CB16_BIAS_DEFAULT, FMT_F16, in_h, f32_add, f32_fma, f32_mul, f32_of_bits, f32_sub, h_add, h_fma, h_mul,
     h_sub, hs_add, hs_fma, num_t,
 )
 
@@ -91,9 +91,9 @@ cdef void vec_fmach(const num_t* s, uint16_t* d, const uint16_t* a, const uint16
     cdef Py_ssize_t i, done = 0
     if s.ftz == 0:
         if s.half == FMT_F16:
-            done = kernel_fmach_f16(_level, d, a, b, h_in(s, k), 0, n)
+            done = kernel_fmach_f16(_level, d, a, b, in_h(s, k), 0, n)
         else:
-            done = kernel_fmach_cb16(_level, d, a, b, h_in(s, k), s.bias, n)
+            done = kernel_fmach_cb16(_level, d, a, b, in_h(s, k), s.bias, n)
     for i in range(done, n):
         d[i] = h_fma(s, b[i], k, a[i])
 
@@ -103,9 +103,9 @@ cdef void vec_fmachs(const num_t* s, uint32_t* d, const uint32_t* a, const uint1
     cdef Py_ssize_t i, done = 0
     if s.ftz == 0:
         if s.half == FMT_F16:
-            done = kernel_fmachs_f16(_level, d, a, b, h_in(s, k), 0, n)
+            done = kernel_fmachs_f16(_level, d, a, b, in_h(s, k), 0, n)
         else:
-            done = kernel_fmachs_cb16(_level, d, a, b, h_in(s, k), s.bias, n)
+            done = kernel_fmachs_cb16(_level, d, a, b, in_h(s, k), s.bias, n)
     for i in range(done, n):
         d[i] = hs_fma(s, b[i], k, a[i])
 

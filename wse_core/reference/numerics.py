@@ -1,11 +1,11 @@
 """The element's arithmetic with exact rationals: slow, and short enough to be checked by reading.
 
-What      every scalar form of wse_core/numerics.pxd under the same name, as a method of `Num`; whole-number bit
+What      every scalar form of wse_core/arithmetic.pxd under the same name, as a method of `Num`; whole-number bit
           patterns in and out.
 Contract  decode exactly, calculate exactly, round once (`Format.encode`). Nothing is ever held in a host float, so no
           compiler flag, host float mode or library can change a result.
 Timing    about 10 microseconds per operation.
-Known     as numerics.pxd: CB16's infinities and NaN, the fused multiply-adds and the rounding mode are assumptions
+Known     as arithmetic.pxd: CB16's infinities and NaN, the fused multiply-adds and the rounding mode are assumptions
 differences listed in docs/numerics.md.
 Sources   IEEE 754-2019 clauses 3, 4.3.1, 5, 6, 9.6; CSL language guide for the formats.
 """

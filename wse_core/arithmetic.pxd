@@ -26,10 +26,10 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
     #if defined(__FAST_MATH__)
-    #error "numerics.pxd: build without -ffast-math / -Ofast, they break NaN, signed zero and rounding"
+    #error "arithmetic.pxd: build without -ffast-math / -Ofast, they break NaN, signed zero and rounding"
     #endif
     #if FLT_EVAL_METHOD != 0
-    #error "numerics.pxd: float expressions must not carry excess precision (on 32-bit x86 use -msse2 -mfpmath=sse)"
+    #error "arithmetic.pxd: float expressions must not carry excess precision (on 32-bit x86 use -msse2 -mfpmath=sse)"
     #endif
     static inline float wse_f32_of_bits(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
     static inline uint32_t wse_bits_of_f32(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
@@ -77,14 +77,14 @@ cdef inline int num_is_valid(const num_t* s) noexcept nogil:
 # ---- building blocks; those with an underscore are private to this file -----------------------------------------
 
 # Operand of f32 arithmetic as a host float.
-cdef inline float f32_in(uint32_t a, int ftz) noexcept nogil:
+cdef inline float in_f32(uint32_t a, int ftz) noexcept nogil:
     if ftz and (a & 0x7F800000) == 0:
         a &= 0x80000000U
     return f32_of_bits(a)
 
 
 # Result of f32 arithmetic: canonical NaN, flush if asked.
-cdef inline uint32_t f32_out(float x, int ftz) noexcept nogil:
+cdef inline uint32_t out_f32(float x, int ftz) noexcept nogil:
     cdef uint32_t u
     if x != x:
         return NAN_F32
@@ -140,13 +140,13 @@ cdef inline uint16_t encode16(double x, int m, int bias, int ftz) noexcept nogil
 
 # Value of a code of the chosen half format. The branch on the format is the same all run long, and lets the compiler
 # fold the constants of each side.
-cdef inline float h_in(const num_t* s, uint16_t a) noexcept nogil:
+cdef inline float in_h(const num_t* s, uint16_t a) noexcept nogil:
     if s.half == FMT_F16:
         return decode16(a, 13, 127 - F16_BIAS, s.ftz)
     return decode16(a, 14, <uint32_t>(127 - s.bias), s.ftz)
 
 
-cdef inline uint16_t h_out(const num_t* s, double x) noexcept nogil:
+cdef inline uint16_t out_h(const num_t* s, double x) noexcept nogil:
     if s.half == FMT_F16:
         return encode16(x, 10, F16_BIAS, s.ftz)
     return encode16(x, 9, s.bias, s.ftz)
@@ -203,37 +203,37 @@ cdef inline double _to_integer(double x, double lo, double hi, int rne) noexcept
 # ---- f32 --------------------------------------------------------------------------------------------------------
 
 cdef inline uint32_t f32_add(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return f32_out(f32_in(a, ftz) + f32_in(b, ftz), ftz)
+    return out_f32(in_f32(a, ftz) + in_f32(b, ftz), ftz)
 
 
 cdef inline uint32_t f32_sub(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return f32_out(f32_in(a, ftz) - f32_in(b, ftz), ftz)
+    return out_f32(in_f32(a, ftz) - in_f32(b, ftz), ftz)
 
 
 cdef inline uint32_t f32_mul(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return f32_out(f32_in(a, ftz) * f32_in(b, ftz), ftz)
+    return out_f32(in_f32(a, ftz) * in_f32(b, ftz), ftz)
 
 
 cdef inline uint32_t f32_div(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return f32_out(f32_in(a, ftz) / f32_in(b, ftz), ftz)
+    return out_f32(in_f32(a, ftz) / in_f32(b, ftz), ftz)
 
 
 # a*b + c, one rounding. fmaf and not double arithmetic: a double sum rounds twice (4097*4097 + 2**-30).
 cdef inline uint32_t f32_fma(uint32_t a, uint32_t b, uint32_t c, int ftz) noexcept nogil:
-    return f32_out(c_fmaf(f32_in(a, ftz), f32_in(b, ftz), f32_in(c, ftz)), ftz)
+    return out_f32(c_fmaf(in_f32(a, ftz), in_f32(b, ftz), in_f32(c, ftz)), ftz)
 
 
 cdef inline uint32_t f32_sqrt(uint32_t a, int ftz) noexcept nogil:
-    cdef float x = f32_in(a, ftz)
+    cdef float x = in_f32(a, ftz)
     if not x >= 0.0:                # negative or NaN; -0 passes and stays -0
         return NAN_F32
-    return f32_out(c_sqrtf(x), ftz)
+    return out_f32(c_sqrtf(x), ftz)
 
 
 # IEEE 754-2019 maximum: NaN wins, +0 > -0 (equal values differ at most in a zero's sign, so and-ing the codes does it).
 cdef inline uint32_t f32_max(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    cdef float x = f32_in(a, ftz)
-    cdef float y = f32_in(b, ftz)
+    cdef float x = in_f32(a, ftz)
+    cdef float y = in_f32(b, ftz)
     if x > y:
         return bits_of_f32(x)
     if x < y:
@@ -245,8 +245,8 @@ cdef inline uint32_t f32_max(uint32_t a, uint32_t b, int ftz) noexcept nogil:
 
 # IEEE 754-2019 minimum: NaN wins, -0 < +0.
 cdef inline uint32_t f32_min(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    cdef float x = f32_in(a, ftz)
-    cdef float y = f32_in(b, ftz)
+    cdef float x = in_f32(a, ftz)
+    cdef float y = in_f32(b, ftz)
     if x < y:
         return bits_of_f32(x)
     if x > y:
@@ -267,20 +267,20 @@ cdef inline uint32_t f32_abs(uint32_t a) noexcept nogil:
 
 # a * 2**n, one rounding: the double product is exact for every n that matters.
 cdef inline uint32_t f32_scale(uint32_t a, int n, int ftz) noexcept nogil:
-    return f32_out(<float>(<double>f32_in(a, ftz) * _power_of_two(n)), ftz)
+    return out_f32(<float>(<double>in_f32(a, ftz) * _power_of_two(n)), ftz)
 
 
 # Quiet comparisons: false with NaN, -0 == +0.
 cdef inline int f32_eq(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return f32_in(a, ftz) == f32_in(b, ftz)
+    return in_f32(a, ftz) == in_f32(b, ftz)
 
 
 cdef inline int f32_lt(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return f32_in(a, ftz) < f32_in(b, ftz)
+    return in_f32(a, ftz) < in_f32(b, ftz)
 
 
 cdef inline int f32_le(uint32_t a, uint32_t b, int ftz) noexcept nogil:
-    return f32_in(a, ftz) <= f32_in(b, ftz)
+    return in_f32(a, ftz) <= in_f32(b, ftz)
 
 
 # ---- the chosen 16-bit format -----------------------------------------------------------------------------------
@@ -288,39 +288,39 @@ cdef inline int f32_le(uint32_t a, uint32_t b, int ftz) noexcept nogil:
 # Double has 53 >= 2*11 + 2 bits, so rounding a double sum, quotient or root again to 16 bits changes nothing
 # (Figueroa); a product is exact in double.
 cdef inline uint16_t h_add(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return h_out(s, <double>h_in(s, a) + <double>h_in(s, b))
+    return out_h(s, <double>in_h(s, a) + <double>in_h(s, b))
 
 
 cdef inline uint16_t h_sub(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return h_out(s, <double>h_in(s, a) - <double>h_in(s, b))
+    return out_h(s, <double>in_h(s, a) - <double>in_h(s, b))
 
 
 cdef inline uint16_t h_mul(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return h_out(s, <double>h_in(s, a) * <double>h_in(s, b))
+    return out_h(s, <double>in_h(s, a) * <double>in_h(s, b))
 
 
 cdef inline uint16_t h_div(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return h_out(s, <double>h_in(s, a) / <double>h_in(s, b))
+    return out_h(s, <double>in_h(s, a) / <double>in_h(s, b))
 
 
 # a*b + c, one rounding. f16 may take the plain host sum (gain 1 ns): where that loses anything, either the result
 # overflows anyway or the real sum is nearer to c than any midpoint of f16 (proof in docs/numerics.md).
 cdef inline uint16_t h_fma(const num_t* s, uint16_t a, uint16_t b, uint16_t c) noexcept nogil:
-    cdef double p = <double>h_in(s, a) * <double>h_in(s, b)
-    cdef double z = h_in(s, c)
-    return h_out(s, p + z if s.half == FMT_F16 else _add_to_odd(p, z))
+    cdef double p = <double>in_h(s, a) * <double>in_h(s, b)
+    cdef double z = in_h(s, c)
+    return out_h(s, p + z if s.half == FMT_F16 else _add_to_odd(p, z))
 
 
 cdef inline uint16_t h_sqrt(const num_t* s, uint16_t a) noexcept nogil:
-    cdef double x = h_in(s, a)
+    cdef double x = in_h(s, a)
     if not x >= 0.0:
         return _h_nan(s)
-    return h_out(s, c_sqrt(x))
+    return out_h(s, c_sqrt(x))
 
 
 cdef inline uint16_t h_max(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    cdef float x = h_in(s, a)
-    cdef float y = h_in(s, b)
+    cdef float x = in_h(s, a)
+    cdef float y = in_h(s, b)
     if x > y:
         return _h_flushed(s, a)
     if x < y:
@@ -331,8 +331,8 @@ cdef inline uint16_t h_max(const num_t* s, uint16_t a, uint16_t b) noexcept nogi
 
 
 cdef inline uint16_t h_min(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    cdef float x = h_in(s, a)
-    cdef float y = h_in(s, b)
+    cdef float x = in_h(s, a)
+    cdef float y = in_h(s, b)
     if x < y:
         return _h_flushed(s, a)
     if x > y:
@@ -351,49 +351,49 @@ cdef inline uint16_t h_abs(uint16_t a) noexcept nogil:
 
 
 cdef inline uint16_t h_scale(const num_t* s, uint16_t a, int n) noexcept nogil:
-    return h_out(s, <double>h_in(s, a) * _power_of_two(n))
+    return out_h(s, <double>in_h(s, a) * _power_of_two(n))
 
 
 cdef inline int h_eq(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return h_in(s, a) == h_in(s, b)
+    return in_h(s, a) == in_h(s, b)
 
 
 cdef inline int h_lt(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return h_in(s, a) < h_in(s, b)
+    return in_h(s, a) < in_h(s, b)
 
 
 cdef inline int h_le(const num_t* s, uint16_t a, uint16_t b) noexcept nogil:
-    return h_in(s, a) <= h_in(s, b)
+    return in_h(s, a) <= in_h(s, b)
 
 
 # ---- mixed: 16-bit operands, f32 result -------------------------------------------------------------------------
 
 # f32(a)*f32(b) + c, one f32 rounding: a product of two halves is exact in f32 (at most 22 bits).
 cdef inline uint32_t hs_fma(const num_t* s, uint16_t a, uint16_t b, uint32_t c) noexcept nogil:
-    return f32_out(h_in(s, a) * h_in(s, b) + f32_in(c, s.ftz), s.ftz)
+    return out_f32(in_h(s, a) * in_h(s, b) + in_f32(c, s.ftz), s.ftz)
 
 
 cdef inline uint32_t hs_add(const num_t* s, uint16_t a, uint32_t b) noexcept nogil:
-    return f32_out(h_in(s, a) + f32_in(b, s.ftz), s.ftz)
+    return out_f32(in_h(s, a) + in_f32(b, s.ftz), s.ftz)
 
 
 # ---- conversions between float formats --------------------------------------------------------------------------
 
 cdef inline uint32_t h_to_f32(const num_t* s, uint16_t a) noexcept nogil:
-    return f32_out(h_in(s, a), 0)
+    return out_f32(in_h(s, a), 0)
 
 
 cdef inline uint16_t f32_to_h(const num_t* s, uint32_t a) noexcept nogil:
-    return h_out(s, <double>f32_in(a, s.ftz))
+    return out_h(s, <double>in_f32(a, s.ftz))
 
 
 cdef inline uint16_t f32_to_bf16(uint32_t a, int ftz) noexcept nogil:
-    return encode16(<double>f32_in(a, ftz), 7, 127, ftz)
+    return encode16(<double>in_f32(a, ftz), 7, 127, ftz)
 
 
 # Exact; bf16 subnormals are f32 subnormals and stay.
 cdef inline uint32_t bf16_to_f32(uint16_t a) noexcept nogil:
-    return f32_out(f32_of_bits(<uint32_t>a << 16), 0)
+    return out_f32(f32_of_bits(<uint32_t>a << 16), 0)
 
 
 # Any of the four formats to any other, one rounding, never through a third one (f32 to cb16 through f16 would lose a
@@ -401,15 +401,15 @@ cdef inline uint32_t bf16_to_f32(uint16_t a) noexcept nogil:
 cdef inline uint32_t convert(int from_fmt, int to_fmt, uint32_t bits, int bias, int ftz) noexcept nogil:
     cdef double x
     if from_fmt == FMT_F32:
-        x = f32_in(bits, ftz)
+        x = in_f32(bits, ftz)
     elif from_fmt == FMT_BF16:
-        x = f32_in((bits & 0xFFFF) << 16, ftz)
+        x = in_f32((bits & 0xFFFF) << 16, ftz)
     elif from_fmt == FMT_CB16:
         x = decode16(<uint16_t>(bits & 0xFFFF), 14, <uint32_t>(127 - bias), ftz)
     else:
         x = decode16(<uint16_t>(bits & 0xFFFF), 13, 127 - F16_BIAS, ftz)
     if to_fmt == FMT_F32:
-        return f32_out(<float>x, ftz)
+        return out_f32(<float>x, ftz)
     if to_fmt == FMT_BF16:
         return encode16(x, 7, 127, ftz)
     if to_fmt == FMT_CB16:
@@ -422,15 +422,15 @@ cdef inline uint32_t convert(int from_fmt, int to_fmt, uint32_t bits, int bias, 
 # hardware. rne 0 truncates towards zero, 1 rounds to nearest even.
 
 cdef inline int16_t h_to_i16(const num_t* s, uint16_t a, int rne) noexcept nogil:
-    return <int16_t>_to_integer(h_in(s, a), -32768.0, 32767.0, rne)
+    return <int16_t>_to_integer(in_h(s, a), -32768.0, 32767.0, rne)
 
 
 cdef inline uint16_t h_to_u16(const num_t* s, uint16_t a, int rne) noexcept nogil:
-    return <uint16_t>_to_integer(h_in(s, a), 0.0, 65535.0, rne)
+    return <uint16_t>_to_integer(in_h(s, a), 0.0, 65535.0, rne)
 
 
 cdef inline int32_t h_to_i32(const num_t* s, uint16_t a, int rne) noexcept nogil:
-    return <int32_t>_to_integer(h_in(s, a), -2147483648.0, 2147483647.0, rne)
+    return <int32_t>_to_integer(in_h(s, a), -2147483648.0, 2147483647.0, rne)
 
 
 cdef inline int16_t f32_to_i16(uint32_t a, int rne) noexcept nogil:
@@ -446,15 +446,15 @@ cdef inline int32_t f32_to_i32(uint32_t a, int rne) noexcept nogil:
 
 
 cdef inline uint16_t i16_to_h(const num_t* s, int16_t v) noexcept nogil:
-    return h_out(s, <double>v)
+    return out_h(s, <double>v)
 
 
 cdef inline uint16_t u16_to_h(const num_t* s, uint16_t v) noexcept nogil:
-    return h_out(s, <double>v)
+    return out_h(s, <double>v)
 
 
 cdef inline uint16_t i32_to_h(const num_t* s, int32_t v) noexcept nogil:
-    return h_out(s, <double>v)
+    return out_h(s, <double>v)
 
 
 cdef inline uint32_t i16_to_f32(int16_t v) noexcept nogil:
