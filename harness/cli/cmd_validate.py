@@ -10,7 +10,8 @@ from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json
 from harness.validation import compare
 from harness.validation.points import QUICK, load_points, select
-from wse_core.errors import EXIT_RUN, ConfigError
+from wse_core.errors import ConfigError
+from wse_core.errors.base import EXIT_RUN
 
 __all__ = ["add_parser", "main"]
 

@@ -20,7 +20,8 @@ import threading
 import traceback
 
 from harness.kit.provenance import package_version
-from wse_core.errors import EXIT_RUN, ConfigError, WseError
+from wse_core.errors import ConfigError, WseError
+from wse_core.errors.base import EXIT_RUN
 
 __all__ = ["COMMANDS", "build_parser", "main"]
 
