@@ -1,0 +1,1 @@
+"""Units without the Python sugar, listings and control payloads."""

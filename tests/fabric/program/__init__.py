@@ -1,0 +1,1 @@
+"""Programs as the assembler takes them: what is emitted, decided, and refused with which words."""
