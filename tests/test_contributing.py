@@ -10,7 +10,7 @@ TASKS = {
     "Change the ramp's latency": "wse_core/numbers.py",
     "Add an ALU op": "wse_core/isa.py",
     "Add a collective": "fabric/kernels/registry.py",
-    "New flag of a command": "tests/harness/test_cli.py",
+    "New flag of a command": "tests/harness/cli/test_main.py",
     "New optimizer": "memx/optimizer.py",
     "New trace event": "wse_core/events.py",
     "New exporter": "traces/export/formats.py",

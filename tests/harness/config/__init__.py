@@ -1,0 +1,1 @@
+"""Options, words of the command line and job files."""

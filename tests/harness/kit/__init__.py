@@ -1,0 +1,1 @@
+"""Output, files and pages."""
