@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import html
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,9 @@ __all__ = ["compare", "page", "summary"]
 BUSIEST = 10
 MOST_PHASES = 60
 TIMELINE_EVENTS = 200_000
+MULTIPLY_ADDS = {"fmacs": "fp32", "fmachs": "fp16 with fp32 sums", "fmach": "fp16"}
+"""Operations whose lanes are roofs, in words."""
+
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 64em; margin: 2em auto; padding: 0 1em; color: #1d2528; }
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em; border-bottom: 1px solid #ccd3d6; }
@@ -167,7 +172,7 @@ def page(trace):
         _busiest(facts),
     ]
     if facts["roofline"]:
-        body += ["<h2>Roofline</h2>", _roofline_picture(facts["roofline"])]
+        body += ["<h2>Roofline</h2>", _roofline_picture(facts["roofline"], roofs(trace.meta.machine))]
     body += ["<h2>Run it again</h2>", f"<pre>{_text(facts['command'])}</pre>"]
     if trace.marks:
         body += ["<h2>Phases</h2>", _phases(trace.marks)]
@@ -365,8 +370,18 @@ def _curves(run):
         return [_image(path)]
 
 
-def _roofline_picture(point):
-    """Draw the point under the two roofs: lanes, and one wavelet per cycle down the ramp."""
+def roofs(machine: Mapping[str, Any]) -> dict[int, str]:
+    """Return what a machine multiplies and adds with so many lanes: lanes, the formats in words."""
+    found: dict[int, list[str]] = {}
+    for op, name in MULTIPLY_ADDS.items():
+        lanes = machine.get(f"lanes.{op}")
+        if lanes:
+            found.setdefault(int(lanes), []).append(name)
+    return {lanes: ", or ".join(found[lanes]) for lanes in sorted(found)}
+
+
+def _roofline_picture(point, limits):
+    """Draw the point under its roofs: lanes, and one wavelet per cycle down the ramp."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -378,7 +393,7 @@ def _roofline_picture(point):
     FigureCanvasSVG(figure)
     axes = figure.add_subplot()
     x = np.geomspace(min(0.05, intensity / 4), max(64, intensity * 4), 200)
-    for lanes, name in ((1, "fp32, or fp16 with fp32 sums"), (4, "fp16")):
+    for lanes, name in limits.items():
         axes.loglog(x, np.minimum(x, lanes), label=f"{lanes} lane(s): {name}", linewidth=1.2)
     axes.plot([intensity], [rate], "o", color="#b3261e")
     axes.set(xlabel="multiply-adds per wavelet received", ylabel="multiply-adds per PE-cycle")

@@ -11,6 +11,7 @@ import pytest
 from harness.cli import main as cli
 from harness.kit import page
 from traces.trace import Trace
+from wse_core.params import machine
 
 
 class Reader(HTMLParser):
@@ -78,11 +79,20 @@ def test_a_page_of_a_product_in_windows(tmp_path):
         with Trace.open(tmp_path / "g.h5") as trace:
             pages.append(page.page(trace))
             point = page.summary(trace)["roofline"]
+            limits = page.roofs(trace.meta.machine)
             macs = sum(int(trace.files[0].counter(name).values.sum()) for name in ("macs",))
     assert macs == 8**3
     assert 0 < point["macs_per_pe_cycle"] < 4
+    assert limits == {1: "fp32", 2: "fp16 with fp32 sums", 4: "fp16"}
     assert all("Roofline" in page for page in pages)
     assert pages[1].count("data:image/png") == pages[0].count("data:image/png") + 1
+
+
+def test_roofs_are_the_lanes_of_the_machine():
+    assert page.roofs(machine("wse3")) == {1: "fp32", 4: "fp16 with fp32 sums", 8: "fp16"}
+    same = machine("wse2", {"lanes.fmachs": 1})
+    assert page.roofs(same) == {1: "fp32, or fp16 with fp32 sums", 4: "fp16"}
+    assert page.roofs({}) == {}
 
 
 def test_shares_of_cycles_add_up(runs):
