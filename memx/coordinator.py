@@ -17,12 +17,17 @@ Source: weight streaming white paper, sections 4.3 (order of an iteration), 7.3 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import numpy as np
 
 from fabric.kernels.streamed.gradient import row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
 from fabric.networks.streamed import commands
 from fabric.networks.streamed.oracle import Weights
+from fabric.networks.streamed.resident import Resident
+from memx.parameter import Parameter
 
 __all__ = ["Coordinator", "Script"]
 
@@ -47,18 +52,27 @@ class Script:
         loss per column.
     """
 
-    def __init__(self, columns, sizes, asked):
+    def __init__(self, columns: int, sizes: Sequence[int], asked: Sequence[int]) -> None:
         self.columns = columns
         self.offsets = np.concatenate([[0], np.cumsum(asked)]).astype(np.int64)
         self._values = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._words = [[] for _ in range(columns)]
-        self._control = [[] for _ in range(columns)]
-        self._slots = [[] for _ in range(columns)]
-        self._sources = [[] for _ in range(columns)]
+        self._words: list[Any] = [[] for _ in range(columns)]
+        self._control: list[Any] = [[] for _ in range(columns)]
+        self._slots: list[Any] = [[] for _ in range(columns)]
+        self._sources: list[Any] = [[] for _ in range(columns)]
         self._length = [0] * columns
-        self._places = [[] for _ in range(columns)]
+        self._places: list[Any] = [[] for _ in range(columns)]
 
-    def words(self, column, payload, is_control, slots=None, parameter=0, entries=None, places=None):
+    def words(
+        self,
+        column: int,
+        payload: np.ndarray,
+        is_control: np.ndarray,
+        slots: np.ndarray | None = None,
+        parameter: int = 0,
+        entries: np.ndarray | None = None,
+        places: np.ndarray | None = None,
+    ) -> None:
         """Append words of a column; `slots` are those whose low half is an entry's value."""
         self._words[column].append(payload)
         self._control[column].append(is_control)
@@ -69,7 +83,7 @@ class Script:
             self._places[column].append(places + self.offsets[parameter])
         self._length[column] += len(payload)
 
-    def tell(self, *names, columns=None, **data):
+    def tell(self, *names: str, columns: Iterable[int] | None = None, **data: int) -> None:
         """Append commands for some columns, or all; ``name=data`` for those with data, in order."""
         payload = np.array(
             [*(commands.word(name) for name in names), *(commands.word(name, value) for name, value in data.items())],
@@ -78,7 +92,7 @@ class Script:
         for column in range(self.columns) if columns is None else columns:
             self.words(column, payload, np.ones(len(payload), bool))
 
-    def close(self):
+    def close(self) -> Script:
         """Join what was appended; return the script."""
 
         def joined(parts, dtype):
@@ -94,16 +108,16 @@ class Script:
         return self
 
     @property
-    def n_words(self):
+    def n_words(self) -> int:
         """Wavelets of all columns."""
         return sum(self._length)
 
     @property
-    def longest(self):
+    def longest(self) -> int:
         """Wavelets of the longest column."""
         return max(self._length)
 
-    def fill(self, values):
+    def fill(self, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return [(payload, is control)] per column with the values of all parameters, one after the other."""
         found = []
         for words, is_control, slots, sources in zip(
@@ -133,13 +147,13 @@ class Coordinator:
         All of them; their numbers in scripts.
     """
 
-    def __init__(self, resident, matrices, norms):
+    def __init__(self, resident: Resident, matrices: Sequence[Parameter], norms: dict[int, Parameter]) -> None:
         self.resident, self.matrices, self.norms = resident, list(matrices), dict(norms)
         self.parameters = [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
         self._number = {id(parameter): k for k, parameter in enumerate(self.parameters)}
-        self._made = {}
+        self._made: dict[str, Any] = {}
 
-    def script(self, kind):
+    def script(self, kind: str) -> Script:
         """Return the `Script` of an iteration: ``train``, or ``infer`` (forward only)."""
         patterns = [(id(p.pattern), id(p.gradient_pattern)) for p in self.parameters]
         if kind not in self._made or self._made[kind][0] != patterns:
@@ -147,7 +161,7 @@ class Coordinator:
             self._made[kind] = patterns, self._write(kind), kept
         return self._made[kind][1]
 
-    def streams(self, kind, loss_scale=1.0):
+    def streams(self, kind: str, loss_scale: float = 1.0) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return [(payload, is control)] per column for the present values.
 
         Parameters
@@ -203,7 +217,7 @@ class Coordinator:
                 self._ask(script, level)
         return script.close()
 
-    def first_use(self, script):
+    def first_use(self, script: Script) -> np.ndarray:
         """Return `Script.first_use` of the weight behind each gradient that is asked for."""
         found, start = [], 0
         for parameter in self.parameters:

@@ -55,12 +55,14 @@ class Optimizer(ABC):
         return ()
 
     @property
-    def bytes_per_parameter(self):
+    def bytes_per_parameter(self) -> int:
         """Bytes in the memory service per dense weight: weight, gradient, state, 16-bit index and 16-bit copy."""
         return 4 + 4 + 4 * len(self.slots) + 2 + 2
 
     @abstractmethod
-    def update(self, step, w, g, state, lr=None):
+    def update(
+        self, step: int, w: np.ndarray, g: np.ndarray, state: dict[str, np.ndarray], lr: float | None = None
+    ) -> np.ndarray:
         """Return the new weights; change `state` in place.
 
         Parameters
@@ -82,16 +84,18 @@ class SGD(Optimizer):
     momentum: float = 0.0
 
     @property
-    def slots(self):
+    def slots(self) -> tuple[str, ...]:
         return ("velocity",) if self.momentum else ()
 
-    def update(self, step, w, g, state, lr=None):
-        lr = F(self.lr if lr is None else lr)
+    def update(
+        self, step: int, w: np.ndarray, g: np.ndarray, state: dict[str, np.ndarray], lr: float | None = None
+    ) -> np.ndarray:
+        rate = F(self.lr if lr is None else lr)
         if self.weight_decay:
             g = g + F(self.weight_decay) * w
         if self.momentum:
             state["velocity"][:] = g = F(self.momentum) * state["velocity"] + g
-        return w - lr * g
+        return w - rate * g
 
 
 @dataclass(frozen=True)
@@ -117,11 +121,13 @@ class Adam(Optimizer):
                 value=self.eps,
             )
 
-    def update(self, step, w, g, state, lr=None):
-        lr = F(self.lr if lr is None else lr)
+    def update(
+        self, step: int, w: np.ndarray, g: np.ndarray, state: dict[str, np.ndarray], lr: float | None = None
+    ) -> np.ndarray:
+        rate = F(self.lr if lr is None else lr)
         if self.weight_decay:
             g = g + F(self.weight_decay) * w
-        return self._moved(step, w, g, state, lr)
+        return self._moved(step, w, g, state, rate)
 
     def _moved(self, step, w, g, state, lr):
         m, v = state["m"], state["v"]
@@ -138,16 +144,18 @@ class AdamW(Adam):
 
     weight_decay: float = 0.01
 
-    def update(self, step, w, g, state, lr=None):
-        lr = F(self.lr if lr is None else lr)
-        return self._moved(step, w - lr * F(self.weight_decay) * w, g, state, lr)
+    def update(
+        self, step: int, w: np.ndarray, g: np.ndarray, state: dict[str, np.ndarray], lr: float | None = None
+    ) -> np.ndarray:
+        rate = F(self.lr if lr is None else lr)
+        return self._moved(step, w - rate * F(self.weight_decay) * w, g, state, rate)
 
 
-OPTIMIZERS = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
+OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 """By the name in a configuration."""
 
 
-def make_optimizer(name, **options):
+def make_optimizer(name: str, **options: float) -> Optimizer:
     """Return an optimizer by name; `ConfigError` for a name or an option that does not exist."""
     if name not in OPTIMIZERS:
         raise ConfigError(f"there is no optimizer {name!r}", where="optimizer", hint=", ".join(OPTIMIZERS))

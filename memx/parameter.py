@@ -10,10 +10,14 @@ The dense store is worked on a block of rows at a time and may lie in files (`me
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memx.optimizer import Optimizer
 from memx.pattern import Pattern
-from memx.store import MemoryStore, row_blocks
+from memx.store import FileStore, MemoryStore, row_blocks
 from wse_core import numerics
 from wse_core.errors import ConfigError
 from wse_core.sparse import pack
@@ -59,7 +63,16 @@ class Parameter:
         How often an index was transposed.
     """
 
-    def __init__(self, name, weights, fmt="f16", bias=42, pattern=None, slots=(), store=None):
+    def __init__(
+        self,
+        name: str,
+        weights: ArrayLike,
+        fmt: str = "f16",
+        bias: int = 42,
+        pattern: Pattern | None = None,
+        slots: Sequence[str] = (),
+        store: MemoryStore | FileStore | None = None,
+    ) -> None:
         if fmt not in FORMATS:
             raise ConfigError(
                 f"weights cannot be streamed as {fmt!r}", where=f"parameter {name}", hint=", ".join(FORMATS)
@@ -71,12 +84,12 @@ class Parameter:
         store = store or MemoryStore()
         self.state = {slot: store.zeros(f"{name}.{slot}", self.dense.shape) for slot in slots}
         self.transposes = 0
-        self._gradient_pattern = None
+        self._gradient_pattern: Pattern | None = None
         self.set_pattern(pattern or Pattern.dense(self.dense.shape))
 
     # --- patterns -----------------------------------------------------------------------------------------------------
 
-    def set_pattern(self, pattern):
+    def set_pattern(self, pattern: Pattern) -> None:
         """Change which weights are active; others keep their place in the dense store, but are not streamed."""
         if pattern.shape != self.dense.shape:
             raise ConfigError(
@@ -84,27 +97,27 @@ class Parameter:
                 where=f"parameter {self.name}",
             )
         self.pattern = pattern
-        self._transposed = None
+        self._transposed: tuple[Pattern, np.ndarray] | None = None
         self.refresh()
 
     @property
-    def gradient_pattern(self):
+    def gradient_pattern(self) -> Pattern:
         """Elements whose gradients are asked for."""
         return self.pattern if self._gradient_pattern is None else self._gradient_pattern
 
     @gradient_pattern.setter
-    def gradient_pattern(self, pattern):
+    def gradient_pattern(self, pattern: Pattern | None) -> None:
         self._gradient_pattern = pattern
 
     @property
-    def transposed(self):
+    def transposed(self) -> tuple[Pattern, np.ndarray]:
         """(Pattern, entry behind each of its entries) of the transposed matrix; computed when the pattern is new."""
         if self._transposed is None:
             self._transposed = self.pattern.transpose()
             self.transposes += 1
         return self._transposed
 
-    def regrow(self, gradients, threshold):
+    def regrow(self, gradients: ArrayLike, threshold: float) -> int:
         """Activate inactive weights whose gradient is large; they start from zero.
 
         Parameters
@@ -131,7 +144,7 @@ class Parameter:
             self.set_pattern(Pattern.of_mask(mask.reshape(self.dense.shape)))
         return len(new)
 
-    def prune(self, density):
+    def prune(self, density: float) -> int:
         """Keep the `density` of all elements with the largest weights among the active ones; return how many went."""
         keep = round(density * self.dense.size)
         before = self.pattern.count
@@ -146,7 +159,7 @@ class Parameter:
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
-    def refresh(self):
+    def refresh(self) -> None:
         """Round the active weights of the dense store to the format of the stream, to nearest even."""
         self.values = np.empty(self.pattern.count, np.uint16)
         for first, end in row_blocks(self.dense.shape):
@@ -157,25 +170,25 @@ class Parameter:
         """Return float32 weights in the format of the stream."""
         return numerics.convert(np.ascontiguousarray(weights).view(np.uint32), "f32", self.fmt, self.bias, False)
 
-    def forward(self):
+    def forward(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (starts, wavelets) of the forward stream: rows in order, each beginning at its place in `starts`."""
         starts, steps, source = self.pattern.steps
         return starts, pack(_with_escapes(self.values, source), steps)
 
-    def backward(self):
+    def backward(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (starts, wavelets) of the backward stream: the rows of the transposed matrix."""
         pattern, entries = self.transposed
         starts, steps, source = pattern.steps
         return starts, pack(_with_escapes(self.values[entries], source), steps)
 
-    def request(self):
+    def request(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (starts, steps) of the gradients that are asked for, in the form of an index."""
         starts, steps, _ = self.gradient_pattern.steps
         return starts, steps
 
     # --- updates ------------------------------------------------------------------------------------------------------
 
-    def update(self, optimizer, step, gradients, lr=None):
+    def update(self, optimizer: Optimizer, step: int, gradients: ArrayLike, lr: float | None = None) -> None:
         """Update the active weights.
 
         Parameters
@@ -210,7 +223,7 @@ class Parameter:
             self.values[part] = self._rounded(np.asarray(dense[places]))
 
 
-def _with_escapes(values, source):
+def _with_escapes(values: np.ndarray, source: np.ndarray) -> np.ndarray:
     """Return the value of each step; escapes carry zero."""
     result = np.zeros(len(source), np.uint16)
     real = source >= 0

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterator
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +24,7 @@ BLOCK = 1 << 20
 """Elements of a matrix that are worked on at a time."""
 
 
-def row_blocks(shape, block=None):
+def row_blocks(shape: tuple[int, ...], block: int | None = None) -> Iterator[tuple[int, int]]:
     """Yield (first row, row after the last) of blocks of at most `block` elements, at least one row each."""
     rows, columns = shape
     step = max(1, (block or BLOCK) // max(1, columns))
@@ -33,11 +35,11 @@ def row_blocks(shape, block=None):
 class MemoryStore:
     """Arrays in memory."""
 
-    def zeros(self, name, shape):
+    def zeros(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array of float32 zeros; `name` says what it is for."""
         return np.zeros(shape, np.float32)
 
-    def flush(self):
+    def flush(self) -> None:
         """Do nothing: there is nothing to write."""
 
 
@@ -50,12 +52,12 @@ class FileStore:
         Made if it is not there.  Files of other stores in it are not touched, files of the same name are opened.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory: str | PathLike[str]) -> None:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._arrays = {}
+        self._arrays: dict[str, np.memmap] = {}
 
-    def zeros(self, name, shape):
+    def zeros(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return a mapped array of float32 in a new file; the file system writes zeros where nothing was written.
 
         Raises
@@ -72,7 +74,7 @@ class FileStore:
             )
         return self._map(path, name, shape, "w+")
 
-    def open(self, name, shape):
+    def open(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return the mapped array of a file that is there.
 
         Raises
@@ -89,7 +91,7 @@ class FileStore:
             )
         return self._map(path, name, shape, "r+")
 
-    def fill(self, name, shape, rows):
+    def fill(self, name: str, shape: tuple[int, ...], rows: Callable[[int, int], np.ndarray]) -> np.ndarray:
         """Return a new array whose rows are made a block at a time.
 
         Parameters
@@ -102,7 +104,7 @@ class FileStore:
             array[first:end] = rows(first, end)
         return array
 
-    def flush(self):
+    def flush(self) -> None:
         """Write everything to the files."""
         for array in self._arrays.values():
             array.flush()

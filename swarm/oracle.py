@@ -6,11 +6,14 @@ trainer of `harness.train.plain`, which adds in numpy's own order, agrees up to 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from fabric.networks.streamed.oracle import Oracle
+from fabric.networks.streamed.resident import Resident
+from memx.coordinator import Coordinator, Script
 from swarm.tree import CHUNK, Endpoint
 
 __all__ = ["OraclePort"]
@@ -38,21 +41,21 @@ class OraclePort(Endpoint):
     coordinator : Coordinator
     """
 
-    def __init__(self, resident, coordinator):
+    def __init__(self, resident: Resident, coordinator: Coordinator) -> None:
         self.oracle, self.coordinator, self.wafer = Oracle(resident), coordinator, self
-        self._numbers = None
+        self._numbers: np.ndarray = np.empty(0, np.float32)
 
-    def load(self, inputs, labels=None):
+    def load(self, inputs: np.ndarray, labels: np.ndarray | None = None) -> None:
         """Keep a batch."""
         self._inputs, self._labels = inputs, labels
 
-    def expect(self, script, streams):
+    def expect(self, script: Script, streams: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Nothing to do: the order of the words is known."""
 
-    def weights(self, words):
+    def weights(self, words: np.ndarray) -> None:
         pass
 
-    def work(self, loss_scale=1.0):
+    def work(self, loss_scale: float = 1.0) -> _Pass:
         """Calculate what the wafer would."""
         self.oracle.forward(self._inputs, self.coordinator.weights())
         if self._labels is not None:
@@ -61,14 +64,14 @@ class OraclePort(Endpoint):
             self._numbers = np.concatenate([gradients, losses]).view(np.float32)
         return _Pass()
 
-    def gradients(self, count):
+    def gradients(self, count: int) -> Iterator[np.ndarray]:
         for start in range(0, count, CHUNK):
             yield self._numbers[start : start + CHUNK]
 
-    def times(self, count):
+    def times(self, count: int) -> np.ndarray:
         """Return when numbers left: there is no clock here."""
         return np.zeros(count, np.int64)
 
-    def activations(self, level):
+    def activations(self, level: int) -> np.ndarray:
         """Return the activations of a level as bit patterns."""
         return self.oracle.activations[level]

@@ -12,17 +12,18 @@ Source: weight streaming white paper, section 6.4: 1.2 Tb/s of a system are twel
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from swarm.tree import CHUNK, Endpoint, Node, build
+from swarm.tree import CHUNK, Endpoint, LinkTraffic, Node, build
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS
 
 __all__ = ["Planes", "share"]
 
 
-def share(count, plane, planes):
+def share(count: int, plane: int, planes: int) -> int:
     """Return how many of `count` elements go over a plane."""
     whole, rest = divmod(count, CHUNK)
     turns, left = divmod(whole, planes)
@@ -32,14 +33,14 @@ def share(count, plane, planes):
 class _Port(Endpoint):
     """The link of one system to one plane."""
 
-    def __init__(self, system):
+    def __init__(self, system: _System) -> None:
         self.system = system
-        self.words = deque()
+        self.words: deque[np.ndarray] = deque()
 
-    def weights(self, words):
+    def weights(self, words: np.ndarray) -> None:
         self.words.append(words)
 
-    def gradients(self, count):
+    def gradients(self, count: int) -> Iterator[np.ndarray]:
         done = 0
         while done < count:
             part = self.system.next()
@@ -50,16 +51,16 @@ class _Port(Endpoint):
 class _System:
     """A system behind its ports: takes its words together again, gives its gradients out chunk by chunk."""
 
-    def __init__(self, endpoint, planes):
+    def __init__(self, endpoint: Endpoint, planes: int) -> None:
         self.endpoint = endpoint
         self.ports = [_Port(self) for _ in range(planes)]
-        self.stream = iter(())
+        self.stream: Iterator[np.ndarray] = iter(())
 
-    def next(self):
+    def next(self) -> np.ndarray:
         """Return the next chunk; planes ask in turns, so it is theirs."""
         return next(self.stream)
 
-    def deliver(self, chunks):
+    def deliver(self, chunks: int) -> None:
         """Give the words that came over the planes to the system, in order."""
         parts = [self.ports[k % len(self.ports)].words.popleft() for k in range(chunks)]
         self.endpoint.weights(parts[0] if chunks == 1 else np.concatenate(parts))
@@ -81,40 +82,41 @@ class Planes(Endpoint):
         Tree of each plane.
     """
 
-    def __init__(self, endpoints, planes=PARAMETERS["link.planes"].value):
+    def __init__(self, endpoints: Iterable[Endpoint], planes: int = PARAMETERS["link.planes"].value) -> None:
         if planes < 1:
             raise ConfigError("a fabric without planes", where="swarm: planes", hint="at least 1")
         self.systems = [_System(endpoint, planes) for endpoint in endpoints]
         self.tops = [build([system.ports[plane] for system in self.systems]) for plane in range(planes)]
 
-    def weights(self, words):
+    def weights(self, words: np.ndarray) -> None:
         chunks = -(-len(words) // CHUNK)
         for k in range(chunks):
             self.tops[k % len(self.tops)].weights(words[k * CHUNK : (k + 1) * CHUNK])
         for system in self.systems:
             system.deliver(chunks) if chunks else system.endpoint.weights(words)
 
-    def gradients(self, count):
+    def gradients(self, count: int) -> Iterator[np.ndarray]:
         for system in self.systems:
             system.stream = _chunked(system.endpoint.gradients(count))
         streams = [top.gradients(share(count, plane, len(self.tops))) for plane, top in enumerate(self.tops)]
         for k in range(-(-count // CHUNK)):
             yield next(streams[k % len(streams)])
 
-    def bytes_of(self, plane):
+    def bytes_of(self, plane: int) -> tuple[int, int]:
         """Return (down, up) of the busiest link of a plane below its top; (0, 0) without nodes."""
 
-        def links(endpoint):
+        def links(endpoint: Endpoint) -> Iterator[LinkTraffic]:
             if isinstance(endpoint, Node):
                 for child, traffic in zip(endpoint.children, endpoint.traffic, strict=True):
                     yield traffic
                     yield from links(child)
 
         found = list(links(self.tops[plane]))
-        return tuple(max((getattr(t, name) for t in found), default=0) for name in ("down_bytes", "up_bytes"))
+        down, up = (max((getattr(t, name) for t in found), default=0) for name in ("down_bytes", "up_bytes"))
+        return down, up
 
 
-def _chunked(parts):
+def _chunked(parts: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """Yield what comes in chunks of `CHUNK`, the last one shorter."""
     rest = np.empty(0, np.float32)
     for part in parts:

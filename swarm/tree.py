@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -69,8 +70,8 @@ class Node(Endpoint):
         Most ports.
     """
 
-    children: tuple
-    traffic: list = field(init=False)
+    children: tuple[Endpoint, ...]
+    traffic: list[LinkTraffic] = field(init=False)
     additions: int = 0
     held: int = 0
     ways: int = WAYS
@@ -80,16 +81,16 @@ class Node(Endpoint):
             raise ConfigError(f"a node has 2 to {self.ways} ports, not {len(self.children)}", where="swarm")
         self.traffic = [LinkTraffic() for _ in self.children]
 
-    def weights(self, words):
+    def weights(self, words: np.ndarray) -> None:
         for child, traffic in zip(self.children, self.traffic, strict=True):
             traffic.down_bytes += words.nbytes
             child.weights(words)
 
-    def gradients(self, count):
+    def gradients(self, count: int) -> Iterator[np.ndarray]:
         streams = [child.gradients(count) for child in self.children]
         done = 0
         while done < count:
-            total = None
+            total: Any = None  # its first child sets it
             for stream, traffic in zip(streams, self.traffic, strict=True):
                 part = next(stream)
                 traffic.up_bytes += part.nbytes

@@ -56,12 +56,12 @@ class LayerShape:
             raise ConfigError(f"{self.density} is no density", where=self.name or "layer", hint="a number from 0 to 1")
 
     @property
-    def weights(self):
+    def weights(self) -> int:
         """Weights that are not zero."""
         return round(self.inputs * self.outputs * self.density)
 
     @property
-    def dense_weights(self):
+    def dense_weights(self) -> int:
         """All weights."""
         return self.inputs * self.outputs
 
@@ -90,7 +90,7 @@ class Mesh:
             object.__setattr__(self, name, given)
 
     @property
-    def hertz(self):
+    def hertz(self) -> float:
         """Cycles per second."""
         return self.machine["clock.ghz"] * 1e9
 
@@ -115,14 +115,14 @@ class Cost:
     latency: float
 
 
-def _share(features, columns, rows, density):
+def _share(features: int, columns: int, rows: int, density: float) -> float:
     """Return the entries of a row that set the pace: the largest tile, the busiest column of a random pattern."""
     mean = -(-features // columns) * density
     spread = math.sqrt(2 * math.log(columns) * mean * (1 - density) / rows) if columns > 1 else 0.0
     return min(mean + spread, -(-features // columns))
 
 
-def _product(inputs, outputs, tokens, density, mesh):
+def _product(inputs: int, outputs: int, tokens: int, density: float, mesh: Mesh) -> Cost:
     m, columns = mesh.machine, mesh.width
     each = -(-tokens // mesh.height)
     lead, tail = m["task.start"] + timing.issue(m), m["vec.drain"] + m["ce.dsr_edit"] + 1
@@ -133,17 +133,17 @@ def _product(inputs, outputs, tokens, density, mesh):
     return Cost(outputs, outputs * row + fill, 2 + m["ramp.in"] + m["router.hop"] * mesh.height)
 
 
-def forward(layer, tokens, mesh):
+def forward(layer: LayerShape, tokens: int, mesh: Mesh) -> Cost:
     """Return the `Cost` of the activations of a layer for so many tokens of a wafer."""
     return _product(layer.inputs, layer.outputs, tokens, layer.density, mesh)
 
 
-def backward(layer, tokens, mesh):
+def backward(layer: LayerShape, tokens: int, mesh: Mesh) -> Cost:
     """Return the `Cost` of the gradients of a layer's inputs: the product with the transposed stream."""
     return _product(layer.outputs, layer.inputs, tokens, layer.density, mesh)
 
 
-def gradient(layer, tokens, mesh):
+def gradient(layer: LayerShape, tokens: int, mesh: Mesh) -> Cost:
     """Return the `Cost` of the gradients of a layer's weights; `latency` is that of the sums to the southern edge."""
     m, columns = mesh.machine, mesh.width
     each = -(-tokens // mesh.height)

@@ -25,9 +25,12 @@ from __future__ import annotations
 
 import importlib
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from swarm.cluster import layer_costs
+from swarm.cluster.cluster import Cluster
+from swarm.cluster.layer_costs import LayerShape
 from wse_core.errors import ConfigError, InternalError, UnsupportedError
 
 __all__ = ["FINE", "ClusterTimeline", "LayerSpan", "iteration", "round_trip"]
@@ -87,15 +90,15 @@ class ClusterTimeline:
         ``flash write``.
     """
 
-    spans: list = field(default_factory=list)
+    spans: list[LayerSpan] = field(default_factory=list)
     seconds: float = 0.0
     idle: float = 0.0
-    waits: dict = field(default_factory=dict)
+    waits: dict[tuple[str, int], float] = field(default_factory=dict)
     bytes_out: float = 0.0
     bytes_back: float = 0.0
-    busy: dict = field(default_factory=dict)
+    busy: dict[str, float] = field(default_factory=dict)
 
-    def of(self, kind, phase=None):
+    def of(self, kind: str, phase: str | None = None) -> list[LayerSpan]:
         """Return the spans of the last iteration of a kind, by start."""
         last = max((span.iteration for span in self.spans), default=0)
         return sorted(
@@ -108,14 +111,14 @@ class ClusterTimeline:
         )
 
     @property
-    def lost(self):
+    def lost(self) -> float:
         """Seconds that the boundary between iterations costs: max(0, round trip - shorter pass of the first layer)."""
         return self.idle + self.waits["forward", 1]
 
     @property
-    def bottleneck(self):
+    def bottleneck(self) -> str:
         """What works longest."""
-        return max(self.busy, key=self.busy.get)
+        return max(self.busy, key=self.busy.__getitem__)
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class _Job:
     write: float  # bytes to flash
 
 
-def round_trip(layer, tokens, cluster):
+def round_trip(layer: LayerShape, tokens: int, cluster: Cluster) -> float:
     """Return the time from a gradient of the first row to that row's new weights at the wafers' PEs [s].
 
     Twice the way through the tree, the edges of the wafer, and what a row takes on the links and in the update.
@@ -153,7 +156,7 @@ def round_trip(layer, tokens, cluster):
     )
 
 
-def jobs(layers, tokens, cluster):
+def jobs(layers: Sequence[LayerShape], tokens: int, cluster: Cluster) -> list[_Job]:
     """Return what is done in an iteration, in order."""
     pinned, held = _pinned(layers, cluster), []
     for number, layer in enumerate(layers, 1):
@@ -405,7 +408,7 @@ class _Simulation:
         )
 
 
-def iteration(layers, batch, cluster, iterations=2):
+def iteration(layers: Sequence[LayerShape], batch: int, cluster: Cluster, iterations: int = 2) -> ClusterTimeline:
     """Simulate iterations of training.
 
     Parameters
