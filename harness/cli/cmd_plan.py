@@ -9,19 +9,16 @@ from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
-from harness.plan import approaches
-from harness.plan.checkpoints import media
-from harness.plan.hardware import find_hardware, wafer
+from harness.plan.hardware import find_hardware
 from harness.plan.models import PRESETS, find_model
-from harness.plan.search import PARALLELISM, fastest, for_days, for_devices
-from harness.plan.strategies import METHODS, days, efficiency, gpu_days, memory, overheads, reduction_bytes
+from harness.plan.registry import STRATEGIES, Request
+from harness.plan.strategies import gpu_days
 from harness.plan.units import DAY, amount, printed, span
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.schema import Field, suggestion
 
 __all__ = ["add_parser", "main"]
 
-STRATEGIES = (*METHODS, "streaming", *approaches.APPROACHES)
 SHAPE = {
     "layers": 16,
     "count": 4,
@@ -100,13 +97,14 @@ def _plan(args):
         hardware = hardware.with_network(args.network)
     stored = ["baseline", "partitioned", "improved"] if "node" in hardware.links else []
     wanted = args.strategy or [*stored, "streaming"]
+    request = Request(model, hardware, numbers, args.devices, args.days, tuple(args.degree))
     for name in wanted:
         if name not in STRATEGIES:
             raise ConfigError(f"no strategy {name!r}", hint=suggestion(name, STRATEGIES))
     plans, faults, first = [], [], None
     for name in wanted:
         try:
-            plans.append(_one(model, hardware, name, args, numbers))
+            plans.append(STRATEGIES[name](request, name))
         except (ConfigError, UnsupportedError) as error:
             if len(wanted) == 1:
                 raise
@@ -133,53 +131,6 @@ def _plan(args):
     for fault in faults:
         print(f"\n{fault['strategy']}\n  impossible: {fault['impossible']}")
     return 0
-
-
-def _one(model, hardware, name, args, numbers):
-    """Return the plan of one strategy as a flat dict."""
-    if name == "streaming":
-        device = hardware if "node" not in hardware.links else wafer(numbers)
-        seconds = None if args.days is None else args.days * DAY
-        found = approaches.streaming_run(model, device, args.devices, seconds)
-        return {"strategy": f"streaming on {device.name}"} | found
-    if name in approaches.APPROACHES:
-        return {"strategy": name} | _stored(model, name, args.degree)
-    if args.devices is not None:
-        config = for_devices(model, hardware, name, args.devices)
-    elif args.days is not None:
-        config = for_days(model, hardware, name, args.days)
-    else:
-        kinds = tuple(kind for kind in PARALLELISM if kind != "pipe" or name != "partitioned")
-        config = fastest(model, hardware, name, kinds)
-    follows = {link: loss for link, loss in media(model, config, hardware).items() if loss}
-    return {
-        "strategy": name,
-        **config.as_dict(),
-        "efficiency": efficiency(model, config, hardware),
-        "days": days(model, config, hardware),
-        **{f"overhead {key}": value for key, value in overheads(model, config, hardware).items() if value},
-        **{f"memory {key}": value for key, value in memory(model, config).items()},
-        "traffic of state": reduction_bytes(model, config),
-        "checkpoints to": ", ".join(f"{link} (a crash loses one {loss})" for link, loss in follows.items()),
-    }
-
-
-def _stored(model, name, words):
-    """Return Table 1 of the weight-streaming paper for given degrees, in elements."""
-    known = ("batch", "data", "tensor", "pipeline", "shard")
-    given = {}
-    for key, text in parse_assignments(words, "--degree").items():
-        if key not in known:
-            raise ConfigError(f"unknown degree {key!r}", where="--degree", hint=suggestion(key, known))
-        given[key] = Field(key, float if key in ("batch", "shard") else int).parse(text, f"--degree {key}")
-    batch = given.pop("batch", None) or model.batch_tokens / model.sequence or int(model.critical_batch)
-    parts = approaches.stored(model, name, batch, **given)
-    return {
-        "batch": batch,
-        "activation elements": parts.activations,
-        "parameter elements": parts.parameters,
-        "elements exchanged per batch": parts.traffic,
-    }
 
 
 def _shown(key, value):

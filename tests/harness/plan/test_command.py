@@ -9,7 +9,7 @@ import json
 import pytest
 
 from harness.cli import main as cli
-from harness.plan import reproduce
+from harness.plan import registry, reproduce
 from harness.plan.figures import NAMES, figure
 from harness.plan.published import CELLS, Cell
 
@@ -72,6 +72,16 @@ def test_a_plan(capsys):
     assert status == 0
     assert all(plan["devices"] <= 64 for plan in plans[:-1])
     assert plans[-1]["systems"] == 64
+
+
+def test_a_strategy_is_one_row(capsys, monkeypatch):
+    def idle(request, name):
+        return {"strategy": name, "devices": request.devices}
+
+    monkeypatch.setitem(registry.STRATEGIES, "idle", idle)
+    status, out, _ = run(capsys, "gpt-3", "--strategy", "idle", "--devices", 7, "--json")
+    assert status == 0
+    assert json.loads(out)["plans"] == [{"strategy": "idle", "devices": 7}]
 
 
 def test_one_strategy_and_its_degrees(capsys):
