@@ -42,6 +42,7 @@ if MODE not in MODES:
 
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 COMPILED = ("wse_core", "fabric")
+ROOMS = ("router", "ce", "vecop", "flow", "bulk", "scalar")  # modules of wse_core that report events: compiled twice
 
 CHECKS = MODE in ("checked", "sanitize")
 DIRECTIVES = {
@@ -133,13 +134,14 @@ def find_extensions():
 
 
 def generate_traced():
-    """Write the sources of the modules that report events: copies of router and CE, compiled with WSE_TRACE."""
-    for name in ("router", "ce"):
+    """Write the sources of the modules that report events: copies of the `ROOMS`, compiled with WSE_TRACE."""
+    ours = re.compile(rf"\bwse_core\.({'|'.join(ROOMS)}) cimport\b")
+    for name in ROOMS:
         for suffix in (".pyx", ".pxd"):
             source = ROOT / "wse_core" / f"{name}{suffix}"
             if not source.exists():
                 continue
-            text = source.read_text(encoding="utf-8")
+            text = ours.sub(r"wse_core.traced_\1 cimport", source.read_text(encoding="utf-8"))
             if suffix == ".pyx" and text.startswith("#"):
                 first, _, rest = text.partition("\n")
                 text = f"{first}\n# Generated from {source.name} by setup.py; do not edit.\n{rest}"

@@ -1,5 +1,3 @@
-from wse_core.state cimport state_t, uint32_t, uint64_t
+from wse_core.records cimport state_t
 
 cdef void router_phase(state_t* s) noexcept nogil
-cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil
-cdef void set_route_word(state_t* s, int color, uint32_t cell, uint64_t word) noexcept nogil

@@ -3,7 +3,7 @@
 
 Reads: queue words stamped no later than the cycle, route words, filters.  Writes: queue words stamped later, route
 words and filters (for the next cycle on), wake-ups of CEs.  Because of the stamps the order in which cells and planes
-are visited cannot matter (see state.pxd); the phase costs work per wavelet in a router, nothing per idle router.
+are visited cannot matter (see queue.pxd); the phase costs work per wavelet in a router, nothing per idle router.
 
 Two paths.  *Fast*: a data wavelet of a color that shares no output link of this router with another color, has one
 input, no filter, swap, injection or teardown: nothing to arbitrate.  *General*: all queues of the sharing colors of a
@@ -15,10 +15,16 @@ arbitration and atomic multicast are not public (docs/accuracy.md).
 """
 from libc.stdlib cimport realloc
 
-from wse_core.state cimport *
-
-cdef enum:
-    RAMP = 1 << DIR_R       # in a set of directions
+from wse_core.bitmap cimport map_clear, map_next, map_prune, map_set, map_walk, walk_t
+from wse_core.block cimport ce_awaken, inq_at
+from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
+from wse_core.emit cimport emit, record_fault, vary
+from wse_core.link cimport all_have_room, has_outputs, not_ready, room_at, sleep_on_link, sleep_on_ramp, take_head, \
+    wake_upstream
+from wse_core.queue cimport *
+from wse_core.records cimport *
+from wse_core.route cimport *
+from wse_core.wake cimport ring_set
 
 cdef uint64_t PAYLOAD = (<uint64_t>1 << SHIFT_VALID) - 1        # payload and control bit
 cdef uint64_t SLOW = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SHARED) | (<uint64_t>1 << RT_SPECIAL)
@@ -34,93 +40,6 @@ ctypedef struct request_t:
     int counts              # moves the filter's counter
 
 
-# --- route words ------------------------------------------------------------------------------------------------------
-cdef inline uint32_t rx_of(uint64_t word, int pos) noexcept nogil:
-    return <uint32_t>(word >> (POSITION_BITS * pos)) & ALL_PORTS
-
-cdef inline uint32_t tx_of(uint64_t word, int pos) noexcept nogil:
-    return <uint32_t>(word >> (POSITION_BITS * pos + N_PORTS)) & ALL_PORTS
-
-cdef inline int pos_of(uint64_t word) noexcept nogil:
-    return <int>(word >> RT_POS) & 3
-
-cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
-    # Recompute which colors of a router need arbitration: those that share an output link with another color in any
-    # position, have several inputs (in all positions together: a switch may move within a cycle), are swapped or
-    # injected.
-    cdef uint32_t outs[N_COLORS]
-    cdef uint32_t seen = 0, twice = 0, shared = 0, ins
-    cdef uint64_t word
-    cdef int c, k
-    for c in range(N_COLORS):
-        outs[c] = 0
-        if s.route[c] == NULL:
-            continue
-        word = s.route[c][cell]
-        ins = 0
-        for k in range(N_POSITIONS):
-            if (word >> (RT_VALID + k)) & 1:
-                outs[c] |= tx_of(word, k)
-                ins |= rx_of(word, k)
-        if ins & (ins - 1):
-            shared |= <uint32_t>1 << c
-        if (word >> RT_SWAP) & 3 or (word >> RT_INJECT) & 3:
-            shared |= <uint32_t>1 << c
-        twice |= seen & outs[c]
-        seen |= outs[c]
-    for c in range(N_COLORS):
-        if s.route[c] == NULL:
-            continue
-        if outs[c] & twice:
-            shared |= <uint32_t>1 << c
-        word = s.route[c][cell] & ~(<uint64_t>1 << RT_SHARED)
-        s.route[c][cell] = word | (<uint64_t>((shared >> c) & 1) << RT_SHARED)
-        if (shared >> c) & 1:
-            s.shared_bits[c][cell >> 6] |= <uint64_t>1 << (cell & 63)
-            s.shares = 1
-        elif s.shared[cell]:
-            s.shared_bits[c][cell >> 6] &= ~(<uint64_t>1 << (cell & 63))
-    if s.shared[cell] != shared:
-        s.shared[cell] = shared
-
-cdef inline bint is_border(state_t* s, uint32_t cell) noexcept nogil:
-    cdef uint32_t x = cell % s.stride
-    return x == 0 or x > <uint32_t>s.width or cell < s.stride or cell >= <uint32_t>(s.height + 1) * s.stride
-
-cdef void set_route_word(state_t* s, int color, uint32_t cell, uint64_t word) noexcept nogil:
-    # A configuration word written at run time; it may now lead out of the rectangle.
-    cdef int k, d
-    for k in range(N_POSITIONS):
-        for d in range(DIR_R):
-            if (tx_of(word, k) >> d) & 1 and is_border(s, cell + s.delta[d]):
-                word |= <uint64_t>1 << RT_SPECIAL
-    s.route[color][cell] = word
-    s.arb[2 * cell] &= ~(<uint32_t>1 << color)
-    wake_color(s, color, cell, ALL_PORTS)
-    refresh_shared(s, cell)
-
-
-cdef inline bint room_at(state_t* s, uint64_t word, uint64_t now) noexcept nogil:
-    # has_room; a place that will be free in a later cycle means that time must not jump over that cycle.
-    if has_room(word, now):
-        return True
-    if not is_valid(word):
-        s.waiting = 1
-    return False
-
-
-cdef inline void unmark(plane_t* q, uint32_t cell) noexcept nogil:
-    cdef uint32_t w = cell >> 6
-    q.bits[w] &= ~(<uint64_t>1 << (cell & 63))
-    if q.bits[w] == 0:
-        q.bits2[w >> 6] &= ~(<uint64_t>1 << (w & 63))
-
-
-cdef inline uint32_t outs_of(uint64_t word, uint32_t tx) noexcept nogil:
-    # Outputs of a wavelet: a control wavelet may say that it is not to be delivered.
-    return tx & ~<uint32_t>RAMP if is_control(word) and (word >> 24) & 1 else tx
-
-
 # --- the general path -------------------------------------------------------------------------------------------------
 cdef inline bint held_at_start(state_t* s, int color, int port, uint32_t cell) noexcept nogil:
     # Whether a link queue held a wavelet when this cycle began (one pushed in this cycle is ready in now + hop).
@@ -128,7 +47,7 @@ cdef inline bint held_at_start(state_t* s, int color, int port, uint32_t cell) n
     cdef uint64_t word
     if q.slots == NULL:
         return False
-    word = q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]
+    word = plane_head(q, cell)[0]
     if not is_valid(word):
         return False
     return port == DIR_R or usable(word, s.now + s.p.hop - 1)
@@ -154,7 +73,7 @@ cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t
     cdef int e = color, inject, axis, k, f
     if q.slots == NULL:
         return False
-    word = q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]
+    word = plane_head(q, cell)[0]
     if not is_valid(word):
         return False
     if not usable(word, s.now):
@@ -209,129 +128,6 @@ cdef void stream_take(state_t* s, stream_out_t* o, uint64_t cycle, uint64_t payl
     o.words[o.n] = payload
     o.n += 1
 
-cdef inline uint64_t popped(uint64_t payload) noexcept nogil:
-    # Remove command 0, move the others down, fill with NOP and do-not-deliver. Commands k >= 3 lie at bits 3k-8 up.
-    cdef uint64_t keep = payload & ~<uint64_t>0x3FC0FFFF
-    cdef uint64_t seq = ((payload >> 22) & 0xFF) | ((payload & 0xFFFF) << 8)    # 8 commands x 3 bits, command 0 lowest
-    seq = (seq >> 3) | (<uint64_t>4 << 21)
-    return keep | ((seq & 0xFF) << 22) | ((seq >> 8) & 0xFFFF)
-
-cdef inline void push_ramp(state_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
-    cdef ce_t* ce = s.ce[cell]
-    cdef inq_t* q = inq_at(ce, (route >> RT_INQ) & 7)
-    q.slots[q.tail] = payload | s.ramp_word
-    q.tail += 1
-    if q.tail == q.cap:
-        q.tail = 0
-    ring_set(s, cell, s.now + s.p.ramp_in)
-
-cdef inline bint ramp_has_room(state_t* s, uint32_t cell, uint64_t route) noexcept nogil:
-    cdef inq_t* q
-    if not (route >> RT_HAS_INQ) & 1:
-        return False
-    if unlikely(s.ce[cell].prog == NULL):
-        ce_awaken(s, cell)
-    q = inq_at(s.ce[cell], (route >> RT_INQ) & 7)
-    return room_at(s, q.slots[q.tail], s.now)
-
-cdef void wake_upstream(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
-    # A place became free for which a queue of the neighbour waits; it can be used from the next cycle on.
-    cdef uint32_t to = cell + s.delta[q.port]
-    q.heads[cell] &= ~<uint64_t>SLEEPER
-    wake_inputs(s, q.color, to)
-
-cdef bint sleep_on_link(state_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil:
-    # The queue waits for a place of the neighbour's queue `t`. Full: out of the activity map until that queue's next
-    # pop. Free in a later cycle: as `not_ready`.  Always False.
-    if is_valid(place):
-        t.heads[to] |= SLEEPER
-        unmark(q, cell)
-    else:
-        not_ready(s, q, cell, place)
-    return False
-
-cdef bint sleep_on_ramp(state_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil:
-    # The same for the CE's input queue.
-    if is_valid(place):
-        i.sleeper = 1
-        unmark(q, cell)
-    else:
-        not_ready(s, q, cell, place)
-    return False
-
-cdef inline bint has_outputs(state_t* s, plane_t* q, uint32_t cell, uint32_t outs, uint64_t route) noexcept nogil:
-    # all_have_room for a queue whose route does not leave the rectangle; if not, the queue waits for what is missing.
-    # Blocked traffic is not visited cycle after cycle.
-    cdef uint32_t links = outs & 15
-    cdef uint32_t d, to
-    cdef plane_t* t
-    cdef inq_t* i
-    cdef uint64_t place
-    if outs & RAMP:
-        if not (route >> RT_HAS_INQ) & 1:
-            return False
-        if unlikely(s.ce[cell].prog == NULL):
-            ce_awaken(s, cell)
-        i = inq_at(s.ce[cell], (route >> RT_INQ) & 7)
-        place = i.slots[i.tail]
-        if not has_room(place, s.now):
-            return sleep_on_ramp(s, q, cell, i, place)
-    while links:
-        d = ctz64(links)
-        links &= links - 1
-        t = &s.plane[q.color * N_PORTS + (d ^ 1)]
-        to = cell + s.delta[d]
-        place = t.slots[<uint64_t>to * t.depth + t.tail[to]]
-        if not has_room(place, s.now):
-            return sleep_on_link(s, q, cell, t, to, place)
-    return True
-
-cdef void not_ready(state_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
-    # The head is still under way, or the place for it is free in a later cycle. Two looks in vain cost less than waking
-    # the queue again.
-    cdef uint64_t ready = ready_cycle(word, s.now)
-    if ready - s.now < 3:
-        s.waiting = 1
-        return
-    unmark(q, cell)
-    mark_later(s, q.color * N_PORTS + q.port, cell, ready)
-
-cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
-    cdef uint64_t* m = &q.heads[cell]
-    cdef uint64_t h = m[0] & HEAD
-    cdef uint64_t cap = q.cap[cell] if q.cap != NULL else <uint64_t>q.depth
-    q.slots[<uint64_t>cell * q.depth + h] = stamp_of(s.now + 1)
-    if m[0] & SLEEPER:
-        wake_upstream(s, q, cell)
-    m[0] += 256 - h if h + 1 == cap else 257
-    if q.granted != NULL:
-        q.granted[cell] = s.now + 1
-    s.moved += 1
-    if q.port == DIR_R and s.ce[cell].want_space:
-        ring_set(s, cell, s.now + 1)
-
-cdef inline bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t outs, uint64_t route) noexcept nogil:
-    # Whether every output has room. As the state is that of the start of the cycle, no grant of this cycle changes it:
-    # a queue is fed by one color of one router, and a color is granted once.
-    cdef uint32_t links = outs & 15
-    cdef uint32_t d, to
-    cdef int plane
-    if outs & RAMP and not ramp_has_room(s, cell, route):
-        return False
-    while links:
-        d = ctz64(links)
-        links &= links - 1
-        plane = color * N_PORTS + (d ^ 1)
-        to = cell + s.delta[d]
-        if unlikely(s.plane[plane].slots == NULL):
-            return False
-        if (route >> RT_SPECIAL) & 1 and is_border(s, to):
-            if s.plane[plane].heads[to] == 0:
-                return False
-        elif not room_at(s, plane_tail(&s.plane[plane], to)[0], s.now):
-            return False
-    return True
-
 cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
     # Move the wavelet of `r`; all its outputs have room.
     cdef uint32_t links
@@ -362,7 +158,7 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
         else:
             plane_push(s, plane, &s.plane[plane], to, payload, s.now + s.p.hop)
     if r.outs & RAMP:
-        push_ramp(s, cell, r.route, payload)
+        push_to_ce(s, cell, r.route, payload)
     if r.counts:
         f = &s.filters[<uint64_t>cell * N_FILTERS + ((r.route >> RT_FILTER) & 7) - 1]
         f.counter = 0 if f.counter >= f.limit else f.counter + 1
@@ -419,7 +215,7 @@ cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) no
 
 cdef inline void again(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # After a grant: the next wavelet of the queue, if there is one, asks in the next cycle.
-    if is_valid(q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]):
+    if is_valid(plane_head(q, cell)[0]):
         plane_mark(s, q.color * N_PORTS + q.port, q, cell)
 
 cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogil:
@@ -428,7 +224,7 @@ cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogi
     cdef int pos = pos_of(route), plane
     cdef uint32_t links, d, outs = tx_of(route, pos)
     cdef plane_t* q = &s.plane[color * N_PORTS + ctz64(rx_of(route, pos))]
-    payload = q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)] & PAYLOAD
+    payload = plane_head(q, cell)[0] & PAYLOAD
     if TRACE:
         emit(s, cell, s.now, EV_DEPART, q.color, outs, payload, q.port << 1)
     take_head(s, q, cell)
@@ -440,7 +236,7 @@ cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogi
         plane = color * N_PORTS + (d ^ 1)
         plane_push(s, plane, &s.plane[plane], cell + s.delta[d], payload, s.now + s.p.hop)
     if outs & RAMP:
-        push_ramp(s, cell, route, payload)
+        push_to_ce(s, cell, route, payload)
 
 cdef uint32_t arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcept nogil:
     # `arbitrate` for two colors or more with one input each, all found able by `ask`, the usual case. Returns those
@@ -508,7 +304,7 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
             p = ctz64(ports)
             r.q = &s.plane[c * N_PORTS + p]
             r.granted = r.q.granted[cell]
-            r.word = r.q.slots[<uint64_t>cell * r.q.depth + (r.q.heads[cell] & HEAD)]
+            r.word = plane_head(r.q, cell)[0]
             r.outs = tx_of(route, pos_of(route))
             r.color = c
             r.route = route
@@ -568,7 +364,7 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
     cdef int shift, plane = 0
     cdef uint8_t tail, cap
     if not is_valid(word):
-        unmark(q, cell)
+        map_clear(&q.map, cell)
         return
     if not usable(word, now):
         not_ready(s, q, cell, word)
@@ -579,7 +375,7 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
         return
     shift = POSITION_BITS * pos_of(route)
     if not (route >> (shift + q.port)) & 1:
-        unmark(q, cell)                         # until the route changes
+        map_clear(&q.map, cell)                         # until the route changes
         return
     tx = <uint32_t>(route >> (shift + N_PORTS)) & ALL_PORTS
     # All outputs must have room. The last link is kept: with one output, the usual case, it is not looked up again.
@@ -642,12 +438,12 @@ cdef inline void ask(state_t* s, plane_t* q, uint64_t now, const uint64_t* route
     # A queue of a color that needs arbitration in this router: if it can move, its color asks. Asking queue by queue,
     # only those that hold something, and once per wavelet, halves the cost of arbitration in saturated exchange (350 ->
     # 170 instructions per hop).
-    cdef uint64_t word = q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]
+    cdef uint64_t word = plane_head(q, cell)[0]
     cdef uint64_t route
-    cdef uint32_t ports, w = cell >> 6
+    cdef uint32_t ports
     cdef int pos
     if not is_valid(word):
-        unmark(q, cell)
+        map_clear(&q.map, cell)
         return
     if not usable(word, now):
         not_ready(s, q, cell, word)
@@ -658,109 +454,71 @@ cdef inline void ask(state_t* s, plane_t* q, uint64_t now, const uint64_t* route
     if unlikely(route & GENERAL or ports & (ports - 1)):
         s.arb[2 * cell + 1] |= <uint32_t>1 << q.color
     elif not (ports >> q.port) & 1:
-        unmark(q, cell)                         # until the route changes
+        map_clear(&q.map, cell)                         # until the route changes
         return
     elif unlikely(is_control(word)):
         s.arb[2 * cell + 1] |= <uint32_t>1 << q.color
     else:
         if not has_outputs(s, q, cell, tx_of(route, pos), route):
             return
-        unmark(q, cell)                         # asks until it is granted
+        map_clear(&q.map, cell)                         # asks until it is granted
         s.arb[2 * cell] |= <uint32_t>1 << q.color
-    s.arb_bits[w] |= <uint64_t>1 << (cell & 63)
-    s.arb_bits2[w >> 6] |= <uint64_t>1 << (w & 63)
+    map_set(&s.asking, cell)
 
 cdef inline uint64_t apart(state_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t w) noexcept nogil:
     # The queues of one word of the activity map that need no arbitration; the others ask.
-    cdef uint64_t cells = q.bits[w], sharing = cells & s.shared_bits[q.color][w]
+    cdef uint64_t cells = q.map.bits[w], sharing = cells & s.shared_bits[q.color][w]
     cells ^= sharing
     while sharing:
         ask(s, q, now, routes, w * 64 + ctz64(sharing))
         sharing &= sharing - 1
     return cells
 
-cdef void scan_up(state_t* s, plane_t* q) noexcept nogil:
-    cdef uint32_t w3, w2, w
-    cdef uint64_t b3, b2, b, now = s.now
+cdef inline void scan_cells(state_t* s, plane_t* q, bint down) noexcept nogil:
+    cdef uint64_t b, now = s.now
     cdef const uint64_t* routes = s.route[q.color]
-    for w3 in range(s.n_words3):
-        b3 = q.bits3[w3]
-        while b3:
-            w2 = w3 * 64 + ctz64(b3)
-            b3 &= b3 - 1
-            b2 = q.bits2[w2]
-            while b2:
-                w = w2 * 64 + ctz64(b2)
-                b2 &= b2 - 1
-                b = apart(s, q, now, routes, w)
-                while b:
-                    visit(s, q, now, routes, w * 64 + ctz64(b))
-                    b &= b - 1
+    cdef walk_t walk = map_walk(&q.map)
+    cdef int at
+    keep(q)
+    while map_next(&q.map, &walk, down, False):
+        b = apart(s, q, now, routes, walk.w)
+        while b:
+            at = 63 - clz64(b) if down else ctz64(b)
+            visit(s, q, now, routes, walk.w * 64 + at)
+            b &= ~(<uint64_t>1 << at)
+
+cdef void scan_up(state_t* s, plane_t* q) noexcept nogil:
+    scan_cells(s, q, False)
 
 cdef void scan_down(state_t* s, plane_t* q) noexcept nogil:
-    cdef uint32_t w3, w2, w, k
-    cdef uint64_t b3, b2, b, now = s.now
-    cdef const uint64_t* routes = s.route[q.color]
-    cdef int at
-    for k in range(s.n_words3):
-        w3 = s.n_words3 - 1 - k
-        b3 = q.bits3[w3]
-        while b3:
-            at = 63 - clz64(b3)
-            b3 &= ~(<uint64_t>1 << at)
-            w2 = w3 * 64 + at
-            b2 = q.bits2[w2]
-            while b2:
-                at = 63 - clz64(b2)
-                w = w2 * 64 + at
-                b2 &= ~(<uint64_t>1 << at)
-                b = apart(s, q, now, routes, w)
-                while b:
-                    at = 63 - clz64(b)
-                    visit(s, q, now, routes, w * 64 + at)
-                    b &= ~(<uint64_t>1 << at)
+    scan_cells(s, q, True)
 
 cdef void scan(state_t* s, int plane) noexcept nogil:
     # Against the direction of flow, so that a word pushed in this cycle is not met again in it (a third fewer visits).
     cdef plane_t* q = &s.plane[plane]
-    cdef uint32_t w3
-    cdef uint64_t b3
-    cdef bint any = False
-    cdef bint down = q.port == 0 or q.port == 2
+    cdef bint down = q.port == DIR_W or q.port == DIR_N
     if unlikely(s.order != 0):
         down = vary(s, 2)
     if down:
         scan_down(s, q)
     else:
         scan_up(s, q)
-    for w3 in range(s.n_words3):
-        b3 = q.bits3[w3]
-        while b3:
-            if q.bits2[w3 * 64 + ctz64(b3)] == 0:
-                q.bits3[w3] &= ~(b3 & (~b3 + 1))
-            b3 &= b3 - 1
-        any = any or q.bits3[w3] != 0
-    if not any:
+    if not map_prune(&q.map):
         s.active[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
 
 cdef void arbitrate_all(state_t* s) noexcept nogil:
-    cdef uint32_t w2, w, cell
-    cdef uint64_t b2, b
-    for w2 in range(s.n_words2):
-        b2 = s.arb_bits2[w2]
-        s.arb_bits2[w2] = 0
-        while b2:
-            w = w2 * 64 + ctz64(b2)
-            b2 &= b2 - 1
-            b = s.arb_bits[w]
-            s.arb_bits[w] = 0
-            while b:
-                cell = w * 64 + ctz64(b)
-                b &= b - 1
-                arbitrate(s, cell)
-                if s.arb[2 * cell]:                 # some have lost
-                    s.arb_bits[w] |= <uint64_t>1 << (cell & 63)
-                    s.arb_bits2[w2] |= <uint64_t>1 << (w & 63)
+    cdef uint32_t cell
+    cdef uint64_t b
+    cdef walk_t walk = map_walk(&s.asking)
+    while map_next(&s.asking, &walk, False, True):
+        b = s.asking.bits[walk.w]
+        s.asking.bits[walk.w] = 0
+        while b:
+            cell = walk.w * 64 + ctz64(b)
+            b &= b - 1
+            arbitrate(s, cell)
+            if s.arb[2 * cell]:                 # some have lost
+                map_set(&s.asking, cell)
 
 cdef void feed_streams(state_t* s) noexcept nogil:
     cdef int k

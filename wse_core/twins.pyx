@@ -4,7 +4,7 @@ The compiled machine copies such records whole, so a field that moved in one of 
 engine checks it when it is imported.  Numbers need no such check: both sides take them from
 `wse_core.encoding`.
 """
-from wse_core.state cimport desc_t, event_t, filter_t, route_t
+from wse_core.records cimport desc_t, event_t, filter_t, route_t
 
 from wse_core.errors import InternalError
 from wse_core.events import EVENT_DTYPE

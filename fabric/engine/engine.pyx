@@ -4,7 +4,7 @@
 `Engine` implements the machine interface of docs/internals.md.  It is single-owner: one thread per Engine.  The cycle
 loop runs without the GIL and comes back every few million events to let Python see a Ctrl-C.
 
-Its parts: `fabric.engine.memory` holds the tables of `wse_core.state` and gives the host access to them,
+Its parts: `fabric.engine.memory` holds the tables of `wse_core.records` and gives the host access to them,
 `fabric.engine.load` fills them from a `FabricSpec`, `fabric.engine.inspect` looks into them.
 
 Phases of a cycle, in this order: `router_phase`, `ce_phase`; see docs/machine.md.  If in a cycle no wavelet moved and
@@ -19,9 +19,14 @@ from libc.string cimport memcpy
 from fabric.engine.memory cimport Memory
 from wse_core cimport traced_ce, traced_router
 from wse_core.ce cimport ce_phase, ce_settle
+from wse_core.block cimport inq_at
+from wse_core.builtins cimport unlikely
+from wse_core.emit cimport emit
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
+from wse_core.queue cimport usable
+from wse_core.records cimport *
 from wse_core.router cimport router_phase
-from wse_core.state cimport *
+from wse_core.wake cimport schedule
 
 from fabric.engine import inspect
 from fabric.engine.load import load

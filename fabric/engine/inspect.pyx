@@ -7,7 +7,9 @@ Everything here reads the tables of a `Memory` and returns Python objects in the
 import numpy as np
 
 from fabric.engine.memory cimport Memory
-from wse_core.state cimport *
+from wse_core.block cimport *
+from wse_core.queue cimport *
+from wse_core.records cimport *
 
 from wse_core import isa as _isa
 from wse_core.encoding import COUNTERS, DIRS, FAULT_DETAILS, FAULT_KINDS, MAIN_STATES, THREADS

@@ -9,8 +9,13 @@ import numpy as np
 from libc.string cimport memcpy
 
 from fabric.engine.memory cimport Memory
-from wse_core.router cimport refresh_shared
-from wse_core.state cimport *
+from wse_core.routing cimport refresh_shared
+from wse_core.bitmap cimport map3_t, words_for
+from wse_core.block cimport *
+from wse_core.builtins cimport *
+from wse_core.queue cimport *
+from wse_core.records cimport *
+from wse_core.wake cimport schedule
 
 from wse_core import image as _image
 from wse_core import isa as _isa
@@ -72,30 +77,35 @@ cdef _params(Memory m, machine):
 
 cdef _tables(Memory m, spec):
     cdef state_t* s = m.s
+    cdef int k
     s.width = spec.width
     s.height = spec.height
     s.stride = spec.width + 2
     s.n_cells = s.stride * (spec.height + 2)
-    s.n_words = (s.n_cells + 63) // 64
-    s.n_words2 = (s.n_words + 63) // 64
-    s.n_words3 = (s.n_words2 + 63) // 64
+    s.n_words = words_for(s.n_cells)
     s.delta[DIR_W] = -1
     s.delta[DIR_E] = 1
     s.delta[DIR_N] = -<int32_t>s.stride
     s.delta[DIR_S] = <int32_t>s.stride
     s.shared = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
-    s.arb_bits = <uint64_t*>m.map(s.n_words * sizeof(uint64_t))
-    s.arb_bits2 = <uint64_t*>m.map(s.n_words2 * sizeof(uint64_t))
+    _cells(m, &s.asking)
     s.arb = <uint32_t*>m.map(<uint64_t>s.n_cells * 2 * sizeof(uint32_t))
     s.ce = <ce_t**>m.map(s.n_cells * sizeof(ce_t*))
     m.watch = <watch_t*>m.map(s.n_cells * sizeof(watch_t))
     s.counts = <uint64_t*>m.map(<uint64_t>s.n_cells * N_COUNTS * sizeof(uint64_t))
-    s.ring_bits = <uint64_t*>m.map(<uint64_t>RING * s.n_words * sizeof(uint64_t))
-    s.ring_bits2 = <uint64_t*>m.map(<uint64_t>RING * s.n_words2 * sizeof(uint64_t))
-    s.ring_bits3 = <uint64_t*>m.map(<uint64_t>RING * s.n_words3 * sizeof(uint64_t))
+    for k in range(RING):
+        _cells(m, &s.ring[k])
     s.wheel_next = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
     s.wheel_prev = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
     s.wheel_time = <uint64_t*>m.map(s.n_cells * sizeof(uint64_t))
+
+cdef _cells(Memory m, map3_t* map):
+    # An empty set of cells, its three levels in one mapping.
+    cdef uint32_t n = m.s.n_words, n2 = words_for(n), n3 = words_for(n2)
+    map.bits = <uint64_t*>m.map((<uint64_t>n + n2 + n3) * sizeof(uint64_t))
+    map.bits2 = map.bits + n
+    map.bits3 = map.bits2 + n2
+    map.n3 = n3
 
 cdef _routes(Memory m, spec):
     # Route words, vectorised over bands of rows; only rows that use a color are written.
@@ -403,9 +413,7 @@ cdef _planes(Memory m, spec):
             if s.reroutes or arbitrated:
                 p.granted = <uint64_t*>m.map(<uint64_t>s.n_cells * sizeof(uint64_t))
             p.tail = <uint8_t*>m.map(s.n_cells)
-            p.bits = <uint64_t*>m.map(s.n_words * sizeof(uint64_t))
-            p.bits2 = <uint64_t*>m.map(s.n_words2 * sizeof(uint64_t))
-            p.bits3 = <uint64_t*>m.map(s.n_words3 * sizeof(uint64_t))
+            _cells(m, &p.map)
 
 cdef _streams(Memory m, spec):
     cdef state_t* s = m.s

@@ -1,4 +1,4 @@
-from wse_core.state cimport ce_t, state_t, uint16_t, uint32_t, uint64_t, watch_t
+from wse_core.records cimport ce_t, state_t, uint16_t, uint32_t, uint64_t, watch_t
 
 
 cdef class Memory:

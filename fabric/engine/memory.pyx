@@ -16,9 +16,10 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from wse_core.ce cimport ce_settle
+from wse_core.block cimport ce_awaken
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
-from wse_core.state cimport (
-    RING, ce_awaken, ce_t, event_t, state_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
+from wse_core.records cimport (
+    RING, ce_t, event_t, state_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
 )
 
 from wse_core.errors import ConfigError, InternalError, MemoryLimitError, SramFault

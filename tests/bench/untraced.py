@@ -1,9 +1,10 @@
 """A build without tracing, to compare the real one with.
 
-Router and CE are compiled twice; in the copy that runs when nothing is recorded, `TRACE` is the constant 0.  Here the
-same sources are compiled with every ``if TRACE:`` turned into ``if 0:``, and the engine without its choice between the
-copies: a machine that has never heard of tracing.  `functions` gives the instructions of each function of an object
-file, so that two builds can be compared; `tree` is a complete package directory with the build without tracing in it.
+Router and CE, in six rooms, are compiled twice; in the copies that run when nothing is recorded, `TRACE` is 0, a
+constant.  Here the same sources are compiled with every ``if TRACE:`` turned into ``if 0:``, and the engine without its
+choice between the copies: a machine that has never heard of tracing.  `functions` gives the instructions of each
+function of an object file, so that two builds can be compared; `tree` is a complete package directory with the build
+without tracing in it.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import numpy as np
 
 from wse_core import _build_info
 
-__all__ = ["compiled", "functions", "seconds", "tree", "without_tracing"]
+__all__ = ["ROOMS", "compiled", "functions", "seconds", "tree", "without_tracing"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tests")
+ROOMS = tuple(f"wse_core.{name}" for name in ("router", "ce", "vecop", "flow", "bulk", "scalar"))
+"""Modules that are compiled twice, as in setup.py."""
 CHOICE = "if unlikely(s.watch != NULL):"
 
 
@@ -43,7 +46,7 @@ def compiled(name, folder, change=lambda text: text):
     folder : path-like
         Where a copy of the sources and the object go; one module and one `change` per folder.
     change : callable
-        Changes the text of the module's source.
+        Changes the text of the module's source and of what it includes.
 
     Returns
     -------
@@ -57,7 +60,8 @@ def compiled(name, folder, change=lambda text: text):
         for path in ROOT.glob(pattern):
             target = folder / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+            text = path.read_text(encoding="utf-8")
+            target.write_text(change(text) if path.suffix == ".pxd" else text, encoding="utf-8")
     (folder / source).write_text(change((ROOT / source).read_text(encoding="utf-8")), encoding="utf-8")
     before = os.getcwd()
     os.chdir(folder)
@@ -108,7 +112,7 @@ def tree(folder):
     for package in PACKAGES:
         shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    for name in ("wse_core.router", "wse_core.ce", "fabric.engine.engine"):
+    for name in (*ROOMS, "fabric.engine.engine"):
         found = compiled(name, folder / name, without_tracing)
         module = target / Path(*name.split(".")).with_suffix(suffix)
         module.unlink()

@@ -14,7 +14,7 @@ from wse_core import _build_info
 @pytest.mark.packaging
 @pytest.mark.skipif(_build_info.MODE != "release", reason="optimised code only")
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
-@pytest.mark.parametrize("name", ["wse_core.router", "wse_core.ce"])
+@pytest.mark.parametrize("name", untraced.ROOMS)
 def test_untraced_code_is_that_of_a_source_without_tracing(name, tmp_path):
     """The compiler makes the same functions with the same instructions of the source as it is, and without tracing.
 

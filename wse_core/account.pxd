@@ -1,0 +1,41 @@
+# Accounting of a CE: cycles booked, steps counted, tasks activated or unblocked by what it does.
+from wse_core.block cimport *
+from wse_core.builtins cimport *
+from wse_core.emit cimport emit, record_fault
+from wse_core.opcodes cimport OP_FMACH, OP_FMACHS, OP_FMACS
+from wse_core.queue cimport *
+from wse_core.records cimport *
+from wse_core.report cimport fault
+
+cdef inline void touched(state_t* s, uint64_t t) noexcept nogil:
+    if <int64_t>t > s.last_active:
+        s.last_active = <int64_t>t
+
+cdef inline void book(ce_t* ce, uint64_t t, uint32_t busy, uint32_t conflict) noexcept nogil:
+    # An issue in cycle t that takes busy + conflict cycles.
+    ce.counts[COUNT_BUSY] += busy
+    ce.counts[COUNT_STALL_CONFLICT] += conflict
+    ce.acct = t + busy + conflict
+    ce.pipe_free = ce.acct
+    ce.tail_conflict = conflict
+
+cdef inline void end_step(ce_t* ce, thread_t* th, uint64_t t, uint32_t busy, uint32_t conflict) noexcept nogil:
+    book(ce, t, busy, conflict)
+    th.next = ce.pipe_free
+    ce.counts[COUNT_STEPS] += 1
+    ce.rr = th.id
+
+cdef inline bint is_mac(int op) noexcept nogil:
+    return op == OP_FMACS or op == OP_FMACH or op == OP_FMACHS
+
+cdef inline bint activate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int task) noexcept nogil:
+    if task >= N_TASK_IDS or ce.prog.entry[task] < 0:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_NO_ENTRY, task)
+        return False
+    ce.activated |= <uint32_t>1 << task
+    if TRACE:
+        emit(s, cell, t, EV_ACTIVATE, NO_COLOR, task, 0, 0)
+    return True
+
+cdef inline void unblock(ce_t* ce, int task) noexcept nogil:
+    ce.blocked &= ~(<uint32_t>1 << (task & 31))

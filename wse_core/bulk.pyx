@@ -1,0 +1,195 @@
+# cython: overflowcheck=False
+"""Vector operations in bulk: all steps of an operation in memory that fall into a span of cycles, in one call.
+
+For the main thread only, while nobody else of its PE issues.  Elements go through the kernels of `wse_core.vector`
+where one fits; cycles lost to bank conflicts follow a pattern, because addresses advance evenly.
+"""
+from wse_core.account cimport *
+from wse_core.alu cimport alu
+from wse_core.block cimport *
+from wse_core.builtins cimport *
+from wse_core.opcodes cimport *
+from wse_core.operand cimport *
+from wse_core.queue cimport *
+from wse_core.records cimport *
+from wse_core.vecop cimport vec_complete, vec_step
+from wse_core.vector cimport (
+    vec_faddh, vec_faddhs, vec_fadds, vec_fmach, vec_fmachs, vec_fmacs, vec_fmulh, vec_fmuls, vec_fsubh, vec_fsubs)
+
+
+cdef inline bint disjoint(opnd_t* a, opnd_t* o, uint32_t k, uint32_t n) noexcept nogil:
+    # Whether contiguous source `o` is the destination itself or does not touch it: the condition of vec_*.
+    cdef int64_t a0, o0
+    if o.mode != OPND_MEM1D:
+        return o.mode != OPND_REG
+    a0 = a.base + <int64_t>k * a.step
+    o0 = o.base + <int64_t>k * o.step
+    if a0 == o0 and a.words == o.words:
+        return True
+    return o0 + <int64_t>n * o.words <= a0 or a0 + <int64_t>n * a.words <= o0
+
+cdef inline bint contiguous(opnd_t* o) noexcept nogil:
+    return o.mode == OPND_MEM1D and o.step == o.words
+
+cdef bint vec_contiguous(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
+    # n elements from k on through a bulk kernel, if there is one for this shape. Gain over the loop below: 10-60x.
+    cdef const num_t* num = &ce.prog.num
+    cdef uint16_t* m = ce.sram - ce.prog.code_words
+    cdef opnd_t* a = &th.a
+    cdef opnd_t* b = &th.b
+    cdef opnd_t* c = &th.c
+    cdef uint16_t* pa
+    cdef uint16_t* pb
+    cdef uint16_t* pc
+    cdef int op = th.op
+    if not (contiguous(a) and contiguous(b) and contiguous(c) and disjoint(a, b, th.k, n) and disjoint(a, c, th.k, n)):
+        return False
+    pa = m + a.base + <int64_t>th.k * a.step
+    pb = m + b.base + <int64_t>th.k * b.step
+    pc = m + c.base + <int64_t>th.k * c.step
+    if op == OP_FMACS:
+        vec_fmacs(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, th.scalar, n)
+    elif op == OP_FMACHS:
+        vec_fmachs(num, <uint32_t*>pa, <uint32_t*>pb, pc, <uint16_t>th.scalar, n)
+    elif op == OP_FMACH:
+        vec_fmach(num, pa, pb, pc, <uint16_t>th.scalar, n)
+    elif op == OP_FADDS:
+        vec_fadds(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, n)
+    elif op == OP_FSUBS:
+        vec_fsubs(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, n)
+    elif op == OP_FMULS:
+        vec_fmuls(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, n)
+    elif op == OP_FADDH:
+        vec_faddh(num, pa, pb, pc, n)
+    elif op == OP_FSUBH:
+        vec_fsubh(num, pa, pb, pc, n)
+    elif op == OP_FMULH:
+        vec_fmulh(num, pa, pb, pc, n)
+    elif op == OP_FADDHS:
+        vec_faddhs(num, <uint32_t*>pa, pb, <uint32_t*>pc, n)
+    else:
+        return False
+    return True
+
+cdef inline uint32_t read_bulk(ce_t* ce, opnd_t* o, uint32_t k) noexcept nogil:
+    cdef uint16_t* m
+    if o.mode == OPND_MEM1D:
+        m = ce.sram - ce.prog.code_words + o.base + <int64_t>k * o.step
+        return <uint32_t>m[0] | (<uint32_t>m[1] << 16) if o.words == 2 else m[0]
+    if o.mode == OPND_REG:
+        return reg_read(ce, o.reg, o.words)
+    return <uint32_t>o.base
+
+cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
+    # n elements from k on of an operation all of whose operands are flat and checked.
+    cdef uint32_t k, r
+    cdef uint16_t* m
+    if n < 4 or not vec_contiguous(ce, th, n):
+        for k in range(th.k, th.k + n):
+            r = alu(th.op, &ce.prog.num, read_bulk(ce, &th.b, k), read_bulk(ce, &th.c, k), multiplier(ce, th))
+            if th.a.mode == OPND_REG:
+                reg_write(ce, th.a.reg, th.a.words, r)
+            else:
+                m = ce.sram - ce.prog.code_words + th.a.base + <int64_t>k * th.a.step
+                m[0] = <uint16_t>r
+                if th.a.words == 2:
+                    m[1] = <uint16_t>(r >> 16)
+    th.k += n
+    ce.counts[COUNT_ELEMENTS] += n
+    if is_mac(th.op):
+        ce.counts[COUNT_MACS] += n
+
+cdef inline bint flat(opnd_t* o) noexcept nogil:
+    return o.mode != OPND_MEM4D and o.mode != OPND_CIRCULAR
+
+cdef uint32_t conflict_pattern(state_t* s, ce_t* ce, thread_t* th, uint8_t* pattern) noexcept nogil:
+    # Cycles lost by the full steps from element k on: periodic, because addresses advance evenly. Returns the period.
+    cdef int64_t m = bank_period(s), first, by, at
+    cdef int64_t a = <int64_t>th.a.step * th.group if th.a.mode == OPND_MEM1D else 0
+    cdef int64_t b = <int64_t>th.b.step * th.group if th.b.mode == OPND_MEM1D else 0
+    cdef int64_t c = <int64_t>th.c.step * th.group if th.c.mode == OPND_MEM1D else 0
+    cdef uint32_t period = 1, n
+    by = 0
+    if s.p.conflict_rule != RULE_NONE and th.b.mode == OPND_MEM1D and th.c.mode == OPND_MEM1D:
+        by = modulo(b - c, m)
+    if by and not th.one_bank and s.p.read_ports >= 2 and (th.group == 1 or th.b.words == 1 or th.c.words == 1):
+        # Only the first elements of the two sources count, whose distance changes evenly. Gain: 300 instructions.
+        first = modulo(address_of(ce, &th.b, th.k) - address_of(ce, &th.c, th.k), m)
+        at = first
+        n = 0
+        while True:
+            pattern[n] = <uint8_t>s.p.conflict_cycles if at == 0 else 0
+            n += 1
+            at += by
+            if at >= m:
+                at -= m
+            if at == first:
+                return n
+    pattern[0] = <uint8_t>conflict_of(s, ce, th, th.k, th.group)
+    if by == 0 and not th.one_bank:
+        return 1
+    for n in range(1, <uint32_t>m):
+        if modulo((b - c) * n, m) == 0 and (not th.one_bank or modulo((a - b) * n, m) == 0):
+            break
+        pattern[n] = <uint8_t>conflict_of(s, ce, th, th.k + n * th.group, th.group)
+        period += 1
+    return period
+
+cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil:
+    # All steps of a memory operation of the main thread that issue in cycles start .. end - 1, back to back.
+    cdef uint64_t t = start, left, rounds, turn, steps = 0, lost = 0
+    cdef uint32_t cost = 1, conflict, period, n, hits = 0
+    cdef uint8_t pattern[MAX_BANKS]   # no period is longer
+    if flat(&th.a) and flat(&th.b) and flat(&th.c):
+        if start >= end:
+            return
+        left = (th.n - th.k) // th.group
+        period = conflict_pattern(s, ce, th, pattern) if left else 1
+        if left == 0:
+            pattern[0] = 0
+        for n in range(period):
+            hits += pattern[n]
+        turn = period + hits
+        rounds = left // period
+        if rounds * turn > end - t:
+            rounds = (end - t) // turn
+        if rounds:
+            steps = rounds * period
+            t += rounds * turn
+            lost = rounds * hits
+            cost = 1 + pattern[period - 1]
+        n = 0
+        while steps < left and t < end:
+            conflict = pattern[n]
+            cost = 1 + conflict
+            t += cost
+            lost += conflict
+            steps += 1
+            n = 0 if n + 1 == period else n + 1
+        n = <uint32_t>(steps * th.group)
+        if steps == left and t < end and n < th.n - th.k:       # a last step of fewer elements
+            conflict = conflict_of(s, ce, th, th.k + n, th.n - th.k - n)
+            cost = 1 + conflict
+            t += cost
+            lost += conflict
+            steps += 1
+            n = th.n - th.k
+        vec_elements(ce, th, n)
+        ce.counts[COUNT_STEPS] += steps
+        ce.counts[COUNT_BUSY] += steps
+        ce.counts[COUNT_STALL_CONFLICT] += lost
+        if TRACE:
+            s.watch[cell].lost[th.id] += <uint32_t>lost
+        ce.tail_conflict = cost - 1
+        ce.acct = t
+        ce.pipe_free = t
+        th.next = t
+        ce.rr = MAIN
+        touched(s, t - cost)
+        if th.k == th.n:
+            vec_complete(s, ce, cell, th, t - cost, cost)
+        return
+    while t < end and ce.main_state == MAIN_VECTOR:
+        touched(s, t)
+        vec_step(s, ce, cell, th, t)
+        t = ce.pipe_free

@@ -1,0 +1,102 @@
+# cython: overflowcheck=False
+# A queue and the places that its head wants: is there room, wait if not, take the head if so.
+#
+# A queue that waits leaves the activity map, so blocked traffic is not visited cycle after cycle: for a full queue it
+# is woken by that queue's next pop, for a place that becomes free in a later cycle by the list of that cycle.  Waiting
+# is in link.pyx: within the loops that visit queues it would take registers from those that move (2 % of a hop).
+from wse_core.bitmap cimport map_clear
+from wse_core.block cimport ce_awaken, inq_at
+from wse_core.builtins cimport ctz64, unlikely
+from wse_core.queue cimport *
+from wse_core.records cimport *
+from wse_core.route cimport RAMP, is_border
+from wse_core.wake cimport ring_set
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+cdef void not_ready(state_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil
+cdef void wake_upstream(state_t* s, plane_t* q, uint32_t cell) noexcept nogil
+cdef bint sleep_on_link(state_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil
+cdef bint sleep_on_ramp(state_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil
+
+
+# --- moving -----------------------------------------------------------------------------------------------------------
+cdef inline bint room_at(state_t* s, uint64_t word, uint64_t now) noexcept nogil:
+    # has_room; a place that will be free in a later cycle means that time must not jump over that cycle.
+    if has_room(word, now):
+        return True
+    if not is_valid(word):
+        s.waiting = 1
+    return False
+
+cdef inline bint has_outputs(state_t* s, plane_t* q, uint32_t cell, uint32_t outs, uint64_t route) noexcept nogil:
+    # all_have_room for a queue whose route does not leave the rectangle; if not, the queue waits for what is missing.
+    # Blocked traffic is not visited cycle after cycle.
+    cdef uint32_t links = outs & 15
+    cdef uint32_t d, to
+    cdef plane_t* t
+    cdef inq_t* i
+    cdef uint64_t place
+    if outs & RAMP:
+        if not (route >> RT_HAS_INQ) & 1:
+            return False
+        if unlikely(s.ce[cell].prog == NULL):
+            ce_awaken(s, cell)
+        i = inq_at(s.ce[cell], (route >> RT_INQ) & 7)
+        place = i.slots[i.tail]
+        if not has_room(place, s.now):
+            return sleep_on_ramp(s, q, cell, i, place)
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        t = &s.plane[q.color * N_PORTS + (d ^ 1)]
+        to = cell + s.delta[d]
+        place = t.slots[<uint64_t>to * t.depth + t.tail[to]]
+        if not has_room(place, s.now):
+            return sleep_on_link(s, q, cell, t, to, place)
+    return True
+
+cdef inline bint ramp_has_room(state_t* s, uint32_t cell, uint64_t route) noexcept nogil:
+    cdef inq_t* q
+    if not (route >> RT_HAS_INQ) & 1:
+        return False
+    if unlikely(s.ce[cell].prog == NULL):
+        ce_awaken(s, cell)
+    q = inq_at(s.ce[cell], (route >> RT_INQ) & 7)
+    return room_at(s, q.slots[q.tail], s.now)
+
+cdef inline bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t outs, uint64_t route) noexcept nogil:
+    # Whether every output has room. As the state is that of the start of the cycle, no grant of this cycle changes it:
+    # a queue is fed by one color of one router, and a color is granted once.
+    cdef uint32_t links = outs & 15
+    cdef uint32_t d, to
+    cdef int plane
+    if outs & RAMP and not ramp_has_room(s, cell, route):
+        return False
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        plane = color * N_PORTS + (d ^ 1)
+        to = cell + s.delta[d]
+        if unlikely(s.plane[plane].slots == NULL):
+            return False
+        if (route >> RT_SPECIAL) & 1 and is_border(s, to):
+            if s.plane[plane].heads[to] == 0:
+                return False
+        elif not room_at(s, plane_tail(&s.plane[plane], to)[0], s.now):
+            return False
+    return True
+
+cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    cdef uint64_t* m = &q.heads[cell]
+    cdef uint64_t h = m[0] & HEAD
+    cdef uint64_t cap = q.cap[cell] if q.cap != NULL else <uint64_t>q.depth
+    q.slots[<uint64_t>cell * q.depth + h] = stamp_of(s.now + 1)
+    if m[0] & SLEEPER:
+        wake_upstream(s, q, cell)
+    m[0] += 256 - h if h + 1 == cap else 257
+    if q.granted != NULL:
+        q.granted[cell] = s.now + 1
+    s.moved += 1
+    if q.port == DIR_R and s.ce[cell].want_space:
+        ring_set(s, cell, s.now + 1)

@@ -1,0 +1,118 @@
+# cython: overflowcheck=False
+# Queues: their words, the planes of the routers' queues, the two ways over a ramp, and waking who waits for a place.
+#
+# A queue word is one uint64: payload (bits 0-31), control (32), valid (33), stamp (34-63).  The stamp is the first
+# cycle, modulo 2^30, in which the word may be used by the other side: a valid word may be taken, a free place may be
+# filled.  So a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped
+# t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances;
+# `stamps_refresh` keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
+from libc.stdlib cimport realloc
+
+from wse_core.bitmap cimport map_set
+from wse_core.block cimport inq_at
+from wse_core.builtins cimport ctz64, unlikely
+from wse_core.emit cimport record_fault
+from wse_core.records cimport *
+from wse_core.wake cimport ring_set
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+cdef inline uint64_t stamp_of(uint64_t cycle) noexcept nogil:
+    return cycle << SHIFT_STAMP
+
+cdef inline bint usable(uint64_t word, uint64_t now) noexcept nogil:
+    # Whether the stamp of `word` is not in the future of `now`: sign of the distance modulo 2^30. What stands below the
+    # stamp need not be masked when it is subtracted from ones.
+    return <int64_t>(((now + 1) << SHIFT_STAMP) - 1 - word) >= 0
+
+cdef inline bint is_valid(uint64_t word) noexcept nogil:
+    return (word >> SHIFT_VALID) & 1
+
+cdef inline bint is_control(uint64_t word) noexcept nogil:
+    return (word >> SHIFT_CTRL) & 1
+
+cdef inline bint takeable(uint64_t word, uint64_t now) noexcept nogil:
+    return is_valid(word) and usable(word, now)
+
+cdef inline bint has_room(uint64_t word, uint64_t now) noexcept nogil:
+    return not is_valid(word) and usable(word, now)
+
+cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
+    # The full cycle number of a stamp, which lies within 2^29 cycles of `now`.
+    return now - <uint64_t>(<int64_t>((now << SHIFT_STAMP) - ((word >> SHIFT_STAMP) << SHIFT_STAMP)) >> SHIFT_STAMP)
+
+
+# --- planes -----------------------------------------------------------------------------------------------------------
+cdef inline void plane_mark(state_t* s, int plane, plane_t* q, uint32_t cell) noexcept nogil:
+    if map_set(&q.map, cell):
+        s.active[plane >> 6] |= <uint64_t>1 << (plane & 63)
+        q.used = True
+
+cdef inline uint64_t* plane_head(plane_t* q, uint32_t cell) noexcept nogil:
+    # The word to be taken next.
+    return q.slots + <uint64_t>cell * q.depth + (q.heads[cell] & HEAD)
+
+cdef inline uint64_t* plane_tail(plane_t* q, uint32_t cell) noexcept nogil:
+    # The place to be filled next.
+    return q.slots + <uint64_t>cell * q.depth + q.tail[cell]
+
+cdef inline void plane_push(state_t* s, int plane, plane_t* q, uint32_t cell, uint64_t payload,
+                            uint64_t ready) noexcept nogil:
+    # payload: bits 0-32 (control included).  The caller has checked that there is room.
+    cdef uint8_t t = q.tail[cell]
+    q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
+    t += 1
+    q.tail[cell] = 0 if t == (q.cap[cell] if q.cap != NULL else q.depth) else t
+    plane_mark(s, plane, q, cell)
+
+cdef inline void mark_later(state_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
+    # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
+    # until then. A cycle beyond the ring is reached in several rounds.
+    cdef later_t* due = &s.later[(cycle if cycle - s.now < RING else s.now + RING - 1) & (RING - 1)]
+    cdef uint64_t* grown
+    cdef uint64_t room
+    if unlikely(due.n == due.room):
+        room = 2 * due.room + 64
+        grown = <uint64_t*>realloc(due.items, room * sizeof(uint64_t))
+        if grown == NULL:
+            record_fault(s, FAULT_MEMORY, 0, s.now, 0, -1, 0, 0)
+            return
+        due.items = grown
+        due.room = room
+    due.items[due.n] = cell | (<uint64_t>plane << 32)
+    due.n += 1
+    s.n_later += 1
+
+# Waking is in queue.pyx: rare enough for a call, and the loops that take wavelets keep their registers.
+cdef void wake_color(state_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil
+cdef void wake_inputs(state_t* s, int color, uint32_t cell) noexcept nogil
+
+cdef inline void inq_freed(state_t* s, uint32_t cell, inq_t* q) noexcept nogil:
+    # The CE has taken a wavelet: a queue of the router may be waiting for the place.
+    if unlikely(q.sleeper):
+        q.sleeper = 0
+        wake_inputs(s, q.color, cell)
+
+
+# --- ramps ------------------------------------------------------------------------------------------------------------
+cdef inline void push_to_router(state_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
+    # From the CE up the ramp: `plane_push` for a wavelet that is not ready for some cycles. A queue that holds wavelets
+    # is in the activity map, or will be.
+    cdef plane_t* q = &s.plane[plane]
+    cdef uint32_t t = q.tail[cell], h = q.heads[cell] & HEAD
+    q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
+    if t == h:
+        mark_later(s, plane, cell, ready)
+    t += 1
+    q.tail[cell] = 0 if t == q.cap[cell] else t
+
+cdef inline void push_to_ce(state_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
+    # From the router down the ramp, into the input queue that the route names. The caller has checked that there is
+    # room.
+    cdef ce_t* ce = s.ce[cell]
+    cdef inq_t* q = inq_at(ce, (route >> RT_INQ) & 7)
+    q.slots[q.tail] = payload | s.ramp_word
+    q.tail += 1
+    if q.tail == q.cap:
+        q.tail = 0
+    ring_set(s, cell, s.now + s.p.ramp_in)

@@ -1,0 +1,378 @@
+# cython: overflowcheck=False
+# The records of a fabric: flat tables, indexed by cell.
+#
+# A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1, stride =
+# width + 2; the neighbour in direction d is cell + delta[d].  Nothing here knows Python; `fabric.engine.memory`
+# allocates the tables (no-reserve mappings: what is never touched costs nothing), router.pyx and ce.pyx advance them.
+# What is done with them: queue.pxd, wake.pxd, block.pxd, emit.pxd.  Cycle rules: docs/machine.md.
+from libc.stdint cimport uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t
+
+from wse_core.arithmetic cimport num_t
+from wse_core.bitmap cimport map3_t
+from wse_core.constants cimport *
+
+cdef enum:
+    RING = 16               # cycles ahead that the wake ring covers; a power of two
+    WHEEL = 1024            # buckets of the timing wheel; a power of two
+
+cdef enum:                  # operand of a vector operation
+    OPND_NONE = 0
+    OPND_CONST = 1          # register value captured at issue
+    OPND_REG = 2            # destination register
+    OPND_MEM1D = 3
+    OPND_MEM4D = 4
+    OPND_CIRCULAR = 5
+    OPND_FIFO = 6
+    OPND_FABIN = 7
+    OPND_FABOUT = 8
+
+cdef enum:                  # how a vector operation advances; decided in set-up
+    KIND_GENERAL = 0        # step by step: fabric or FIFO operands with flags, control wavelets, anything else
+    KIND_FLOW = 1           # one fabric input at most, the rest checked memory, constants or a fabric output
+    KIND_PAIR = 2           # the same with two fabric inputs, each step in one cycle
+    KIND_MEMORY = 3         # no fabric or FIFO operand, step by step
+    KIND_BULK = 4           # the same on the main thread, and no element can fault: many steps at once
+
+cdef enum:                  # source of a flow's operand
+    FLOW_NONE = 0
+    FLOW_MEMORY = 1
+    FLOW_CONST = 2
+    FLOW_FABRIC = 3
+    NO_PLACE = 255
+
+cdef enum:
+    HEAD = 127
+    SLEEPER = 128           # a queue upstream waits for room here, out of the activity map; the next pop wakes it
+
+ctypedef struct plane_t:    # all queues of one color and input port; 80 bytes, which is cheap to multiply with
+    uint64_t* slots         # n_cells * stride words
+    uint64_t* heads         # n_cells; bits 0-6: index of the head; 7: SLEEPER; above: wavelets moved out of this queue
+    uint64_t* granted       # n_cells: cycle of the last grant + 1, 0 = never; NULL: the color is arbitrated nowhere
+    uint8_t* tail           # n_cells: index of the place to fill next
+    uint8_t* cap            # n_cells: capacity of each ring, or NULL: `depth` everywhere
+    map3_t map              # cells that may hold wavelets
+    int depth               # words per cell in `slots`
+    uint8_t color
+    uint8_t port
+    uint8_t used            # a wavelet was here
+
+ctypedef struct desc_t:     # a descriptor; twin of image.DESC_DTYPE
+    uint8_t kind
+    uint8_t flags
+    uint8_t queue
+    uint8_t xdsr
+    uint8_t on_control
+    uint8_t control_task
+    uint8_t push_task
+    uint8_t pop_task
+    uint16_t base
+    uint16_t index
+    uint16_t length
+    uint8_t ndim
+    uint8_t pad
+    uint16_t extent[4]
+    int16_t stride[4]
+
+ctypedef struct dsr_t:      # a DSR: a descriptor of the program, and what can change of it
+    uint16_t number         # of the descriptor, from 1; 0 = none
+    uint16_t base
+    uint16_t index
+    uint16_t extent         # of the outermost dimension
+    int16_t stride
+
+ctypedef struct route_t:    # twin of image.ROUTE_DTYPE
+    uint8_t rx[N_POSITIONS]
+    uint8_t tx[N_POSITIONS]
+    uint8_t valid
+    uint8_t pos
+    uint8_t ring
+    uint8_t pop
+    uint8_t teardown
+    uint8_t filter
+    uint8_t swap
+    uint8_t inject
+
+ctypedef struct filter_t:   # twin of image.FILTER_DTYPE
+    uint8_t kind
+    uint8_t count_data
+    uint8_t count_control
+    uint8_t filter_control
+    uint16_t counter
+    uint16_t max
+    uint16_t limit
+    uint16_t min_idx
+    uint16_t max_idx
+    uint16_t pad
+
+ctypedef struct instr_t:    # a decoded instruction
+    uint8_t op
+    uint8_t form
+    uint8_t cost            # cost class
+    uint8_t flags           # I_* below
+    uint8_t a, b, c, d      # operand fields
+    uint8_t lanes
+    uint8_t wa, wb, wc, wd  # SRAM words per element of each operand, 0 = absent
+    uint8_t pad
+    uint16_t slots          # issue slots [cycles]
+    uint16_t gap            # issue to the next instruction of the thread, if nothing else says more [cycles]
+    uint16_t latency        # issue to use of the result [cycles]
+    uint32_t imm
+    uint32_t next           # index of the next instruction
+    uint32_t target         # index of the branch target
+    uint32_t at             # code word index, for people
+    uint16_t reads          # registers read at issue
+    uint16_t writes         # registers written
+    uint16_t dsrs[FILE_REG]     # DSRs named, per file
+
+cdef enum:                  # instr_t.flags
+    I_VECTOR = 1
+    I_IMM = 2
+    I_REAL = 4              # touches the router: must execute in real time, not ahead of it
+    I_ASYNC = 8
+
+ctypedef struct opnd_t:     # one operand of a running vector operation
+    uint8_t mode
+    uint8_t words           # SRAM words per element
+    uint8_t reg             # OPND_REG: register number
+    uint8_t queue
+    uint8_t flags           # descriptor flags
+    uint8_t dsr             # its place in the CE block, NO_PLACE = none
+    uint8_t plane           # OPND_FABOUT: plane number of the R queue
+    uint8_t checked         # no element can fault: whole range legal and aligned
+    int32_t base            # word address of element 0; OPND_CONST: the value
+    int32_t step            # words from element to element (innermost dimension)
+
+ctypedef struct inq_t:      # an input queue; takes as many places as its capacity
+    uint8_t head
+    uint8_t tail
+    uint8_t cap
+    uint8_t color
+    uint8_t sleeper         # the router's queue waits for room, out of the activity map
+    uint8_t pad[3]
+    uint64_t slots[1]
+
+ctypedef struct flow_t:     # where a flow reads or writes one operand (see flow.pyx)
+    uint32_t at             # next word, relative to the PE's data; or the value of a constant
+    int16_t step            # words from element to element; 0 for a constant
+    uint8_t words           # SRAM words per element
+    uint8_t source          # STREAM_*
+
+ctypedef struct thread_t:   # a vector operation in progress; all that a flow needs lies in the first cache line
+    uint64_t next           # first cycle in which the next step may issue
+    uint32_t n              # length, or NO_END
+    uint32_t k              # elements done
+    uint32_t scalar         # multiplier of a multiply-add
+    uint8_t active
+    uint8_t op
+    uint8_t lanes           # after stride rules
+    uint8_t group           # elements of a full step
+    flow_t to, from_b, from_c
+    uint8_t kind            # KIND_*
+    uint8_t inq             # its fabric input's place in the CE block, NO_PLACE = none
+    uint8_t plane           # plane of the R queue of its fabric output, NO_PLACE = none
+    uint8_t wait            # WAIT_* found at the last look
+    uint8_t id              # 0-7 microthread, 8 main
+    uint8_t sending_advance     # all elements done, the advance_switch wavelet is still to be sent
+    uint8_t inq2            # the second one's place in the CE block
+    uint8_t live            # the multiplier is the destination register: read anew for each element
+    uint8_t level           # of a microthread's issue
+    uint8_t act_task        # NO_TASK = none
+    uint8_t unblock_task
+    uint8_t one_bank        # of any kind in memory: all elements of the destination lie in one bank
+    uint16_t latency        # of the op's result in a destination register
+    uint16_t dsrs[FILE_REG]     # DSRs in use, per file
+    opnd_t a, b, c
+
+ctypedef struct fifo_t:
+    uint16_t head
+    uint16_t count
+
+ctypedef struct program_t:
+    instr_t* code
+    uint32_t n_code         # at most 12,288: a program fits SRAM
+    int32_t entry[N_TASK_IDS]
+    int32_t control_entry[N_CONTROL_IDS]
+    uint32_t bound          # ids with an entry
+    uint32_t active         # initial bits
+    uint32_t blocked
+    uint32_t data_tasks
+    uint32_t high
+    uint32_t inq_mask       # queues bound
+    int8_t inq_color[N_QUEUES]
+    int8_t outq_color[N_QUEUES]
+    int8_t inq_of_task[N_TASK_IDS]  # input queue of a color, -1 = none
+    int8_t dsr_slot[FILE_REG][N_DSRS]      # per file
+    int8_t inq_slot[N_QUEUES]
+    uint16_t inq_at[N_QUEUES]      # where the parts of a CE block begin: input queues by slot,
+    uint16_t ut_at[N_UTS]       # microthreads by number (0 = not used),
+    uint16_t dsr_at
+    uint16_t fifo_at
+    uint16_t stack_at       # return stack and its depth, 0 = no call
+    uint16_t lfsr_at        # states of the generators, 0 = no random numbers
+    uint16_t ready_at       # when registers are ready, 0 = always at once
+    bint calls              # some instruction calls or returns
+    bint draws              # some instruction needs random numbers
+    bint delays             # some instruction's result is ready later than the next cycle
+    int n_ut
+    int n_dsr
+    int n_inq
+    int n_fifo
+    desc_t* descriptors
+    uint32_t n_desc
+    uint32_t code_words
+    uint32_t data_words     # footprint - code_words
+    uint8_t main_level
+    num_t num
+    uint64_t block_bytes    # of one CE block: ce_t and the parts above
+    char* blocks
+    uint16_t* sram          # data of all PEs of this program, data_words each
+    uint32_t n_pe
+
+ctypedef struct ready_t:    # register r is ready in base + after[r]
+    uint64_t base
+    uint16_t after[N_REGS]
+
+ctypedef struct ce_t:       # ordered by how often a look touches it
+    uint64_t acct           # every cycle before this one is booked
+    uint64_t next           # main: first cycle in which it may issue
+    uint64_t pipe_free
+    uint64_t resume         # the main thread ran ahead to here; nothing to do before
+    program_t* prog         # NULL until the PE first does something
+    uint16_t* sram          # word address code_words
+    uint8_t main_state
+    uint8_t rr              # thread that issued last
+    uint8_t wait            # WAIT_* of the cycles from `acct` on
+    uint8_t want_space      # a thread waits for room in an output queue
+    uint8_t uts             # set of busy microthreads
+    uint8_t last_task
+    uint8_t prng
+    uint8_t in_turn         # every busy microthread is a flow or pair with steps of one cycle, all of one level
+    uint16_t teardown_due   # ring of bits: task 29 to be activated in cycle (bit index modulo 16)
+    uint16_t pc             # index of the next instruction
+    uint32_t activated
+    uint32_t blocked
+    uint32_t counts[N_COUNTS]   # by COUNT_*: what is not yet in state_t.counts
+    uint16_t dsr_busy[FILE_REG]    # DSRs in use by microthreads
+    uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
+    uint64_t ready_max      # no register is ready later than this
+    uint16_t regs[N_REGS]
+    thread_t main
+
+ctypedef struct fault_t:
+    int kind
+    uint32_t cell
+    uint64_t cycle
+    int64_t address
+    int color
+    int detail              # D_*
+    int64_t value
+
+ctypedef struct stream_in_t:
+    uint32_t cell           # edge PE
+    int plane
+    uint64_t* words         # payload | control << 32
+    uint64_t n
+    uint64_t at
+    uint64_t room
+
+ctypedef struct stream_out_t:
+    uint32_t cell           # border cell
+    int color
+    int port                # port of the border cell
+    uint64_t* cycles
+    uint64_t* words
+    uint64_t n
+    uint64_t room
+
+ctypedef struct later_t:    # queues to be put into the activity maps in one cycle: cell, plane << 32
+    uint64_t* items
+    uint64_t n
+    uint64_t room
+
+ctypedef struct params_t:   # of the machine, in cycles and words
+    int hop, ramp_in, ramp_out, execute
+    int task_start, round_robin
+    int drain, start, stride4
+    int banks, conflict_rule, conflict_cycles, write_cycles, read_ports     # rule: RULE_*
+    int taken, not_taken, call, ret
+    int prng_steps
+    uint64_t tsc_mask
+
+cdef packed struct event_t:  # twin of wse_core.events.EVENT_DTYPE; the engine turns the cell into x and y
+    uint64_t cycle
+    uint32_t data
+    uint32_t cell
+    uint8_t kind
+    uint8_t color
+    uint8_t aux
+    uint8_t flags
+
+ctypedef struct watch_t:    # per cell, only while events are recorded
+    uint64_t begin, end     # the wait that was booked last; begin == end: none
+    uint8_t reason, queue, color
+    uint32_t lost[MAIN + 1]        # cycles that the operation of each thread lost to bank conflicts
+
+ctypedef struct state_t:
+    uint64_t now
+    uint64_t ahead          # no CE may act in this cycle or later: the end of the run, or a bound on running ahead
+    int width, height
+    uint32_t stride
+    uint32_t n_cells
+    uint32_t n_words        # of a bitmap over cells
+    int32_t delta[4]
+    params_t p
+    plane_t plane[N_PLANES]
+    uint64_t* route[N_COLORS]     # route words per color, NULL = color not used
+    uint32_t* shared        # per cell: colors that need arbitration
+    uint64_t* shared_bits[N_COLORS]   # per color: cells in which it needs arbitration
+    map3_t asking           # cells to arbitrate in this cycle
+    uint32_t* arb           # per cell two sets of colors: requests not yet granted, colors for the general path
+    later_t later[RING]       # by cycle modulo RING
+    uint64_t n_later
+    filter_t* filters       # per cell N_FILTERS, or NULL
+    uint64_t active[(N_PLANES + 63) >> 6]  # planes that may hold wavelets
+    ce_t** ce               # per cell, NULL = no program; zero memory until the PE first does something
+    int16_t* program_of     # per cell
+    uint32_t* awake         # cells whose CE has done something, in no order
+    uint32_t n_awake
+    int in_caps[N_QUEUES]          # capacity of the input queues
+    uint64_t* counts        # per cell N_COUNTS: counters that were moved out of the CE blocks, see `counts_fold`
+    uint32_t seed           # of the random generators
+    # of this cycle: the upper part of words that become ready in a neighbour's queue, or in a CE's input queue
+    uint64_t hop_word
+    uint64_t ramp_word
+    # wake ring and timing wheel of the CEs
+    map3_t ring[RING]       # by cycle modulo RING: cells to be looked at
+    uint32_t ring_any       # ring slots with work
+    uint32_t* wheel_next    # per cell, 0 = end (cell 0 is border, never a PE)
+    uint32_t* wheel_prev
+    uint64_t* wheel_time    # per cell, 0 = not in the wheel
+    uint32_t wheel_head[WHEEL]
+    uint64_t wheel_used[WHEEL >> 6]
+    uint64_t wheel_count
+    # what happened
+    int moved               # a wavelet moved in this cycle
+    int waiting             # the next cycle must not be skipped: a stamp lies ahead, or a CE changed what routers see
+    int64_t last_active
+    uint64_t hops
+    uint64_t next_refresh
+    uint64_t sweep          # cycles between two sweeps
+    fault_t fault
+    stream_in_t* ins
+    int n_ins
+    stream_out_t* outs
+    int n_outs
+    bint shares             # some router has colors that need arbitration
+    bint reroutes           # a program writes routes: any color may come to need it
+    bint controls           # control wavelets may be under way: a program sends them, or the host does
+    bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
+    uint64_t events         # work done, for the engine's breaks
+    uint64_t order          # 0, or the state of a generator that varies the order of visits (tests: it must not matter)
+    program_t* programs
+    int n_programs
+    # events, while they are recorded
+    event_t* traced
+    uint64_t n_traced
+    uint64_t room_traced
+    uint32_t traced_kinds
+    watch_t* watch

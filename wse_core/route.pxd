@@ -1,0 +1,32 @@
+# cython: overflowcheck=False
+# Route words and control payloads: what a router reads out of them.  Fields: wse_core/encoding.py.
+from wse_core.constants cimport *
+from wse_core.queue cimport is_control
+from wse_core.records cimport state_t, uint32_t, uint64_t
+
+cdef enum:
+    RAMP = 1 << DIR_R       # in a set of directions
+
+cdef inline uint32_t rx_of(uint64_t word, int pos) noexcept nogil:
+    return <uint32_t>(word >> (POSITION_BITS * pos)) & ALL_PORTS
+
+cdef inline uint32_t tx_of(uint64_t word, int pos) noexcept nogil:
+    return <uint32_t>(word >> (POSITION_BITS * pos + N_PORTS)) & ALL_PORTS
+
+cdef inline int pos_of(uint64_t word) noexcept nogil:
+    return <int>(word >> RT_POS) & 3
+
+cdef inline uint32_t outs_of(uint64_t word, uint32_t tx) noexcept nogil:
+    # Outputs of a wavelet: a control wavelet may say that it is not to be delivered.
+    return tx & ~<uint32_t>RAMP if is_control(word) and (word >> 24) & 1 else tx
+
+cdef inline bint is_border(state_t* s, uint32_t cell) noexcept nogil:
+    cdef uint32_t x = cell % s.stride
+    return x == 0 or x > <uint32_t>s.width or cell < s.stride or cell >= <uint32_t>(s.height + 1) * s.stride
+
+cdef inline uint64_t popped(uint64_t payload) noexcept nogil:
+    # Remove command 0, move the others down, fill with NOP and do-not-deliver. Commands k >= 3 lie at bits 3k-8 up.
+    cdef uint64_t keep = payload & ~<uint64_t>0x3FC0FFFF
+    cdef uint64_t seq = ((payload >> 22) & 0xFF) | ((payload & 0xFFFF) << 8)    # 8 commands x 3 bits, command 0 lowest
+    seq = (seq >> 3) | (<uint64_t>4 << 21)
+    return keep | ((seq & 0xFF) << 22) | ((seq >> 8) & 0xFFFF)

@@ -1,0 +1,278 @@
+# cython: overflowcheck=False
+"""The main thread: its next instruction, from a register operation to a write of the router's configuration.
+
+`main_when` says in which cycle it can issue, `exec_main` issues it; a vector instruction becomes an operation of
+`wse_core.vecop`, on the main thread or on a microthread.  Costs: docs/machine.md, "CE".  Reads and writes: its own CE,
+SRAM, route words and filters of its router (in real time only).
+"""
+from wse_core.account cimport *
+from wse_core.alu cimport alu, condition
+from wse_core.block cimport *
+from wse_core.builtins cimport *
+from wse_core.emit cimport emit
+from wse_core.opcodes cimport *
+from wse_core.operand cimport *
+from wse_core.queue cimport *
+from wse_core.records cimport *
+from wse_core.report cimport fault
+from wse_core.routing cimport set_route_word
+from wse_core.vecop cimport last_is_advance, threads_changed, vec_complete, vec_setup
+
+
+cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
+    # Microthread of an asynchronous operation: named, else that of the output queue, else of the first fabric input.
+    cdef int ut = (ins.imm >> ASYNC_UT) & 15
+    cdef int k, field
+    cdef dsr_t* r
+    cdef desc_t* d
+    if ut != UT_DERIVED:
+        return ut & 7
+    for k in range(3):
+        field = ins.a if k == 0 else (ins.b if k == 1 else ins.c)
+        if field >> 4 == FILE_REG or ((ins.wa if k == 0 else (ins.wb if k == 1 else ins.wc)) == 0):
+            continue
+        r = dsr_at(ce, ce.prog.dsr_slot[field >> 4][field & 15])
+        if r.number == 0:
+            continue
+        d = desc_of(ce, r)
+        if d.kind == (DSD_FABOUT if k == 0 else DSD_FABIN):
+            return d.queue & 7
+    return -1
+
+cdef uint64_t main_when(state_t* s, ce_t* ce, uint64_t t) noexcept nogil:
+    # First cycle in which the main thread can issue its next instruction, as things stand in cycle t.
+    cdef const instr_t* ins = ce.prog.code + ce.pc
+    cdef uint64_t when = ce.next
+    cdef uint32_t regs
+    cdef int r
+    ce.main.wait = WAIT_PIPE
+    if ce.ready_max > when:
+        regs = ins.reads
+        while regs:
+            r = ctz64(regs)
+            regs &= regs - 1
+            if ready_of(ce).base + ready_of(ce).after[r] > when:
+                when = ready_of(ce).base + ready_of(ce).after[r]
+    if ce.uts and when <= t + 1:
+        if (ins.dsrs[0] & ce.dsr_busy[0] or ins.dsrs[1] & ce.dsr_busy[1] or ins.dsrs[2] & ce.dsr_busy[2]
+                or (ins.flags & I_ASYNC and (<int>ce.uts << 1) >> (async_ut(ce, ins) + 1) & 1)):
+            if when > t and ce.acct < when:
+                return when                     # until then it waits for the pipeline, from then on for the resource
+            ce.main.wait = WAIT_RESOURCE
+            return NEVER
+    return when
+
+cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+    cdef thread_t* th = &ce.main
+    cdef int ut = MAIN, k
+    cdef bint asynchronous = ins.flags & I_ASYNC
+    if asynchronous:
+        ut = async_ut(ce, ins)
+        if ut < 0:
+            fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_NO_MICROTHREAD, 0)
+            return
+        if ce.prog.ut_at[ut] == 0:
+            fault(s, ce, cell, t, FAULT_QUEUE, 0, -1, D_NO_QUEUE, ut)
+            return
+        th = ut_of(ce, ut)
+    elif ins.form == FORM_DFILT:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
+        return
+    th.id = ut
+    th.act_task = NO_TASK
+    th.unblock_task = NO_TASK
+    if not vec_setup(s, ce, cell, t, ins, th):
+        return
+    th.active = 1
+    if TRACE:
+        s.watch[cell].lost[ut] = 0
+        emit(s, cell, t, EV_OP_START, NO_COLOR, ut, ins.at | <uint32_t>ins.op << 16, 0)
+    if asynchronous:
+        if th.kind == KIND_BULK:                # another thread may issue between any two of its steps
+            th.kind = KIND_MEMORY
+        th.level = UT_LEVELS * ((ins.imm >> ASYNC_PRIORITY) & 3)
+        if (ins.imm >> ASYNC_HAS_ACTIVATE) & 1:
+            th.act_task = (ins.imm >> ASYNC_ACTIVATE) & 63
+        if (ins.imm >> ASYNC_HAS_UNBLOCK) & 1:
+            th.unblock_task = (ins.imm >> ASYNC_UNBLOCK) & 63
+        ce.uts |= <uint32_t>1 << ut
+        for k in range(3):
+            th.dsrs[k] = ins.dsrs[k]
+        threads_changed(ce)
+        ce.next = t + 1
+    else:
+        ce.main_state = MAIN_VECTOR
+    if th.n == 0:
+        if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
+            last_is_advance(ce, th)
+        else:
+            if th.a.mode == OPND_REG:
+                th.a.mode = OPND_NONE           # nothing was written: nobody waits for it
+            vec_complete(s, ce, cell, th, t, 1 + s.p.start)
+
+cdef uint32_t draw(state_t* s, ce_t* ce) noexcept nogil:
+    cdef uint32_t x = lfsr_of(ce)[ce.prng]
+    cdef int k = s.p.prng_steps
+    while k:
+        k -= 1
+        x = (x << 1) | (((x >> 22) ^ (x >> 17)) & 1)
+    lfsr_of(ce)[ce.prng] = x
+    return x & 0xFFFF
+
+cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+    # Writes to the router's configuration, in real time: they count from the next cycle on.
+    cdef uint64_t word, bits
+    cdef int c = ins.a, k
+    if c >= N_COLORS or s.route[c] == NULL:
+        return
+    word = s.route[c][cell]
+    if TRACE:
+        if ins.op == OP_SW_POS:
+            emit(s, cell, t, EV_SWITCH, c, ins.imm & 3, 1, 0)
+        elif ins.op == OP_TD_EXIT:
+            emit(s, cell, t, EV_TEARDOWN, c, 0, 0, 0)
+        else:
+            emit(s, cell, t, EV_ROUTE, c, (ins.imm >> POSITION_BITS) & 3, ins.imm & POSITION_MASK, 0)
+    if ins.op == OP_SW_POS:
+        word = (word & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>(ins.imm & 3) << RT_POS)
+    elif ins.op == OP_TD_EXIT:
+        word &= ~(<uint64_t>1 << RT_TEARDOWN)
+    else:
+        k = (ins.imm >> POSITION_BITS) & 3
+        bits = ins.imm & POSITION_MASK
+        word = (word & ~(<uint64_t>POSITION_MASK << (POSITION_BITS * k))) | (bits << (POSITION_BITS * k))
+        word |= <uint64_t>1 << (RT_VALID + k)
+    set_route_word(s, c, cell, word)
+    s.waiting = 1
+
+cdef void exec_dsr(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+    cdef dsr_t* d = dsr_at(ce, ce.prog.dsr_slot[ins.a >> 4][ins.a & 15])
+    cdef desc_t* loaded
+    cdef uint32_t value = ins.imm if ins.flags & I_IMM else ce.regs[ins.b & 15]
+    if ins.op == OP_DSR_LOAD:
+        d.number = <uint16_t>(ins.imm + 1)
+        loaded = desc_of(ce, d)
+        d.base = loaded.base
+        d.index = loaded.index
+        d.extent = loaded.extent[0]
+        d.stride = loaded.stride[0]
+    elif d.number == 0:
+        fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DSR_EMPTY, ins.a)
+    elif ins.op == OP_DSR_BASE:
+        d.base = <uint16_t>value
+    elif ins.op == OP_DSR_OFF:
+        d.base = <uint16_t>(d.base + value)
+    elif ins.op == OP_DSR_LEN:
+        d.extent = <uint16_t>value
+    else:
+        d.stride = <int16_t><uint16_t>value
+
+cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # Issue the main thread's next instruction in cycle t; all its effects are in t.
+    cdef const instr_t* ins = ce.prog.code + ce.pc
+    cdef int form = ins.form
+    cdef uint32_t value, index
+    cdef int64_t address
+    cdef filter_t* f
+    ce.main_state = MAIN_RUN
+    ce.counts[COUNT_INSTRUCTIONS] += 1
+    ce.rr = MAIN
+    if ins.flags & I_VECTOR:
+        ce.pc = ins.next
+        book(ce, t, 1, 0)
+        issue_vector(s, ce, cell, t, ins)
+        return
+    book(ce, t, ins.slots, 0)
+    ce.next = t + ins.gap
+    ce.pc = ins.next
+    if form == FORM_ALU:
+        value = alu(ins.op, &ce.prog.num, reg_read(ce, ins.b, ins.wb),
+                    ins.imm if ins.flags & I_IMM else (reg_read(ce, ins.c, ins.wc) if ins.wc else 0),
+                    reg_read(ce, ins.d, ins.wd) if ins.wd else 0)
+        reg_write(ce, ins.a, ins.wa, value)
+        if is_mac(ins.op):
+            ce.counts[COUNT_MACS] += 1
+    elif form == FORM_LDI:
+        reg_write(ce, ins.a, ins.wa, ins.imm)
+    elif form == FORM_LD or form == FORM_ST:
+        address = (ins.imm + (ce.regs[ins.b & 15] if ins.b >> 4 == FILE_REG else 0)) & 0xFFFF
+        if not sram_at(ce, address, ins.wa, &index):
+            sram_fault(s, ce, cell, t, address, ins.wa)
+            return
+        if form == FORM_LD:
+            reg_write(ce, ins.a, ins.wa, sram_read(ce, index, ins.wa))
+        else:
+            sram_write(ce, index, ins.wa, reg_read(ce, ins.a, ins.wa))
+    elif form == FORM_BR:
+        value = reg_read(ce, ins.b, ins.wb) if ins.b >> 4 == FILE_REG else 0
+        if condition(ins.op, ins.d, &ce.prog.num, reg_read(ce, ins.a, ins.wa), value):
+            ce.pc = ins.target
+            ce.next = t + s.p.taken
+        else:
+            ce.next = t + s.p.not_taken
+    elif form == FORM_JMP:
+        if ins.op == OP_TRAP:
+            fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RAN_OFF if ins.at == NOWHERE else D_TRAP, ins.imm)
+            return
+        if ins.op == OP_CALL:
+            if depth_of(ce)[0] == RETURN_DEPTH:
+                fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_CALL_DEPTH, RETURN_DEPTH)
+                return
+            stack_of(ce)[depth_of(ce)[0]] = ce.pc
+            depth_of(ce)[0] += 1
+            ce.next = t + s.p.call
+        else:
+            ce.next = t + s.p.taken
+        ce.pc = ins.target
+    elif form == FORM_NONE:
+        if ins.op == OP_RET:
+            if depth_of(ce)[0] == 0:
+                fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RETURN, 0)
+                return
+            depth_of(ce)[0] -= 1
+            ce.pc = stack_of(ce)[depth_of(ce)[0]]
+            ce.next = t + s.p.ret
+        elif ins.op == OP_DONE:
+            ce.main_state = MAIN_IDLE
+            if TRACE:
+                emit(s, cell, t, EV_TASK_END, NO_COLOR, ce.last_task, 0, 0)
+    elif form == FORM_TASK:
+        if ins.op == OP_ACTIVATE:
+            activate(s, ce, cell, t, ins.a)
+        elif ins.op == OP_BLOCK:
+            ce.blocked |= <uint32_t>1 << (ins.a & 31)
+        elif ins.op == OP_UNBLOCK:
+            unblock(ce, ins.a)
+        else:
+            ce.prng = ins.a & 3
+    elif form == FORM_DSR:
+        exec_dsr(s, ce, cell, t, ins)
+    elif form == FORM_TSC:
+        ce.regs[ins.a & 15] = <uint16_t>(t & s.p.tsc_mask)
+        ce.regs[(ins.a + 1) & 15] = <uint16_t>((t & s.p.tsc_mask) >> 16)
+        ce.regs[(ins.a + 2) & 15] = <uint16_t>((t & s.p.tsc_mask) >> 32)
+    elif form == FORM_RAND:
+        ce.regs[ins.a & 15] = <uint16_t>draw(s, ce)
+    elif form == FORM_ROUTE:
+        exec_route(s, ce, cell, t, ins)
+    elif form == FORM_IN_TD:
+        value = 0
+        if ins.imm < N_COLORS and s.route[ins.imm] != NULL:
+            value = (s.route[ins.imm][cell] >> RT_TEARDOWN) & 1
+        reg_write(ce, ins.a, 1, value)
+    elif form == FORM_FLT:
+        if s.filters == NULL or ins.a >= N_FILTERS:
+            return
+        f = &s.filters[<uint64_t>cell * N_FILTERS + ins.a]
+        s.waiting = 1
+        if ins.imm == 0:
+            f.counter = ce.regs[ins.b & 15]
+        elif ins.imm == 1:
+            f.max = ce.regs[ins.b & 15]
+        else:
+            f.limit = ce.regs[ins.b & 15]
+    if ins.latency > ins.slots or ce.ready_max > t + ins.slots:     # or its register waits for an earlier result
+        value = ins.writes
+        while value:
+            wait_reg(ce, ctz64(value), 1, t, ins.latency)
+            value &= value - 1
