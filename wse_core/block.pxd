@@ -4,9 +4,6 @@
 from wse_core.records cimport *
 
 
-cdef inline uint64_t lines(uint64_t n) noexcept nogil:
-    return (n + 63) & ~<uint64_t>63
-
 cdef inline inq_t* inq_at(ce_t* ce, int slot) noexcept nogil:
     return <inq_t*>(<char*>ce + ce.prog.inq_at[slot])
 
@@ -35,53 +32,7 @@ cdef inline ready_t* ready_of(ce_t* ce) noexcept nogil:
 cdef inline uint32_t* lfsr_of(ce_t* ce) noexcept nogil:
     return <uint32_t*>(<char*>ce + ce.prog.lfsr_at)
 
-cdef inline void ce_layout(state_t* s, program_t* g) noexcept nogil:
-    # Everything one PE needs besides SRAM, as large as its program asks for. Hot parts begin on cache lines, where that
-    # costs little.
-    cdef uint64_t at = sizeof(ce_t)
-    cdef int k
-    for k in range(N_QUEUES):
-        if g.inq_slot[k] >= 0:
-            g.inq_at[g.inq_slot[k]] = <uint16_t>at
-            at += sizeof(inq_t) + (s.in_caps[k] - 1) * sizeof(uint64_t)
-    if g.delays:
-        g.ready_at = <uint16_t>at
-        at += sizeof(ready_t)
-    if g.n_ut:
-        at = lines(at)
-    for k in range(N_UTS):
-        if g.ut_at[k]:
-            g.ut_at[k] = <uint16_t>at
-            at += lines(sizeof(thread_t))
-    if g.draws:
-        g.lfsr_at = <uint16_t>at
-        at += N_GENERATORS * sizeof(uint32_t)
-    g.dsr_at = <uint16_t>at
-    at += g.n_dsr * sizeof(dsr_t)
-    g.fifo_at = <uint16_t>at
-    at += g.n_fifo * sizeof(fifo_t)
-    if g.calls:
-        g.stack_at = <uint16_t>at
-        at += (RETURN_DEPTH + 1) * sizeof(uint16_t)
-    g.block_bytes = lines(at) if g.n_ut else (at + 7) & ~<uint64_t>7
 
-cdef inline void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
-    # Give a CE its initial state. Done when it first does something, so that idle PEs take no memory.
-    cdef program_t* g = &s.programs[s.program_of[cell]]
-    cdef ce_t* ce = s.ce[cell]
-    cdef int k
-    s.awake[s.n_awake] = cell
-    s.n_awake += 1
-    ce.prog = g
-    ce.sram = g.sram + <uint64_t>(<char*>ce - g.blocks) // g.block_bytes * g.data_words
-    ce.activated = g.active
-    ce.blocked = g.blocked
-    ce.rr = MAIN
-    ce.last_task = N_TASK_IDS - 1
-    if g.draws:
-        for k in range(N_GENERATORS):
-            lfsr_of(ce)[k] = s.seed
-    for k in range(N_QUEUES):
-        if g.inq_slot[k] >= 0:
-            inq_at(ce, g.inq_slot[k]).cap = s.in_caps[k]
-            inq_at(ce, g.inq_slot[k]).color = g.inq_color[k]
+# Rare enough for a call (block.pyx): inlined, they take registers from the loops that visit queues.
+cdef void ce_layout(state_t* s, program_t* g) noexcept nogil
+cdef void ce_awaken(state_t* s, uint32_t cell) noexcept nogil

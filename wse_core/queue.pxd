@@ -6,12 +6,9 @@
 # filled.  So a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped
 # t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances;
 # `stamps_refresh` keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
-from libc.stdlib cimport realloc
-
 from wse_core.bitmap cimport map_set
 from wse_core.block cimport inq_at
 from wse_core.builtins cimport ctz64, unlikely
-from wse_core.emit cimport record_fault
 from wse_core.records cimport *
 from wse_core.wake cimport ring_set
 
@@ -65,20 +62,14 @@ cdef inline void plane_push(state_t* s, int plane, plane_t* q, uint32_t cell, ui
     q.tail[cell] = 0 if t == (q.cap[cell] if q.cap != NULL else q.depth) else t
     plane_mark(s, plane, q, cell)
 
+cdef bint later_grow(state_t* s, later_t* due) noexcept nogil
+
 cdef inline void mark_later(state_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
     # until then. A cycle beyond the ring is reached in several rounds.
     cdef later_t* due = &s.later[(cycle if cycle - s.now < RING else s.now + RING - 1) & (RING - 1)]
-    cdef uint64_t* grown
-    cdef uint64_t room
-    if unlikely(due.n == due.room):
-        room = 2 * due.room + 64
-        grown = <uint64_t*>realloc(due.items, room * sizeof(uint64_t))
-        if grown == NULL:
-            record_fault(s, FAULT_MEMORY, 0, s.now, 0, -1, 0, 0)
-            return
-        due.items = grown
-        due.room = room
+    if unlikely(due.n == due.room) and not later_grow(s, due):
+        return
     due.items[due.n] = cell | (<uint64_t>plane << 32)
     due.n += 1
     s.n_later += 1
