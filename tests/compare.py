@@ -121,6 +121,7 @@ def state_of(machine, status):
 
 
 def memory(machine, spec):
+    """Return {(x, y): words} of the data of every PE with a program."""
     return {
         (x, y): machine.read_words(x, y, p.code_words, p.footprint - p.code_words).tolist()
         for y in range(spec.height)
