@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from traces.marks import lanes
+from traces.naming import task_name
 from traces.state import spans
 from traces.writer import atomic_file
 from wse_core.errors import TraceError
@@ -145,7 +146,7 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
             end = np.minimum(found["end"].astype(np.float64), cycles[1])
             at = np.array([line[int(s["y"]), int(s["x"])] for s in found])
             if kind == "task":
-                name = trace.names.get("tasks", {}).get(str(number), f"task {number}")
+                name = task_name(trace.names, number)
                 look = {"color": palette(ids.index(number) % 8), "height": 0.8}
             else:
                 name = f"waits: {WAITS[number]}"

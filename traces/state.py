@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from traces.naming import task_number
 from traces.trace import Trace
 from wse_core.events import KINDS, WAITS
 
@@ -22,7 +23,7 @@ class PEState:
     Attributes
     ----------
     task : int or None
-        Task id that runs.
+        `traces.naming.task_number` of the task that runs.
     operations : dict[str, int]
         Thread -> opcode of its vector operation.
     wait : str or None
@@ -50,7 +51,8 @@ def spans(events: np.ndarray, kind: str) -> np.ndarray:
     -------
     numpy.ndarray
         Fields ``begin``, ``end`` (the cycle after the last; the largest number if it did not end), ``x``, ``y``,
-        ``lane`` (thread of an operation, else 0) and ``what`` (task id, opcode, or place in `WAITS`).
+        ``lane`` (thread of an operation, else 0) and ``what`` (`traces.naming.task_number`, opcode, or place in
+        `WAITS`).
     """
     dtype = np.dtype([("begin", "u8"), ("end", "u8"), ("x", "u2"), ("y", "u2"), ("lane", "u1"), ("what", "u4")])
     if kind == "wait":
@@ -63,12 +65,12 @@ def spans(events: np.ndarray, kind: str) -> np.ndarray:
     chosen = events[(events["kind"] == start) | (events["kind"] == end)]
     running: dict[tuple[int, ...], int] = {}
     found: list[list[int]] = []
-    columns = [chosen[name].tolist() for name in ("cycle", "x", "y", "kind", "aux", "data")]
-    for cycle, x, y, number, aux, data in zip(*columns, strict=True):
+    columns = [chosen[name].tolist() for name in ("cycle", "x", "y", "kind", "aux", "data", "flags")]
+    for cycle, x, y, number, aux, data, flags in zip(*columns, strict=True):
         key = (x, y) if kind == "task" else (x, y, aux)
         if number == start:
             running[key] = len(found)
-            what, lane = (aux, 0) if kind == "task" else (data >> 16, aux)
+            what, lane = (task_number(aux, flags), 0) if kind == "task" else (data >> 16, aux)
             found.append([cycle, np.iinfo(np.uint64).max, x, y, lane, what])
         elif key in running:
             found[running.pop(key)][1] = cycle + 1

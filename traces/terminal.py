@@ -9,6 +9,7 @@ A PE is a cell of three lines: task or wait, operation, and the links on which i
 
 from __future__ import annotations
 
+from traces.naming import operation_name, task_name
 from wse_core.events import KINDS
 
 __all__ = ["describe_wavelet", "grid", "task_table"]
@@ -46,14 +47,13 @@ def _cell(state, names):
     if state.wait is not None:
         first = f"wait {SHORT[state.wait]}"
     elif state.task is not None:
-        first = names.get("tasks", {}).get(str(state.task), f"task {state.task}")
+        first = task_name(names, state.task)
     else:
         first = "-"
     busy = [thread for thread in state.operations if thread != "main"]
     second = ""
     if "main" in state.operations:
-        number = state.operations["main"]
-        second = names.get("opcodes", {}).get(str(number), f"op {number}")
+        second = operation_name(names, state.operations["main"])
     if busy:
         second = f"{second} +{len(busy)}ut".strip()
     used = 0
@@ -67,7 +67,7 @@ def task_table(region, x, y, names):
     found = region.tasks[(region.tasks["x"] == x) & (region.tasks["y"] == y)]
     lines = [f"{'task':<20} {'begin':>12} {'end':>12} {'cycles':>10}"]
     for span in found:
-        name = names.get("tasks", {}).get(str(span["what"]), f"task {span['what']}")
+        name = task_name(names, int(span["what"]))
         begin, end = int(span["begin"]), int(span["end"])
         open_end = end >= 1 << 63
         lines.append(

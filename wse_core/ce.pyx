@@ -74,9 +74,10 @@ cdef uint64_t heads_for_picker(ce_t* ce, uint64_t t, uint32_t* ready) noexcept n
             when = r
     return when
 
-cdef inline void traced_start(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int32_t entry) noexcept nogil:
+cdef inline void traced_start(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int32_t entry, int id,
+                              bint control) noexcept nogil:
     if TRACE:
-        emit(s, cell, t, EV_TASK_START, NO_COLOR, ce.last_task, ce.prog.code[entry].at, 0)
+        emit(s, cell, t, EV_TASK_START, NO_COLOR, id, ce.prog.code[entry].at, control)
 
 cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Let the picker choose in cycle t.
@@ -99,7 +100,7 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     ce.last_task = id
     if (able >> id) & 1:
         ce.activated &= ~(<uint32_t>1 << id)
-        traced_start(s, ce, cell, t, g.entry[id])
+        traced_start(s, ce, cell, t, g.entry[id], id, False)
         start_task(s, ce, t, g.entry[id])
         return
     q = inq_of(ce, g.inq_of_task[id])
@@ -110,11 +111,11 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
             touched(s, t)
             return
         take_arguments(ce, word)
-        traced_start(s, ce, cell, t, g.control_entry[k])
+        traced_start(s, ce, cell, t, g.control_entry[k], k, True)
         start_task(s, ce, t, g.control_entry[k])
     else:
         take_arguments(ce, word)
-        traced_start(s, ce, cell, t, g.entry[id])
+        traced_start(s, ce, cell, t, g.entry[id], id, False)
         start_task(s, ce, t, g.entry[id])
 
 

@@ -13,7 +13,7 @@ from fabric.layout.rectangles import Rect, runs
 from wse_core.errors import LayoutError
 from wse_core.image import FabricSpec, ProgramImage, Symbol
 
-__all__ = ["Copies", "task_id", "task_names"]
+__all__ = ["Copies", "control_id", "control_names", "task_id", "task_names"]
 
 
 class Copies:
@@ -140,13 +140,28 @@ class Copies:
 
 def task_id(image: ProgramImage, name: str) -> int | None:
     """Return the id of a local or data task of a program by name, None if there is none."""
-    at = image.labels.get(name)
-    if at is None:
-        return None
-    ids = np.flatnonzero(image.entry == at)
-    return int(ids[0]) if len(ids) else None
+    return _id_of(image.entry, image, name)
 
 
 def task_names(image: ProgramImage) -> list[str]:
     """Return the names of a program's local and data tasks."""
     return [name for name in image.labels if task_id(image, name) is not None]
+
+
+def control_id(image: ProgramImage, name: str) -> int | None:
+    """Return the id of a control task of a program by name, None if there is none; these ids are their own space."""
+    return _id_of(image.control_entry, image, name)
+
+
+def control_names(image: ProgramImage) -> list[str]:
+    """Return the names of a program's control tasks."""
+    return [name for name in image.labels if control_id(image, name) is not None]
+
+
+def _id_of(entries: np.ndarray, image: ProgramImage, name: str) -> int | None:
+    """Return the first id that starts at a label."""
+    at = image.labels.get(name)
+    if at is None:
+        return None
+    ids = np.flatnonzero(entries == at)
+    return int(ids[0]) if len(ids) else None

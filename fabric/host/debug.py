@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabric.host.copies import task_id
+from fabric.host.copies import control_id, task_id
 from wse_core.errors import ConfigError, LayoutError
 from wse_core.events import KINDS, TraceFilter, joined, sorted_events
 
@@ -69,7 +69,15 @@ class Debugger:
         return self.fabric.step(cycles)
 
     def until_task(self, task: str | int, x: int | None = None, y: int | None = None, max_cycles: int = 10**6) -> bool:
-        """Run up to the cycle in which the picker chooses a task, by name or id, of one PE or any.
+        """Run up to the cycle in which the picker chooses a task of one PE or any.
+
+        Parameters
+        ----------
+        task : str or int
+            Name of a task of any kind, or id of a local or data task.
+        x, y : int, optional
+            PE; None for any.
+        max_cycles : int
 
         Returns
         -------
@@ -77,10 +85,18 @@ class Debugger:
             Whether it happened within `max_cycles`; the engine stands after that cycle.
         """
         programs = self.fabric.spec.programs
-        ids = {task} if isinstance(task, int) else {task_id(program, task) for program in programs} - {None}
-        if not ids:
+        if isinstance(task, int):
+            wanted: set[tuple[int | None, int]] = {(task, 0)}
+        else:
+            wanted = {(find(program, task), k) for program in programs for k, find in enumerate((task_id, control_id))}
+            wanted -= {(None, 0), (None, 1)}
+        if not wanted:
             raise LayoutError(f"no program has a task {task!r}")
-        return self.until_event(lambda event: int(event["aux"]) in ids, ("task_start",), x, y, None, max_cycles)
+
+        def chosen(event: np.void) -> bool:
+            return (int(event["aux"]), int(event["flags"])) in wanted
+
+        return self.until_event(chosen, ("task_start",), x, y, None, max_cycles)
 
     def until_color(
         self, color: int, x: int | None = None, y: int | None = None, kind: str = "depart", max_cycles: int = 10**6

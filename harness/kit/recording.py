@@ -82,15 +82,15 @@ class Recorder:
 
 
 def names_of(spec):
-    """Return names of opcodes and tasks for people; a task id that means different tasks has both names."""
-    from fabric.host.copies import task_id, task_names
+    """Return names of opcodes, tasks and control tasks for people; an id that means different tasks has all names."""
+    from fabric.host.copies import control_id, control_names, task_id, task_names
     from wse_core import isa
 
-    tasks = {}
+    found = {"tasks": {}, "control_tasks": {}}
     for program in spec.programs:
-        for name in task_names(program):
-            number = task_id(program, name)
-            known = tasks.setdefault(str(number), name)
-            if name not in known.split("/"):
-                tasks[str(number)] = f"{known}/{name}"
-    return {"opcodes": {str(op.code): op.name for op in isa.BY_NAME.values()}, "tasks": tasks}
+        for space, names, number in (("tasks", task_names, task_id), ("control_tasks", control_names, control_id)):
+            for name in names(program):
+                known = found[space].setdefault(str(number(program, name)), name)
+                if name not in known.split("/"):
+                    found[space][str(number(program, name))] = f"{known}/{name}"
+    return {"opcodes": {str(op.code): op.name for op in isa.BY_NAME.values()}, **found}

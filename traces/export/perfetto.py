@@ -27,6 +27,7 @@ import numpy as np
 
 from traces.export.trackevent import TrackEventWriter
 from traces.marks import lanes
+from traces.naming import operation_name, task_name, task_number
 from traces.paths import identify
 from traces.run_format import LINKS
 from wse_core.events import HOST as HOST_ACCESSES
@@ -54,6 +55,7 @@ class _Event(NamedTuple):
     color: int
     aux: int
     data: int
+    flags: int
 
 
 class _Picture:
@@ -62,7 +64,6 @@ class _Picture:
     def __init__(self, trace: Trace, events: np.ndarray, writer: TrackEventWriter):
         self.trace, self.events, self.writer = trace, events, writer
         self.width = int(events["x"].max(initial=0)) + 1
-        self.opcodes, self.tasks = trace.names.get("opcodes", {}), trace.names.get("tasks", {})
         self.numbers = identify(events)
         self.last: dict[int, int] = {}  # wavelet -> index of its last event: there its flow ends
         for index in np.flatnonzero(self.numbers >= 0):
@@ -119,16 +120,14 @@ class _Picture:
     # --- tasks and operations -----------------------------------------------------------------------------------------
 
     def task_start(self, event, index):
-        self._begin(
-            event.cycle, self._track(event, TASKS, "tasks"), self.tasks.get(str(event.aux), f"task {event.aux}")
-        )
+        name = task_name(self.trace.names, task_number(event.aux, event.flags))
+        self._begin(event.cycle, self._track(event, TASKS, "tasks"), name)
 
     def task_end(self, event, index):
         self._end(event.cycle, self._track(event, TASKS, "tasks"))
 
     def op_start(self, event, index):
-        opcode = event.data >> 16
-        self._begin(event.cycle, self._thread(event), self.opcodes.get(str(opcode), f"op {opcode}"))
+        self._begin(event.cycle, self._thread(event), operation_name(self.trace.names, event.data >> 16))
 
     def op_end(self, event, index):
         self._end(event.cycle, self._thread(event))
@@ -153,7 +152,7 @@ class _Picture:
     # --- instants of a PE ---------------------------------------------------------------------------------------------
 
     def activate(self, event, index):
-        self._note(event, f"activate {self.tasks.get(str(event.aux), event.aux)}")
+        self._note(event, f"activate {task_name(self.trace.names, event.aux)}")
 
     def conflict(self, event, index):
         self._note(event, f"bank conflicts: {event.data} cycles")

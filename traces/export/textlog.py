@@ -29,6 +29,7 @@ import math
 
 import numpy as np
 
+from traces.naming import operation_name, task_name, task_number
 from traces.paths import identify
 from traces.trace import DERIVED
 from wse_core.events import KINDS, WAITS, sorted_events
@@ -49,7 +50,6 @@ def write_log(trace, events, stream):
     numbers = identify(events)
     width, height = (int(events[name].max(initial=0)) + 1 for name in ("x", "y"))
     stream.write(f"@0 dimX={width}, dimY={height}\n".encode())
-    opcodes, tasks = trace.names.get("opcodes", {}), trace.names.get("tasks", {})
     idents, issued = {}, {}  # wavelet -> its ident; origin and color -> wavelets so far
     queue_of, task_of = {}, {}  # output queue of a color; task of a PE
     landings = events[events["kind"] == len(KINDS)]
@@ -104,12 +104,12 @@ def write_log(trace, events, stream):
                 (
                     cycle,
                     f"{at}: (hwtile) [EX OP] ^ 0x{data & 0xFFFF:04x}: {thread} "
-                    f"{opcodes.get(str(data >> 16), f'OP{data >> 16}').upper()} ",
+                    f"{operation_name(trace.names, data >> 16).upper().replace(' ', '_')} ",
                 )
             )
         elif name == "task_start":
             task_of[x, y] = aux
-            label = tasks.get(str(aux), "task").upper().replace(" ", "_")
+            label = task_name(trace.names, task_number(aux, flags)).upper().replace(" ", "_")
             out.append((cycle, f"{at}: (hwtile) [EX OP] ^ 0x{data:04x}: T{aux} START_{label} "))
         elif name == "task_end":
             out.append((cycle, f"{at}: (hwtile) [EX OP] IDLE"))

@@ -3,7 +3,7 @@
 ==================  ==========================================================================
 signal              value
 ==================  ==========================================================================
-``task``            id of the task that runs; z when none does
+``task``            id of the task that runs, 256 more for a control task; z when none does
 ``wait``            1 + place in `wse_core.events.WAITS` while the CE waits; 0 else
 ``grant_D``         payload that leaves in direction D in this cycle; z when none does
 ``color_D``         its color; z when none does
@@ -16,6 +16,7 @@ import io
 
 import numpy as np
 
+from traces.naming import task_number
 from wse_core.errors import TraceError
 from wse_core.events import KINDS
 
@@ -50,7 +51,7 @@ def write_vcd(trace, events, stream):
             x, y = int(place["x"]), int(place["y"])
             scope = f"pe_{x}_{y}"
             signals[x, y] = {
-                "task": writer.register_var(scope, "task", "integer", size=8, init="z"),
+                "task": writer.register_var(scope, "task", "integer", size=16, init="z"),
                 "wait": writer.register_var(scope, "wait", "integer", size=4, init=0),
             }
             for direction in "WENSR":
@@ -66,10 +67,10 @@ def write_vcd(trace, events, stream):
 def _changes(events):
     """Return (cycle, x, y, signal, value) in order; of several values in a cycle the last stands."""
     changes = {}
-    columns = [events[name].tolist() for name in ("cycle", "x", "y", "kind", "color", "aux", "data")]
-    for cycle, x, y, kind, color, aux, data in zip(*columns, strict=True):
+    columns = [events[name].tolist() for name in ("cycle", "x", "y", "kind", "color", "aux", "data", "flags")]
+    for cycle, x, y, kind, color, aux, data, flags in zip(*columns, strict=True):
         if kind == TASK_START:
-            changes[cycle, x, y, "task"] = aux
+            changes[cycle, x, y, "task"] = task_number(aux, flags)
         elif kind == TASK_END:
             changes.setdefault((cycle + 1, x, y, "task"), "z")
         elif kind == WAIT:

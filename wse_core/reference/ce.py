@@ -127,17 +127,18 @@ class CE:
         self.last_picked = task
         if self.activated >> task & 1 and self.image.entry[task] >= 0:
             self.activated &= ~(1 << task)
-            self.start_task(int(self.image.entry[task]), t)
+            self.start_task(int(self.image.entry[task]), t, task)
             return True
         wavelet = self.inq_take(self.queue_of_color(task), t)
         if wavelet.control:
-            entry = int(self.image.control_entry[wavelet.payload >> 16 & 63])
+            task = wavelet.payload >> 16 & 63
+            entry = int(self.image.control_entry[task])
         else:
             entry = int(self.image.entry[task])
         if entry >= 0:
             self.regs[0], self.regs[1] = wavelet.data, wavelet.index
             self.reg_ready[0] = self.reg_ready[1] = t
-            self.start_task(entry, t)
+            self.start_task(entry, t, task, wavelet.control)
         return True
 
     def queue_of_color(self, color):
@@ -160,9 +161,9 @@ class CE:
             return False
         return wavelet.control or bool(self.image.data_tasks >> task & 1 and has_entry)
 
-    def start_task(self, entry, t):
-        """Start the task that was picked at code word index `entry`."""
-        self.emit(self.x, self.y, t, "task_start", None, self.last_picked, entry)
+    def start_task(self, entry, t, task, control=False):
+        """Start the task that was picked, at code word index `entry`; control tasks have ids of their own."""
+        self.emit(self.x, self.y, t, "task_start", None, task, entry, int(control))
         self.main, self.pc, self.return_to = "starting", entry, []
         self.main_next = t + self.machine["task.start"]
         self.counters["tasks"] += 1

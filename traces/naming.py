@@ -1,0 +1,38 @@
+"""Names of what events number: tasks, control tasks, operations.
+
+Control tasks have ids of their own, so a task is told from them by `task_number`: its id, or `CONTROL` more than the id
+of a control task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["CONTROL", "operation_name", "task_name", "task_number"]
+
+CONTROL = 256
+
+
+def task_number(aux: Any, flags: Any) -> Any:
+    """Return the number of a task from the fields of its `task_start`; also of columns of numbers."""
+    return aux + CONTROL * (flags & 1)
+
+
+def task_name(names: Mapping[str, Any], number: int) -> str:
+    """Return the name of a task by its `task_number`.
+
+    Parameters
+    ----------
+    names : Mapping
+        `traces.trace.Trace.names`.
+    number : int
+    """
+    if number >= CONTROL:
+        return str(names.get("control_tasks", {}).get(str(number - CONTROL), f"control task {number - CONTROL}"))
+    return str(names.get("tasks", {}).get(str(number), f"task {number}"))
+
+
+def operation_name(names: Mapping[str, Any], opcode: int) -> str:
+    """Return the name of an operation by its opcode."""
+    return str(names.get("opcodes", {}).get(str(opcode), f"op {opcode}"))
