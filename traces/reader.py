@@ -30,7 +30,7 @@ __all__ = ["Counter", "RunFile"]
 DAMAGE = (OSError, RuntimeError, ValueError, KeyError, TypeError, UnicodeError, OverflowError, MemoryError)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Counter:
     """One counter of a run.
 
@@ -52,6 +52,10 @@ class Counter:
     kind: str
     window_cycles: int
     values: np.ndarray
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.values.shape))
+        return f"Counter({self.name!r}, {self.kind}, {shape} {self.unit or 'values'})"
 
 
 class RunFile:

@@ -91,6 +91,11 @@ class Trace:
             stack.pop_all()
         return cls(files, False)
 
+    def __repr__(self) -> str:
+        state = "" if self.complete else ", incomplete"
+        what = f"{self.committed} events before cycle {self.clock}" if self.has_events else "no events"
+        return f"Trace({str(self.files[0].path)!r}, {what}, {len(self.marks)} marks{state})"
+
     def __enter__(self) -> Trace:
         return self
 

@@ -12,6 +12,7 @@ checks       what vector operations ask of their operands
 numbering    task ids, queues and DSR numbers
 assembler    layout of SRAM, encoding, the image
 unit         `Unit`: all that becomes one image
+mark         a moment of a unit, to which it can go back
 control      payloads of control wavelets
 disasm       the text form: listings, and back to words
 ===========  ========================================================================

@@ -112,3 +112,4 @@ def _unite(unit: Unit, left: Dsr, right: Dsr, ins: Instruction) -> None:
     if (a.number is None and b.number is not None) or (a.thread is not None and b.thread is None):
         a, b = b, a
     b.group = a
+    unit.united.append(b)

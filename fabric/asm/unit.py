@@ -101,12 +101,13 @@ class Unit:
         self.functions: dict[str, Label] = {}
         self.queues: dict[str, dict[int, Queue]] = {"input": {}, "output": {}}
         self.dsrs: list[Dsr] = []
+        self.united: list[Dsr] = []  # those that joined the group of another, in order
         self.fifos = 0
         self.body: Body | None = None
         self.starts: list[tuple[TaskRef, Place | None]] = []
         self.blocks: list[tuple[TaskRef, Place | None]] = []
         self.unblocks: list[tuple[TaskRef, Place | None]] = []
-        self._n_labels = 0
+        self.labels_made = 0
         self._image: ProgramImage | None = None
 
     def __repr__(self) -> str:
@@ -281,8 +282,8 @@ class Unit:
 
     def new_label(self, name: str | None = None, at: At = HERE) -> Label:
         """Return a label to be put somewhere later by `place_label`."""
-        self._n_labels += 1
-        name = f".{self._n_labels}" if name is None else name
+        self.labels_made += 1
+        name = f".{self.labels_made}" if name is None else name
         if name in self.labels:
             raise self.error(f"label {name!r} exists already", at=at)
         label = self.labels[name] = Label(name)

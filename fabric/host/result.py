@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 
 __all__ = ["RunResult"]
 
@@ -50,3 +51,22 @@ class RunResult:
 
     def __repr__(self) -> str:
         return f"RunResult({self.status}, {self.cycles} cycles, {self.n_pe} PEs, {self.utilisation:.1%} busy)"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the headline, and counters of cycles as shares of the cycles of all PEs."""
+        whole = max(1, self.n_pe * self.cycles)
+        head = (
+            f"<b>{escape(self.status)}</b>: {self.cycles:,} cycles on {self.n_pe:,} PEs, {self.utilisation:.1%} busy, "
+            f"{self.wavelet_hops:,} wavelet hops, {self.macs:,} multiply-adds, {self.host_seconds:.3g} s of the host"
+        )
+        rows = []
+        for name, value in self.counters.items():
+            share = f"{value / whole:.1%}" if name == "busy" or name.startswith("stall_") else ""
+            bar = (
+                f'<div style="background:#4477aa;height:8px;width:{100 * value / whole:.2f}px"></div>' if share else ""
+            )
+            rows.append(
+                f'<tr><td>{escape(name)}</td><td style="text-align:right">{value:,}</td>'
+                f'<td style="text-align:right">{share}</td><td>{bar}</td></tr>'
+            )
+        return f"<div>{head}<table>{''.join(rows)}</table></div>"

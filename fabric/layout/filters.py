@@ -51,10 +51,7 @@ class Filters:
             raise RouteError(
                 f"unknown kind of filter {kind!r}", x=rect.x, y=rect.y, color=color, hint="counter or range"
             )
-        if color not in self.records:
-            self.records[color] = np.zeros((self.height, self.width), im.FILTER_DTYPE)
-        region = self.records[color][rect.slices]
-        region[...] = np.zeros((), im.FILTER_DTYPE)
+        region = np.zeros(rect.shape, im.FILTER_DTYPE)
         region["kind"] = im.FILTER_COUNTER if kind == "counter" else im.FILTER_RANGE
         for key, (name, default) in fields.items():
             value = given.pop(key, default)
@@ -82,6 +79,9 @@ class Filters:
                 color=color,
                 hint=", ".join(fields),
             )
+        if color not in self.records:
+            self.records[color] = np.zeros((self.height, self.width), im.FILTER_DTYPE)
+        self.records[color][rect.slices] = region
 
     def build(self, painting: Painting, limit: int) -> tuple[np.ndarray | None, dict[int, np.ndarray]]:
         """Return (records, color -> 1-based slot per PE); slots are numbered in the order of the colors."""

@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike
 
 from fabric.layout.filters import Filters
 from fabric.layout.parameters import Write, writes_of
+from fabric.layout.picture import Scene, html
 from fabric.layout.rectangles import Rect, RectLike, rect_within
 from fabric.layout.routes import Painting, Request, frozen
 from fabric.layout.streams import Stream, Streams
@@ -202,9 +203,10 @@ class Layout:
         request = Request(
             self.machine, color, where, rx, tx, switches, ring, pop, pos, teardown, swap, inject, filter is not None
         )
-        self._painting.paint(color, where, request.config())
+        config = request.config()
         if filter is not None:
             self._filters.paint(color, where, filter)
+        self._painting.paint(color, where, config)
 
     # --- parameters and streams -----------------------------------------------------------------------------------
 
@@ -282,6 +284,11 @@ class Layout:
     def picture(self, color: int) -> str:
         """Return a text picture of a color: per PE ``inputs>outputs`` of position 0, ``.`` where it has no route."""
         return self._painting.picture(color)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: programs and the routes of each color, drawn."""
+        names = [program.name for program in self._programs]
+        return html(Scene(repr(self), names, self._index, self._painting, self._streams))
 
 
 def _seen_by_programs(machine: Machine) -> tuple:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fabric.asm.instruction import Body
 from fabric.asm.operands import Label, Reg, is_number
 from fabric.asm.unit import Unit
+from fabric.program.blocks import Blocks
 from fabric.program.operations import Operations
 from fabric.program.registers import Registers
 from fabric.program.scalar import Scalars
@@ -39,9 +39,11 @@ KINDS = {"16": ("br16", "i"), "32": ("br32", "l"), "h": ("brh", "h"), "s": ("brs
 class Flow:
     """Control flow of one program."""
 
-    def __init__(self, unit: Unit, registers: Registers, operations: Operations, scalars: Scalars) -> None:
-        self.unit, self.registers, self.operations, self.scalars = unit, registers, operations, scalars
-        self._last_if: tuple[Label, Body | None] | None = None
+    def __init__(
+        self, unit: Unit, registers: Registers, blocks: Blocks, operations: Operations, scalars: Scalars
+    ) -> None:
+        self.unit, self.registers, self.blocks = unit, registers, blocks
+        self.operations, self.scalars = operations, scalars
 
     def new_label(self, name: str | None = None) -> Label:
         """Return a label to be put somewhere later by `place`."""
@@ -155,59 +157,63 @@ class Flow:
         Reg
             With `index` the register that holds 0, 1, 2 ..., else the one that holds `count` .. 1.
         """
-        down = counter or self.registers.take("loop", 1)
-        up = self.registers.take("index", 1) if index else None
-        end = None
-        if isinstance(count, Reg):
-            end = self.new_label()
-            self.operations.emit("mov16", down, count)
-            self.branch("eq", down, 0, end, "16")
-        else:
-            if not isinstance(count, (int, np.integer)) or not 0 <= count <= 0xFFFF:
-                raise self.unit.error(f"loop: {count!r} is not a number of turns in 0 .. {0xFFFF}")
-            if count == 0:
+        with self.blocks.whole():
+            down = counter or self.registers.take("loop", 1)
+            up = self.registers.take("index", 1) if index else None
+            end = None
+            if isinstance(count, Reg):
                 end = self.new_label()
-                self.jump(end)
-            self.scalars.ldi(down, int(count))
-        if up is not None:
-            self.scalars.ldi(up, 0)
-        start = self.label()
-        yield down if up is None else up
-        if up is not None:
-            self.operations.emit("add16", up, up, 1)
-        self.operations.emit("sub16", down, down, 1)
-        self.branch("ne", down, 0, start, "16")
-        if end is not None:
-            self.place(end)
-        self.registers.release([reg for reg in (up, None if counter is not None else down) if reg is not None])
+                self.operations.emit("mov16", down, count)
+                self.branch("eq", down, 0, end, "16")
+            else:
+                if not isinstance(count, (int, np.integer)) or not 0 <= count <= 0xFFFF:
+                    raise self.unit.error(f"loop: {count!r} is not a number of turns in 0 .. {0xFFFF}")
+                if count == 0:
+                    end = self.new_label()
+                    self.jump(end)
+                self.scalars.ldi(down, int(count))
+            if up is not None:
+                self.scalars.ldi(up, 0)
+            start = self.label()
+            yield down if up is None else up
+            if up is not None:
+                self.operations.emit("add16", up, up, 1)
+            self.operations.emit("sub16", down, down, 1)
+            self.branch("ne", down, 0, start, "16")
+            if end is not None:
+                self.place(end)
+            self.registers.release([reg for reg in (up, None if counter is not None else down) if reg is not None])
 
     @contextmanager
     def while_(self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None) -> Iterator[None]:
         """Repeat the body while ``a cond b`` holds; arguments as `branch`."""
-        end = self.new_label()
-        start = self.label()
-        self._branch_unless(cond, a, b, end, kind)
-        yield
-        self.jump(start)
-        self.place(end)
+        with self.blocks.whole():
+            end = self.new_label()
+            start = self.label()
+            self._branch_unless(cond, a, b, end, kind)
+            yield
+            self.jump(start)
+            self.place(end)
 
     @contextmanager
     def if_(self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None) -> Iterator[None]:
         """Execute the body if ``a cond b`` holds; arguments as `branch`.  `else_` may follow."""
-        end = self.new_label()
-        self._branch_unless(cond, a, b, end, kind)
-        yield
-        self.place(end)
-        self._last_if = end, self.unit.body
+        with self.blocks.whole():
+            end = self.new_label()
+            self._branch_unless(cond, a, b, end, kind)
+            yield
+            self.place(end)
+            self.blocks.last_if = end, self.unit.body
 
     @contextmanager
     def else_(self) -> Iterator[None]:
         """Execute the body if the condition of the `if_` right before did not hold."""
-        skip, body = self._last_if or (None, None)
-        if skip is None or body is not self.unit.body or skip.at != len(self.unit.instructions):
-            raise self.unit.error("else_ without an if_ right before it")
-        end = self.new_label()
-        self.jump(end)
-        skip.at = len(self.unit.instructions)
-        yield
-        self.place(end)
+        with self.blocks.whole():
+            skip, body = self.blocks.last_if or (None, None)
+            if skip is None or body is not self.unit.body or skip.at != len(self.unit.instructions):
+                raise self.unit.error("else_ without an if_ right before it")
+            end = self.new_label()
+            self.jump(end)
+            skip.at = len(self.unit.instructions)
+            yield
+            self.place(end)

@@ -6,6 +6,7 @@ The methods are made, but carry real signatures and docstrings: `help`, editors 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,15 @@ from wse_core.params import PARAMETERS
 if TYPE_CHECKING:
     from fabric.program.operations import Operations
 
-__all__ = ["OperationMethods", "operand_names"]
+__all__ = ["ATTRIBUTES", "OperationMethods", "meaning", "operand_names"]
+
+ATTRIBUTES = {
+    "priority": ("str", "medium"),
+    "ut": ("int | None", None),
+    "activate": ("Task | str | int | None", None),
+    "unblock": ("Task | str | int | None", None),
+}
+"""Attributes of an asynchronous operation (`Program.async_`): type and default."""
 
 REFUSED = ("addc16", "fnormh", "fnorms", "map")
 """Operations of the element that the model has not."""
@@ -34,6 +43,12 @@ def operand_names(op: isa.Op) -> list[str]:
     return ["dst", "a", "b", "scalar"][: sum(letter != "-" for letter in op.types)]
 
 
+def meaning(op: isa.Op) -> str:
+    """Return what an ``alu`` operation does in the names of its operands; the op table says a, b, c, d."""
+    names = dict(zip("abcd", operand_names(op), strict=False))
+    return re.sub(r"\b[abcd]\b", lambda found: names[found[0]], op.doc)
+
+
 def _lanes_text(op: isa.Op) -> str:
     number = PARAMETERS.get(f"lanes.{op.name}")
     if number is None:
@@ -44,6 +59,7 @@ def _lanes_text(op: isa.Op) -> str:
 def _operation_method(op: isa.Op) -> Callable[..., None]:
     names = operand_names(op)
     kinds = ", ".join(f"{n}: {LETTER_NAME[t]}" for n, t in zip(names, op.types.replace("-", ""), strict=True))
+    types = ["Var | Dsd | Dsr | Reg", *["Var | Dsd | Dsr | Reg | Address | float"] * (len(names) - 1)]
 
     def method(self: OperationMethods, *args: Any, async_: Any = None, **attributes: Any) -> None:
         self.operations.operation(op, args, async_, attributes)
@@ -52,16 +68,23 @@ def _operation_method(op: isa.Op) -> Callable[..., None]:
     method.__qualname__ = f"Program.{op.name}"
     method.__signature__ = Signature(  # type: ignore[attr-defined]
         [
-            *(Parameter(name, Parameter.POSITIONAL_ONLY) for name in ("self", *names)),
-            Parameter("async_", Parameter.KEYWORD_ONLY, default=None),
-            Parameter("attributes", Parameter.VAR_KEYWORD),
-        ]
+            Parameter("self", Parameter.POSITIONAL_ONLY),
+            *(
+                Parameter(name, Parameter.POSITIONAL_ONLY, annotation=kind)
+                for name, kind in zip(names, types, strict=True)
+            ),
+            Parameter("async_", Parameter.KEYWORD_ONLY, default=None, annotation="Async | bool | None"),
+            *(
+                Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+                for name, (kind, default) in ATTRIBUTES.items()
+            ),
+        ],
+        return_annotation="None",
     )
     method.__doc__ = (
-        f"{op.name}({', '.join(names)}): {op.doc}\n\n        In the table's words a is the destination, b, c and d are "
-        f"the sources in order.\n        {kinds}.\n        Vector form: {_lanes_text(op)}. Cost class {op.cost}. "
-        f"Source: {op.source}.\n        Keywords: async_=True or Program.async_(...), or its attributes beside "
-        "async_=True.\n        "
+        f"{op.name}({', '.join(names)}): {meaning(op)}\n\n        {kinds}.\n        Vector form: {_lanes_text(op)}. "
+        f"Cost class {op.cost}. Source: {op.source}.\n        Asynchronous: async_=Program.async_(...), or "
+        "async_=True with its attributes beside it.\n        "
     )
     return method
 

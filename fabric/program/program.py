@@ -32,6 +32,7 @@ from typing import Any
 
 from fabric.asm import disasm
 from fabric.asm.unit import Unit
+from fabric.program.blocks import Blocks
 from fabric.program.dsrs import Dsrs
 from fabric.program.flow import Flow
 from fabric.program.memory import Memory
@@ -100,8 +101,9 @@ class Program(OperationMethods):
         self.dsrs = Dsrs(self.unit)
         self.operations = Operations(self.unit, self.registers, self.dsrs)
         self.scalars = Scalars(self.unit, self.registers)
-        self.tasks = Tasks(self.unit, self.registers)
-        self.flow = Flow(self.unit, self.registers, self.operations, self.scalars)
+        self.blocks = Blocks(self.unit, self.registers)
+        self.tasks = Tasks(self.unit, self.registers, self.blocks)
+        self.flow = Flow(self.unit, self.registers, self.blocks, self.operations, self.scalars)
 
     def __repr__(self) -> str:
         unit = self.unit

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Reg, Task, Var
 from fabric.asm.unit import Unit
+from fabric.program.blocks import Blocks
 from fabric.program.dsrs import Dsrs
 from fabric.program.flow import Flow
 from fabric.program.memory import Memory
@@ -45,6 +46,7 @@ class Program:
     dsrs: Dsrs
     operations: Operations
     scalars: Scalars
+    blocks: Blocks
     tasks: Tasks
     flow: Flow
 
@@ -349,247 +351,247 @@ class Program:
     def add16(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """add16(dst, a, b): a = b + c modulo 2^16"""
+        """add16(dst, a, b): dst = a + b modulo 2^16"""
 
     def sub16(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """sub16(dst, a, b): a = b - c modulo 2^16"""
+        """sub16(dst, a, b): dst = a - b modulo 2^16"""
 
     def mul16(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """mul16(dst, a, b): a = low half of b * c"""
+        """mul16(dst, a, b): dst = low half of a * b"""
 
     def and16(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """and16(dst, a, b): a = b and c"""
+        """and16(dst, a, b): dst = a and b"""
 
     def or16(self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """or16(dst, a, b): a = b or c"""
+        """or16(dst, a, b): dst = a or b"""
 
     def xor16(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """xor16(dst, a, b): a = b exclusive or c"""
+        """xor16(dst, a, b): dst = a exclusive or b"""
 
     def sll16(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """sll16(dst, a, b): a = b << (c and 15)"""
+        """sll16(dst, a, b): dst = a << (b and 15)"""
 
     def slr16(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """slr16(dst, a, b): a = b >> (c and 15), zeros in"""
+        """slr16(dst, a, b): dst = a >> (b and 15), zeros in"""
 
     def sar16(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """sar16(dst, a, b): a = b >> (c and 15), sign in"""
+        """sar16(dst, a, b): dst = a >> (b and 15), sign in"""
 
     def mov16(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """mov16(dst, a): a = b"""
+        """mov16(dst, a): dst = a"""
 
     def clz(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """clz(dst, a): leading zeros of b; 16 for 0"""
+        """clz(dst, a): dst = leading zeros of a; 16 for 0"""
 
     def ctz(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """ctz(dst, a): trailing zeros of b; 16 for 0"""
+        """ctz(dst, a): dst = trailing zeros of a; 16 for 0"""
 
     def popcnt(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """popcnt(dst, a): ones in b"""
+        """popcnt(dst, a): dst = ones in a"""
 
     def add32(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """add32(dst, a, b): a = b + c modulo 2^32"""
+        """add32(dst, a, b): dst = a + b modulo 2^32"""
 
     def sub32(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """sub32(dst, a, b): a = b - c modulo 2^32"""
+        """sub32(dst, a, b): dst = a - b modulo 2^32"""
 
     def mul32(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """mul32(dst, a, b): a = low half of b * c"""
+        """mul32(dst, a, b): dst = low half of a * b"""
 
     def and32(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """and32(dst, a, b): a = b and c"""
+        """and32(dst, a, b): dst = a and b"""
 
     def or32(self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """or32(dst, a, b): a = b or c"""
+        """or32(dst, a, b): dst = a or b"""
 
     def xor32(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """xor32(dst, a, b): a = b exclusive or c"""
+        """xor32(dst, a, b): dst = a exclusive or b"""
 
     def sll32(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """sll32(dst, a, b): a = b << (c and 31)"""
+        """sll32(dst, a, b): dst = a << (b and 31)"""
 
     def slr32(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """slr32(dst, a, b): a = b >> (c and 31), zeros in"""
+        """slr32(dst, a, b): dst = a >> (b and 31), zeros in"""
 
     def sar32(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """sar32(dst, a, b): a = b >> (c and 31), sign in"""
+        """sar32(dst, a, b): dst = a >> (b and 31), sign in"""
 
     def sx32(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """sx32(dst, a): a = b with its sign extended to 32 bits"""
+        """sx32(dst, a): dst = a with its sign extended to 32 bits"""
 
     def zx32(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """zx32(dst, a): a = b with zeros above"""
+        """zx32(dst, a): dst = a with zeros above"""
 
     def mov32(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """mov32(dst, a): a = b"""
+        """mov32(dst, a): dst = a"""
 
     def faddh(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """faddh(dst, a, b): a = b + c"""
+        """faddh(dst, a, b): dst = a + b"""
 
     def fsubh(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fsubh(dst, a, b): a = b - c"""
+        """fsubh(dst, a, b): dst = a - b"""
 
     def fmulh(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fmulh(dst, a, b): a = b * c"""
+        """fmulh(dst, a, b): dst = a * b"""
 
     def fmaxh(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fmaxh(dst, a, b): a = maximum(b, c), NaN propagates, -0 < +0"""
+        """fmaxh(dst, a, b): dst = maximum(a, b), NaN propagates, -0 < +0"""
 
     def fminh(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fminh(dst, a, b): a = minimum(b, c)"""
+        """fminh(dst, a, b): dst = minimum(a, b)"""
 
     def fabsh(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fabsh(dst, a): a = b without its sign"""
+        """fabsh(dst, a): dst = a without its sign"""
 
     def fnegh(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fnegh(dst, a): a = b with its sign flipped"""
+        """fnegh(dst, a): dst = a with its sign flipped"""
 
     def fmovh(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fmovh(dst, a): a = b"""
+        """fmovh(dst, a): dst = a"""
 
     def fscaleh(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fscaleh(dst, a, b): a = b * 2^c, one rounding; c signed"""
+        """fscaleh(dst, a, b): dst = a * 2^b, one rounding; b signed"""
 
     def fdivh(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fdivh(dst, a, b): a = b / c"""
+        """fdivh(dst, a, b): dst = a / b"""
 
     def fsqrth(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fsqrth(dst, a): a = square root of b"""
+        """fsqrth(dst, a): dst = square root of a"""
 
     def fmach(
         self, dst: _Dst, a: _Src, b: _Src, scalar: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fmach(dst, a, b, scalar): a = b + c * d, one rounding"""
+        """fmach(dst, a, b, scalar): dst = a + b * scalar, one rounding"""
 
     def fadds(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fadds(dst, a, b): a = b + c"""
+        """fadds(dst, a, b): dst = a + b"""
 
     def fsubs(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fsubs(dst, a, b): a = b - c"""
+        """fsubs(dst, a, b): dst = a - b"""
 
     def fmuls(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fmuls(dst, a, b): a = b * c"""
+        """fmuls(dst, a, b): dst = a * b"""
 
     def fmaxs(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fmaxs(dst, a, b): a = maximum(b, c), NaN propagates, -0 < +0"""
+        """fmaxs(dst, a, b): dst = maximum(a, b), NaN propagates, -0 < +0"""
 
     def fmins(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fmins(dst, a, b): a = minimum(b, c)"""
+        """fmins(dst, a, b): dst = minimum(a, b)"""
 
     def fabss(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fabss(dst, a): a = b without its sign"""
+        """fabss(dst, a): dst = a without its sign"""
 
     def fnegs(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fnegs(dst, a): a = b with its sign flipped"""
+        """fnegs(dst, a): dst = a with its sign flipped"""
 
     def fmovs(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fmovs(dst, a): a = b"""
+        """fmovs(dst, a): dst = a"""
 
     def fscales(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fscales(dst, a, b): a = b * 2^c, one rounding; c signed"""
+        """fscales(dst, a, b): dst = a * 2^b, one rounding; b signed"""
 
     def fdivs(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fdivs(dst, a, b): a = b / c"""
+        """fdivs(dst, a, b): dst = a / b"""
 
     def fsqrts(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fsqrts(dst, a): a = square root of b"""
+        """fsqrts(dst, a): dst = square root of a"""
 
     def fmacs(
         self, dst: _Dst, a: _Src, b: _Src, scalar: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fmacs(dst, a, b, scalar): a = b + c * d, one rounding"""
+        """fmacs(dst, a, b, scalar): dst = a + b * scalar, one rounding"""
 
     def faddhs(
         self, dst: _Dst, a: _Src, b: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """faddhs(dst, a, b): a = b + c: b 16-bit, c and a fp32"""
+        """faddhs(dst, a, b): dst = a + b: a 16-bit, b and dst fp32"""
 
     def fmachs(
         self, dst: _Dst, a: _Src, b: _Src, scalar: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]
     ) -> None:
-        """fmachs(dst, a, b, scalar): a = b + c * d: c and d 16-bit, b and a fp32"""
+        """fmachs(dst, a, b, scalar): dst = a + b * scalar: b and scalar 16-bit, a and dst fp32"""
 
     def fh2s(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fh2s(dst, a): fp32 of a 16-bit float, exact"""
+        """fh2s(dst, a): dst = fp32 of a, exact; a 16-bit"""
 
     def fs2h(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fs2h(dst, a): 16-bit float of fp32, nearest even"""
+        """fs2h(dst, a): dst = 16-bit float of a, nearest even; a fp32"""
 
     def fh2xp16(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fh2xp16(dst, a): signed 16-bit integer of a 16-bit float, toward zero, saturating"""
+        """fh2xp16(dst, a): dst = signed 16-bit integer of a, toward zero, saturating"""
 
     def fs2xp16(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fs2xp16(dst, a): signed 16-bit integer of fp32, toward zero, saturating"""
+        """fs2xp16(dst, a): dst = signed 16-bit integer of a, toward zero, saturating"""
 
     def xp162fh(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """xp162fh(dst, a): 16-bit float of a signed 16-bit integer"""
+        """xp162fh(dst, a): dst = 16-bit float of a, signed"""
 
     def xp162fs(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """xp162fs(dst, a): fp32 of a signed 16-bit integer"""
+        """xp162fs(dst, a): dst = fp32 of a, signed"""
 
     def fs2xp32(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """fs2xp32(dst, a): signed 32-bit integer of fp32, toward zero, saturating"""
+        """fs2xp32(dst, a): dst = signed 32-bit integer of a, toward zero, saturating"""
 
     def xp322fs(self, dst: _Dst, a: _Src, /, *, async_: _Async = None, **attributes: Unpack[_Attributes]) -> None:
-        """xp322fs(dst, a): fp32 of a signed 32-bit integer"""
+        """xp322fs(dst, a): dst = fp32 of a, signed"""
 
     def addc16(self, *args: Any, **kwargs: Any) -> None:
         """Not modelled: how the carry of a vector form chains is not public."""

@@ -38,6 +38,14 @@ class Registers:
         self._task: set[int] = set()
         self._own: list[Reg] = []  # of the task or function that is being written
 
+    def state(self) -> tuple[set[int], set[int], set[int], list[Reg]]:
+        """Return who has what, for `restore`."""
+        return set(self._global), set(self._function), set(self._task), list(self._own)
+
+    def restore(self, state: tuple[set[int], set[int], set[int], list[Reg]]) -> None:
+        """Make the registers what they were when `state` gave this."""
+        self._global, self._function, self._task, self._own = state
+
     def begin(self) -> None:
         """Begin a task or function: it has no register yet."""
         self._own = []

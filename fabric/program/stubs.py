@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike
 
 from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Reg, Task, Var
 from fabric.asm.unit import Unit
+from fabric.program.blocks import Blocks
 from fabric.program.dsrs import Dsrs
 from fabric.program.flow import Flow
 from fabric.program.memory import Memory
@@ -72,6 +73,7 @@ class Program:
     dsrs: Dsrs
     operations: Operations
     scalars: Scalars
+    blocks: Blocks
     tasks: Tasks
     flow: Flow
 '''

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from fabric.asm.instruction import TaskRef
 from fabric.asm.operands import Label, Task
 from fabric.asm.unit import Unit
+from fabric.program.blocks import Blocks
 from fabric.program.registers import Registers
 
 __all__ = ["Tasks"]
@@ -16,14 +17,17 @@ __all__ = ["Tasks"]
 class Tasks:
     """Tasks and functions of one program."""
 
-    def __init__(self, unit: Unit, registers: Registers) -> None:
-        self.unit, self.registers = unit, registers
+    def __init__(self, unit: Unit, registers: Registers, blocks: Blocks) -> None:
+        self.unit, self.registers, self.blocks = unit, registers, blocks
 
     @contextmanager
     def task(
         self, name: str, kind: str = "local", id: int | None = None, color: int | None = None, priority: str = "low"
     ) -> Iterator[Task]:
         """Write a task: its body is what is emitted inside the ``with``; it ends by itself.
+
+        An exception inside takes back all that was added to the program since the ``with``, here and in every other
+        block, so that the corrected block can be written.
 
         Parameters
         ----------
@@ -43,25 +47,20 @@ class Tasks:
         """
         if priority not in ("low", "high"):
             raise self.unit.error(f"task {name!r}: unknown priority {priority!r}", hint="low, high")
-        task = self.unit.begin_task(name, kind, id, color, priority == "high")
-        with self._body():
+        with self.blocks.whole():
+            task = self.unit.begin_task(name, kind, id, color, priority == "high")
+            self.registers.begin()
             yield task
+            self.unit.end()
 
     @contextmanager
     def function(self, name: str) -> Iterator[Label]:
         """Write a function, called by `call`; it returns at its end."""
-        label = self.unit.begin_function(name)
-        with self._body():
+        with self.blocks.whole():
+            label = self.unit.begin_function(name)
+            self.registers.begin()
             yield label
-
-    @contextmanager
-    def _body(self) -> Iterator[None]:
-        self.registers.begin()
-        try:
-            yield
             self.unit.end()
-        finally:
-            self.unit.body = None
 
     def done(self) -> None:
         """End the task (emitted by itself at the end of a task's body)."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 
 import numpy as np
 import pytest
 
 from fabric import Fabric, Layout, Program, Received
 from fabric.program import stubs
+from fabric.program.methods import operand_names
 from wse_core import isa
 
 
@@ -38,9 +40,25 @@ def test_the_stub_can_be_printed(capsys):
 )
 def test_operations_have_signatures_and_docstrings(name, operands):
     method = getattr(Program, name)
-    assert list(inspect.signature(method).parameters) == ["self", *operands, "async_", "attributes"]
+    signature = inspect.signature(method)
+    attributes = list(inspect.signature(Program.async_).parameters.values())[1:]
+    assert list(signature.parameters) == ["self", *operands, "async_", *(p.name for p in attributes)]
+    assert all(p.annotation is not p.empty for p in list(signature.parameters.values())[1:])
+    for attribute in attributes:
+        assert signature.parameters[attribute.name].default == attribute.default
     assert inspect.getdoc(method).startswith(f"{name}({', '.join(operands)}): ")
     assert method.__qualname__ == f"Program.{name}"
+
+
+@pytest.mark.parametrize("op", [op for op in isa.OPS if op.form == "alu"], ids=lambda op: op.name)
+def test_what_an_operation_does_is_said_in_the_names_of_its_signature(op):
+    names = operand_names(op)
+    text = inspect.getdoc(getattr(Program, op.name))
+    first = text.splitlines()[0]
+    assert first.startswith(f"{op.name}({', '.join(names)}): dst = ")
+    said = first.partition("): ")[2]
+    assert set(re.findall(r"\b(dst|scalar|[abcd])\b", said)) == set(names)
+    assert "table's words" not in text
 
 
 def test_methods_of_parts_keep_their_signatures_and_docstrings():
