@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from fabric.asm.operands import Var
 from fabric.asm.values import decode_array, encode_array
+from fabric.layout.classes import occurring
 from fabric.layout.rectangles import Rect, runs
 from wse_core.errors import LayoutError
 from wse_core.image import FabricSpec, ProgramImage, Symbol
@@ -58,9 +59,8 @@ class Copies:
         """Return ``[(Symbol, mask or None)]`` of a name over a rectangle; None = everywhere."""
         name = name.name if isinstance(name, Var) else name
         index = self.spec.program_index[rect.slices]
-        numbers = np.unique(index)
         found = []
-        for k in numbers:
+        for k in occurring(index):
             symbol = self.spec.programs[k].symbols.get(name) if k >= 0 else None
             if symbol is None:
                 row, column = np.argwhere(index == k)[0]
@@ -78,9 +78,13 @@ class Copies:
             raise LayoutError(
                 f"symbol {name!r} has different types or lengths in the programs of the rectangle", x=rect.x, y=rect.y
             )
-        if len({s.address for s, _ in found}) == 1:
+        places: dict[int, list[int]] = {}
+        symbols = {symbol.address: symbol for symbol, _ in found}
+        for symbol, k in found:
+            places.setdefault(symbol.address, []).append(k)
+        if len(places) == 1:
             return [(found[0][0], None)]
-        return [(symbol, index == k) for symbol, k in found]
+        return [(symbols[address], np.isin(index, programs)) for address, programs in places.items()]
 
     def write(self, symbol: str | Var, values: ArrayLike, rect: Rect) -> int:
         """Copy an array into a symbol, as `Fabric.write`; return the number of words written."""
@@ -125,7 +129,7 @@ class Copies:
         """Return [(id, numbers of the programs)] of a task by name over a rectangle, as `Fabric.launch` needs it."""
         index = self.spec.program_index[rect.slices]
         ids: dict[int, list[int]] = {}
-        for k in np.unique(index):
+        for k in occurring(index):
             number = task_id(self.spec.programs[k], name) if k >= 0 else None
             if number is not None:
                 ids.setdefault(number, []).append(k)

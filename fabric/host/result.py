@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 __all__ = ["RunResult"]
 
@@ -54,6 +53,8 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the headline, and counters of cycles as shares of the cycles of all PEs."""
+        from html import escape
+
         whole = max(1, self.n_pe * self.cycles)
         head = (
             f"<b>{escape(self.status)}</b>: {self.cycles:,} cycles on {self.n_pe:,} PEs, {self.utilisation:.1%} busy, "

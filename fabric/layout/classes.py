@@ -1,4 +1,4 @@
-"""Rows and columns that are alike: what a large layout is described by, drawn from and copied by.
+"""Kinds of rows, columns and PEs: what a large layout is described by, drawn from and copied by.
 
 A wafer has 750,000 PEs, but the layouts of programs have few kinds of rows and columns.  A *band* is a longest run of
 neighbouring rows (or columns) that are equal in every given plane.
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-__all__ = ["bands"]
+__all__ = ["bands", "occurring"]
 
 
 def bands(planes: Iterable[np.ndarray], axis: int) -> np.ndarray:
@@ -45,3 +45,9 @@ def bands(planes: Iterable[np.ndarray], axis: int) -> np.ndarray:
     if changes is None:
         raise ValueError("bands of no plane")
     return np.concatenate(([0], np.flatnonzero(changes) + 1, [size]))
+
+
+def occurring(numbers: np.ndarray) -> list[int]:
+    """Return the different values in an array of small integers from -1 on, in order, without sorting the array."""
+    counts = np.bincount(numbers.reshape(-1) + 1)
+    return (np.flatnonzero(counts) - 1).tolist()

@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fabric.layout.classes import occurring
 from fabric.layout.filters import Filters
 from fabric.layout.parameters import Write, writes_of
-from fabric.layout.picture import Scene, html
 from fabric.layout.rectangles import Rect, RectLike, rect_within
 from fabric.layout.routes import Painting, Request, frozen
 from fabric.layout.streams import Stream, Streams
@@ -130,23 +130,64 @@ class Layout:
         self._changing()
         given: Any = x if y is None else (x, y, w, h)
         rect = self.rect(given, "place")
+        region = self._index[rect.slices]
+        if (region >= 0).any():
+            row, column = np.argwhere(region >= 0)[0]
+            self._overlap(program, int(rect.x + column * rect.sx), int(rect.y + row * rect.sy))
+        region[...] = self._number(program)
+
+    def place_each(self, programs: Sequence[Program | ProgramImage], which: np.ndarray, x: int = 0, y: int = 0) -> None:
+        """Run ``programs[which[j, i]]`` on PE (x + i, y + j); none where the number is negative.
+
+        Many programs that alternate are placed by one call and a few passes over the rectangle.
+
+        Parameters
+        ----------
+        programs : sequence of Program or ProgramImage
+        which : ndarray of int, shape (h, w)
+            Numbers of programs from -1 on.
+        x, y : int
+            PE of the first number.
+
+        Raises
+        ------
+        LayoutError
+            As `place`.
+        """
+        self._changing()
+        which = np.asarray(which)
+        if which.ndim != 2 or which.dtype.kind not in "iu" or which.min(initial=-1) < -1:
+            raise LayoutError("place_each takes a two-dimensional array of numbers of programs from -1 on")
+        rect = self.rect((x, y, which.shape[1], which.shape[0]), "place_each")
+        if which.max(initial=-1) >= len(programs):
+            raise LayoutError(f"place_each: number {which.max()} of {len(programs)} programs", x=rect.x, y=rect.y)
+        table = np.full(len(programs) + 1, -1, np.int16)  # the last one stands for -1
+        region = self._index[rect.slices]
+        taken = (region >= 0) & (which >= 0)
+        if taken.any():
+            row, column = np.argwhere(taken)[0]
+            self._overlap(programs[which[row, column]], rect.x + int(column), rect.y + int(row))
+        for k in occurring(which):
+            if k >= 0:
+                table[k] = self._number(programs[k])
+        region[...] = np.where(which >= 0, table[which], region)
+
+    def _number(self, program: Program | ProgramImage) -> int:
+        """Return the number of a program, entering it if it is new; refuse one for another machine."""
         if isinstance(program, Program) and _seen_by_programs(program.machine) != _seen_by_programs(self.machine):
             raise LayoutError(
                 f"program {program.name!r} is written for {program.machine!r}, the layout is one of {self.machine!r}",
                 hint="Program(name, machine) with the layout's machine",
             )
-        region = self._index[rect.slices]
-        if (region >= 0).any():
-            row, column = np.argwhere(region >= 0)[0]
-            other = self._programs[region[row, column]]
-            raise LayoutError(
-                f"programs {other.name!r} and {program.name!r} overlap",
-                x=int(rect.x + column * rect.sx),
-                y=int(rect.y + row * rect.sy),
-            )
-        if not any(known is program for known in self._programs):
+        number = next((k for k, known in enumerate(self._programs) if known is program), None)
+        if number is None:
+            number = len(self._programs)
             self._programs.append(program)
-        region[...] = next(k for k, known in enumerate(self._programs) if known is program)
+        return number
+
+    def _overlap(self, program: Program | ProgramImage, x: int, y: int) -> None:
+        other = self._programs[self._index[y, x]]
+        raise LayoutError(f"programs {other.name!r} and {program.name!r} overlap", x=x, y=y)
 
     # --- routes ---------------------------------------------------------------------------------------------------
 
@@ -287,6 +328,8 @@ class Layout:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: programs and the routes of each color, drawn."""
+        from fabric.layout.picture import Scene, html
+
         names = [program.name for program in self._programs]
         return html(Scene(repr(self), names, self._index, self._painting, self._streams))
 

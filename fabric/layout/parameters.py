@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fabric.asm.values import encode_array
+from fabric.layout.classes import occurring
 from fabric.layout.rectangles import Rect, runs
 from wse_core.errors import LayoutError
 from wse_core.image import ProgramImage, Symbol
@@ -32,7 +33,7 @@ def writes_of(
         Exponent bias of cb16.
     """
     index = program_index[rect.slices]
-    have = [k for k in np.unique(index) if k >= 0 and name in programs[k].symbols]
+    have = [k for k in occurring(index) if k >= 0 and name in programs[k].symbols]
     if not have:
         raise LayoutError(
             f"set_param: no program in the rectangle has the symbol {name!r}",

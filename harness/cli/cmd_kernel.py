@@ -16,7 +16,6 @@ from harness.config.assignments import parse_assignments
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, plain, print_json, table
 from harness.kit.modules import need
-from harness.kit.provenance import provenance
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
@@ -124,6 +123,7 @@ def config_text(kernel, values, preset, overrides):
 
 def open_run_file(path, kernel, machine, values, overrides=()):
     """Return the writer of a run file for a kernel; opened before the run, it fails before time is spent."""
+    from harness.kit.provenance import provenance
     from traces.run_format import RunMeta
     from traces.writer import RunWriter
 

@@ -6,7 +6,8 @@ with ``--debug`` or ``WSE_DEBUG=1``.
 
 A subcommand is a module ``harness/cli/cmd_<name>.py`` with ``add_parser(sub, common)``, which registers a parser, and
 ``main(args)``, which returns the exit status or None for 0.  Such a module imports the engine only inside ``main``, so
-that ``wse doctor`` works when nothing is compiled yet.
+that ``wse doctor`` works when nothing is compiled yet.  Only the module of the command that is run is imported: the
+smallest commands are over before the others would have been loaded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import sys
 import threading
 import traceback
 
-from harness.kit.provenance import package_version
 from wse_core.errors import ConfigError, WseError
 from wse_core.errors.base import EXIT_RUN
 
@@ -64,8 +64,26 @@ def common_options():
     return common
 
 
-def build_parser():
-    """Return the parser of ``wse`` with all subcommands.
+class Version(argparse.Action):
+    """``--version``; looks for the version only when asked."""
+
+    def __init__(self, option_strings, dest):
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show program's version number and exit")
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        from harness.kit.provenance import package_version
+
+        print(f"wse-sim {package_version()}")
+        parser.exit()
+
+
+def build_parser(commands=COMMANDS):
+    """Return the parser of ``wse``.
+
+    Parameters
+    ----------
+    commands : sequence of str
+        Those that it knows; default all.
 
     Returns
     -------
@@ -73,11 +91,11 @@ def build_parser():
         Parsed arguments carry `handler`, the ``main`` of the chosen subcommand.
     """
     parser = Parser(prog="wse", description="A cycle-level model of a wafer-scale engine.")
-    parser.add_argument("--version", action="version", version=f"wse-sim {package_version()}")
+    parser.add_argument("--version", action=Version)
     parser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
     parser.set_defaults(json=False, progress=None, handler=None)
     sub = parser.add_subparsers(metavar="COMMAND", dest="command")
-    for name in COMMANDS:
+    for name in commands:
         module = importlib.import_module(f"harness.cli.cmd_{name}")
         module.add_parser(sub, common_options()).set_defaults(handler=module.main)
     return parser
@@ -85,7 +103,9 @@ def build_parser():
 
 def parse(argv):
     """Return the parsed arguments; key=value words may stand before, between and after options."""
-    parser = build_parser()
+    command = next((word for word in argv if not word.startswith("-")), None)
+    known = () if command is None and "--version" in argv else COMMANDS
+    parser = build_parser((command,) if command in COMMANDS else known)
     args, rest = parser.parse_known_args(argv)
     options = [word for word in rest if word.startswith("-") or not hasattr(args, "params")]
     if options:

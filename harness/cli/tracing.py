@@ -1,12 +1,12 @@
-"""Recording a run from the command line: the options ``--trace`` and what belongs to them."""
+"""Recording a run from the command line: the options ``--trace`` and what belongs to them.
+
+What reads and writes run files is imported only if there is one.
+"""
 
 from __future__ import annotations
 
 import contextlib
 
-from harness.cli import selection
-from harness.kit.recording import Recorder
-from traces.marks import collecting
 from wse_core.errors import ConfigError
 from wse_core.events import FOREVER, KINDS, LEVELS, TraceFilter
 
@@ -63,6 +63,9 @@ def recorder(args, path, meta):
         with around(args.backend):
             yield None
         return
+    from harness.kit.recording import Recorder
+    from traces.marks import collecting
+
     with collecting() as marks:
         found = Recorder(path, meta, _filter_of(args), args.trace_window, marks)
         try:
@@ -81,6 +84,8 @@ def _filter_of(args):
     """Return the `TraceFilter` of the options, None if no events are wanted."""
     if args.trace not in LEVELS:
         return None
+    from harness.cli import selection
+
     try:
         colors = tuple(int(word) for word in args.trace_colors.split(",")) if args.trace_colors else None
     except ValueError:

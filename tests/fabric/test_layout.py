@@ -135,6 +135,43 @@ def test_runs_cover_a_mask_exactly_once(h, w, data):
     assert np.array_equal(seen, mask.astype(int))
 
 
+@given(st.integers(1, 6), st.integers(1, 6), st.data())
+def test_programs_placed_by_a_map_are_those_placed_one_by_one(h, w, data):
+    which = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=h * w, max_size=h * w))).reshape(h, w)
+    programs = [Program(name) for name in "abc"]
+    for p in programs:
+        with p.task("main"):
+            p.nop()
+    by_map, one_by_one = Layout(w + 1, h + 2), Layout(w + 1, h + 2)
+    by_map.place_each(programs, which, 1, 2)
+    for k in range(3):
+        for y, x in np.argwhere(which == k):
+            one_by_one.place(programs[k], 1 + int(x), 2 + int(y))
+    got, wanted = by_map.build(), one_by_one.build()
+    assert [p.name for p in got.programs] == [p.name for p in wanted.programs]
+    assert np.array_equal(got.program_index, wanted.program_index)
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ([[0, 2]], "number 2 of 2 programs"),
+        ([[0, -2]], "from -1 on"),
+        ([0, 1], "two-dimensional"),
+        ([[0.0]], "from -1 on"),
+        ([[-1, 0]], r"PE \(1, 0\): programs 'old' and 'a' overlap"),
+        ([[0, -1, -1]], "reaches outside"),
+    ],
+)
+def test_maps_of_programs_that_are_refused_change_nothing(which, message):
+    layout = Layout(2, 1)
+    layout.place(Program("old"), 1, 0)
+    before = layout._repr_html_()
+    with pytest.raises(LayoutError, match=message):
+        layout.place_each([Program("a"), Program("b")], np.array(which))
+    assert layout._repr_html_() == before
+
+
 def test_parameters_reach_the_words_of_their_pes():
     layout = Layout(4, 2)
     a, b = Program("a"), Program("b")

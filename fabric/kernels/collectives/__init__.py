@@ -18,7 +18,7 @@ To add a collective
        `pieces.line_moves.Scatter` is a short example.
     2. The kernel in this package composes pieces over the lines of a form (`pieces.sums.lines_of`,
        `pieces.lines.compose`), takes colors from `pieces.sums.color_pool`, and compares bits, cycles and hops.
-    3. Enter the module in `fabric.kernels.registry.MODULES`; published forms and bounds go to `costs`.
+    3. Enter the module and its kernels in `fabric.kernels.registry.MODULES`; published forms and bounds go to `costs`.
 
 Colors are taken from the front of `color_pool`, a set per line; queues 2 and up, one per line, 0 and 1 for floods.
 """

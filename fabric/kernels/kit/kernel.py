@@ -1,6 +1,6 @@
 """What a kernel is: a name, parameters with limits, and a function that runs it on a machine.
 
-A module declares its kernels with the decorator `kernel`, which enters them into `KERNELS`::
+A module declares its kernels with the decorator `kernel`, which enters them into `DECLARED`::
 
     @kernel("double", "doubles a vector on one PE", "arch §4", [
         KernelParam("n", 64, int, "elements", low=1),
@@ -9,7 +9,7 @@ A module declares its kernels with the decorator `kernel`, which enters them int
         ...
         return {"cycles": ..., "verified": ...}
 
-`fabric.kernels.registry` imports all modules and is what others read.
+`fabric.kernels.registry` knows which module declares which kernel and is what others read.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from wse_core.errors import ConfigError, LayoutError, ProgramError
 from wse_core.params import Machine
 from wse_core.schema import Field, suggestion
 
-__all__ = ["KERNELS", "Kernel", "KernelParam", "kernel"]
+__all__ = ["DECLARED", "Kernel", "KernelParam", "kernel"]
 
-KERNELS: dict[str, Kernel] = {}
-"""All kernels by name, in the order in which they were declared."""
+DECLARED: dict[str, Kernel] = {}
+"""Kernels of the modules that are imported so far, by name."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,10 @@ class Kernel:
 def kernel(
     name: str, summary: str, source: str, params: Iterable[KernelParam]
 ) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., dict[str, Any]]]:
-    """Return a decorator that enters a function into `KERNELS` and leaves it as it is."""
+    """Return a decorator that enters a function into `DECLARED` and leaves it as it is."""
 
     def enter(function):
-        KERNELS[name] = Kernel(name, summary, source, tuple(params), function)
+        DECLARED[name] = Kernel(name, summary, source, tuple(params), function)
         return function
 
     return enter

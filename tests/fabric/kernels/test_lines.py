@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,3 +59,21 @@ def test_compose_builds_one_program_per_combination():
             str(("odd", None)),
             None,
         ]
+
+
+def test_programs_that_alternate_are_placed_by_one_call(monkeypatch):
+    """The cost is that of the rectangle, not of the number of pieces into which the programs cut it."""
+    calls = []
+    monkeypatch.setattr(Layout, "place", lambda self, program, *where: calls.append("place"))
+    each = Layout.place_each
+    monkeypatch.setattr(Layout, "place_each", lambda self, *args: calls.append("place_each") or each(self, *args))
+    layout = Layout(60, 40)
+    kinds = [(Line.rows(60, 40), [k % 3 for k in range(60)]), (Line.columns(60, 40), [k % 2 for k in range(40)])]
+    compose(layout, kinds, lambda roles: Program(str(roles)))
+    assert calls == ["place_each"]
+    x, y = np.meshgrid(np.arange(60) % 3, np.arange(40) % 2)
+    names = [program.name for program in layout._programs]
+    assert np.array_equal(
+        np.array(names)[layout._index],
+        [[f"({i}, {j})" for i, j in zip(*row, strict=True)] for row in zip(x, y, strict=True)],
+    )

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.kit.kernel import KERNELS
-from fabric.kernels.registry import MODULES
+from fabric.kernels.registry import KERNELS, MODULES
 from fabric.kernels.sparse.spmv import Blocks, row_cycles
 from tests.examples import examples
 from wse_core.errors import PlanError

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.layout.rectangles import runs
-
 __all__ = ["Line", "compose"]
 
 OPPOSITE = {"W": "E", "E": "W", "N": "S", "S": "N"}
@@ -112,13 +110,15 @@ def compose(layout, parts, build):
             mine[y : y + h, x : x + w] = numbers.setdefault(role, len(numbers))
         tables.append(list(numbers))
         key = key * len(numbers) + mine
-    for value in np.unique(key):
-        code, roles = int(value), []
+    values, which = np.unique(key, return_inverse=True)
+    programs, numbers_of = [], np.full(len(values), -1)
+    for k, value in enumerate(values.tolist()):
+        code, roles = value, []
         for table in reversed(tables):
             code, digit = divmod(code, len(table))
             roles.insert(0, table[digit])
         if all(role is None for role in roles):
             continue
-        program = build(tuple(roles))
-        for (top, bottom), left, right in runs(key == value):
-            layout.place(program, left, top, right - left, bottom - top)
+        numbers_of[k] = len(programs)
+        programs.append(build(tuple(roles)))
+    layout.place_each(programs, numbers_of[which].reshape(key.shape))

@@ -1,0 +1,47 @@
+"""Nothing is loaded that a command does not need: the smallest kernel is over soon after numpy has been imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fabric.kernels.kit.kernel import DECLARED
+from fabric.kernels.registry import KERNELS, MODULES
+from tests.cpu import least
+
+SMALLEST = ["kernel", "vector"]
+
+
+def test_the_smallest_kernel_takes_at_most_twice_the_cpu_of_importing_numpy_and_h5py(tmp_path):
+    imports, kernel = least(["-c", "import numpy, h5py"], ["-m", "harness", *SMALLEST], tmp_path, 2.0)
+    assert kernel <= 2.0 * imports
+
+
+def loaded_by(*words):
+    """Return the modules that a command leaves loaded."""
+    code = f"import sys; from harness.cli.main import main; main({list(words)}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(done.stderr.split())
+
+
+def test_a_kernel_loads_its_own_modules_only():
+    found = loaded_by(*SMALLEST)
+    assert "fabric.kernels.basic.vector" in found
+    assert [name for name in found if name.startswith(("traces.", "harness.plan", "fabric.kernels.matmul"))] == []
+    assert {"h5py", "matplotlib", "sklearn", "scipy", "numpy.ma", "html", "email"}.isdisjoint(found)
+    assert [name for name in found if name.startswith("harness.cli.cmd_")] == ["harness.cli.cmd_kernel"]
+
+
+def test_a_version_loads_no_command():
+    assert [name for name in loaded_by("--version") if name.startswith("harness.cli.cmd_")] == []
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_table_of_kernels_is_what_their_modules_declare(name):
+    (module,) = [module for module, names in MODULES.items() if name in names]
+    assert KERNELS[name].function.__module__ == f"fabric.kernels.{module}"
+    assert sorted(n for n, k in DECLARED.items() if k.function.__module__.endswith(f".{module}")) == sorted(
+        MODULES[module]
+    )
