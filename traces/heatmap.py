@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from traces.atomic import atomic_file
 from traces.run_format import LINKS
-from traces.writer import atomic_file
 from wse_core.errors import TraceError
 
 __all__ = ["plane", "write_heatmap"]

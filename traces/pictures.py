@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from traces.atomic import atomic_file
 from traces.marks import lanes
 from traces.naming import task_name
 from traces.state import spans
-from traces.writer import atomic_file
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
 

@@ -163,7 +163,9 @@ class Trace:
         try:
             import pandas
         except ImportError:
-            raise TraceError("pandas is not installed", hint="pip install pandas, or use Trace.events") from None
+            raise TraceError(
+                "pandas is not installed", hint="pip install 'wse-sim[tables]', or use Trace.events"
+            ) from None
         events = self.events(**selection)
         frame = pandas.DataFrame({name: events[name] for name in events.dtype.names or ()})
         if "kind" in frame:
@@ -175,7 +177,9 @@ class Trace:
         try:
             import xarray
         except ImportError:
-            raise TraceError("xarray is not installed", hint="pip install xarray, or use Trace.events") from None
+            raise TraceError(
+                "xarray is not installed", hint="pip install 'wse-sim[tables]', or use Trace.events"
+            ) from None
         events = self.events(**selection)
         about = {
             name: {"long_name": COLUMNS[name]} | ({"units": "cycles"} if name == "cycle" else {})

@@ -1,8 +1,8 @@
 """Writer of run files: the file appears complete or not at all.
 
-Everything goes to a temporary file beside the target, which is flushed to disk and renamed at the end.  Any failure,
-Ctrl-C included, removes the temporary file and leaves an older file of the target's name as it was.  Only a killed
-process can leave a ``.NAME.*.part`` behind, which nothing ever reads.
+Everything goes to a temporary file beside the target (`traces.atomic`).  Any failure, Ctrl-C included, removes it and
+leaves an older file of the target's name as it was.  Only a killed process can leave a ``.NAME.*.part`` behind, which
+nothing ever reads.
 
 HDF5 cannot close a file on a full disk: its library keeps the handle and tries again when the interpreter ends.  It
 therefore writes through `_GuardedFile`, which remembers the first failure and swallows what comes after it, so that
@@ -20,9 +20,8 @@ import contextlib
 import dataclasses
 import json
 import os
-import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,13 @@ import h5py
 import numpy as np
 from numpy.typing import ArrayLike
 
+from traces.atomic import PendingFile
 from traces.marks import Mark
 from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
 from wse_core.errors import TraceError
 from wse_core.events import COLUMNS, EVENT_DTYPE, HOST, KINDS, WAITS, TraceFilter
 
-__all__ = ["RunWriter", "atomic_file", "crc32"]
+__all__ = ["RunWriter", "crc32"]
 
 CHUNK_BYTES = 1 << 20
 
@@ -102,54 +102,6 @@ class _GuardedFile:
         pass
 
 
-def _make_temporary(path):
-    """Return (descriptor, name) of a new file beside `path`, or raise `TraceError`."""
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(0, "is a directory")
-        return tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise TraceError(f"cannot be written: {error.strerror}", path=path, exit_code=2) from None
-
-
-def _publish(descriptor, temporary, path):
-    """Flush a finished temporary file to disk and give it its name."""
-    mask = os.umask(0)
-    os.umask(mask)
-    os.fchmod(descriptor, 0o666 & ~mask)
-    os.fsync(descriptor)
-    os.replace(temporary, path)
-    with contextlib.suppress(OSError):  # not every file system can flush a directory
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-@contextlib.contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Give a block a binary file that takes the name `path` when the block succeeds, and vanishes otherwise.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be created or written.
-    """
-    path = Path(path)
-    descriptor, temporary = _make_temporary(path)
-    try:
-        with open(descriptor, "wb", closefd=False) as stream:
-            yield stream
-        _publish(descriptor, temporary, path)
-    except OSError as error:
-        raise TraceError(f"cannot be written: {error.strerror or error}", path=path) from None
-    finally:
-        os.close(descriptor)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-
-
 class RunWriter:
     """Write one run file; use it as a context manager.
 
@@ -177,8 +129,8 @@ class RunWriter:
     def __init__(self, path: str | os.PathLike[str], meta: RunMeta) -> None:
         self.path = Path(path)
         self.meta = meta
-        self._descriptor, self._temporary = _make_temporary(self.path)
-        self._guard = _GuardedFile(self._descriptor)
+        self._pending: PendingFile | None = PendingFile(self.path)
+        self._guard = _GuardedFile(self._pending.descriptor)
         self._file: Any = None
         try:
             self._file = h5py.File(self._guard, "w", libver="v110", track_order=True)
@@ -320,7 +272,7 @@ class RunWriter:
         """
         ordered = sorted(marks, key=lambda mark: (mark.begin, -mark.end, mark.track, mark.label))  # the outer one first
         text = json.dumps([dataclasses.astuple(mark) for mark in ordered])
-        if self._descriptor is None:
+        if self._pending is None:
             raise TraceError("the file is closed already", path=self.path)
         if "marks" in self._file:
             raise TraceError("marks are there already", path=self.path)
@@ -333,7 +285,7 @@ class RunWriter:
 
     def _events_group(self, clock, count, filter, names):
         """Create the group of the events with its attributes."""
-        if self._descriptor is None:
+        if self._pending is None:
             raise TraceError("the file is closed already", path=self.path)
         if "events" in self._file:
             raise TraceError("events are there already", path=self.path)
@@ -347,7 +299,7 @@ class RunWriter:
 
     def close(self) -> None:
         """Complete the file and give it its name; calling it again does nothing."""
-        if self._descriptor is None:
+        if self._pending is None:
             return
         try:
             with self._translated():
@@ -358,7 +310,7 @@ class RunWriter:
                 attributes["config_crc32"] = crc32(self.meta.config_toml)
             with self._translated():
                 self._file.close()
-            _publish(self._descriptor, self._temporary, self.path)
+            self._pending.publish()
         except OSError as error:
             raise self._error(error) from None
         finally:
@@ -366,22 +318,20 @@ class RunWriter:
 
     def discard(self) -> None:
         """Remove the temporary file; an older file of the target's name stays.  Harmless after `close`."""
-        if self._descriptor is None:
+        if self._pending is None:
             return
-        descriptor, self._descriptor = self._descriptor, None
+        pending, self._pending = self._pending, None
         # From here on nothing is worth writing, and HDF5 has to close all the same.
         self._guard.failure = self._guard.failure or InterruptedError()
         with contextlib.suppress(Exception):
             if self._file is not None:
                 self._file.close()
-        os.close(descriptor)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._temporary)
+        pending.discard()
 
     def _add(self, group, name, value, attributes):
         """Create one dataset with its attributes."""
         check_name(name)
-        if self._descriptor is None:
+        if self._pending is None:
             raise TraceError("the file is closed already", path=self.path)
         if name in self._file[group]:
             raise TraceError(f"{group}/{name} is there already", path=self.path)

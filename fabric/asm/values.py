@@ -49,7 +49,10 @@ def encode_array(values, dtype, bias=None, what="value"):
         Integer out of range, a complex or otherwise unfit value.
     """
     raw = isinstance(values, np.ndarray) and values.dtype == np.dtype(f"u{2 * WORDS[dtype]}")
-    array = np.atleast_1d(np.asarray(values))
+    try:
+        array = np.atleast_1d(np.asarray(values))
+    except ValueError as error:  # rows of different lengths
+        raise ProgramError(f"{what}: the values are no array: {error}") from None
     if array.dtype.kind not in "fiub":
         raise ProgramError(f"{what}: {array.dtype} is not a kind of number that {dtype} can hold")
     if dtype in ("f16", "f32", "cb16"):

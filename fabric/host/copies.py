@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,17 @@ class Copies:
     def rect(self, x: Any, y: int | None = None, w: int | None = None, h: int | None = None) -> Rect:
         """Return a rectangle of `Fabric.write`; refuse one that leaves the fabric."""
         if isinstance(x, (tuple, list)):
-            rect = Rect(*(int(v) for v in x))
+            given = tuple(x)
         elif x is None and y is None and w is None and h is None:
-            rect = Rect(0, 0, self.spec.width, self.spec.height)
+            given = (0, 0, self.spec.width, self.spec.height)
         else:
-            rect = Rect(x or 0, y or 0, 1 if w is None else w, 1 if h is None else h)
+            given = (0 if x is None else x, 0 if y is None else y, 1 if w is None else w, 1 if h is None else h)
+        try:
+            rect = Rect(*(operator.index(v) for v in given))
+        except TypeError:
+            raise LayoutError(
+                f"{given!r} is no rectangle", hint="whole numbers: x, y, or x, y, width and height"
+            ) from None
         if rect.sx != 1 or rect.sy != 1:
             raise LayoutError("host access takes rectangles without steps", x=rect.x, y=rect.y)
         if (
@@ -58,6 +65,8 @@ class Copies:
     def find(self, name: str | Var, rect: Rect) -> list[tuple[Symbol, np.ndarray | None]]:
         """Return ``[(Symbol, mask or None)]`` of a name over a rectangle; None = everywhere."""
         name = name.name if isinstance(name, Var) else name
+        if not isinstance(name, str):
+            raise LayoutError(f"{name!r} is no symbol", hint="its name, or what Program.array returned")
         index = self.spec.program_index[rect.slices]
         found = []
         for k in occurring(index):

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,7 +38,7 @@ from fabric.host.streams import Received, payload, stream_number
 from fabric.layout.layout import Layout
 from fabric.layout.rectangles import runs
 from fabric.layout.streams import Stream
-from wse_core.errors import ConfigError, CycleLimitError
+from wse_core.errors import ConfigError, CycleLimitError, UnsupportedError
 from wse_core.image import FabricSpec
 from wse_core.params import Machine
 
@@ -126,6 +126,13 @@ class Fabric:
 
     def __repr__(self) -> str:
         return f"Fabric({self.spec.width} x {self.spec.height}, {self.backend}, cycle {self.cycle})"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise UnsupportedError(
+            "a Fabric cannot be copied or pickled: its state lies in the engine's own memory",
+            feature="copies of a Fabric",
+            hint="another Fabric of the same Layout; fabric.debug goes back in one run",
+        )
 
     @property
     def machine(self) -> Machine:

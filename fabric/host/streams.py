@@ -55,6 +55,8 @@ def stream_number(stream: Stream | int, kind: str, spec: FabricSpec) -> int:
         if stream.kind != kind:
             raise LayoutError(f"an {stream.kind} stream given where an {kind} stream belongs", x=stream.x, y=stream.y)
         stream = stream.index
+    if isinstance(stream, bool) or not isinstance(stream, (int, np.integer)):
+        raise LayoutError(f"{stream!r} is no stream", hint=f"what Layout.{kind}_stream returned, or its number")
     known = spec.inputs if kind == "input" else spec.outputs
     if not 0 <= stream < len(known):
         raise LayoutError(f"{kind} stream {stream} does not exist; there are {len(known)}")
@@ -63,7 +65,10 @@ def stream_number(stream: Stream | int, kind: str, spec: FabricSpec) -> int:
 
 def payload(values: ArrayLike, packed: bool = True) -> np.ndarray:
     """Return numbers as the 32-bit payloads of wavelets; see `fabric.host.fabric.Fabric.send`."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise LayoutError(f"send: the values are no array: {error}") from None
     if array.dtype in (np.float16, np.uint16, np.int16):
         half = np.ascontiguousarray(array).ravel().view(np.uint16)
         if not packed:

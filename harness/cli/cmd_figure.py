@@ -10,7 +10,7 @@ from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
-from wse_core.errors import ConfigError
+from wse_core.schema import Field
 
 __all__ = ["add_parser", "main"]
 
@@ -39,10 +39,12 @@ def add_parser(sub, common):
 
 def main(args):
     """Calculate, write and print."""
-    if args.max_cycle_level is not None and args.max_cycle_level < 1:
-        raise ConfigError(f"{args.max_cycle_level} is too small; the least is 1", where="--max-cycle-level")
     spec = figures.load(args.name)
     machine = of_words(args.preset, args.overrides)
+    if args.max_cycle_level is not None:
+        most = min(machine["fabric.width"], machine["fabric.height"])
+        field = Field("max-cycle-level", int, low=1, high=most, unit="PEs a side")
+        field.check(args.max_cycle_level, "--max-cycle-level")
     with staged_directory(args.out) as stage:
         with make_progress(args.progress) as progress:
             result = spec.function(machine, args.max_cycle_level, progress)

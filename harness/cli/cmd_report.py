@@ -7,8 +7,8 @@ from pathlib import Path
 
 from harness.kit import page
 from harness.kit.console import print_json
+from traces.atomic import atomic_file
 from traces.trace import Trace
-from traces.writer import atomic_file
 
 __all__ = ["add_parser", "main"]
 

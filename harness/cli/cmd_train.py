@@ -83,7 +83,7 @@ def main(args):
     need("harness.train.sparsity", PURPOSE).phases(config.sparsity, total)
     summary = _summary(config, dataset, total)
     if not args.reference:
-        config.build_network()
+        config.check_memory()
     if args.validate_only:
         return _say(args, {"valid": True, **summary})
     if args.compare < 0:
@@ -103,6 +103,9 @@ def main(args):
         if not args.compile_only:
             stack.enter_context(alone(out))
             _nothing_in_the_way(out)
+            folder = _folder(config, out)
+            if folder.resolve() != out.resolve():  # a lock of this process would keep this process out
+                stack.enter_context(alone(folder, "another checkpoint.directory"))
         if not (args.reference or args.compile_only):
             meta = need("harness.train.outcome", PURPOSE).meta_of(config, config.build_machine(), _words(args, config))
             record = stack.enter_context(recorder(args, out / "run.h5", meta))
@@ -138,6 +141,11 @@ def _directory(args, config, source):
     if source and source.parent.name == FOLDER:
         return source.parent.parent
     return Path("runs", config.name)
+
+
+def _folder(config, out):
+    """Return the directory of the checkpoints of a run."""
+    return Path(config.checkpoint.directory) if config.checkpoint.directory else out / FOLDER
 
 
 def _nothing_in_the_way(out):
@@ -304,7 +312,7 @@ class _Run:
 
     def __init__(self, args, config, trainer, source, out):
         self.args, self.config, self.trainer, self.out = args, config, trainer, out
-        self.folder = Path(config.checkpoint.directory) if config.checkpoint.directory else self.out / FOLDER
+        self.folder = _folder(config, out)
         self.digest = config.fingerprint() + "-reference" * args.reference
         self.saved = self.tested = None
         self.interrupted, self.started = False, time.perf_counter()

@@ -10,6 +10,7 @@ from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json
 from harness.validation import compare
 from harness.validation.points import QUICK, load_points, select
+from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
 from wse_core.errors.base import EXIT_RUN
 
@@ -25,8 +26,8 @@ def add_parser(sub, common):
         parents=[common],
         help="compare with published cycle counts",
         description="Rebuild and run the programs behind published cycle counts and compare.  The exit status is 1 "
-        f"if the mean absolute error exceeds {100 * compare.MEAN_LIMIT:g} %% or a single one "
-        f"{100 * compare.WORST_LIMIT:g} %%.",
+        f"if the mean absolute error exceeds {100 * compare.MEAN_LIMIT:g} % or a single one "
+        f"{100 * compare.WORST_LIMIT:g} %, or if nothing could be compared.",
     )
     parser.add_argument("--points", metavar="FILE.json", help="points to compare with (default: those of the package)")
     parser.add_argument("--kind", action="append", default=[], metavar="KIND", help="only this kind; may be repeated")
@@ -51,12 +52,13 @@ def main(args):
     result = compare.summarise(rows)
     if target is not None:
         block = f"<!-- begin validation -->\n{compare.markdown(rows)}\n<!-- end validation -->"
-        Path(args.write).write_text(BLOCK.sub(lambda _: block, target), encoding="utf-8")
+        with atomic_file(args.write) as stream:
+            stream.write(BLOCK.sub(lambda _: block, target).encode("utf-8"))
     if args.json:
         print_json({"rows": compare.as_data(rows), "summary": result})
     else:
         print(describe(rows, result))
-    return EXIT_RUN if not (result["passed"] or args.no_limits) else 0
+    return 0 if result["passed"] or (args.no_limits and result["compared"]) else EXIT_RUN
 
 
 def _target(path):
@@ -104,7 +106,7 @@ def describe(rows, result):
                 f"({worst['id']})"
             )
     if result["worst"] is None:
-        return "\n".join([*lines, "no measurement compared"])
+        return "\n".join([*lines, "no measurement compared: FAILED"])
     mean, worst = 100 * result["mean_absolute_error"], result["worst"]
     limits = 100 * compare.MEAN_LIMIT, 100 * compare.WORST_LIMIT
     lines.append(

@@ -175,8 +175,8 @@ def draw(trace, args):
         if name not in FIGURES:
             raise ConfigError(f"there is no figure {name!r}", where="--figure", hint=", ".join((*FIGURES, "all")))
     out, stem = Path(args.out), Path(args.file).stem
-    if not out.is_dir():
-        raise ConfigError("is not a directory", where=out, hint="make it, or another one with --out")
+    if out.exists() and not out.is_dir():
+        raise ConfigError("is not a directory", where=out, hint="another one with --out")
     chosen = selection.of_args(args)
     cycles = None if args.cycles is None else chosen["cycles"]
     run, title = trace.files[0], trace.meta.job

@@ -182,9 +182,11 @@ def _run(argv, debug):
 
 def _fail(message, status, debug):
     """Print one message on standard error, below a traceback if debugging, and return `status`."""
+    from harness.kit.console import printable
+
     if debug:
         traceback.print_exc()
-    print(f"wse: {message}", file=sys.stderr)
+    print(f"wse: {printable(message)}", file=sys.stderr)
     return status
 
 

@@ -43,8 +43,22 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def read_text(path: str | Path) -> str:
+def _names(directory: Path) -> list[str]:
+    """Return the names of the TOML files of a directory; nothing else is ever meant."""
+    try:
+        return [item.name for item in directory.iterdir() if item.suffix == ".toml"]
+    except OSError:
+        return []
+
+
+def read_text(path: str | Path, instead: str = "the name of a TOML file") -> str:
     """Return the text of a configuration file.
+
+    Parameters
+    ----------
+    path : path-like
+    instead : str
+        What to try if there is no such file and none of a similar name.
 
     Raises
     ------
@@ -53,15 +67,17 @@ def read_text(path: str | Path) -> str:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"the file is larger than {MAX_BYTES:,} bytes", where=path, cause="not a job file")
-        return path.read_bytes().decode("utf-8")
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)  # the size of a device is said to be 0
+        if len(raw) > MAX_BYTES:
+            raise ConfigError(f"longer than {MAX_BYTES:,} bytes, certainly no file of settings", where=path)
+        return raw.decode("utf-8")
     except FileNotFoundError:
-        near = close_match(path.name, (item.name for item in path.parent.iterdir())) if path.parent.is_dir() else None
-        hint = f"did you mean {path.with_name(near)}?" if near else "wse run without a file uses the built-in job"
+        near = close_match(path.name, _names(path.parent))
+        hint = f"did you mean {path.with_name(near)}?" if near else instead
         raise ConfigError("no such file", where=path, hint=hint, path=str(path)) from None
     except IsADirectoryError:
-        raise ConfigError("is a directory, not a job file", where=path, path=str(path)) from None
+        raise ConfigError("is a directory, no file of settings", where=path, path=str(path)) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError(f"line {line} is not UTF-8 text", where=path, path=str(path)) from None

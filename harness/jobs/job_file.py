@@ -119,4 +119,4 @@ def parse_job(text: str, source: object, find_options: Callable[[str], type]) ->
 
 def load_job(path: str | Path, find_options: Callable[[str], type]) -> JobConfig:
     """Return the `JobConfig` in a TOML file; see `parse_job`."""
-    return parse_job(toml.read_text(path), path, find_options)
+    return parse_job(toml.read_text(path, "wse run without a file, which uses the built-in job"), path, find_options)

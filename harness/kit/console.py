@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-__all__ = ["Progress", "make_progress", "plain", "print_json", "table"]
+__all__ = ["Progress", "make_progress", "plain", "print_json", "printable", "table"]
 
 
 def plain(value):
@@ -45,6 +45,14 @@ def plain(value):
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
+CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\n")}
+
+
+def printable(text):
+    """Return a text with control characters as ``\\xNN``: what stands in a file must not steer a terminal."""
+    return text.translate(CONTROL)
+
+
 def print_json(value):
     """Print `value` as one JSON object on one line of standard output."""
     print(json.dumps(plain(value), allow_nan=False))
@@ -54,7 +62,7 @@ def table(rows, indent=""):
     """Return `rows` of (label, text) as lines with the texts aligned."""
     rows = [(str(label), str(text)) for label, text in rows]
     width = max((len(label) for label, _ in rows), default=0)
-    return "\n".join(f"{indent}{label:<{width}}  {text}".rstrip() for label, text in rows)
+    return printable("\n".join(f"{indent}{label:<{width}}  {text}".rstrip() for label, text in rows))
 
 
 class Progress:

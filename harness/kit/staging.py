@@ -10,13 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from traces.atomic import atomic_file, target_of
 from wse_core.errors import ConfigError
 
 __all__ = ["alone", "staged_directory"]
 
 
 @contextlib.contextmanager
-def alone(target: str | os.PathLike[str]) -> Iterator[None]:
+def alone(target: str | os.PathLike[str], instead: str = "another directory with --out") -> Iterator[None]:
     """Keep other processes that ask for the same out of a directory while a block runs.
 
     The lock ends with the process, however that ends, and leaves no file.  A file system without locks gives none.
@@ -25,6 +26,8 @@ def alone(target: str | os.PathLike[str]) -> Iterator[None]:
     ----------
     target : path-like
         Made if needed; removed again if the block leaves it empty.
+    instead : str
+        What to try if it is taken.
 
     Raises
     ------
@@ -37,17 +40,13 @@ def alone(target: str | os.PathLike[str]) -> Iterator[None]:
         handle = os.open(target, os.O_RDONLY)
     except OSError as error:
         _remove_empty(made)
-        raise ConfigError(
-            f"cannot be written: {error.strerror}", where=target, hint="another directory with --out"
-        ) from None
+        raise ConfigError(f"cannot be written: {error.strerror}", where=target, hint=instead) from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
-                "another process works in this directory",
-                where=target,
-                hint="wait for it, or another directory with --out",
+                "another process works in this directory", where=target, hint=f"wait for it, or {instead}"
             ) from None
         except OSError:
             pass
@@ -69,8 +68,9 @@ def _make(target, made):
 def staged_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a block an empty directory whose files move to `target` at the end.
 
-    Files of the same name are replaced, other files in `target` stay.  If the block fails, for whatever reason, nothing
-    of it remains and `target` is as it was; parent directories made for it are removed again.
+    Files of the same name are replaced, also where a symbolic link leads to them; devices are refused; other files in
+    `target` stay.  If the block fails, for whatever reason, nothing of it remains and `target` is as it was; parent
+    directories made for it are removed again.
 
     Parameters
     ----------
@@ -102,10 +102,16 @@ def staged_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
         ) from None
     try:
         yield stage
-        for path in sorted(stage.rglob("*")):
-            place = target / path.relative_to(stage)
+        found = [(path, target / path.relative_to(stage)) for path in sorted(stage.rglob("*"))]
+        for path, place in found:
+            if path.is_file():
+                target_of(place)  # all can be written, or none is
+        for path, place in found:
             if path.is_dir():
                 place.mkdir(exist_ok=True)
+            elif place.is_symlink():  # what it leads to may lie on another file system
+                with open(path, "rb") as source, atomic_file(place) as stream:
+                    shutil.copyfileobj(source, stream)
             else:
                 os.replace(path, place)
         made.clear()

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.plan.strategies import intensities
-from traces.writer import atomic_file
+from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
 
 __all__ = ["MEDIA", "Store", "media"]

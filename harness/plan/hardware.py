@@ -95,7 +95,7 @@ class _File:
 
 def load_hardware(path):
     """Return the hardware that a TOML file describes; memory and links are texts with a unit."""
-    table = toml.parse(toml.read_text(path), path)
+    table = toml.parse(toml.read_text(path, f"hardware by name: {', '.join(PRESETS)}"), path)
     given = from_table(_File, table, path)
     links = {name: parse_bytes(text, f"{path}: links.{name}", True) for name, text in given.links.items()}
     return Device(given.name, given.flops, parse_bytes(given.memory, f"{path}: memory"), given.node, links)

@@ -184,7 +184,7 @@ PRESETS = {
 
 def load_model(path):
     """Return the model that a TOML file describes; unknown keys are errors."""
-    table = toml.parse(toml.read_text(path), path)
+    table = toml.parse(toml.read_text(path, f"a model by name: {', '.join(PRESETS)}, X<even number>"), path)
     model = from_table(Model, {"name": Path(path).stem} | table, path)
     if not math.isfinite(model.parameters):
         raise ConfigError("number of parameters is not finite", where=path)

@@ -5,8 +5,8 @@ One unit of time is written as a millisecond.
 
 from __future__ import annotations
 
+from traces.atomic import atomic_file
 from traces.export.trackevent import TrackEventWriter
-from traces.writer import atomic_file
 from wse_core.errors import UnsupportedError
 
 __all__ = ["write_timeline"]

@@ -245,6 +245,17 @@ class TrainConfig(_TrainFile):
         )
         return Network(tuple(layers), self.dtype)
 
+    def check_memory(self):
+        """Refuse a network whose activations cannot fit its PEs, before anything is made for it."""
+        from fabric.networks.streamed.resident import Resident
+
+        network, mesh = self.build_network(), self.mesh
+        try:
+            Resident(network, self.build_machine(), mesh.width, mesh.height, self.data.batch // self.wafers)
+        except ConfigError as error:
+            error.where = place(self.source, error.where or "")
+            raise
+
     def build_machine(self):
         """Return the `wse_core.params.Machine` that the file asks for."""
         return of_table(self.machine)
@@ -441,4 +452,4 @@ def load_train(name="digits"):
         return parse_train(file.read_text(encoding="utf-8"), f"{name}.toml")
     if not Path(name).suffix and not Path(name).exists():
         raise ConfigError(f"there is no file and no example {str(name)!r}", hint=suggestion(name, EXAMPLES))
-    return parse_train(toml.read_text(name), name)
+    return parse_train(toml.read_text(name, f"an example by name: {', '.join(EXAMPLES)}"), name)

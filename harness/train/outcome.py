@@ -6,9 +6,10 @@ import numpy as np
 
 from harness.kit.page import page
 from harness.kit.provenance import provenance
+from traces.atomic import atomic_file
 from traces.run_format import RunMeta
 from traces.trace import Trace
-from traces.writer import RunWriter, atomic_file
+from traces.writer import RunWriter
 
 __all__ = ["meta_of", "write"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from harness.kit.console import plain
 from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
+from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
 
 __all__ = ["Log"]
@@ -47,11 +47,9 @@ class Log:
         self.directory = Path(directory)
         self.path = self.directory / "log.jsonl"
         self.rows = self._read(iteration) if iteration else []
-        part = self.directory / f".log-{os.getpid()}"
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            part.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
-            part.replace(self.path)
+            with atomic_file(self.path) as stream:
+                stream.write("".join(f"{json.dumps(row)}\n" for row in self.rows).encode("utf-8"))
             self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
             raise ConfigError(

@@ -14,29 +14,19 @@ from importlib import resources
 from typing import Any
 
 from wse_core.errors import ConfigError
-from wse_core.schema import suggestion
+from wse_core.schema import described, suggestion
 
 __all__ = ["OPTIONAL", "QUICK", "REQUIRED", "load_points", "select"]
 
 MAX_BYTES = 1 << 24
 REQUIRED = {"id": str, "kind": str, "recipe": str, "params": dict}
-OPTIONAL = (
-    "workload",
-    "cycles",
-    "source",
-    "exactness",
-    "generation",
-    "platform",
-    "run",
-    "notes",
-    "published_value",
-    "published_unit",
-    "clock_ghz",
-    "gcell_per_s",
-    "cycles_wse3",
-    "cycles_at_0p85_ghz",
-    "cycles_at_1p1_ghz",
-)
+OPTIONAL = {
+    **dict.fromkeys(("workload", "source", "exactness", "generation", "platform", "run", "notes"), str),
+    "published_unit": str,
+    **dict.fromkeys(("cycles", "published_value", "clock_ghz", "gcell_per_s"), float),
+    **dict.fromkeys(("cycles_wse3", "cycles_at_0p85_ghz", "cycles_at_1p1_ghz"), float),
+}
+"""Keys that a point may have: texts, and numbers above zero; null says that it is not known."""
 QUICK = (
     "SUMMA-P32-T4",
     "MATVEC-N10",
@@ -108,11 +98,27 @@ def _check(point, where):
     for key in point:
         if key not in REQUIRED and key not in OPTIONAL:
             raise ConfigError(f"unknown key {key!r}", where=where, hint=suggestion(key, (*REQUIRED, *OPTIONAL)))
-    cycles = point.get("cycles")
-    if cycles is not None and (
-        isinstance(cycles, bool) or not isinstance(cycles, (int, float)) or not math.isfinite(cycles) or cycles <= 0
-    ):
-        raise ConfigError(f"cycles: expected a positive number or null, got {cycles!r}", where=where)
+    for key, value in point.items():
+        kind = OPTIONAL.get(key)
+        if kind is str and not (value is None or isinstance(value, str)):
+            raise ConfigError(f"{key}: expected a text or null, found {_short(value)}", where=where)
+        if kind is float and not (value is None or _positive(value)):
+            raise ConfigError(f"{key}: expected a positive number or null, found {_short(value)}", where=where)
+
+
+def _positive(value):
+    """Whether a value is a number above zero that a decimal number can hold."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return 0 < float(value) < math.inf
+    except OverflowError:
+        return False
+
+
+def _short(value):
+    """Return a value as a message repeats it."""
+    return described(value) if isinstance(value, (list, dict, int)) else repr(value)[:60]
 
 
 def select(

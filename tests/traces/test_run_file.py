@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from traces import run_format, writer
+from traces.atomic import atomic_file
 from traces.reader import RunFile
 from traces.run_format import RunMeta
-from traces.writer import RunWriter, atomic_file
+from traces.writer import RunWriter
 from wse_core.errors import TraceError
 
 META = RunMeta(
@@ -211,7 +212,7 @@ def test_results_that_cannot_be_stored(tmp_path):
         assert file.results == ()
 
 
-@pytest.mark.parametrize("place", ["nowhere/run.h5", "directory", "file/run.h5"])
+@pytest.mark.parametrize("place", ["directory", "file/run.h5", "file/deep/run.h5"])
 def test_a_target_that_cannot_be(tmp_path, place):
     (tmp_path / "directory").mkdir()
     (tmp_path / "file").touch()

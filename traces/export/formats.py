@@ -11,8 +11,8 @@ from importlib import import_module
 
 import numpy as np
 
+from traces.atomic import atomic_file
 from traces.trace import Trace
-from traces.writer import atomic_file
 from wse_core.errors import TraceError
 
 __all__ = ["FORMATS", "LIMIT_BYTES", "ExportFormat", "announced_bytes", "export"]
@@ -30,8 +30,9 @@ class ExportFormat:
     name, module, suffix, doc : str
     bytes_per_event : int
         For the estimate of a size; measured on a chain reduce.
-    needs : str
-        Package that must be installed; empty if none.
+    needs, package, extra : str
+        Import name of the library that it takes, name of its distribution, and extra of this project that installs
+        it; empty if none.
     """
 
     name: str
@@ -40,6 +41,8 @@ class ExportFormat:
     doc: str
     bytes_per_event: int
     needs: str = ""
+    package: str = ""
+    extra: str = ""
 
 
 FORMATS = {
@@ -52,11 +55,24 @@ FORMATS = {
             "TrackEvent for ui.perfetto.dev: tracks per PE and thread, flows",
             60,
             "perfetto",
+            "perfetto",
+            "perfetto",
         ),
         ExportFormat("log", "textlog", ".log", "text log in the form of the vendor's simulator, for wse-viz", 130),
-        ExportFormat("vcd", "vcd", ".vcd", "value change dump of a small region, for GTKWave or Surfer", 12, "vcd"),
+        ExportFormat(
+            "vcd",
+            "vcd",
+            ".vcd",
+            "value change dump of a small region, for GTKWave or Surfer",
+            12,
+            "vcd",
+            "pyvcd",
+            "vcd",
+        ),
         ExportFormat("csv", "tables", ".csv", "one line per event, for anything", 45),
-        ExportFormat("parquet", "tables", ".parquet", "columns, for pandas and polars", 6, "pyarrow"),
+        ExportFormat(
+            "parquet", "tables", ".parquet", "columns, for pandas and polars", 6, "pyarrow", "pyarrow", "tables"
+        ),
     )
 }
 """By name."""
@@ -101,8 +117,8 @@ def export(trace: Trace, name: str, path: str | os.PathLike[str], events: np.nda
             getattr(module, f"write_{name}")(trace, events, stream)
     except ImportError as error:
         raise TraceError(
-            f"the format {name} needs the package {error.name}",
+            f"the format {name} needs {entry.package or error.name}, which is not installed",
             path=path,
-            hint=f"pip install {entry.needs}",
+            hint=f"pip install 'wse-sim[{entry.extra}]'",
             exit_code=2,
         ) from None

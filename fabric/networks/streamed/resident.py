@@ -75,6 +75,25 @@ class Resident:
         self._views += [(f"a{k}", self.tokens) for k in range(len(self.places))]
         names = [*self.sizes, *(f"a{k}.rows" for k in range(len(self.places)))]
         self.arrays = {name: k for k, name in enumerate(names)}
+        if self._largest()[1] > 2 * machine["mem.words"]:
+            raise self._too_large()  # before weights are drawn and programs written for nothing
+
+    def _largest(self):
+        """Return (name, bytes) of the largest array."""
+        words = {"half": 1, "f32": 2}
+        sizes = ((name, rows * self.tokens * words[dtype] * 2) for name, (rows, dtype) in self.sizes.items())
+        return max(sizes, key=lambda item: item[1])
+
+    def _too_large(self, cause=None):
+        name, size = self._largest()
+        level = "" if not name[1:].isdigit() else f" of level {name[1:]}"
+        return ConfigError(
+            f"the network does not fit into a PE's {2 * self.machine['mem.words']} bytes: array "
+            f"{name}{level} alone takes {size} bytes",
+            cause=cause,
+            where="network",
+            hint="more PEs, or fewer samples per wafer",
+        )
 
     def _sizes(self):
         """Return {array: (rows, format)}."""
@@ -181,21 +200,9 @@ class Resident:
         try:
             return self.program(column, row)
         except ProgramError as error:
-            words = {"half": 1, "f32": 2}
-            name, size = max(
-                ((name, rows * self.tokens * words[dtype] * 2) for name, (rows, dtype) in self.sizes.items()),
-                key=lambda item: item[1],
-            )
-            if size < 1024:
+            if self._largest()[1] < 1024:
                 raise
-            level = "" if not name[1:].isdigit() else f" of level {name[1:]}"
-            raise ConfigError(
-                f"the network does not fit into a PE's {2 * self.machine['mem.words']} bytes: array "
-                f"{name}{level} alone takes {size} bytes",
-                cause=error.what,
-                where="network",
-                hint="more PEs, or fewer samples per wafer",
-            ) from None
+            raise self._too_large(error.what) from None
 
     # --- data ---------------------------------------------------------------------------------------------------------
 

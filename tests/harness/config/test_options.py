@@ -164,7 +164,7 @@ def test_directory_binary_and_oversized_file(tmp_path):
     with pytest.raises(ConfigError, match="line 2 is not UTF-8"):
         load_job(binary, find_options)
     binary.write_bytes(b"#" * ((1 << 20) + 1))
-    with pytest.raises(ConfigError, match="larger than"):
+    with pytest.raises(ConfigError, match=r"longer than 1,048,576 bytes"):
         load_job(binary, find_options)
 
 

@@ -469,3 +469,22 @@ def test_two_processes_do_not_share_a_directory(capsys, folder, child_env):
     process.kill()
     process.communicate()
     assert run(capsys, "a.toml --out x --iterations 2")[0] == 0
+
+
+def test_two_runs_do_not_share_checkpoints(capsys, folder, child_env):
+    """Each would delete the other's, and both would report success."""
+    write(iterations=100000, interval=2)
+    for name in "ab":
+        text = Path("a.toml").read_text(encoding="utf-8") + 'directory = "shared"\n'
+        Path(f"shared-{name}.toml").write_text(f"seed = {ord(name)}\n{text}", encoding="utf-8")
+    words = [sys.executable, "-m", "harness", "train", "shared-a.toml", "--out", "p1", "--progress"]
+    with subprocess.Popen(words, env=child_env, stderr=subprocess.PIPE, preexec_fn=heed_interrupts) as other:
+        while not found("shared"):
+            assert other.poll() is None, other.stderr.read()
+            time.sleep(0.05)
+        status, _, err = run(capsys, "shared-b.toml --out p2")
+        other.kill()
+    assert status == 2
+    assert "shared: another process works in this directory" in err
+    assert "another checkpoint.directory" in err
+    assert not Path("p2", "log.jsonl").exists()
