@@ -11,6 +11,7 @@ from fabric import Fabric, Layout, Program, machine
 `RunResult`           what a run did
 `Received`, `Stream`  wavelets that left at the edge; the link they took
 `machine`             the modelled numbers: a preset with changes
+`record`              a run file of what a fabric does in a block: events, counters, names, results
 `ENDLESS`             the extent of an operation that never ends
 `control`             payloads of control wavelets (module)
 `debug`               stop where something happens, look, change, go back (module)
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from fabric.asm import control
     from fabric.host import debug
     from fabric.host.fabric import Fabric
+    from fabric.host.recording import record
     from fabric.host.result import RunResult
     from fabric.host.streams import Received
     from fabric.layout.layout import Layout
@@ -51,6 +53,7 @@ __all__ = [
     "control",
     "debug",
     "machine",
+    "record",
 ]
 
 _HOME = {
@@ -65,6 +68,7 @@ _HOME = {
     "control": "fabric.asm.control",
     "debug": "fabric.host.debug",
     "machine": "wse_core.params",
+    "record": "fabric.host.recording",
 }
 """Module of each name; a module that carries the name itself is handed out whole."""
 

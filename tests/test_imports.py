@@ -26,6 +26,9 @@ PERMITTED = {
     "traces": (*BASE, "wse_core.events", "traces"),
     "wse_core.events": (*BASE, "wse_core.encoding"),
     "fabric": ("wse_core", "fabric"),
+    # A run file is what a run leaves behind: the one module that records a fabric knows its writer.  Traces know
+    # nothing of fabrics, so there is no way back.
+    "fabric.host.recording": ("wse_core", "fabric", "traces"),
     "memx": ("wse_core", "fabric", "memx"),
     "swarm": ("wse_core", "fabric", "memx", "swarm"),
     "harness": PACKAGES,

@@ -27,13 +27,17 @@ from traces.state import spans
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
 
-__all__ = ["animate", "links", "stalls", "timeline", "utilisation", "windows"]
+__all__ = ["NothingToDraw", "animate", "links", "stalls", "timeline", "utilisation", "windows"]
 
 DPI = 130
 USES = ("busy", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo", "idle")
 COLOURS = ("#3b7a57", "#9fc5a8", "#d9a441", "#8c6bb1", "#4a7fb5", "#c44e52", "#b07aa1", "#dddddd")
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 MOST_FRAMES = 600
+
+
+class NothingToDraw(TraceError):
+    """The run did nothing of what the picture shows."""
 
 
 def _figure(width, height):
@@ -121,12 +125,12 @@ def stalls(path, counters, axis="x", title="where the cycles went"):
 
 def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
     """Draw tasks (coloured by id) and waits (dark) of PEs over cycles, one line per PE."""
-    cycles = (0, trace.clock) if cycles is None else cycles
+    cycles = (trace.meta.first_cycle, trace.clock) if cycles is None else cycles
     events = trace.events(kinds=("task_start", "task_end", "wait"), region=region)
     tasks, waits = spans(events, "task"), spans(events, "wait")
     places = sorted({(int(s["y"]), int(s["x"])) for part in (tasks, waits) for s in part})
     if not places:
-        raise TraceError("nothing ran in this region", path=trace.files[0].path, exit_code=2)
+        raise NothingToDraw("nothing ran in this region", path=trace.files[0].path, exit_code=2)
     line = {place: k for k, place in enumerate(places)}
     figure, axes = _with_phases(9, min(14, 1.5 + 0.22 * len(places)), trace, cycles)
     ids = sorted({int(what) for what in tasks["what"]})
@@ -165,33 +169,35 @@ def utilisation(path, trace, region=None, bins=200, title="utilisation over time
     """Draw the share of PEs inside a task and of PEs that wait, and the grants per PE and cycle, over time."""
     kinds = [kind for kind in ("task_start", "task_end", "wait", "depart") if kind in trace.filter.kinds]
     events = trace.events(kinds=kinds, region=region)
-    last = max(1, trace.clock)
-    edges = np.unique(np.linspace(0, last, min(bins, last) + 1).astype(np.int64))
+    first, last = trace.meta.first_cycle, max(trace.meta.first_cycle + 1, trace.clock)
+    edges = np.unique(np.linspace(first, last, min(bins, last - first) + 1).astype(np.int64))
     lengths = np.diff(edges)
     pes = max(1, len(np.unique(events[["x", "y"]])))
     inside = _overlap(spans(events, "task"), edges) / lengths / pes
     waiting = _overlap(spans(events, "wait"), edges) / lengths / pes
     grants = np.histogram(events["cycle"][events["kind"] == KINDS.index("depart")], edges)[0] / lengths / pes
-    figure, axes = _with_phases(8, 3.6, trace, (0, last))
+    figure, axes = _with_phases(8, 3.6, trace, (first, last))
     for values, label, colour in (
         (inside, "inside a task", COLOURS[0]),
         (waiting, "waiting", COLOURS[5]),
         (grants, "grants per PE and cycle", COLOURS[4]),
     ):
         axes.stairs(values, edges, label=label, color=colour, linewidth=1.4)
-    axes.set(xlabel="cycle", ylabel=f"share of {pes:,} PEs", title=title, xlim=(0, last), ylim=(0, None))
+    axes.set(xlabel="cycle", ylabel=f"share of {pes:,} PEs", title=title, xlim=(first, last), ylim=(0, None))
     axes.legend(frameon=False)
     rows = zip(edges[:-1].tolist(), inside.tolist(), waiting.tolist(), grants.tolist(), strict=True)
     return _save(path, figure, "cycle,inside_task,waiting,grants_per_pe_cycle", rows)
 
 
-def windows(path, counters, title="where the cycles went, over time"):
+def windows(path, counters, title="where the cycles went, over time", first=0):
     """Draw the shares of the uses of cycles in each window of the run, and the grants per PE and cycle.
 
     Parameters
     ----------
     counters : dict[str, Counter]
         All of `USES`, each with windows; counters of links among them are added up to grants.
+    first : int
+        Cycle in which the first window begins.
 
     Raises
     ------
@@ -204,7 +210,7 @@ def windows(path, counters, title="where the cycles went, over time"):
     sums = np.array([counters[use].values.sum(axis=(1, 2), dtype=np.float64) for use in USES])
     total = sum(counters[use].values.astype(np.int64) for use in USES)  # cycles of each PE in each window
     cycles, pes = total.max(axis=(1, 2)), max(1, int(np.count_nonzero(total.sum(axis=0))))
-    edges = np.concatenate([[0], np.cumsum(cycles)])
+    edges = first + np.concatenate([[0], np.cumsum(cycles)])
     shares = sums / np.maximum(1, cycles * pes)
     moved = [
         counter.values.sum(axis=(1, 2, 3), dtype=np.float64) for counter in counters.values() if counter.kind == "link"
@@ -217,7 +223,7 @@ def windows(path, counters, title="where the cycles went, over time"):
         xlabel=f"cycle (windows of {length:,})",
         ylabel=f"share of the cycles of {pes:,} PEs",
         title=title,
-        xlim=(0, edges[-1]),
+        xlim=(first, edges[-1]),
         ylim=(0, 1),
     )
     traffic = axes.twinx()
@@ -299,7 +305,7 @@ def animate(path, trace, cycles=None, region=None, per_second=12):
     path = Path(path)
     if path.suffix == ".mp4" and not animation.FFMpegWriter.isAvailable():
         raise TraceError("MP4 needs ffmpeg", path=path, hint="a file name that ends in .gif", exit_code=2)
-    cycles = (0, trace.clock) if cycles is None else cycles
+    cycles = (trace.meta.first_cycle, trace.clock) if cycles is None else cycles
     if cycles[1] - cycles[0] > MOST_FRAMES:
         raise TraceError(
             f"an animation of {cycles[1] - cycles[0]:,} cycles would be too long",
@@ -309,7 +315,7 @@ def animate(path, trace, cycles=None, region=None, per_second=12):
         )
     events = trace.events(cycles=cycles, kinds=("depart",), region=region)
     if not len(events):
-        raise TraceError("no wavelet moves in these cycles", path=path, exit_code=2)
+        raise NothingToDraw("no wavelet moves in these cycles", path=path, exit_code=2)
     left, top = int(events["x"].min()), int(events["y"].min())
     right, bottom = int(events["x"].max()), int(events["y"].max())
     figure = _figure(min(10, 2 + 0.5 * (right - left + 1)), min(10, 1.6 + 0.5 * (bottom - top + 1)))

@@ -75,6 +75,8 @@ class RunMeta:
         Provenance; `started` is UTC in ISO 8601.  Empty if not known.
     status : str
         One of `STATUSES`.
+    first_cycle : int
+        Cycle of the machine at which recording began; counters and results are those from there on.
     """
 
     job: str = ""
@@ -88,6 +90,7 @@ class RunMeta:
     host: str = ""
     started: str = ""
     status: str = "completed"
+    first_cycle: int = 0
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

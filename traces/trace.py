@@ -205,8 +205,15 @@ class Trace:
 
     def _derive(self, kind, wanted):
         """Return the events of a derived kind."""
-        numbers = self.meta.machine
-        late = numbers["router.hop"] if kind == "land" else numbers["ramp.in"]
+        needed = "router.hop" if kind == "land" else "ramp.in"
+        if needed not in self.meta.machine:
+            raise TraceError(
+                f"does not say how many cycles {needed} takes, and {kind!r} follows from that",
+                path=self.files[0].path,
+                hint="RunMeta(machine=dict(machine)) when it is written, or without this kind",
+                exit_code=2,
+            )
+        late = self.meta.machine[needed]
         cycles = max(0, wanted.cycles[0] - late), wanted.cycles[1]
         grants = TraceFilter(("depart", "enter") if kind == "land" else ("depart",), wanted.colors, None, cycles)
         found = []

@@ -25,7 +25,7 @@ class Windows:
     Parameters
     ----------
     fabric : Fabric
-        New: nothing has run on it.
+        What it has done so far belongs to no window.
     cycles : int
         Length of a window.
 
@@ -40,8 +40,8 @@ class Windows:
             raise ConfigError(f"{cycles} is no length of a window", where="window", hint="at least one cycle")
         self.fabric, self.cycles = fabric, cycles
         self.values: dict[str, list[np.ndarray]] = {}
-        self._before: dict[str, tuple[np.ndarray, str]] = {}
-        self._bytes, self._read_at = 0, 0
+        self._before: dict[str, tuple[np.ndarray, str]] = fabric.all_counters() if fabric.cycle else {}
+        self._bytes, self._read_at = 0, fabric.cycle
         fabric.every(cycles, self.read)
 
     def read(self) -> None:
@@ -60,6 +60,10 @@ class Windows:
                 hint=f"a longer one, such as {16 * self.cycles}",
             )
 
+    def stop(self) -> None:
+        """Read no further windows."""
+        self.fabric.every(0, _nothing)
+
     def finish(self, writer: RunWriter) -> None:
         """End the last window, which may be shorter, and write all counters to a `RunWriter`."""
         if self.fabric.cycle > self._read_at or not self.values:
@@ -67,3 +71,7 @@ class Windows:
         for name, parts in self.values.items():
             windows = np.stack(parts) if parts[0].ndim == 2 else np.concatenate(parts)
             writer.add_counter(name, windows, self._before[name][1], window_cycles=self.cycles)
+
+
+def _nothing() -> None:
+    """End no window."""

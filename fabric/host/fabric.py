@@ -21,8 +21,10 @@ Timing: host access happens between cycles and costs none.  Sources: docs/intern
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
@@ -274,6 +276,21 @@ class Fabric:
         x, y, *_ = self.spec.outputs[number]
         self._tell("receive", x, y, len(words))
         return Received(np.asarray(cycles, np.int64), np.asarray(words, np.uint32), np.asarray(control, bool))
+
+    def record(self, path: str | os.PathLike[str], trace: str = "counters", **options: Any) -> AbstractContextManager:
+        """Record what this fabric does while a block runs: ``with fabric.record("run.h5", trace="full"):``.
+
+        Parameters
+        ----------
+        path : path-like
+            The run file.
+        trace : {"counters", "events", "full", "off"}
+        **options
+            ``windows`` and all others of `fabric.host.recording.record`.
+        """
+        from fabric.host.recording import record
+
+        return record(path, trace, fabric=self, **options)
 
     # --- running --------------------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ def config_text(kernel, values, preset, overrides):
 
 def open_run_file(path, kernel, machine, values, overrides=()):
     """Return the writer of a run file for a kernel; opened before the run, it fails before time is spent."""
-    from harness.kit.provenance import provenance
+    from traces.provenance import provenance
     from traces.run_format import RunMeta
     from traces.writer import RunWriter
 

@@ -177,32 +177,40 @@ def draw(trace, args):
     out, stem = Path(args.out), Path(args.file).stem
     if out.exists() and not out.is_dir():
         raise ConfigError("is not a directory", where=out, hint="another one with --out")
+    for name in names:
+        try:
+            yield from _drawn(trace, args, name, out / stem)
+        except pictures.NothingToDraw:
+            if args.figure != "all":
+                raise
+
+
+def _drawn(trace, args, name, stem):
+    """Draw one figure; return the paths of the files."""
     chosen = selection.of_args(args)
     cycles = None if args.cycles is None else chosen["cycles"]
-    run, title = trace.files[0], trace.meta.job
-    for name in names:
-        path = out / f"{stem}-{name}.png"
-        if name == "heat":
-            yield from heat(trace, args, out / stem, chosen)
-        elif name == "links":
-            yield from pictures.links(path, traffic_of(trace, args.window), f"{title}: wavelets per link")
-        elif name == "stalls":
-            counters = {use: plane(run.counter(use).values, args.window) for use in pictures.USES}
-            axis = "x" if next(iter(counters.values())).shape[1] > 1 else "y"
-            yield from pictures.stalls(path, counters, axis, f"{title}: where the cycles went")
-        elif name == "windows":
-            counters = {key: run.counter(key) for key in run.counters}
-            if not set(pictures.USES) <= set(counters):
-                raise TraceError("holds no counters of the uses of cycles", path=run.path, exit_code=2)
-            yield from pictures.windows(path, counters, f"{title}: where the cycles went, over time")
-        elif name == "timeline":
-            yield from pictures.timeline(path, trace, chosen["region"], cycles, f"{title}: tasks and waits")
-        elif name == "utilisation":
-            yield from pictures.utilisation(path, trace, chosen["region"], title=f"{title}: utilisation")
-        else:
-            if cycles is None:
-                cycles = 0, min(int(trace.clock), 200)
-            yield pictures.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"])
+    run, title, path = trace.files[0], trace.meta.job, Path(f"{stem}-{name}.png")
+    if name == "heat":
+        return heat(trace, args, stem, chosen)
+    if name == "links":
+        return pictures.links(path, traffic_of(trace, args.window), f"{title}: wavelets per link")
+    if name == "stalls":
+        counters = {use: plane(run.counter(use).values, args.window) for use in pictures.USES}
+        axis = "x" if next(iter(counters.values())).shape[1] > 1 else "y"
+        return pictures.stalls(path, counters, axis, f"{title}: where the cycles went")
+    if name == "windows":
+        counters = {key: run.counter(key) for key in run.counters}
+        if not set(pictures.USES) <= set(counters):
+            raise TraceError("holds no counters of the uses of cycles", path=run.path, exit_code=2)
+        over = f"{title}: where the cycles went, over time"
+        return pictures.windows(path, counters, over, trace.meta.first_cycle)
+    if name == "timeline":
+        return pictures.timeline(path, trace, chosen["region"], cycles, f"{title}: tasks and waits")
+    if name == "utilisation":
+        return pictures.utilisation(path, trace, chosen["region"], title=f"{title}: utilisation")
+    if cycles is None:
+        cycles = trace.meta.first_cycle, min(int(trace.clock), trace.meta.first_cycle + 200)
+    return [pictures.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"])]
 
 
 def possible(trace):

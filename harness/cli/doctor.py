@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from harness.kit.modules import OWN_PACKAGES
-from harness.kit.provenance import DISTRIBUTION, ROOT, build_info, commit, package_version
+from traces.provenance import DISTRIBUTION, ROOT, build_info, commit, package_version
 
 __all__ = ["assumptions", "build_facts", "examine", "host_facts", "import_names", "numeric_facts", "versions"]
 

@@ -71,7 +71,7 @@ class Version(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show program's version number and exit")
 
     def __call__(self, parser, namespace, values, option_string=None):
-        from harness.kit.provenance import package_version
+        from traces.provenance import package_version
 
         print(f"wse-sim {package_version()}")
         parser.exit()

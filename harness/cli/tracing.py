@@ -63,11 +63,11 @@ def recorder(args, path, meta):
         with around(args.backend):
             yield None
         return
-    from harness.kit.recording import Recorder
+    from fabric.host.recording import Recorder
     from traces.marks import collecting
 
     with collecting() as marks:
-        found = Recorder(path, meta, _filter_of(args), args.trace_window, marks)
+        found = Recorder(path, meta, _filter_of(args), args.trace_window, marks, "--trace-")
         try:
             with around(args.backend, found.watch):
                 yield found

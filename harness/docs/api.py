@@ -36,6 +36,7 @@ PARTS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("fabric.host.fabric", "Fabric"),
             ("fabric.host.result", "RunResult"),
+            ("fabric.host.recording", "record"),
             ("fabric.host.streams", "Received"),
             ("fabric.host.debug", "Debugger"),
         ),

@@ -31,7 +31,7 @@ PACKAGES = {
 """Package -> what it holds, two lines."""
 
 EDGES = {
-    "fabric": ("wse_core",),
+    "fabric": ("wse_core", "traces"),
     "memx": ("wse_core", "fabric"),
     "swarm": ("wse_core", "fabric", "memx"),
     "harness": ("wse_core", "traces", "fabric", "memx", "swarm"),

@@ -18,12 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from fabric.host.engines import around
+from fabric.host.recording import Recorder
 from harness.cli import main as cli
-from harness.kit.provenance import provenance
-from harness.kit.recording import Recorder
 from harness.train.config import load_train
 from harness.train.trainer import Trainer
 from traces.marks import collecting
+from traces.provenance import provenance
 from traces.run_format import RunMeta
 from traces.writer import RunWriter
 from wse_core.events import TraceFilter

@@ -14,7 +14,7 @@ import argparse
 import re
 import sys
 
-from harness.kit.provenance import ROOT
+from traces.provenance import ROOT
 from wse_core import isa
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS

@@ -23,8 +23,8 @@ import numpy as np
 from harness.config.options import option
 from harness.kit.console import table
 from harness.kit.modules import need
-from harness.kit.provenance import provenance
 from harness.kit.samples import load_digits
+from traces.provenance import provenance
 from wse_core.errors import ConfigError
 
 __all__ = ["Options", "fit_layer", "report", "run"]

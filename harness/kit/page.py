@@ -332,7 +332,9 @@ def _pictures(trace):
             axis = "x" if uses["busy"].shape[1] > 1 else "y"
             found.append(_image(pictures.stalls(folder / "stalls.png", uses, axis)[0]))
             if counters["busy"].window_cycles:
-                found.append(_image(pictures.windows(folder / "windows.png", counters)[0]))
+                found.append(
+                    _image(pictures.windows(folder / "windows.png", counters, first=trace.meta.first_cycle)[0])
+                )
             found.append(
                 _image(write_heatmap(folder / "busy.png", plane(counters["busy"].values), "busy cycles", "cycles")[0])
             )

@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.kit.modules import need
-from harness.kit.provenance import package_version
+from traces.provenance import package_version
 from wse_core.errors import CheckpointError, ConfigError
 
 __all__ = ["FORMAT", "VERSION", "counts", "found", "latest", "load", "remove", "save"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from harness.kit.page import page
-from harness.kit.provenance import provenance
 from traces.atomic import atomic_file
+from traces.provenance import provenance
 from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter

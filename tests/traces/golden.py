@@ -37,8 +37,8 @@ CASES = {
 def record(case, path, backend="compiled"):
     """Run a case and write its trace to `path`."""
     from fabric.host.engines import around
+    from fabric.host.recording import Recorder
     from fabric.kernels.registry import KERNELS
-    from harness.kit.recording import Recorder
     from traces.run_format import RunMeta
     from traces.writer import RunWriter
     from wse_core.params import machine

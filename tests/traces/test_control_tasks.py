@@ -8,9 +8,9 @@ import pytest
 from fabric.asm import control
 from fabric.host.debug import Debugger
 from fabric.host.fabric import Fabric
+from fabric.host.recording import names_of
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.kit.recording import names_of
 from traces.event_log import recording
 from traces.export.formats import export
 from traces.run_format import RunMeta

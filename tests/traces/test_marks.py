@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fabric.host.fabric import Fabric
+from fabric.host.recording import Recorder
 from fabric.kernels.collectives.chain import chain_layout
 from harness.cli import main as cli
 from harness.kit import page
-from harness.kit.recording import Recorder
 from tests.fabric.test_debug import echo
 from traces import pictures
 from traces.export.formats import export

@@ -125,8 +125,8 @@ def _rows(events):
 
 
 def _landings(trace, events):
-    """Return the landings within the cycles of the events."""
-    if not len(events) or "depart" not in trace.filter.kinds:
+    """Return the landings within the cycles of the events; none if the file does not say what a hop takes."""
+    if not len(events) or "depart" not in trace.filter.kinds or "router.hop" not in trace.meta.machine:
         return events[:0]
     cycles = int(events["cycle"].min()), int(events["cycle"].max()) + 1
     x, y = (int(events[name].min()) for name in ("x", "y"))

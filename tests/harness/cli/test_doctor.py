@@ -12,9 +12,9 @@ import pytest
 
 from harness.cli import doctor
 from harness.cli.cmd_doctor import describe, describe_assumptions
-from harness.kit import provenance
 from harness.kit.modules import OWN_PACKAGES
 from tests.float_mode import float_mode
+from traces import provenance
 
 
 def test_json_is_one_object_with_all_parts(wse):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fabric.engine.engine import Engine
-from harness.kit.recording import names_of
+from fabric.host.recording import names_of
 from tests.draw import Seeded
 from tests.random_machines import random_inputs, random_spec
 from tests.random_traffic import random_traffic

@@ -16,7 +16,7 @@ from typing import Any
 __all__ = ["DISTRIBUTION", "ROOT", "build_info", "commit", "package_version", "provenance", "utc_now"]
 
 DISTRIBUTION = "wse-sim"
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 """Directory that holds the packages: the checkout, or where the distribution was installed."""
 
 

@@ -1,0 +1,286 @@
+"""Recording: events, windows of counters, phases and results of one fabric, as a run file.
+
+```python
+with fabric.record("run.h5", trace="full", windows=1000):
+    ...                                    # build a Fabric, write, launch, run
+```
+
+`record` is for programs of users; commands that write run files of their own use `Recorder`.  `fabric.host` stands
+below `traces` in nothing else: a run file is what a run leaves behind, so its writer is known here and only here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fabric.host.copies import control_id, control_names, task_id, task_names
+from fabric.host.engines import around, chosen
+from traces.event_log import EventLog
+from traces.marks import Mark, collecting
+from traces.provenance import provenance
+from traces.run_format import RunMeta
+from traces.windows import Windows
+from traces.writer import RunWriter
+from wse_core import isa
+from wse_core.errors import ConfigError, CycleLimitError, DeadlockError, MachineFault
+from wse_core.events import FOREVER, LEVELS, TraceFilter
+from wse_core.image import FabricSpec
+
+__all__ = ["Recorder", "names_of", "record"]
+
+TRACES = ("off", "counters", *LEVELS)
+ENDINGS = ((DeadlockError, "deadlock"), (MachineFault, "fault"), (CycleLimitError, "cycle limit"))
+"""What a run that ends by an error is said to have ended by; any other: interrupted."""
+
+
+class Recorder:
+    """Records one fabric: the first that is built, or one that is there.
+
+    Parameters
+    ----------
+    path : path-like
+        The run file to be.
+    meta : RunMeta
+    filter : TraceFilter or None
+        None: no events.
+    window : int or None
+        Cycles of a window of the counters; None: no windows.
+    marks : list of Mark
+        Phases, as they are collected.
+    option : str
+        What the names of options begin with where this is used, for messages.
+
+    Attributes
+    ----------
+    fabric : Fabric or None
+        What is recorded; None until it is built.
+    log : EventLog or None
+        None until a fabric was built, or if no events are wanted.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        meta: RunMeta,
+        filter: TraceFilter | None,
+        window: int | None,
+        marks: list[Mark],
+        option: str = "record: ",
+    ) -> None:
+        self.option = option
+        self.path, self.meta, self.filter, self.window, self.marks = path, meta, filter, window, marks
+        self.fabric: Any = None
+        self.log: EventLog | None = None
+        self.windows: Windows | None = None
+        self.before: dict[str, np.ndarray] = {}
+        self._added: list[tuple[str, Any, str, str]] = []
+
+    def watch(self, fabric: Any) -> None:
+        """Begin to record a fabric, if none is recorded yet."""
+        if self.fabric is not None:
+            return
+        self._check(fabric.spec)
+        self.fabric = fabric
+        if fabric.cycle:
+            self.meta = self.meta.replace(first_cycle=fabric.cycle)
+            self.before = {name: values.copy() for name, (values, _) in fabric.all_counters().items()}
+        if self.window is not None:
+            self.windows = Windows(fabric, self.window)
+        if self.filter is not None:
+            self.log = EventLog(self.path, self.meta, self.filter, names_of(fabric.spec), self.marks)
+            fabric.on_host = lambda what, x, y, count: self.log.host(fabric.cycle, what, x, y, count)
+            fabric.engine.trace(self.log.append, self.filter)
+
+    def _check(self, spec):
+        """Refuse a region or colors of which the fabric has nothing."""
+        height, width = spec.program_index.shape
+        region, colors = (self.filter.region, self.filter.colors) if self.filter else (None, None)
+        if region and (region[0] >= width or region[1] >= height):
+            raise ConfigError(
+                f"the rectangle at ({region[0]}, {region[1]}) lies outside the {width} x {height} PEs",
+                where=self.option + "region",
+            )
+        for color in colors or ():
+            if not 0 <= color < spec.machine["router.colors"]:
+                raise ConfigError(
+                    f"there is no color {color}",
+                    where=self.option + "colors",
+                    hint=f"0 .. {spec.machine['router.colors'] - 1}",
+                )
+
+    def add_result(self, name: str, value: Any, unit: str = "", doc: str = "") -> None:
+        """Add a result of one's own to the run file: a number, a text, an array, or what JSON can say."""
+        self._added.append((name, value, unit, doc))
+
+    def counters(self) -> dict[str, tuple[np.ndarray, str]]:
+        """Return what counters have grown by since the recording began, as `Fabric.all_counters`."""
+        found = self.fabric.all_counters()
+        return {name: (values - self.before.get(name, 0), unit) for name, (values, unit) in found.items()}
+
+    def stop(self) -> None:
+        """End recording; the log has everything then."""
+        if self.fabric is None:
+            return
+        if self.windows is not None:
+            self.windows.stop()
+        if self.log is not None and self.fabric.on_host is not None:
+            self.fabric.engine.trace(None)
+            self.fabric.on_host = None
+
+    def finish(self, writer: RunWriter) -> None:
+        """Put what was recorded into the run file."""
+        self.stop()
+        if self.log is not None:
+            self.log.finish(writer)
+        if self.windows is not None:
+            self.windows.finish(writer)
+        if self.marks:
+            writer.add_marks(self.marks)
+        for name, value, unit, doc in self._added:
+            writer.add_result(name, value, unit, doc)
+
+
+@contextlib.contextmanager
+def record(
+    path: str | os.PathLike[str],
+    trace: str = "counters",
+    windows: int | None = None,
+    *,
+    fabric: Any = None,
+    job: str | None = None,
+    seed: int = 0,
+    kinds: Sequence[str] | None = None,
+    colors: Sequence[int] | None = None,
+    region: tuple[int, int, int, int] | None = None,
+    cycles: tuple[int, int] = (0, FOREVER),
+) -> Iterator[Recorder]:
+    """Record what a fabric does while the block runs, and write a run file when it ends.
+
+    The file holds counters, results, every modelled number, names of tasks and operations, phases (`traces.marks.mark`)
+    and, if asked for, events; `wse view`, `wse export` and `wse report` read it.  If the block fails, by a deadlock for
+    example, the file is written all the same and says how the run ended; the error goes on.
+
+    Parameters
+    ----------
+    path : path-like
+        The run file.
+    trace : {"counters", "events", "full", "off"}
+        What is recorded: counters alone; tasks, operations and waits too; every wavelet as well; or results alone.
+    windows : int, optional
+        Cycles of a window of the counters; default one window for the whole run.
+    fabric : Fabric, optional
+        What is recorded; default the first that the block builds.
+    job : str, optional
+        What ran, for titles; default the names of the programs.
+    seed : int
+        Noted in the file.
+    kinds, colors, region, cycles
+        Narrow the events, as `wse_core.events.TraceFilter`.
+
+    Yields
+    ------
+    Recorder
+        `Recorder.add_result` adds results.
+
+    Raises
+    ------
+    ConfigError
+        An unknown level, an impossible selection, or no fabric was built.
+    TraceError
+        The file cannot be written.
+    """
+    recorder, before = _prepared(path, trace, windows, seed, kinds, colors, region, cycles), time.perf_counter()
+    default, outer = chosen()
+
+    def watch(built: Any) -> None:
+        if outer is not None:
+            outer(built)
+        if recorder.fabric is None:
+            recorder.meta = _meta_of(recorder.meta, built.spec, job)
+        recorder.watch(built)
+
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(RunWriter(path, recorder.meta))  # what cannot be written is said before the run
+        recorder.marks = stack.enter_context(collecting())
+        if fabric is not None:
+            watch(fabric)
+        status = "completed"
+        try:
+            with around(default, watch):
+                yield recorder
+        except BaseException as error:
+            status = next((word for kind, word in ENDINGS if isinstance(error, kind)), "interrupted")
+            if recorder.fabric is not None:
+                _write(recorder, writer, trace, status, time.perf_counter() - before)
+            raise
+        if recorder.fabric is None:
+            raise ConfigError("no fabric was built while it was recorded", where="record", hint="Fabric in the block")
+        _write(recorder, writer, trace, status, time.perf_counter() - before)
+
+
+def _prepared(path, trace, windows, seed, kinds, colors, region, cycles):
+    """Return a `Recorder` for the arguments of `record`, or refuse them."""
+    if trace not in TRACES:
+        raise ConfigError(f"there is no level {trace!r}", where="record: trace", hint=", ".join(TRACES))
+    if windows is not None and (windows < 1 or trace == "off"):
+        raise ConfigError(
+            f"{windows} is no length of a window" if windows < 1 else "no counters are recorded",
+            where="record: windows",
+            hint='at least one cycle, and not trace="off"',
+        )
+    chosen_kinds = tuple(kinds) if kinds is not None else LEVELS.get(trace, ())
+    wanted = TraceFilter(
+        chosen_kinds,
+        None if colors is None else tuple(colors),
+        None if region is None else tuple(region),
+        (cycles[0], cycles[1]),
+    )
+    meta = RunMeta(seed=seed, **provenance())
+    return Recorder(path, meta, wanted if trace in LEVELS else None, windows, [])
+
+
+def _meta_of(meta: RunMeta, spec: FabricSpec, job: str | None) -> RunMeta:
+    """Return the provenance of a run, with what its fabric says."""
+    named = ", ".join(dict.fromkeys(program.name for program in spec.programs))
+    return meta.replace(job=job or named or "program", machine=dict(spec.machine), preset=spec.machine.preset)
+
+
+def _write(recorder, writer, trace, status, seconds):
+    """Write the run file and let go of the fabric."""
+    start = recorder.meta.first_cycle
+    writer.meta = recorder.meta.replace(status=status)
+    recorder.stop()
+    counters = recorder.counters()
+    if trace != "off" and recorder.windows is None:
+        for name, (values, unit) in counters.items():
+            writer.add_counter(name, values, unit)
+    cycles = max(0, int(recorder.fabric.engine.last_active) + 1 - start)
+    pes = int(np.count_nonzero(recorder.fabric.spec.program_index >= 0))
+    writer.add_result("cycles", cycles)
+    writer.add_result("wavelet_hops", sum(int(v.sum()) for name, (v, _) in counters.items() if "moved_color" in name))
+    writer.add_result("macs", int(counters["macs"][0].sum()))
+    writer.add_result("pes_used", pes)
+    writer.add_result("utilisation", int(counters["busy"][0].sum()) / max(1, pes * cycles))
+    writer.add_result("host_seconds", seconds)
+    recorder.finish(writer)
+    writer.close()
+    if recorder.log is not None:
+        recorder.log.remove()
+
+
+def names_of(spec: FabricSpec) -> dict[str, dict[str, str]]:
+    """Return names of opcodes, tasks and control tasks for people; an id that means different tasks has all names."""
+    found: dict[str, dict[str, str]] = {"tasks": {}, "control_tasks": {}}
+    for program in spec.programs:
+        for space, names, number in (("tasks", task_names, task_id), ("control_tasks", control_names, control_id)):
+            for name in names(program):
+                known = found[space].setdefault(str(number(program, name)), name)
+                if name not in known.split("/"):
+                    found[space][str(number(program, name))] = f"{known}/{name}"
+    return {"opcodes": {str(op.code): op.name for op in isa.BY_NAME.values()}, **found}
