@@ -144,7 +144,7 @@ def test_what_cannot_be_recorded_is_refused(options, says, tmp_path):
 def test_a_block_without_a_fabric_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="no fabric was built"), face.record(tmp_path / "run.h5"):
         pass
-    with pytest.raises(TraceError, match="cannot be written"), face.record(tmp_path / "no" / "run.h5"):
+    with pytest.raises(TraceError, match="cannot be written"), face.record(tmp_path):
         raise AssertionError("the block does not begin")
     assert list(tmp_path.iterdir()) == []
 
