@@ -79,7 +79,20 @@ LIBRARIES = {
     "harness": {"numpy", "h5py", "matplotlib"},
     "traces": {"numpy", "h5py", "matplotlib", "cython", "libc", "cpython"},
 }
-OPTIONAL = {"rich", "sklearn", "scipy", "pandas", "perfetto", "pyarrow", "safetensors", "simpy", "vcd", "xarray", "PIL"}
+OPTIONAL = {
+    "argcomplete",
+    "rich",
+    "sklearn",
+    "scipy",
+    "pandas",
+    "perfetto",
+    "pyarrow",
+    "safetensors",
+    "simpy",
+    "vcd",
+    "xarray",
+    "PIL",
+}
 """Libraries of the extras, or of libraries (PIL): they may be imported where they are used, never while a module loads.
 """
 

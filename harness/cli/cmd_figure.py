@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import figures
+from harness.cli.completion import complete_by
 from harness.cli.shared import add_machine_options
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
@@ -25,7 +26,8 @@ def add_parser(sub, common):
         "cycle by cycle, larger ones come from closed forms; every point says which.  Names: "
         f"{', '.join(figures.NAMES)}.",
     )
-    parser.add_argument("name", metavar="NAME", help="which figure")
+    name = parser.add_argument("name", metavar="NAME", help="which figure")
+    complete_by(name, lambda args: figures.NAMES)
     parser.add_argument("--out", metavar="DIR", default=".", help="directory for the files (default: here)")
     parser.add_argument(
         "--max-cycle-level",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import resource
@@ -9,6 +10,8 @@ import time
 
 import numpy as np
 
+from harness.cli import cmd_kernels
+from harness.cli.completion import complete_by
 from harness.cli.shared import add_machine_options
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
@@ -45,14 +48,51 @@ def add_parser(sub, common):
         "kernel",
         parents=[common],
         help="run one kernel and print its cycles and traffic",
-        description="Run one kernel; `wse kernels` lists names and parameters.",
+        description="Run one kernel; `wse kernels` lists names and parameters, `wse kernel NAME --help` those of one.",
+        add_help=False,
     )
-    parser.add_argument("name", metavar="NAME", help="name of the kernel")
-    parser.add_argument("params", nargs="*", metavar="key=value", help="parameters of the kernel")
+    parser.add_argument("-h", "--help", action=_Help, help="what the kernel takes, or without a name this text")
+    name = parser.add_argument("name", metavar="NAME", help="name of the kernel")
+    params = parser.add_argument("params", nargs="*", metavar="key=value", help="parameters of the kernel")
+    complete_by(name, lambda args: cmd_kernels.kernel_names())
+    complete_by(params, lambda args: _assignments(args.name))
     add_machine_options(parser)
     parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
     add_trace_options(parser)
     return parser
+
+
+class _Help(argparse.Action):
+    """``--help`` behind the name of a kernel: the page of that kernel instead of the general one."""
+
+    def __init__(self, option_strings, dest, help):
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        name = getattr(namespace, "name", None)
+        if name is None:
+            parser.print_help()
+        else:
+            text = cmd_kernels.as_text(cmd_kernels.describe(_kernel(name)))
+            print(f"usage: wse kernel {name} [key=value ...] [options]\n\n{text}\n\noptions: wse kernel --help")
+        parser.exit()
+
+
+def _kernel(name):
+    """Return a kernel of the registry by name."""
+    kernels = need("fabric.kernels.registry", "the command `wse kernel`").KERNELS
+    if name not in kernels:
+        raise ConfigError(f"unknown kernel {name!r}", hint=suggestion(name, kernels), kernel=name)
+    return kernels[name]
+
+
+def _assignments(name):
+    """Return words that may follow the name of a kernel, for completion."""
+    words = []
+    for param in _kernel(name).params:
+        values = ("true", "false") if param.kind is bool else param.choices
+        words += [f"{param.name}={value}" for value in values] or [f"{param.name}="]
+    return words
 
 
 def parse_params(kernel, words):
@@ -153,10 +193,7 @@ def fill_run_file(writer, result, counters=True):
 
 def main(args):
     """Run the kernel and print its result; return 1 if the result is known to be wrong, else 0."""
-    kernels = need("fabric.kernels.registry", "the command `wse kernel`").KERNELS
-    if args.name not in kernels:
-        raise ConfigError(f"unknown kernel {args.name!r}", hint=suggestion(args.name, kernels), kernel=args.name)
-    kernel = kernels[args.name]
+    kernel = _kernel(args.name)
     values = parse_params(kernel, args.params)
     machine = of_words(args.preset, args.overrides)
     with contextlib.ExitStack() as stack:

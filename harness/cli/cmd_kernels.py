@@ -1,23 +1,37 @@
-"""``wse kernels``: which kernels there are, what they take, and whose algorithms they are."""
+"""``wse kernels [NAME ...]``: which kernels there are, what they take, and whose algorithms they are."""
 
 from __future__ import annotations
 
 import textwrap
 
+from harness.cli.completion import complete_by
 from harness.kit.console import print_json
 from harness.kit.modules import need
+from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
 
-__all__ = ["add_parser", "describe", "main"]
+__all__ = ["add_parser", "as_text", "describe", "kernel_names", "main"]
 
 
 def add_parser(sub, common):
     """Register the subcommand and return its parser."""
-    return sub.add_parser(
+    parser = sub.add_parser(
         "kernels",
         parents=[common],
         help="list the kernels with their parameters and sources",
-        description="List the kernels with their parameters, defaults and the source of each algorithm.",
+        description="List kernels with their parameters, defaults and the source of each algorithm.",
     )
+    names = parser.add_argument("names", nargs="*", metavar="NAME", help="only these kernels (default: all)")
+    complete_by(names, lambda args: kernel_names())
+    return parser
+
+
+def kernel_names():
+    """Return the names of the kernels, nothing if the modules are not compiled; for completion."""
+    try:
+        return list(need("fabric.kernels.registry", "completion").KERNELS)
+    except ConfigError:
+        return []
 
 
 def describe(kernel):
@@ -45,15 +59,23 @@ def describe(kernel):
 def main(args):
     """Print the list."""
     kernels = need("fabric.kernels.registry", "the command `wse kernels`").KERNELS
-    found = [describe(kernel) for kernel in kernels.values()]
+    for name in args.names:
+        if name not in kernels:
+            raise ConfigError(f"unknown kernel {name!r}", hint=suggestion(name, kernels), kernel=name)
+    found = [describe(kernels[name]) for name in dict.fromkeys(args.names or kernels)]
     if args.json:
         print_json({"kernels": found})
-        return
-    for kernel in found:
-        print(f"{kernel['name']}: {kernel['summary']}")
-        for param in kernel["params"]:
-            choices = f" ({', '.join(map(str, param['choices']))})" if param["choices"] else ""
-            head = f"    {param['name']}={param['default']}"
-            text = f"{param['doc']}{choices}"
-            print(textwrap.fill(text, 110, initial_indent=f"{head:<24}", subsequent_indent=" " * 24))
-        print(textwrap.fill(f"source: {kernel['source']}", 110, initial_indent=" " * 4, subsequent_indent=" " * 8))
+    else:
+        print("\n".join(as_text(kernel) for kernel in found))
+
+
+def as_text(kernel):
+    """Return what `describe` gave as lines for a terminal."""
+    lines = [f"{kernel['name']}: {kernel['summary']}"]
+    for param in kernel["params"]:
+        choices = f" ({', '.join(map(str, param['choices']))})" if param["choices"] else ""
+        head = f"    {param['name']}={param['default']}"
+        text = f"{param['doc']}{choices}"
+        lines.append(textwrap.fill(text, 110, initial_indent=f"{head:<23} ", subsequent_indent=" " * 24))
+    lines.append(textwrap.fill(f"source: {kernel['source']}", 110, initial_indent=" " * 4, subsequent_indent=" " * 8))
+    return "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.cli.completion import complete_by
 from harness.config.assignments import parse_assignments
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
@@ -42,7 +43,8 @@ def add_parser(sub, common):
         description=f"Plan the training of a model. Models: {', '.join(PRESETS)}, X<even number>, FILE.toml. "
         f"Strategies: {', '.join(STRATEGIES)}.",
     )
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="name or TOML file of a model")
+    model = parser.add_argument("model", nargs="?", metavar="MODEL", help="name or TOML file of a model")
+    complete_by(model, lambda args: [*PRESETS, "X160"])
     parser.add_argument("--hardware", metavar="H", default="a100", help="a100, cs2 or a TOML file (default: a100)")
     parser.add_argument("--network", metavar="LINK", help="link between nodes, for example ethernet")
     parser.add_argument(

@@ -128,6 +128,10 @@ def main(argv=None):
     int
         Exit status.
     """
+    if "_ARGCOMPLETE" in os.environ and argv is None:
+        from harness.cli.completion import complete
+
+        return complete(build_parser, COMMANDS)
     argv = sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in argv or os.environ.get("WSE_DEBUG", "") not in ("", "0")
     restore = _catch_signals()

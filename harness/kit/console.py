@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 import time
 
@@ -107,12 +108,14 @@ class PlainProgress(Progress):
         self.clock = clock
         self.interval = 0.1 if interactive else 5.0
         self.last = -math.inf
+        self.begun = clock()
         self.open_line = False
 
     def phase(self, text):
         self._end_line()
         self._write(f"==> {text}\n")
-        self.last = self.clock() - self.interval / 2
+        self.begun = self.clock()
+        self.last = self.begun - self.interval / 2
 
     def update(self, done, total=None, **facts):
         now = self.clock()
@@ -120,12 +123,15 @@ class PlainProgress(Progress):
             return
         self.last = now
         share = f"{100 * done / total:5.1f} %" if total else f"{done:,}"
-        line = "    " + "  ".join([share, *(f"{name} {_short(value)}" for name, value in facts.items())])
+        shown = [f"{name} {_short(value)}" for name, value in facts.items()]
         if self.interactive:
-            self._write(f"\r\x1b[2K{line}")
+            seconds = (now - self.begun) * (total - done) / done if total and done else None
+            left = [_count(done, total), *([] if seconds is None else [f"{_clock(seconds)} left"])] if total else []
+            line = "    " + "  ".join([share, *left, *shown])
+            self._write(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}")
             self.open_line = True
         else:
-            self._write(f"{line}\n")
+            self._write(f"    {'  '.join([share, *shown])}\n")
 
     def note(self, text):
         self._end_line()
@@ -145,33 +151,45 @@ class PlainProgress(Progress):
 
 
 class RichProgress(Progress):
-    """Progress bars by rich."""
+    """Progress bars by rich: what is done, bar, share, count and time left in one line, facts in a second.
 
-    def __init__(self, stream):
+    Of the first line only the description gives way, so that it holds in 80 columns and fewer.
+    """
+
+    def __init__(self, stream, clock=time.monotonic):
         from rich.console import Console
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
+        from rich.table import Column
+        from rich.text import Text
+
+        class TwoLines(Bars):
+            def get_renderables(self):
+                for task in self.tasks:
+                    yield self.make_tasks_table([task])
+                    if task.fields["facts"]:
+                        yield Text(f"    {task.fields['facts']}", no_wrap=True, overflow="ellipsis")
 
         columns = [
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            BarColumn(bar_width=20),
             TaskProgressColumn(),
+            TextColumn("{task.fields[count]}", markup=False, table_column=Column(no_wrap=True)),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[facts]}", markup=False),
         ]
-        self.bars = Bars(*columns, console=Console(file=stream))
+        self.bars = TwoLines(*columns, console=Console(file=stream), expand=True, get_time=clock)
         self.bars.start()
         self.task = None
 
     def phase(self, text):
         self._finish()
-        self.task = self.bars.add_task(text, total=None, facts="")
+        self.task = self.bars.add_task(text, total=None, facts="", count="")
 
     def update(self, done, total=None, **facts):
         if self.task is None:
             self.phase("working")
         shown = "  ".join(f"{name} {_short(value)}" for name, value in facts.items())
-        self.bars.update(self.task, completed=done, total=total, facts=shown)
+        self.bars.update(self.task, completed=done, total=total, facts=shown, count=_count(done, total))
 
     def note(self, text):
         self.bars.console.print(f"    {text}", markup=False, highlight=False)
@@ -186,6 +204,17 @@ class RichProgress(Progress):
             done = self.bars.tasks[self.task].completed or 1
             self.bars.update(self.task, completed=done, total=done)
             self.task = None
+
+
+def _count(done, total):
+    """Return how much of how much."""
+    return f"{_short(done)}/{_short(total)}" if total else ""
+
+
+def _clock(seconds):
+    """Return a time as h:mm:ss."""
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
 def _short(value):

@@ -18,6 +18,7 @@ OWN_PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 
 EXTRAS = {
     "sklearn": ("scikit-learn", "demo"),
+    "argcomplete": ("argcomplete", "complete"),
     "rich": ("rich", "nice"),
     "gmpy2": ("gmpy2", "test"),
     "safetensors": ("safetensors", "train"),

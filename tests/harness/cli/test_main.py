@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -438,3 +439,29 @@ def test_commands_explain_what_is_not_built(capsys, monkeypatch):
         assert (status, out) == (2, "")
         assert "make build" in err
         assert err.count("\n") == 1
+
+
+def test_kernels_lists_those_that_are_named(capsys):
+    status, out, _ = run(capsys, "kernels", "gemv", "spmv")
+    assert status == 0
+    assert re.findall(r"^(\w+):", out, re.MULTILINE) == ["gemv", "spmv"]
+    status, out, _ = run(capsys, "kernels", "spmv", "--json")
+    assert [kernel["name"] for kernel in json.loads(out)["kernels"]] == ["spmv"]
+    status, _, err = run(capsys, "kernels", "gemw")
+    assert status == 2
+    assert "did you mean gemv?" in err
+
+
+def test_help_of_a_kernel_is_about_that_kernel(capsys):
+    status, out, _ = run(capsys, "kernel", "gemv", "--help")
+    assert status == 0
+    assert out.startswith("usage: wse kernel gemv [key=value ...]")
+    assert re.search(r"^    dtype=", out, re.MULTILINE)
+    assert "source: " in out
+    assert "stencil" not in out
+    status, general, _ = run(capsys, "kernel", "--help")
+    assert "--trace-window" in general
+    assert "dtype=" not in general
+    status, _, err = run(capsys, "kernel", "gemw", "--help")
+    assert status == 2
+    assert "did you mean gemv?" in err

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.kit.console import PlainProgress, Progress, make_progress, plain, print_json, table
+from harness.kit.console import PlainProgress, Progress, RichProgress, make_progress, plain, print_json, table
 
 
 class Terminal(io.StringIO):
@@ -131,3 +132,41 @@ def test_rich_progress_shows_phases_and_notes():
     assert type(progress).__name__ == "RichProgress"
     assert "simulate [now]" in stream.getvalue()
     assert "a note [kept]" in stream.getvalue()
+
+
+FACTS = {"loss": 2.205, "accuracy": 0.1719, "tested": 0.25, "cycles": 295969, "samples/s": 2.1e6, "host cycles/s": 3e6}
+LONG = "train digits on 2 wafers of 4 x 4 PEs, which is a long description that must give way"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_bar_share_count_and_time_left_are_there_at_every_width(monkeypatch, width):
+    """Facts have a line of their own; of the first line only the description is cut."""
+    pytest.importorskip("rich")
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream, clock = Terminal(), Clock()
+    progress = RichProgress(stream, clock)
+    progress.bars.stop()  # no thread that draws meanwhile: frames are drawn below
+    progress.phase(LONG)
+    for done in range(1, 5):
+        clock.now += 2
+        progress.update(done, 132, **FACTS)
+    progress.bars.console.print(progress.bars.get_renderable())
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    first, second = [line for line in text.splitlines() if line.strip()][-2:]
+    assert len(first.rstrip()) <= width
+    assert len(second) <= width
+    assert re.search(r"train \S*.*━+.* 3% .*4/132 .*0:04:1\d", first), first
+    assert second.startswith("    loss 2.205  accuracy 0.1719  tested 0.25")
+
+
+def test_without_rich_the_line_fits_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    stream, clock = Terminal(), Clock()
+    progress = PlainProgress(stream, interactive=True, clock=clock)
+    progress.phase(LONG)
+    clock.now += 8
+    progress.update(4, 132, **FACTS)
+    line = stream.getvalue().rsplit("\r\x1b[2K", 1)[1]
+    assert len(line) < 80
+    assert line.startswith("      3.0 %  4/132  0:04:16 left  loss 2.205")
