@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wse_core import numerics
 from wse_core.params import Machine
 
-__all__ = ["FLOATS", "Arithmetic", "Format"]
+__all__ = ["FLOATS", "Arithmetic", "Bits", "Format"]
 
 Format = Literal["f16", "cb16", "f32"]
+Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
+"""Bit patterns: uint16 for the 16-bit formats, uint32 for f32."""
+
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
 
@@ -54,7 +58,7 @@ class Arithmetic:
         return 2 if self.fmt == "f32" else 1
 
     @property
-    def bits_dtype(self) -> np.dtype:
+    def bits_dtype(self) -> np.dtype[Any]:
         """numpy type of the bit patterns."""
         return np.dtype(np.uint32 if self.fmt == "f32" else np.uint16)
 
@@ -64,7 +68,7 @@ class Arithmetic:
         return 2.0 ** -(FLOATS[self.fmt][1] + 1)
 
     @property
-    def _exponent_bias(self):
+    def _exponent_bias(self) -> int:
         exponent = FLOATS[self.fmt][0]
         return self.bias if self.fmt == "cb16" else (1 << exponent - 1) - 1
 
@@ -84,20 +88,20 @@ class Arithmetic:
         """Largest absolute error of a rounding to a subnormal number or zero."""
         return self.smallest_normal * (1.0 if self.ftz else self.unit)
 
-    def encode(self, values: np.typing.ArrayLike) -> np.ndarray:
+    def encode(self, values: ArrayLike) -> Bits:
         """Return the bits of `values`, each rounded once."""
         return np.asarray(numerics.encode(np.asarray(values, np.float64), self.fmt, self.bias), self.bits_dtype)
 
-    def decode(self, bits: np.typing.ArrayLike) -> np.ndarray:
+    def decode(self, bits: ArrayLike) -> NDArray[np.float64]:
         """Return the exact values of `bits` as float64."""
         return np.asarray(numerics.decode(bits, self.fmt, self.bias), np.float64)
 
-    def operand(self, bits: np.typing.ArrayLike) -> np.ndarray:
+    def operand(self, bits: ArrayLike) -> NDArray[np.float64]:
         """Return the values of `bits` as an operation of the machine sees them: subnormals are 0 if it flushes."""
         values = self.decode(bits)
         return np.where(np.abs(values) < self.smallest_normal, 0.0, values) if self.ftz else values
 
-    def call(self, name: str, *operands: np.typing.ArrayLike) -> np.ndarray:
+    def call(self, name: str, *operands: ArrayLike) -> NDArray[Any]:
         """Return ``numerics.<name>(*operands)`` in this format."""
         return np.asarray(getattr(numerics, name)(*operands, self.fmt, self.bias, self.ftz))
 
@@ -106,7 +110,7 @@ class Arithmetic:
         product = roundings * self.unit
         return product / (1 - product) if product < 1 else math.inf
 
-    def specials(self) -> np.ndarray:
+    def specials(self) -> Bits:
         """Return bit patterns that deserve a test: NaNs, infinities, the ends of the range, zeros."""
         exponent, mantissa = FLOATS[self.fmt]
         sign, inf = 1 << exponent + mantissa, ((1 << exponent) - 1) << mantissa
@@ -127,9 +131,7 @@ class Arithmetic:
         ]
         return np.array(found, self.bits_dtype)
 
-    def random(
-        self, rng: np.random.Generator, shape: tuple[int, ...], data: str = "normal", terms: int = 1
-    ) -> np.ndarray:
+    def random(self, rng: np.random.Generator, shape: tuple[int, ...], data: str = "normal", terms: int = 1) -> Bits:
         """Return input data as bit patterns.
 
         Parameters

@@ -17,6 +17,8 @@ Sources
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fabric.kernels.kit import timing
@@ -28,6 +30,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.errors import PlanError
+from wse_core.params import Machine
 
 __all__ = ["expected_cycles", "ping"]
 
@@ -35,13 +38,13 @@ COLOR, QUEUE = 3, 2
 _OPPOSITE = {"E": "W", "W": "E", "N": "S", "S": "N"}
 
 
-def expected_cycles(hops, machine):
+def expected_cycles(hops: int, machine: Machine) -> int:
     """Return the one-way cycles: the formula of the module's head."""
     m = machine
     return timing.issue(m) + timing.way(m, hops) + m["task.start"]
 
 
-def send_program(machine):
+def send_program(machine: Machine) -> Program:
     """Return the program that sends ``value``; its first time stamp is sampled `ce.tsc_read` before the send issues."""
     p = Program("ping sender", machine)
     value = p.scalar("value", "u32")
@@ -57,7 +60,7 @@ def send_program(machine):
     return p
 
 
-def receive_program(machine):
+def receive_program(machine: Machine) -> Program:
     """Return the program whose data task stores the wavelet in ``value`` after its time stamp."""
     p = Program("ping receiver", machine)
     value = p.scalar("value", "u32")
@@ -81,7 +84,7 @@ def receive_program(machine):
         KernelParam("data", "normal", str, "payload: random bits, the number 1, or a NaN with all bits set", DATA),
     ],
 )
-def ping(machine, hops, direction, seed, data):
+def ping(machine: Machine, hops: int, direction: str, seed: int, data: str) -> dict[str, Any]:
     """Run the kernel `ping`; see the head of this module."""
     axis = "fabric.width" if direction in "EW" else "fabric.height"
     if hops >= machine[axis]:

@@ -27,8 +27,13 @@ Sources
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.asm.operands import Dsd, Dsr, Reg, Var
 from fabric.kernels.basic.vector_checks import check, reference
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import data_params, integers
@@ -40,7 +45,9 @@ from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import isa
 from wse_core.errors import ConfigError
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
+from wse_core.isa import Op
+from wse_core.params import Machine
 
 __all__ = ["VECTOR_OPS", "expected_cycles", "vector"]
 
@@ -52,7 +59,7 @@ _WHERE = "kernel vector"
 # --- what it costs ----------------------------------------------------------------------------------------------------
 
 
-def lanes_of(op, stride, machine):
+def lanes_of(op: Op, stride: int, machine: Machine) -> int:
     """Return the elements that a step does when all memory operands have this stride."""
     lanes = machine.lanes(op)
     rest = abs(stride) % 8
@@ -61,7 +68,9 @@ def lanes_of(op, stride, machine):
     return min(lanes, {1: 2, 7: 2, 0: 1, 4: machine["vec.stride4_lanes"]}[rest])
 
 
-def expected_cycles(op, n, stride, machine, written, read):
+def expected_cycles(
+    op: Op, n: int, stride: int, machine: Machine, written: tuple[int, int], read: Sequence[tuple[int, int]]
+) -> int:
     """Return the cycles between the time stamps: the formula of the module's head.
 
     Parameters
@@ -80,14 +89,16 @@ def expected_cycles(op, n, stride, machine, written, read):
     count = machine["mem.banks"]
     modulus = {"mod4": max(1, count // 2), "bank": count}.get(machine["mem.conflict_rule"], 0)
 
-    def clashes(one, other, i=0, j=0):
+    def clashes(one: tuple[int, int], other: tuple[int, int], i: int = 0, j: int = 0) -> NDArray[np.bool_]:
         at = [address + (first + k) * stride * words for (address, words), k in ((one, i), (other, j))]
         met = (at[0] - at[1]) % modulus == 0 if modulus else np.zeros(len(first), bool)
         return met & (first + max(i, j) < n)
 
     if len(read) == 2:
         group = range(lanes if read[0][1] == read[1][1] == 2 else 1)
-        both = np.any([clashes(*read, i, j) for i in group for j in group], axis=0) | (machine["mem.read_ports"] == 1)
+        both = np.any([clashes(read[0], read[1], i, j) for i in group for j in group], axis=0) | (
+            machine["mem.read_ports"] == 1
+        )
         steps += int(np.count_nonzero(both)) * machine["mem.conflict_cycles"]
     if n > 1 and stride * written[1] % count == 0:
         same = np.any([clashes(written, source) for source in read], axis=0)
@@ -95,7 +106,7 @@ def expected_cycles(op, n, stride, machine, written, read):
     return machine["ce.tsc_read"] + timing.operation(machine, steps)
 
 
-def vector_program(op, n, stride, half, banks, machine):
+def vector_program(op: Op, n: int, stride: int, half: str, banks: tuple[int, int], machine: Machine) -> Program:
     """Return the program: arrays ``b``, ``c`` and, if needed, ``a`` and ``d``; task ``main``."""
     p = Program(f"vector {op.name}", machine, half=half)
     kinds = {"h": half} | _TYPES
@@ -111,16 +122,16 @@ def vector_program(op, n, stride, half, banks, machine):
     first = p.dsr("src0") if in_place or c is not None else p.dsr("src1")
     dest = first if in_place else p.dsr("dest")
     second = p.dsr("src1") if c is not None else None
+    sources: list[Dsr | Reg] = [first]
 
-    def walk(var):
+    def walk(var: Var) -> Dsd:
         return p.mem1d(var, n, stride, offset)
 
     with p.task("main"):
         p.load(first, walk(b))
         if dest is not first:
             p.load(dest, walk(a))
-        sources = [first]
-        if c is not None:
+        if c is not None and second is not None:
             p.load(second, walk(c))
             sources.append(second)
         if d is not None:
@@ -135,9 +146,10 @@ def vector_program(op, n, stride, half, banks, machine):
     return p
 
 
-def _half(op, dtype):
+def _half(op: Op, dtype: str) -> str:
     """Return the 16-bit format of the program, or raise if `dtype` is none that the operation works on."""
     letters = set(op.types) - {"-"}
+    legal: tuple[str, ...]
     if "h" in letters:
         legal = ("f16", "cb16")
     else:
@@ -151,7 +163,7 @@ def _half(op, dtype):
     return dtype if "h" in letters else "f16"
 
 
-def _banks(op, conflict, machine):
+def _banks(op: Op, conflict: bool, machine: Machine) -> tuple[int, int]:
     """Return the banks in which the two memory sources begin, or refuse a conflict that cannot be."""
     if op.types[2] == "-":
         if conflict:
@@ -161,10 +173,10 @@ def _banks(op, conflict, machine):
         return 0, 0
     words = [isa.WORDS[letter] for letter in op.types[1:3]]
     apart = machine["mem.banks"] // (4 if machine["mem.conflict_rule"] == "mod4" else 2)
-    return (0, apart & ~1) if words[0] == words[1] else tuple(int(size == 1) for size in words)
+    return (0, apart & ~1) if words[0] == words[1] else (int(words[0] == 1), int(words[1] == 1))
 
 
-def _inputs(op, n, stride, arithmetic, seed, data):
+def _inputs(op: Op, n: int, stride: int, arithmetic: dict[str, Arithmetic], seed: int, data: str) -> dict[str, Bits]:
     """Return the bit patterns of the sources that an operation has, shape (1, 1, elements), by their symbols."""
     rng, fields = np.random.default_rng(seed), {}
     length = (n - 1) * abs(stride) + 1
@@ -196,19 +208,21 @@ def _inputs(op, n, stride, arithmetic, seed, data):
         *data_params(),
     ],
 )
-def vector(machine, op, dtype, n, stride, conflict, seed, data):
+def vector(
+    machine: Machine, op: str, dtype: str, n: int, stride: int, conflict: bool, seed: int, data: str
+) -> dict[str, Any]:
     """Run the kernel `vector`; see the head of this module."""
-    name, op = op, isa.BY_NAME[op]
-    if not machine.lanes(op):
-        raise ConfigError(f"{name} has no vector form on {machine.preset}", where=f"{_WHERE}: op", value=name)
+    operation = isa.BY_NAME[op]
+    if not machine.lanes(operation):
+        raise ConfigError(f"{op} has no vector form on {machine.preset}", where=f"{_WHERE}: op", value=op)
     if not stride:
         raise ConfigError("stride 0 would take one element n times", where=f"{_WHERE}: stride", hint="1", value=0)
-    half = _half(op, dtype)
-    banks = _banks(op, conflict, machine)
+    half = _half(operation, dtype)
+    banks = _banks(operation, conflict, machine)
     p = fit(
         "kernel vector",
         machine,
-        lambda n, stride: vector_program(op, n, stride, half, banks, machine),
+        lambda n, stride: vector_program(operation, n, stride, half, banks, machine),
         {"n": n, "stride": stride},
         {"n": (1, n)},
     )
@@ -216,36 +230,36 @@ def vector(machine, op, dtype, n, stride, conflict, seed, data):
     layout.place(p, 0, 0)
 
     arithmetic = {"h": Arithmetic.of(machine, half), "s": Arithmetic.of(machine, "f32")}
-    fields = _inputs(op, n, stride, arithmetic, seed, data)
+    fields = _inputs(operation, n, stride, arithmetic, seed, data)
     session = Session(layout, [(key, bits, 0, 0) for key, bits in fields.items()])
 
-    def walked(array):
+    def walked(array: Bits) -> Bits:
         """Return the elements that the operation walks over, in its order."""
         return array[:: abs(stride)][:: -1 if stride < 0 else 1]
 
     b, c, d = (fields[key][0, 0] if key in fields else None for key in "bcd")
-    b, c = walked(b), None if c is None else walked(c)
-    result = "b" if op.types[0] == op.types[1] else "a"
+    b, c = walked(fields["b"][0, 0]), None if c is None else walked(c)
+    result = "b" if operation.types[0] == operation.types[1] else "a"
     got = walked(session.read(result)[0, 0])
-    expected = reference(name, arithmetic["h"], arithmetic["s"], b, c, d)
-    found = check(name, arithmetic["h"], arithmetic["s"], got, expected, b, c, d)
+    expected = reference(op, arithmetic["h"], arithmetic["s"], b, c, d)
+    found = check(op, arithmetic["h"], arithmetic["s"], got, expected, b, c, d)
     before = max(0, -stride) * (n - 1)  # elements between the start of an array and the first one walked over
     symbols = p.assemble().symbols
     written, *read = [
         (symbols[key].address + before * isa.WORDS[letter], isa.WORDS[letter])
-        for key, letter in zip((result, "b", "c"), op.types[:3], strict=True)
+        for key, letter in zip((result, "b", "c"), operation.types[:3], strict=True)
         if letter != "-"
     ]
     first, last = session.stamps()
-    lanes = lanes_of(op, stride, machine)
+    lanes = lanes_of(operation, stride, machine)
     return report(
         session,
         found,
         (last - first)[0, 0],
-        expected_cycles=expected_cycles(op, n, stride, machine, written, read),
+        expected_cycles=expected_cycles(operation, n, stride, machine, written, read),
         expected_hops=0,
-        expected_macs=n if op.is_mac else 0,
-        lanes=lanes if op.is_mac else 0,
+        expected_macs=n if operation.is_mac else 0,
+        lanes=lanes if operation.is_mac else 0,
         lanes_per_step=lanes,
         conflict_cycles=session.run.counters["stall_conflict"],
         arrays={"result": got},

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.kit.check import Check, check_sum
 from wse_core import isa, numerics
+from wse_core.formats import Arithmetic, Bits
 
 __all__ = ["check", "reference"]
 
 
-def _i16(bits):
+def _i16(bits: NDArray[np.uint16]) -> NDArray[np.int16]:
     return np.asarray(bits, np.uint16).astype(np.int16)
 
 
-def _count_bits(values, what):
+def _count_bits(values: NDArray[np.uint16], what: str) -> NDArray[np.uint16]:
     """Return leading zeros, trailing zeros or ones of 16-bit numbers, by their binary text."""
 
-    def one(text):
+    def one(text: str) -> int:
         if what == "popcnt":
             return text.count("1")
         return 16 if "1" not in text else text.index("1") if what == "clz" else 15 - text.rindex("1")
@@ -25,7 +30,7 @@ def _count_bits(values, what):
     return np.array([one(format(int(v), "016b")) for v in np.ravel(values)], np.uint16).reshape(np.shape(values))
 
 
-def reference(name, half, single, b, c, d):
+def reference(name: str, half: Arithmetic, single: Arithmetic, b: Any, c: Any, d: Any) -> Bits:
     """Return the destination of an operation as bit patterns, calculated by `wse_core.numerics`.
 
     Parameters
@@ -77,7 +82,7 @@ def reference(name, half, single, b, c, d):
     return result.view(f"u{result.itemsize}")
 
 
-def check(name, half, single, got, expected, b, c, d):
+def check(name: str, half: Arithmetic, single: Arithmetic, got: Bits, expected: Bits, b: Any, c: Any, d: Any) -> Check:
     """Compare the result of an operation with `reference` and, in float64, with plain numpy.
 
     Results that are whole numbers or copies must be equal.  The others are sums of at most two terms with one rounding:
@@ -94,7 +99,7 @@ def check(name, half, single, got, expected, b, c, d):
             plain = np.trunc(np.clip(np.nan_to_num(arithmetic[op.types[1]].decode(b), nan=0.0), -32768, 32767))
         error = np.abs(_i16(got) - plain)
         return Check(exact, not error.any(), float(error.max(initial=0)), 0.0, got.size, got.size)
-    values = [
+    values: list[Any] = [
         None
         if bits is None
         else arithmetic[letter].operand(bits)
@@ -103,13 +108,13 @@ def check(name, half, single, got, expected, b, c, d):
         for bits, letter in zip((b, c, d), op.types[1:], strict=True)
     ]
     x, y, z = values
-    plain = ("fadd", "fsub", "fmul", "fmax", "fmin", "fabs", "fneg", "fmov", "fscale")
-    base = name[:-1] if name[:-1] in plain else name
+    kinds = ("fadd", "fsub", "fmul", "fmax", "fmin", "fabs", "fneg", "fmov", "fscale")
+    base = name[:-1] if name[:-1] in kinds else name
     copies = base in ("fmax", "fmin", "fabs", "fneg", "fmov", "fh2s")
     if base in ("fabs", "fneg", "fmov"):
         x = arithmetic[op.types[1]].decode(b)  # these never flush
     with np.errstate(all="ignore"):
-        terms = {
+        terms: dict[str, Callable[[], tuple[NDArray[np.float64], ...]]] = {
             "fadd": lambda: (x, y),
             "fsub": lambda: (x, -y),
             "fmul": lambda: (x * y,),
@@ -122,5 +127,10 @@ def check(name, half, single, got, expected, b, c, d):
         }
         parts = (terms.get(base) or (lambda: (x,) if y is None else (x, y * z)))()
         return check_sum(
-            arithmetic[op.types[0]], got, expected, sum(parts), sum(map(np.abs, parts)), 0 if copies else 1
+            arithmetic[op.types[0]],
+            got,
+            expected,
+            np.asarray(sum(parts)),
+            np.asarray(sum(np.abs(part) for part in parts)),
+            0 if copies else 1,
         )

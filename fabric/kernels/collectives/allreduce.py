@@ -28,8 +28,12 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+from typing import Any
+
 import numpy as np
 
+from fabric.asm.operands import Var
 from fabric.kernels.collectives import costs
 from fabric.kernels.collectives.pieces.flood import flood_line, flood_rectangle
 from fabric.kernels.collectives.pieces.lines import Line, compose
@@ -47,6 +51,7 @@ from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic
+from wse_core.params import Machine
 
 __all__ = ["RINGS", "allreduce"]
 
@@ -62,7 +67,7 @@ class _Case:
         As the kernel's.
     """
 
-    def __init__(self, machine, form, width, height, n, dtype, sums):
+    def __init__(self, machine: Machine, form: str, width: int, height: int, n: int, dtype: str, sums: str) -> None:
         self.machine, self.form, self.width, self.height = machine, form, width, height
         self.n, self.dtype, self.sums = n, dtype, sums
         self.wire, self.b = costs.Wire.of(machine), wavelets_of(n, sums)
@@ -71,7 +76,7 @@ class _Case:
 class _Broadcast(_Case):
     """Reduce along the lines, then broadcast by the routers."""
 
-    def __init__(self, algorithm, group, *case):
+    def __init__(self, algorithm: str, group: int, *case: Any) -> None:
         super().__init__(*case)
         self.group = group
         self.lines = lines_of(self.form, self.width, self.height)
@@ -84,11 +89,11 @@ class _Broadcast(_Case):
         self.hops = sum(r.hops for r in self.pieces) + (self.b * pes if self.distance else 0)
         self.additions = sum(r.additions for r in self.pieces)
 
-    def admit(self):
+    def admit(self) -> None:
         """Refuse what needs more than the machine has."""
         admit(self.machine, "allreduce", (self.width, self.height), self.pieces, extra=int(self.distance > 0))
 
-    def expected(self):
+    def expected(self) -> int:
         """Return the closed form of the cycles."""
         m, now = self.machine, self.machine["ce.tsc_read"]
         for piece in self.pieces:
@@ -97,27 +102,27 @@ class _Broadcast(_Case):
             return now
         return now + timing.transfer(m, self.b, self.distance)
 
-    def cost(self):
+    def cost(self) -> float:
         """Return the published cost."""
         return model_cycles(self.form, self.pieces, self.width, self.height, self.b, self.group, self.wire)[0] + (
             costs.broadcast(self.distance + 1, self.b, self.wire)
         )
 
-    def layout(self):
+    def layout(self) -> Layout:
         """Return the `Layout`."""
         layout = Layout(self.width, self.height, self.machine)
         color = color_pool(self.machine)[self.colors - 1]
         queue, n = 2 + len(self.lines), self.n
         every = self.lines[0] if self.form != "xy" else Line.snake(self.width, self.height)
 
-        def after(p, roles, total):
+        def after(p: Program, roles: tuple[Any, ...], total: Var) -> None:
             move = p.mov32 if self.sums == "f32" else p.mov16
             if roles[0] == "sends":
                 move(p.fabout(p.output_queue(queue, color), n), total)
             elif roles[0] == "takes":
                 move(total, p.fabin(p.input_queue(queue, color), n))
 
-        parts = [(r.line, r.roles()) for r in self.pieces]
+        parts: list[tuple[Line, Sequence[Hashable]]] = [(r.line, r.roles()) for r in self.pieces]
         parts.append((every, ["sends" if self.distance else "alone", *["takes"] * (len(every) - 1)]))
         compose(layout, parts, lambda roles: program(roles, self.pieces, n, self.dtype, self.sums, self.machine, after))
         for piece in self.pieces:
@@ -132,7 +137,7 @@ class _Broadcast(_Case):
 class _Rings(_Case):
     """A ring all-reduce on each of the lines."""
 
-    def __init__(self, algorithm, *case):
+    def __init__(self, algorithm: str, *case: Any) -> None:
         super().__init__(*case)
         self.name = algorithm
         self.lines = lines_of(self.form, self.width, self.height)
@@ -156,7 +161,7 @@ class _Rings(_Case):
         self.hops = sum(piece.hops for piece in self.pieces)
         self.additions = sum(piece.additions for piece in self.pieces)
 
-    def admit(self):
+    def admit(self) -> None:
         """Refuse what needs more than the machine has."""
         plan = Plan(
             f"allreduce by {self.name}",
@@ -170,18 +175,18 @@ class _Rings(_Case):
         )
         Device.of(self.machine).admit(plan, where="kernel allreduce")
 
-    def expected(self):
+    def expected(self) -> int:
         """Return the closed form of the cycles."""
         now = self.machine["ce.tsc_read"]
         for piece in self.pieces:
             now = piece.estimate(now, self.machine)
         return now
 
-    def cost(self):
+    def cost(self) -> float:
         """Return the published cost."""
         return sum(costs.ring(len(line), self.b, self.wire) for line in self.lines)
 
-    def _program(self, roles):
+    def _program(self, roles: tuple[Any, ...]) -> Program:
         p = Program(f"ring {roles}", self.machine, half="cb16" if self.dtype == "cb16" else "f16")
         x = p.array("x", self.padded, self.dtype)
         total = p.array("total", self.padded, self.sums) if self.sums != self.dtype else x
@@ -196,7 +201,7 @@ class _Rings(_Case):
         p.assemble()
         return p
 
-    def layout(self):
+    def layout(self) -> Layout:
         """Return the `Layout`."""
         layout = Layout(self.width, self.height, self.machine)
         compose(layout, [(piece.line, piece.roles()) for piece in self.pieces], self._program)
@@ -211,12 +216,24 @@ class _Rings(_Case):
     "Luczynski et al., HPDC 2024, arXiv 2404.15888",
     reduce_params((*costs.ALGORITHMS, *RINGS)),
 )
-def allreduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed, data):
+def allreduce(
+    machine: Machine,
+    algorithm: str,
+    form: str,
+    width: int,
+    height: int,
+    n: int,
+    group: int,
+    dtype: str,
+    sums: str,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     """Run the kernel `allreduce`; see the head of this module."""
     sums = pick_sums(dtype, sums, "kernel allreduce")
     given, result = Arithmetic.of(machine, dtype), Arithmetic.of(machine, sums)
 
-    def build(n):
+    def build(n: int) -> tuple[_Broadcast | _Rings, Layout]:
         common_part = (machine, form, width, height, n, dtype, sums)
         names = ("auto", *RINGS) if algorithm == "auto" else (algorithm,)
         cases = [
@@ -238,8 +255,15 @@ def allreduce(machine, algorithm, form, width, height, n, group, dtype, sums, se
 
     expected, roundings = reference(form, case.pieces, x, given, result)
     plain, magnitude = plain_sums(form, x, given, dtype != sums or any(len(line) > 1 for line in case.lines))
-    expected, plain, magnitude = (np.broadcast_to(a, got.shape) for a in (expected, plain, magnitude))
-    check = check_sum(result, got, expected, plain, magnitude, roundings, width * height)
+    check = check_sum(
+        result,
+        got,
+        np.broadcast_to(expected, got.shape),
+        np.broadcast_to(plain, got.shape),
+        np.broadcast_to(magnitude, got.shape),
+        roundings,
+        width * height,
+    )
     span = {"row": (width, 1), "column": (1, height)}.get(form, (width, height))
     return report(
         session,

@@ -26,6 +26,8 @@ Sources
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fabric.kernels.collectives.pieces.flood import flood_line, flood_rectangle
@@ -40,13 +42,14 @@ from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic
+from wse_core.params import Machine
 
 __all__ = ["broadcast", "expected_cycles"]
 
 COLOR, QUEUE = 4, 2
 
 
-def expected_cycles(wavelets, distance, machine):
+def expected_cycles(wavelets: int, distance: int, machine: Machine) -> int:
     """Return the cycles from the sender's first to the latest last time stamp: the formula of the module's head."""
     m = machine
     if not distance:
@@ -54,30 +57,30 @@ def expected_cycles(wavelets, distance, machine):
     return m["ce.tsc_read"] + timing.operation(m, timing.way(m, distance) + wavelets)
 
 
-def program(role, n, dtype, machine):
+def program(role: str, n: int, dtype: str, machine: Machine) -> Program:
     """Return the program of a ``sender``, a ``receiver``, or of a PE that is ``alone``."""
     p = Program(f"broadcast {role}", machine, half="cb16" if dtype == "cb16" else "f16")
     x = p.array("x", n, dtype)
     stamps = Stamps(p)
     move = p.mov32 if dtype == "f32" else p.mov16
-    dest, source = (p.dsr("dest"), p.dsr("src1")) if role != "alone" else (None, None)
+    pair = (p.dsr("dest"), p.dsr("src1")) if role != "alone" else None
     if role == "sender":
         leaving, walk = p.fabout(p.output_queue(QUEUE, COLOR), n), p.mem1d(x)
     elif role == "receiver":
         leaving, walk = p.mem1d(x), p.fabin(p.input_queue(QUEUE, COLOR), n)
     with p.task("main"):
-        if dest is not None:
-            p.load(dest, leaving)
-            p.load(source, walk)
+        if pair is not None:
+            p.load(pair[0], leaving)
+            p.load(pair[1], walk)
         stamps.start()
-        if dest is not None:
-            move(dest, source)
+        if pair is not None:
+            move(*pair)
         stamps.stop()
     p.assemble()
     return p
 
 
-def broadcast_layout(shape, width, height, n, dtype, machine):
+def broadcast_layout(shape: str, width: int, height: int, n: int, dtype: str, machine: Machine) -> Layout:
     """Return the `Layout`; senders are column 0 (``row``), row 0 (``column``) or PE (0, 0) (``2d``)."""
     layout = Layout(width, height, machine)
 
@@ -121,7 +124,9 @@ def broadcast_layout(shape, width, height, n, dtype, machine):
         *data_params(),
     ],
 )
-def broadcast(machine, shape, width, height, n, dtype, seed, data):
+def broadcast(
+    machine: Machine, shape: str, width: int, height: int, n: int, dtype: str, seed: int, data: str
+) -> dict[str, Any]:
     """Run the kernel `broadcast`; see the head of this module."""
     arithmetic = Arithmetic.of(machine, dtype)
     layout = broadcast_layout(shape, width, height, n, dtype, machine)

@@ -35,10 +35,12 @@ Sources
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fabric.kernels.collectives.pieces import trees
-from fabric.kernels.collectives.pieces.line_reduce import Reduce
+from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import format_params, pick_sums
 from fabric.kernels.kit import timing
@@ -52,31 +54,24 @@ from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import numerics
 from wse_core.formats import Arithmetic
+from wse_core.params import Machine
 
-__all__ = ["COLORS", "chain_layout", "chain_piece", "chain_places", "chain_reduce"]
+__all__ = ["COLORS", "chain_layout", "chain_piece", "chain_reduce"]
 
 COLORS = (0, 1)  # sent by even and by odd columns
 QUEUE = 2  # input and output: the deepest output queue
 
 
-def chain_places(pes):
-    """Return (role, parity of the columns, first column, columns) of the PEs of a chain; steps of two columns."""
-    if pes == 1:
-        return [("only", 0, 0, 1)]
-    inner = [("middle", x % 2, x, pes - 1 - x) for x in (1, 2) if x < pes - 1]
-    return [("last", 0, 0, 1), ("first", (pes - 1) % 2, pes - 1, 1), *inner]
-
-
-def chain_piece(pes, n, dtype, sums):
+def chain_piece(pes: int, n: int, dtype: str, sums: str) -> Reduce:
     """Return the `Reduce` of a chain over a row of `pes` PEs."""
     return Reduce(Line.rows(pes, 1), trees.chain(pes), COLORS[::-1], n, dtype, sums, QUEUE)
 
 
-def chain_layout(pes, n, dtype, sums, machine):
+def chain_layout(pes: int, n: int, dtype: str, sums: str, machine: Machine) -> Layout:
     """Return the `Layout` of a chain over a row of `pes` PEs."""
     piece = chain_piece(pes, n, dtype, sums)
 
-    def program(n, role):
+    def program(n: int, role: Role) -> Program:
         place = "only" if pes == 1 else "last" if role.out is None else "middle" if role.messages else "first"
         parity = COLORS.index(role.out) if role.out is not None else 0
         p = Program(
@@ -119,7 +114,7 @@ def chain_layout(pes, n, dtype, sums, machine):
         *data_params(),
     ],
 )
-def chain_reduce(machine, pes, n, dtype, sums, seed, data):
+def chain_reduce(machine: Machine, pes: int, n: int, dtype: str, sums: str, seed: int, data: str) -> dict[str, Any]:
     """Run the kernel `chain_reduce`; see the head of this module."""
     sums = pick_sums(dtype, sums, "kernel chain_reduce")
     mixed = sums != dtype
@@ -131,7 +126,7 @@ def chain_reduce(machine, pes, n, dtype, sums, seed, data):
 
     rows = list(x[0])
     if mixed:
-        expected = np.asarray(numerics.convert(rows[-1], dtype, "f32", given.bias, given.ftz))
+        expected = np.asarray(numerics.convert(rows[-1], given.fmt, "f32", given.bias, given.ftz))
         for row in rows[-2::-1]:
             expected = given.call("add_mixed", row, expected)
     else:

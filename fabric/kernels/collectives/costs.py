@@ -19,12 +19,15 @@ csl-experiments, gemm/summa_manual_multicasting_pipelined_doubleColor.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.kit import timing
+from wse_core.params import Machine
 
 __all__ = [
     "ALGORITHMS",
@@ -72,12 +75,12 @@ class Wire:
     hop: int = 1
 
     @classmethod
-    def of(cls, machine):
+    def of(cls, machine: Machine) -> Wire:
         """Return the wire of `machine`."""
         return cls(timing.ramps(machine), machine["router.hop"])
 
 
-def general(contention, energy, links, distance, depth, wire):
+def general(contention: int, energy: float, links: int, distance: int, depth: int, wire: Wire) -> float:
     """FORM-GENERAL: T = max(C, E / N + L) + (2 T_R + 1) D."""
     mean = energy / links if links else 0.0
     return max(contention, mean + wire.hop * distance) + wire.stage * depth
@@ -86,17 +89,17 @@ def general(contention, energy, links, distance, depth, wire):
 # --- reduce on a line -------------------------------------------------------------------------------------------------
 
 
-def star(p, b, wire):
+def star(p: int, b: int, wire: Wire) -> float:
     """FORM-STAR: T = B (P - 1) + 2 T_R + 1: everybody sends to PE 0, which takes one wavelet per cycle."""
     return b * (p - 1) + wire.stage if p > 1 else 0.0
 
 
-def chain(p, b, wire):
+def chain(p: int, b: int, wire: Wire) -> float:
     """FORM-CHAIN: T = B + (2 T_R + 2)(P - 1): every PE adds its own to what passes."""
     return b + (wire.stage + wire.hop) * (p - 1) if p > 1 else 0.0
 
 
-def tree(p, b, wire):
+def tree(p: int, b: int, wire: Wire) -> float:
     """FORM-TREE: binary tree, log2 P stages (rounded up), each with half of all links' worth of data."""
     if p == 1:
         return 0.0
@@ -104,7 +107,7 @@ def tree(p, b, wire):
     return general(b * levels, b * p * levels / 2, p - 1, p - 1, levels, wire)
 
 
-def two_phase(p, b, group, wire):
+def two_phase(p: int, b: int, group: int, wire: Wire) -> float:
     """FORM-TWOPHASE: chains inside groups of S PEs, then a chain over the groups' first PEs."""
     if p == 1:
         return 0.0
@@ -116,7 +119,7 @@ def two_phase(p, b, group, wire):
     return general(2 * b, b * (2 * p - group - p / group), p - 1, p - 1, group + groups - 2, wire)
 
 
-def optimal(p, b, wire):
+def optimal(p: int, b: int, wire: Wire) -> float:
     """Cost of the tree that minimises energy and depth together (Auto-Gen): the bound, or contention if that is more.
 
     The contention of the tree that is found is not bounded by its energy;
@@ -125,24 +128,24 @@ def optimal(p, b, wire):
     return lower_bound(p, b, wire)
 
 
-def default_group(p):
+def default_group(p: int) -> int:
     """Return the group size nearest above sqrt(P)."""
     return max(1, math.isqrt(p - 1) + 1) if p > 1 else 1
 
 
-def best_group(p, b, wire):
+def best_group(p: int, b: int, wire: Wire) -> int:
     """Return the group size that `two_phase` is cheapest with."""
     return min(range(1, p + 1), key=lambda s: (two_phase(p, b, s, wire), s))
 
 
-def reduce(algorithm, p, b, wire, group=None):
+def reduce(algorithm: str, p: int, b: int, wire: Wire, group: int | None = None) -> float:
     """Return the cost of a reduce by the name of its algorithm."""
     if algorithm == "two_phase":
         return two_phase(p, b, group or default_group(p), wire)
     return {"star": star, "chain": chain, "tree": tree, "optimal": optimal}[algorithm](p, b, wire)
 
 
-def best(p, b, wire, among=("star", "chain", "tree", "two_phase")):
+def best(p: int, b: int, wire: Wire, among: Sequence[str] = ("star", "chain", "tree", "two_phase")) -> str:
     """Return the algorithm of the least cost; ties go to the one named first."""
     return min(among, key=lambda name: reduce(name, p, b, wire))
 
@@ -151,7 +154,7 @@ def best(p, b, wire, among=("star", "chain", "tree", "two_phase")):
 
 
 @lru_cache(maxsize=4)
-def energy(p):
+def energy(p: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """Return E*(q, D), the least hops of a reduction tree of depth <= D for one word on a line of q PEs to its end.
 
     Returns
@@ -177,7 +180,7 @@ def energy(p):
 
 
 @lru_cache(maxsize=256)
-def optimal_depth(p, b, wire, most=None):
+def optimal_depth(p: int, b: int, wire: Wire, most: int | None = None) -> tuple[int, float]:
     """Return (depth, cycles) that minimise B E*(P, D) / (P - 1) + P - 1 + (2 T_R + 1) D, with D <= `most`."""
     if p == 1:
         return 0, 0.0
@@ -187,24 +190,24 @@ def optimal_depth(p, b, wire, most=None):
     return int(depth[k]), float(cost[k])
 
 
-def lower_bound(p, b, wire):
+def lower_bound(p: int, b: int, wire: Wire) -> float:
     """Return cycles that no reduce on a line can beat: min over depths, and B for what PE 0 must take in."""
     return max(float(b), optimal_depth(p, b, wire)[1]) if p > 1 else 0.0
 
 
-def lower_bound_2d(width, height, b, wire):
+def lower_bound_2d(width: int, height: int, b: int, wire: Wire) -> float:
     """Return cycles that no reduce of a rectangle to its corner can beat: max(B, M + N - 1 + 2 T_R + 1)."""
     if width * height == 1:
         return 0.0
     return max(float(b), wire.hop * (width + height - 2) + wire.stage + 1)
 
 
-def lower_bound_allreduce(width, height, b, wire):
+def lower_bound_allreduce(width: int, height: int, b: int, wire: Wire) -> float:
     """Return cycles that no all-reduce can beat: every PE takes in B wavelets and hears of the farthest one."""
     return lower_bound_2d(width, height, b, wire)
 
 
-def lower_bound_move(p, span, b, wire):
+def lower_bound_move(p: int, span: int, b: int, wire: Wire) -> float:
     """Return cycles that no scatter, gather or all-gather of P blocks can beat.
 
     A PE gives out or takes in P - 1 blocks of B wavelets, and the first one does not come from nowhere; `span` is the
@@ -218,33 +221,35 @@ def lower_bound_move(p, span, b, wire):
 # --- broadcast, all-reduce, two dimensions ----------------------------------------------------------------------------
 
 
-def broadcast(p, b, wire):
+def broadcast(p: int, b: int, wire: Wire) -> float:
     """FORM-BCAST: T = B + P + 2 T_R: routers copy, no stages."""
     return b + wire.hop * (p - 1) + wire.stage if p > 1 else 0.0
 
 
-def broadcast_2d(width, height, b, wire):
+def broadcast_2d(width: int, height: int, b: int, wire: Wire) -> float:
     """FORM-BCAST2D: T = B + M + N - 2 + 2 T_R + 1."""
     return b + wire.hop * (width + height - 2) + wire.stage if width * height > 1 else 0.0
 
 
-def ring(p, b, wire):
+def ring(p: int, b: int, wire: Wire) -> float:
     """FORM-RING: T = 2 (P - 1) B / P + 4 P - 6 + 2 (P - 1)(2 T_R + 1): the last PE sends back over the whole line."""
     return 2 * (p - 1) * b / p + wire.hop * (4 * p - 6) + 2 * (p - 1) * wire.stage if p > 1 else 0.0
 
 
-def reduce_broadcast(algorithm, p, b, wire, group=None):
+def reduce_broadcast(algorithm: str, p: int, b: int, wire: Wire, group: int | None = None) -> float:
     """FORM-RB: T = T_reduce + T_broadcast."""
     return reduce(algorithm, p, b, wire, group) + broadcast(p, b, wire)
 
 
-def reduce_2d(form, algorithm, width, height, b, wire, group=None):
+def reduce_2d(
+    form: str, algorithm: str, width: int, height: int, b: int, wire: Wire, group: int | None = None
+) -> float:
     """Return the cost of a reduce of a rectangle: ``xy`` (rows, then the first column) or ``snake`` (a chain)."""
     if form == "snake":
         return reduce(algorithm, width * height, b, wire, group)
     return reduce(algorithm, width, b, wire, group) + reduce(algorithm, height, b, wire, group)
 
 
-def summa(p, mt, kt, nt):
+def summa(p: int, mt: int, kt: int, nt: int) -> float:
     """FORM-SUMMA14: T = P (120 + Kt Nt (1 + Mt) + 43 Kt Nt), instruction-level SUMMA with hand-written multicast."""
     return p * (120 + kt * nt * (1 + mt) + 43 * kt * nt)

@@ -23,6 +23,8 @@ Sources
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fabric.kernels.collectives import costs
@@ -38,7 +40,8 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["allgather", "gather", "scatter"]
 
@@ -61,7 +64,16 @@ class _Move:
         In the order in which they run, with blocks of growing (gathers) or shrinking (scatter) size.
     """
 
-    def __init__(self, kind, machine, form, width, height, n, dtype):
+    def __init__(
+        self,
+        kind: type[Gather] | type[Scatter] | type[AllGather],
+        machine: Machine,
+        form: str,
+        width: int,
+        height: int,
+        n: int,
+        dtype: str,
+    ) -> None:
         self.kind, self.machine, self.form, self.dtype = kind, machine, form, dtype
         self.width, self.height, self.n = width, height, n
         self.block = n if dtype == "f32" else n + n % 2
@@ -90,17 +102,17 @@ class _Move:
         )
         Device.of(machine).admit(plan, where=f"kernel {plan.name}")
 
-    def layout(self):
+    def layout(self) -> Layout:
         """Return the `Layout`."""
         layout = Layout(self.width, self.height, self.machine)
         compose(layout, [(piece.line, piece.roles()) for piece in self.pieces], self._program)
         for k, piece in enumerate(self.pieces):
             piece.routes(layout)
-            if self.kind is AllGather and len(piece) > 1:
+            if isinstance(piece, AllGather) and len(piece) > 1:
                 piece.set_params(layout, [f"{name}{k}" for name in AllGather.PARAMS])
         return layout
 
-    def _program(self, roles):
+    def _program(self, roles: tuple[str | None, ...]) -> Program:
         p = Program(
             f"{self.kind.__name__.lower()} {roles}", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
         )
@@ -123,13 +135,15 @@ class _Move:
                 if role is None:
                     continue
                 small = len(self.pieces) - 1 - k if self.kind is Scatter else k
-                big = arrays.get(self.symbols[small + 1])
-                piece.emit(p, role, arrays[self.symbols[small]], big, *([params[k]] if params else []))
+                if isinstance(piece, AllGather):
+                    piece.emit(p, role, arrays[self.symbols[small]], arrays[self.symbols[small + 1]], params[k])
+                else:
+                    piece.emit(p, role, arrays[self.symbols[small]], arrays.get(self.symbols[small + 1]))
             stamps.stop()
         p.assemble()
         return p
 
-    def order(self, blocks):
+    def order(self, blocks: Bits) -> Bits:
         """Return the blocks (height, width, n) of all PEs as the gathered array (height, width, blocks in order, n)."""
         if self.form == "row":
             return blocks[:, None].repeat(self.width, axis=1)
@@ -142,11 +156,11 @@ class _Move:
         return np.broadcast_to(flat, (self.height, self.width, *flat.shape))
 
     @property
-    def roots(self):
+    def roots(self) -> tuple[int, int]:
         """(columns, rows) of the PEs that are place 0 of everything."""
         return {"row": (1, self.height), "column": (self.width, 1)}.get(self.form, (1, 1))
 
-    def expected(self):
+    def expected(self) -> int:
         """Return the closed form of the cycles."""
         now = self.machine["ce.tsc_read"]
         for piece in self.pieces:
@@ -154,11 +168,21 @@ class _Move:
         return now
 
 
-def _run(kind, machine, form, width, height, n, dtype, seed, data):
+def _run(
+    kind: type[Gather] | type[Scatter] | type[AllGather],
+    machine: Machine,
+    form: str,
+    width: int,
+    height: int,
+    n: int,
+    dtype: str,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     name = kind.__name__.lower()
     arithmetic = Arithmetic.of(machine, dtype)
 
-    def build(n):
+    def build(n: int) -> tuple[_Move, Layout]:
         move = _Move(kind, machine, form, width, height, n, dtype)
         layout = move.layout()
         layout.build()
@@ -205,7 +229,9 @@ def _run(kind, machine, form, width, height, n, dtype, seed, data):
     "Luczynski et al., HPDC 2024, arXiv 2404.15888: cost model",
     PARAMS,
 )
-def scatter(machine, form, width, height, n, dtype, seed, data):
+def scatter(
+    machine: Machine, form: str, width: int, height: int, n: int, dtype: str, seed: int, data: str
+) -> dict[str, Any]:
     """Run the kernel `scatter`; see the head of this module."""
     return _run(Scatter, machine, form, width, height, n, dtype, seed, data)
 
@@ -216,7 +242,9 @@ def scatter(machine, form, width, height, n, dtype, seed, data):
     "Luczynski et al., HPDC 2024, arXiv 2404.15888: cost model",
     PARAMS,
 )
-def gather(machine, form, width, height, n, dtype, seed, data):
+def gather(
+    machine: Machine, form: str, width: int, height: int, n: int, dtype: str, seed: int, data: str
+) -> dict[str, Any]:
     """Run the kernel `gather`; see the head of this module."""
     return _run(Gather, machine, form, width, height, n, dtype, seed, data)
 
@@ -227,6 +255,8 @@ def gather(machine, form, width, height, n, dtype, seed, data):
     "Luczynski et al., HPDC 2024, arXiv 2404.15888: cost model",
     PARAMS,
 )
-def allgather(machine, form, width, height, n, dtype, seed, data):
+def allgather(
+    machine: Machine, form: str, width: int, height: int, n: int, dtype: str, seed: int, data: str
+) -> dict[str, Any]:
     """Run the kernel `allgather`; see the head of this module."""
     return _run(AllGather, machine, form, width, height, n, dtype, seed, data)

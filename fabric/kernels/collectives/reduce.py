@@ -25,10 +25,18 @@ Sources
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.asm.operands import Var
 from fabric.kernels.collectives import costs
+from fabric.kernels.collectives.costs import Wire
+from fabric.kernels.collectives.pieces.line_reduce import Reduce
 from fabric.kernels.collectives.pieces.lines import compose
+from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
 from fabric.kernels.collectives.pieces.sums import FORMS, admit, format_params, lines_of, pick_sums, reduces
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
@@ -38,12 +46,21 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["model_cycles", "plain_sums", "program", "reduce", "reduce_params", "reference"]
 
 
-def program(roles, pieces, n, dtype, sums, machine, after=None):
+def program(
+    roles: tuple[Any, ...],
+    pieces: Sequence[Reduce],
+    n: int,
+    dtype: str,
+    sums: str,
+    machine: Machine,
+    after: Callable[[Program, tuple[Any, ...], Var], None] | None = None,
+) -> Program:
     """Return the program of a PE with one role per piece; `after` writes what follows, with the roles left over."""
     p = Program(f"reduce {roles}", machine, half="cb16" if dtype == "cb16" else "f16")
     x = p.array("x", n, dtype)
@@ -65,7 +82,7 @@ def program(roles, pieces, n, dtype, sums, machine, after=None):
     return p
 
 
-def reduce_params(algorithms):
+def reduce_params(algorithms: tuple[str, ...]) -> list[KernelParam]:
     """Return the declarations of the parameters of kernels that sum."""
     return [
         KernelParam("algorithm", "auto", str, "auto takes the fastest one by the closed forms", ("auto", *algorithms)),
@@ -79,7 +96,9 @@ def reduce_params(algorithms):
     ]
 
 
-def model_cycles(form, pieces, width, height, b, group, wire):
+def model_cycles(
+    form: str, pieces: Sequence[Reduce], width: int, height: int, b: int, group: int, wire: Wire
+) -> tuple[float, float]:
     """Return (published cost, lower bound) of a reduce."""
     cost = sum(costs.reduce(r.tree.name, len(r.line), b, wire, group or None) for r in pieces)
     bound = (
@@ -90,7 +109,9 @@ def model_cycles(form, pieces, width, height, b, group, wire):
     return cost, bound
 
 
-def reference(form, pieces, x, given, result):
+def reference(
+    form: str, pieces: Sequence[Reduce] | Sequence[RingAllreduce], x: Bits, given: Arithmetic, result: Arithmetic
+) -> tuple[Bits, int]:
     """Return the bits of the sums and the most roundings of a value.
 
     Parameters
@@ -121,7 +142,7 @@ def reference(form, pieces, x, given, result):
     return sums.reshape(shape), sum(piece.roundings for piece in pieces)
 
 
-def plain_sums(form, x, given, touched):
+def plain_sums(form: str, x: Bits, given: Arithmetic, touched: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (sums, sums of absolute values) in float64, shape as `reference`; `touched`: any operation was done."""
     values = given.operand(x) if touched else given.decode(x)
     axes = {"row": (1,), "column": (0,)}.get(form, (0, 1))
@@ -135,12 +156,24 @@ def plain_sums(form, x, given, touched):
     "Luczynski et al., HPDC 2024, arXiv 2404.15888",
     reduce_params(costs.ALGORITHMS),
 )
-def reduce(machine, algorithm, form, width, height, n, group, dtype, sums, seed, data):
+def reduce(
+    machine: Machine,
+    algorithm: str,
+    form: str,
+    width: int,
+    height: int,
+    n: int,
+    group: int,
+    dtype: str,
+    sums: str,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     """Run the kernel `reduce`; see the head of this module."""
     sums = pick_sums(dtype, sums, "kernel reduce")
     given, result = Arithmetic.of(machine, dtype), Arithmetic.of(machine, sums)
 
-    def build(n):
+    def build(n: int) -> tuple[Layout, list[Reduce]]:
         pieces = reduces(lines_of(form, width, height), algorithm, group, n, dtype, sums, machine)
         admit(machine, "reduce", (width, height), pieces)
         layout = Layout(width, height, machine)

@@ -83,7 +83,7 @@ def check_sum(
     plain: np.ndarray,
     magnitude: np.ndarray,
     roundings: int,
-    operations: int | None = None,
+    operations: float | None = None,
 ) -> Check:
     """Compare results that are sums of terms; see the head of this module.
 
@@ -97,7 +97,7 @@ def check_sum(
         Sum of the terms and of their absolute values by numpy.
     roundings : int
         Roundings that a term goes through at most; 0 for copies.
-    operations : int, optional
+    operations : float, optional
         Roundings done in all for one result; default the same.
 
     Returns

@@ -50,9 +50,9 @@ class KernelParam:
 
     name: str
     default: object
-    kind: type
+    kind: type[int] | type[float] | type[bool] | type[str]
     doc: str
-    choices: tuple = ()
+    choices: tuple[Any, ...] = ()
     low: int | None = None
     high: int | None = None
 
@@ -83,8 +83,8 @@ class Kernel:
     name: str
     summary: str
     source: str
-    params: tuple
-    function: Callable = field(repr=False)
+    params: tuple[KernelParam, ...]
+    function: Callable[..., dict[str, Any]] = field(repr=False)
 
     def run(self, machine: Machine, **values: Any) -> dict[str, Any]:
         """Run the kernel.
@@ -127,7 +127,7 @@ def kernel(
 ) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., dict[str, Any]]]:
     """Return a decorator that enters a function into `DECLARED` and leaves it as it is."""
 
-    def enter(function):
+    def enter(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         DECLARED[name] = Kernel(name, summary, source, tuple(params), function)
         return function
 

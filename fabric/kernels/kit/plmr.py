@@ -43,12 +43,15 @@ Sources: He et al., WaferLLM (OSDI 2025), sections 3.1 (PLMR), 5.1 (GEMM), 6.1 (
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fabric.kernels.kit import timing
-from wse_core.errors import ConfigError, PlanError
+from fabric.layout.layout import Layout
+from wse_core.errors import ConfigError, PlanError, WseError
+from wse_core.params import Machine
 
 __all__ = [
     "GEMM",
@@ -101,7 +104,7 @@ class Plan:
     steps: int = 1
     routing: str = "hardware"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.routing not in ("hardware", "software"):
             raise ConfigError(f"routing {self.routing!r} is unknown", where=self.name, hint="hardware or software")
 
@@ -141,7 +144,7 @@ class Device:
     torus: bool = False
 
     @classmethod
-    def of(cls, machine):
+    def of(cls, machine: Machine) -> Device:
         """Return the device that `machine` describes."""
         m = machine
         return cls(
@@ -149,11 +152,11 @@ class Device:
         )
 
     @property
-    def cores(self):
+    def cores(self) -> int:
         """Number of cores."""
         return self.width * self.height
 
-    def distance(self, a, b):
+    def distance(self, a: tuple[int, int], b: tuple[int, int]) -> int:
         """Return the links of the shortest path between the cores at ``a = (x, y)`` and `b`."""
         total = 0
         for p, q, size in zip(a, b, (self.width, self.height), strict=True):
@@ -162,15 +165,15 @@ class Device:
         return total
 
     @property
-    def diameter(self):
+    def diameter(self) -> int:
         """Links of the longest shortest path."""
         return self.width // 2 + self.height // 2 if self.torus else self.width + self.height - 2
 
-    def needs_software(self, plan):
+    def needs_software(self, plan: Plan) -> bool:
         """Return whether `plan` has more routes than a core."""
         return plan.routes > self.routes
 
-    def admit(self, plan, where=None):
+    def admit(self, plan: Plan, where: str | None = None) -> Plan:
         """Return `plan`, or refuse it.
 
         Raises
@@ -205,12 +208,12 @@ class Device:
                 )
         return plan
 
-    def latency(self, plan):
+    def latency(self, plan: Plan) -> int:
         """Return the cycles that the distances of all steps cost, without data volume and arithmetic."""
         return plan.steps * plan.hops * (self.stage if self.needs_software(plan) else self.hop)
 
 
-def refuse(error, where):
+def refuse(error: WseError, where: str) -> None:
     """Raise the `PlanError` of an error that says what the machine has too little of; do nothing if it is none.
 
     Parameters
@@ -229,7 +232,9 @@ def refuse(error, where):
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def gemm_plan(algorithm, n, tile_words, result_words=None, routing="hardware"):
+def gemm_plan(
+    algorithm: str, n: int, tile_words: int, result_words: int | None = None, routing: str = "hardware"
+) -> Plan:
     """Return the `Plan` of a product of matrices on n x n cores.
 
     Parameters
@@ -263,7 +268,7 @@ def gemm_plan(algorithm, n, tile_words, result_words=None, routing="hardware"):
     return Plan(f"{algorithm} GEMM on {n} x {n} PEs", n, n, words, many, far, steps=steps, routing=routing)
 
 
-def gemv_plan(algorithm, n, words, levels=2, width=1, routing="hardware"):
+def gemv_plan(algorithm: str, n: int, words: int, levels: int = 2, width: int = 1, routing: str = "hardware") -> Plan:
     """Return the `Plan` of the all-reduce of a matrix-vector product along lines of n cores.
 
     Parameters
@@ -307,7 +312,7 @@ def gemv_plan(algorithm, n, words, levels=2, width=1, routing="hardware"):
     )
 
 
-def ktree_groups(n, levels, group=0):
+def ktree_groups(n: int, levels: int, group: int = 0) -> list[int]:
     """Return the group sizes of a balanced tree over n cores, bottom level first, as few levels as the sizes need.
 
     Parameters
@@ -336,7 +341,7 @@ def ktree_groups(n, levels, group=0):
     return sizes
 
 
-def critical_additions(algorithm, n, levels=2):
+def critical_additions(algorithm: str, n: int, levels: int = 2) -> int:
     """Return the additions that follow one another in an all-reduce over a line of n cores.
 
     A two-way group of g cores has its root in the middle: both sides come together there, and of the two partial sums
@@ -348,7 +353,7 @@ def critical_additions(algorithm, n, levels=2):
     return n - 1
 
 
-def routes_used(layout):
+def routes_used(layout: Layout) -> int:
     """Return the colors of the PE of a `Layout` that has most of them configured."""
     spec = layout.build()
     used = np.zeros((spec.height, spec.width), np.int32)
@@ -357,7 +362,7 @@ def routes_used(layout):
     return int(used.max(initial=0))
 
 
-def _root_up(n, k):
+def _root_up(n: int, k: int) -> int:
     """Return the smallest integer whose k-th power is at least n."""
     root = max(1, math.floor(n ** (1 / k)))
     while root**k < n:
@@ -367,6 +372,6 @@ def _root_up(n, k):
     return root
 
 
-def _one_of(value, known, what):
+def _one_of(value: str, known: Sequence[str], what: str) -> None:
     if value not in known:
         raise ConfigError(f"{what} algorithm {value!r} is unknown", hint=", ".join(known), value=value)

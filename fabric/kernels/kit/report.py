@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from fabric.kernels.kit.check import Check
+from fabric.kernels.kit.session import Session
+
 __all__ = ["report"]
 
 
-def report(session, check, cycles, *, expected_cycles, expected_hops, expected_macs, lanes=0, arrays=None, **extra):
+def report(
+    session: Session,
+    check: Check,
+    cycles: int,
+    *,
+    expected_cycles: float,
+    expected_hops: float,
+    expected_macs: float,
+    lanes: int = 0,
+    arrays: Mapping[str, NDArray[Any]] | None = None,
+    **extra: Any,
+) -> dict[str, Any]:
     """Return the result of a kernel.
 
     Parameters

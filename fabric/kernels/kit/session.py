@@ -6,9 +6,18 @@ of the kernel names; `run_cycles` is the whole run, with the start of the tasks 
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.asm.operands import Reg
 from fabric.host.fabric import Fabric
+from fabric.host.running import Progress
+from fabric.layout.layout import Layout
+from fabric.layout.streams import Stream
+from fabric.program.program import Program
 
 __all__ = ["CYCLE_LIMIT", "Session", "Stamps"]
 
@@ -32,10 +41,10 @@ class Stamps:
     is measured, and `ce.tsc_read`.  `store` writes a reading at once; its three stores follow the sampling.
     """
 
-    def __init__(self, program, count=2):
+    def __init__(self, program: Program, count: int = 2) -> None:
         self.program = program
         self.var = program.array("stamps", 3 * count, "u16")
-        self.first = None
+        self.first: tuple[Reg, ...] = ()
 
     def start(self) -> None:
         """Read the counter."""
@@ -81,7 +90,16 @@ class Session:
     run : RunResult
     """
 
-    def __init__(self, layout, inputs, task="main", backend=None, progress=None, cycle_limit=CYCLE_LIMIT, streams=()):
+    def __init__(
+        self,
+        layout: Layout,
+        inputs: Iterable[tuple[str, NDArray[Any], int, int]],
+        task: str | None = "main",
+        backend: str | None = None,
+        progress: Progress | bool | None = None,
+        cycle_limit: int = CYCLE_LIMIT,
+        streams: Iterable[tuple[Stream, NDArray[np.uint32], NDArray[np.bool_]]] = (),
+    ) -> None:
         self.fabric = Fabric(layout, backend)
         for symbol, bits, x, y in inputs:
             self.fabric.write(symbol, bits, x, y, bits.shape[1], bits.shape[0])
@@ -102,6 +120,6 @@ class Session:
         readings = words.reshape(h, w, -1, 3) @ (1 << 16 * np.arange(3, dtype=np.int64))
         return tuple(np.moveaxis(readings, -1, 0))
 
-    def counters(self):
+    def counters(self) -> dict[str, tuple[NDArray[np.uint64], str]]:
         """Return all counters as a run file takes them, see `Fabric.all_counters`."""
         return self.fabric.all_counters()

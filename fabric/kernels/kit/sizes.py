@@ -64,7 +64,7 @@ def fit(
 def nearest(build: Callable[..., Any], sizes: dict[str, int], key: str, low: int, high: int) -> int | None:
     """Return the value in low .. high, nearest to the present one, for which a program can be built; None if none."""
 
-    def fits(value):
+    def fits(value: int) -> bool:
         try:
             build(**{**sizes, key: value})
         except ProgramError:

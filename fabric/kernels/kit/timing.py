@@ -22,9 +22,16 @@ Source: the parameters' own, `wse_core.params`.
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
 from wse_core.params import Machine
 
 __all__ = ["elementwise", "issue", "load", "operation", "ramps", "stage", "stamp", "steps", "transfer", "way"]
+
+Count = TypeVar("Count", int, NDArray[Any])
+"""One count, or an array of them."""
 
 
 def ramps(machine: Machine) -> int:
@@ -32,7 +39,7 @@ def ramps(machine: Machine) -> int:
     return machine["ramp.execute"] + machine["ramp.out"] + machine["ramp.in"]
 
 
-def way(machine: Machine, hops: int) -> int:
+def way(machine: Machine, hops: Count) -> Count:
     """Return the cycles from the step that makes a wavelet to the one that can use it, `hops` routers further."""
     return ramps(machine) + hops * machine["router.hop"]
 
@@ -62,7 +69,7 @@ def elementwise(machine: Machine, op: str, n: int) -> int:
     return operation(machine, steps(machine, op, n))
 
 
-def load(machine: Machine, count: int = 1) -> int:
+def load(machine: Machine, count: Any = 1) -> Any:
     """Return the cycles of so many loads of descriptors, of one dimension each."""
     return count * machine["ce.dsr_load"]
 

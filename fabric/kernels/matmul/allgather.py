@@ -24,11 +24,18 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from fabric.asm.operands import Dsr, Reg
+from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.broadcast_axis import BroadcastAxis, slot_elements
 from fabric.kernels.matmul.local import product_cycles
 from fabric.kernels.matmul.summa import Summa
+from fabric.program.program import Program
+from wse_core.formats import Bits
+from wse_core.params import Machine
 
 __all__ = ["AllGather"]
 
@@ -36,25 +43,25 @@ __all__ = ["AllGather"]
 class PanelAxis(BroadcastAxis):
     """The tiles of one matrix, each at its place in a panel of all slices."""
 
-    def declare(self, elements, dtype, bank):
+    def declare(self, elements: int, dtype: str, bank: int | None) -> None:
         """Declare the panel; the host writes the PE's own tiles to their places."""
         self.own = self.received = self.p.array(self.key, self.buffers * self.slot, dtype, bank=bank)
         self.at = None
-        self.slot_words = self.slot * self.own.words_per_element
 
-    def choose_sent(self, since):
+    def choose_sent(self, since: Reg) -> None:
         """Point the descriptor at the tile to send."""
         self._point(self.dsrs["send"][1])
 
-    def choose_received(self):
+    def choose_received(self) -> None:
         """Point the descriptor at the place of the tile to receive."""
         self._point(self.dsrs["receive"][0])
 
-    def _point(self, dsr):
+    def _point(self, dsr: Dsr) -> None:
         self.p.dsr_base(dsr, self.own)
-        self.p.dsr_off(dsr, self.offset)
+        if self.offset is not None:
+            self.p.dsr_off(dsr, self.offset)
 
-    def toggle(self):
+    def toggle(self) -> None:
         """Go on to the next place."""
         if self.offset is not None:
             self.p.add16(self.offset, self.offset, self.slot_words)
@@ -65,10 +72,21 @@ class AllGather(Summa):
 
     algorithm = "allgather"
 
-    def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", where="kernel gemm"):
+    def __init__(
+        self,
+        machine: Machine,
+        width: int,
+        height: int,
+        m: int,
+        k: int,
+        n: int,
+        dtype: str,
+        sums: str = "f32",
+        where: str = "kernel gemm",
+    ) -> None:
         super().__init__(machine, width, height, m, k, n, dtype, sums, 1, where)
 
-    def axes(self, p, column, row):
+    def axes(self, p: Program, column: str, row: str) -> tuple[BroadcastAxis, BroadcastAxis]:
         """Return what a program has for the panels of A and of B; one PE alone has no panels."""
         if self.slices == 1:
             return super().axes(p, column, row)
@@ -77,7 +95,15 @@ class AllGather(Summa):
             PanelAxis(p, "b", self.elements[1], self.dtype, row, self.held[1], self.slices, None),
         )
 
-    def write_step(self, p, step, a, b, multiply, stamps):
+    def write_step(
+        self,
+        p: Program,
+        step: Reg,
+        a: BroadcastAxis,
+        b: BroadcastAxis,
+        multiply: Callable[[Reg, Reg], None],
+        stamps: Stamps,
+    ) -> None:
         """Write what happens when both tiles of a step are there: the next ones, and behind the last the products."""
         p.add16(step, step, 1)
         a.toggle()
@@ -94,7 +120,7 @@ class AllGather(Summa):
                 p.add16(b_base, b_base, b.slot_words - b.words)  # the product leaves it behind the tile
             stamps.store(1)
 
-    def inputs(self, a, b):
+    def inputs(self, a: Bits, b: Bits) -> list[tuple[str, Bits, int, int]]:
         """Return what the host writes; see `Session`."""
         if self.slices == 1:
             return super().inputs(a, b)
@@ -112,7 +138,7 @@ class AllGather(Summa):
 
     points = True
 
-    def expected(self):
+    def expected(self) -> int:
         """Return the cycles of the formula in the module's head."""
         m = self.machine
         if self.slices == 1:

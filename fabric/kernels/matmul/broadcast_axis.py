@@ -6,6 +6,9 @@ How routers are turned, and why nothing can collide or be cut off, stands in the
 
 from __future__ import annotations
 
+from fabric.asm.operands import Dsd, Reg, Var
+from fabric.program.program import Program
+
 __all__ = ["AXES", "BroadcastAxis", "slot_elements"]
 
 AXES = {"a": (8, 0, 2, "W", "E"), "b": (9, 1, 3, "N", "S")}
@@ -13,7 +16,7 @@ AXES = {"a": (8, 0, 2, "W", "E"), "b": (9, 1, 3, "N", "S")}
 SENDING, TOKEN = 0, 1  # switch positions; position 0 is also that of receiving
 
 
-def slot_elements(elements):
+def slot_elements(elements: int) -> int:
     """Return the room for a tile that is received: whole wavelets of two elements, and one for the token behind it."""
     return elements + elements % 2 + 2
 
@@ -38,14 +41,17 @@ class BroadcastAxis:
         In which a tile has to begin.
     """
 
-    def __init__(self, p, key, elements, dtype, end, held, buffers, bank):
+    def __init__(
+        self, p: Program, key: str, elements: int, dtype: str, end: str, held: int, buffers: int, bank: int | None
+    ) -> None:
         self.p, self.key, self.elements, self.held, self.buffers, self.end = p, key, elements, held, buffers, end
         self.color, q_in, q_out, self.low, self.high = AXES[key]
         self.move = p.mov32 if dtype == "f32" else p.mov16
-        self.offset = None
+        self.offset: Reg | None = None
         self.slot = slot_elements(elements)
         self.declare(elements, dtype, bank)
         self.words = elements * self.own.words_per_element
+        self.slot_words = self.slot * self.own.words_per_element
         if end == "alone":
             return
         self.place = p.param(f"p{'x' if key == 'a' else 'y'}", "u16")
@@ -58,16 +64,16 @@ class BroadcastAxis:
         }
         self.offset = p.reg16(f"{key} offset") if buffers > 1 else None
 
-    def declare(self, elements, dtype, bank):
+    def declare(self, elements: int, dtype: str, bank: int | None) -> None:
         """Declare the tiles: those of the PE, and places for those that arrive."""
         p = self.p
         self.own = p.array(self.key, self.held * elements, dtype, bank=bank)
-        self.received = None
+        self.received = self.own
         if self.end != "alone":
             self.received = p.array(f"{self.key}_received", self.buffers * self.slot, dtype, bank=bank)
         self.at = p.scalar(f"{self.key}_at", "u16") if self.held > 1 else None
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Load all descriptors; in the task that begins."""
         p, n = self.p, self.elements
         if self.at is not None:
@@ -78,7 +84,7 @@ class BroadcastAxis:
         if self.end == "alone":
             return
         whole = n + 1 if self.move == p.mov32 else self.slot  # the token that follows goes behind the tile
-        pairs = {
+        pairs: dict[str, tuple[Dsd | Var, Dsd | Var]] = {
             "receive": (p.mem1d(self.received, whole), p.fabin(self.into, whole)),
             "send": (p.fabout(self.out, n, advance_switch=True), p.mem1d(self.own, n)),
             "token out": (p.fabout(self.out, 1), self.token),
@@ -90,16 +96,21 @@ class BroadcastAxis:
         if self.offset is not None:
             p.ldi(self.offset, 0)
 
-    def ask(self, step, mine, limit, **then):
-        """Turn the router for the step in register `step` and start what the PE does in it; `then` when it is done.
+    def ask(self, step: Reg, mine: Reg, limit: Reg, activate: str | None = None, unblock: str | None = None) -> None:
+        """Turn the router for the step in register `step` and start what the PE does in it, before a task begins.
 
-        `mine` and `limit` are registers of the function that is being written.
+        The task is activated or unblocked.
+
+        `mine` and `limit` are registers of the function that is being written; a PE with one tile needs no `limit`.
         """
         p, high = self.p, self.high
         if self.end == "alone":
-            p.activate(then["activate"]) if "activate" in then else p.unblock(then["unblock"])
+            if activate:
+                p.activate(activate)
+            elif unblock:
+                p.unblock(unblock)
             return
-        done = p.async_(**then)
+        done = p.async_(activate=activate, unblock=unblock)
         p.ld16(mine, self.place)
         if self.held > 1:
             p.sub16(mine, step, mine)  # steps since the PE's first one
@@ -122,25 +133,25 @@ class BroadcastAxis:
             self.choose_received()
             self.move(*self.dsrs["receive"], async_=done)
 
-    def choose_sent(self, since):
+    def choose_sent(self, since: Reg) -> None:
         """Point the descriptor at the tile to send; `since` is free."""
-        if self.held > 1:
+        if self.at is not None:
             self.p.ld16(since, self.at)
             self.p.dsr_base(self.dsrs["send"][1], since)
 
-    def choose_received(self):
+    def choose_received(self) -> None:
         """Point the descriptor at the place of the tile to receive."""
         if self.offset is not None:
             self.p.dsr_base(self.dsrs["receive"][0], self.received)
             self.p.dsr_off(self.dsrs["receive"][0], self.offset)
 
-    def sent(self):
+    def sent(self) -> None:
         """Write the task that runs when the own tile has been handed over: the token follows the tile."""
         if self.end != "alone":
             with self.p.task(f"{self.key} sent"):
                 self.move(*self.dsrs["token out"], async_=True)
 
-    def find(self, base, step):
+    def find(self, base: Reg, step: Reg) -> None:
         """Set register `base` to the word address of the tile of the step in register `step`."""
         p = self.p
         if self.end == "alone":
@@ -156,7 +167,7 @@ class BroadcastAxis:
             if self.offset is not None:
                 p.add16(base, base, self.offset)
 
-    def take_own(self, base):
+    def take_own(self, base: Reg) -> None:
         """Set register `base` to the address of the PE's next own tile."""
         p = self.p
         if self.at is None:
@@ -167,7 +178,7 @@ class BroadcastAxis:
             p.st16(base, self.at)
             p.sub16(base, base, self.words)
 
-    def toggle(self):
+    def toggle(self) -> None:
         """Let the next tile go into the other buffer."""
         if self.offset is not None:
-            self.p.xor16(self.offset, self.offset, self.slot * self.own.words_per_element)
+            self.p.xor16(self.offset, self.offset, self.slot_words)

@@ -26,23 +26,32 @@ from __future__ import annotations
 import copy
 import functools
 import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabric.host.running import Progress
 from fabric.kernels.kit import tiles, timing
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.plmr import routes_used
 from fabric.kernels.kit.session import CYCLE_LIMIT, Session
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.matmul.local import Shape, product_cycles
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from wse_core.errors import PlanError
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["Product", "place_all"]
 
 
-def place_all(layout, programs, columns, rows):
+def place_all(
+    layout: Layout, programs: Mapping[Any, Program], columns: Sequence[Hashable], rows: Sequence[Hashable]
+) -> None:
     """Place ``programs[columns[x], rows[y]]`` on every PE (x, y), many at a time.
 
     Parameters
@@ -57,9 +66,10 @@ def place_all(layout, programs, columns, rows):
             layout.place(programs[column, row], (x[0], y[0], x[-1] - x[0] + 1, y[-1] - y[0] + 1, x.step, y.step))
 
 
-def _strides(kinds):
+def _strides(kinds: Sequence[Hashable]) -> list[tuple[Hashable, range]]:
     """Return (kind, range of places) so that every place of a sequence of kinds is in one range."""
-    places, found = {}, []
+    places: dict[Hashable, list[int]] = {}
+    found = []
     for place, kind in enumerate(kinds):
         places.setdefault(kind, []).append(place)
     for kind, mine in places.items():
@@ -110,7 +120,18 @@ class Product:
 
     algorithm = ""
 
-    def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", where="kernel gemm"):
+    def __init__(
+        self,
+        machine: Machine,
+        width: int,
+        height: int,
+        m: int,
+        k: int,
+        n: int,
+        dtype: str,
+        sums: str = "f32",
+        where: str = "kernel gemm",
+    ) -> None:
         self.machine, self.width, self.height, self.where = machine, width, height, where
         self.m, self.k, self.n, self.dtype, self.sums = m, k, n, dtype, sums
         self.given = Arithmetic.of(machine, dtype)
@@ -136,7 +157,29 @@ class Product:
         sizes = {"m": m, "k": k, "n": n} | ({"p": width} if width == height else {})
         self.programs = fit(where, machine, lambda **found: self.sized(**found).build(), sizes, ranges)
 
-    def sized(self, m, k, n, p=None):
+    @property
+    def hops(self) -> int:
+        """Wavelet hops of a product."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """The `Layout`: programs on their PEs, and routes."""
+        raise NotImplementedError
+
+    def build(self) -> dict[Any, Program]:
+        """Return the programs by place, assembled."""
+        raise NotImplementedError
+
+    def inputs(self, a: Bits, b: Bits) -> list[tuple[str, Bits, int, int]]:
+        """Return what the host writes; see `Session`."""
+        raise NotImplementedError
+
+    def expected(self) -> float:
+        """Return the closed form of the cycles."""
+        raise NotImplementedError
+
+    def sized(self, m: int, k: int, n: int, p: int | None = None) -> Self:
         """Return a product of other sizes, or on a square of p x p PEs, without programs: `build` may fail."""
         other = copy.copy(self)
         other.__dict__.pop("layout", None)
@@ -148,22 +191,22 @@ class Product:
         other.shape = other.shape_of(m, k, n)
         return other
 
-    def shape_of(self, m, k, n):
+    def shape_of(self, m: int, k: int, n: int) -> Shape:
         """Return the `Shape` of the tiles."""
         return Shape(2 * -(-m // (2 * self.height)), -(-k // self.slices), -(-n // self.width), self.dtype, self.sums)
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
-    def padded(self, a, b):
+    def padded(self, a: Bits, b: Bits) -> tuple[Bits, Bits]:
         """Return A and B as bit patterns with the zeros that complete the tiles."""
         s, (w, h, steps) = self.shape, (self.width, self.height, self.slices)
         return tiles.pad(a, h * s.rows, steps * s.depth), tiles.pad(b, steps * s.depth, w * s.columns)
 
-    def b_elements(self, found):
+    def b_elements(self, found: Bits) -> Bits:
         """Return tiles of B in the order in which `fabric.kernels.matmul.local` reads them."""
         return (tiles.columns_first if self.shape.inner_k else tiles.rows_first)(found)
 
-    def cut(self, a, b):
+    def cut(self, a: Bits, b: Bits) -> tuple[Bits, Bits]:
         """Return the tiles of A (H, L, elements) and of B (L, W, elements) as they lie in SRAM."""
         a, b = self.padded(a, b)
         return (
@@ -171,7 +214,14 @@ class Product:
             self.b_elements(tiles.tiles(b, self.slices, self.width)),
         )
 
-    def run(self, a, b, progress=None, cycle_limit=CYCLE_LIMIT, backend=None):
+    def run(
+        self,
+        a: Bits,
+        b: Bits,
+        progress: Progress | bool | None = None,
+        cycle_limit: int = CYCLE_LIMIT,
+        backend: str | None = None,
+    ) -> tuple[Session, Bits]:
         """Multiply on the fabric.
 
         Parameters
@@ -195,20 +245,22 @@ class Product:
         c = session.read("c", 0, 0, w, h).reshape(h, w, self.c_tiles, -1, s.rows)
         return session, c.transpose(0, 4, 1, 2, 3).reshape(h * s.rows, -1)[: self.m, : self.n]
 
-    c_tiles = 1
-    """Tiles of C on a PE, side by side."""
+    @property
+    def c_tiles(self) -> int:
+        """Tiles of C on a PE, side by side."""
+        return 1
 
     # --- references ---------------------------------------------------------------------------------------------------
 
-    def order(self):
+    def order(self) -> NDArray[np.int64]:
         """Return the slices in the order in which each PE takes them: array (H, W, steps)."""
         return np.broadcast_to(np.arange(self.slices), (self.height, self.width, self.slices))
 
-    def fma(self, x, y, total):
+    def fma(self, x: Bits, y: Bits, total: Bits) -> Bits:
         """Return x y + total as the PEs calculate it."""
         return self.given.call("fma" if self.result.fmt == self.dtype else "fma_mixed", x, y, total)
 
-    def reference(self, a, b):
+    def reference(self, a: Bits, b: Bits) -> Bits:
         """Return C, m x n, calculated in the order of the PEs."""
         s, (w, h) = self.shape, (self.width, self.height)
         a, b = self.padded(a, b)
@@ -222,15 +274,18 @@ class Product:
                 c = self.fma(left[..., d, np.newaxis], right[..., d, np.newaxis, :], c)
         return c.swapaxes(1, 2).reshape(h * s.rows, w * s.columns)[: self.m, : self.n]
 
-    def plain(self, a, b):
+    def plain(self, a: Bits, b: Bits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return C and the sums of absolute products by numpy, in float64."""
         x, y = self.given.operand(a), self.given.operand(b)
         with np.errstate(invalid="ignore", over="ignore"):
             return x @ y, np.abs(x) @ np.abs(y)
 
-    roundings = property(lambda self: self.slices * self.shape.depth, doc="Roundings that a term of C goes through.")
+    @property
+    def roundings(self) -> int:
+        """Roundings that a term of C goes through."""
+        return self.slices * self.shape.depth
 
-    def check(self, a, b, c):
+    def check(self, a: Bits, b: Bits, c: Bits) -> Check:
         """Compare a result with the reference in the order of the PEs and with plain numpy; return a `Check`."""
         plain, magnitude = self.plain(a, b)
         return check_sum(self.result, c, self.reference(a, b), plain, magnitude, self.roundings)
@@ -238,33 +293,33 @@ class Product:
     # --- counts -------------------------------------------------------------------------------------------------------
 
     @property
-    def elements(self):
+    def elements(self) -> tuple[int, int]:
         """Elements of a tile of A and of a tile of B."""
         return self.shape.rows * self.shape.depth, self.shape.depth * self.shape.columns
 
     @property
-    def wavelets(self):
+    def wavelets(self) -> tuple[int, int]:
         """Wavelets of a tile of A and of a tile of B."""
-        return tuple(wavelets_of(count, self.dtype) for count in self.elements)
+        return wavelets_of(self.elements[0], self.dtype), wavelets_of(self.elements[1], self.dtype)
 
     @property
-    def macs(self):
+    def macs(self) -> int:
         """Multiply-adds of a product, those with zeros of the padding included."""
         s = self.shape
         return self.width * self.height * self.slices * s.rows * s.depth * s.columns
 
     @functools.cached_property
-    def words(self):
+    def words(self) -> int:
         """SRAM of the PE that needs most, code included [16-bit words]."""
         return max(program.assemble().footprint for program in self.programs.values())
 
     @property
-    def compute_cycles(self):
+    def compute_cycles(self) -> int:
         """Cycles of the products of a PE that has all tiles."""
         return self.slices * product_cycles(self.shape, self.machine)
 
     @property
-    def lower_bound(self):
+    def lower_bound(self) -> int:
         """Cycles that no algorithm with C in place goes below; see the head of this module."""
         m, (w, h) = self.machine, (self.width, self.height)
         rows, columns = -(-self.m // h), -(-self.n // w)
@@ -275,7 +330,7 @@ class Product:
         work = -(-rows // self.shape.lanes(m)) * columns * self.k + foreign
         return max(work, timing.way(m, way) if way else 0)
 
-    def facts(self, session, cycles):
+    def facts(self, session: Session, cycles: int) -> dict[str, Any]:
         """Return what a result says besides `report`."""
         s = self.shape
         compute = self.compute_cycles
@@ -293,10 +348,10 @@ class Product:
             "lower_bound": self.lower_bound,
         }
 
-    def expected_align(self):
+    def expected_align(self) -> float:
         """Return what a closed form says about `align_cycles`."""
         return 0
 
-    def align_cycles(self, session):
+    def align_cycles(self, session: Session) -> int:
         """Return the cycles until all tiles are where the first step wants them."""
         return 0

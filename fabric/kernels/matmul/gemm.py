@@ -27,16 +27,22 @@ Sources
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.matmul.allgather import AllGather
+from fabric.kernels.matmul.distributed import Product
 from fabric.kernels.matmul.shift import Cannon, MeshGemm
 from fabric.kernels.matmul.summa import Summa
 from fabric.kernels.matmul.transposed import GemmT
+from fabric.program.program import Program
 from wse_core.errors import ConfigError
+from wse_core.formats import Bits
+from wse_core.params import Machine
 
 __all__ = ["ALGORITHMS", "Gemm", "expected_cycles", "gemm", "gemm_t", "make", "programs"]
 
@@ -47,12 +53,14 @@ ALGORITHMS = {found.algorithm: found for found in (Summa, AllGather, Cannon, Mes
 class Gemm(Summa):
     """SUMMA on a square of p x p PEs; see `summa.Summa`."""
 
-    def __init__(self, machine, p, m, k, n, dtype, buffers=1, where="kernel gemm"):
+    def __init__(
+        self, machine: Machine, p: int, m: int, k: int, n: int, dtype: str, buffers: int = 1, where: str = "kernel gemm"
+    ) -> None:
         self.p = p
         super().__init__(machine, p, p, m, k, n, dtype, buffers=buffers, where=where)
 
 
-def programs(machine, p, m, k, n, dtype, buffers=1):
+def programs(machine: Machine, p: int, m: int, k: int, n: int, dtype: str, buffers: int = 1) -> dict[Any, Program]:
     """Return the programs of a `Gemm`, assembled.
 
     Raises
@@ -63,12 +71,23 @@ def programs(machine, p, m, k, n, dtype, buffers=1):
     return Gemm(machine, p, 1, 1, 1, dtype, buffers).sized(m, k, n).build()
 
 
-def expected_cycles(product, machine):
+def expected_cycles(product: Product, machine: Machine) -> float:
     """Return the cycles of the formula of a product's module; `machine` is the product's."""
     return product.expected()
 
 
-def make(algorithm, machine, width, height, m, k, n, dtype, sums="f32", **options):
+def make(
+    algorithm: str,
+    machine: Machine,
+    width: int,
+    height: int,
+    m: int,
+    k: int,
+    n: int,
+    dtype: str,
+    sums: str = "f32",
+    **options: Any,
+) -> Product:
     """Return a product by the name of its algorithm.
 
     Parameters
@@ -96,7 +115,7 @@ def make(algorithm, machine, width, height, m, k, n, dtype, sums="f32", **option
     return found[algorithm](machine, width, height, m, k, n, dtype, sums, **options)
 
 
-def result(product, a, b):
+def result(product: Product, a: Bits, b: Bits) -> dict[str, Any]:
     """Multiply on the fabric and return the result of a kernel."""
     session, c = product.run(a, b)
     starts, stops = session.stamps(0, 0, product.width, product.height)
@@ -113,7 +132,7 @@ def result(product, a, b):
     )
 
 
-def _mesh():
+def _mesh() -> list[KernelParam]:
     return [
         KernelParam("p", 8, int, "PEs along each side", low=1),
         KernelParam("width", 0, int, "PEs along x; 0: p", low=0),
@@ -121,7 +140,7 @@ def _mesh():
     ]
 
 
-def _formats():
+def _formats() -> list[KernelParam]:
     return [
         KernelParam("dtype", "f16", str, "format of A and B", ("f16", "cb16", "f32")),
         KernelParam("sums", "f32", str, "format of C and of the sums: f32, or that of A and B", ("f32", "same")),
@@ -146,9 +165,28 @@ def _formats():
         *data_params(),
     ],
 )
-def gemm(machine, p, width, height, m, k, n, dtype, sums, algorithm, buffers, align, seed, data):
+def gemm(
+    machine: Machine,
+    p: int,
+    width: int,
+    height: int,
+    m: int,
+    k: int,
+    n: int,
+    dtype: str,
+    sums: str,
+    algorithm: str,
+    buffers: int,
+    align: str,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     """Run the kernel `gemm`; see the head of this module."""
-    options = {"summa": {"buffers": buffers}, "cannon": {"align": align}, "meshgemm": {"align": align}}
+    options: dict[str, dict[str, Any]] = {
+        "summa": {"buffers": buffers},
+        "cannon": {"align": align},
+        "meshgemm": {"align": align},
+    }
     for key, value, usual in (("buffers", buffers, 1), ("align", align, "fabric")):
         if value != usual and key not in options.get(algorithm, {}):
             raise ConfigError(
@@ -173,7 +211,19 @@ def gemm(machine, p, width, height, m, k, n, dtype, sums, algorithm, buffers, al
         *data_params(),
     ],
 )
-def gemm_t(machine, p, width, height, m, k, n, dtype, sums, seed, data):
+def gemm_t(
+    machine: Machine,
+    p: int,
+    width: int,
+    height: int,
+    m: int,
+    k: int,
+    n: int,
+    dtype: str,
+    sums: str,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     """Run the kernel `gemm_t`; see `fabric.kernels.matmul.transposed`."""
     product = make("gemm_t", machine, width or p, height or p, m, k, n, dtype, sums)
     rng = np.random.default_rng(seed)

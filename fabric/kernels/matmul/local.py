@@ -22,8 +22,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fabric.asm.operands import Dsr, Reg, Var
 from fabric.kernels.kit import timing
+from fabric.program.program import Program
 from wse_core import isa
+from wse_core.isa import Op
+from wse_core.params import Machine
 
 __all__ = ["GROUP", "Shape", "emit_product", "product_cycles"]
 
@@ -52,35 +56,35 @@ class Shape:
     sums: str = "f32"
 
     @property
-    def words(self):
+    def words(self) -> int:
         """SRAM words of an element of A and B."""
         return 2 if self.dtype == "f32" else 1
 
     @property
-    def c_dtype(self):
+    def c_dtype(self) -> str:
         """Format of C."""
         return self.dtype if self.sums == "same" else "f32"
 
     @property
-    def inner_k(self):
+    def inner_k(self) -> bool:
         """Whether the inner loop runs over k; B is then stored by columns, else by rows."""
         return self.depth >= self.columns
 
     @property
-    def a_bank(self):
+    def a_bank(self) -> int:
         """Bank in which A has to begin; C begins in bank 0."""
         return 2 if self.words == 2 else 1
 
     @property
-    def op(self):
+    def op(self) -> Op:
         """The multiply-add of the op table."""
         return isa.BY_NAME["fmacs" if self.words == 2 else "fmachs" if self.sums == "f32" else "fmach"]
 
-    def lanes(self, machine):
+    def lanes(self, machine: Machine) -> int:
         """Return the multiply-adds that the operation does per cycle."""
         return machine.lanes(self.op)
 
-    def groups(self):
+    def groups(self) -> tuple[int, int, int]:
         """Return (scalars per group, number of full groups, scalars in the last one) of the inner loop."""
         inner = self.depth if self.inner_k else self.columns
         count = -(-inner // GROUP[self.words])
@@ -88,7 +92,7 @@ class Shape:
         return size, inner // size, inner % size
 
 
-def emit_product(p, shape, c, c_dsr, a, a_dsr, a_base, b_base):
+def emit_product(p: Program, shape: Shape, c: Var, c_dsr: Dsr, a: Var, a_dsr: Dsr, a_base: Reg, b_base: Reg) -> None:
     """Write C += A B into the task of a program that is being written.
 
     Parameters
@@ -117,14 +121,14 @@ def emit_product(p, shape, c, c_dsr, a, a_dsr, a_base, b_base):
     p.dsr_base(a_dsr, a_base)
     scalars = [p.reg16("b") if words == 1 else p.reg32("b") for _ in range(size)]
 
-    def group(count):
+    def group(count: int) -> None:
         for k in range(count):
             (p.ld16 if words == 1 else p.ld32)(scalars[k], b_base, offset=k * words)
         p.add16(b_base, b_base, count * words)
         for k in range(count):
             getattr(p, shape.op.name)(c_dsr, c_dsr, a_dsr, scalars[k])
 
-    def inner():
+    def inner() -> None:
         if full > 1:
             with p.loop(full):
                 group(size)
@@ -147,7 +151,7 @@ def emit_product(p, shape, c, c_dsr, a, a_dsr, a_base, b_base):
     p.free(*scalars)
 
 
-def product_cycles(shape, machine):
+def product_cycles(shape: Shape, machine: Machine) -> int:
     """Return the cycles of `emit_product`, from the issue of its first instruction to that of the next one after it."""
     m = machine
     size, full, rest = shape.groups()
@@ -156,10 +160,10 @@ def product_cycles(shape, machine):
     steps *= 1 + (m["mem.conflict_cycles"] if m["mem.read_ports"] == 1 else 0)
     operation = timing.operation(m, steps)
 
-    def loop(turns, body):
+    def loop(turns: int, body: int) -> int:
         return 1 + turns * (body + 1) + (turns - 1) * m["ce.branch_taken"] + m["ce.branch_not_taken"]
 
-    def group(count):
+    def group(count: int) -> int:
         return max(count + 1, m["ce.load_latency"]) + count * operation
 
     inner = loop(full, group(size)) if full > 1 else group(size)

@@ -7,6 +7,8 @@ heads of `fabric.kernels.matmul.shift` and `fabric.kernels.matmul.transposed`.
 
 from __future__ import annotations
 
+from fabric.program.program import Program
+
 __all__ = ["FIRST", "QUEUES", "RingAxis"]
 
 FIRST = {"a": 8, "b": 11}
@@ -33,21 +35,30 @@ class RingAxis:
         In which a tile has to begin.
     """
 
-    def __init__(self, p, key, elements, dtype, held, colors, bank=None):
+    def __init__(
+        self,
+        p: Program,
+        key: str,
+        elements: int,
+        dtype: str,
+        held: int,
+        colors: tuple[int, int] | None,
+        bank: int | None = None,
+    ) -> None:
         self.p, self.key, self.elements, self.colors = p, key, elements, colors
         self.places = held + (colors is not None)
         self.store = p.array(key, self.places * elements, dtype, bank=bank)
         self.words = elements * self.store.words_per_element
         self.move = p.mov32 if dtype == "f32" else p.mov16
         self.current = p.reg16(f"{key} current")
-        self.spare = p.reg16(f"{key} spare") if self.places > 1 else None
+        self.spare = p.reg16(f"{key} spare") if self.places > 1 else self.current
         if colors is not None:
             first, (q_in, q_out) = FIRST[key], QUEUES[key]
             self.out, self.into = p.output_queue(q_out, first + colors[0]), p.input_queue(q_in, first + colors[1])
             self.to_fabric, self.sent = p.dsr("dest", name=f"{key} out"), p.dsr("src1", name=f"{key} sent")
             self.received, self.from_fabric = p.dsr("dest", name=f"{key} in"), p.dsr("src1", name=f"{key} received")
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Load all descriptors and stand one tile before the first."""
         p, n = self.p, self.elements
         if self.colors is not None:
@@ -56,10 +67,10 @@ class RingAxis:
             p.load(self.received, p.mem1d(self.store, n))
             p.load(self.from_fabric, p.fabin(self.into, n))
         p.ldi(self.current, self.store[(self.places - 1) * self.elements])
-        if self.spare is not None:
+        if self.places > 1:
             p.ldi(self.spare, self.store)
 
-    def advance(self):
+    def advance(self) -> None:
         """Go on to the next tile; the one left is spare."""
         p = self.p
         if self.places == 2:
@@ -75,11 +86,14 @@ class RingAxis:
                 p.add16(self.current, self.current, self.words)
             p.free(last)
 
-    def turn(self, activate=None, unblock=None):
+    def turn(self, activate: str | None = None, unblock: str | None = None) -> None:
         """Send the current tile and receive another in the spare place; then activate or unblock a task."""
         p = self.p
         if self.colors is None:
-            p.activate(activate) if activate else p.unblock(unblock)
+            if activate:
+                p.activate(activate)
+            elif unblock:
+                p.unblock(unblock)
             return
         p.dsr_base(self.sent, self.current)
         self.move(self.to_fabric, self.sent, async_=True)

@@ -53,17 +53,21 @@ Sources
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.session import Stamps
+from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.matmul.distributed import Product, place_all
 from fabric.kernels.matmul.local import emit_product, product_cycles
 from fabric.kernels.matmul.ring_axis import FIRST, RingAxis
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.formats import Bits
+from wse_core.params import Machine
 
 __all__ = ["Cannon", "MeshGemm"]
 
@@ -79,32 +83,44 @@ class Shift(Product):
 
     kind = ""
 
-    def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", align="fabric", where="kernel gemm"):
+    def __init__(
+        self,
+        machine: Machine,
+        width: int,
+        height: int,
+        m: int,
+        k: int,
+        n: int,
+        dtype: str,
+        sums: str = "f32",
+        align: str = "fabric",
+        where: str = "kernel gemm",
+    ) -> None:
         self.align = align
         self.rings = {"a": Ring(width, self.kind), "b": Ring(height, self.kind)}
         super().__init__(machine, width, height, m, k, n, dtype, sums, where)
 
     @property
-    def held(self):
+    def held(self) -> tuple[int, int]:
         """Tiles of A and of B that a PE holds."""
         return self.slices // self.width, self.slices // self.height
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
-    def build(self):
+    def build(self) -> dict[Any, Program]:
         """Return the programs by (colors along x, colors along y), assembled."""
         if self.width == self.height != self.rings["a"].n:
             self.rings = {key: Ring(self.width, self.kind) for key in "ab"}  # a larger square that might fit
             return {None: self.program(self.rings["a"].colors(0), self.rings["b"].colors(0))}
-        kinds = [sorted(set(self.colors_along(key))) if ring.n > 1 else [None] for key, ring in self.rings.items()]
+        kinds = [ring.kinds() for ring in self.rings.values()]
         return {(x, y): self.program(x, y) for x in kinds[0] for y in kinds[1]}
 
-    def colors_along(self, key):
+    def colors_along(self, key: str) -> list[tuple[int, int] | None]:
         """Return the colors (sent, received) per place, None on a ring of one."""
         ring = self.rings[key]
         return [ring.colors(k) if ring.n > 1 else None for k in range(ring.n)]
 
-    def program(self, x_colors, y_colors):
+    def program(self, x_colors: tuple[int, int] | None, y_colors: tuple[int, int] | None) -> Program:
         """Return the program of the PEs with those colors."""
         shape = self.shape
         p = Program(
@@ -170,7 +186,7 @@ class Shift(Product):
     # --- layout and data ----------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def layout(self):
+    def layout(self) -> Layout:
         """`Layout` with programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
@@ -183,7 +199,7 @@ class Shift(Product):
         return layout
 
     @property
-    def turns(self):
+    def turns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Turns of alignment on each PE: of the tiles of A, of those of B; arrays (H, W)."""
         x, y = (np.array(self.rings[key].rank) for key in "ab")
         shape = self.height, self.width
@@ -193,19 +209,19 @@ class Shift(Product):
         )
 
     @property
-    def sequence(self):
+    def sequence(self) -> NDArray[np.int64]:
         """Slices along a ring: position t of the ring is slice ``sequence[t]``."""
         if self.width == self.height:
             return np.array(self.rings["a"].order)
         return np.arange(self.slices)
 
-    def order(self):
+    def order(self) -> NDArray[np.int64]:
         """Return the slices in the order in which each PE takes them: array (H, W, steps)."""
         x, y = (np.array(self.rings[key].rank) for key in "ab")
         first = (x * self.held[0])[np.newaxis, :] + (y * self.held[1])[:, np.newaxis]
         return self.sequence[(first[..., np.newaxis] + np.arange(self.slices)) % self.slices]
 
-    def inputs(self, a, b):
+    def inputs(self, a: Bits, b: Bits) -> list[tuple[str, Bits, int, int]]:
         """Return what the host writes; see `Session`."""
         a, b = self.cut(a, b)
         x, y = (np.array(self.rings[key].rank) for key in "ab")
@@ -225,7 +241,7 @@ class Shift(Product):
     # --- counts -------------------------------------------------------------------------------------------------------
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops of a product, alignment included."""
         turns = self.turns if self.align == "fabric" else (np.zeros((self.height, self.width), int),) * 2
         per_row, per_column = (turns[0][:, 0] + self.slices - 1).sum(), (turns[1][0] + self.slices - 1).sum()
@@ -233,13 +249,13 @@ class Shift(Product):
             self.wavelets[0] * self.rings["a"].grants * per_row + self.wavelets[1] * self.rings["b"].grants * per_column
         )
 
-    def align_cycles(self, session):
+    def align_cycles(self, session: Session) -> int:
         """Return the most cycles from the start to the end of the alignment of a PE."""
         words = session.read("aligned", 0, 0, self.width, self.height).astype(np.int64)
         starts, _ = session.stamps(0, 0, self.width, self.height)
         return int((words @ (1 << 16 * np.arange(3, dtype=np.int64)) - starts).max())
 
-    def costs(self):
+    def costs(self) -> list[tuple[int, int, int]]:
         """Return the cycles (advance, turn) of the code of `RingAxis` and the slots of a turn's wavelets, per axis."""
         m, found = self.machine, []
         for ring, held, count in zip(self.rings.values(), self.held, self.wavelets, strict=True):
@@ -248,7 +264,7 @@ class Shift(Product):
             found.append((advance, 2 * m["ce.dsr_edit"] + 2 if moves else 1, 2 * count * moves))
         return found
 
-    def expected(self):
+    def expected(self) -> float:
         """Return the cycles of the formula in the module's head."""
         m, costs = self.machine, self.costs()
         moving = sum(ring.n > 1 for ring in self.rings.values())
@@ -268,7 +284,7 @@ class Shift(Product):
         loop = self.slices * step + (self.slices - 1) * slots - turns - 1  # the last step starts no transfers
         return self.expected_align() + loop + self.ways(step + slots) + timing.load(m, 4 * moving)
 
-    def expected_align(self):
+    def expected_align(self) -> float:
         """Return the cycles to the end of the alignment, without the loads of descriptors."""
         m = self.machine
         start = timing.stamp(m) + 8 + m["task.start"] + timing.stamp(m) + 3
@@ -285,7 +301,7 @@ class Shift(Product):
             one = max(one, count * (begin + slots / 2 + way + 2))
         return start + 2 * last + max(both, one)
 
-    def ways(self, step):
+    def ways(self, step: int) -> int:
         """Return what the longest ways of both rings cost: once, if they are longer than the cycles of a step."""
         m, total = self.machine, 0
         for ring, count in zip(self.rings.values(), self.wavelets, strict=True):

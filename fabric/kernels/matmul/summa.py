@@ -56,9 +56,12 @@ Sources
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from fabric.asm.operands import Reg
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.broadcast_axis import AXES, BroadcastAxis
@@ -66,6 +69,8 @@ from fabric.kernels.matmul.distributed import Product
 from fabric.kernels.matmul.local import emit_product, product_cycles
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.formats import Bits
+from wse_core.params import Machine
 
 __all__ = ["Summa"]
 
@@ -81,11 +86,23 @@ class Summa(Product):
 
     algorithm = "summa"
 
-    def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", buffers=1, where="kernel gemm"):
+    def __init__(
+        self,
+        machine: Machine,
+        width: int,
+        height: int,
+        m: int,
+        k: int,
+        n: int,
+        dtype: str,
+        sums: str = "f32",
+        buffers: int = 1,
+        where: str = "kernel gemm",
+    ) -> None:
         self.buffers = buffers
         super().__init__(machine, width, height, m, k, n, dtype, sums, where)
 
-    def ends(self, key):
+    def ends(self, key: str) -> list[tuple[str, int, int]]:
         """Return (end, first, count): the places along an axis that need code of their own."""
         n = self.width if key == "a" else self.height
         if n == 1:
@@ -93,17 +110,17 @@ class Summa(Product):
         return [place for place in (("first", 0, 1), ("inner", 1, n - 2), ("last", n - 1, 1)) if place[2] > 0]
 
     @property
-    def held(self):
+    def held(self) -> tuple[int, int]:
         """Tiles of A and of B that a PE holds."""
         return self.slices // self.width, self.slices // self.height
 
-    def build(self):
+    def build(self) -> dict[Any, Program]:
         """Return the programs by (place in the row, place in the column), assembled."""
         return {
             (column[0], row[0]): self.program(column[0], row[0]) for column in self.ends("a") for row in self.ends("b")
         }
 
-    def program(self, column, row):
+    def program(self, column: str, row: str) -> Program:
         """Return the program of the PEs at one kind of place in their row and in their column."""
         shape = self.shape
         p = Program(
@@ -114,15 +131,15 @@ class Summa(Product):
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
         a, b = self.axes(p, column, row)
 
-        def multiply(a_base, b_base):
+        def multiply(a_base: Reg, b_base: Reg) -> None:
             emit_product(p, shape, c, c_dsr, a.own, a_dsr, a_base, b_base)
 
         if self.slices == 1:
             with p.task("main"):
                 stamps.store(0)
                 a_base, b_base = p.reg16("a base"), p.reg16("b base")
-                a.find(a_base, None)
-                b.find(b_base, None)
+                a.take_own(a_base)
+                b.take_own(b_base)
                 multiply(a_base, b_base)
                 stamps.store(1)
             p.assemble()
@@ -145,14 +162,22 @@ class Summa(Product):
         p.assemble()
         return p
 
-    def axes(self, p, column, row):
+    def axes(self, p: Program, column: str, row: str) -> tuple[BroadcastAxis, BroadcastAxis]:
         """Return what a program has for the tiles of A and for those of B."""
         return (
             BroadcastAxis(p, "a", self.elements[0], self.dtype, column, self.held[0], self.buffers, self.shape.a_bank),
             BroadcastAxis(p, "b", self.elements[1], self.dtype, row, self.held[1], self.buffers, None),
         )
 
-    def write_step(self, p, step, a, b, multiply, stamps):
+    def write_step(
+        self,
+        p: Program,
+        step: Reg,
+        a: BroadcastAxis,
+        b: BroadcastAxis,
+        multiply: Callable[[Reg, Reg], None],
+        stamps: Stamps,
+    ) -> None:
         """Write what happens when both tiles of a step are there; `multiply` takes the registers of their addresses."""
         two = self.buffers == 2
         a_base, b_base = p.reg16("a base"), p.reg16("b base")
@@ -174,18 +199,18 @@ class Summa(Product):
             with p.else_():
                 stamps.store(1)
 
-    def write_ask(self, p, step, a, b):
+    def write_ask(self, p: Program, step: Reg, a: BroadcastAxis, b: BroadcastAxis) -> None:
         """Write the function ``ask`` for the step in register `step`, and the tasks that belong to it."""
         with p.function("ask"):
             mine = p.reg16("mine")
-            limit = p.reg16("limit") if max(self.held) > 1 else None
+            limit = p.reg16("limit") if max(self.held) > 1 else mine
             a.ask(step, mine, limit, activate="step")
             b.ask(step, mine, limit, unblock="step")
         a.sent()
         b.sent()
 
     @functools.cached_property
-    def layout(self):
+    def layout(self) -> Layout:
         """`Layout` with programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
@@ -213,7 +238,7 @@ class Summa(Product):
             )
         return layout
 
-    def inputs(self, a, b):
+    def inputs(self, a: Bits, b: Bits) -> list[tuple[str, Bits, int, int]]:
         """Return what the host writes; see `Session`."""
         a, b = self.cut(a, b)
         (w, h), (held_a, held_b) = (self.width, self.height), self.held
@@ -223,14 +248,14 @@ class Summa(Product):
         ]
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops of a product."""
         w, h, steps = self.width, self.height, self.slices
         return sum(
             steps * w * h * (wavelets + 2) for wavelets, size in zip(self.wavelets, (w, h), strict=True) if size > 1
         )
 
-    def ask_cycles(self):
+    def ask_cycles(self) -> int:
         """Return the cycles from the call of ``ask`` until both tiles and their tokens are there.
 
         Two ways through a step.  A PE that takes both tiles goes through ``ask`` and takes the wavelets, one slot each.
@@ -262,7 +287,7 @@ class Summa(Product):
 
     points = property(lambda self: self.buffers > 1, doc="Whether the descriptors of tiles are edited in every step.")
 
-    def expected(self):
+    def expected(self) -> int:
         """Return the cycles of the formula in the module's head."""
         m = self.machine
         local = product_cycles(self.shape, m)
@@ -288,7 +313,7 @@ class Summa(Product):
         )
         return self.slices * (local + around) + self.start_cycles()
 
-    def start_cycles(self):
+    def start_cycles(self) -> int:
         """Return the cycles to the first step: descriptors, and once the second matrix that a PE has to send."""
         m, axes = self.machine, (self.width > 1) + (self.height > 1)
         return timing.stamp(m) + timing.load(m, 8 * axes) + 2 * m["ce.config"] * (axes == 2)

@@ -39,19 +39,24 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabric.asm.operands import Reg, Var
 from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.kit import tiles, timing
 from fabric.kernels.kit.check import sequential_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.distributed import Product, place_all
-from fabric.kernels.matmul.local import emit_product, product_cycles
+from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
 from fabric.kernels.matmul.ring_axis import FIRST, RingAxis
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.formats import Bits
+from wse_core.params import Machine
 
 __all__ = ["GemmT"]
 
@@ -66,50 +71,61 @@ class GemmT(Product):
 
     algorithm = "gemm_t"
 
-    def __init__(self, machine, width, height, m, k, n, dtype, sums="f32", where="kernel gemm_t"):
+    def __init__(
+        self,
+        machine: Machine,
+        width: int,
+        height: int,
+        m: int,
+        k: int,
+        n: int,
+        dtype: str,
+        sums: str = "f32",
+        where: str = "kernel gemm_t",
+    ) -> None:
         self.ring = Ring(height)
         super().__init__(machine, width, height, m, k, n, dtype, sums, where)
 
-    def shape_of(self, m, k, n):
+    def shape_of(self, m: int, k: int, n: int) -> Shape:
         """Return the `Shape` of the tiles."""
         found = super().shape_of(m, k, n)
         return replace(found, depth=-(-k // self.width), columns=-(-n // self.slices))
 
     @property
-    def held(self):
+    def held(self) -> tuple[int, int]:
         """Tiles of B and of C that a PE holds."""
         return self.slices // self.height, self.slices // self.width
 
     @property
-    def c_tiles(self):
+    def c_tiles(self) -> int:
         """Tiles of C on a PE, side by side."""
         return self.held[1]
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
-    def build(self):
+    def build(self) -> dict[Any, Program]:
         """Return the programs by ((place in the row, parity of the column), colors along y), assembled."""
         if self.width == self.height != self.ring.n:
             self.ring = Ring(self.height)  # a larger square that might fit
             return {None: self.program("inner", 0, self.ring.colors(0))}
-        rows = sorted(set(self.colors_along())) if self.ring.n > 1 else [None]
+        rows = self.ring.kinds()
         return {
             (self.column(x), row): self.program(*self.column(x), row)
             for x in sorted({0, min(1, self.width - 1), min(2, self.width - 1), self.width - 1})
             for row in rows
         }
 
-    def colors_along(self):
+    def colors_along(self) -> list[tuple[int, int] | None]:
         """Return the colors (sent, received) of the ring per row."""
         return [self.ring.colors(y) if self.ring.n > 1 else None for y in range(self.height)]
 
-    def column(self, x):
+    def column(self, x: int) -> tuple[str, int]:
         """Return (place in the row, parity) of a column."""
         if self.width == 1:
             return "alone", 0
         return "first" if x == 0 else "last" if x == self.width - 1 else "inner", x % 2
 
-    def program(self, end, parity, y_colors):
+    def program(self, end: str, parity: int, y_colors: tuple[int, int] | None) -> Program:
         """Return the program of the PEs of one kind."""
         shape = self.shape
         p = Program(f"gemm_t {end} {parity} {y_colors}", self.machine, half="cb16" if self.dtype == "cb16" else "f16")
@@ -152,7 +168,7 @@ class GemmT(Product):
     # --- layout and data ----------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def layout(self):
+    def layout(self) -> Layout:
         """`Layout` with programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
@@ -166,26 +182,26 @@ class GemmT(Product):
         layout.set_param("goes", self.goes())
         return layout
 
-    def slice_order(self):
+    def slice_order(self) -> NDArray[np.int64]:
         """Return the slices of n in the order in which each row takes them: array (H, L)."""
         held = self.held[0]
         sequence = (np.array(self.ring.order)[:, np.newaxis] * held + np.arange(held)).reshape(-1)
         first = np.array(self.ring.rank)[:, np.newaxis] * held
         return sequence[(first + np.arange(self.slices)) % self.slices]
 
-    def goes(self):
+    def goes(self) -> NDArray[np.int64]:
         """Return what each PE does with its sum in each step: array (H, W, L)."""
         slices, x = self.slice_order()[:, np.newaxis, :], np.arange(self.width)[:, np.newaxis]
         root, tile = slices // self.held[1], slices % self.held[1]
         words = self.shape.rows * self.shape.columns * (2 if self.shape.c_dtype == "f32" else 1)
         return np.where(root < x, TO_WEST, np.where(root > x, TO_EAST, HERE + tile * words))
 
-    def padded(self, a, b):
+    def padded(self, a: Bits, b: Bits) -> tuple[Bits, Bits]:
         """Return A and B as bit patterns with the zeros that complete the tiles."""
         s, (w, h) = self.shape, (self.width, self.height)
         return tiles.pad(a, h * s.rows, w * s.depth), tiles.pad(b, self.slices * s.columns, w * s.depth)
 
-    def inputs(self, a, b):
+    def inputs(self, a: Bits, b: Bits) -> list[tuple[str, Bits, int, int]]:
         """Return what the host writes; see `Session`."""
         a, b = self.padded(a, b)
         w, h = self.width, self.height
@@ -198,7 +214,7 @@ class GemmT(Product):
 
     # --- references ---------------------------------------------------------------------------------------------------
 
-    def reference(self, a, b):
+    def reference(self, a: Bits, b: Bits) -> Bits:
         """Return C, m x n, calculated in the order of the PEs."""
         s, w = self.shape, self.width
         a, b = self.padded(a, b)
@@ -220,7 +236,7 @@ class GemmT(Product):
             c[:, at] = total
         return c[: self.m, : self.n]
 
-    def plain(self, a, b):
+    def plain(self, a: Bits, b: Bits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return C and the sums of absolute products by numpy, in float64."""
         return super().plain(a, b.T)
 
@@ -229,18 +245,18 @@ class GemmT(Product):
     # --- counts -------------------------------------------------------------------------------------------------------
 
     @property
-    def part_wavelets(self):
+    def part_wavelets(self) -> int:
         """Wavelets of a tile of partial sums."""
         return wavelets_of(self.shape.rows * self.shape.columns, self.shape.c_dtype)
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops of a product."""
         w, h, steps = self.width, self.height, self.slices
         return self.wavelets[1] * self.ring.grants * (steps - 1) * w + steps * h * 2 * (w - 1) * self.part_wavelets
 
     @property
-    def lower_bound(self):
+    def lower_bound(self) -> int:
         """Cycles that no algorithm with A in place goes below; see `distributed`."""
         m, (w, h) = self.machine, (self.width, self.height)
         rows, depth = -(-self.m // h), -(-self.k // w)
@@ -249,7 +265,7 @@ class GemmT(Product):
         work = -(-rows // self.shape.lanes(m)) * depth * self.n + foreign
         return max(work, timing.way(m, way) if way else 0)
 
-    def expected(self):
+    def expected(self) -> int:
         """Return the cycles of the formula in the module's head, with the instructions."""
         m, s = self.machine, self.shape
         moves = self.ring.n > 1
@@ -287,7 +303,7 @@ class _Row:
         Format of the sums.
     """
 
-    def __init__(self, p, end, parity, part, c, count, dtype):
+    def __init__(self, p: Program, end: str, parity: int, part: Var, c: Var, count: int, dtype: str) -> None:
         self.p, self.end, self.part, self.c, self.count = p, end, part, c, count
         self.add_op, self.move = (p.fadds, p.fmovs) if dtype == "f32" else (p.faddh, p.fmovh)
         self.from_west = self.from_east = None
@@ -297,9 +313,8 @@ class _Row:
         if end not in ("last", "alone"):
             self.from_east = p.input_queue(4, WEST[1 - parity])
             self.to_east = p.output_queue(2, EAST[parity])
-        self.loads = []
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Load the descriptors; in the task that begins."""
         p, n, part = self.p, self.count, self.part
         self.clear, self.result = p.dsr("dest", name="clear"), p.dsr("dest", name="result")
@@ -320,7 +335,7 @@ class _Row:
             p.load(mine, p.mem1d(part, n))
             setattr(self, f"{side}_dsrs", (source, out, mine))
 
-    def add(self, goes):
+    def add(self, goes: Reg) -> None:
         """Do what register `goes` says with the partial sums, and clear them; `goes` is free then."""
         p = self.p
         if self.end == "alone":
@@ -342,11 +357,11 @@ class _Row:
         with p.else_():
             self._keep(goes)
 
-    def _pass(self, to, come):
+    def _pass(self, to: str, come: str) -> None:
         _, out, mine = getattr(self, f"{to}_dsrs")
         self.add_op(out, mine, getattr(self, f"{come}_dsrs")[0])
 
-    def _keep(self, goes):
+    def _keep(self, goes: Reg) -> None:
         """Add what comes from both sides and put the sum into C."""
         p = self.p
         p.sub16(goes, goes, HERE)

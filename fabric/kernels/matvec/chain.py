@@ -29,14 +29,16 @@ Sources
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import color_pool
 from fabric.kernels.kit import tiles, timing
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.plmr import Device, Plan
@@ -49,7 +51,8 @@ from fabric.kernels.matvec.line_sum import LineSum, Queues
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import numerics
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["GemvChain", "gemv_chain"]
 
@@ -79,8 +82,19 @@ class GemvChain:
     """
 
     def __init__(
-        self, machine, width, height, m, n, layers, dtype="f16", sums="f32", algorithm="ktree", levels=0, group=0
-    ):
+        self,
+        machine: Machine,
+        width: int,
+        height: int,
+        m: int,
+        n: int,
+        layers: int,
+        dtype: str = "f16",
+        sums: str = "f32",
+        algorithm: str = "ktree",
+        levels: int = 0,
+        group: int = 0,
+    ) -> None:
         self.machine, self.width, self.height, self.layers = machine, width, height, layers
         sums = "f32" if dtype == "f32" else sums
         rows, depth = 2 * -(-m // (2 * height)), 2 * -(-n // (2 * width))
@@ -96,7 +110,7 @@ class GemvChain:
         )
         self.converts = self.shapes[0].c_dtype != dtype
 
-    def admit(self):
+    def admit(self) -> None:
         """Refuse more PEs than the machine has."""
         plan = Plan(
             "gemv_chain",
@@ -108,7 +122,7 @@ class GemvChain:
         )
         Device.of(self.machine).admit(plan, where="kernel gemv_chain")
 
-    def _program(self, roles):
+    def _program(self, roles: tuple[Any, ...]) -> Program:
         dtype = self.shapes[0].dtype
         p = Program(f"gemv_chain {roles}", self.machine, half="cb16" if dtype == "cb16" else "f16")
         x = p.array("x", self.shapes[0].depth, dtype)
@@ -137,7 +151,7 @@ class GemvChain:
         p.assemble()
         return p
 
-    def layout(self):
+    def layout(self) -> Layout:
         """Return the `Layout`."""
         layout = Layout(self.width, self.height, self.machine)
         compose(layout, [(s.line, s.roles()) for s in self.line_sums], self._program)
@@ -146,13 +160,13 @@ class GemvChain:
         layout.build()
         return layout
 
-    def placed(self, layer, matrix):
+    def placed(self, layer: int, matrix: Bits) -> Bits:
         """Return the tiles of a layer's padded matrix as the PEs hold them: array (height, width, elements)."""
         if layer % 2 == 0:
             return tiles.columns_first(tiles.tiles(matrix, self.height, self.width))
         return np.ascontiguousarray(tiles.columns_first(tiles.tiles(matrix, self.width, self.height)).swapaxes(0, 1))
 
-    def reference(self, matrices, x, given, single):
+    def reference(self, matrices: Sequence[Bits], x: Bits, given: Arithmetic, single: Arithmetic) -> Bits:
         """Return the bits of the result, padding included, in the order of the PEs; all operands are padded."""
         result = single if self.shapes[0].c_dtype == "f32" else given
         for layer, matrix in enumerate(matrices):
@@ -160,13 +174,13 @@ class GemvChain:
             parts = local_products(given, single, matrix, x, len(along.line), shape.depth, shape.sums)
             y = along.total([part.reshape(-1, shape.rows) for part in parts], result).reshape(-1)
             if self.converts:
-                y = np.asarray(numerics.convert(y, "f32", shape.dtype, given.bias, given.ftz))
+                y = np.asarray(numerics.convert(y, "f32", given.fmt, given.bias, given.ftz))
             x = y[:, np.newaxis]
         return x[:, 0]
 
     # --- closed forms -------------------------------------------------------------------------------------------------
 
-    def cycles(self):
+    def cycles(self) -> int:
         """Return the cycles of the module's head."""
         m, now = self.machine, 0
         for layer in range(self.layers):
@@ -176,22 +190,22 @@ class GemvChain:
                 now += timing.load(m, 2) + timing.elementwise(m, "fs2h", shape.rows)
         return now
 
-    def _sum(self, values):
+    def _sum(self, values: Sequence[int]) -> int:
         return sum(values[layer % 2] for layer in range(self.layers))
 
-    def hops(self):
+    def hops(self) -> int:
         """Return the wavelet hops: those of the all-reduces."""
         return self._sum([s.hops for s in self.line_sums])
 
-    def macs(self):
+    def macs(self) -> int:
         """Return the multiply-adds, those of the padding included."""
         return self.width * self.height * self._sum([s.rows * s.depth for s in self.shapes])
 
-    def additions(self):
+    def additions(self) -> int:
         """Return the additions of elements of the all-reduces."""
         return self._sum([s.additions for s in self.line_sums])
 
-    def lower_bound(self):
+    def lower_bound(self) -> int:
         """Return cycles that no schedule on these tiles stays below: a layer needs the whole of the one before."""
         return self._sum(
             [
@@ -215,11 +229,25 @@ class GemvChain:
         *data_params(),
     ],
 )
-def gemv_chain(machine, p, height, m, n, layers, dtype, sums, algorithm, levels, group, seed, data):
+def gemv_chain(
+    machine: Machine,
+    p: int,
+    height: int,
+    m: int,
+    n: int,
+    layers: int,
+    dtype: str,
+    sums: str,
+    algorithm: str,
+    levels: int,
+    group: int,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     """Run the kernel `gemv_chain`; see the head of this module."""
     width, height = p, height or p
 
-    def build(m, n, layers):
+    def build(m: int, n: int, layers: int) -> tuple[GemvChain, Layout]:
         found = GemvChain(machine, width, height, m, n, layers, dtype, sums, algorithm, levels, group)
         found.admit()
         return found, found.layout()
@@ -275,7 +303,7 @@ def gemv_chain(machine, p, height, m, n, layers, dtype, sums, algorithm, levels,
     )
 
 
-def _check(plan, given, got, expected, matrices, x):
+def _check(plan: GemvChain, given: Arithmetic, got: Bits, expected: Bits, matrices: Sequence[Bits], x: Bits) -> Check:
     """Compare with plain numpy: terms are products of one number per layer, and roundings of all layers add up.
 
     The error of a result that underflows in one layer grows with the matrices of the layers behind it, by the largest
@@ -294,5 +322,11 @@ def _check(plan, given, got, expected, matrices, x):
             roundings += shape.depth + len(along.line)  # local, all-reduce, conversion
             operations = operations * np.abs(values).sum(axis=1).max() + bits.shape[1] + 2 * len(along.line)
     return check_sum(
-        given, got, *(np.broadcast_to(a, got.shape) for a in (expected, plain, magnitude)), roundings, operations
+        given,
+        got,
+        np.broadcast_to(expected, got.shape),
+        np.broadcast_to(plain, got.shape),
+        np.broadcast_to(magnitude, got.shape),
+        roundings,
+        operations,
     )

@@ -35,6 +35,7 @@ Sources
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,8 @@ from fabric.kernels.matvec.line_sum import ALGORITHMS, LineSum
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.errors import ProgramError
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["Gemv", "gemv", "gemv_params", "local_products"]
 
@@ -62,7 +64,9 @@ START, END, BEGUN, DONE = range(4)
 """Readings of the cycle counter: the two of the whole, and the two around the product."""
 
 
-def local_products(given, single, a, x, width, depth, sums):
+def local_products(
+    given: Arithmetic, single: Arithmetic, a: Bits, x: Bits, width: int, depth: int, sums: str
+) -> list[Bits]:
     """Return the partial results of each column of PEs in the order of the machine, bits of shape (rows,).
 
     Parameters
@@ -109,19 +113,19 @@ class Gemv:
 
     def __init__(
         self,
-        machine,
-        width,
-        height,
-        m,
-        n,
-        dtype="f16",
-        sums="f32",
-        algorithm="ktree",
-        levels=0,
-        group=0,
-        broadcast=False,
-        replicated=False,
-    ):
+        machine: Machine,
+        width: int,
+        height: int,
+        m: int,
+        n: int,
+        dtype: str = "f16",
+        sums: str = "f32",
+        algorithm: str = "ktree",
+        levels: int = 0,
+        group: int = 0,
+        broadcast: bool = False,
+        replicated: bool = False,
+    ) -> None:
         self.machine, self.width, self.height = machine, width, height
         self.sends_x = height > 1 and not replicated
         sums = "f32" if dtype == "f32" else sums
@@ -142,12 +146,12 @@ class Gemv:
         self.colors = len(self.sum.colors) + self.sends_x
         self.wavelets_x = wavelets_of(self.shape.depth, dtype)
 
-    def admit(self):
+    def admit(self) -> None:
         """Refuse more PEs than the machine has."""
         plan = Plan(f"gemv by {self.sum.name}", self.width, self.height, 0, self.colors, self.width - 1, self.sum.depth)
         Device.of(self.machine).admit(plan, where="kernel gemv")
 
-    def _program(self, roles):
+    def _program(self, roles: tuple[Any, ...]) -> Program:
         shape, (role, top) = self.shape, roles
         p = Program(f"gemv {self.sum.name} {role}", self.machine, half="cb16" if shape.dtype == "cb16" else "f16")
         y = p.array("y", self.sum.padded, shape.c_dtype, bank=0)
@@ -175,7 +179,7 @@ class Gemv:
         p.assemble()
         return p
 
-    def layout(self):
+    def layout(self) -> Layout:
         """Return the `Layout`."""
         width, height = self.width, self.height
         layout = Layout(width, height, self.machine)
@@ -189,7 +193,7 @@ class Gemv:
         layout.build()
         return layout
 
-    def fits(self):
+    def fits(self) -> bool:
         """Return whether tile and program fit into a PE."""
         try:
             self._program((self.sum.roles()[0], False))
@@ -199,32 +203,32 @@ class Gemv:
 
     # --- closed forms -------------------------------------------------------------------------------------------------
 
-    def compute_cycles(self):
+    def compute_cycles(self) -> int:
         """Return the cycles between the stamps around the product; the earlier one's stores fall between them."""
         return timing.stamp(self.machine) + 2 + product_cycles(self.shape, self.machine)
 
-    def cycles(self):
+    def cycles(self) -> int:
         """Return the cycles of the formula in the module's head."""
         m, now = self.machine, 0
         if self.sends_x:
             now = timing.stamp(m) + timing.transfer(m, self.wavelets_x, self.height - 1)
         return self.sum.end(now + self.compute_cycles() + timing.stamp(m))
 
-    def hops(self):
+    def hops(self) -> int:
         """Return the wavelet hops."""
         return self.sum.hops + (self.width * self.height * self.wavelets_x if self.sends_x else 0)
 
-    def macs(self):
+    def macs(self) -> int:
         """Return the multiply-adds, those of the padding included."""
         return self.width * self.height * self.shape.rows * self.shape.depth
 
-    def lower_bound(self):
+    def lower_bound(self) -> int:
         """Return cycles that no schedule of this product on these tiles stays below."""
         shape = self.shape
         return math.ceil(shape.rows / shape.lanes(self.machine)) * shape.depth + self.sum.lower_bound()
 
 
-def gemv_params(algorithms=ALGORITHMS):
+def gemv_params(algorithms: tuple[str, ...] = ALGORITHMS) -> list[KernelParam]:
     """Return the declarations of the parameters that say how sums are formed."""
     return [
         KernelParam("dtype", "f16", str, "format of A and x", ("f16", "cb16", "f32")),
@@ -252,11 +256,26 @@ def gemv_params(algorithms=ALGORITHMS):
         *data_params(),
     ],
 )
-def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadcast, replicated, seed, data):
+def gemv(
+    machine: Machine,
+    p: int,
+    height: int,
+    m: int,
+    n: int,
+    dtype: str,
+    sums: str,
+    algorithm: str,
+    levels: int,
+    group: int,
+    broadcast: bool,
+    replicated: bool,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     """Run the kernel `gemv`; see the head of this module."""
     width, height = p, height or p
 
-    def build(p, m, n):
+    def build(p: int, m: int, n: int) -> tuple[Gemv, Layout]:
         found = Gemv(
             machine,
             p,
@@ -307,7 +326,9 @@ def gemv(machine, p, height, m, n, dtype, sums, algorithm, levels, group, broadc
     check = check_sum(
         result,
         got,
-        *(np.broadcast_to(value, got.shape) for value in (expected, plain, magnitude)),
+        np.broadcast_to(expected, got.shape),
+        np.broadcast_to(plain, got.shape),
+        np.broadcast_to(magnitude, got.shape),
         shape.depth + width - 1,
         depth + width - 1,
     )

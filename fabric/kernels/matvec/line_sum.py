@@ -11,26 +11,36 @@ Colors: pipeline 2, rings 3, ktree 2 K, the broadcast one more.  Queues: `Queues
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+from fabric.asm.operands import Var
 from fabric.kernels.collectives.pieces import ktree, trees
 from fabric.kernels.collectives.pieces.flood import flood_line
 from fabric.kernels.collectives.pieces.line_reduce import Reduce
+from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from wse_core.errors import PlanError
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["ALGORITHMS", "LineSum", "Queues"]
 
 ALGORITHMS = ("pipeline", "ring", "folded_ring", "ktree")
 RINGS = {"ring": "plain", "folded_ring": "folded"}
 
+Piece: TypeAlias = ktree.KTree | Reduce | RingAllreduce
+"""What sums along a line."""
+
 
 class Queues(NamedTuple):
     """Queues of a `LineSum`: input and output of each level, and those of the broadcast."""
 
-    levels: tuple = ktree.QUEUES
+    levels: tuple[int, ...] = ktree.QUEUES
     flood_in: int = 6
     flood_out: int = 2
 
@@ -77,25 +87,25 @@ class LineSum:
 
     def __init__(
         self,
-        algorithm,
-        line,
-        n,
-        dtype,
-        machine,
-        colors,
-        levels=0,
-        group=0,
-        broadcast=False,
-        queues=None,
-        among=ALGORITHMS,
-    ):
+        algorithm: str,
+        line: Line,
+        n: int,
+        dtype: str,
+        machine: Machine,
+        colors: tuple[int, ...],
+        levels: int = 0,
+        group: int = 0,
+        broadcast: bool = False,
+        queues: Queues | None = None,
+        among: tuple[str, ...] = ALGORITHMS,
+    ) -> None:
         self.line, self.n, self.dtype, self.machine = line, n, dtype, machine
         self.broadcast, self.queues, self.pool = broadcast and len(line) > 1, queues or Queues(), tuple(colors)
         names = among if algorithm == "auto" else (algorithm,)
         found = [self._piece(name, k, group) for name in names for k in self._choices(name, levels, algorithm)]
         self.piece, self.name = min(found, key=lambda pair: self._end(pair[0], 0))
 
-    def _choices(self, name, levels, algorithm):
+    def _choices(self, name: str, levels: int, algorithm: str) -> Sequence[int]:
         """Return the numbers of levels to try."""
         if name != "ktree":
             return (0,)
@@ -105,7 +115,7 @@ class LineSum:
             return (levels,)
         return range(1, min(most, limit) + 1)
 
-    def _piece(self, name, levels, group):
+    def _piece(self, name: str, levels: int, group: int) -> tuple[Piece, str]:
         if name == "ktree":
             groups = ktree.group_sizes(len(self.line), levels, group)
             self._check(f"a K-tree of {levels} levels", 2 * len(groups))
@@ -132,7 +142,7 @@ class LineSum:
             self.line, trees.chain(len(self.line)), self.pool[:2], self.n, self.dtype, self.dtype, self.queues.levels[0]
         ), name
 
-    def _check(self, what, needed, flooded=True):
+    def _check(self, what: str, needed: int, flooded: bool = True) -> None:
         needed += self.broadcast and flooded
         if len(self.line) > 1 and needed > len(self.pool):
             raise PlanError(
@@ -145,49 +155,49 @@ class LineSum:
             )
 
     @property
-    def is_ring(self):
+    def is_ring(self) -> bool:
         """Whether all places get the sum by the algorithm itself."""
         return self.name in RINGS
 
     @property
-    def root(self):
+    def root(self) -> int | None:
         """Place that has the sum; None: all have it."""
         if self.is_ring or self.broadcast:
             return None
         return self._root()
 
-    def _root(self):
-        return self.piece.root if self.name == "ktree" else 0
+    def _root(self) -> int:
+        return self.piece.root if isinstance(self.piece, ktree.KTree) else 0
 
     @property
-    def floods(self):
+    def floods(self) -> bool:
         """Whether a broadcast follows."""
         return self.broadcast and not self.is_ring
 
     @property
-    def wavelets(self):
+    def wavelets(self) -> int:
         """Wavelets of a vector."""
         return wavelets_of(self.n, self.dtype)
 
     @property
-    def padded(self):
+    def padded(self) -> int:
         """Elements that the variable of the vector needs."""
-        return self.piece.padded if self.is_ring else self.n
+        return self.piece.padded if isinstance(self.piece, RingAllreduce) else self.n
 
     @property
-    def groups(self):
+    def groups(self) -> tuple[int, ...]:
         """Group sizes of a K-tree, bottom level first; empty for others."""
-        return self.piece.groups if self.name == "ktree" else ()
+        return self.piece.groups if isinstance(self.piece, ktree.KTree) else ()
 
     @property
-    def colors(self):
+    def colors(self) -> tuple[int, ...]:
         """Colors that are used, those of the broadcast last."""
         if len(self.line) == 1:
             return ()
         count = 3 if self.is_ring else 2 * len(self.groups) if self.name == "ktree" else 2
         return self.pool[: count + self.floods]
 
-    def roles(self):
+    def roles(self) -> list[tuple[Any, bool]]:
         """Return the role of each place, hashable."""
         found = list(self.piece.roles())
         return (
@@ -196,13 +206,13 @@ class LineSum:
             else [(role, False) for role in found]
         )
 
-    def routes(self, layout):
+    def routes(self, layout: Layout) -> None:
         """Paint the routes."""
         self.piece.routes(layout)
         if self.floods:
             flood_line(self.line, layout, self.colors[-1], self._root())
 
-    def emit(self, p, role, x):
+    def emit(self, p: Program, role: tuple[Any, bool], x: Var) -> None:
         """Write the part of a PE: `x` is its vector and takes the sum."""
         own, is_root = role
         self.piece.emit(p, own, x, x)
@@ -216,31 +226,31 @@ class LineSum:
 
     # --- reference, counts, cycles ------------------------------------------------------------------------------------
 
-    def total(self, parts, arithmetic):
+    def total(self, parts: Sequence[Bits], arithmetic: Arithmetic) -> Bits:
         """Return the bits of the sum in the order of the PEs; `parts` are the bit patterns of the places."""
         return self.piece.total(parts, arithmetic, arithmetic)
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops, control included."""
         flood = self.line.copies * self.wavelets * len(self.line) if self.floods else 0
         return self.piece.hops + flood
 
     @property
-    def additions(self):
+    def additions(self) -> int:
         """Additions of elements."""
         return self.piece.additions
 
     @property
-    def depth(self):
+    def depth(self) -> int:
         """Additions that follow one another."""
-        return self.piece.depth if self.name == "ktree" else len(self.line) - 1
+        return self.piece.depth if isinstance(self.piece, ktree.KTree) else len(self.line) - 1
 
-    def end(self, start):
+    def end(self, start: int) -> int:
         """Return the cycle in which the last place with the sum can go on, if all places begin in cycle `start`."""
         return self._end(self.piece, start)
 
-    def _end(self, piece, start):
+    def _end(self, piece: Piece, start: int) -> int:
         m = self.machine
         if isinstance(piece, RingAllreduce):
             return piece.estimate(start, m)
@@ -251,7 +261,7 @@ class LineSum:
         far = max(root, len(self.line) - 1 - root)
         return now + timing.transfer(m, self.wavelets, far)
 
-    def lower_bound(self):
+    def lower_bound(self) -> int:
         """Return cycles that no algorithm stays below.
 
         One place has the sum: the wavelets of the farthest other place (half the line at least) leave it one by one,

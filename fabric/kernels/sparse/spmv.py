@@ -31,9 +31,14 @@ Sources
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.asm.operands import Var
 from fabric.kernels.collectives.pieces.flood import flood_line
+from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import AUTO, admit, color_pool, reduces
 from fabric.kernels.kit import timing
@@ -46,7 +51,8 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["Blocks", "row_cycles", "spmv"]
 
@@ -77,7 +83,7 @@ class Blocks:
         Number of each entry of each block, row by row; -1 behind the last one.
     """
 
-    def __init__(self, width, height, shape, flat):
+    def __init__(self, width: int, height: int, shape: tuple[int, int], flat: NDArray[np.int64]) -> None:
         m, n = shape
         self.rows, self.columns = -(-m // height), -(-n // width)
         self.i, self.j = np.divmod(flat, n)
@@ -91,15 +97,15 @@ class Blocks:
         self.entries = entries.reshape(height, width, -1)
 
     @property
-    def ends(self):
+    def ends(self) -> NDArray[np.int64]:
         """Where each row of each block ends among its entries."""
         return self.counts.cumsum(axis=2)
 
-    def gather(self, values):
+    def gather(self, values: Bits) -> Bits:
         """Return what belongs to the entries of the blocks, given what belongs to each; 0 behind the last one."""
         return np.where(self.entries >= 0, np.append(values, values.dtype.type(0))[self.entries], 0)
 
-    def products(self, given, single, a, x):
+    def products(self, given: Arithmetic, single: Arithmetic, a: Bits, x: Bits) -> NDArray[np.uint32]:
         """Return the partial results of all blocks in the order of their PEs, f32 bits (height, width, rows).
 
         Parameters
@@ -123,7 +129,7 @@ class Blocks:
         return sums
 
 
-def emit_rows(p, rows, x, y, ends, columns, values):
+def emit_rows(p: Program, rows: int, x: Var, y: Var, ends: Var, columns: Var, values: Var) -> None:
     """Write y = A x of a block into the task of a program that is being written.
 
     Parameters
@@ -164,7 +170,7 @@ def emit_rows(p, rows, x, y, ends, columns, values):
     p.free(entry, end, place, at, acc, value, factor, *[word] * wide)
 
 
-def row_cycles(counts, wide, machine):
+def row_cycles(counts: NDArray[np.int64], wide: bool, machine: Machine) -> NDArray[np.int64] | int:
     """Return the cycles of `emit_rows`, from the issue of its first instruction to that of the next one after it.
 
     Parameters
@@ -186,7 +192,9 @@ def row_cycles(counts, wide, machine):
     return 2 + wide + 2 + full.sum(axis=-1) + rows * (head + turn) - taken + on
 
 
-def _program(roles, piece, blocks, dtype, color, machine):
+def _program(
+    roles: tuple[str | None, Role], piece: Reduce, blocks: Blocks, dtype: str, color: int, machine: Machine
+) -> Program:
     """Return the program of a PE with its part in the distribution of x and in the reduce."""
     part, role = roles
     p = Program(f"spmv {part}, {role}", machine, half="cb16" if dtype == "cb16" else "f16")
@@ -209,13 +217,13 @@ def _program(roles, piece, blocks, dtype, color, machine):
     return p
 
 
-def _layout(blocks, algorithm, dtype, machine):
+def _layout(blocks: Blocks, algorithm: str, dtype: str, machine: Machine) -> tuple[Reduce, Layout]:
     """Return the `Reduce` along the rows and the `Layout`."""
     height, width, _ = blocks.counts.shape
     line, down = Line.rows(width, height), Line.columns(width, height)
     (piece,) = reduces([line], algorithm, 0, blocks.rows, "f32", "f32", machine, spare=1)
     admit(machine, "spmv", (width, height), [piece], extra=int(height > 1))
-    color = next((c for c in color_pool(machine) if c not in piece.colors), None)
+    color = next((c for c in color_pool(machine) if c not in piece.colors), -1)  # -1: `admit` saw that none is needed
     parts = [None] if height == 1 else ["sends", *["takes"] * (height - 1)]
     layout = Layout(width, height, machine)
     compose(
@@ -229,7 +237,7 @@ def _layout(blocks, algorithm, dtype, machine):
     return piece, layout
 
 
-def expected_cycles(blocks, piece, dtype, machine):
+def expected_cycles(blocks: Blocks, piece: Reduce, dtype: str, machine: Machine) -> int:
     """Return the cycles from the first reading to the last one in column 0: exact sums over the pattern."""
     m, height = machine, len(blocks.counts)
     begin = np.full(height, timing.stamp(m), np.int64)
@@ -258,13 +266,25 @@ def expected_cycles(blocks, piece, dtype, machine):
         *data_params(),
     ],
 )
-def spmv(machine, width, height, m, n, density, pattern, algorithm, dtype, seed, data):
+def spmv(
+    machine: Machine,
+    width: int,
+    height: int,
+    m: int,
+    n: int,
+    density: float,
+    pattern: int,
+    algorithm: str,
+    dtype: str,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     """Run the kernel `spmv`; see the head of this module."""
     Device.of(machine).admit(
         Plan("spmv", width, height, round(density * m * n) // (width * height), 0, width - 1), where="kernel spmv"
     )  # even if the entries were spread evenly
 
-    def build(m, n):
+    def build(m: int, n: int) -> tuple[Blocks, Reduce, Layout]:
         flat = np.random.default_rng(pattern).choice(m * n, round(density * m * n), replace=False, shuffle=False)
         blocks = Blocks(width, height, (m, n), np.sort(flat))
         return blocks, *_layout(blocks, algorithm, dtype, machine)
@@ -273,8 +293,8 @@ def spmv(machine, width, height, m, n, density, pattern, algorithm, dtype, seed,
     given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
     entries = len(blocks.i)
     rng = np.random.default_rng(seed)
-    a = given.random(rng, entries, "ones" if data == "ones" else "normal")
-    x = given.random(rng, n, data, terms=max(1, round(density * n)))
+    a = given.random(rng, (entries,), "ones" if data == "ones" else "normal")
+    x = given.random(rng, (n,), data, terms=max(1, round(density * n)))
     chunks = np.zeros((1, width, blocks.columns), x.dtype)
     chunks.reshape(-1)[:n] = x
     offsets = blocks.j % blocks.columns * (2 if dtype == "f32" else 1)

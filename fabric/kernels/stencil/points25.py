@@ -41,13 +41,16 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import factorial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.basic import vector
 from fabric.kernels.collectives.pieces.lines import Line, compose
-from fabric.kernels.collectives.pieces.neighbours import Nearby
+from fabric.kernels.collectives.pieces.neighbours import Nearby, SidePlan
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params
@@ -58,7 +61,9 @@ from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import isa
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
+from wse_core.isa import Op
+from wse_core.params import Machine
 
 __all__ = ["directions", "expected_cycles", "reference", "stencil25", "weights"]
 
@@ -68,7 +73,7 @@ V_BANK = 4
 """Bank of the sums; that of the cells is 0, so that in f16 none of the shifts by up to 4 cells conflicts."""
 
 
-def weights(radius):
+def weights(radius: int) -> NDArray[np.float64]:
     """Return the weights by distance, the cell's own first, as float64."""
     r = radius
     near = [
@@ -78,14 +83,22 @@ def weights(radius):
     return np.array([1 - 6 * sum(near), *near])
 
 
-def directions(width, height, radius, wavelets):
+def directions(width: int, height: int, radius: int, wavelets: int) -> list[Nearby]:
     """Return the `Nearby` of columns that travel east, west, north and south."""
     east, south = Line.rows(width, height), Line.columns(width, height)
     lines = east, Line(east.rects[::-1]), Line(south.rects[::-1]), south
     return [Nearby(line, radius, color, wavelets) for color, line in enumerate(lines)]
 
 
-def _program(machine, nz, steps, dtype, factors, ways, plans):
+def _program(
+    machine: Machine,
+    nz: int,
+    steps: int,
+    dtype: str,
+    factors: Bits,
+    ways: list[Nearby],
+    plans: Sequence[SidePlan | None],
+) -> Program:
     """Return the program of a PE; `factors` are its weights, `plans` says what it does per direction and turn."""
     p = Program(f"star stencil {plans}", machine)
     radius = len(factors) - 1
@@ -114,12 +127,12 @@ def _program(machine, nz, steps, dtype, factors, ways, plans):
             p.load(shifted[2 * k - 2], p.mem1d(u, nz, offset=radius - k))
             p.load(shifted[2 * k - 1], p.mem1d(u, nz, offset=radius + k))
         for k, way in enumerate(ways):
-            if arriving[k]:
-                p.load(arriving[k], p.fabin(p.input_queue(k, way.color), nz, dtype=dtype))
-            if leaving[k]:
+            if (taken := arriving[k]) is not None:
+                p.load(taken, p.fabin(p.input_queue(k, way.color), nz, dtype=dtype))
+            if (gone := leaving[k]) is not None:
                 out = p.output_queue(k, way.color)
-                p.load(leaving[k][0], p.fabout(out, nz, dtype=dtype))
-                p.load(leaving[k][1], p.fabout(out, 1, control=True, dtype="u32"))
+                p.load(gone[0], p.fabout(out, nz, dtype=dtype))
+                p.load(gone[1], p.fabout(out, 1, control=True, dtype="u32"))
         stamps.store(0)
         again = p.label()
         multiply(total, own, scalars[0])
@@ -127,13 +140,14 @@ def _program(machine, nz, steps, dtype, factors, ways, plans):
             multiply_add(total, total, source, scalars[k // 2 + 1])
         for turn in range(radius + 1):
             for k, plan in enumerate(plans):
-                if plan is None or plan[turn] is None:
+                distance = None if plan is None else plan[turn]
+                if distance is None:
                     continue
-                if plan[turn]:
-                    multiply_add(total, total, arriving[k], scalars[plan[turn]])
-                else:
-                    move(leaving[k][0], own)
-                    p.mov32(leaving[k][1], switch)
+                if distance and (taken := arriving[k]) is not None:
+                    multiply_add(total, total, taken, scalars[distance])
+                elif (gone := leaving[k]) is not None:
+                    move(gone[0], own)
+                    p.mov32(gone[1], switch)
         move(result, sums)
         p.sub16(left, left, 1)
         p.branch("ne", left, 0, again, "16")
@@ -142,7 +156,7 @@ def _program(machine, nz, steps, dtype, factors, ways, plans):
     return p
 
 
-def _turns(ways, height, width):
+def _turns(ways: list[Nearby], height: int, width: int) -> Iterator[tuple[int, tuple[int, int], NDArray[np.int64]]]:
     """Yield (number of the direction, its step (dx, dy), plans of all PEs) in the order of the PEs; -1 is no plan."""
     plans = []
     for way in ways:
@@ -156,7 +170,7 @@ def _turns(ways, height, width):
             yield k, STEPS[k], plan[turn]
 
 
-def reference(arithmetic, u, factors, ways, steps):
+def reference(arithmetic: Arithmetic, u: Bits, factors: Bits, ways: list[Nearby], steps: int) -> Bits:
     """Return the cells after some steps as bit patterns, in the order of the PEs.
 
     Parameters
@@ -190,7 +204,7 @@ def reference(arithmetic, u, factors, ways, steps):
     return u
 
 
-def _plain(u, factors, steps):
+def _plain(u: NDArray[np.float64], factors: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
     """Return the cells after some steps in float64, sums in any order."""
     radius = len(factors) - 1
     for _ in range(steps):
@@ -205,7 +219,9 @@ def _plain(u, factors, steps):
     return u
 
 
-def _turn(m, way, queue, moves, plan, now):
+def _turn(
+    m: Machine, way: Nearby, queue: int, moves: tuple[int, int], plan: NDArray[np.int64], now: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Return when all PEs can issue what follows a direction's part of a turn, if they begin it at `now`.
 
     A receiver takes its first wavelet when it is ready and the wavelet is there, then one per cycle.  A wavelet passes
@@ -235,14 +251,16 @@ def _turn(m, way, queue, moves, plan, now):
     return now
 
 
-def expected_cycles(machine, shape, dtype, radius, ways, steps):
+def expected_cycles(
+    machine: Machine, shape: tuple[int, int, int], dtype: str, radius: int, ways: list[Nearby], steps: int
+) -> int:
     """Return the cycles between the two readings of the last PE: every PE followed from turn to turn."""
     m, (height, width, nz) = machine, shape
     words = 2 if dtype == "f32" else 1
     names = ("fmovs", "fmuls", "fmacs") if words == 2 else ("fmovh", "fmulh", "fmach")
     move, multiply, multiply_add = (isa.BY_NAME[name] for name in names)
 
-    def local(op, *read):
+    def local(op: Op, *read: int) -> int:
         at = vector.expected_cycles(op, nz, 1, m, (V_BANK, words), [(address, words) for address in read])
         return at - m["ce.tsc_read"]
 
@@ -252,7 +270,8 @@ def expected_cycles(machine, shape, dtype, radius, ways, steps):
     turns = list(_turns(ways, height, width))
     plans = np.array([plan for _, _, plan in turns]).reshape(-1, len(ways), height, width)
     descriptors = (plans > 0).any(axis=0).sum(axis=0) + 2 * (plans == 0).any(axis=0).sum(axis=0)
-    start = now = timing.load(m, descriptors)  # PEs with fewer neighbours are ready earlier
+    start: NDArray[np.int64] = timing.load(m, descriptors)  # PEs with fewer neighbours are ready earlier
+    now = start
     for step in range(steps):
         now = now + before
         for k, moves, plan in turns:
@@ -275,7 +294,9 @@ def expected_cycles(machine, shape, dtype, radius, ways, steps):
         *data_params(),
     ],
 )
-def stencil25(machine, width, height, nz, steps, radius, dtype, seed, data):
+def stencil25(
+    machine: Machine, width: int, height: int, nz: int, steps: int, radius: int, dtype: str, seed: int, data: str
+) -> dict[str, Any]:
     """Run the kernel `stencil25`; see the head of this module."""
     layout = Layout(width, height, machine)
     arithmetic = Arithmetic.of(machine, dtype)
@@ -283,7 +304,7 @@ def stencil25(machine, width, height, nz, steps, radius, dtype, seed, data):
     factors = arithmetic.encode(weights(radius))
     parts = [(way.line, [way.plan(k) for k in range(len(way.line))]) for way in ways]
 
-    def build(nz, plans):
+    def build(nz: int, plans: Sequence[SidePlan | None]) -> Program:
         return _program(machine, nz, steps, dtype, factors, ways, plans)
 
     most = tuple(tuple((k - turn) % (radius + 1) for turn in range(radius + 1)) for k in range(4))

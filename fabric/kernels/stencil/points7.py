@@ -32,8 +32,12 @@ Sources
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.asm.operands import Dsd, Reg, Var
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -42,7 +46,8 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["C0", "C1", "reference", "stencil"]
 
@@ -52,11 +57,13 @@ STEP = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
 OPPOSITE = dict(zip("WENS", "EWSN", strict=True))
 
 
-def _color(x, y):
+def _color(x: int, y: int) -> int:
     return (x + 2 * y) % 5
 
 
-def _program(machine, nz, steps, dtype, color, near):
+def _program(
+    machine: Machine, nz: int, steps: int, dtype: str, color: int, near: tuple[tuple[str, int], ...]
+) -> Program:
     """Return the program of a PE; `near` is ((direction, color), ...) of its neighbours."""
     p = Program(f"stencil, color {color}, neighbours {''.join(d for d, _ in near) or 'none'}", machine)
     u, v = p.array("u", nz + 2, dtype, bank=0), p.array("v", nz, dtype, bank=2)
@@ -66,7 +73,6 @@ def _program(machine, nz, steps, dtype, color, near):
     move, multiply, multiply_add = (p.fmovh, p.fmulh, p.fmach) if half else (p.fmovs, p.fmuls, p.fmacs)
     pending, left = p.reg16("pending"), p.reg16("left")
     weights = [p.reg16("weight") if half else p.reg32("weight") for _ in range(2)]
-    out = p.fabout(p.output_queue(0, color), nz) if near else None
     into = {d: p.fabin(p.input_queue(1 + "WENS".index(d), c), nz) for d, c in near}
     with p.task("main"):
         p.ldi(left, steps)
@@ -76,6 +82,7 @@ def _program(machine, nz, steps, dtype, color, near):
         p.activate("exchange")
     with p.task("exchange"):
         if near:
+            out = p.fabout(p.output_queue(0, color), nz)
             p.ldi(pending, len(near) + 1)
             for d, _ in near:
                 move(halo[d], into[d], async_=True, activate=f"count {d}")
@@ -87,7 +94,8 @@ def _program(machine, nz, steps, dtype, color, near):
         _counters(p, pending, near)
     with p.task("compute"):
         multiply(v, p.mem1d(u, nz, offset=1), weights[0])
-        for source in (p.mem1d(u, nz), p.mem1d(u, nz, offset=2), *halo.values()):
+        sources: list[Dsd | Var] = [p.mem1d(u, nz), p.mem1d(u, nz, offset=2), *halo.values()]
+        for source in sources:
             multiply_add(v, v, source, weights[1])
         move(p.mem1d(u, nz, offset=1), v)
         p.sub16(left, left, 1)
@@ -99,7 +107,7 @@ def _program(machine, nz, steps, dtype, color, near):
     return p
 
 
-def _counters(p, pending, near):
+def _counters(p: Program, pending: Reg, near: tuple[tuple[str, int], ...]) -> None:
     for name in ["count", *(f"count {d}" for d, _ in near)]:
         with p.task(name):
             p.sub16(pending, pending, 1)
@@ -107,7 +115,7 @@ def _counters(p, pending, near):
                 p.activate("compute")
 
 
-def reference(arithmetic, u, steps):
+def reference(arithmetic: Arithmetic, u: Bits, steps: int) -> Bits:
     """Return the cells after `steps` steps as bit patterns, in the order of the PEs; `u` is (height, width, nz)."""
     height, width, _ = u.shape
     c0, c1 = arithmetic.encode(C0), arithmetic.encode(C1)
@@ -126,7 +134,7 @@ def reference(arithmetic, u, steps):
     return u
 
 
-def _plain(u, steps):
+def _plain(u: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
     for _ in range(steps):
         p = np.pad(u, 1)
         u = C0 * u + C1 * (
@@ -153,19 +161,21 @@ def _plain(u, steps):
         *data_params(),
     ],
 )
-def stencil(machine, width, height, nz, steps, dtype, seed, data):
+def stencil(
+    machine: Machine, width: int, height: int, nz: int, steps: int, dtype: str, seed: int, data: str
+) -> dict[str, Any]:
     """Run the kernel `stencil`; see the head of this module."""
     layout = Layout(width, height, machine)
     arithmetic = Arithmetic.of(machine, dtype)
 
-    def neighbours(x, y):
+    def neighbours(x: int, y: int) -> tuple[tuple[str, int], ...]:
         return tuple(
             (d, _color(x + dx, y + dy)) for d, (dx, dy) in STEP.items() if 0 <= x + dx < width and 0 <= y + dy < height
         )
 
     places = [(x, y, (_color(x, y), neighbours(x, y))) for y in range(height) for x in range(width)]
 
-    def build(nz):
+    def build(nz: int) -> dict[Any, Program]:
         return {key: _program(machine, nz, steps, dtype, *key) for key in dict.fromkeys(key for _, _, key in places)}
 
     programs = fit("kernel stencil", machine, build, {"nz": nz}, {"nz": (1, nz)})

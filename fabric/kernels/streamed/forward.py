@@ -28,8 +28,12 @@ Source: weight streaming white paper, section 7.3.1.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.asm.operands import Dsr, Reg, Var
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params
@@ -47,9 +51,11 @@ from fabric.kernels.streamed.placement import (
     resident,
 )
 from fabric.layout.layout import Layout
+from fabric.layout.streams import Stream
 from fabric.program.program import Program
 from wse_core import numerics
 from wse_core.formats import Arithmetic
+from wse_core.params import Machine
 
 __all__ = ["COLOR_W", "ProductTasks", "expected_cycles", "product_layout", "reference", "route_product", "ws_forward"]
 
@@ -82,12 +88,16 @@ class ProductTasks:
         Input feature that is next, output row that is next.
     """
 
-    def __init__(self, p, column, columns, x, y, tokens, base=None):
+    def __init__(
+        self, p: Program, column: int, columns: int, x: Var, y: Var, tokens: int, base: Reg | None = None
+    ) -> None:
         self.p, self.x, self.y, self.tokens, self.base = p, x, y, tokens, x if base is None else base
         self.columns = columns
         self.sums = p.array("sums", tokens, "f32", bank=0)
         self.total, self.again, self.column_x = p.dsr("src0"), p.dsr("src0"), p.dsr("src1")
-        self.result, self.leaving, self.arriving = p.dsr("dest"), None, None
+        self.result = p.dsr("dest")
+        self.leaving: Dsr | None = None
+        self.arriving: Dsr | None = None
         if columns > 1:
             first, last = column == 0, column == columns - 1
             self.leaving, self.arriving = p.dsr("dest"), p.dsr("src1")
@@ -95,18 +105,18 @@ class ProductTasks:
             self.into = p.input_queue(QUEUE_RING, RETURN if first else RING[(column - 1) % 2])
         p.input_queue(QUEUE_W, COLOR_W)
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Emit the loads of the DSRs."""
         p, tokens = self.p, self.tokens
         p.load(self.total, self.sums)
         p.load(self.again, self.sums)
         p.load(self.column_x, p.mem1d(self.x, tokens))
         p.load(self.result, p.mem1d(self.y, tokens, save=True))
-        if self.columns > 1:
+        if self.leaving is not None and self.arriving is not None:
             p.load(self.leaving, p.fabout(self.out, tokens, zero=True, dtype="f32"))
             p.load(self.arriving, p.fabin(self.into, tokens, dtype="f32"))
 
-    def tasks(self):
+    def tasks(self) -> None:
         """Write the tasks: a weight, and the commands of `TASKS`."""
         p, total, column_x, base = self.p, self.total, self.column_x, self.base
         with p.task("weight", kind="data", color=COLOR_W) as t:
@@ -114,7 +124,7 @@ class ProductTasks:
             p.mul16(words, t.index, self.tokens)
             p.dsr_off(column_x, words)
             p.fmachs(total, total, column_x, t.data)
-        if self.columns > 1:
+        if self.leaving is not None and self.arriving is not None:
             with p.task("begin", kind="control", id=TASKS["begin"]):
                 p.mov32(self.leaving, total)
                 p.dsr_base(column_x, base)
@@ -122,14 +132,16 @@ class ProductTasks:
                 p.fadds(self.leaving, total, self.arriving)
                 p.dsr_base(column_x, base)
         with p.task("land", kind="control", id=TASKS["land"]):
-            if self.columns > 1:
+            if self.arriving is not None:
                 p.fadds(total, total, self.arriving)
             p.fs2h(self.result, self.again)
             p.mov32(total, 0)
             p.dsr_base(column_x, base)
 
 
-def product_program(column, columns, n_in, n_out, tokens, dtype, machine):
+def product_program(
+    column: int, columns: int, n_in: int, n_out: int, tokens: int, dtype: str, machine: Machine
+) -> Program:
     """Return the program of a column of a group.
 
     Parameters
@@ -158,7 +170,7 @@ def product_program(column, columns, n_in, n_out, tokens, dtype, machine):
     return p
 
 
-def route_product(layout, place):
+def route_product(layout: Layout, place: Placement) -> None:
     """Route weights down the columns and partial sums round the ring of columns."""
     columns, height = place.columns, place.height
     layout.route(COLOR_W, (0, 0, place.width, height), rx="N", tx="SR")
@@ -169,11 +181,11 @@ def route_product(layout, place):
             layout.route(RING[column % 2], (x, 0, 1, height), rx="R", tx="E")
         if column > 0:
             layout.route(RING[(column - 1) % 2], (x, 0, 1, height), rx="W", tx="R")
-        sides = {"rx": "R" if column == columns - 1 else "E", "tx": "R" if column == 0 else "W"}
-        layout.route(RETURN, (x, 0, 1, height), **sides)
+        rx, tx = "R" if column == columns - 1 else "E", "R" if column == 0 else "W"
+        layout.route(RETURN, (x, 0, 1, height), rx=rx, tx=tx)
 
 
-def product_layout(inputs, outputs, dtype, machine):
+def product_layout(inputs: Placement, outputs: Placement, dtype: str, machine: Machine) -> tuple[Layout, list[Stream]]:
     """Return the `Layout` of a product and its input streams, one per column.
 
     Parameters
@@ -185,7 +197,7 @@ def product_layout(inputs, outputs, dtype, machine):
     columns, height = inputs.columns, inputs.height
     n_in, n_out = (int(np.diff(place.feature_starts).max()) for place in (inputs, outputs))
 
-    def build(tokens):
+    def build(tokens: int) -> dict[tuple[int, int], Program]:
         sizes = np.diff(Placement(inputs.features, tokens, inputs.width, height, inputs.groups).token_starts)
         return {
             (column, int(size)): product_program(column, columns, n_in, n_out, int(size), dtype, machine)
@@ -209,7 +221,16 @@ def product_layout(inputs, outputs, dtype, machine):
     return layout, [layout.input_stream(x, 0, "N", COLOR_W) for x in range(inputs.width)]
 
 
-def reference(given, single, indptr, indices, values, x, inputs, outputs):
+def reference(
+    given: Arithmetic,
+    single: Arithmetic,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    values: NDArray[np.uint16],
+    x: NDArray[np.uint16],
+    inputs: Placement,
+    outputs: Placement,
+) -> NDArray[np.uint16]:
     """Return Y as bit patterns, in the machine's order of additions.
 
     Parameters
@@ -236,13 +257,15 @@ def reference(given, single, indptr, indices, values, x, inputs, outputs):
     return result
 
 
-def weight_cycles(tokens, machine):
+def weight_cycles(tokens: int, machine: Machine) -> int:
     """Return the cycles that a weight costs its PE."""
     m = machine
     return m["task.start"] + 1 + m["ce.dsr_edit"] + timing.elementwise(m, "fmachs", tokens) + 1
 
 
-def expected_cycles(indptr, indices, inputs, outputs, machine):
+def expected_cycles(
+    indptr: NDArray[np.int64], indices: NDArray[np.int64], inputs: Placement, outputs: Placement, machine: Machine
+) -> float:
     """Return the cycles from the first weight to the last result: every column followed row by row."""
     m, columns, n_rows = machine, inputs.columns, len(indptr) - 1
     tokens = int(np.diff(inputs.token_starts).max())
@@ -268,7 +291,7 @@ def expected_cycles(indptr, indices, inputs, outputs, machine):
     return float(free.max())
 
 
-def expected_hops(indptr, indices, inputs, outputs):
+def expected_hops(indptr: NDArray[np.int64], indices: NDArray[np.int64], inputs: Placement, outputs: Placement) -> int:
     """Return the grants: weights and commands down the columns, partial sums round the ring."""
     columns, n_rows = inputs.columns, len(indptr) - 1
     down = (len(indices) + n_rows * columns) * inputs.groups * inputs.height
@@ -291,7 +314,20 @@ def expected_hops(indptr, indices, inputs, outputs):
         *data_params(),
     ],
 )
-def ws_forward(machine, inputs, outputs, tokens, width, height, groups, density, transposed, dtype, seed, data):
+def ws_forward(
+    machine: Machine,
+    inputs: int,
+    outputs: int,
+    tokens: int,
+    width: int,
+    height: int,
+    groups: int,
+    density: float,
+    transposed: bool,
+    dtype: str,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     """Run the kernel `ws_forward`; see the head of this module."""
     places = placements("kernel ws_forward", inputs, outputs, tokens, width, height, groups)
     given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")

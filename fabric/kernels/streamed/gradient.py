@@ -28,9 +28,13 @@ Source: weight streaming white paper, section 7.3.2, figures 20 and 21.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.asm import control
+from fabric.asm.operands import Reg, Var
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import check_sum
 from fabric.kernels.kit.data import data_params
@@ -38,12 +42,22 @@ from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session
 from fabric.kernels.kit.sizes import fit
-from fabric.kernels.streamed.placement import cut, interleave, placement_params, placements, random_mask, resident
+from fabric.kernels.streamed.placement import (
+    Placement,
+    cut,
+    interleave,
+    placement_params,
+    placements,
+    random_mask,
+    resident,
+)
 from fabric.layout.layout import Layout
+from fabric.layout.streams import Stream
 from fabric.program.program import Program
 from wse_core import numerics
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
+from wse_core.params import Machine
 
 __all__ = [
     "DOWN",
@@ -87,11 +101,22 @@ class GradientTasks:
         Row of dY that the PE sends next.
     """
 
-    def __init__(self, p, column, place, row, group, x, d, tokens, base=None):
+    def __init__(
+        self,
+        p: Program,
+        column: int,
+        place: Placement,
+        row: int | str,
+        group: int,
+        x: Var,
+        d: Var,
+        tokens: int,
+        base: Reg | None = None,
+    ) -> None:
         self.p, self.x, self.d, self.tokens, self.base = p, x, d, tokens, x if base is None else base
         self.columns = columns = place.columns
         height = place.height
-        parity = {"only": 0, "top": 0, "bottom": (height - 1) % 2}.get(row, row)
+        parity = row if isinstance(row, int) else {"only": 0, "top": 0, "bottom": (height - 1) % 2}[row]
         self.product = p.array("product", tokens, "f32", bank=0)
         self.gradient = p.array("gradient", tokens, "f32", bank=2)
         self.factor, self.other, self.own, self.mine = p.dsr("src0"), p.dsr("src1"), p.dsr("src1"), p.dsr("src1")
@@ -109,7 +134,7 @@ class GradientTasks:
             self.west, self.before = p.dsr("src0"), p.input_queue(4, across(column, group - 1))
         self.out = p.output_queue(4, across(column, group) if ends and group < place.groups - 1 else DOWN[parity])
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Emit the loads of the DSRs."""
         p, tokens = self.p, self.tokens
         p.load(self.factor, self.product)
@@ -127,7 +152,7 @@ class GradientTasks:
         if self.west:
             p.load(self.west, p.fabin(self.before, 1, dtype="f32"))
 
-    def tasks(self):
+    def tasks(self) -> None:
         """Write the tasks: the commands of `TASKS`."""
         p, own, base, taken = self.p, self.own, self.base, self.taken
         with p.task("send", kind="control", id=TASKS["send"]):
@@ -156,7 +181,7 @@ class GradientTasks:
             p.fadds(total, self.factor, total)
             self.send_south(total)
 
-    def send_south(self, total):
+    def send_south(self, total: Reg) -> None:
         """Emit the addition of a register to what comes from the north, and from the west, and send it on."""
         p = self.p
         if self.north and self.west:
@@ -169,7 +194,17 @@ class GradientTasks:
             p.mov32(self.on, total)
 
 
-def gradient_program(column, inputs, n_in, n_out, row, group, tokens, dtype, machine):
+def gradient_program(
+    column: int,
+    inputs: Placement,
+    n_in: int,
+    n_out: int,
+    row: int | str,
+    group: int,
+    tokens: int,
+    dtype: str,
+    machine: Machine,
+) -> Program:
     """Return the program of a PE; parameters as of `GradientTasks`, `n_in` and `n_out` features at most."""
     p = Program(
         f"weight gradient, column {column}, row {row}, group {group}, {tokens} tokens",
@@ -188,17 +223,17 @@ def gradient_program(column, inputs, n_in, n_out, row, group, tokens, dtype, mac
     return p
 
 
-def row_kind(y, height):
+def row_kind(y: int, height: int) -> int | str:
     """Return the place of row `y` in a column, as `GradientTasks` takes it."""
     return "only" if height == 1 else "top" if y == 0 else "bottom" if y == height - 1 else y % 2
 
 
-def across(column, group):
+def across(column: int, group: int) -> int:
     """Return the color on which a column's sums go from a group to the next one."""
     return ACROSS + 2 * column + group % 2
 
 
-def route_gradient(layout, place):
+def route_gradient(layout: Layout, place: Placement) -> None:
     """Route commands and steps down the columns, rows of dY along the rows, sums down and from group to group."""
     columns, groups, height = place.columns, place.groups, place.height
     layout.route(COLOR_W, (0, 0, place.width, height), rx="N", tx="SR")
@@ -221,7 +256,9 @@ def route_gradient(layout, place):
         layout.route(color, (x + columns, last), rx="W", tx="R")
 
 
-def gradient_layout(inputs, outputs, dtype, machine):
+def gradient_layout(
+    inputs: Placement, outputs: Placement, dtype: str, machine: Machine
+) -> tuple[Layout, list[Stream], list[Stream]]:
     """Return the `Layout` of a gradient product, its input streams and its output streams, one per column.
 
     Parameters
@@ -251,7 +288,7 @@ def gradient_layout(inputs, outputs, dtype, machine):
                     "kernel ws_gradient",
                     machine,
                     lambda tokens, key=key: gradient_program(
-                        key[0], inputs, n_in, n_out, *key[1:3], tokens, dtype, machine
+                        key[0], inputs, n_in, n_out, key[1], key[2], tokens, dtype, machine
                     ),
                     {"tokens": key[3]},
                     {"tokens": (1, key[3])},
@@ -267,7 +304,9 @@ def gradient_layout(inputs, outputs, dtype, machine):
     )
 
 
-def mask_streams(indptr, indices, inputs, outputs):
+def mask_streams(
+    indptr: NDArray[np.int64], indices: NDArray[np.int64], inputs: Placement, outputs: Placement
+) -> list[tuple[NDArray[np.uint32], NDArray[np.bool_]]]:
     """Return the wavelets of each column of a group, [(payload, is control)]: per row a command, then the steps."""
     n_rows, found = len(indptr) - 1, []
     rows, sender = np.repeat(np.arange(n_rows), np.diff(indptr)), outputs.owners(np.arange(n_rows))
@@ -281,7 +320,7 @@ def mask_streams(indptr, indices, inputs, outputs):
     return found
 
 
-def row_commands(sender, column):
+def row_commands(sender: NDArray[np.int64], column: int) -> NDArray[np.uint32]:
     """Return the payloads of the commands that begin rows in a column, given the column that sends each row of dY."""
     commands = {name: np.uint32(control.single("nop", task)) for name, task in TASKS.items()}
     return np.where(
@@ -289,7 +328,7 @@ def row_commands(sender, column):
     )
 
 
-def dot_cycles(tokens, machine):
+def dot_cycles(tokens: int, machine: Machine) -> int:
     """Return the cycles that a place of the mask costs its PE."""
     m = machine
     product = timing.elementwise(m, "fh2s", tokens) + timing.elementwise(m, "fmuls", tokens)
@@ -297,7 +336,9 @@ def dot_cycles(tokens, machine):
     return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + product + total + 2
 
 
-def expected_cycles(indptr, indices, inputs, outputs, machine):
+def expected_cycles(
+    indptr: NDArray[np.int64], indices: NDArray[np.int64], inputs: Placement, outputs: Placement, machine: Machine
+) -> float:
     """Return the cycles from the first command to the last sum: the busiest column, row by row."""
     m = machine
     tokens = int(np.diff(inputs.token_starts).max())
@@ -325,26 +366,32 @@ def expected_cycles(indptr, indices, inputs, outputs, machine):
     return float(free.max() + drain)
 
 
-def reference(given, single, indptr, indices, x, d, inputs):
+def reference(
+    given: Arithmetic,
+    single: Arithmetic,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    x: NDArray[np.uint16],
+    d: NDArray[np.uint16],
+    inputs: Placement,
+) -> NDArray[np.uint32]:
     """Return the gradients at the mask's places as f32 bit patterns, in the machine's order of additions."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    wide = [numerics.convert(values, given.fmt, "f32", given.bias, given.ftz) for values in (x, d)]
-    result, parts = None, inputs.token_starts
+    wide = [np.asarray(numerics.convert(values, given.fmt, "f32", given.bias, given.ftz)) for values in (x, d)]
+    result = total_of_group = np.zeros(len(indices), np.uint32)
+    parts = inputs.token_starts
     for part in range(len(parts) - 1):
         total = np.zeros(len(indices), np.uint32)
         for token in range(parts[part], parts[part + 1]):
             product = single.call("mul", wide[0][indices, token], wide[1][rows, token])
             total = single.call("add", product, total)
-        if part % inputs.height == 0:
-            group, total_of_group = part // inputs.height, total
-        else:
-            total_of_group = single.call("add", total_of_group, total)
+        total_of_group = total if part % inputs.height == 0 else single.call("add", total_of_group, total)
         if part % inputs.height == inputs.height - 1:
-            result = total_of_group if group == 0 else single.call("add", result, total_of_group)
+            result = total_of_group if part < inputs.height else single.call("add", result, total_of_group)
     return result
 
 
-def expected_hops(indptr, indices, inputs, outputs):
+def expected_hops(indptr: NDArray[np.int64], indices: NDArray[np.int64], inputs: Placement, outputs: Placement) -> int:
     """Return the grants: commands and steps down the columns, rows of dY along the rows, sums down and across."""
     columns, groups, height, n_rows = inputs.columns, inputs.groups, inputs.height, len(indptr) - 1
     down = (len(indices) + n_rows * columns) * groups * height
@@ -365,7 +412,19 @@ def expected_hops(indptr, indices, inputs, outputs):
         *data_params(),
     ],
 )
-def ws_gradient(machine, inputs, outputs, tokens, width, height, groups, density, dtype, seed, data):
+def ws_gradient(
+    machine: Machine,
+    inputs: int,
+    outputs: int,
+    tokens: int,
+    width: int,
+    height: int,
+    groups: int,
+    density: float,
+    dtype: str,
+    seed: int,
+    data: str,
+) -> dict[str, Any]:
     """Run the kernel `ws_gradient`; see the head of this module."""
     places = placements("kernel ws_gradient", inputs, outputs, tokens, width, height, groups)
     given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")

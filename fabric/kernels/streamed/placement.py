@@ -14,15 +14,18 @@ Source: weight streaming white paper, sections 7.2 (layouts, figures 15 and 16) 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.asm import control
 from fabric.kernels.kit.kernel import KernelParam
 from wse_core import sparse
 from wse_core.errors import ConfigError
+from wse_core.formats import Bits
 
 __all__ = [
     "TASKS",
@@ -42,7 +45,7 @@ TASKS = {"begin": 0, "pass": 1, "land": 2}
 """Control task ids of the partial-sum commands."""
 
 
-def chunks(count, parts):
+def chunks(count: int, parts: int) -> NDArray[np.int64]:
     """Return where contiguous, nearly equal parts of `count` things begin, and `count` at the end."""
     size, rest = divmod(count, parts)
     return np.concatenate([[0], np.cumsum([size + (k < rest) for k in range(parts)])]).astype(np.int64)
@@ -67,7 +70,7 @@ class Placement:
     height: int
     groups: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.width % self.groups:
             raise ConfigError(
                 f"{self.width} columns cannot form {self.groups} equal groups",
@@ -82,29 +85,29 @@ class Placement:
             )
 
     @property
-    def columns(self):
+    def columns(self) -> int:
         """Columns of a group."""
         return self.width // self.groups
 
     @cached_property
-    def feature_starts(self):
+    def feature_starts(self) -> NDArray[np.int64]:
         """First feature of each column of a group, and `features`."""
         return chunks(self.features, self.columns)
 
     @cached_property
-    def token_starts(self):
+    def token_starts(self) -> NDArray[np.int64]:
         """First token of each part: group 0 from north to south, then group 1; and `tokens`."""
         return chunks(self.tokens, self.groups * self.height)
 
-    def owner(self, feature):
+    def owner(self, feature: int) -> int:
         """Return the column of a group that owns a feature."""
-        return int(self.owners(feature))
+        return int(self.owners(np.int64(feature)))
 
-    def owners(self, features):
+    def owners(self, features: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
         """Return the column of a group that owns each of some features."""
-        return np.searchsorted(self.feature_starts, features, side="right") - 1
+        return np.asarray(np.searchsorted(self.feature_starts, features, side="right") - 1)
 
-    def held(self, x, y):
+    def held(self, x: int, y: int) -> tuple[slice, slice]:
         """Return (slice of features, slice of tokens) of PE (x, y)."""
         group, column = divmod(x, self.columns)
         part = group * self.height + y
@@ -114,7 +117,7 @@ class Placement:
         )
 
 
-def placement_params(features):
+def placement_params(features: int) -> list[KernelParam]:
     """Return the declarations of the parameters that say what lies where; `features` is the default of both sides."""
     return [
         KernelParam("inputs", features, int, "input features", low=1),
@@ -126,15 +129,17 @@ def placement_params(features):
     ]
 
 
-def placements(where, inputs, outputs, tokens, width, height, groups):
+def placements(
+    where: str, inputs: int, outputs: int, tokens: int, width: int, height: int, groups: int
+) -> tuple[Placement, Placement]:
     """Return the `Placement` of input and of output features; `where` says who asks if that is impossible."""
     try:
-        return [Placement(features, tokens, width, height, groups) for features in (inputs, outputs)]
+        return (Placement(inputs, tokens, width, height, groups), Placement(outputs, tokens, width, height, groups))
     except ConfigError as error:
         raise ConfigError(error.what, where=where, hint=error.hint) from None
 
 
-def resident(name, place, values):
+def resident(name: str, place: Placement, values: Bits) -> Iterator[tuple[str, Bits, int, int]]:
     """Yield (symbol, tile, x, y) for every PE: its features, one after the other, each with the PE's tokens.
 
     Parameters
@@ -154,14 +159,16 @@ def resident(name, place, values):
             yield name, tile[None, None], x, y
 
 
-def random_mask(shape, density, rng):
+def random_mask(shape: tuple[int, int], density: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return a matrix of bool with round(density * size) true elements, any set of that size equally likely."""
     mask = np.zeros(shape[0] * shape[1], bool)
     mask[rng.permutation(mask.size)[: round(density * mask.size)]] = True
     return mask.reshape(shape)
 
 
-def cut(rows, owner, local, columns):
+def cut(
+    rows: NDArray[np.int64], owner: NDArray[np.int64], local: NDArray[np.int64], columns: int
+) -> list[tuple[NDArray[np.int64], NDArray[np.uint32]]]:
     """Return what each column gets of a stream of matrix entries, [(entries, steps)].
 
     Parameters
@@ -187,7 +194,9 @@ def cut(rows, owner, local, columns):
     return found
 
 
-def interleave(rows, blocks, before=False):
+def interleave(
+    rows: NDArray[np.int64], blocks: NDArray[np.int64], before: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return where the words of rows come to stand when a block of commands goes with each row.
 
     Parameters
@@ -211,7 +220,7 @@ def interleave(rows, blocks, before=False):
     return words, np.arange(until[-1]) + np.repeat(ahead, blocks)
 
 
-def sum_tasks(owner, column, columns):
+def sum_tasks(owner: NDArray[np.int64], column: int, columns: int) -> NDArray[np.int64]:
     """Return the partial-sum command of each row for a column, given the column that owns each row."""
     if columns == 1:
         return np.full(len(owner), TASKS["land"])
@@ -220,7 +229,13 @@ def sum_tasks(owner, column, columns):
     )
 
 
-def column_streams(indptr, indices, values, columns, owners):
+def column_streams(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    values: NDArray[np.uint16],
+    columns: Placement,
+    owners: Placement,
+) -> list[tuple[NDArray[np.uint32], NDArray[np.bool_]]]:
     """Return the wavelets of each column of a group.
 
     Parameters

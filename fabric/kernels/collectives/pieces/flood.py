@@ -10,10 +10,13 @@ Source: Luczynski et al., HPDC 2024 (arXiv 2404.15888), flood broadcast.
 
 from __future__ import annotations
 
+from fabric.kernels.collectives.pieces.lines import Line
+from fabric.layout.layout import Layout
+
 __all__ = ["flood_line", "flood_rectangle"]
 
 
-def flood_line(line, layout, color, root=0):
+def flood_line(line: Line, layout: Layout, color: int, root: int = 0) -> None:
     """Paint the routes that carry what one place of a `Line` of two or more places sends to all others."""
     last = len(line) - 1
     line.route(layout, color, root, "R", "T" * (root > 0) + "A" * (root < last))
@@ -23,7 +26,7 @@ def flood_line(line, layout, color, root=0):
         line.route(layout, color, k, "T", "AR" if k < last else "R")
 
 
-def flood_rectangle(layout, color, width, height):
+def flood_rectangle(layout: Layout, color: int, width: int, height: int) -> None:
     """Paint the routes that carry what PE (0, 0) sends to all others of a rectangle: along row 0, then south."""
     south = "S" if height > 1 else ""
     layout.route(color, (0, 0, width, height), rx="N", tx="SR")

@@ -26,16 +26,26 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
+from numpy.typing import NDArray
+
+from fabric.asm.operands import Var
 from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
+from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.plmr import ktree_groups
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["QUEUES", "KTree", "group_sizes"]
 
@@ -43,7 +53,7 @@ QUEUES = (2, 4, 5, 1, 0)
 """Input and output queue of each level: the limit of K."""
 
 
-def group_sizes(n, levels, group=0):
+def group_sizes(n: int, levels: int, group: int = 0) -> tuple[int, ...]:
     """Return the groups of `ktree_groups` for a tree that can be built.
 
     Parameters
@@ -90,41 +100,42 @@ class KTree:
         Input and output queue of each level.
     """
 
-    line: object
-    groups: tuple
-    colors: tuple
+    line: Line
+    groups: tuple[int, ...]
+    colors: tuple[int, ...]
     n: int
     dtype: str
-    queues: tuple = QUEUES
+    queues: tuple[int, ...] = QUEUES
 
     @property
-    def wavelets(self):
+    def wavelets(self) -> int:
         """Wavelets of a message."""
         return wavelets_of(self.n, self.dtype)
 
     @cached_property
-    def levels(self):
+    def levels(self) -> list[list[list[int]]]:
         """Per level the groups, each a list of places; a group of one keeps its value."""
-        found, members = [], list(range(len(self.line)))
+        found: list[list[list[int]]] = []
+        members = list(range(len(self.line)))
         for size in self.groups:
             found.append([members[k : k + size] for k in range(0, len(members), size)])
             members = [group[len(group) // 2] for group in found[-1]]
         return found
 
     @property
-    def root(self):
+    def root(self) -> int:
         """Place that has the sum."""
         top = self.levels[-1][0] if self.levels else [0]
         return top[len(top) // 2]
 
-    def _sides(self, group):
+    def _sides(self, group: list[int]) -> list[list[int]]:
         """Return the chains of a group in the order in which its root takes them; each from its far end."""
         middle = len(group) // 2
         return [side for side in (group[:middle:-1], group[:middle]) if side]
 
-    def roles(self):
+    def roles(self) -> list[tuple[Role | None, ...]]:
         """Return per place a tuple with its `Role` on each level, None where it takes no part."""
-        found = [[None] * len(self.groups) for _ in range(len(self.line))]
+        found: list[list[Role | None]] = [[None] * len(self.groups) for _ in range(len(self.line))]
         for number, level in enumerate(self.levels):
             pair = self.colors[2 * number : 2 * number + 2]
             for group in level:
@@ -140,7 +151,7 @@ class KTree:
                     found[place][number] = role
         return [tuple(roles) for roles in found]
 
-    def routes(self, layout):
+    def routes(self, layout: Layout) -> None:
         """Paint the routes."""
         for number, level in enumerate(self.levels):
             pair = self.colors[2 * number : 2 * number + 2]
@@ -150,7 +161,7 @@ class KTree:
                     if i == middle:
                         continue
                     step = 1 if i < middle else -1
-                    ahead, behind = "AT"[::step]
+                    ahead, behind = ("A", "T") if step > 0 else ("T", "A")
                     color, target = pair[i % 2], group[i + step]
                     self.line.route(layout, color, place, "R", ahead)
                     for k in range(place + step, target, step):
@@ -163,7 +174,7 @@ class KTree:
                 elif sides:
                     self.line.route(layout, pair[1 - middle % 2], group[middle], "T", "R")
 
-    def emit(self, p, roles, x, total):
+    def emit(self, p: Program, roles: Sequence[Role | None], x: Var, total: Var) -> None:
         """Write the part of a PE into the task of a program: `x` is its vector, `total`, the same, takes the sums."""
         one = trees.star(1)  # `Reduce.emit` asks its tree only whether messages of one PE are one operation
         for role, queue in zip(roles, self.queues, strict=False):
@@ -172,9 +183,9 @@ class KTree:
 
     # --- reference, counts, cycles ------------------------------------------------------------------------------------
 
-    def total(self, parts, arithmetic, result):
+    def total(self, parts: Sequence[Bits], arithmetic: Arithmetic, result: Arithmetic) -> Bits:
         """Return the bits of the sum in the order of the PEs; both arithmetics are the same, as for other pieces."""
-        values = list(parts)
+        values: list[NDArray[Any]] = list(parts)
         for group in (group for level in self.levels for group in level):
             root = group[len(group) // 2]
             for side in self._sides(group):
@@ -185,7 +196,7 @@ class KTree:
         return values[self.root]
 
     @property
-    def depth(self):
+    def depth(self) -> int:
         """Additions on the critical path: the most that depend on one another."""
         done = [0] * len(self.line)
         for group in (group for level in self.levels for group in level):
@@ -198,7 +209,7 @@ class KTree:
         return done[self.root]
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops of all copies of the line, control wavelets included."""
         total = 0
         for group in (group for level in self.levels for group in level):
@@ -208,11 +219,11 @@ class KTree:
         return self.line.copies * total
 
     @property
-    def additions(self):
+    def additions(self) -> int:
         """Additions of elements, all copies together: (P - 1) n each."""
         return self.line.copies * (len(self.line) - 1) * self.n
 
-    def end(self, start, machine):
+    def end(self, start: int, machine: Machine) -> int:
         """Return the cycle in which the root can issue what follows, if all places begin in cycle `start`."""
         m, w = machine, self.wavelets
         load, issue = timing.load(m), timing.issue(m)

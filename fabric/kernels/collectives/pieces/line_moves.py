@@ -21,11 +21,18 @@ Sources: Luczynski et al., HPDC 2024 (arXiv 2404.15888) for the model; the sched
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fabric.asm.operands import Dsr, Var
 from fabric.kernels.collectives.pieces import trees
+from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+from wse_core.errors import InternalError
+from wse_core.params import Machine
 
 __all__ = ["AllGather", "Gather", "Scatter"]
 
@@ -45,25 +52,25 @@ class _Moving:
         First input and output queue.
     """
 
-    line: object
-    colors: tuple
+    line: Line
+    colors: tuple[int, ...]
     n: int
     dtype: str
     queue: int = 2
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.line)
 
     @property
-    def w(self):
+    def w(self) -> int:
         """Wavelets of a block."""
         return wavelets_of(self.n, self.dtype)
 
-    def move(self, p):
+    def move(self, p: Program) -> Callable[..., None]:
         """Return the operation of a program that copies elements."""
         return p.mov32 if self.dtype == "f32" else p.mov16
 
-    def _local(self, machine):
+    def _local(self, machine: Machine) -> int:
         """Return the cycles of a copy of a block from memory to memory, descriptors included."""
         op = "mov32" if self.dtype == "f32" else "mov16"
         return timing.load(machine, 2) + timing.elementwise(machine, op, self.n)
@@ -74,34 +81,36 @@ class Gather(_Moving):
 
     N_COLORS = 1
 
-    def roles(self):
+    def roles(self) -> list[str]:
         """Return the role of each place."""
         if len(self) == 1:
             return ["alone"]
         return ["root"] + ["inner"] * (len(self) - 2) + ["last"]
 
-    def routes(self, layout):
+    def routes(self, layout: Layout) -> None:
         """Paint the routes."""
         trees.star(len(self)).routes(self.line, layout, self.colors)
 
-    def emit(self, p, role, x, everything):
+    def emit(self, p: Program, role: str, x: Var, everything: Var | None) -> None:
         """Write the part of a PE: `x` is its block, `everything` (P blocks) exists at place 0."""
         move, n, rest = self.move(p), self.n, (len(self) - 1) * self.n
         if role in ("inner", "last"):
             out = p.output_queue(self.queue, self.colors[0])
             move(p.fabout(out, n, advance_switch=role == "inner"), x)
             return
+        if everything is None:
+            raise InternalError(f"a {role} of a gather without a place for all blocks")
         if role == "root":
             move(p.mem1d(everything, rest, offset=n), p.fabin(p.input_queue(self.queue, self.colors[0]), rest))
         move(p.mem1d(everything, n), x)
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops, control included."""
         p = len(self)
         return self.line.copies * sum((1 + k) * (self.w + (k < p - 1)) for k in range(1, p))
 
-    def end(self, start, machine):
+    def end(self, start: int, machine: Machine) -> int:
         """Return the cycle in which place 0 can issue what follows, if all places begin in cycle `start`.
 
         Blocks follow one another with the gap of a control wavelet; the first one comes over one hop.
@@ -117,11 +126,11 @@ class Scatter(_Moving):
 
     N_COLORS = 1
 
-    def roles(self):
+    def roles(self) -> list[str]:
         """Return the role of each place."""
         return ["alone"] if len(self) == 1 else ["root"] + ["inner"] * (len(self) - 1)
 
-    def routes(self, layout):
+    def routes(self, layout: Layout) -> None:
         """Paint the routes, with the filters."""
         p = len(self)
         if p == 1:
@@ -137,24 +146,26 @@ class Scatter(_Moving):
             }
             self.line.route(layout, self.colors[0], k, "T", "AR" if k < p - 1 else "R", filter=counter)
 
-    def emit(self, p, role, x, everything):
+    def emit(self, p: Program, role: str, x: Var, everything: Var | None) -> None:
         """Write the part of a PE: `everything` (P blocks) exists at place 0, `x` takes the own block."""
         move, n, others = self.move(p), self.n, len(self) - 1
         if role == "inner":
             move(x, p.fabin(p.input_queue(self.queue, self.colors[0]), n))
             return
+        if everything is None:
+            raise InternalError(f"a {role} of a scatter without all blocks")
         if role == "root":
             out = p.fabout(p.output_queue(self.queue, self.colors[0]), others * n)
             move(out, p.mem4d(everything, (others, n), (-n, 1), offset=others * n))
         move(x, p.mem1d(everything, n))
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops: everything travels to the end of the line."""
         p = len(self)
         return self.line.copies * (p - 1) * self.w * p if p > 1 else 0
 
-    def end(self, start, machine):
+    def end(self, start: int, machine: Machine) -> int:
         """Return the cycle in which the last place can issue what follows, if all places begin in cycle `start`.
 
         Place k has its block when P - k of them have been sent, k hops later: the nearest last, if a block takes
@@ -176,13 +187,13 @@ class AllGather(_Moving):
     N_COLORS = 2
     PARAMS = ("own", "before", "after")
 
-    def roles(self):
+    def roles(self) -> list[str]:
         """Return the role of each place."""
         if len(self) == 1:
             return ["alone"]
         return ["root"] + ["inner"] * (len(self) - 2) + ["last"]
 
-    def routes(self, layout):
+    def routes(self, layout: Layout) -> None:
         """Paint the routes, with the filters."""
         p, w = len(self), self.w
         if p == 1:
@@ -204,7 +215,7 @@ class AllGather(_Moving):
                     }
                     self.line.route(layout, color, k, "R", ahead + "R", {"rx": behind}, filter=counter)
 
-    def set_params(self, layout, names):
+    def set_params(self, layout: Layout, names: Sequence[str]) -> None:
         """Set the parameters of all PEs: elements before the own block, address offset of it, elements behind it."""
         words = self.n * (2 if self.dtype == "f32" else 1)
         own, before, after = names
@@ -213,7 +224,7 @@ class AllGather(_Moving):
             layout.set_param(before, k * self.n, rect)
             layout.set_param(after, (len(self) - 1 - k) * self.n, rect)
 
-    def emit(self, p, role, x, everything, params):
+    def emit(self, p: Program, role: str, x: Var, everything: Var, params: Sequence[Var]) -> None:
         """Write the part of a PE: `x` is its block, `everything` takes P blocks; `params` as `set_params` names them.
 
         Both sends and one of the receives are asynchronous; at the end the main thread touches their descriptors, which
@@ -263,7 +274,7 @@ class AllGather(_Moving):
             p.dsr_off(dsr, 0)
         p.free(at, base, count)
 
-    def _send(self, p, number, x):
+    def _send(self, p: Program, number: int, x: Var) -> Dsr:
         leaving, source = p.dsr("dest"), p.dsr("src1")
         out = p.output_queue(self.queue + number, self.colors[number])
         p.load(leaving, p.fabout(out, self.n, advance_switch=True))
@@ -272,7 +283,7 @@ class AllGather(_Moving):
         return leaving
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops: every block and its control wavelet go out of a ramp and over all links on either side."""
         p = len(self)
         if p == 1:
@@ -280,7 +291,7 @@ class AllGather(_Moving):
         blocks = self.w + 1
         return self.line.copies * blocks * (2 * (p - 1) + p * (p - 1))
 
-    def end(self, start, machine):
+    def end(self, start: int, machine: Machine) -> int:
         """Return the cycle in which the busiest place can issue what follows, if nothing ever makes it wait.
 
         Its own work: instructions, the copy, both sends with their control wavelets, all receives, one wavelet per

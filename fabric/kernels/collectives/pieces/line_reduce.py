@@ -18,14 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabric.asm.operands import Var
+from fabric.kernels.collectives.pieces.lines import Line
+from fabric.kernels.collectives.pieces.trees import Tree
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from wse_core import numerics
+from wse_core.formats import Arithmetic, Bits
 from wse_core.image import ENDLESS
+from wse_core.params import Machine
 
 __all__ = ["Reduce", "Role"]
 
@@ -66,28 +74,28 @@ class Reduce:
         Input and output queue.
     """
 
-    line: object
-    tree: object
-    colors: tuple
+    line: Line
+    tree: Tree
+    colors: tuple[int, ...]
     n: int
     dtype: str
     sums: str
     queue: int = 2
 
     @property
-    def mixed(self):
+    def mixed(self) -> bool:
         """Whether data and sums have different formats."""
         return self.dtype != self.sums
 
     @property
-    def wavelets(self):
+    def wavelets(self) -> int:
         """Wavelets of a message."""
         return wavelets_of(self.n, self.sums)
 
-    def roles(self):
+    def roles(self) -> list[Role]:
         """Return the `Role` of each place."""
 
-        def color(number):
+        def color(number: int) -> int | None:
             return None if number < 0 else self.colors[number]
 
         found = []
@@ -96,22 +104,23 @@ class Reduce:
             found.append(Role(messages, color(into), color(out), advance))
         return found
 
-    def routes(self, layout):
+    def routes(self, layout: Layout) -> None:
         """Paint the routes."""
         self.tree.routes(self.line, layout, self.colors)
 
-    def needs_total(self, role):
+    def needs_total(self, role: Role) -> bool:
         """Return whether a PE needs a variable for sums beside its data."""
         return self.mixed and (role.messages > 1 or role.out is None)
 
     # --- code ---------------------------------------------------------------------------------------------------------
 
-    def _steps(self, messages, sends):
+    def _steps(self, messages: int, sends: bool) -> list[_Step]:
         if not messages:
             return [_Step("x", sends, 0)] if sends or self.mixed else []
-        steps, source, keep = [], "x", messages - sends
+        steps: list[_Step] = []
+        keep = messages - sends
         if keep and self.mixed:
-            steps, source, keep = [_Step("x", False, 1)], "total", keep - 1
+            steps, keep = [_Step("x", False, 1)], keep - 1
         if keep > 1 and not self.tree.merge:
             steps += [_Step("total", False, 1)] * keep
         elif keep > 1:
@@ -121,7 +130,7 @@ class Reduce:
         source = "total" if messages > sends else "x"
         return [*steps, _Step(source, True, 1)] if sends else steps
 
-    def emit(self, p, role, x, total):
+    def emit(self, p: Program, role: Role, x: Var, total: Var) -> None:
         """Write the part of a PE.
 
         Parameters
@@ -135,22 +144,24 @@ class Reduce:
             Where sums go: `x` itself, or a variable of `sums` if `needs_total`.
         """
         n = self.n
-        arriving = p.fabin(p.input_queue(self.queue, role.into), n) if role.into is not None else None
-        leaving = None
+        arriving = leaving = None
+        if role.into is not None:
+            into = p.input_queue(self.queue, role.into)
+            arriving = p.fabin(into, n)
         if role.out is not None:
             leaving = p.fabout(p.output_queue(self.queue, role.out), n, advance_switch=role.advance)
         for step in self._steps(role.messages, role.out is not None):
             widen = self.mixed and step.source == "x"
             source = x if step.source == "x" or not self.mixed else total
-            target = leaving if step.leaves else total if self.mixed else x
-            if not step.messages:
+            target = leaving if step.leaves and leaving is not None else total if self.mixed else x
+            if arriving is None:
                 (p.fh2s if widen else p.mov32 if self.sums == "f32" else p.mov16)(target, source)
                 continue
             add = p.faddhs if widen else p.fadds if self.sums == "f32" else p.faddh
             if step.form == "merged":
                 walk = p.mem4d(source, (step.messages, n), (0, 1))
                 many = step.messages * n
-                add(walk, walk, p.fabin(arriving.queue, many if many < ENDLESS else ENDLESS))
+                add(walk, walk, p.fabin(into, many if many < ENDLESS else ENDLESS))
             elif step.form == "loop":
                 with p.loop(step.messages):
                     add(target, source, arriving)
@@ -159,7 +170,7 @@ class Reduce:
 
     # --- reference, counts, cycles ------------------------------------------------------------------------------------
 
-    def total(self, parts, given, result):
+    def total(self, parts: Sequence[Bits], given: Arithmetic, result: Arithmetic) -> Bits:
         """Return the bits of the sum in the order of the PEs.
 
         Parameters
@@ -169,12 +180,12 @@ class Reduce:
         given, result : Arithmetic
             Of the data and of the sums.
         """
-        values = list(parts)
+        values: dict[int, NDArray[Any]] = dict(enumerate(parts))
         for k in range(len(parts) - 1, -1, -1):
             children = self.tree.children[k]
             if self.mixed and not children:
                 flat = np.ravel(values[k])
-                values[k] = np.asarray(numerics.convert(flat, self.dtype, "f32", given.bias, given.ftz)).reshape(
+                values[k] = np.asarray(numerics.convert(flat, given.fmt, "f32", given.bias, given.ftz)).reshape(
                     np.shape(values[k])
                 )
             for i, child in enumerate(children):
@@ -183,27 +194,27 @@ class Reduce:
                     if self.mixed and not i
                     else result.call("add", values[k], values[child])
                 )
-                values[child] = None
+                del values[child]
         return values[0]
 
     @property
-    def roundings(self):
+    def roundings(self) -> int:
         """Most additions that a value goes through."""
         return self.tree.roundings
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops of all copies of the line: per message one from the ramp and one per link, control included."""
         each = (self.wavelets + (1 if advance else 0) for advance in self.tree.advance[1:])
         far = (1 + k - self.tree.parent[k] for k in range(1, len(self.tree)))
         return self.line.copies * sum(a * b for a, b in zip(each, far, strict=True))
 
     @property
-    def additions(self):
+    def additions(self) -> int:
         """Additions of elements, all copies together: (P - 1) n each."""
         return self.line.copies * (len(self.tree) - 1) * self.n
 
-    def end(self, start, machine):
+    def end(self, start: int | Sequence[int], machine: Machine) -> int:
         """Return the cycle in which place 0 can issue what follows, if the places begin in cycle `start`.
 
         `start` is one number for all places or a sequence with one for each.

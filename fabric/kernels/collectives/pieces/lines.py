@@ -8,7 +8,13 @@ take part in several lines one after the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
 import numpy as np
+
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 
 __all__ = ["Line", "compose"]
 
@@ -32,23 +38,23 @@ class Line:
         Lines side by side: PEs of a place.
     """
 
-    def __init__(self, rects, name="line"):
-        self.rects, self.name = [tuple(rect) for rect in rects], name
+    def __init__(self, rects: Iterable[tuple[int, int, int, int]], name: str = "line") -> None:
+        self.rects, self.name = list(rects), name
         self.copies = self.rects[0][2] * self.rects[0][3]
         self._away = [STEPS[b[0] - a[0], b[1] - a[1]] for a, b in zip(self.rects, self.rects[1:], strict=False)]
 
     @classmethod
-    def rows(cls, width, height, x=0, y=0):
+    def rows(cls, width: int, height: int, x: int = 0, y: int = 0) -> Line:
         """Return the line along x from column `x` to the east, in `height` rows at once."""
         return cls([(x + k, y, 1, height) for k in range(width)], f"rows of {width} PEs")
 
     @classmethod
-    def columns(cls, width, height, x=0, y=0):
+    def columns(cls, width: int, height: int, x: int = 0, y: int = 0) -> Line:
         """Return the line along y from row `y` to the south, in `width` columns at once."""
         return cls([(x, y + k, width, 1) for k in range(height)], f"columns of {height} PEs")
 
     @classmethod
-    def snake(cls, width, height, x=0, y=0):
+    def snake(cls, width: int, height: int, x: int = 0, y: int = 0) -> Line:
         """Return the line through all PEs of a rectangle: east in the first row, west in the second, and so on."""
         return cls(
             [
@@ -59,10 +65,10 @@ class Line:
             f"snake of {width} x {height} PEs",
         )
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.rects)
 
-    def directions(self, k, letters):
+    def directions(self, k: int, letters: Iterable[str]) -> str:
         """Return relative directions at place k as directions of the machine."""
         names = {"R": "R"}
         if k:
@@ -71,7 +77,9 @@ class Line:
             names["A"] = self._away[k]
         return "".join(names[letter] for letter in letters)
 
-    def route(self, layout, color, k, rx, tx, switch=None, **more):
+    def route(
+        self, layout: Layout, color: int, k: int, rx: str, tx: str, switch: dict[str, str] | None = None, **more: Any
+    ) -> None:
         """Paint the route of a color at place k, in relative directions.
 
         Parameters
@@ -89,7 +97,9 @@ class Line:
         )
 
 
-def compose(layout, parts, build):
+def compose(
+    layout: Layout, parts: Sequence[tuple[Line, Sequence[Hashable]]], build: Callable[[tuple[Any, ...]], Program]
+) -> None:
     """Place programs on all PEs that take part in lines.
 
     Parameters
@@ -104,7 +114,7 @@ def compose(layout, parts, build):
     key = np.zeros((layout.height, layout.width), np.int64)
     tables = []
     for line, roles in parts:
-        numbers = {None: 0}
+        numbers: dict[Hashable, int] = {None: 0}
         mine = np.zeros_like(key)
         for (x, y, w, h), role in zip(line.rects, roles, strict=True):
             mine[y : y + h, x : x + w] = numbers.setdefault(role, len(numbers))

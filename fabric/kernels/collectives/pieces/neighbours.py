@@ -27,11 +27,17 @@ Sources
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from fabric.asm import control
 from fabric.kernels.collectives.pieces.lines import Line
+from fabric.layout.layout import Layout
 
 __all__ = ["Nearby"]
+
+
+SidePlan: TypeAlias = tuple[int | None, ...]
+"""What a place does in each turn: 0 it sends, d > 0 it receives from the place d before it, None nothing."""
 
 
 @dataclass(frozen=True)
@@ -57,41 +63,41 @@ class Nearby:
     own: bool = False
 
     @property
-    def turns(self):
+    def turns(self) -> int:
         """Turns in which all places send once."""
         return self.reach + 1
 
     @property
-    def command(self):
+    def command(self) -> int:
         """Payload of the control wavelet after a vector."""
         return control.encode(["adv", "adv", *["nop"] * (self.reach - 2), "adv"], deliver=False)
 
-    def _sends(self, k):
+    def _sends(self, k: int) -> bool:
         return self.own or k < len(self.line) - 1
 
-    def plan(self, k):
+    def plan(self, k: int) -> SidePlan:
         """Return what place k does in each turn: 0 it sends, d > 0 it receives from place k - d, None nothing."""
-        found = [(k - turn) % self.turns for turn in range(self.turns)]
+        found: list[int | None] = [(k - turn) % self.turns for turn in range(self.turns)]
         if not self._sends(k):
             found[k % self.turns] = None
         return tuple(None if distance is None or distance > k else distance for distance in found)
 
-    def receivers(self, k):
+    def receivers(self, k: int) -> int:
         """Return how many places receive what place k sends."""
         return min(self.reach, len(self.line) - 1 - k)
 
-    def routes(self, layout):
+    def routes(self, layout: Layout) -> None:
         """Paint the routes."""
         for k, rect in enumerate(self.line.rects):
             missing = "T" * (k == 0) + "A" * (k == len(self.line) - 1)
 
-            def side(letters, k=k, missing=missing):
+            def side(letters: str, k: int = k, missing: str = missing) -> str:
                 return self.line.directions(k, [letter for letter in letters if letter not in missing])
 
             turn, before = k % self.turns, min(k, self.reach)
-            route = {"rx": side("T"), "tx": side("RA"), "pop": "always_pop"}
+            route: dict[str, Any] = {"rx": side("T"), "tx": side("RA"), "pop": "always_pop"}
             if not self._sends(k):
-                route = {"rx": side("T"), "tx": "R"} if k else None
+                route = {"rx": side("T"), "tx": "R"} if k else {}
             elif k == 0:
                 route |= {"rx": "R"} if self.own else {"rx": "R", "tx": side("A")}
             else:
@@ -111,12 +117,12 @@ class Nearby:
                 layout.route(self.color, rect, **route)
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops of all copies of the line while every place sends once, control included."""
         far = sum(1 + self.receivers(k) for k in range(len(self.line)) if self._sends(k))
         return self.line.copies * (self.wavelets + 1) * far
 
     @property
-    def pairs(self):
+    def pairs(self) -> int:
         """Pairs of a sender and a receiver, all copies together."""
         return self.line.copies * sum(map(self.receivers, range(len(self.line))))

@@ -24,7 +24,9 @@ Sources
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
+from fabric.layout.layout import Layout
 from wse_core.errors import ConfigError
 
 __all__ = ["KINDS", "Ring", "interleave"]
@@ -32,7 +34,7 @@ __all__ = ["KINDS", "Ring", "interleave"]
 KINDS = ("folded", "plain")
 
 
-def interleave(index, n):
+def interleave(index: int, n: int) -> tuple[int, int]:
     """Return (send, receive): the places that place `index` of a folded ring of `n` sends to and receives from.
 
     Raises
@@ -68,7 +70,7 @@ class Ring:
         Per place, where it sends to and receives from.
     """
 
-    def __init__(self, n, kind="folded"):
+    def __init__(self, n: int, kind: str = "folded") -> None:
         self.n, self.kind = n, kind
         if kind == "folded":
             pairs = [interleave(k, n) for k in range(n)]
@@ -78,7 +80,7 @@ class Ring:
             self.receives = tuple((k + 1) % n for k in range(n))
 
     @functools.cached_property
-    def rank(self):
+    def rank(self) -> tuple[int, ...]:
         """Position of each place on the ring: a tile reaches rank r from rank r + 1; place 0 has rank 0."""
         found, place = [0] * self.n, 0
         for rank in range(self.n):
@@ -87,7 +89,7 @@ class Ring:
         return tuple(found)
 
     @functools.cached_property
-    def order(self):
+    def order(self) -> tuple[int, ...]:
         """Places by rank: the inverse of `rank`."""
         found = [0] * self.n
         for place, rank in enumerate(self.rank):
@@ -95,16 +97,16 @@ class Ring:
         return tuple(found)
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Links of the longest step."""
         return max(abs(k - to) for k, to in enumerate(self.sends))
 
     @property
-    def grants(self):
+    def grants(self) -> int:
         """Wavelet hops when every place sends one wavelet: one for the way up the ramp, one per link."""
         return sum(1 + abs(k - to) for k, to in enumerate(self.sends)) if self.n > 1 else 0
 
-    def color(self, place):
+    def color(self, place: int) -> int:
         """Return the color, 0 .. 2, in which a place sends."""
         if self.kind == "plain":
             return 2 if place == 0 else place % 2
@@ -112,11 +114,17 @@ class Ring:
         last = place == self.n - 1 and place % 2 == 0
         return (j + (place % 2 or last)) % 3
 
-    def colors(self, place):
+    def colors(self, place: int) -> tuple[int, int]:
         """Return (color sent, color received) of a place."""
         return self.color(place), self.color(self.receives[place])
 
-    def paint(self, layout, first, away, toward, rect):
+    def kinds(self) -> list[tuple[int, int] | None]:
+        """Return the different `colors` of its places, in order; None stands for a place that is alone."""
+        return [*sorted({self.colors(place) for place in range(self.n)})] if self.n > 1 else [None]
+
+    def paint(
+        self, layout: Layout, first: int, away: str, toward: str, rect: Callable[[int], tuple[int, int, int, int]]
+    ) -> None:
         """Paint the routes of all places.
 
         Parameters

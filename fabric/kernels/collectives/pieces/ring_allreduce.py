@@ -27,20 +27,33 @@ Sources
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabric.asm.operands import Dsd, Var
+from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from wse_core import numerics
+from wse_core.formats import Arithmetic, Bits
+from wse_core.params import Machine
 
 __all__ = ["UNROLLED", "RingAllreduce"]
 
 UNROLLED = 8
 """Steps per turn of the loop over steps."""
+
+
+RingRole: TypeAlias = tuple[int, int | None, int | None]
+"""Part of a PE: rank, color taken from, color sent on; no colors if it is alone."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +75,8 @@ class RingAllreduce:
         Input and output queue.
     """
 
-    line: object
-    colors: tuple
+    line: Line
+    colors: tuple[int, ...]
     n: int
     dtype: str
     sums: str
@@ -71,40 +84,40 @@ class RingAllreduce:
     queue: int = 2
 
     @cached_property
-    def ring(self):
+    def ring(self) -> Ring:
         """The `Ring`."""
         return Ring(len(self.line), self.kind)
 
     @property
-    def chunk(self):
+    def chunk(self) -> int:
         """Elements of a chunk."""
         return -(-self.n // len(self.line))
 
     @property
-    def padded(self):
+    def padded(self) -> int:
         """Elements that the variables need."""
         return self.chunk * len(self.line)
 
-    def roles(self):
+    def roles(self) -> list[RingRole]:
         """Return (rank, color taken from, color sent on) of each place; no colors if it is alone."""
         if len(self.line) == 1:
             return [(0, None, None)]
         numbers = [self.ring.colors(k) for k in range(len(self.line))]
         return [(self.ring.rank[k], self.colors[into], self.colors[out]) for k, (out, into) in enumerate(numbers)]
 
-    def routes(self, layout):
+    def routes(self, layout: Layout) -> None:
         """Paint the routes."""
         if len(self.line) == 1:
             return
         for k, to in enumerate(self.ring.sends):
             color, step = self.colors[self.ring.color(k)], 1 if to > k else -1
-            ahead, behind = "AT"[::step]
+            ahead, behind = ("A", "T") if step > 0 else ("T", "A")
             self.line.route(layout, color, k, "R", ahead)
             for place in range(k + step, to, step):
                 self.line.route(layout, color, place, behind, ahead)
             self.line.route(layout, color, to, behind, "R")
 
-    def emit(self, p, role, x, total):
+    def emit(self, p: Program, role: RingRole, x: Var, total: Var) -> None:
         """Write the part of a PE.
 
         Parameters
@@ -120,11 +133,11 @@ class RingAllreduce:
         rank, into, out = role
         if self.dtype != self.sums:
             p.fh2s(total, x)
-        if out is None:
+        if out is None or into is None:
             return
         c, every = self.chunk, self.padded
 
-        def walk(first):
+        def walk(first: int) -> Dsd:
             return p.circular(total, c, start=first % len(self.line) * c, save=True, length=every)
 
         send, added, stored = p.dsr("src1"), p.dsr("src0"), p.dsr("dest")
@@ -136,7 +149,7 @@ class RingAllreduce:
         p.load(added, walk(rank + 1))
         p.load(stored, walk(rank))
 
-        def step(adds):
+        def step(adds: bool) -> None:
             move(leaving, send, async_=True)
             if adds:
                 add(added, added, arriving)
@@ -154,12 +167,13 @@ class RingAllreduce:
 
     # --- reference and counts -----------------------------------------------------------------------------------------
 
-    def total(self, parts, given, result):
+    def total(self, parts: Sequence[Bits], given: Arithmetic, result: Arithmetic) -> Bits:
         """Return the bits of the sum in the order of the PEs; `parts` have `n` elements in their last axis."""
-        p, values = len(parts), list(parts)
+        p = len(parts)
+        values: list[NDArray[Any]] = list(parts)
         if self.dtype != self.sums:
             values = [
-                np.asarray(numerics.convert(np.ravel(v), self.dtype, "f32", given.bias, given.ftz)).reshape(np.shape(v))
+                np.asarray(numerics.convert(np.ravel(v), given.fmt, "f32", given.bias, given.ftz)).reshape(np.shape(v))
                 for v in values
             ]
         values = [values[k] for k in self.ring.order]
@@ -173,22 +187,22 @@ class RingAllreduce:
         return np.concatenate(pieces, axis=-1)
 
     @property
-    def hops(self):
+    def hops(self) -> int:
         """Wavelet hops of all copies of the line."""
         steps = 2 * (len(self.line) - 1)
         return self.line.copies * steps * wavelets_of(self.chunk, self.sums) * self.ring.grants
 
     @property
-    def additions(self):
+    def additions(self) -> int:
         """Additions of elements, all copies together; those of the padding are not counted."""
         return self.line.copies * (len(self.line) - 1) * self.n
 
     @property
-    def roundings(self):
+    def roundings(self) -> int:
         """Most additions that a value goes through."""
         return len(self.line) - 1
 
-    def estimate(self, start, machine):
+    def estimate(self, start: int, machine: Machine) -> int:
         """Return the cycle in which the last PE has its result, if all begin in cycle `start`.
 
         A send waits for the end of the receive before it: for the PE's own sending and receiving, or for a message,

@@ -9,6 +9,8 @@ Source: Luczynski et al., HPDC 2024 (arXiv 2404.15888).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fabric.kernels.collectives import costs
 from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.line_reduce import Reduce
@@ -17,6 +19,7 @@ from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.kernel import KernelParam
 from fabric.kernels.kit.plmr import Device, Plan
 from wse_core.errors import ConfigError
+from wse_core.params import Machine
 
 __all__ = ["AUTO", "FORMS", "admit", "color_pool", "format_params", "lines_of", "pick_sums", "reduces"]
 
@@ -25,13 +28,13 @@ AUTO = ("chain", "star", "tree", "two_phase")
 """What ``auto`` chooses from; of equally fast ones the first."""
 
 
-def color_pool(machine):
+def color_pool(machine: Machine) -> tuple[int, ...]:
     """Return the colors of `machine`, those that can switch first."""
     switched = machine["switch.colors"]
     return tuple(sorted(range(machine["router.colors"]), key=lambda color: (color not in switched, color)))
 
 
-def lines_of(form, width, height):
+def lines_of(form: str, width: int, height: int) -> list[Line]:
     """Return the lines of a form, in the order in which they follow one another."""
     rows, columns = Line.rows(width, height), Line.columns(width, height)
     return {
@@ -42,7 +45,7 @@ def lines_of(form, width, height):
     }[form]
 
 
-def format_params():
+def format_params() -> list[KernelParam]:
     """Return the declarations of the parameters that say in which formats data are and are summed."""
     return [
         KernelParam("dtype", "f32", str, "format of the data", ("f16", "cb16", "f32")),
@@ -56,7 +59,7 @@ def format_params():
     ]
 
 
-def pick_sums(dtype, sums, where):
+def pick_sums(dtype: str, sums: str, where: str) -> str:
     """Return the format of the sums, or refuse one that cannot hold the data."""
     sums = dtype if sums == "auto" else sums
     if sums not in (dtype, "f32"):
@@ -69,7 +72,9 @@ def pick_sums(dtype, sums, where):
     return sums
 
 
-def reduces(lines, algorithm, group, n, dtype, sums, machine, spare=0):
+def reduces(
+    lines: Sequence[Line], algorithm: str, group: int, n: int, dtype: str, sums: str, machine: Machine, spare: int = 0
+) -> list[Reduce]:
     """Return the `Reduce` pieces of consecutive lines, with colors and queues of their own.
 
     Parameters
@@ -99,7 +104,9 @@ def reduces(lines, algorithm, group, n, dtype, sums, machine, spare=0):
     return pieces
 
 
-def admit(machine, name, layout_size, pieces, words=0, extra=0):
+def admit(
+    machine: Machine, name: str, layout_size: tuple[int, int], pieces: Sequence[Reduce], words: int = 0, extra: int = 0
+) -> Plan:
     """Refuse a plan that needs more PEs, memory or colors than the machine has."""
     width, height = layout_size
     hops = sum(max(k - q for k, q in enumerate(r.tree.parent) if q >= 0) for r in pieces if len(r.tree) > 1)

@@ -33,12 +33,17 @@ pr0f3ss/SpMM_Cerebras, reduce_2colors_2phase.  The assignment of colors by depth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.collectives import costs
+from fabric.kernels.collectives.costs import Wire
+from fabric.kernels.collectives.pieces.lines import Line
+from fabric.layout.layout import Layout
 from wse_core.errors import ConfigError
 
 __all__ = ["LONGEST", "Tree", "binary", "build", "chain", "optimal", "star", "two_phase"]
@@ -63,35 +68,35 @@ class Tree:
         Of the algorithm.
     """
 
-    parent: tuple
-    color: tuple
+    parent: tuple[int, ...]
+    color: tuple[int, ...]
     merge: bool = True
     name: str = ""
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.parent)
 
     @property
-    def colors(self):
+    def colors(self) -> int:
         """Colors that it needs."""
         return max(self.color) + 1
 
     @cached_property
-    def children(self):
+    def children(self) -> list[list[int]]:
         """Children of each PE, nearest first."""
-        found = [[] for _ in self.parent]
+        found: list[list[int]] = [[] for _ in self.parent]
         for k, parent in enumerate(self.parent):
             if parent >= 0:
                 found[parent].append(k)
         return found
 
     @property
-    def energy(self):
+    def energy(self) -> int:
         """Hops of one wavelet per message, all messages together."""
         return sum(k - parent for k, parent in enumerate(self.parent) if parent >= 0)
 
     @cached_property
-    def depth(self):
+    def depth(self) -> int:
         """Most messages on a path to PE 0."""
         depth = [0] * len(self)
         for k in range(1, len(self)):
@@ -99,7 +104,7 @@ class Tree:
         return max(depth)
 
     @cached_property
-    def roundings(self):
+    def roundings(self) -> int:
         """Most additions that any PE's value goes through."""
         most = [0] * len(self)
         for k in range(len(self)):
@@ -111,7 +116,7 @@ class Tree:
         return max(most)
 
     @cached_property
-    def passes(self):
+    def passes(self) -> NDArray[np.bool_]:
         """Array (colors, P): whether messages of a color pass a PE."""
         change = np.zeros((max(1, self.colors), len(self) + 1), np.int32)
         for k in range(1, len(self)):
@@ -120,19 +125,19 @@ class Tree:
         return change.cumsum(axis=1)[:, :-1] > 0
 
     @cached_property
-    def advance(self):
+    def advance(self) -> list[bool]:
         """Whether each PE's message ends with a control wavelet: sender or receiver will be passed on its color."""
         return [
             k > 0 and bool(self.passes[self.color[k], k] or self.passes[self.color[k], self.parent[k]])
             for k in range(len(self))
         ]
 
-    def role(self, k):
+    def role(self, k: int) -> tuple[int, int, int, bool]:
         """Return (children, color received on or -1, color sent on or -1, advance) of PE k."""
         children = self.children[k]
         return len(children), self.color[children[0]] if children else -1, self.color[k], self.advance[k]
 
-    def routes(self, line, layout, colors):
+    def routes(self, line: Line, layout: Layout, colors: Sequence[int]) -> None:
         """Paint the routes of all colors along a `Line`; ``colors[i]`` is color number i."""
         for number in range(self.colors):
             for k in range(len(self)):
@@ -146,24 +151,24 @@ class Tree:
                     line.route(layout, colors[number], k, "A", "T")
 
 
-def _by_depth(parent):
+def _by_depth(parent: Sequence[int]) -> Tree:
     depth = [0] * len(parent)
     for k in range(1, len(parent)):
         depth[k] = depth[parent[k]] + 1
     return Tree(tuple(parent), tuple(d - 1 for d in depth))
 
 
-def star(p):
+def star(p: int) -> Tree:
     """Return the tree in which everybody is a child of PE 0."""
     return _by_depth([-1] + [0] * (p - 1))
 
 
-def binary(p):
+def binary(p: int) -> Tree:
     """Return the binomial tree: ceil(log2 P) rounds, in round r odd multiples of 2^r send over 2^r hops."""
     return _by_depth([k & (k - 1) if k else -1 for k in range(p)])
 
 
-def two_phase(p, group):
+def two_phase(p: int, group: int) -> Tree:
     """Return chains in groups of `group` PEs and a chain over the groups' first PEs."""
     parent, color = [-1], [-1]
     for k in range(1, p):
@@ -173,12 +178,12 @@ def two_phase(p, group):
     return Tree(tuple(parent), tuple(color), merge=False)
 
 
-def chain(p):
+def chain(p: int) -> Tree:
     """Return the chain."""
     return two_phase(p, max(1, p))
 
 
-def optimal(p, b, wire, most=None):
+def optimal(p: int, b: int, wire: Wire, most: int | None = None) -> Tree:
     """Return the tree of least published cost for B wavelets on P PEs, of depth at most `most` (the colors there are).
 
     Luczynski et al. generate code for such trees (Auto-Gen).
@@ -209,7 +214,7 @@ def optimal(p, b, wire, most=None):
     return _by_depth(parent)
 
 
-def build(algorithm, p, b, wire, group=0, most=None):
+def build(algorithm: str, p: int, b: int, wire: Wire, group: int = 0, most: int | None = None) -> Tree:
     """Return the `Tree` of an algorithm by name; `group` is S of two_phase, 0 for the default near sqrt(P)."""
     if algorithm == "two_phase":
         tree = two_phase(p, group or costs.default_group(p))
