@@ -25,6 +25,7 @@ Sources: arch §7 (bit arithmetic in vendor examples), docs/machine.md, "Command
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wse_core.errors import ProgramError
@@ -58,13 +59,13 @@ class Control:
         Bits 0 .. 15, meaningful in the form with a single command only.
     """
 
-    commands: tuple
-    deliver: tuple
+    commands: tuple[str, ...]
+    deliver: tuple[bool, ...]
     task: int | None
     data: int
 
 
-def encode(commands=(), task=None, deliver=True):
+def encode(commands: str | Sequence[str] = (), task: int | None = None, deliver: bool | Sequence[bool] = True) -> int:
     """Return the payload of a control wavelet.
 
     Parameters
@@ -110,7 +111,7 @@ def encode(commands=(), task=None, deliver=True):
     return word
 
 
-def single(command="nop", task=None, data=0, deliver=True):
+def single(command: str = "nop", task: int | None = None, data: int = 0, deliver: bool = True) -> int:
     """Return the payload with one command and 16 bits of data (the vendor's single-payload form).
 
     Parameters
@@ -134,7 +135,7 @@ def single(command="nop", task=None, data=0, deliver=True):
     return _task_bits(task) | _command(command) << 22 | (not deliver) << 24 | data
 
 
-def decode(payload):
+def decode(payload: int) -> Control:
     """Return the `Control` that a 32-bit payload means."""
     payload = int(payload) & 0xFFFFFFFF
     task = payload >> 16 & 63
@@ -146,7 +147,7 @@ def decode(payload):
     )
 
 
-def pop(payload):
+def pop(payload: int) -> int:
     """Return `payload` after one router has removed command 0.
 
     Examples
@@ -161,7 +162,7 @@ def pop(payload):
     return word | 1 << _PLACES[-1][1]
 
 
-def _task_bits(task):
+def _task_bits(task: int | None) -> int:
     if task is None:
         return TASK_NULL << 16
     if not 0 <= task < N_CONTROL_IDS or task == TASK_NULL:
@@ -171,7 +172,7 @@ def _task_bits(task):
     return task << 16
 
 
-def _command(name):
+def _command(name: str) -> int:
     if name not in COMMANDS:
         raise ProgramError(f"unknown router command {name!r}", hint=f"one of {', '.join(COMMANDS)}")
     return COMMANDS[name]

@@ -15,24 +15,28 @@ Timing: none.  Source: the encoding of `wse_core.isa`.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wse_core import image as im
 from wse_core import isa
 from wse_core.errors import ProgramError
+from wse_core.image import ProgramImage
+from wse_core.isa import Op
 
 __all__ = ["around", "describe", "format_instruction", "listing", "parse_instruction", "parse_listing"]
 
 _OPERAND = re.compile(r"^(dest|src0|src1)\[(\d+)\]$")
 
 
-def _operand(field):
+def _operand(field: int) -> str:
     file, number = field >> 4, field & 15
     return f"r{number}" if file == isa.FILE_REG else f"{isa.FILES[file]}[{number}]"
 
 
-def _parse_operand(text):
+def _parse_operand(text: str) -> int:
     if match := _OPERAND.match(text):
         return isa.FILES.index(match[1]) << 4 | int(match[2])
     if re.fullmatch(r"r\d+", text):
@@ -40,20 +44,20 @@ def _parse_operand(text):
     raise ProgramError(f"{text!r} is not an operand")
 
 
-def _attributes(imm):
+def _attributes(imm: int) -> str:
     get = isa.async_fields(imm)
     parts = [f"priority={get['priority']}"]
     parts += [f"{key}={get[key]}" for key in ("ut", "activate", "unblock") if get[key] is not None]
     return "{async " + " ".join(parts) + "}"
 
 
-def _parse_attributes(text):
+def _parse_attributes(text: str) -> int:
     values = dict(part.split("=") for part in text.strip("{}").split()[1:])
     numbers = {key: int(values[key]) for key in ("ut", "activate", "unblock") if key in values}
     return isa.async_word(values["priority"], **numbers)
 
 
-def _parts(op, a, b, c, d, imm):
+def _parts(op: Op, a: int, b: int, c: int, d: int, imm: int | None) -> list[str]:
     """Return the operand texts of an instruction; fields not shown are expected to be 0."""
     form = op.form
     if form in ("alu", "dfilt"):
@@ -90,14 +94,14 @@ def _parts(op, a, b, c, d, imm):
     return []
 
 
-def _plain(op, a, b, c, d, imm):
+def _plain(op: Op, a: int, b: int, c: int, d: int, imm: int | None) -> str | None:
     try:
         return " ".join([op.name, ", ".join(_parts(op, a, b, c, d, imm))]).rstrip()
     except (IndexError, TypeError, ValueError):  # an immediate or condition that the form needs is missing
         return None
 
 
-def format_instruction(op, a=0, b=0, c=0, d=0, imm=None):
+def format_instruction(op: Op, a: int = 0, b: int = 0, c: int = 0, d: int = 0, imm: int | None = None) -> str:
     """Return an instruction as text.
 
     Parameters
@@ -121,7 +125,7 @@ def format_instruction(op, a=0, b=0, c=0, d=0, imm=None):
     return ".word " + ", ".join(f"{word:#010x}" for word in words)
 
 
-def parse_instruction(text):
+def parse_instruction(text: str) -> list[int]:
     """Return the words of an instruction in the form that `format_instruction` writes.
 
     Raises
@@ -181,7 +185,7 @@ def parse_instruction(text):
     return isa.encode(op, **fields, imm=imm)
 
 
-def listing(image):
+def listing(image: ProgramImage) -> str:
     """Return a readable listing of a `ProgramImage`.
 
     Lines of code can be turned back into words with `parse_listing`.
@@ -190,10 +194,10 @@ def listing(image):
         f"; program {image.name!r}: {image.code_words} words of code, {image.footprint - image.code_words} words "
         f"of data, 16-bit floats are {image.half}"
     ]
-    at_label = {}
+    at_label: dict[int, list[str]] = {}
     for name, at in image.labels.items():
         at_label.setdefault(at, []).append(name)
-    tasks = {}
+    tasks: dict[int, list[str]] = {}
     for kind, table in (("task", image.entry), ("control task", image.control_entry)):
         for number in np.flatnonzero(table >= 0):
             data = kind == "task" and image.data_tasks >> int(number) & 1
@@ -222,7 +226,7 @@ def listing(image):
     return "\n".join(lines) + "\n"
 
 
-def parse_listing(text):
+def parse_listing(text: str) -> NDArray[np.uint32]:
     """Return the code words of a `listing` as uint32, read from its instructions and not from its hex column."""
     words = []
     for line in text.splitlines():
@@ -232,7 +236,7 @@ def parse_listing(text):
     return np.array(words, np.uint32)
 
 
-def around(image, pc, before=2):
+def around(image: ProgramImage, pc: int, before: int = 2) -> str | None:
     """Return the instructions that end at code word index `pc`, the last one marked, or None if there is no such place.
 
     A vector operation counts as passed while it runs, so what stopped a PE is the marked instruction or the one before.
@@ -253,7 +257,7 @@ def around(image, pc, before=2):
     return "\n".join([f"program {image.name!r}, main thread:", *lines])
 
 
-def describe(row, image=None):
+def describe(row: Any, image: ProgramImage | None = None) -> str:
     """Return a descriptor (one record of `DESC_DTYPE`) as text."""
     kind = im.DSD_KINDS[int(row["kind"])] if row["kind"] < len(im.DSD_KINDS) else f"kind {row['kind']}"
     n = max(1, int(row["ndim"]))
@@ -295,7 +299,7 @@ def describe(row, image=None):
     return " ".join(parts)
 
 
-def _name_of(address, image):
+def _name_of(address: int, image: ProgramImage | None) -> str:
     for symbol in image.symbols.values() if image is not None else ():
         if symbol.address <= address < symbol.address + symbol.words:
             offset = address - symbol.address
@@ -303,7 +307,7 @@ def _name_of(address, image):
     return f"{address:#x}"
 
 
-def _remark(image, op, imm):
+def _remark(image: ProgramImage, op: Op, imm: int | None) -> str:
     if imm is None:
         return ""
     if op.name == "dsr_load" and imm < len(image.descriptors):

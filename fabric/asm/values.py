@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wse_core.errors import ProgramError
 from wse_core.params import PARAMETERS
@@ -11,7 +14,7 @@ __all__ = ["NUMPY", "WORDS", "decode_array", "encode_array"]
 
 WORDS = {"f16": 1, "cb16": 1, "i16": 1, "u16": 1, "f32": 2, "i32": 2, "u32": 2}
 """SRAM words of an element of each type."""
-NUMPY = {
+NUMPY: dict[str, Any] = {
     "f16": np.float16,
     "cb16": np.uint16,
     "f32": np.float32,
@@ -23,7 +26,7 @@ NUMPY = {
 """Type of numpy that holds an element; cb16 as bit patterns."""
 
 
-def encode_array(values, dtype, bias=None, what="value"):
+def encode_array(values: ArrayLike, dtype: str, bias: int | None = None, what: str = "value") -> NDArray[np.uint16]:
     """Return `values` as SRAM words.
 
     Parameters
@@ -69,7 +72,7 @@ def encode_array(values, dtype, bias=None, what="value"):
     else:
         if array.dtype.kind == "f":
             raise ProgramError(f"{what}: floating point given for {dtype}", hint="convert it with numpy first")
-        info = np.iinfo(NUMPY[dtype])
+        info = np.iinfo(np.dtype(NUMPY[dtype]))
         if array.size and not (array.min() >= info.min and array.max() <= info.max):
             bad = array[(array < info.min) | (array > info.max)].flat[0]
             raise ProgramError(f"{what}: {bad} is outside {info.min} .. {info.max} of {dtype}")
@@ -82,7 +85,7 @@ def encode_array(values, dtype, bias=None, what="value"):
     )
 
 
-def decode_array(words, dtype):
+def decode_array(words: NDArray[np.uint16], dtype: str) -> NDArray[Any]:
     """Return SRAM words as numbers; inverse of `encode_array`, except that cb16 stays as bit patterns (uint16)."""
     words = np.ascontiguousarray(words, dtype="<u2")
     return words.view(np.dtype(NUMPY[dtype]).newbyteorder("<")).astype(NUMPY[dtype], copy=False)

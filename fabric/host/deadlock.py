@@ -21,12 +21,19 @@ Sources: docs/machine.md, "Router", "CE"; arch §14.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from wse_core.errors import DeadlockError
-from wse_core.image import DIR_R, DIRS, STEP, TASK_TEARDOWN
+from wse_core.image import DIR_R, DIRS, STEP, TASK_TEARDOWN, FabricSpec
 
 __all__ = ["Wait", "deadlock", "explain"]
+
+Key: TypeAlias = tuple[Any, ...]
+"""What waits or is waited for: its kind, its place, and its number there."""
+Entry: TypeAlias = dict[str, Any]
+"""The engine's record of something that waits."""
 
 _SIDES = ("the west", "the east", "the north", "the south", "its CE")
 _MAX_STARTS = 64  # threads whose chains are followed
@@ -38,13 +45,13 @@ class Wait:
     """One link of a chain: `text` says who waits for what; `entry` is the engine's record of it."""
 
     text: str
-    entry: dict = field(compare=False, default_factory=dict)
+    entry: Entry = field(compare=False, default_factory=dict)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.text
 
 
-def deadlock(engine, spec):
+def deadlock(engine: Any, spec: FabricSpec) -> DeadlockError:
     """Return the `DeadlockError` that describes a stuck engine.
 
     Parameters
@@ -60,7 +67,7 @@ def deadlock(engine, spec):
     """
     entries = engine.waiters()
     chain, is_cycle = explain(entries, spec)
-    count = {}
+    count: dict[str, int] = {}
     for entry in entries:
         count[entry["kind"]] = count.get(entry["kind"], 0) + 1
     names = {"thread": "thread", "router": "router queue", "queue": "input queue", "task": "task", "stream": "stream"}
@@ -83,7 +90,7 @@ def deadlock(engine, spec):
     )
 
 
-def explain(entries, spec):
+def explain(entries: Sequence[Entry], spec: FabricSpec) -> tuple[list[Wait], bool]:
     """Return (chain, whether it is a circle) for the waiters of a stuck engine.
 
     Parameters
@@ -116,23 +123,24 @@ class _Graph:
     ("stream", index), and ("end", ...) for what is missing.
     """
 
-    def __init__(self, entries, spec):
+    def __init__(self, entries: Sequence[Entry], spec: FabricSpec) -> None:
         self.spec = spec
-        self.entries, self.at = {}, {}
+        self.entries: dict[Key, Entry] = {}
+        self.at: dict[tuple[int, int], list[Key]] = {}
         for entry in entries:
             key = _key(entry)
             self.entries[key] = entry
             if key[0] in ("thread", "task", "queue"):
                 self.at.setdefault(key[1:3], []).append(key)
-        self.ends = {}
+        self.ends: dict[Key, tuple[str, str]] = {}
 
-    def starts(self):
+    def starts(self) -> list[Key]:
         order = {"thread": 0, "task": 1, "queue": 2, "router": 3, "stream": 4}
         keys = sorted(self.entries, key=lambda k: (order[k[0]], tuple(map(str, k[1:]))))
         step = max(1, len(keys) // _MAX_STARTS)
         return keys[::step]
 
-    def follow(self, start):
+    def follow(self, start: Key) -> tuple[list[Key], bool]:
         """Walk depth first to the first circle; without one return the first path found, to its end."""
         path, seen, index = [start], {start: 0}, 0
         first = None
@@ -159,18 +167,18 @@ class _Graph:
 
     # --- who waits for whom ---------------------------------------------------------------------------------------
 
-    def next(self, key):
+    def next(self, key: Key) -> list[Key]:
         kind = key[0]
         if kind == "end":
             return []
         return getattr(self, "_next_" + kind)(key, self.entries[key])
 
-    def threads(self, x, y, but=None):
+    def threads(self, x: int, y: int, but: Key | None = None) -> list[Key]:
         """Return waiting threads of a PE, the main thread first."""
         keys = [k for k in self.at.get((x, y), ()) if k[0] == "thread" and k != but]
         return sorted(keys, key=lambda k: k[3] != "main")
 
-    def _next_thread(self, key, entry):
+    def _next_thread(self, key: Key, entry: Entry) -> list[Key]:
         x, y, reason, color = key[1], key[2], entry["reason"], entry["color"]
         if reason == "input" and color is not None:
             return self._senders(x, y, color)
@@ -190,7 +198,7 @@ class _Graph:
             )
         return self.threads(x, y, key)
 
-    def _next_router(self, key, entry):
+    def _next_router(self, key: Key, entry: Entry) -> list[Key]:
         _, x, y, color, port = key
         e = self._leaves_as(x, y, color, port)
         reason = entry["reason"]
@@ -226,7 +234,7 @@ class _Graph:
             found += [ramp] if ramp in self.entries and ramp != key else []
         return found
 
-    def _consumers(self, x, y, color):
+    def _consumers(self, x: int, y: int, color: int) -> list[Key]:
         k = self.spec.program_index[y, x]
         if k < 0:
             return []
@@ -234,7 +242,7 @@ class _Graph:
         keys = [("queue", x, y, q) for q in queues if ("queue", x, y, q) in self.entries]
         return keys or self.threads(x, y)
 
-    def _next_queue(self, key, entry):
+    def _next_queue(self, key: Key, entry: Entry) -> list[Key]:
         _, x, y, _ = key
         color = entry["color"]
         program = self.spec.programs[self.spec.program_index[y, x]]
@@ -259,7 +267,7 @@ class _Graph:
             )
         ]
 
-    def _next_task(self, key, entry):
+    def _next_task(self, key: Key, entry: Entry) -> list[Key]:
         _, x, y, task = key
         threads = [k for k in self.threads(x, y) if k[3] == "main"]
         name = self._task_name(x, y, task)
@@ -267,14 +275,14 @@ class _Graph:
             self._end(x, y, f"PE ({x}, {y}): task {name} is blocked and nothing unblocks it", f"unblock({name})")
         ]
 
-    def _next_stream(self, key, entry):
+    def _next_stream(self, key: Key, entry: Entry) -> list[Key]:
         x, y, d, color = self.spec.inputs[key[1]]
         router = ("router", x, y, color, d)
         return [router] if router in self.entries else self.threads(x, y)
 
     # --- the way back to the senders of a color --------------------------------------------------------------------
 
-    def _route(self, x, y, color):
+    def _route(self, x: int, y: int, color: int) -> tuple[int, int]:
         """Return (rx, tx) of a color at a PE, all positions together."""
         table = self.spec.routes.get(color)
         if table is None:
@@ -289,7 +297,7 @@ class _Graph:
             rx |= 1 << DIR_R
         return rx, tx
 
-    def _leaves_as(self, x, y, color, port):
+    def _leaves_as(self, x: int, y: int, color: int, port: int) -> int:
         """Return the color as which a wavelet of `color` in `port` leaves (color swap)."""
         need = 3 if port == DIR_R else 1 << port // 2
         pair = [self.spec.routes.get(c) for c in (color, color ^ 1)]
@@ -297,7 +305,7 @@ class _Graph:
             return color
         return color ^ 1
 
-    def _senders(self, x, y, color):
+    def _senders(self, x: int, y: int, color: int) -> list[Key]:
         """Return the routers that hold wavelets of `color` on the way to the CE of a PE, else the PEs that send it."""
         if not self._route(x, y, color)[1] >> DIR_R & 1:
             return [
@@ -334,7 +342,7 @@ class _Graph:
                         ahead.append((qx, qy, c))
         if held:
             return held
-        found = []
+        found: list[Key] = []
         for px, py, _ in sources:
             threads = self.threads(px, py)
             tasks = [k for k in self.at.get((px, py), ()) if k[0] == "task"]
@@ -370,20 +378,20 @@ class _Graph:
             )
         ]
 
-    def _end(self, x, y, text, hint):
+    def _end(self, x: int, y: int, text: str, hint: str) -> Key:
         key = ("end", x, y, text)
         self.entries.setdefault(key, {"kind": "end", "x": x, "y": y, "hint": hint})
         return key
 
     # --- text -----------------------------------------------------------------------------------------------------
 
-    def _task_name(self, x, y, task):
+    def _task_name(self, x: int, y: int, task: int) -> str:
         program = self.spec.programs[self.spec.program_index[y, x]]
         at = int(program.entry[task])
         names = [name for name, label in program.labels.items() if label == at and not name.startswith(".")]
         return f"{names[0]!r}" if at >= 0 and names else f"{task}"
 
-    def text(self, key):
+    def text(self, key: Key) -> str:
         kind, entry = key[0], self.entries.get(key, {})
         if kind == "end":
             return key[3]
@@ -424,7 +432,7 @@ class _Graph:
         return f"{pe}: task {self._task_name(key[1], key[2], key[3])} is activated and cannot start"
 
 
-def _key(entry):
+def _key(entry: Entry) -> Key:
     kind = entry["kind"]
     if kind == "stream":
         return kind, entry["index"]
@@ -432,7 +440,7 @@ def _key(entry):
     return (kind, entry["x"], entry["y"], *(entry[name] for name in last))
 
 
-def _shorten(chain, keys):
+def _shorten(chain: list[Wait], keys: list[Key]) -> list[Wait]:
     """Fold long runs of links of one shape: a color handed on from router to router or from PE to PE."""
     shapes = [_shape(key, link) for key, link in zip(keys, chain, strict=True)]
     result, k = [], 0
@@ -450,7 +458,7 @@ def _shorten(chain, keys):
     return result
 
 
-def _shape(key, link):
+def _shape(key: Key, link: Wait) -> tuple[Any, ...]:
     """Return what makes two links of a chain alike; places and colors do not count."""
     entry = link.entry
     if key[0] == "router":

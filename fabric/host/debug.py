@@ -163,7 +163,7 @@ class Debugger:
         max_cycles : int
         """
 
-        def bits():
+        def bits() -> bytes:
             if isinstance(symbol, int):
                 return self.engine.read_words(x, y, symbol, 1).tobytes()
             return self.fabric.read(symbol, x, y).tobytes()

@@ -17,7 +17,10 @@ Source: weight streaming white paper, section 7.3: weights and commands share th
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fabric.asm import control
 from fabric.kernels.streamed import gradient, placement
@@ -97,6 +100,6 @@ IDS = {name: (number if number < 31 else number + 1) for number, name in enumera
 assert all(IDS[name] == number for name, number in _FIXED.items())
 
 
-def word(name, data=0):
+def word(name: str, data: ArrayLike = 0) -> Any:
     """Return the payload of a command, or of many with different data."""
     return np.uint32(control.single("nop", IDS[name])) | np.asarray(data, np.uint32)

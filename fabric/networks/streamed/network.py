@@ -9,6 +9,7 @@ Source: weight streaming white paper, sections 4 and 7 (layers one after the oth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -39,14 +40,14 @@ class Layer:
     bias: bool = True
     norm: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.inputs < 1 or self.outputs < 1:
             raise ConfigError(f"a layer from {self.inputs} to {self.outputs} features", where="network")
         if self.activation not in ACTIVATIONS:
             raise ConfigError(f"unknown activation {self.activation!r}", where="network", hint=", ".join(ACTIVATIONS))
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         """Of the layer's matrix; the bias is its last column."""
         return self.outputs, self.inputs + self.bias
 
@@ -62,10 +63,10 @@ class Network:
         Of weights and activations; sums are f32.
     """
 
-    layers: tuple
+    layers: tuple[Layer, ...]
     dtype: str = "f16"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.layers:
             raise ConfigError("a network without layers", where="network")
         if self.dtype not in ("f16", "cb16"):
@@ -79,12 +80,19 @@ class Network:
             raise ConfigError("the last layer gives logits: no activation and no normalisation", where="network")
 
     @property
-    def features(self):
+    def features(self) -> tuple[int, ...]:
         """Features of the inputs and of each layer's outputs."""
         return (self.layers[0].inputs, *(layer.outputs for layer in self.layers))
 
     @classmethod
-    def dense(cls, features, activation="relu", dtype="f16", bias=True, norm=False):
+    def dense(
+        cls,
+        features: Sequence[int],
+        activation: str = "relu",
+        dtype: str = "f16",
+        bias: bool = True,
+        norm: bool = False,
+    ) -> Network:
         """Return a network of so many features per level; all layers but the last are activated and normalised."""
         last = len(features) - 2
         return cls(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.streamed.placement import cut
 from fabric.networks.streamed.resident import Resident
@@ -95,7 +96,13 @@ class Oracle:
             total = operation(part, total)
         return total
 
-    def over_rows(self, rows, level, operation, start):
+    def over_rows(
+        self,
+        rows: NDArray[np.uint32],
+        level: int,
+        operation: Callable[[NDArray[np.uint32], NDArray[np.uint32]], NDArray[np.uint32]],
+        start: int,
+    ) -> list[NDArray[np.uint32]]:
         """Return per column the operation over its rows, from `start` on."""
         starts, found = self.resident.places[level].feature_starts, []
         for low, high in pairwise(starts):
@@ -105,7 +112,7 @@ class Oracle:
             found.append(total)
         return found
 
-    def south(self, vectors):
+    def south(self, vectors: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Return sums over the tokens: in each PE from 0, then north to south; the last axis goes."""
         r = self.resident
         by_pe = vectors.reshape(*vectors.shape[:-1], r.height, r.tokens)
@@ -119,7 +126,15 @@ class Oracle:
 
     # --- passes -------------------------------------------------------------------------------------------------------
 
-    def product(self, values, rows, owner, local, source, landing):
+    def product(
+        self,
+        values: NDArray[np.uint16],
+        rows: NDArray[np.int64],
+        owner: NDArray[np.int64],
+        local: NDArray[np.int64],
+        source: NDArray[np.uint16],
+        landing: NDArray[np.int64],
+    ) -> NDArray[np.uint16]:
         """Return a streamed product, rounded to 16 bits."""
         columns = self.resident.width
         samples = source.shape[-1]
@@ -137,7 +152,7 @@ class Oracle:
             total = self.add(parts[(landing + step) % columns, np.arange(len(landing))], total)
         return self.narrow(total)
 
-    def tiles(self, level, rows, ones):
+    def tiles(self, level: int, rows: NDArray[np.uint16], ones: bool) -> NDArray[np.uint16]:
         """Return the rows by column and place in its tile, a row of ones first if asked for."""
         place, first = self.resident.places[level], int(ones)
         found = np.zeros((self.resident.width, first + self.resident.most[level], rows.shape[1]), np.uint16)
@@ -150,7 +165,9 @@ class Oracle:
     def forward(self, inputs: np.ndarray, weights: Sequence[Weights]) -> np.ndarray:
         """Return the logits of a batch, bit patterns of shape (classes, samples); `weights` has one per layer."""
         self.weights = weights
-        self.activations, self.slopes, self.norms = [inputs], [None], [None]
+        self.activations: list[NDArray[np.uint16]] = [inputs]
+        self.slopes: list[NDArray[np.uint16] | None] = [None]
+        self.norms: dict[int, tuple[NDArray[np.uint16], NDArray[np.uint32]]] = {}
         for level, layer in enumerate(self.resident.network.layers, 1):
             given, place = weights[level - 1], self.resident.places[level]
             rows = self.product(
@@ -160,16 +177,17 @@ class Oracle:
                 self.tiles(level - 1, self.activations[-1], True),
                 place.owners(np.arange(layer.outputs)),
             )
-            kept = None
             if layer.norm:
-                rows, *kept = self.normalise(level, rows)
+                rows, unit, inverse = self.normalise(level, rows)
+                self.norms[level] = unit, inverse
             rows, slopes = self.activate(layer.activation, rows)
             self.activations.append(rows)
             self.slopes.append(slopes)
-            self.norms.append(kept)
         return self.activations[-1]
 
-    def activate(self, activation, rows):
+    def activate(
+        self, activation: str, rows: NDArray[np.uint16]
+    ) -> tuple[NDArray[np.uint16], NDArray[np.uint16] | None]:
         """Return (activations, slopes)."""
         if activation == "relu":
             rows = self.half.call("maximum", rows, np.zeros_like(rows))
@@ -228,20 +246,22 @@ class Oracle:
 
     # --- normalisation ------------------------------------------------------------------------------------------------
 
-    def constant(self, level):
+    def constant(self, level: int) -> NDArray[np.uint32]:
         """Return 1 / features as bits."""
         return np.array(1 / self.resident.places[level].features, np.float32).view(np.uint32)
 
-    def mean(self, rows, level):
+    def mean(self, rows: NDArray[np.uint32], level: int) -> NDArray[np.uint32]:
         """Return the mean over the features."""
         total = self.joined(self.over_rows(rows, level, self.add, 0), self.add)
         return self.mul(total, np.full_like(total, self.constant(level)))
 
-    def factors(self, level, row):
+    def factors(self, level: int, row: int) -> NDArray[np.uint16]:
         """Return the factors (row 0) or shifts (row 1) of a normalised layer as a column of 16-bit patterns."""
-        return self.weights[level - 1].norm.reshape(2, -1)[row][:, None]
+        return np.asarray(self.weights[level - 1].norm).reshape(2, -1)[row][:, None]
 
-    def normalise(self, level, rows):
+    def normalise(
+        self, level: int, rows: NDArray[np.uint16]
+    ) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.uint32]]:
         """Return (rows, normalised rows, 1 / deviation)."""
         wide = self.widen(rows)
         centred = self.sub(wide, self.mean(wide, level)[None])
@@ -252,7 +272,7 @@ class Oracle:
         shifted = self.half.call("fma_mixed", unit, self.factors(level, 0), self.widen(self.factors(level, 1)))
         return self.narrow(shifted), unit, inverse
 
-    def denormalise(self, level, delta):
+    def denormalise(self, level: int, delta: NDArray[np.uint16]) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
         """Return (gradients of the rows before normalisation, gradients of factors and shifts)."""
         unit, inverse = self.norms[level]
         wide, wide_unit = self.widen(delta), self.widen(unit)

@@ -18,15 +18,19 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabric.asm.operands import Reg
 from fabric.kernels.streamed.forward import COLOR_W, ProductTasks, route_product
 from fabric.kernels.streamed.gradient import DOWN, GradientTasks, route_gradient, row_kind
 from fabric.kernels.streamed.placement import Placement
 from fabric.layout.layout import Layout
 from fabric.networks.streamed.commands import IDS
+from fabric.networks.streamed.network import Network
 from fabric.networks.streamed.rows import RowTasks
 from fabric.program.program import Program
 from wse_core.errors import ConfigError, ProgramError
+from wse_core.params import Machine
 
 __all__ = ["Resident"]
 
@@ -59,7 +63,7 @@ class Resident:
         the largest array and its bytes.
     """
 
-    def __init__(self, network, machine, width, height, samples):
+    def __init__(self, network: Network, machine: Machine, width: int, height: int, samples: int) -> None:
         if samples < 1 or samples % height:
             raise ConfigError(
                 f"{samples} samples of a wafer do not divide into {height} rows of PEs",
@@ -95,7 +99,7 @@ class Resident:
             hint="more PEs, or fewer samples per wafer",
         )
 
-    def _sizes(self):
+    def _sizes(self) -> dict[str, tuple[int, str]]:
         """Return {array: (rows, format)}."""
         layers, most = self.network.layers, self.most
         found = {f"a{k}": (1 + n, "half") for k, n in enumerate(most)}
@@ -110,17 +114,17 @@ class Resident:
         return found
 
     @property
-    def one(self):
+    def one(self) -> int:
         """Bits of 1 in the format of the activations."""
         return 0x3C00 if self.network.dtype == "f16" else self.machine["num.cb16_bias"] << 9
 
-    def delta(self, level):
+    def delta(self, level: int) -> str:
         """Return the array of the gradients of a level's rows."""
         return f"d{(level - 1) % 2}"
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
-    def program(self, column, row):
+    def program(self, column: int, row: int | str) -> Program:
         """Return the program of a PE.
 
         Parameters
@@ -137,7 +141,7 @@ class Resident:
             ones = np.full(tokens, self.one, np.uint16) if name[0] == "a" else None
             held[name] = p.array(name, rows * tokens, dtype, init=ones, bank=1 if name[0] == "a" else None)
 
-        def place(number):
+        def place(number: Reg) -> Reg:
             address = p.reg16("address")
             p.ld16(address, table, index=number)
             return address
@@ -145,7 +149,7 @@ class Resident:
         base = p.reg16("address of the source")
         product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base)
         gradient = GradientTasks(p, column, self.places[0], row, 0, held["a0"], held["d0"], tokens, base)
-        rows = RowTasks(
+        row_tasks = RowTasks(
             p,
             product,
             gradient,
@@ -156,11 +160,12 @@ class Resident:
             any(layer.norm for layer in layers),
             place,
         )
+        parts: tuple[ProductTasks | GradientTasks | RowTasks, ...] = (product, gradient, row_tasks)
         with p.task("prepare"):
-            for part in (product, gradient, rows):
+            for part in parts:
                 part.prepare()
         p.start("prepare")
-        for part in (product, gradient, rows):
+        for part in parts:
             part.tasks()
         with p.task("source", kind="control", id=IDS["source"]) as t:
             p.ld16(base, table, index=t.data)
@@ -172,7 +177,7 @@ class Resident:
         return p
 
     @cached_property
-    def layout(self):
+    def layout(self) -> Layout:
         """The `Layout`, with its streams in `inputs` and `outputs`."""
         layout, made = Layout(self.width, self.height, self.machine), {}
         for x in range(self.width):
@@ -196,7 +201,7 @@ class Resident:
         self.outputs = [layout.output_stream(x, self.height - 1, "S", south) for x in range(self.width)]
         return layout
 
-    def _fitting(self, column, row):
+    def _fitting(self, column: int, row: int | str) -> Program:
         try:
             return self.program(column, row)
         except ProgramError as error:
@@ -221,7 +226,7 @@ class Resident:
         column = np.where(bias, above.owners(rows), below.owners(np.where(bias, 0, indices)))
         return column, np.where(bias, 0, 1 + indices - below.feature_starts[column])
 
-    def tiles(self, name, values):
+    def tiles(self, name: str, values: NDArray[np.uint16]) -> NDArray[np.uint16]:
         """Return what the PEs hold of an array, shape (height, width, words of 16 bits).
 
         Parameters
@@ -240,7 +245,7 @@ class Resident:
             found[:, x, first : first + len(part)] = part.transpose(1, 0, 2)
         return found.reshape(self.height, self.width, -1)
 
-    def rows(self, level, tiles):
+    def rows(self, level: int, tiles: NDArray[np.uint16]) -> NDArray[np.uint16]:
         """Return the features of a level from what the PEs hold, shape (features, samples); inverse of `tiles`."""
         place = self.places[level]
         held = tiles.reshape(self.height, self.width, 1 + self.most[level], self.tokens)

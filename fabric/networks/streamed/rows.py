@@ -20,8 +20,15 @@ Source: requirements WS-38 to WS-46; the white paper leaves element-wise layers 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from fabric.asm.operands import Reg, Task, Var
+from fabric.kernels.streamed.forward import ProductTasks
+from fabric.kernels.streamed.gradient import GradientTasks
 from fabric.networks.streamed.commands import IDS
 from fabric.program import functions
+from fabric.program.program import Program
 
 __all__ = ["EPSILON", "POINTERS", "RowTasks"]
 
@@ -53,7 +60,18 @@ class RowTasks:
         Takes the register with the number of an array, emits the look-up, returns the register with its address.
     """
 
-    def __init__(self, p, product, gradient, half, wide, tokens, activations, norm, place):
+    def __init__(
+        self,
+        p: Program,
+        product: ProductTasks,
+        gradient: GradientTasks,
+        half: Var,
+        wide: Var,
+        tokens: int,
+        activations: frozenset[str],
+        norm: bool,
+        place: Callable[[Reg], Reg],
+    ) -> None:
         self.place = place
         self.p, self.product, self.gradient, self.tokens = p, product, gradient, tokens
         self.half, self.wide_row, self.activations, self.norm = half, wide, activations, norm
@@ -71,7 +89,7 @@ class RowTasks:
             self.constant, self.gamma = p.reg32("constant"), p.reg16("gamma")
         self.functions = functions.Emit(p, tokens)
 
-    def prepare(self):
+    def prepare(self) -> None:
         """Emit the loads of the pointers."""
         for pointers in (self.reads, self.writes):
             for name, dsr in pointers.items():
@@ -80,11 +98,11 @@ class RowTasks:
         if self.onward:
             self.p.load(self.onward, self.p.fabout(self.product.out, self.tokens, dtype="f32"))
 
-    def command(self, name):
+    def command(self, name: str) -> AbstractContextManager[Task]:
         """Begin the task of a command."""
         return self.p.task(name, kind="control", id=IDS[name])
 
-    def tasks(self):
+    def tasks(self) -> None:
         """Write the tasks."""
         p = self.p
         self.pointer_tasks()
@@ -101,7 +119,7 @@ class RowTasks:
         if self.norm:
             self.norm_tasks()
 
-    def pointer_tasks(self):
+    def pointer_tasks(self) -> None:
         """Write the commands that set pointers."""
         for name in POINTERS:
             with self.command(name) as t:
@@ -110,7 +128,7 @@ class RowTasks:
                 if name in self.writes:
                     self.p.dsr_base(self.writes[name], place)
 
-    def relu_tasks(self):
+    def relu_tasks(self) -> None:
         """Write ``relu``: integer arithmetic makes a mask of what is above zero."""
         p = self.p
         one = {"f16": 0x3C00, "cb16": p.machine["num.cb16_bias"] << 9}[p.half]
@@ -123,7 +141,7 @@ class RowTasks:
             p.and16(bits, bits, one)
             p.fmovh(self.writes["aux"], self.short)
 
-    def gelu_tasks(self):
+    def gelu_tasks(self) -> None:
         """Write ``gelu``."""
         p = self.p
         with self.command("gelu"):
@@ -132,10 +150,10 @@ class RowTasks:
             p.fs2h(self.writes["row"], self.two)
             p.fs2h(self.writes["aux"], self.peak)
 
-    def ring_tasks(self):
+    def ring_tasks(self) -> None:
         """Write what joins the sums of all columns."""
         p, total, arriving = self.p, self.product.total, self.product.arriving
-        if arriving is None:
+        if arriving is None or self.onward is None:
             return
         with self.command("onward"):
             p.mov32(self.onward, self.product.sums)
@@ -146,7 +164,7 @@ class RowTasks:
         with self.command("join_max"):
             p.fmaxs(total, total, arriving)
 
-    def loss_tasks(self):
+    def loss_tasks(self) -> None:
         """Write softmax cross-entropy: the largest logit, the exponentials and their sum, gradients, losses."""
         p, total, sums, one, two = self.p, self.product.total, self.product.sums, self.one, self.two
         with self.command("floor"):
@@ -185,7 +203,7 @@ class RowTasks:
             p.mov32(self.hits, 0)
             p.mov32(total, 0)
 
-    def send_sum(self, vector):
+    def send_sum(self, vector: Var) -> None:
         """Emit the sum of a vector over the tokens, sent south."""
         total = self.p.reg32("sum")
         self.p.mov32(total, 0)
@@ -193,7 +211,7 @@ class RowTasks:
         self.gradient.send_south(total)
         self.p.free(total)
 
-    def norm_tasks(self):
+    def norm_tasks(self) -> None:
         """Write normalisation over the features of a sample, forward and backward."""
         p, total, sums, one, two = self.p, self.product.total, self.product.sums, self.one, self.two
         constant, gamma = self.constant, self.gamma
@@ -252,17 +270,17 @@ class RowTasks:
             p.fmuls(one, one, self.deviation)
             p.fs2h(self.writes["delta"], one)
 
-    def centred(self):
+    def centred(self) -> None:
         """Emit ``one`` = row - mean."""
         self.p.fh2s(self.one, self.reads["row"])
         self.p.fsubs(self.one, self.one, self.mean)
 
-    def scaled_delta(self):
+    def scaled_delta(self) -> None:
         """Emit ``one`` = delta row times factor."""
         self.p.mov32(self.one, 0)
         self.p.fmachs(self.one, self.one, self.reads["delta"], self.gamma)
 
-    def product_of_rows(self):
+    def product_of_rows(self) -> None:
         """Emit ``one`` = delta row times aux row."""
         self.p.fh2s(self.one, self.reads["delta"])
         self.p.fh2s(self.two, self.reads["aux"])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.host.fabric import Fabric
+from fabric.host.result import RunResult
+from fabric.host.running import Progress
+from fabric.networks.streamed.resident import Resident
 
 __all__ = ["Pass", "Wafer"]
 
@@ -27,9 +32,9 @@ class Pass:
     """
 
     cycles: int
-    numbers: list
-    times: list
-    run: object
+    numbers: list[NDArray[np.float32]]
+    times: list[NDArray[np.int64]]
+    run: RunResult
 
 
 class Wafer:
@@ -46,12 +51,12 @@ class Wafer:
     fabric : Fabric
     """
 
-    def __init__(self, resident, backend=None):
+    def __init__(self, resident: Resident, backend: str | None = None) -> None:
         self.resident = resident
         self.fabric = Fabric(resident.layout, backend)
         self.fabric.run()
 
-    def load(self, inputs, labels=None):
+    def load(self, inputs: NDArray[np.uint16], labels: NDArray[np.uint16] | None = None) -> None:
         """Place a batch in the SRAM of the PEs.
 
         Parameters
@@ -67,7 +72,9 @@ class Wafer:
         if labels is not None:
             self.fabric.write("labels", self.resident.tiles("labels", labels))
 
-    def run(self, streams, progress=None):
+    def run(
+        self, streams: Sequence[tuple[NDArray[np.uint32], NDArray[np.bool_]]], progress: Progress | bool | None = None
+    ) -> Pass:
         """Send streams, one per column, and run until all is done.
 
         Parameters
@@ -92,7 +99,7 @@ class Wafer:
             run,
         )
 
-    def activations(self, level):
+    def activations(self, level: int) -> NDArray[np.uint16]:
         """Return the activations of a level as bit patterns, shape (features, samples)."""
         tiles = self.fabric.read(f"a{level}")
         return self.resident.rows(level, tiles.view(np.uint16))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from fabric.asm.operands import Address, Dsr, Reg, Var, is_number
 from fabric.program.functions.mathematics import Functions
+from fabric.program.program import Program
 
 __all__ = ["Emit"]
 
@@ -26,11 +29,11 @@ class Temporary:
     var: Var
 
     @property
-    def low(self):
+    def low(self) -> Half:
         return Half(self.var, 0)
 
     @property
-    def high(self):
+    def high(self) -> Half:
         return Half(self.var, 1)
 
 
@@ -52,9 +55,9 @@ class Emit(Functions):
     Six variables ``fn0`` to ``fn5`` and two DSRs of each file belong to the functions; one Emit for a program will do.
     """
 
-    def __init__(self, p, count):
+    def __init__(self, p: Program, count: int) -> None:
         self.p, self.count = p, count
-        self.at = {}  # where each DSR points
+        self.at: dict[tuple[str, str], Address | Reg] = {}  # where each DSR points
         # Two sources in one bank take turns.  Sources that meet lie in different banks; added ones half of all
         # banks apart, except q + v, once in gelu, since q and w are multiplied.
         banks = {"u": 2, "v": 0, "w": 4, "t": 6, "q": 2, "x": 4}
@@ -67,35 +70,36 @@ class Emit(Functions):
         }
 
     @contextmanager
-    def call(self):
+    def call(self) -> Iterator[None]:
         """A function; DSRs hold nothing when it begins."""
         self.at.clear()
         yield
 
-    def operand(self, file, width, value):
+    def operand(self, file: str | None, width: str, value: Any) -> Any:
         """Return the operand for a vector, its DSR moved there; numbers and DSRs of the program stay."""
-        if is_number(value) or isinstance(value, Dsr):
+        if file is None or is_number(value) or isinstance(value, Dsr):
             return value
         key, p = (file, width), self.p
+        place: Address | Reg
         dsr = self.dsrs[key]
         if isinstance(value, Half):
             var, place = value.var, Address(value.var, value.offset)
         elif isinstance(value, Reg):
             var, place = self.u.var, value
         else:
-            place = Address(value.var) if isinstance(value, Temporary) else value
-            place = Address(place) if isinstance(place, Var) else place
-            if not isinstance(place, Address) or place.var.dtype != "f32":
+            found = Address(value.var) if isinstance(value, Temporary) else value
+            found = Address(found) if isinstance(found, Var) else found
+            if not isinstance(found, Address) or found.var.dtype != "f32":
                 raise p.unit.error(
                     f"{value!r} is no f32 vector", hint="a variable of f32, a register with its address, or a DSR"
                 )
-            var = place.var
+            var, place = found.var, found
             if place.offset // 2 + self.count > var.count:
                 raise p.unit.error(f"fewer than {self.count} elements", symbol=var.name)
         if key not in self.at:
-            stride, offset = (2, place.offset) if width == "u16" else (1, 0)
-            if width == "f32" and isinstance(place, Address):
-                offset = place.offset // 2
+            stride, offset = (2 if width == "u16" else 1), 0
+            if isinstance(place, Address):
+                offset = place.offset if width == "u16" else place.offset // 2
             p.load(dsr, p.mem1d(var, self.count, stride=stride, offset=offset, dtype=width))
             if isinstance(place, Reg):
                 p.dsr_base(dsr, place)
@@ -104,38 +108,38 @@ class Emit(Functions):
         self.at[key] = place
         return dsr
 
-    def emit(self, name, width, dest, *sources):
+    def emit(self, name: str, width: str, dest: Any, *sources: Any) -> None:
         """Emit an operation; of two vectors the first goes through src0, one alone through src1."""
         vectors = [k for k, source in enumerate(sources) if not is_number(source)]
         if isinstance(dest, Dsr) and len(vectors) == 2:  # src0 has a partner already: go through a temporary
             through = sources[vectors[0]]
             self.emit(name, width, through, *sources)
-            name, sources, vectors = "mov32", [through], [0]
+            name, sources, vectors = "mov32", (through,), [0]
         files = {k: "src0" if len(vectors) == 2 and k == vectors[0] else "src1" for k in vectors}
         found = [self.operand(files.get(k), width, source) for k, source in enumerate(sources)]
         getattr(self.p, name)(self.operand("dest", width, dest), *found)
 
-    def half(self, name, dest, *sources):
+    def half(self, name: str, dest: Any, *sources: Any) -> None:
         """Emit a 16-bit operation on halves."""
         self.emit(name, "u16", dest, *sources)
 
-    def mul(self, *operands):
+    def mul(self, *operands: Any) -> None:
         self.emit("fmuls", "f32", *operands)
 
-    def add(self, *operands):
+    def add(self, *operands: Any) -> None:
         self.emit("fadds", "f32", *operands)
 
-    def sub(self, *operands):
+    def sub(self, *operands: Any) -> None:
         self.emit("fsubs", "f32", *operands)
 
-    def fma(self, *operands):
+    def fma(self, *operands: Any) -> None:
         self.emit("fmacs", "f32", *operands)
 
-    def maximum(self, *operands):
+    def maximum(self, *operands: Any) -> None:
         self.emit("fmaxs", "f32", *operands)
 
-    def minimum(self, *operands):
+    def minimum(self, *operands: Any) -> None:
         self.emit("fmins", "f32", *operands)
 
-    def move(self, *operands):
+    def move(self, *operands: Any) -> None:
         self.emit("mov32", "f32", *operands)

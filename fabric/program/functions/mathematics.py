@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 __all__ = ["EXP", "INVERSE_FIRST", "INVERSE_GUESS", "LOG", "ROOT_FIRST", "ROOT_GUESS", "Functions"]
 
@@ -37,7 +40,50 @@ class Functions:
     their own.  A source is read once, before anything is written to dest, so they may be the same.
     """
 
-    def exp(self, dest, source):
+    u: Any
+    v: Any
+    w: Any
+    t: Any
+    q: Any
+    x: Any
+
+    def call(self) -> AbstractContextManager[None]:
+        """A function, from its first operation to its last."""
+        raise NotImplementedError
+
+    def half(self, name: str, dest: Any, *sources: Any) -> None:
+        """Do a 16-bit operation on halves."""
+        raise NotImplementedError
+
+    def mul(self, dest: Any, a: Any, b: Any) -> None:
+        """Set dest = a b."""
+        raise NotImplementedError
+
+    def add(self, dest: Any, a: Any, b: Any) -> None:
+        """Set dest = a + b."""
+        raise NotImplementedError
+
+    def sub(self, dest: Any, a: Any, b: Any) -> None:
+        """Set dest = a - b."""
+        raise NotImplementedError
+
+    def fma(self, dest: Any, a: Any, b: Any, c: Any) -> None:
+        """Set dest = a + b c."""
+        raise NotImplementedError
+
+    def maximum(self, dest: Any, a: Any, b: Any) -> None:
+        """Set dest to the larger of a and b."""
+        raise NotImplementedError
+
+    def minimum(self, dest: Any, a: Any, b: Any) -> None:
+        """Set dest to the smaller of a and b."""
+        raise NotImplementedError
+
+    def move(self, dest: Any, a: Any) -> None:
+        """Set dest = a."""
+        raise NotImplementedError
+
+    def exp(self, dest: Any, source: Any) -> None:
         """Set dest = e^source.
 
         Error below 1 ulp.  All numbers: overflow to infinity, gradual underflow (zero if the machine flushes), NaN
@@ -46,7 +92,7 @@ class Functions:
         with self.call():
             self.power(dest, source)
 
-    def log(self, dest, source):
+    def log(self, dest: Any, source: Any) -> None:
         """Set dest = log(source) for normal positive numbers; NaN and infinity give NaN.
 
         Error below 1.6 ulp.  Others give numbers without meaning.
@@ -69,7 +115,7 @@ class Functions:
             self.add(v, v, w)
             self.fma(dest, v, u, LN2_HIGH / 128)
 
-    def reciprocal(self, dest, source):
+    def reciprocal(self, dest: Any, source: Any) -> None:
         """Set dest = 1 / source for 2^-125 <= abs(source) <= 2^125; zero and NaN give NaN.
 
         Error below 2 ulp.  Larger numbers, infinity too, give numbers without meaning.
@@ -78,7 +124,7 @@ class Functions:
             self.move(self.w, source)
             self.inverse(dest)
 
-    def rsqrt(self, dest, source):
+    def rsqrt(self, dest: Any, source: Any) -> None:
         """Set dest = 1 / sqrt(source) for normal numbers up to 2^125; NaN stays NaN.
 
         Error below 2.2 ulp.  Others give numbers without meaning.
@@ -96,7 +142,7 @@ class Functions:
                 self.add(u, u, constant)
                 self.mul(result, v, u)
 
-    def gelu(self, dest, slope, source):
+    def gelu(self, dest: Any, slope: Any, source: Any) -> None:
         """Set dest = gelu(source) and its slope, for abs(source) < 2^30; NaN stays NaN.
 
         Errors below 4e-7 and, of the slope, 4e-6, times the larger of the exact value and 1.
@@ -119,7 +165,7 @@ class Functions:
             self.add(slope, q, v)
             self.mul(dest, x, v)
 
-    def power(self, dest, source):
+    def power(self, dest: Any, source: Any) -> None:
         """Set dest = e^source; u, v, w and t change."""
         u, v, w, t = self.u, self.v, self.w, self.t
         self.maximum(w, source, LOWEST)
@@ -139,7 +185,7 @@ class Functions:
         self.half("mov16", w.low, 0)
         self.mul(dest, v, w)
 
-    def inverse(self, dest):
+    def inverse(self, dest: Any) -> None:
         """Set dest = 1 / w; u and v change."""
         u, v, w = self.u, self.v, self.w
         self.half("mov16", v.low, INVERSE_GUESS[1])
@@ -149,12 +195,12 @@ class Functions:
             self.sub(u, constant, u)
             self.mul(result, v, u)
 
-    def square(self, dest, a):
+    def square(self, dest: Any, a: Any) -> None:
         """Set dest = a^2: two sources in one bank would take turns, so one is a copy."""
         self.move(dest, a)
         self.mul(dest, dest, a)
 
-    def polynomial(self, dest, x, squared, coefficients):
+    def polynomial(self, dest: Any, x: Any, squared: Any, coefficients: Sequence[float]) -> None:
         """Set dest to the polynomial in x, two degrees at a time."""
         rest = list(coefficients)
         last = rest.pop() if len(rest) % 2 else None
