@@ -82,13 +82,13 @@ class Resident:
         if self._largest()[1] > 2 * machine["mem.words"]:
             raise self._too_large()  # before weights are drawn and programs written for nothing
 
-    def _largest(self):
+    def _largest(self) -> tuple[str, int]:
         """Return (name, bytes) of the largest array."""
         words = {"half": 1, "f32": 2}
         sizes = ((name, rows * self.tokens * words[dtype] * 2) for name, (rows, dtype) in self.sizes.items())
         return max(sizes, key=lambda item: item[1])
 
-    def _too_large(self, cause=None):
+    def _too_large(self, cause: str | None = None) -> ConfigError:
         name, size = self._largest()
         level = "" if not name[1:].isdigit() else f" of level {name[1:]}"
         return ConfigError(

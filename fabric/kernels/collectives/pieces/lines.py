@@ -121,7 +121,8 @@ def compose(
         tables.append(list(numbers))
         key = key * len(numbers) + mine
     values, which = np.unique(key, return_inverse=True)
-    programs, numbers_of = [], np.full(len(values), -1)
+    programs: list[Program] = []
+    numbers_of = np.full(len(values), -1)
     for k, value in enumerate(values.tolist()):
         code, roles = value, []
         for table in reversed(tables):
