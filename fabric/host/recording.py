@@ -97,7 +97,7 @@ class Recorder:
             fabric.on_host = lambda what, x, y, count: self.log.host(fabric.cycle, what, x, y, count)
             fabric.engine.trace(self.log.append, self.filter)
 
-    def _check(self, spec):
+    def _check(self, spec: FabricSpec) -> None:
         """Refuse a region or colors of which the fabric has nothing."""
         height, width = spec.program_index.shape
         region, colors = (self.filter.region, self.filter.colors) if self.filter else (None, None)
@@ -224,7 +224,16 @@ def record(
         _write(recorder, writer, trace, status, time.perf_counter() - before)
 
 
-def _prepared(path, trace, windows, seed, kinds, colors, region, cycles):
+def _prepared(
+    path: str | os.PathLike[str],
+    trace: str,
+    windows: int | None,
+    seed: int,
+    kinds: Sequence[str] | None,
+    colors: Sequence[int] | None,
+    region: tuple[int, int, int, int] | None,
+    cycles: tuple[int, int],
+) -> Recorder:
     """Return a `Recorder` for the arguments of `record`, or refuse them."""
     if trace not in TRACES:
         raise ConfigError(f"there is no level {trace!r}", where="record: trace", hint=", ".join(TRACES))
@@ -235,13 +244,9 @@ def _prepared(path, trace, windows, seed, kinds, colors, region, cycles):
             hint='at least one cycle, and not trace="off"',
         )
     chosen_kinds = tuple(kinds) if kinds is not None else LEVELS.get(trace, ())
-    wanted = TraceFilter(
-        chosen_kinds,
-        None if colors is None else tuple(colors),
-        None if region is None else tuple(region),
-        (cycles[0], cycles[1]),
-    )
-    meta = RunMeta(seed=seed, **provenance())
+    wanted = TraceFilter(chosen_kinds, None if colors is None else tuple(colors), region, (cycles[0], cycles[1]))
+    facts: dict[str, Any] = provenance()
+    meta = RunMeta(seed=seed, **facts)
     return Recorder(path, meta, wanted if trace in LEVELS else None, windows, [])
 
 
@@ -251,7 +256,7 @@ def _meta_of(meta: RunMeta, spec: FabricSpec, job: str | None) -> RunMeta:
     return meta.replace(job=job or named or "program", machine=dict(spec.machine), preset=spec.machine.preset)
 
 
-def _write(recorder, writer, trace, status, seconds):
+def _write(recorder: Recorder, writer: RunWriter, trace: str, status: str, seconds: float) -> None:
     """Write the run file and let go of the fabric."""
     start = recorder.meta.first_cycle
     writer.meta = recorder.meta.replace(status=status)
