@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wse_core import numerics
+from wse_core import numerics, vector
 from wse_core.params import Machine
 
 __all__ = ["FLOATS", "Arithmetic", "Bits", "Format"]
@@ -104,6 +104,10 @@ class Arithmetic:
     def call(self, name: str, *operands: ArrayLike) -> NDArray[Any]:
         """Return ``numerics.<name>(*operands)`` in this format."""
         return np.asarray(getattr(numerics, name)(*operands, self.fmt, self.bias, self.ftz))
+
+    def product(self, a: np.typing.ArrayLike, b: np.typing.ArrayLike, c: np.typing.ArrayLike) -> np.ndarray:
+        """Return C + A B in this format, in the order of the PEs; C may be f32 (`wse_core.vector.product`)."""
+        return np.asarray(vector.product(a, b, c, self.fmt, self.bias, self.ftz))
 
     def growth(self, roundings: int) -> float:
         """Return g of the module's head for terms that go through `roundings` roundings; inf if nothing can be said."""

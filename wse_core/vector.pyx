@@ -19,17 +19,19 @@ Sources   docs/numerics.md; Boldo and Melquiond, Emulation of FMA and correctly 
 """
 import numpy as np
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint16_t, uint32_t
 
 from wse_core.arguments cimport DefaultMode, settings
 from wse_core.arithmetic cimport (
-    CB16_BIAS_DEFAULT, FMT_F16, in_h, f32_add, f32_fma, f32_mul, f32_of_bits, f32_sub, h_add, h_fma, h_mul,
+    CB16_BIAS_DEFAULT, FMT_F16, FMT_F32, in_h, f32_add, f32_fma, f32_mul, f32_of_bits, f32_sub, h_add, h_fma, h_mul,
     h_sub, hs_add, hs_fma, num_t,
 )
 
+from wse_core.arguments import itemsize_of, operand
 from wse_core.errors import ConfigError, UnsupportedError
 
-__all__ = ["backend", "backends", "run", "set_backend"]
+__all__ = ["backend", "backends", "product", "run", "set_backend"]
 
 cdef extern from "wse_core/vector.h":
     int LEVEL_PORTABLE "WSE_VEC_PORTABLE"
@@ -335,3 +337,99 @@ def run(operation, a, b, k=0, *, out=None, fmt="f16", bias=CB16_BIAS_DEFAULT, ft
             else:
                 vec_faddhs(&s, <uint32_t*>d_at, <uint16_t*>a_at, <uint32_t*>b_at, n)
     return out
+
+
+# ---- products in the order of the machine ------------------------------------------------------------------------
+
+cdef Py_ssize_t PIECE = 1 << 23      # multiply-adds between two looks at Ctrl-C
+
+
+cdef void _rows_s(const num_t* s, uint32_t[:, ::1] c, const uint32_t[:, ::1] a, const uint32_t[:, ::1] b,
+                  Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    cdef Py_ssize_t i, k, n = c.shape[1]
+    for i in range(first, last):
+        for k in range(a.shape[1]):
+            vec_fmacs(s, &c[i, 0], &c[i, 0], &b[k, 0], a[i, k], n)
+
+
+cdef void _rows_h(const num_t* s, uint16_t[:, ::1] c, const uint16_t[:, ::1] a, const uint16_t[:, ::1] b,
+                  Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    cdef Py_ssize_t i, k, n = c.shape[1]
+    for i in range(first, last):
+        for k in range(a.shape[1]):
+            vec_fmach(s, &c[i, 0], &c[i, 0], &b[k, 0], a[i, k], n)
+
+
+cdef void _rows_hs(const num_t* s, uint32_t[:, ::1] c, const uint16_t[:, ::1] a, const uint16_t[:, ::1] b,
+                   Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    cdef Py_ssize_t i, k, n = c.shape[1]
+    for i in range(first, last):
+        for k in range(a.shape[1]):
+            vec_fmachs(s, &c[i, 0], &c[i, 0], &b[k, 0], a[i, k], n)
+
+
+def product(a, b, c, fmt="f16", bias=CB16_BIAS_DEFAULT, ftz=False):
+    """Return C + A B: for k = 0, 1 ... ``C = fma(A[:, k], B[k, :], C)``, each step rounded once.
+
+    The bits are those of `wse_core.numerics.fma` (or `fma_mixed`, for 16-bit factors and C in f32) called in this
+    order; the rows of C (or its columns, if they are longer) go through the bulk forms of this module.
+
+    Parameters
+    ----------
+    a, b, c : array_like
+        Bit patterns, shapes (m, k), (k, n), (m, n); `a` and `b` in `fmt`, `c` in `fmt` or, as uint32, in f32.
+    fmt : {"f16", "cb16", "f32"}
+        Format of the factors.
+    bias, ftz
+        As `run`.
+
+    Returns
+    -------
+    numpy.ndarray
+        New array of the type of `c`.
+
+    Raises
+    ------
+    ConfigError
+        Unknown format, wrong dtype or shapes, a bias or flag that is none.
+    """
+    cdef num_t s
+    cdef int code = settings(&s, fmt, bias, ftz)
+    cdef Py_ssize_t first, last, step, rows
+    cdef bint mixed
+    cdef const uint16_t[:, ::1] ah, bh
+    cdef const uint32_t[:, ::1] aw, bw
+    cdef uint16_t[:, ::1] ch
+    cdef uint32_t[:, ::1] cw
+    itemsize = itemsize_of(code)
+    c = np.asarray(c)
+    mixed = code != FMT_F32 and c.dtype == np.uint32
+    a, b, c = operand(a, "a", itemsize), operand(b, "b", itemsize), operand(c, "c", 4 if mixed else itemsize)
+    if a.ndim != 2 or b.ndim != 2 or c.ndim != 2 or a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
+        raise ConfigError(f"a product of shapes {a.shape} and {b.shape} added to {c.shape}",
+                          hint="(m, k) and (k, n) added to (m, n)")
+    turned = c.shape[0] > c.shape[1]
+    if turned:
+        a, b, c = b.T, a.T, c.T
+    a, b, out = np.ascontiguousarray(a), np.ascontiguousarray(b), np.array(c, order="C")
+    if out.size and a.shape[1]:
+        rows, first = out.shape[0], 0
+        step = max(1, PIECE // (a.shape[1] * out.shape[1]))
+        if code == FMT_F32:
+            aw, bw, cw = a, b, out
+        elif mixed:
+            ah, bh, cw = a, b, out
+        else:
+            ah, bh, ch = a, b, out
+        while first < rows:
+            last = min(rows, first + step)
+            with DefaultMode(), nogil:
+                if code == FMT_F32:
+                    _rows_s(&s, cw, aw, bw, first, last)
+                elif mixed:
+                    _rows_hs(&s, cw, ah, bh, first, last)
+                else:
+                    _rows_h(&s, ch, ah, bh, first, last)
+            PyErr_CheckSignals()
+            first = last
+    return np.ascontiguousarray(out.T) if turned else out

@@ -1,12 +1,10 @@
-"""Matrices over a square of PEs: padding, tiles, and the references that follow the order of the machine."""
+"""Matrices over a mesh of PEs: padding, tiles, and the orders in which SRAM holds them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from wse_core.formats import Arithmetic
-
-__all__ = ["columns_first", "multiply", "pad", "rows_first", "tiles"]
+__all__ = ["columns_first", "pad", "rows_first", "tiles"]
 
 
 def pad(matrix: np.ndarray, rows: int, columns: int) -> np.ndarray:
@@ -31,19 +29,3 @@ def columns_first(found: np.ndarray) -> np.ndarray:
 def rows_first(found: np.ndarray) -> np.ndarray:
     """Return tiles as the PEs hold them by rows."""
     return np.ascontiguousarray(found).reshape(*found.shape[:2], -1)
-
-
-def multiply(given: Arithmetic, single: Arithmetic, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Return C + A B as f32 bits: for k = 0, 1 ... ``C = fma(A[:, k], B[k, :], C)`` with one rounding each.
-
-    Parameters
-    ----------
-    given, single : Arithmetic
-        Format of A and B, and f32.
-    a, b, c : ndarray
-        Bit patterns, shapes (m, k), (k, n), (m, n).
-    """
-    for k in range(a.shape[1]):
-        column, row = a[:, k, np.newaxis], b[np.newaxis, k]
-        c = given.call("fma_mixed", column, row, c) if given.words == 1 else single.call("fma", column, row, c)
-    return c

@@ -256,23 +256,20 @@ class Product:
         """Return the slices in the order in which each PE takes them: array (H, W, steps)."""
         return np.broadcast_to(np.arange(self.slices), (self.height, self.width, self.slices))
 
-    def fma(self, x: Bits, y: Bits, total: Bits) -> Bits:
-        """Return x y + total as the PEs calculate it."""
-        return self.given.call("fma" if self.result.fmt == self.dtype else "fma_mixed", x, y, total)
-
     def reference(self, a: Bits, b: Bits) -> Bits:
         """Return C, m x n, calculated in the order of the PEs."""
         s, (w, h) = self.shape, (self.width, self.height)
         a, b = self.padded(a, b)
-        a, b = tiles.tiles(a, h, self.slices), tiles.tiles(b, self.slices, w)
-        c = np.zeros((h, w, s.rows, s.columns), self.result.bits_dtype)
-        order, y, x = self.order(), np.arange(h)[:, np.newaxis], np.arange(w)
-        for step in range(self.slices):
-            at = order[:, :, step]
-            left, right = a[y, at], b[at, x]
-            for d in range(s.depth):
-                c = self.fma(left[..., d, np.newaxis], right[..., d, np.newaxis, :], c)
-        return c.swapaxes(1, 2).reshape(h * s.rows, w * s.columns)[: self.m, : self.n]
+        c = np.zeros((h * s.rows, w * s.columns), self.result.bits_dtype)
+        order = self.order()
+        if (order == np.arange(self.slices)).all():
+            return self.given.product(a, b, c)[: self.m, : self.n]
+        depths = order[..., np.newaxis] * s.depth + np.arange(s.depth)  # what is summed over, slice by slice
+        for y, x in np.ndindex(h, w):
+            rows, columns = slice(y * s.rows, (y + 1) * s.rows), slice(x * s.columns, (x + 1) * s.columns)
+            at = depths[y, x].reshape(-1)
+            c[rows, columns] = self.given.product(a[rows, at], b[at, columns], c[rows, columns])
+        return c[: self.m, : self.n]
 
     def plain(self, a: Bits, b: Bits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return C and the sums of absolute products by numpy, in float64."""

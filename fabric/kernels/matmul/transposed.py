@@ -220,10 +220,11 @@ class GemmT(Product):
         a, b = self.padded(a, b)
         parts = []
         for x in range(w):
-            total = np.zeros((a.shape[0], b.shape[0]), self.result.bits_dtype)
-            for k in range(x * s.depth, (x + 1) * s.depth):
-                total = self.fma(a[:, k, np.newaxis], b[np.newaxis, :, k], total)
-            parts.append(total)
+            at, zeros = (
+                slice(x * s.depth, (x + 1) * s.depth),
+                np.zeros((a.shape[0], b.shape[0]), self.result.bits_dtype),
+            )
+            parts.append(self.given.product(a[:, at], b[:, at].T, zeros))
         c = np.empty_like(parts[0])
         for root in range(w):
             at = slice(root * self.c_tiles * s.columns, (root + 1) * self.c_tiles * s.columns)

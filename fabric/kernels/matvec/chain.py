@@ -171,7 +171,7 @@ class GemvChain:
         result = single if self.shapes[0].c_dtype == "f32" else given
         for layer, matrix in enumerate(matrices):
             shape, along = self.shapes[layer % 2], self.line_sums[layer % 2]
-            parts = local_products(given, single, matrix, x, len(along.line), shape.depth, shape.sums)
+            parts = local_products(given, matrix, x, len(along.line), shape.depth, shape.sums)
             y = along.total([part.reshape(-1, shape.rows) for part in parts], result).reshape(-1)
             if self.converts:
                 y = np.asarray(numerics.convert(y, "f32", given.fmt, given.bias, given.ftz))

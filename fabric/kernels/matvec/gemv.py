@@ -64,30 +64,20 @@ START, END, BEGUN, DONE = range(4)
 """Readings of the cycle counter: the two of the whole, and the two around the product."""
 
 
-def local_products(
-    given: Arithmetic, single: Arithmetic, a: Bits, x: Bits, width: int, depth: int, sums: str
-) -> list[Bits]:
+def local_products(given: Arithmetic, a: Bits, x: Bits, width: int, depth: int, sums: str) -> list[Bits]:
     """Return the partial results of each column of PEs in the order of the machine, bits of shape (rows,).
 
     Parameters
     ----------
-    given, single : Arithmetic
-        Format of A and x, and f32.
+    given : Arithmetic
+        Format of A and x.
     a, x : ndarray
         Bit patterns, shapes (rows, width * depth) and (width * depth, 1).
     sums : {"f32", "same"}
     """
-    parts = []
-    for c in range(width):
-        at = slice(c * depth, (c + 1) * depth)
-        if sums == "f32":
-            parts.append(tiles.multiply(given, single, a[:, at], x[at], np.zeros((len(a), 1), np.uint32))[:, 0])
-            continue
-        total = np.zeros(len(a), given.bits_dtype)
-        for k in range(at.start, at.stop):
-            total = given.call("fma", a[:, k], x[k], total)
-        parts.append(total)
-    return parts
+    zeros = np.zeros((len(a), 1), np.uint32 if sums == "f32" else given.bits_dtype)
+    chunks = [slice(c * depth, (c + 1) * depth) for c in range(width)]
+    return [given.product(a[:, at], x[at], zeros)[:, 0] for at in chunks]
 
 
 class Gemv:
@@ -317,7 +307,7 @@ def gemv(
     keeps = (0, width) if plan.sum.root is None else (plan.sum.root, 1)
     got = session.read("y", keeps[0], 0, keeps[1], height)[..., : shape.rows]
     got = got.swapaxes(0, 1).reshape(keeps[1], -1)[:, :m]
-    parts = local_products(given, single, a_full, x_full, width, shape.depth, shape.sums)
+    parts = local_products(given, a_full, x_full, width, shape.depth, shape.sums)
     parts = [part.reshape(height, shape.rows) for part in parts]
     expected = plan.sum.total(parts, result).reshape(-1)[:m]
     a_values, x_values = given.operand(a), given.operand(x)[:, 0]

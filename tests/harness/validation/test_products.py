@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.kit import tiles
 from harness.validation.programs import local_products, matvec, summa_library, summa_multicast
 from harness.validation.recipe import CannotRun
 from harness.validation.registry import RECIPES
@@ -29,7 +28,7 @@ def expected(a, b, c=None):
     """Return C + A B with one rounding per term, terms in the order of k, as float32."""
     a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
     c = np.zeros((a.shape[0], b.shape[1]), np.float32) if c is None else c
-    return tiles.multiply(SINGLE, SINGLE, a.view(np.uint32), b.view(np.uint32), c.view(np.uint32)).view(np.float32)
+    return SINGLE.product(a.view(np.uint32), b.view(np.uint32), c.view(np.uint32)).view(np.float32)
 
 
 def matrices(seed, *shapes):
