@@ -1,5 +1,10 @@
-"""The bulk kernels give the bits of the scalar forms: every kernel set of this host, operation, format and length."""
+"""The bulk kernels give the bits of the scalar forms: every operation, format and length, in every kernel set.
 
+A host may lack the instructions of a set; `tests.wse_core.emulated` runs its kernels all the same.
+"""
+
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -9,38 +14,13 @@ from hypothesis import strategies as st
 
 from tests.examples import SLOW_BUILD, examples
 from tests.float_mode import MODES, current, float_mode
-from tests.wse_core import exact
+from tests.wse_core import emulated, exact
+from tests.wse_core.emulated import OPERATIONS, scalar
 from wse_core import numerics, vector
 from wse_core.errors import ConfigError, UnsupportedError
 
 STEP = 60 if SLOW_BUILD else 3
 FORMATS = [("f16", 42), ("cb16", 31), ("cb16", 42), ("cb16", 1), ("cb16", 62)]
-# operand widths (a, b, k) in letters: h 16 bits, s 32 bits
-OPERATIONS = {
-    "fmacs": "sss",
-    "fmach": "hhh",
-    "fmachs": "shh",
-    "fadds": "ss",
-    "fsubs": "ss",
-    "fmuls": "ss",
-    "faddh": "hh",
-    "fsubh": "hh",
-    "fmulh": "hh",
-    "faddhs": "hs",
-}
-
-
-def scalar(operation, a, b, k, fmt, bias, ftz=False):
-    """The same result from the scalar forms."""
-    if operation == "fmacs":
-        return numerics.fma(b, k, a, "f32", bias, ftz)
-    if operation == "fmach":
-        return numerics.fma(b, k, a, fmt, bias, ftz)
-    if operation == "fmachs":
-        return numerics.fma_mixed(b, k, a, fmt, bias, ftz)
-    if operation == "faddhs":
-        return numerics.add_mixed(a, b, fmt, bias, ftz)
-    return getattr(numerics, operation[1:4])(a, b, fmt if operation.endswith("h") else "f32", bias, ftz)
 
 
 def operands(rng, operation, fmt, bias, n):
@@ -56,49 +36,74 @@ def backend(request):
     vector.set_backend(before)
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """The kernels of vector.h as a shared object of plain C."""
+    if not emulated.compiler():
+        pytest.skip("no C compiler on this host")
+    return emulated.build(tmp_path_factory.mktemp("emulated"))
+
+
+@pytest.fixture(params=[*vector.backends(), *(f"emulated {name}" for name in emulated.LEVELS)])
+def run(request):
+    """`vector.run` with every backend of this host, then the kernels of both instruction sets in plain C."""
+    if request.param.startswith("emulated"):
+        yield emulated.Kernels(request.getfixturevalue("library"), request.param.split()[1]).run
+    else:
+        before = vector.set_backend(request.param)
+        yield vector.run
+        vector.set_backend(before)
+
+
+def guarded_run(env, root, *words):
+    """Run `tests.wse_core.guarded` in a process of its own: memory beyond an operand ends it."""
+    command = [sys.executable, "-m", "tests.wse_core.guarded", *map(str, words)]
+    return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+
+
 over_formats = pytest.mark.parametrize(("fmt", "bias"), FORMATS, ids=lambda value: str(value))
 over_operations = pytest.mark.parametrize("operation", OPERATIONS)
 
 
 @over_operations
 @over_formats
-def test_kernels_equal_scalar_forms(backend, operation, fmt, bias):
+def test_kernels_equal_scalar_forms(run, operation, fmt, bias):
     rng = np.random.default_rng(40)
     for _ in range(12):  # a factor per round; twelve kinds of factor
         a, b, k = operands(rng, operation, fmt, bias, 4003)
-        got = vector.run(operation, a, b, k, fmt=fmt, bias=bias)
+        got = run(operation, a, b, k, fmt=fmt, bias=bias)
         assert np.array_equal(got, scalar(operation, a, b, k, fmt, bias)), hex(k)
 
 
 @over_formats
-def test_every_pair_of_special_factor_and_code(backend, fmt, bias):
+def test_every_pair_of_special_factor_and_code(run, fmt, bias):
     f = exact.layout(fmt, bias)
     every = np.arange(65536, dtype=np.uint16)
     some = np.array(exact.edge_codes(f), np.uint16)
     rng = np.random.default_rng(41)
     for k in exact.edge_codes(f)[::STEP]:
         a = some[rng.integers(0, len(some), 65536)]
-        assert np.array_equal(
-            vector.run("fmach", a, every, k, fmt=fmt, bias=bias), numerics.fma(every, k, a, fmt, bias)
-        ), hex(k)
+        assert np.array_equal(run("fmach", a, every, k, fmt=fmt, bias=bias), numerics.fma(every, k, a, fmt, bias)), hex(
+            k
+        )
         for operation in ("faddh", "fsubh", "fmulh"):
-            got = vector.run(operation, every, np.full(65536, k, np.uint16), fmt=fmt, bias=bias)
+            got = run(operation, every, np.full(65536, k, np.uint16), fmt=fmt, bias=bias)
             assert np.array_equal(got, scalar(operation, every, np.uint16(k), 0, fmt, bias)), (operation, hex(k))
 
 
 @over_formats
-def test_multiply_add_at_constructed_ties(backend, fmt, bias):
+def test_multiply_add_at_constructed_ties(run, fmt, bias):
     f = exact.layout(fmt, bias)
     x, k, c = exact.fma_ties(np.random.default_rng(42), f, f, 600)
     for factor in set(k.tolist()):
         mine = k == factor
-        got = vector.run("fmach", c[mine], x[mine], factor, fmt=fmt, bias=bias)
+        got = run("fmach", c[mine], x[mine], factor, fmt=fmt, bias=bias)
         assert np.array_equal(got, numerics.fma(x[mine], factor, c[mine], fmt, bias)), hex(factor)
 
 
-def test_known_double_rounding_cases(backend):
+def test_known_double_rounding_cases(run):
     def once(operation, a, b, k, dtype, **how):
-        results = vector.run(operation, np.full(19, a, dtype), np.full(19, b, dtype), k, **how)
+        results = run(operation, np.full(19, a, dtype), np.full(19, b, dtype), k, **how)
         assert len(set(results.tolist())) == 1
         return int(results[0])
 
@@ -107,23 +112,43 @@ def test_known_double_rounding_cases(backend):
     assert once("fmacs", 0x30800000, 0x45800800, 0x45800800, np.uint32) == 0x4B801001
 
 
+def test_every_bias_of_cb16(run):
+    """Every code, subnormal ones and those at the ends of the range too, through decoding, a sum and encoding."""
+    every = np.arange(65536, dtype=np.uint16)
+    for bias in range(1, 63):
+        other = np.random.default_rng(bias).permutation(every)
+        for operation, k in (("faddh", 0), ("fmulh", 0), ("fmach", 0x3C01)):
+            got = run(operation, every, other, k, fmt="cb16", bias=bias)
+            assert np.array_equal(got, scalar(operation, every, other, k, "cb16", bias)), (operation, bias)
+
+
 @over_operations
 @pytest.mark.parametrize(("fmt", "bias"), FORMATS[:3])
-def test_every_length_and_nothing_beyond_it(backend, operation, fmt, bias):
+def test_every_length_and_nothing_beyond_it(run, operation, fmt, bias):
     rng = np.random.default_rng(43)
     for n in range(70):
         a, b, k = operands(rng, operation, fmt, bias, n)
         width = "u4" if operation.endswith("s") else "u2"
         room = np.full(n + 64, 0xA5A5, width)
         start = 1 + n % 3  # not aligned to more than an element
-        vector.run(operation, a, b, k, out=room[start : start + n], fmt=fmt, bias=bias)
+        run(operation, a, b, k, out=room[start : start + n], fmt=fmt, bias=bias)
         assert np.array_equal(room[start : start + n], scalar(operation, a, b, k, fmt, bias))
         assert set(room[:start].tolist()) == {0xA5A5}
         assert set(room[start + n :].tolist()) == {0xA5A5}
 
 
+@pytest.mark.parametrize("name", vector.backends())
+def test_nothing_is_touched_beyond_the_end(name, child_env, root):
+    assert guarded_run(child_env, root, name).returncode == 0
+
+
+@pytest.mark.parametrize("name", emulated.LEVELS)
+def test_emulated_kernels_touch_nothing_beyond_the_end(name, library, child_env, root):
+    assert guarded_run(child_env, root, name, library).returncode == 0
+
+
 @over_operations
-def test_the_result_may_replace_an_operand(backend, operation):
+def test_the_result_may_replace_an_operand(run, operation):
     rng = np.random.default_rng(44)
     letters = OPERATIONS[operation]
     for n in (1, 7, 16, 61):
@@ -132,11 +157,11 @@ def test_the_result_may_replace_an_operand(backend, operation):
         for index, operand in enumerate((a, b)):
             if letters[index] == operation[-1]:
                 pair = [a.copy(), b.copy()]
-                vector.run(operation, *pair, k, out=pair[index])
+                run(operation, *pair, k, out=pair[index])
                 assert np.array_equal(pair[index], want), operand.dtype
         if letters[:2] in ("ss", "hh"):
             both = a.copy()
-            vector.run(operation, both, both, k, out=both)
+            run(operation, both, both, k, out=both)
             assert np.array_equal(both, scalar(operation, a, a, k, "f16", 42))
 
 
