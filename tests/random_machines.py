@@ -216,7 +216,7 @@ class _Writer:
         elif kind == 10:
             color = rng.choice(self.colors)
             what = rng.randrange(0, 6)
-            if what == 5 and rng.chance(0.5):
+            if what == 5 and not self.plain and rng.chance(0.5):
                 self.emit("route", color, imm=rng.getrandbits(12))
             elif what == 0:
                 self.emit("sw_pos", color, imm=rng.choice((0, 0, 1, 2, 3)))
@@ -371,8 +371,11 @@ def random_routes(rng, width, height, colors, program_index, programs, n_filters
 
 
 def random_spec(rng, plain=False):
-    """Return a random `FabricSpec`; a plain one has one switch position per color and no special router feature,
-    and no control wavelet is sent on it."""
+    """Return a random `FabricSpec`.
+
+    A plain one has one switch position per color, no special router feature and no instruction that changes a route,
+    and no control wavelet is sent on it: its routes are those of the spec for ever.
+    """
     m = random_machine(rng)
     width, height = rng.randint(1, 4), rng.randint(1, 3)
     colors = sorted(rng.sample(range(N_COLORS), rng.randint(1, 4)))

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fabric.engine.engine import Engine
@@ -37,10 +37,11 @@ def test_every_cycle_is_busy_stalled_or_idle(case, cycles):
 
 
 @examples(80)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 300))
-def test_wavelets_are_conserved(seed, cycles):
+@given(cases(plain=True), st.integers(1, 300))
+@example(seeded(4562, plain=True), 100)  # its program once changed a route, which a plain machine must not
+def test_wavelets_are_conserved(case, cycles):
     """What left the routers on one side of a link is what left the queue on its other side plus what is still in it."""
-    spec, engine = started(seeded(seed, plain=True))
+    spec, engine = started(case)
     if engine.run(cycles) == "fault":
         return
     moved, snapshot = engine.link_counts(), engine.snapshot()
