@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from fabric.kernels.matmul.gemm import make
-from tests.bench.workloads import Sample
+from tests.bench.workload import Sample
 from wse_core.params import machine
 
 __all__ = ["product_workload"]

@@ -12,7 +12,7 @@ import pytest
 
 from fabric.kernels.registry import KERNELS
 from tests.bench.test_speed import bench
-from tests.bench.workloads import Sample
+from tests.bench.workload import Sample
 from wse_core.params import machine
 
 PRODUCTS = {

@@ -18,148 +18,22 @@ engine cannot be a wrong one.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
 import numpy as np
 
-from fabric.engine.engine import Engine
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core.params import machine
+from tests.bench.workload import Workload, floats, large_machine, task_id, write
 
-__all__ = [
-    "FOREVER",
-    "Sample",
-    "Workload",
-    "broadcast",
-    "chain_reduce",
-    "events",
-    "exchange",
-    "multicast",
-    "quiet",
-    "vector_tiles",
-]
+__all__ = ["broadcast", "chain_reduce", "events", "exchange", "multicast", "quiet", "vector_tiles"]
 
-FOREVER = 1 << 40  # cycles; more than any run here
 OPPOSITE = {"W": "E", "E": "W", "N": "S", "S": "N"}
 STEP = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
-
-
-@dataclass
-class Workload:
-    """A fabric with something to do.
-
-    Attributes
-    ----------
-    name : str
-        For reports.
-    spec : FabricSpec
-        What to build an engine from.
-    start : callable
-        Called with a fresh engine: writes data, activates tasks.
-    check : callable
-        Called with the engine after the run; raises AssertionError if a result is wrong.
-    work : dict[str, int]
-        How much the run is, exactly, by unit: ``hops`` (grants of queues), ``steps`` (of vector operations, each one
-        PE-cycle at work), ``macs``, ``tasks``.
-    cycles : int or tuple
-        Cycles of the run, exact or (lowest, highest).
-    limit : int
-        Where to stop; a run that goes on for ever ends there.
-    active : int
-        PEs that work.
-    """
-
-    name: str
-    spec: object
-    start: Callable
-    check: Callable
-    work: dict
-    cycles: int | tuple
-    limit: int = FOREVER
-    active: int = 0
-    params: dict = field(default_factory=dict)
-
-    def engine(self):
-        """Return a new engine, ready to run."""
-        engine = Engine(self.spec)
-        self.start(engine)
-        return engine
-
-    def finish(self, engine, status):
-        """Check everything after a run that ended with `status`."""
-        wanted = "complete" if self.limit == FOREVER else "limit"
-        assert status == wanted, f"{self.name}: {status}, not {wanted}; fault {engine.fault}"
-        low, high = self.cycles if isinstance(self.cycles, tuple) else (self.cycles, self.cycles)
-        assert low <= engine.last_active + 1 <= high, f"{self.name}: {engine.last_active + 1} cycles, not {self.cycles}"
-        done = self.done(engine)
-        assert done == self.work, f"{self.name}: {done}, not {self.work}"
-        self.check(engine)
-
-    def done(self, engine):
-        """Return the work that an engine has done, with the keys of `work`."""
-        counters = engine.counters()
-        return {
-            key: sum(int(count.sum()) for count in engine.link_counts().values())
-            if key == "hops"
-            else int(counters[key].sum())
-            for key in self.work
-        }
-
-    def run(self, warm=0):
-        """Run once, check, and return a `Sample`; the first `warm` cycles count for nothing."""
-        engine = self.engine()
-        if warm:
-            engine.run(warm)
-        before, at = self.done(engine), engine.cycle
-        begin = time.perf_counter()
-        status = engine.run(self.limit)
-        seconds = time.perf_counter() - begin
-        self.finish(engine, status)
-        return Sample(seconds, engine.last_active + 1 - at, {key: self.work[key] - before[key] for key in self.work})
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What one run took: host seconds, cycles, work by unit."""
-
-    seconds: float
-    cycles: int
-    work: dict
-
-    def per_second(self, unit):
-        """Return work per host second."""
-        return self.work[unit] / self.seconds
-
-    def nanoseconds(self, unit):
-        """Return host nanoseconds per unit of work."""
-        return self.seconds / self.work[unit] * 1e9
-
-
-def _machine(width, height):
-    """Return wse2 on a mesh that is large enough."""
-    return machine("wse2", {"fabric.width": max(757, width), "fabric.height": max(996, height)})
-
-
-def _floats(engine, symbol, x, y, w, h):
-    """Return an f32 symbol over a rectangle, shape (h, w, count)."""
-    words = engine.read_rect(symbol.address, symbol.words, x, y, w, h)
-    return np.ascontiguousarray(words).view("<f4")
-
-
-def _write(engine, symbol, values, x, y):
-    """Write an f32 symbol over a rectangle; values shaped (h, w, count)."""
-    words = np.ascontiguousarray(values, "<f4").view("<u2")
-    assert words.shape[2] == symbol.words
-    engine.write_rect(symbol.address, words, x, y)
 
 
 def broadcast(width, height, n, rows=None):
     """One sender per row; `rows` of the rows at work (default all), the others are idle copies of the same code."""
     rows = height if rows is None else rows
-    m = _machine(width, height)
+    m = large_machine(width, height)
     source = Program("source", m)
     one = source.array("one", 1, "f32", [1.5])
     source.output_queue(0, 0)
@@ -178,7 +52,7 @@ def broadcast(width, height, n, rows=None):
     layout.route(0, (1, 0, width - 1, height), rx="W", tx="ER")
     layout.route(0, (width - 1, 0, 1, height), rx="W", tx="R")
     spec = layout.build()
-    task = {p.name: _task(p) for p in spec.programs}
+    task = {p.name: task_id(p) for p in spec.programs}
     symbol = spec.programs[1].symbols["total"]
 
     def start(engine):
@@ -186,7 +60,7 @@ def broadcast(width, height, n, rows=None):
         engine.activate(task["sink"], 1, 0, width - 1, rows)
 
     def check(engine):
-        found = _floats(engine, symbol, 1, 0, width - 1, height)[..., 0]
+        found = floats(engine, symbol, 1, 0, width - 1, height)[..., 0]
         assert (found[:rows] == 1.5 * n).all()
         assert (found[rows:] == 0).all()
 
@@ -211,17 +85,9 @@ def broadcast(width, height, n, rows=None):
     )
 
 
-def _task(program, name="main"):
-    """Return the id of a program's task, found by its label."""
-    at = program.labels.get(name)
-    ids = [i for i, entry in enumerate(program.entry) if entry >= 0 and (at is None or entry == at)]
-    assert len(ids) == 1, (program.name, program.labels)
-    return ids[0]
-
-
 def chain_reduce(width, height, n):
     """Sum of n words per PE along each row, to the PE at x = 0; two colors alternate by parity of x."""
-    m = _machine(width, height)
+    m = large_machine(width, height)
     layout = Layout(width, height, m)
     programs = {}
     for parity in (0, 1):
@@ -261,13 +127,13 @@ def chain_reduce(width, height, n):
 
     def start(engine):
         for k, p in enumerate(spec.programs):
-            task = _task(p)
+            task = task_id(p)
             for y, x0, x1 in _row_runs(spec.program_index == k):
-                _write(engine, p.symbols["data"], values[y : y + 1, x0:x1], x0, y)
+                write(engine, p.symbols["data"], values[y : y + 1, x0:x1], x0, y)
                 engine.activate(task, x0, y, x1 - x0, 1)
 
     def check(engine):
-        assert (_floats(engine, spec.programs[0].symbols["data"], 0, 0, 1, height)[:, 0] == values.sum(1)).all()
+        assert (floats(engine, spec.programs[0].symbols["data"], 0, 0, 1, height)[:, 0] == values.sum(1)).all()
 
     stage = m["ramp.execute"] + m["ramp.out"] + m["router.hop"] + m["ramp.in"]
     # the last PE starts as any other, with two descriptors to load; it sends from then on
@@ -296,15 +162,15 @@ def _row_runs(mask):
 def _start_with(engine, spec, symbol, values):
     """Give each PE its value of `values` (height, width) under `symbol` and activate its first task."""
     for k, p in enumerate(spec.programs):
-        task = _task(p)
+        task = task_id(p)
         for y, x0, x1 in _row_runs(spec.program_index == k):
-            _write(engine, p.symbols[symbol], values[y : y + 1, x0:x1, None], x0, y)
+            write(engine, p.symbols[symbol], values[y : y + 1, x0:x1, None], x0, y)
             engine.activate(task, x0, y, x1 - x0, 1)
 
 
 def exchange(width, height, n):
     """All links busy in both directions: color by direction and by parity of the sender's x or y."""
-    m = _machine(width, height)
+    m = large_machine(width, height)
     layout = Layout(width, height, m)
     number = {"E": 0, "W": 1, "S": 2, "N": 3}
 
@@ -366,13 +232,13 @@ def exchange(width, height, n):
         padded = np.pad(values, 1) * n
         want = {"E": padded[1:-1, 2:], "W": padded[1:-1, :-2], "S": padded[2:, 1:-1], "N": padded[:-2, 1:-1]}
         if same:
-            found = _floats(engine, sums, 0, 0, width, height)
+            found = floats(engine, sums, 0, 0, width, height)
             for d, k in number.items():
                 assert (found[..., k] == want[d]).all(), d
             return
         for k, p in enumerate(spec.programs):
             for y, x0, x1 in _row_runs(spec.program_index == k):
-                found = _floats(engine, p.symbols["sums"], x0, y, x1 - x0, 1)
+                found = floats(engine, p.symbols["sums"], x0, y, x1 - x0, 1)
                 for d, j in number.items():
                     assert (found[0, :, j] == want[d][y, x0:x1]).all(), d
 
@@ -394,7 +260,7 @@ def exchange(width, height, n):
 
 def multicast(width, height, n):
     """Each PE sends to its neighbours at once; color (x + 2 y) mod 5, so that all five of a cross differ."""
-    m = _machine(width, height)
+    m = large_machine(width, height)
     layout = Layout(width, height, m)
     index = {}
     for y in range(height):
@@ -438,7 +304,7 @@ def multicast(width, height, n):
         want = padded[1:-1, 2:] + padded[1:-1, :-2] + padded[2:, 1:-1] + padded[:-2, 1:-1]
         for k, p in enumerate(spec.programs):
             for y, x0, x1 in _row_runs(spec.program_index == k):
-                found = _floats(engine, p.symbols["sums"], x0, y, x1 - x0, 1)
+                found = floats(engine, p.symbols["sums"], x0, y, x1 - x0, 1)
                 assert (found[0].sum(-1) == want[y, x0:x1]).all()
 
     links = 2 * ((width - 1) * height + width * (height - 1))
@@ -465,7 +331,7 @@ def vector_tiles(width, height, n, k, op="fmach", repeat=1):
     main thread loads b[j] and moves the DSR of a on (save_address), as compiled code does.  Operands are placed so that
     they never conflict.
     """
-    m = _machine(width, height)
+    m = large_machine(width, height)
     half = op != "fmacs"
     wide = op != "fmach"
     a_type, c_type = "f16" if half else "f32", "f32" if wide else "f16"
@@ -497,7 +363,7 @@ def vector_tiles(width, height, n, k, op="fmach", repeat=1):
     b_values = (rng.integers(0, 2, k) * 2 - 1).astype(np.float32)
     assert 3 * k * repeat <= 2048, "sums must stay integers that f16 holds exactly"
     want = repeat * (a_values * b_values[:, None]).sum(0)
-    task = _task(image)
+    task = task_id(image)
 
     def start(engine):
         for name, values, dtype in (("a", a_values, a_type), ("b", b_values, a_type)):
@@ -536,7 +402,7 @@ def vector_tiles(width, height, n, k, op="fmach", repeat=1):
 
 def events(width, height, turns):
     """Two tasks activate each other for ever; every turn is a task start, an activation and the end of the task."""
-    m = _machine(width, height)
+    m = large_machine(width, height)
     p = Program("ping_pong", m)
     with p.task("ping"):
         p.activate("pong")
@@ -573,7 +439,7 @@ def events(width, height, turns):
 
 def quiet(width, height, repeat, row=False):
     """One PE (or, with `row`, the first row) adds vectors in SRAM; all others hold the same code and do nothing."""
-    m = _machine(width, height)
+    m = large_machine(width, height)
     p = Program("quiet", m)
     n = 4096
     data = p.array("data", n, "f32")
@@ -586,14 +452,14 @@ def quiet(width, height, repeat, row=False):
     layout.place(p, 0, 0, width, height)
     spec = layout.build()
     symbol = spec.programs[0].symbols["data"]
-    task = _task(spec.programs[0])
+    task = task_id(spec.programs[0])
     active = width if row else 1
 
     def start(engine):
         engine.activate(task, 0, 0, active, 1)
 
     def check(engine):
-        assert (_floats(engine, symbol, 0, 0, active, 1) == repeat).all()
+        assert (floats(engine, symbol, 0, 0, active, 1) == repeat).all()
 
     low = (n // 2) * repeat
     work = {"steps": active * low}

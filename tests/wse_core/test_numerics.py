@@ -1,96 +1,40 @@
-"""Every scalar form, in every format, against three witnesses: the reference, two oracles and numpy where it applies.
+"""Every scalar form, in every format, against the reference, two oracles and the definitions of docs/numerics.md.
 
-Layers: single operations drawn by hypothesis or crossed from edge codes (compiled form = reference = oracles); all
-65,536 codes of the unary ones; a million operands of the others against vectorised statements; cases named in
-docs/numerics.md; the format requirements.
+Single operations drawn by hypothesis or crossed from edge codes, ties, cases that the page names, the requirements on
+formats.  test_numerics_in_bulk.py has all codes and millions of operands.
 """
 
-import ast
-import doctest
-import inspect
+from __future__ import annotations
+
 import itertools
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import SLOW_BUILD, examples
-from tests.float_mode import MODES, current, float_mode
+from tests.examples import examples
 from tests.wse_core import exact
+from tests.wse_core.forms import (
+    ALL16,
+    ARITHMETIC,
+    BINARY,
+    CODE_OF,
+    COMPARE,
+    HALVES,
+    MANY,
+    STORED,
+    bits_of,
+    code,
+    columns,
+    over,
+    reference_for,
+    several,
+    witnesses,
+)
 from wse_core import numerics
-from wse_core.errors import ConfigError
 from wse_core.reference import numerics as reference
-
-# (fmt, bias): 31 and 42 are the two candidates for the machine, 1 and 62 the ends of what is legal
-HALVES = [("f16", 42), ("cb16", 31), ("cb16", 42), ("cb16", 1), ("cb16", 62)]
-ARITHMETIC = [*HALVES, ("f32", 42)]
-STORED = [*ARITHMETIC, ("bf16", 42)]
-HERE = Path(numerics.__file__).parent
-CODE_OF = {"f16": 0, "cb16": 1, "bf16": 2, "f32": 3}
-ALL16 = np.arange(65536, dtype=np.uint16)
-
-BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "maximum": "max", "minimum": "min"}
-COMPARE = ("eq", "lt", "le")
-
-
-def over(formats):
-    return pytest.mark.parametrize(("fmt", "bias"), formats, ids=lambda value: str(value))
-
-
-def reference_for(fmt, bias, ftz=0):
-    """The reference element, and the prefix of its methods, for a format."""
-    num = reference.Num(reference.FMT_CB16 if fmt == "cb16" else reference.FMT_F16, bias, ftz)
-    return num, "f32_" if fmt == "f32" else "h_"
-
-
-def bits_of(x):
-    return np.asarray(x).view(f"u{np.asarray(x).dtype.itemsize}")
-
-
-def same_but_nan(ours, numpys, fmt):
-    """Whether our bits equal those of a numpy float array, with any of its NaNs standing for the canonical one."""
-    f = exact.layout(fmt, 42)
-    theirs = np.where(np.isnan(numpys), f.nan, bits_of(numpys))
-    return np.array_equal(ours, theirs)
-
-
-@st.composite
-def code(draw, fmt, bias):
-    """A code of any kind; short fractions and neighbouring exponents are where ties and cancellations live."""
-    f = exact.layout(fmt, bias)
-    kind = draw(st.integers(0, 3))
-    if kind == 0:
-        return draw(st.integers(0, 2**f.bits - 1))
-    if kind == 1:
-        return draw(st.sampled_from(exact.edge_codes(f)))
-    sign = draw(st.sampled_from([0, f.sign]))
-    fraction = draw(st.integers(0, (1 << f.m) - 1))
-    if kind == 2:
-        fraction &= -1 << draw(st.integers(0, f.m))
-    low = max(0, f.bias - f.m - 2)
-    return sign | draw(st.integers(low, min(f.top - 1, f.bias + f.m + 2))) << f.m | fraction
-
-
-def several(n, fmt, bias):
-    """Ten operand tuples per example: the cost of an example is mostly hypothesis's own."""
-    return st.lists(st.tuples(*[code(fmt, bias) for _ in range(n)]), min_size=1, max_size=10)
-
-
-def columns(rows, *formats):
-    return [
-        np.array(column, np.uint32 if fmt == "f32" else np.uint16)
-        for column, fmt in zip(zip(*rows, strict=True), formats, strict=True)
-    ]
-
-
-def witnesses(op, operands, out, ftz):
-    """Result of each oracle."""
-    return [oracle.calculate(op, out, ftz, *operands) for oracle in exact.ORACLES]
-
 
 # ---- one operation at a time -----------------------------------------------------------------------------------
 
@@ -326,160 +270,6 @@ def test_known_double_rounding_cases(fmt, bias, a, b, c, result, wrong):
     assert f.round_array([short])[0] == wrong
 
 
-# ---- all 65,536 codes ------------------------------------------------------------------------------------------
-
-
-def test_f16_unary_operations_equal_numpy_on_every_code():
-    x = ALL16.view(np.float16)
-    with np.errstate(all="ignore"):
-        assert same_but_nan(numerics.sqrt(ALL16), np.sqrt(x), "f16")
-        assert same_but_nan(numerics.convert(ALL16, "f16", "f32"), x.astype(np.float32), "f32")
-        assert np.array_equal(numerics.decode(ALL16), x.astype(np.float64), equal_nan=True)
-        assert np.array_equal(numerics.neg(ALL16), bits_of(-x))
-        assert np.array_equal(numerics.absolute(ALL16), bits_of(np.abs(x)))
-        for n in (-30, -12, -1, 0, 3, 20):
-            assert same_but_nan(numerics.scale(ALL16, n), np.ldexp(x, n), "f16")
-
-
-@over(HALVES)
-def test_every_code_decodes_as_the_reference_says_and_survives_the_way_back(fmt, bias):
-    num, _ = reference_for(fmt, bias)
-    values = numerics.decode(ALL16, fmt, bias)
-    assert np.array_equal(values, exact.layout(fmt, bias).decode_array(ALL16), equal_nan=True)
-    for c in range(0, 65536, 5):
-        number = num.h.decode(c)
-        if number.size not in (reference.NAN, reference.INFINITE):
-            assert number.value == reference.Fraction(values[c])
-    is_nan = np.isnan(values)
-    canonical = np.where(is_nan, num.h.nan, ALL16)
-    assert np.array_equal(numerics.encode(values, fmt, bias), canonical)
-    wide = numerics.convert(ALL16, fmt, "f32", bias)
-    assert np.array_equal(wide.view(np.float32), values.astype(np.float32), equal_nan=True)
-    assert set(wide[is_nan].tolist()) == {0x7FC00000}
-    assert np.array_equal(numerics.convert(wide, "f32", fmt, bias), canonical)
-    flushed = np.where((ALL16 & num.h.infinity) == 0, ALL16 & 0x8000, canonical)
-    assert np.array_equal(numerics.convert(ALL16, fmt, fmt, bias, ftz=True), flushed)
-
-
-@over(HALVES)
-def test_every_code_through_square_root_and_integers(fmt, bias):
-    f = exact.layout(fmt, bias)
-    x = f.decode_array(ALL16)
-    with np.errstate(all="ignore"):
-        # a square root rounded to 53 bits and again to 11 or 10 is right: it is never that close to a midpoint
-        assert np.array_equal(numerics.sqrt(ALL16, fmt, bias), f.round_array(np.sqrt(x)))
-        for rounding, whole in (("truncate", np.trunc(x)), ("nearest", np.rint(x))):
-            for dtype in ("int16", "uint16", "int32"):
-                info = np.iinfo(dtype)
-                want = np.nan_to_num(whole, nan=0.0).clip(info.min, info.max).astype(np.int64)
-                assert np.array_equal(numerics.to_int(ALL16, fmt, dtype, rounding, bias), want)
-    for dtype in ("int16", "uint16"):
-        values = ALL16.view(dtype)
-        assert np.array_equal(numerics.from_int(values, fmt, bias), f.round_array(values.astype(np.float64)))
-
-
-def test_every_code_between_the_16_bit_formats():
-    for source, target in itertools.product(("f16", "cb16", "bf16"), repeat=2):
-        for bias in (31, 42):
-            got = numerics.convert(ALL16, source, target, bias)
-            want = exact.layout(target, bias).round_array(exact.layout(source, bias).decode_array(ALL16))
-            assert np.array_equal(got, want), (source, target, bias)
-
-
-# ---- a million operands, vectorised ----------------------------------------------------------------------------
-
-MANY = 20_000 if SLOW_BUILD else 1_000_000
-
-
-@pytest.mark.parametrize("fmt", ["f16", "f32"])
-def test_a_million_operands_equal_numpy(fmt):
-    f = exact.layout(fmt, 42)
-    rng = np.random.default_rng(22)
-    dtype = np.float16 if fmt == "f16" else np.float32
-    a, b = exact.codes(rng, f, MANY), exact.codes(rng, f, MANY)
-    x, y = a.view(dtype), b.view(dtype)
-    with np.errstate(all="ignore"):
-        assert same_but_nan(numerics.add(a, b, fmt), x + y, fmt)
-        assert same_but_nan(numerics.sub(a, b, fmt), x - y, fmt)
-        assert same_but_nan(numerics.mul(a, b, fmt), x * y, fmt)
-        assert same_but_nan(numerics.div(a, b, fmt), x / y, fmt)
-        assert same_but_nan(numerics.sqrt(a, fmt), np.sqrt(x), fmt)
-        assert np.array_equal(numerics.eq(a, b, fmt), x == y)
-        assert np.array_equal(numerics.lt(a, b, fmt), x < y)
-        assert np.array_equal(numerics.le(a, b, fmt), x <= y)
-        zeros = (x == 0) & (y == 0)  # numpy's choice between zeros is the platform's
-        for ours, theirs in ((numerics.maximum, np.maximum), (numerics.minimum, np.minimum)):
-            assert same_but_nan(ours(a, b, fmt)[~zeros], theirs(x, y)[~zeros], fmt)
-        n = rng.integers(-40, 40, MANY)
-        assert same_but_nan(numerics.scale(a, n, fmt), np.ldexp(x, n), fmt)
-
-
-@over([("cb16", 31), ("cb16", 42)])
-def test_a_million_cb16_operands_equal_float32_rounded_once_more(fmt, bias):
-    f = exact.layout(fmt, bias)
-    rng = np.random.default_rng(23)
-    a, b = exact.codes(rng, f, MANY // 2), exact.codes(rng, f, MANY // 2)
-    x, y = (f.decode_array(v).astype(np.float32) for v in (a, b))
-    with np.errstate(all="ignore"):
-        for op, result in (("add", x + y), ("sub", x - y), ("mul", x * y), ("div", x / y)):
-            assert np.array_equal(getattr(numerics, op)(a, b, fmt, bias), f.round_array(result)), op
-
-
-@over(ARITHMETIC)
-def test_a_million_fused_multiply_adds(fmt, bias):
-    f = exact.layout(fmt, bias)
-    n = MANY if (fmt, bias) != ("cb16", 1) and (fmt, bias) != ("cb16", 62) else MANY // 10
-    rng = np.random.default_rng(24)
-    a, b, c = (exact.codes(rng, f, n) for _ in range(3))
-    total = exact.fma_array(*(f.decode_array(v) for v in (a, b, c)))
-    got = numerics.fma(a, b, c, fmt, bias)
-    if fmt == "f32":
-        with np.errstate(all="ignore"):
-            assert same_but_nan(got, total.astype(np.float32), "f32")
-    else:
-        assert np.array_equal(got, f.round_array(total))
-
-
-@over([("f16", 42), ("cb16", 31), ("cb16", 42)])
-def test_a_million_mixed_operations_equal_numpy_float32(fmt, bias):
-    f = exact.layout(fmt, bias)
-    rng = np.random.default_rng(25)
-    a, b = exact.codes(rng, f, MANY // 2), exact.codes(rng, f, MANY // 2)
-    c = exact.codes(rng, exact.F32, MANY // 2)
-    x, y = (f.decode_array(v).astype(np.float32) for v in (a, b))
-    with np.errstate(all="ignore"):
-        assert same_but_nan(numerics.fma_mixed(a, b, c, fmt, bias), x * y + c.view(np.float32), "f32")
-        assert same_but_nan(numerics.add_mixed(a, c, fmt, bias), x + c.view(np.float32), "f32")
-
-
-def test_a_million_narrowings_of_f32():
-    rng = np.random.default_rng(26)
-    a = exact.codes(rng, exact.F32, MANY)
-    # ties of f16, cb16 and bf16 at all exponents: the dropped bits are one and zeros, or its neighbours
-    for drop in (13, 14, 16):
-        tie = (a >> drop << drop | 1 << (drop - 1)).astype(np.uint32)
-        a = np.concatenate([a, tie[: MANY // 10], tie[: MANY // 10] + 1, tie[: MANY // 10] - 1]).astype(np.uint32)
-    x = a.view(np.float32)
-    with np.errstate(all="ignore"):
-        assert same_but_nan(numerics.convert(a, "f32", "f16"), x.astype(np.float16), "f16")
-        for bias in (31, 42):
-            want = exact.cb16(bias).round_array(x.astype(np.float64))
-            assert np.array_equal(numerics.convert(a, "f32", "cb16", bias), want)
-
-
-def test_f32_to_integers_and_back_equal_numpy_in_range():
-    rng = np.random.default_rng(27)
-    values = rng.integers(-(2**31), 2**31, 200_000).astype(np.int32)
-    assert np.array_equal(numerics.from_int(values, "f32"), bits_of(values.astype(np.float32)))
-    with np.errstate(over="ignore"):
-        assert np.array_equal(numerics.from_int(values, "f16"), bits_of(values.astype(np.float16)))
-    for dtype, limit in (("int16", 2**15), ("int32", 2**31)):
-        x = (rng.uniform(-1, 1, 100_000) * (limit - 1) * 0.999).astype(np.float32)
-        x[::7] = np.rint(x[::7]) * 0.5
-        assert np.array_equal(numerics.to_int(bits_of(x), "f32", dtype), np.trunc(x).astype(dtype))
-        assert np.array_equal(numerics.to_int(bits_of(x), "f32", dtype, "nearest"), np.rint(x).astype(dtype))
-
-
 # ---- what the definitions say in words -------------------------------------------------------------------------
 
 
@@ -605,128 +395,3 @@ def test_fmt_04_cb16_has_twice_the_binades(bias):
         share[fmt] = np.mean(numerics.encode(gradients, fmt, bias) & f.inf == 0)
     assert share["f16"] > 0.5
     assert share["cb16"] < 0.01
-
-
-# ---- the Python side -------------------------------------------------------------------------------------------
-
-
-def test_shapes_and_types():
-    a = np.full((3, 1), 0x3C00, np.uint16)
-    b = np.array([0x3C00, 0x4000], np.uint16)
-    total = numerics.add(a, b)
-    assert total.dtype == np.uint16
-    assert total.tolist() == [[0x4000, 0x4200]] * 3
-    assert isinstance(numerics.add(0x3C00, 0x3C00), np.uint16)
-    assert numerics.add(a[:0], b).shape == (0, 2)
-    assert numerics.add(a[::-2].T, np.uint16(0)).tolist() == [[0x3C00, 0x3C00]]
-    assert numerics.mul([0x3C00], [0x4000]).tolist() == [0x4000]
-    assert numerics.add(a.astype(">u2"), b).tolist() == total.tolist()
-    assert numerics.decode(a).shape == (3, 1)
-    assert numerics.convert.__name__ == "convert"
-    a.flags.writeable = False
-    assert numerics.neg(a).tolist() == [[0xBC00]] * 3
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: numerics.add(0, 0, "f8"),
-        lambda: numerics.add(0, 0, None),
-        lambda: numerics.add(0, 0, "bf16"),
-        lambda: numerics.fma_mixed(0, 0, 0, "f32"),
-        lambda: numerics.add(0, 0, "cb16", 0),
-        lambda: numerics.add(0, 0, "cb16", 63),
-        lambda: numerics.add(0, 0, "cb16", 42.0),
-        lambda: numerics.add(0, 0, "cb16", True),
-        lambda: numerics.add(0, 0, ftz="no"),
-        lambda: numerics.add(0, 0, ftz=2),
-        lambda: numerics.fma(0, 0, 0, ftz=None),
-        lambda: numerics.convert(0, "f16", "f32", ftz=1.0),
-        lambda: numerics.encode(1.0, bias=np.True_),
-        lambda: numerics.add(0x10000, 0),
-        lambda: numerics.add(-1, 0),
-        lambda: numerics.add(np.float16(1), 0),
-        lambda: numerics.add(np.zeros(2, np.uint16), np.zeros(3, np.uint16)),
-        lambda: numerics.scale(0, 0.5),
-        lambda: numerics.to_int(0, "f16", "int64"),
-        lambda: numerics.to_int(0, "f16", "int16", "up"),
-        lambda: numerics.from_int(2**31),
-        lambda: numerics.from_int(1.0),
-        lambda: numerics.encode("1"),
-        lambda: numerics.encode(1j),
-    ],
-)
-def test_mistakes_are_named(call):
-    with pytest.raises(ConfigError):
-        call()
-
-
-def test_reference_refuses_settings_that_do_not_exist():
-    for wrong in ((reference.FMT_F32, 42, 0), (reference.FMT_CB16, 63, 0), (reference.FMT_F16, 42, 2)):
-        with pytest.raises(ValueError, match="no such settings"):
-            reference.Num(*wrong)
-
-
-def in_every_way(rng):
-    """Return results of every array form, for operands with many subnormals and ties."""
-    results = {}
-    for fmt, bits in (("f16", 16), ("cb16", 16), ("f32", 32)):
-        a, b, c = (rng.integers(0, 1 << bits, 3000).astype(f"u{bits // 8}") for _ in range(3))
-        a[:1000] &= (1 << bits - 1) - 1 >> 5  # tiny ones
-        for name in ("add", "sub", "mul", "div", "maximum", "minimum", "eq", "lt", "le"):
-            results[fmt, name] = getattr(numerics, name)(a, b, fmt)
-        for name in ("sqrt", "neg", "absolute", "to_int", "decode"):
-            results[fmt, name] = getattr(numerics, name)(a, fmt)
-        results[fmt, "fma"] = numerics.fma(a, b, c, fmt)
-        results[fmt, "scale"] = numerics.scale(a, b.astype(np.int64) % 40 - 20, fmt)
-        results[fmt, "from_int"] = numerics.from_int(a.astype(np.int64) % 2**31, fmt)
-        results[fmt, "encode"] = numerics.encode((a.astype(np.uint32) & 0xFF7FFFFF).view(np.float32), fmt)
-        for target in ("f16", "cb16", "bf16", "f32"):
-            results[fmt, target] = numerics.convert(a, fmt, target)
-        if fmt != "f32":
-            wide = rng.integers(0, 1 << 28, 3000).astype(np.uint32)
-            results[fmt, "fma_mixed"] = numerics.fma_mixed(a, b, wide, fmt)
-            results[fmt, "add_mixed"] = numerics.add_mixed(a, wide, fmt)
-    return results
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_results_do_not_depend_on_the_float_mode_of_the_caller(mode):
-    want = in_every_way(np.random.default_rng(50))
-    with float_mode(mode) as before:
-        got = in_every_way(np.random.default_rng(50))
-        after = current()
-    assert after == before, "the caller's mode is put back"
-    for name, values in want.items():
-        assert values.tobytes() == got[name].tobytes(), name
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_the_float_mode_is_put_back_after_an_error(mode):
-    with float_mode(mode) as before:
-        with pytest.raises(ConfigError):
-            numerics.encode(np.zeros(3), "f8")
-        assert current() == before
-
-
-def test_examples_in_the_docstrings():
-    for module in (numerics, reference):
-        found = doctest.testmod(module)
-        assert found.attempted > 0
-        assert found.failed == 0
-
-
-def test_the_stub_lists_the_public_functions_and_their_arguments():
-    tree = ast.parse((HERE / "numerics.pyi").read_text(encoding="utf-8"))
-    stubs = {node.name: [arg.arg for arg in node.args.args] for node in tree.body if isinstance(node, ast.FunctionDef)}
-    constants = {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
-    assert set(stubs) | constants == set(numerics.__all__)
-    for name, arguments in stubs.items():
-        assert list(inspect.signature(getattr(numerics, name)).parameters) == arguments, name
-
-
-def test_reference_has_every_scalar_form():
-    text = (HERE / "arithmetic.pxd").read_text(encoding="utf-8")
-    forms = set(re.findall(r"^cdef inline \w+ ((?:f32|h|hs|bf16|i16|u16|i32)_\w+|convert)\(", text, re.MULTILINE))
-    assert len(forms) > 45
-    assert forms <= set(dir(reference.Num))
