@@ -45,6 +45,8 @@ class Script:
 
     Attributes
     ----------
+    phases : list of (str, list of int)
+        What each stretch of the streams is for, and how many words of each column come before it.
     first_use : ndarray of int
         Per value: least number of words before it in its column's stream; -1 if it is not sent.
     places : list of ndarray of int
@@ -61,6 +63,7 @@ class Script:
         self._slots: list[Any] = [[] for _ in range(columns)]
         self._sources: list[Any] = [[] for _ in range(columns)]
         self._length = [0] * columns
+        self.phases: list[tuple[str, list[int]]] = []
         self._places: list[Any] = [[] for _ in range(columns)]
 
     def words(
@@ -91,6 +94,15 @@ class Script:
         )
         for column in range(self.columns) if columns is None else columns:
             self.words(column, payload, np.ones(len(payload), bool))
+
+    def phase(self, label: str) -> None:
+        """Begin a stretch: what is appended from here on is for `label`."""
+        self.phases.append((label, list(self._length)))
+
+    @property
+    def lengths(self) -> list[int]:
+        """Wavelets of each column."""
+        return list(self._length)
 
     def close(self) -> Script:
         """Join what was appended; return the script."""
@@ -206,14 +218,19 @@ class Coordinator:
             [p.gradient_pattern.count for p in self.parameters],
         )
         for level in range(1, len(self.matrices) + 1):
+            script.phase(f"forward, layer {level}")
             self._forward(script, level)
         if kind == "train":
+            script.phase("loss")
             self._loss(script)
             for level in range(len(self.matrices), 0, -1):
                 if self.resident.network.layers[level - 1].norm:
+                    script.phase(f"backward, normalisation {level}")
                     self._norm_backward(script, level)
                 if level > 1:
+                    script.phase(f"backward, layer {level}")
                     self._backward(script, level)
+                script.phase(f"gradients, layer {level}")
                 self._ask(script, level)
         return script.close()
 

@@ -22,6 +22,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -121,6 +122,22 @@ class WaferPort(Endpoint):
         return found
 
 
+class Sent(NamedTuple):
+    """What was sent to the wafers once.
+
+    Attributes
+    ----------
+    kind : {"train", "infer"}
+    script : Script
+    cycle : int
+        Of the first wafer, when it was sent; between passes the clock of a wafer stands still.
+    """
+
+    kind: str
+    script: Script
+    cycle: int
+
+
 class System:
     """A cluster with a network on it.
 
@@ -140,6 +157,11 @@ class System:
         Machine of the wafers; numpy takes their place with `swarm.oracle`.
     mark : callable, optional
         Called with (begin, label, track, end), in cycles, for each phase of an iteration when its times are known.
+
+    Attributes
+    ----------
+    sent : list of Sent
+        Every pass of the wafers so far.
 
     Raises
     ------
@@ -182,6 +204,7 @@ class System:
         ]
         self.tree = build(self.ports, self.links.ways)
         self.clock = self.done = 0
+        self.sent: list[Sent] = []
         self._pool = ThreadPoolExecutor(max_workers=max(1, min(wafers, os.cpu_count() or 1)))
 
     @property
@@ -192,6 +215,9 @@ class System:
     def _send(self, kind, loss_scale, shards):
         streams = self.coordinator.streams(kind, loss_scale)
         script = self.coordinator.script(kind)
+        first = self.ports[0]
+        if isinstance(first, WaferPort):
+            self.sent.append(Sent(kind, script, first.wafer.fabric.cycle))
         for port, (inputs, labels) in zip(self.ports, shards, strict=True):
             port.wafer.load(inputs, labels)
             port.expect(script, streams)

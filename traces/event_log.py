@@ -111,9 +111,13 @@ class EventLog:
         event["kind"], event["color"], event["aux"] = KINDS.index("host"), NO_COLOR, HOST.index(what)
         self.append(event[self.filter.keeps(event)], self.clock)
 
+    def flush(self) -> None:
+        """Write what is left as a last segment; no events may come after it."""
+        self._write(complete_only=False)
+
     def finish(self, run: RunWriter) -> None:
         """Write what is left and join everything into the run file of `run`, a `RunWriter`."""
-        self._write(complete_only=False)
+        self.flush()
         run.join_events(self.segments, self.clock, self.filter, self.names)
 
     def abandon(self) -> None:

@@ -33,6 +33,9 @@ DPI = 130
 USES = ("busy", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo", "idle")
 COLOURS = ("#3b7a57", "#9fc5a8", "#d9a441", "#8c6bb1", "#4a7fb5", "#c44e52", "#b07aa1", "#dddddd")
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
+TASKS = ("#a6cee3", "#b2df8a", "#fdbf6f", "#cab2d6", "#fb9a99", "#ffff99", "#8dd3c7", "#fccde5", "#d9c7a7", "#b3cde3")
+OTHER, OTHERS = "#d0d0d0", "other tasks"
+"""Colours of tasks; those that take fewer cycles than the first so many share one."""
 MOST_FRAMES = 600
 
 
@@ -124,7 +127,7 @@ def stalls(path, counters, axis="x", title="where the cycles went"):
 
 
 def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
-    """Draw tasks (coloured by id) and waits (dark) of PEs over cycles, one line per PE."""
+    """Draw tasks (those that take most cycles in colours) and waits (dark) of PEs over cycles, one line per PE."""
     cycles = (trace.meta.first_cycle, trace.clock) if cycles is None else cycles
     events = trace.events(kinds=("task_start", "task_end", "wait"), region=region)
     tasks, waits = spans(events, "task"), spans(events, "wait")
@@ -133,10 +136,7 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
         raise NothingToDraw("nothing ran in this region", path=trace.files[0].path, exit_code=2)
     line = {place: k for k, place in enumerate(places)}
     figure, axes = _with_phases(9, min(14, 1.5 + 0.22 * len(places)), trace, cycles)
-    ids = sorted({int(what) for what in tasks["what"]})
-    from matplotlib import colormaps
-
-    palette = colormaps["Pastel2"]
+    shown = _longest(tasks, cycles)
     rows = [
         (0, 0, f"{mark.track}: {mark.label}", mark.begin, mark.end)
         for mark in trace.marks
@@ -151,18 +151,29 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
             at = np.array([line[int(s["y"]), int(s["x"])] for s in found])
             if kind == "task":
                 name = task_name(trace.names, number)
-                look = {"color": palette(ids.index(number) % 8), "height": 0.8}
+                look = {"color": TASKS[shown.index(number)] if number in shown else OTHER, "height": 0.8}
+                legend = name if number in shown else OTHERS
             else:
-                name = f"waits: {WAITS[number]}"
+                name = legend = f"waits: {WAITS[number]}"
                 look = {"color": COLOURS[3 + number], "height": 0.4}
-            axes.barh(at, end - begin, left=begin, label=name, linewidth=0, **look)
+            axes.barh(at, end - begin, left=begin, label=legend, linewidth=0, **look)
             rows += [(int(s["x"]), int(s["y"]), name, int(s["begin"]), int(min(s["end"], cycles[1]))) for s in found]
     step = max(1, len(places) // 40)
     axes.set_yticks(range(0, len(places), step), [f"({x}, {y})" for y, x in places[::step]], fontsize=7)
     axes.invert_yaxis()
     axes.set(xlim=cycles, xlabel="cycle", title=title)
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    axes.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
     return _save(path, figure, "x,y,what,begin,end", rows)
+
+
+def _longest(tasks, cycles):
+    """Return the numbers of the tasks that took most cycles, as many as have a colour, in the order of numbers."""
+    begin = np.maximum(tasks["begin"].astype(np.float64), cycles[0])
+    end = np.minimum(tasks["end"].astype(np.float64), cycles[1])
+    numbers, place = np.unique(tasks["what"], return_inverse=True)
+    spent = np.bincount(place, np.maximum(0, end - begin), minlength=len(numbers))
+    return sorted(int(number) for number in numbers[np.argsort(-spent, kind="stable")][: len(TASKS)])
 
 
 def utilisation(path, trace, region=None, bins=200, title="utilisation over time"):

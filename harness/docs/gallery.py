@@ -14,12 +14,12 @@ import contextlib
 import io
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from fabric.host.engines import around
 from fabric.host.recording import Recorder
 from harness.cli import main as cli
+from harness.train import phases
 from harness.train.config import load_train
 from harness.train.trainer import Trainer
 from traces.marks import collecting
@@ -56,11 +56,8 @@ def training(path):
         with around("compiled", recorder.watch):
             trainer = Trainer(config)
             trainer.compile()
-        at = recorder.fabric.cycle
         step = trainer.step()
-        # The wafer counted cycles before weights came: its clock and that of the system meet where its work begins.
-        late = at - min(entry.begin for entry in marks if entry.track == "wafer 0")
-        marks[:] = [replace(entry, begin=entry.begin + late, end=entry.end + late) for entry in marks]
+        phases.place(recorder, trainer.system.sent)
         with RunWriter(path, meta) as writer:
             writer.add_result("cycles", step.cycles, "cycles")
             recorder.finish(writer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.kit.page import page
+from harness.train import phases
 from traces.atomic import atomic_file
 from traces.provenance import provenance
 from traces.run_format import RunMeta
@@ -40,6 +41,7 @@ def write(directory, trainer, rows, result, recorder):
     recorder : Recorder
         With the phases of memory service, tree and wafers, and events of the first wafer if asked for.
     """
+    phases.place(recorder, trainer.system.sent)
     with RunWriter(recorder.path, recorder.meta) as writer:
         if recorder.windows is None:
             for name, (values, unit) in trainer.system.ports[0].wafer.fabric.all_counters().items():

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -401,7 +402,8 @@ def test_wafers_and_numpy_are_compared(capsys):
 
 def test_phases_and_events_of_an_iteration_are_in_the_run_file(capsys):
     write(interval=0)
-    result = run(capsys, "a.toml --iterations 2 --trace events")[1]
+    status, result, error = run(capsys, "a.toml --iterations 2 --trace events")
+    assert status == 0, error
     with Trace.open("runs/a/run.h5") as trace:
         marks = trace.marks
         assert trace.meta.job == "train a.toml --wafers 2 --iterations 2"
@@ -409,7 +411,7 @@ def test_phases_and_events_of_an_iteration_are_in_the_run_file(capsys):
         assert trace.files[0].result("cycles") == result["cycles"]
         assert trace.files[0].result("curve_loss").tolist() == [row["loss"] for row in lines("runs/a")]
     tracks = {mark.track for mark in marks}
-    assert tracks == {"links", "memory service", "wafer 0", "wafer 1", "tree", "updates"}
+    assert tracks == {"links", "memory service", "wafer 0", "wafer 1", "tree", "updates", "phases of wafer 0"}
     for track in ("wafer 0", "wafer 1"):
         assert [mark.label for mark in marks if mark.track == track] == ["iteration 1", "iteration 2"]
     work, updates = ([mark for mark in marks if mark.track == track] for track in ("wafer 0", "updates"))
@@ -419,6 +421,14 @@ def test_phases_and_events_of_an_iteration_are_in_the_run_file(capsys):
     last = max(mark.end for mark in first)
     assert work[0].end < last  # the round trip that the boundary waits for
     assert max(mark.end for mark in marks) <= result["cycles"]
+    stretches = [mark for mark in marks if mark.track == "phases of wafer 0"]
+    once = ["forward, layer 1", "forward, layer 2", "loss"]
+    once += ["backward, layer 2", "gradients, layer 2", "gradients, layer 1"]
+    assert [mark.label for mark in stretches][:12] == 2 * once
+    assert all(mark.label.startswith("forward") for mark in stretches[12:])  # of the test
+    for one, other in pairwise(stretches[:6]):
+        assert one.begin < one.end == other.begin
+    assert work[0].begin <= stretches[0].begin < stretches[5].end <= work[0].end
 
 
 def test_a_run_again_needs_to_be_told(capsys):

@@ -1,0 +1,98 @@
+"""Phases of training on the clock of the wafer that is recorded: layers, loss, gradients, and what happens around it.
+
+The system tells its phases on a clock that counts the way of the samples and the boundary between iterations too; the
+clock of a wafer counts only while it works.  `align` moves the phases of each iteration so that they stand over the
+events of the wafer.  `layers` says when the wafer was at which stretch of the stream: every word starts one task in the
+northernmost PE of its column, so the k-th such task is that of the k-th word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fabric.host.recording import Recorder
+from fabric.kernels.streamed.forward import COLOR_W
+from swarm.system import Sent
+from traces.marks import Mark
+from traces.reader import RunFile
+from traces.trace import Trace
+from wse_core.events import FOREVER, KINDS
+
+__all__ = ["TRACK", "align", "layers", "place"]
+
+TRACK = "phases of wafer 0"
+FIRST = "samples", "links"  # label and track of the mark with which the system begins each iteration
+
+
+def align(marks: Sequence[Mark], sent: Sequence[Sent]) -> list[Mark]:
+    """Return the marks of the system on the clock of the first wafer, iteration by iteration."""
+    groups: list[list[Mark]] = []
+    for mark in marks:
+        if (mark.label, mark.track) == FIRST:
+            groups.append([])
+        if not groups:
+            return list(marks)
+        groups[-1].append(mark)
+    found = []
+    trained = [entry.cycle for entry in sent if entry.kind == "train"]
+    for group, cycle in zip(groups, trained, strict=False):
+        began = min(mark.begin for mark in group if mark.track == "wafer 0")
+        found += [
+            replace(mark, begin=max(0, mark.begin + cycle - began), end=max(0, mark.end + cycle - began))
+            for mark in group
+        ]
+    return found
+
+
+def layers(events: np.ndarray, sent: Sequence[Sent]) -> list[Mark]:
+    """Return the stretches of all passes as marks; none if the events do not have a task for every word.
+
+    Parameters
+    ----------
+    events : numpy.ndarray of EVENT_DTYPE
+        Of kind `task_start`, of the row of PEs where the streams enter.
+    sent : sequence of Sent
+        The passes.
+    """
+    by_word = events[(events["flags"] & 1 == 1) | (events["aux"] == COLOR_W)]
+    by_word = by_word[by_word["kind"] == KINDS.index("task_start")]
+    columns = range(sent[0].script.columns if sent else 0)
+    times = [by_word["cycle"][by_word["x"] == column].astype(np.int64) for column in columns]
+    lengths = np.array([entry.script.lengths for entry in sent]).reshape(len(sent), len(columns))
+    if [len(found) for found in times] != lengths.sum(axis=0).tolist():
+        return []
+    starts = np.cumsum(lengths, axis=0) - lengths
+    found = []
+    for entry, first, length in zip(sent, starts, lengths, strict=True):
+        stretches = [(label, _least(times, first + begin, first + length)) for label, begin in entry.script.phases]
+        last = max((int(times[c][first[c] + length[c] - 1]) + 1 for c in columns if length[c]), default=entry.cycle)
+        ends = [begin for _, begin in stretches[1:]] + [last]
+        found += [
+            Mark(begin, end, TRACK, label)
+            for (label, begin), end in zip(stretches, ends, strict=True)
+            if begin is not None and end is not None and begin <= end
+        ]
+    return found
+
+
+def _least(times, at, stop):
+    """Return the first cycle in which a column comes to word ``at[column]``, None if none has such a word."""
+    return min((int(found[k]) for found, k, end in zip(times, at, stop, strict=True) if k < end), default=None)
+
+
+def place(recorder: Recorder, sent: Sequence[Sent]) -> None:
+    """Put the phases of a training run on the clock of the recorded wafer, and add its own if its tasks are known."""
+    recorder.marks[:] = align(recorder.marks, sent)
+    wanted = recorder.filter
+    if recorder.log is None or wanted is None or wanted.region is not None or wanted.cycles != (0, FOREVER):
+        return
+    recorder.stop()
+    recorder.log.flush()
+    if "task_start" not in wanted.kinds or not recorder.log.segments:
+        return
+    with Trace([RunFile(path) for path in recorder.log.segments], False) as trace:
+        width = sent[0].script.columns if sent else 1
+        recorder.marks += layers(trace.events(kinds=("task_start",), region=(0, 0, width, 1)), sent)
