@@ -107,7 +107,7 @@ def _unite(unit: Unit, left: Dsr, right: Dsr, ins: Instruction) -> None:
             f"{ins.op.name}: {left} and {right} are used together; on {unit.machine.preset} a dest DSR and a "
             "src0 DSR of one operation must have the same id",
             ins=ins,
-            hint=f'p.dsr("{right.file}", id={a.number}), or leave the choice to the assembler',
+            hint=unit.hint("dsr id", file=right.file, id=a.number),
         )
     if (a.number is None and b.number is not None) or (a.thread is not None and b.thread is None):
         a, b = b, a

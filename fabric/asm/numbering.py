@@ -169,7 +169,7 @@ class Numbering:
             if not free:
                 raise u.error(
                     "the program reserves all DSRs, none is left for descriptors given to operations",
-                    hint="fewer p.dsr(...), or load all descriptors explicitly",
+                    hint=u.hint("dsrs"),
                 )
             number[thread] = free[min(k, len(free) - 1)]
         for dsr in auto:
@@ -201,7 +201,7 @@ class Numbering:
                 if not isinstance(x, Dsr):
                     continue
                 if not x.loads:
-                    raise u.error(f"{ins.op.name}: nothing is ever loaded into {x}", ins=ins, hint="p.load(dsr, dsd)")
+                    raise u.error(f"{ins.op.name}: nothing is ever loaded into {x}", ins=ins, hint=u.hint("load"))
                 for dsd in x.loads:
                     if ins.op.form == "dfilt" and dsd.kind != "fabin":
                         raise u.error(f"dfilt: {dsd} is not a fabin", ins=ins)

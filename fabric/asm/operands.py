@@ -260,7 +260,7 @@ class Async:
 
 
 class Task:
-    """A task: its body is emitted inside ``with p.task(...) as t``.
+    """A task: its body is what is emitted between its beginning and its end.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ def check_stride(var: Var, stride: int) -> None:
         raise var.unit.error(
             f"stride {stride} of a one-dimensional descriptor is outside -128 .. 127",
             symbol=var.name,
-            hint="p.mem4d takes strides of 16 bits",
+            hint=var.unit.hint("stride"),
         )
 
 

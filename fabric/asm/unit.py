@@ -29,13 +29,14 @@ Timing: none.  Sources: arch §4 to §7; the encoding is `wse_core.isa`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fabric.asm.assembler import Assembler
+from fabric.asm.hints import HINTS
 from fabric.asm.instruction import HERE, LETTER_NAME, MOVES, Ask, At, Body, Instruction, Place, TaskRef
 from fabric.asm.operands import Address, Dsr, Label, Queue, Reg, Task, Var, is_number
 from fabric.asm.values import WORDS, encode_array
@@ -64,6 +65,8 @@ class Unit:
         Issue level of the main thread relative to microthreads.
     here : callable, optional
         Returns the `Place` that the front end is at, or None; asked where no place is passed.
+    hints : mapping
+        What errors suggest, in the words of the front end; see `fabric.asm.hints`.
 
     Attributes
     ----------
@@ -83,8 +86,10 @@ class Unit:
         half: str = "f16",
         main_priority: str = "medium_low",
         here: Callable[[], Place | None] | None = None,
+        hints: Mapping[str, str] = HINTS,
     ) -> None:
         self.name = str(name)
+        self.hints = hints
         self.machine: Machine = _machine() if machine is None else machine
         if half not in ("f16", "cb16"):
             raise ProgramError(f"half {half!r} is not a 16-bit float", program=name, hint='"f16" or "cb16"')
@@ -129,6 +134,10 @@ class Unit:
         text = None if where is None else str(where)
         return ProgramError(what, hint=hint, where=text, program=self.name, task=body, instruction=index, **fields)
 
+    def hint(self, key: str, **names: Any) -> str:
+        """Return a hint in the words of the front end."""
+        return self.hints[key].format(**names)
+
     def unsupported(self, feature: str, what: str | None = None, at: At = HERE) -> UnsupportedError:
         """Return the error for something that the real machine has and the model has not."""
         return UnsupportedError(
@@ -141,10 +150,7 @@ class Unit:
     def changing(self) -> None:
         """Refuse a change after the unit has been assembled."""
         if self._image is not None:
-            raise self.error(
-                "the program is assembled and cannot be changed any more",
-                hint="write everything before assemble(), Var.address or Layout.build()",
-            )
+            raise self.error("the program is assembled and cannot be changed any more", hint=self.hint("assembled"))
 
     # --- instructions -------------------------------------------------------------------------------------------------
 
@@ -154,9 +160,7 @@ class Unit:
         """Append an instruction to the task or function that is being written; see `Instruction` for the operands."""
         self.changing()
         if self.body is None:
-            raise self.error(
-                f"{name}: an instruction outside a task or function", hint='with p.task("main"): ...', at=at
-            )
+            raise self.error(f"{name}: an instruction outside a task or function", hint=self.hint("body"), at=at)
         ins = Instruction(isa.BY_NAME[name], a, b, c, d, imm, self.place(at), self.body.name)
         if name == "dsr_load" and isinstance(imm, tuple):
             dsd, dsr = imm
@@ -189,7 +193,7 @@ class Unit:
         if reg.size not in (0, need):
             raise self.error(
                 f"{what}: {reg} has {16 * reg.size} bits, a {LETTER_NAME[letter]} has {16 * need}",
-                hint="p.reg16() and p.reg32() make registers of either size; .low and .high are the halves of a pair",
+                hint=self.hint("register"),
             )
         if need == 2 and reg.id % 2:
             raise self.error(f"{what}: register pair r{reg.id}:r{reg.id + 1}: the first register of a pair is even")
@@ -337,7 +341,7 @@ class Unit:
             raise self.error(
                 f"{dtype} in a program whose 16-bit float is {self.half}",
                 symbol=name,
-                hint=f"Program(..., half={dtype!r}); a PE has one 16-bit float format at a time",
+                hint=self.hint("half", dtype=dtype),
                 at=at,
             )
         if not isinstance(count, (int, np.integer)) or count < 1:

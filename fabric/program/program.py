@@ -35,6 +35,7 @@ from fabric.asm.unit import Unit
 from fabric.program.blocks import Blocks
 from fabric.program.dsrs import Dsrs
 from fabric.program.flow import Flow
+from fabric.program.hints import HINTS
 from fabric.program.memory import Memory
 from fabric.program.methods import OperationMethods
 from fabric.program.operations import Operations
@@ -94,7 +95,7 @@ class Program(OperationMethods):
     def __init__(
         self, name: str, machine: Machine | None = None, half: str = "f16", main_priority: str = "medium_low"
     ) -> None:
-        self.unit = Unit(name, machine, half, main_priority, here)
+        self.unit = Unit(name, machine, half, main_priority, here, HINTS)
         self.registers = Registers(self.unit)
         self.memory = Memory(self.unit)
         self.ports = Ports(self.unit)

@@ -15,6 +15,7 @@ from fabric.program.program import Program
 from tests.bench import workloads
 from tests.compare import cases, difference, seeded
 from tests.examples import SLOW_BUILD, examples
+from wse_core import _build_info
 from wse_core import image as im
 from wse_core.errors import ConfigError, SramFault
 from wse_core.params import machine
@@ -110,7 +111,7 @@ def two_pes(wait_cycles, n=3, half="f16"):
     return Engine(layout.build()), receiver.assemble()
 
 
-@pytest.mark.skipif(SLOW_BUILD, reason="tens of millions of instructions")
+@pytest.mark.skipif(_build_info.MODE == "coverage", reason="tens of millions of instructions")
 def test_stamps_survive_more_cycles_than_they_can_count():
     """Queue words carry 30 bits of their cycle; two transfers lie more than 2^30 cycles apart."""
     engine, image = two_pes(2**30 + 2**29)

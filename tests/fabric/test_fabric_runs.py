@@ -14,9 +14,9 @@ from fabric.host.faults import fault_error
 from fabric.host.result import RunResult
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from tests.examples import SLOW_BUILD
 from tests.fabric import BACKENDS
 from tests.fabric.one_program import body, single, spin
+from wse_core import _build_info
 from wse_core.errors import (
     CycleLimitError,
     MachineFault,
@@ -89,7 +89,7 @@ def sigint():
     signal.signal(signal.SIGINT, old)
 
 
-@pytest.mark.skipif(SLOW_BUILD, reason="the tracer of lines swallows the interrupt")
+@pytest.mark.skipif(_build_info.MODE == "coverage", reason="the tracer of lines swallows the interrupt")
 def test_ctrl_c_comes_between_cycles_and_the_machine_goes_on(backend, sigint):
     fabric, runs = single(spin, backend), threading.Event()
 

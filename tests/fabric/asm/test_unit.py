@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 
 import pytest
 
-from fabric import Fabric, Layout
+from fabric import Fabric, Layout, Program
+from fabric.asm import hints
 from fabric.asm.descriptors import fabin, fabout, mem1d
 from fabric.asm.instruction import Place, TaskRef
-from fabric.asm.operands import Address, Async, Reg
+from fabric.asm.operands import Address, Async, Reg, check_stride
 from fabric.asm.unit import Unit
+from fabric.program import hints as program_hints
 from tests.conftest import ROOT
 from tests.fabric import BACKENDS
 from wse_core import isa
@@ -162,6 +165,37 @@ def test_without_any_place_errors_name_the_program():
 def test_an_end_without_a_beginning_is_refused():
     with pytest.raises(ProgramError, match="end of a task or function outside of one"):
         Unit("bare").end()
+
+
+def wrong_size(unit):
+    unit.begin_task("main")
+    unit.register_field(Reg(3, 1), "s", "fadds")
+
+
+@pytest.mark.parametrize(
+    ("write", "alone", "sugar"),
+    [
+        (lambda unit: unit.emit("nop"), "begin_task", "p.task"),
+        (wrong_size, "even one", "p.reg32"),
+        (lambda unit: unit.variable("a", 1, "cb16"), "of the unit", "Program("),
+        (lambda unit: check_stride(unit.variable("a", 1, "u16"), 128), "several dimensions", "p.mem4d"),
+    ],
+)
+def test_hints_speak_the_words_of_the_front_end(write, alone, sugar):
+    for unit, words, others in ((Unit("u"), alone, sugar), (Program("u").unit, sugar, alone)):
+        with pytest.raises(ProgramError) as caught:
+            write(unit)
+        assert words in caught.value.hint
+        assert others not in caught.value.hint
+
+
+def test_every_hint_is_there_in_both_kinds_of_words():
+    assert set(hints.HINTS) == set(program_hints.HINTS)
+    fields = {key: set(re.findall(r"{(\w+)", text)) for key, text in hints.HINTS.items()}
+    assert fields == {key: set(re.findall(r"{(\w+)", text)) for key, text in program_hints.HINTS.items()}
+    given = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "fabric" / "asm").glob("*.py"))
+    assert set(re.findall(r'\.hint\(\s*"([^"]+)"', given)) == set(hints.HINTS)
+    assert not re.search(r"\bp\.[a-z]|Program\(|Layout\b", " ".join(hints.HINTS.values()))
 
 
 def test_the_assembler_does_not_know_the_sugar():

@@ -15,6 +15,7 @@ from harness.cli.cmd_doctor import describe, describe_assumptions
 from harness.kit.modules import OWN_PACKAGES
 from tests.float_mode import float_mode
 from traces import provenance
+from wse_core import params
 
 
 def test_json_is_one_object_with_all_parts(wse):
@@ -39,7 +40,6 @@ def test_text_names_build_mode_and_threads(wse):
 
 
 def test_assumptions_list_every_number_with_source_and_confidence(wse):
-    params = pytest.importorskip("wse_core.params")
     facts = json.loads(wse("doctor", "--assumptions", "--json").stdout)
     assert [row["name"] for row in facts["assumptions"]] == list(params.PARAMETERS)
     for row in facts["assumptions"]:

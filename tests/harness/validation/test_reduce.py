@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.validation.recipe import CannotRun
 from harness.validation.registry import RECIPES
-from tests.examples import SLOW_BUILD, examples
+from tests.examples import examples
 from wse_core.params import machine
 
 PUBLISHED = {2: 10055, 4: 9421, 16: 8989, 32: 8973, 128: 9297, 512: 7218}
@@ -22,7 +22,6 @@ def run(pes, words, group=None, **params):
     return RECIPES["R3", "reduce-1d"].function(machine(), point, lambda line: None)
 
 
-@pytest.mark.skipif(SLOW_BUILD, reason="two million hops per point")
 @pytest.mark.parametrize(("group", "published"), PUBLISHED.items())
 def test_published_points(group, published):
     outcome = run(512, 4096, group)
