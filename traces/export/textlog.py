@@ -13,8 +13,12 @@ Writing, Sending      the CE's injection, and the grant out of the ramp
 Backpressure          a wait for room in an output queue, at its first cycle
 Not enough wavelets   a wait for an input queue, at its first cycle
 Pipe ... stall        a wait for a DSR or thread (pipe 2) or a FIFO (pipe 5), conflicts of an operation (pipe 5)
-``[EX OP]``           vector operations and tasks: start, and ``IDLE`` when a task ends
+``[EX OP]``           vector operations and tasks: start, again when they go on after a wait, ``IDLE`` when a task
+                      ends, a wait begins, or the last microthread of a PE without a task is done
 ====================  ================================================================================================
+
+A viewer keeps what it read last of a PE, leaves out an operation that it shows already, and ends a stall only when
+another operation is shown; so a wait is ``IDLE`` and its stall at its first cycle, and the operation again at its end.
 
 `ident` is 24 bits of the PE of origin, 8 bits of color and a running number, the same on the whole path.
 
@@ -26,11 +30,14 @@ Sources: arch §11; docs/trace-format.md.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from operator import itemgetter
 
 import numpy as np
 
-from traces.naming import operation_name, task_name, task_number
+from traces.naming import CONTROL, operation_name, task_name
 from traces.paths import identify
+from traces.state import spans
 from traces.trace import DERIVED
 from wse_core.events import KINDS, WAITS, sorted_events
 
@@ -41,6 +48,10 @@ PORTS = "WENSR"
 PLACES = (1, 2, 0, 3, 4)  # E, N, W, S, R as numbers of ports
 MAIN = 8
 LINES = 1 << 14
+TASK_START, OP_START = (KINDS.index(kind) for kind in ("task_start", "op_start"))
+ENDLESS = 1 << 63
+IDLE = "[EX OP] IDLE"
+AGAIN, ENDED, SHOWN, WAITING, STALLED = 0.1, 0.2, 0.3, 0.4, 0.5  # order of the lines of a cycle
 
 
 def write_log(trace, events, stream):
@@ -51,7 +62,7 @@ def write_log(trace, events, stream):
     width, height = (int(events[name].max(initial=0)) + 1 for name in ("x", "y"))
     stream.write(f"@0 dimX={width}, dimY={height}\n".encode())
     idents, issued = {}, {}  # wavelet -> its ident; origin and color -> wavelets so far
-    queue_of, task_of = {}, {}  # output queue of a color; task of a PE
+    queue_of = {}  # output queue of a color
     landings = events[events["kind"] == len(KINDS)]
     landed = set(zip(*(landings[name].tolist() for name in ("cycle", "x", "y", "color", "aux")), strict=True))
     out = []
@@ -63,7 +74,7 @@ def write_log(trace, events, stream):
             issued[origin] = issued.get(origin, -1) + 1
             idents[number] = f"{origin << 32 | issued[origin]:016x}"
         if name == "land":
-            out.append((cycle - 0.5, f"{at} (hwtile) landing C{color} from link {PORTS[aux]}, "))
+            out.append((cycle - 0.25, f"{at} (hwtile) landing C{color} from link {PORTS[aux]}, "))
         elif name == "depart":
             port = flags >> 1 & 7
             now = port == 4 or (cycle, x, y, color ^ (flags >> 4 & 1), port) in landed
@@ -88,34 +99,103 @@ def write_log(trace, events, stream):
         elif name == "inject":
             queue_of[x, y, color] = aux
             out.append((cycle, f"{at}: (hwtile) Writing wavelet C{color} {data:08x} to OUT_Q[{aux}]"))
-        elif name == "wait":
-            out.append(
-                (
-                    cycle - data,
-                    f"{at.replace(f'@{cycle}', f'@{cycle - data}')}: (hwtile) "
-                    f"{_stall(WAITS[aux], color, flags >> 1 & 7)}",
-                )
-            )
-        elif name == "conflict":
-            out.append((cycle, f"{at}: (hwtile) Pipe: 5, Msg: stall: read conflict, {data} cycles of this operation"))
-        elif name == "op_start":
-            thread = f"T{task_of.get((x, y), 0)}" + ("" if aux == MAIN else f".UT{aux}")
-            out.append(
-                (
-                    cycle,
-                    f"{at}: (hwtile) [EX OP] ^ 0x{data & 0xFFFF:04x}: {thread} "
-                    f"{operation_name(trace.names, data >> 16).upper().replace(' ', '_')} ",
-                )
-            )
-        elif name == "task_start":
-            task_of[x, y] = aux
-            label = task_name(trace.names, task_number(aux, flags)).upper().replace(" ", "_")
-            out.append((cycle, f"{at}: (hwtile) [EX OP] ^ 0x{data:04x}: T{aux} START_{label} "))
-        elif name == "task_end":
-            out.append((cycle, f"{at}: (hwtile) [EX OP] IDLE"))
+    out += _work(trace, events)
     out.sort(key=lambda item: item[0])  # landings come before the grants of their cycle
     for start in range(0, len(out), LINES):
         stream.write("".join(f"{line}\n" for _, line in out[start : start + LINES]).encode())
+
+
+def _work(trace, events):
+    """Return (cycle, line) of what CEs do: a part of a cycle puts the lines of one cycle into order."""
+    tasks, operations, waits = _places(spans(events, "task")), _places(spans(events, "op")), {}
+    for event in events[events["kind"] == KINDS.index("wait")]:
+        stall = _stall(WAITS[event["aux"]], event["color"], event["flags"] >> 1 & 7)
+        begin, end = int(event["cycle"]) - int(event["data"]), int(event["cycle"])
+        waits.setdefault((int(event["x"]), int(event["y"])), []).append((begin, end, stall))
+    for event in events[events["kind"] == KINDS.index("conflict")]:
+        stall = f"Pipe: 5, Msg: stall: read conflict, {event['data']} cycles of this operation"
+        cycle = int(event["cycle"])
+        waits.setdefault((int(event["x"]), int(event["y"])), []).append((cycle, cycle + 1, stall))
+    codes = {}  # code words of tasks and operations by place, kind and cycle
+    for cycle, data, x, y, kind, _, aux, _ in _rows(events):
+        if kind in (TASK_START, OP_START):
+            codes[x, y, kind, cycle, aux if kind == OP_START else 0] = data & 0xFFFF
+    found = []
+    for place in {*tasks, *operations, *waits}:
+        found += _of_pe(trace, place, tasks.get(place, []), operations.get(place, []), waits.get(place, []), codes)
+    return found
+
+
+def _during(entries, cycle):
+    """Return which of some entries (begin, end, ...) one after the other lasts in a cycle, or None."""
+    at = bisect_right(entries, cycle, key=itemgetter(0)) - 1
+    return entries[at] if at >= 0 and cycle < entries[at][1] else None
+
+
+def _places(found):
+    """Return spans by place: (x, y) -> [(begin, end, lane, what)]."""
+    result = {}
+    for span in found.tolist():
+        begin, end, x, y, lane, what = span
+        result.setdefault((x, y), []).append((begin, end, lane, what))
+    return result
+
+
+def _of_pe(trace, place, tasks, operations, waits, codes):
+    """Return the lines of one PE."""
+    x, y = place
+    found = []
+
+    def say(cycle, order, text):
+        found.append((cycle + order, f"@{cycle} P{x}.{y}: (hwtile) {text}"))
+
+    lanes = {}
+    for entry in operations:
+        lanes.setdefault(entry[2], []).append(entry)
+    order = sorted(lanes, key=lambda lane: (lane != MAIN, lane))  # whose operation is shown, of several
+
+    def task_at(cycle):
+        return _during(tasks, cycle)
+
+    def operation(entry, cycle):
+        begin, _, lane, what = entry
+        task = task_at(cycle)
+        thread = f"T{task[3] % CONTROL if task else 0}" + ("" if lane == MAIN else f".UT{lane}")
+        name = operation_name(trace.names, what).upper().replace(" ", "_")
+        return f"[EX OP] ^ 0x{codes[x, y, OP_START, begin, lane]:04x}: {thread} {name} "
+
+    def going_on(cycle):
+        """Return what runs in a cycle: the main thread's operation, a microthread's, the task; None if nothing."""
+        for lane in order:
+            running = _during(lanes[lane], cycle)
+            if running:
+                return operation(running, cycle)
+        task = task_at(cycle)
+        return None if task is None else named(task, "CONTINUE")
+
+    def named(task, word):
+        label = task_name(trace.names, task[3]).upper().replace(" ", "_")
+        return f"[EX OP] ^ 0x{codes[x, y, TASK_START, task[0], 0]:04x}: T{task[3] % CONTROL} {word}_{label} "
+
+    for task in tasks:
+        say(task[0], SHOWN, named(task, "START"))
+        if task[1] < ENDLESS:
+            say(task[1] - 1, SHOWN, IDLE)
+            running = going_on(task[1])
+            if running and task_at(task[1]) is None:
+                say(task[1], AGAIN, running)
+    for entry in operations:
+        say(entry[0], SHOWN, operation(entry, entry[0]))
+        if entry[1] < ENDLESS and going_on(entry[1]) is None and task_at(entry[1] - 1) is None:
+            say(entry[1], ENDED, IDLE)
+    for begin, end, stall in waits:
+        say(begin, WAITING, IDLE)
+        say(begin, STALLED, stall)
+        running = going_on(end)
+        say(end, AGAIN, running or "[EX OP] ^ 0xffff: T0 CONTINUE ")
+        if running is None:
+            say(end, ENDED, IDLE)
+    return found
 
 
 def _rows(events):

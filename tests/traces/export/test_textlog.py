@@ -17,6 +17,7 @@ from tests.traces.export.test_formats import LINE_FORMS
 from traces.event_log import recording
 from traces.export.formats import export
 from traces.run_format import RunMeta
+from traces.state import spans
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.events import KINDS, TraceFilter
@@ -76,7 +77,7 @@ def test_every_line_has_one_form_and_every_form_comes_up(logs):
 
 
 def test_lines_are_as_many_as_events(logs):
-    kinds = {"writing": "inject", "wavelet": "depart", "idle": "task_end"}
+    kinds = {"writing": "inject", "wavelet": "depart"}  # for the other lines see what the viewer shows
     for lines, events, _ in logs:
         for form, kind in kinds.items():
             lines_of = [line for line in lines if re.fullmatch(FORMS[form], line)]
@@ -126,3 +127,66 @@ def test_identities_say_where_a_wavelet_began(logs):
             assert ident >> 40 == int(found[2]) * width + int(found[1])
         for found in numbers.values():
             assert len(found) == max(found) - min(found) + 1
+
+
+class Shown:
+    """What a viewer shows of a PE: it leaves out an operation that it shows, and a stall lasts to the next one."""
+
+    def __init__(self):
+        self.entries, self.last = [], None  # (cycle, stalled, busy)
+
+    def read(self, cycle, text):
+        if "[EX OP]" not in text:
+            self.entries.append((cycle, True, False))
+            return
+        state = "idle" if text.endswith("IDLE") else text.partition("[EX OP]")[2]
+        if state != self.last:
+            self.last = state
+            self.entries.append((cycle, False, state != "idle"))
+
+    def at(self, cycle):
+        """Return (stalled, busy) in a cycle, as found by going back to the last operation."""
+        stalled = False
+        for when, is_stall, busy in reversed(self.entries):
+            if when > cycle:
+                continue
+            if not is_stall:
+                return stalled, busy
+            stalled = True
+        return stalled, False
+
+
+def lasting(events, kind):
+    """Return, per PE, the cycles in which something of a kind lasts."""
+    found = defaultdict(set)
+    for begin, end, x, y, *_ in spans(events, kind).tolist():
+        found[x, y] |= set(range(begin, min(end, 301)))
+    return found
+
+
+def test_the_viewer_shows_what_a_pe_does_in_every_cycle(logs):
+    """Waits end, operations show again when they go on, and a PE without a task whose microthreads are done is idle."""
+    stalls = again = 0
+    for lines, events, _ in logs:
+        shown = defaultdict(Shown)
+        for line in lines:
+            found = re.match(r"@(\d+) P(\d+)\.(\d+): .*?(\[EX OP\].*|Backpressure.*|Not enough.*|Pipe.*)", line)
+            if found:
+                shown[int(found[2]), int(found[3])].read(int(found[1]), found[4])
+        tasks, operations, waits = (lasting(events, kind) for kind in ("task", "op", "wait"))
+        ends = {(e["x"], e["y"], e["cycle"]) for e in events[events["kind"] == KINDS.index("task_end")]}
+        lost = {(e["x"], e["y"], e["cycle"]) for e in events[events["kind"] == KINDS.index("conflict")]}
+        last = int(events["cycle"].max(initial=0))
+        for place in {*tasks, *operations}:
+            for cycle in range(last):
+                stalled, busy = shown[place].at(cycle)
+                waiting = cycle in waits[place] or (*place, cycle) in lost
+                assert stalled == waiting, (place, cycle)
+                if waiting:
+                    assert not busy, (place, cycle)
+                elif (*place, cycle) not in ends:
+                    assert busy == (cycle in tasks[place] or cycle in operations[place]), (place, cycle)
+                stalls += waiting
+                again += busy and cycle - 1 in waits[place]
+    assert stalls > 100
+    assert again > 20
