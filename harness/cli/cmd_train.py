@@ -2,11 +2,13 @@
 
 Files in the directory of the run: ``log.jsonl`` (a line per iteration), ``loss.csv``, ``loss.png``, ``run.h5``
 (counters of the first wafer, phases), ``report.html``, and checkpoints below ``checkpoints/``.  Ctrl-C finishes the
-iteration, writes a checkpoint and says how to go on; a second one stops at once.
+iteration, writes a checkpoint and says how to go on; a second one stops at once.  Figure and report take longer to make
+than a few iterations: without ``--report`` they are made of runs of at least `SHORT` iterations that come to their end.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import math
 import shlex
@@ -28,6 +30,8 @@ __all__ = ["add_parser", "main"]
 
 PURPOSE = "the command `wse train`"
 FOLDER = "checkpoints"
+SHORT = 10
+"""Iterations below which nobody waits for figure and report."""
 
 
 def add_parser(sub, common):
@@ -55,6 +59,11 @@ def add_parser(sub, common):
         default=0,
         help="train the first N iterations by numpy too: bit for bit in the order of the wafers, and "
         "as a plain trainer does",
+    )
+    parser.add_argument(
+        "--report",
+        action=argparse.BooleanOptionalAction,
+        help=f"make loss.png and report.html (default: of runs of at least {SHORT} iterations that come to their end)",
     )
     parser.add_argument("--reference", action="store_true", help="train by plain numpy instead, for comparison")
     only = parser.add_mutually_exclusive_group()
@@ -120,9 +129,10 @@ def main(args):
         if not status:
             progress.phase("test")
             summary["test_accuracy"] = trainer.evaluate(dataset.x_test, dataset.y_test)
-        result = {**summary, **run.result()}
+        shown = args.report if args.report is not None else not status and trainer.iteration - run.first >= SHORT
+        result = {**summary, **run.result(shown)}
         if record is not None and run.trainer.iteration > run.first:
-            names = need("harness.train.outcome", PURPOSE).write(out, trainer, run.log.rows, result, record)
+            names = need("harness.train.outcome", PURPOSE).write(out, trainer, run.log.rows, result, record, shown)
             result["files"] += [str(out / name) for name in names]
     if args.json:
         _say(args, result)
@@ -295,7 +305,12 @@ def _report(r):
     rows.append(("host", f"{r['host_seconds']:.1f} s"))
     if "checkpoint" in r:
         rows.append(("checkpoint", r["checkpoint"]))
-    return table([*rows, ("files", ", ".join(r["files"]))])
+    rows.append(("files", ", ".join(r["files"])))
+    made = [Path(name) for name in r["files"]]
+    record = next((path for path in made if path.name == "run.h5"), None)
+    if record is not None and not any(path.name == "report.html" for path in made):
+        rows.append(("report", f"not made of so short a run; {shlex.join(['wse', 'report', str(record)])} makes one"))
+    return table(rows)
 
 
 def _text(value):
@@ -423,8 +438,8 @@ class _Run:
         words = ["wse", "train", "--resume", str(self.last)]
         return shlex.join([*words, "--out", str(self.out)] if self.out != self.last.parent.parent else words)
 
-    def result(self):
-        """Return what the run gave, and write its table and figure."""
+    def result(self, figure):
+        """Return what the run gave, and write its table, with or without its figure."""
         rows, config = self.log.rows, self.config
         last = rows[-1] if rows else {}
         found = {
@@ -450,4 +465,4 @@ class _Run:
         if self.saved is not None:
             found["checkpoint"] = str(self.last)
         title = f"{config.name} on {_where(self.args, config)}, {config.dtype}"
-        return found | {"files": self.log.finish(title)}
+        return found | {"files": self.log.finish(title, figure)}

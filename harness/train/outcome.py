@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.kit.page import page
 from harness.train import phases
 from traces.atomic import atomic_file
 from traces.provenance import provenance
 from traces.run_format import RunMeta
-from traces.trace import Trace
 from traces.writer import RunWriter
 
 __all__ = ["meta_of", "write"]
@@ -27,8 +25,8 @@ def meta_of(config, machine, command):
     )
 
 
-def write(directory, trainer, rows, result, recorder):
-    """Write ``run.h5`` and ``report.html``; return their names.
+def write(directory, trainer, rows, result, recorder, report=True):
+    """Write ``run.h5`` and, if wanted, ``report.html``; return their names.
 
     Parameters
     ----------
@@ -40,6 +38,8 @@ def write(directory, trainer, rows, result, recorder):
         Numbers and texts.
     recorder : Recorder
         With the phases of memory service, tree and wafers, and events of the first wafer if asked for.
+    report : bool
+        ``wse report`` makes it later, if not.
     """
     phases.place(recorder, trainer.system.sent)
     with RunWriter(recorder.path, recorder.meta) as writer:
@@ -52,6 +52,11 @@ def write(directory, trainer, rows, result, recorder):
         for name in ("iteration", "loss", "accuracy", "cycles"):
             writer.add_result(f"curve_{name}", np.array([row[name] for row in rows]))
         recorder.finish(writer)
+    if not report:
+        return ["run.h5"]
+    from harness.kit.page import page
+    from traces.trace import Trace
+
     with Trace.open(recorder.path) as trace, atomic_file(directory / "report.html") as file:
         file.write(page(trace).encode("utf-8"))
     return ["run.h5", "report.html"]

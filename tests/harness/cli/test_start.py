@@ -48,3 +48,11 @@ def test_the_table_of_kernels_is_what_their_modules_declare(name):
     assert sorted(n for n, k in DECLARED.items() if k.function.__module__.endswith(f".{module}")) == sorted(
         MODULES[module]
     )
+
+
+def test_training_of_one_step_takes_at_most_five_times_the_cpu_of_importing_numpy_and_h5py(tmp_path):
+    pytest.importorskip("sklearn")
+    step = ["-m", "harness", "train", "digits", "--iterations", "1", "--overwrite", "--out", str(tmp_path / "run")]
+    imports, training = least(["-c", "import numpy, h5py"], step, tmp_path, 5.0)
+    assert training <= 5.0 * imports
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {"log.jsonl", "loss.csv", "run.h5"}

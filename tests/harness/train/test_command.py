@@ -159,6 +159,7 @@ def test_interrupted_it_says_how_to_go_on(capsys, folder, child_env):
     assert process.returncode == 130
     assert "finishing the iteration" in err
     assert "Traceback" not in err
+    assert not {"loss.png", "report.html"} & {path.name for path in (folder / "x y").iterdir()}
     done = int(re.search(r"interrupted after iteration (\d+); go on with: wse train --resume '(.*)'", err)[1])
     assert done == len(lines("x y")) >= 3
     assert re.search(rf"^training +{done} of 100,000 iterations of 8 samples", out, re.MULTILINE)
@@ -380,6 +381,21 @@ def test_formats(capsys):
     status, result, err = run(capsys, "c.toml --validate-only")
     assert (status, result["dtype"]) == (0, "f16")
     assert err == "wse: warning: train.dtype is cb16 and csconfig.use_cbfloat16 is not set: f16 is used\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [("--iterations 2", False), ("--iterations 2 --report", True), ("--no-report", False), ("", True)],
+)
+def test_figure_and_report_are_made_of_whole_runs_or_if_asked_for(capsys, words, made):
+    write(interval=0)
+    assert cli.main(["train", "a.toml", *words.split()]) == 0
+    told = capsys.readouterr().out
+    assert Path("runs/a/loss.png").exists() is Path("runs/a/report.html").exists() is made
+    assert ("wse report runs/a/run.h5 makes one" in told) is not made
+    assert ("report.html" in told) is made
+    if not made:
+        assert cli.main(["report", "runs/a/run.h5"]) == 0
 
 
 def test_wafers_and_numpy_are_compared(capsys):
