@@ -84,7 +84,7 @@ def utc_now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def provenance() -> dict[str, str]:
+def provenance() -> dict[str, Any]:
     """Return version, commit, build mode and host, as `traces.run_format.RunMeta` takes them.
 
     Returns

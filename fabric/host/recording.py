@@ -244,7 +244,12 @@ def _prepared(
             hint='at least one cycle, and not trace="off"',
         )
     chosen_kinds = tuple(kinds) if kinds is not None else LEVELS.get(trace, ())
-    wanted = TraceFilter(chosen_kinds, None if colors is None else tuple(colors), region, (cycles[0], cycles[1]))
+    wanted = TraceFilter(
+        chosen_kinds,
+        None if colors is None else tuple(colors),
+        None if region is None else (region[0], region[1], region[2], region[3]),
+        (cycles[0], cycles[1]),
+    )
     facts: dict[str, Any] = provenance()
     meta = RunMeta(seed=seed, **facts)
     return Recorder(path, meta, wanted if trace in LEVELS else None, windows, [])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from harness.cli.doctor import examine
 from harness.kit.console import print_json, table
@@ -10,7 +13,7 @@ from harness.kit.console import print_json, table
 __all__ = ["add_parser", "main"]
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
         "doctor",
@@ -24,7 +27,7 @@ def add_parser(sub, common):
     return parser
 
 
-def main(args):
+def main(args: argparse.Namespace) -> int | None:
     """Print the description; return 1 if there is a problem, else 0."""
     facts = examine(args.assumptions)
     if args.json:
@@ -36,12 +39,12 @@ def main(args):
     return 1 if facts["problems"] else 0
 
 
-def _gib(count):
+def _gib(count: int) -> str:
     """Return a number of bytes in GiB, as text."""
     return "unknown" if count is None else f"{count / 2**30:.1f} GiB"
 
 
-def describe(facts):
+def describe(facts: dict[str, Any]) -> str:
     """Return the facts of `harness.cli.doctor.examine` as text."""
     build, host, numerics = facts["build"], facts["host"], facts["numerics"]
     memory = host["memory"]
@@ -97,9 +100,9 @@ def describe(facts):
     return "\n".join(lines)
 
 
-def describe_assumptions(rows):
+def describe_assumptions(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the modelled numbers as text: one line each, with meaning and source below."""
-    count = {}
+    count: dict[str, int] = {}
     lines = ["modelled numbers"]
     for row in rows:
         values = list(row["values"].items())
@@ -114,6 +117,6 @@ def describe_assumptions(rows):
     return "\n".join([*lines, f"{len(rows)} numbers: {total}"])
 
 
-def _value(value):
+def _value(value: Any) -> str:
     """Return one modelled value as text."""
     return ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import Any
 
 from harness.cli import selection
 from harness.kit.console import print_json
@@ -12,7 +14,7 @@ from traces.trace import Trace
 __all__ = ["add_parser", "main"]
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     listing = "; ".join(f"{entry.name}: {entry.doc}" for entry in FORMATS.values())
     parser = sub.add_parser(
@@ -29,7 +31,7 @@ def add_parser(sub, common):
     return parser
 
 
-def main(args):
+def main(args: argparse.Namespace) -> None:
     """Export, after saying how much it will be."""
     entry = FORMATS[args.format]
     with Trace.open(args.file) as trace:

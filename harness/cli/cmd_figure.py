@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from harness import figures
 from harness.cli.completion import complete_by
@@ -13,10 +15,13 @@ from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
 from wse_core.schema import Field
 
+if TYPE_CHECKING:
+    from harness.figures import Result, Spec
+
 __all__ = ["add_parser", "main"]
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
         "figure",
@@ -39,7 +44,7 @@ def add_parser(sub, common):
     return parser
 
 
-def main(args):
+def main(args: argparse.Namespace) -> None:
     """Calculate, write and print."""
     spec = figures.load(args.name)
     machine = of_words(args.preset, args.overrides)
@@ -61,10 +66,10 @@ def main(args):
         print(describe(spec, result, files))
 
 
-def describe(spec, result, files):
+def describe(spec: Spec, result: Result, files: list[str]) -> str:
     """Return a figure as text for a terminal."""
 
-    def shown(value):
+    def shown(value: Any) -> str:
         return f"{value:,.4g}" if isinstance(value, float) else "" if value is None else str(value)
 
     keys = list(result.rows[0])

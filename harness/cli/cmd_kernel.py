@@ -7,6 +7,8 @@ import contextlib
 import json
 import resource
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +23,11 @@ from harness.kit.console import make_progress, plain, print_json, table
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
+
+if TYPE_CHECKING:
+    from fabric.kernels.kit.kernel import Kernel
+    from traces.writer import RunWriter
+    from wse_core.params import Machine
 
 __all__ = ["add_parser", "main", "parse_params", "run_kernel"]
 
@@ -42,7 +49,7 @@ ARRAYS = ("counters", "arrays")
 """Keys of a result that hold arrays for the run file and are left out of the printed result."""
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
         "kernel",
@@ -65,10 +72,16 @@ def add_parser(sub, common):
 class _Help(argparse.Action):
     """``--help`` behind the name of a kernel: the page of that kernel instead of the general one."""
 
-    def __init__(self, option_strings, dest, help):
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
         name = getattr(namespace, "name", None)
         if name is None:
             parser.print_help()
@@ -78,7 +91,7 @@ class _Help(argparse.Action):
         parser.exit()
 
 
-def _kernel(name):
+def _kernel(name: str) -> Kernel:
     """Return a kernel of the registry by name."""
     kernels = need("fabric.kernels.registry", "the command `wse kernel`").KERNELS
     if name not in kernels:
@@ -86,7 +99,7 @@ def _kernel(name):
     return kernels[name]
 
 
-def _assignments(name):
+def _assignments(name: str) -> list[str]:
     """Return words that may follow the name of a kernel, for completion."""
     words = []
     for param in _kernel(name).params:
@@ -95,7 +108,7 @@ def _assignments(name):
     return words
 
 
-def parse_params(kernel, words):
+def parse_params(kernel: Kernel, words: Sequence[str]) -> dict[str, Any]:
     """Return the parameters of a kernel as typed values; those not named keep their defaults.
 
     Parameters
@@ -126,7 +139,7 @@ def parse_params(kernel, words):
     return values
 
 
-def run_kernel(kernel, machine, values):
+def run_kernel(kernel: Kernel, machine: Machine, values: dict[str, Any]) -> dict[str, Any]:
     """Run a kernel and complete its result.
 
     Returns
@@ -145,7 +158,7 @@ def run_kernel(kernel, machine, values):
     return ordered | result
 
 
-def config_text(kernel, values, preset, overrides):
+def config_text(kernel: Kernel, values: dict[str, Any], preset: str, overrides: Sequence[str]) -> str:
     """Return what was asked for as TOML: kernel, all its parameters, preset and changed numbers of the machine."""
     lines = [
         f"kernel = {json.dumps(kernel.name)}",
@@ -161,13 +174,15 @@ def config_text(kernel, values, preset, overrides):
     return "\n".join(lines) + "\n"
 
 
-def open_run_file(path, kernel, machine, values, overrides=()):
+def open_run_file(
+    path: str, kernel: Kernel, machine: Machine, values: dict[str, Any], overrides: Sequence[str] = ()
+) -> RunWriter:
     """Return the writer of a run file for a kernel; opened before the run, it fails before time is spent."""
     from traces.provenance import provenance
     from traces.run_format import RunMeta
     from traces.writer import RunWriter
 
-    defaults = {param.name: param.default for param in kernel.params}
+    defaults: dict[str, Any] = {param.name: param.default for param in kernel.params}
     meta = RunMeta(
         job=f"kernel {kernel.name}",
         machine=dict(machine),
@@ -179,7 +194,7 @@ def open_run_file(path, kernel, machine, values, overrides=()):
     return RunWriter(path, meta)
 
 
-def fill_run_file(writer, result, counters=True):
+def fill_run_file(writer: RunWriter, result: dict[str, Any], counters: bool = True) -> None:
     """Put the result of a kernel, and its counters if it has any and they are wanted, into a run file."""
     for name, value in result.get("counters", {}).items() if counters else ():
         array, unit = value if isinstance(value, tuple) else (value, "")
@@ -191,7 +206,7 @@ def fill_run_file(writer, result, counters=True):
             writer.add_result(name, value)
 
 
-def main(args):
+def main(args: argparse.Namespace) -> int | None:
     """Run the kernel and print its result; return 1 if the result is known to be wrong, else 0."""
     kernel = _kernel(args.name)
     values = parse_params(kernel, args.params)
@@ -223,7 +238,7 @@ def main(args):
     return 1 if result.get("verified") is False else 0
 
 
-def _text(key, value):
+def _text(key: str, value: Any) -> str:
     """Return one value of a result for people."""
     value = plain(value)
     if key == "peak_rss_bytes":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from harness.cli.completion import complete_by
 from harness.kit.console import print_json
@@ -10,10 +13,13 @@ from harness.kit.modules import need
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
+if TYPE_CHECKING:
+    from fabric.kernels.kit.kernel import Kernel
+
 __all__ = ["add_parser", "as_text", "describe", "kernel_names", "main"]
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
         "kernels",
@@ -26,7 +32,7 @@ def add_parser(sub, common):
     return parser
 
 
-def kernel_names():
+def kernel_names() -> list[str]:
     """Return the names of the kernels, nothing if the modules are not compiled; for completion."""
     try:
         return list(need("fabric.kernels.registry", "completion").KERNELS)
@@ -34,7 +40,7 @@ def kernel_names():
         return []
 
 
-def describe(kernel):
+def describe(kernel: Kernel) -> dict[str, Any]:
     """Return a kernel of the registry as plain data.
 
     Returns
@@ -56,7 +62,7 @@ def describe(kernel):
     return {"name": kernel.name, "summary": kernel.summary, "source": kernel.source, "params": params}
 
 
-def main(args):
+def main(args: argparse.Namespace) -> None:
     """Print the list."""
     kernels = need("fabric.kernels.registry", "the command `wse kernels`").KERNELS
     for name in args.names:
@@ -69,7 +75,7 @@ def main(args):
         print("\n".join(as_text(kernel) for kernel in found))
 
 
-def as_text(kernel):
+def as_text(kernel: Mapping[str, Any]) -> str:
     """Return what `describe` gave as lines for a terminal."""
     lines = [f"{kernel['name']}: {kernel['summary']}"]
     for param in kernel["params"]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import Any
 
 from harness.cli.completion import complete_by
 from harness.config.assignments import parse_assignments
@@ -15,7 +17,7 @@ from harness.plan.models import PRESETS, find_model
 from harness.plan.registry import STRATEGIES, Request
 from harness.plan.strategies import gpu_days
 from harness.plan.units import DAY, amount, printed, span
-from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.errors import ConfigError, UnsupportedError, WseError
 from wse_core.schema import Field, suggestion
 
 __all__ = ["add_parser", "main"]
@@ -34,7 +36,7 @@ SHAPE = {
 }
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
         "plan",
@@ -79,7 +81,7 @@ def add_parser(sub, common):
     return parser
 
 
-def main(args):
+def main(args: argparse.Namespace) -> int | None:
     """Do one of the four things."""
     chosen = [name for name in ("reproduce", "figures", "schedule", "model") if getattr(args, name)]
     if len(chosen) != 1:
@@ -91,7 +93,7 @@ def main(args):
     return {"reproduce": _reproduce, "figures": _figures, "schedule": _schedule, "model": _plan}[chosen[0]](args)
 
 
-def _plan(args):
+def _plan(args: argparse.Namespace) -> int | None:
     """Plan one model under each strategy; one that is impossible says why and does not stop the others."""
     numbers = of_words("wse2", args.shape)
     model, hardware = find_model(args.model), find_hardware(args.hardware, numbers)
@@ -103,7 +105,8 @@ def _plan(args):
     for name in wanted:
         if name not in STRATEGIES:
             raise ConfigError(f"no strategy {name!r}", hint=suggestion(name, STRATEGIES))
-    plans, faults, first = [], [], None
+    plans, faults = [], []
+    first: WseError | None = None
     for name in wanted:
         try:
             plans.append(STRATEGIES[name](request, name))
@@ -112,7 +115,7 @@ def _plan(args):
                 raise
             first = first or error
             faults.append({"strategy": name, "impossible": str(error)})
-    if not plans:
+    if not plans and first is not None:
         raise first
     facts = {
         "model": model.name,
@@ -135,7 +138,7 @@ def _plan(args):
     return 0
 
 
-def _shown(key, value):
+def _shown(key: str, value: Any) -> str:
     """Return a fact with its unit."""
     if key.startswith(("memory", "traffic of")):
         return amount(value, binary=True)
@@ -150,13 +153,13 @@ def _shown(key, value):
     return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _schedule(args):
+def _schedule(args: argparse.Namespace) -> int | None:
     """Simulate one schedule; with --out also write picture, table and Perfetto trace."""
     from harness.plan.figures import draw_timeline
     from harness.plan.perfetto import write_timeline
     from harness.plan.schedules import Schedule, simulate
 
-    values = {"layers": 16, "count": 4, "devices": 1 if args.schedule == "layered" else 4}
+    values: dict[str, Any] = {"layers": 16, "count": 4, "devices": 1 if args.schedule == "layered" else 4}
     for key, text in parse_assignments(args.shape, "--set").items():
         if key not in SHAPE:
             raise ConfigError(f"unknown key {key!r} of a schedule", where="--set", hint=suggestion(key, SHAPE))
@@ -180,7 +183,7 @@ def _schedule(args):
     return 0
 
 
-def _figures(args):
+def _figures(args: argparse.Namespace) -> int | None:
     """Write published figures as PNG and CSV."""
     from harness.plan.figures import NAMES, figure
 
@@ -204,7 +207,7 @@ def _figures(args):
     return 0
 
 
-def _reproduce(args):
+def _reproduce(args: argparse.Namespace) -> int | None:
     """Print every published cell; return 1 if one that can be derived is off."""
     from harness.plan.reproduce import outcomes
 

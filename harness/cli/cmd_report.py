@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from pathlib import Path
+from typing import Any
 
 from harness.kit import page
 from harness.kit.console import print_json
@@ -13,7 +15,7 @@ from traces.trace import Trace
 __all__ = ["add_parser", "main"]
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
         "report",
@@ -27,7 +29,7 @@ def add_parser(sub, common):
     return parser
 
 
-def main(args):
+def main(args: argparse.Namespace) -> None:
     """Write the page."""
     with contextlib.ExitStack() as stack:
         traces = [stack.enter_context(Trace.open(path)) for path in (args.file, args.other) if path]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 from harness import jobs
 from harness.jobs.job_file import load_job, parse_job
@@ -13,7 +15,7 @@ from harness.kit.staging import staged_directory
 __all__ = ["add_parser", "main"]
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     listing = ", ".join(f"{job.name} ({job.summary})" for job in jobs.JOBS.values())
     parser = sub.add_parser(
@@ -28,7 +30,7 @@ def add_parser(sub, common):
     return parser
 
 
-def main(args):
+def main(args: argparse.Namespace) -> int | None:
     """Run the job and print its result; return 1 if it could not verify its result, else 0."""
     started = time.perf_counter()
     if args.config is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from harness.cli.shared import add_machine_options
 from harness.config.machine import of_words
@@ -14,12 +17,15 @@ from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
 from wse_core.errors.base import EXIT_RUN
 
+if TYPE_CHECKING:
+    from harness.validation.compare import Row
+
 __all__ = ["add_parser", "main"]
 
 BLOCK = re.compile(r"^<!-- begin validation -->\n(.*?)^<!-- end validation -->$", re.MULTILINE | re.DOTALL)
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
         "validate",
@@ -39,7 +45,7 @@ def add_parser(sub, common):
     return parser
 
 
-def main(args):
+def main(args: argparse.Namespace) -> int | None:
     """Run, print, and return the exit status."""
     points = load_points(args.points)
     machine = of_words(args.preset, args.overrides)
@@ -61,7 +67,7 @@ def main(args):
     return 0 if result["passed"] or (args.no_limits and result["compared"]) else EXIT_RUN
 
 
-def _target(path):
+def _target(path: str) -> str:
     """Return the text of a file that has a block for the tables."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -72,7 +78,7 @@ def _target(path):
     return text
 
 
-def describe(rows, result):
+def describe(rows: Sequence[Row], result: Mapping[str, Any]) -> str:
     """Return rows and summary as text for a terminal."""
     wide = max(len(row.id) for row in rows)
     lines = [f"{'point':<{wide}} {'measured':>12} {'published':>12} {'error':>8}  recipe, method; source"]
@@ -81,7 +87,7 @@ def describe(rows, result):
             continue
         band = (
             ""
-            if row.low is None or row.high is None
+            if row.low is None or row.high is None or row.measured is None
             else (
                 ", inside the published range"
                 if row.low <= row.measured <= row.high

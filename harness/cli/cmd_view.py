@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.cli import selection
 from harness.kit.console import print_json, table
@@ -24,7 +28,7 @@ FIGURES = ("heat", "links", "stalls", "windows", "timeline", "utilisation", "ani
 MOST_CELLS = 16 * 16
 
 
-def add_parser(sub, common):
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Register the subcommand and return its parser."""
     parser = sub.add_parser(
         "view",
@@ -59,7 +63,7 @@ def add_parser(sub, common):
     return parser
 
 
-def main(args):
+def main(args: argparse.Namespace) -> None:
     """Show what was asked for."""
     with Trace.open(args.file) as trace:
         if args.figure:
@@ -81,7 +85,7 @@ def main(args):
             describe(trace, args)
 
 
-def describe(trace, args):
+def describe(trace: Trace, args: argparse.Namespace) -> None:
     """Print what the file holds."""
     run = trace.files[0]
     facts = {
@@ -108,7 +112,7 @@ def describe(trace, args):
         print("The run did not end; these are the events that were on disk.")
 
 
-def region_of(trace, args):
+def region_of(trace: Trace, args: argparse.Namespace) -> tuple[int, int, int, int]:
     """Return the region of the arguments; without one the corner of the fabric, as much as a terminal holds."""
     if args.region:
         region = selection.rectangle(args.region)
@@ -124,7 +128,7 @@ def region_of(trace, args):
     return region
 
 
-def shape_of(trace):
+def shape_of(trace: Trace) -> tuple[int, int]:
     """Return height and width of the fabric."""
     run = trace.files[0]
     if run.counters:
@@ -133,7 +137,7 @@ def shape_of(trace):
     return int(events["y"].max(initial=0)) + 1, int(events["x"].max(initial=0)) + 1
 
 
-def way_of(trace, text):
+def way_of(trace: Trace, text: str) -> Any:
     """Return the events of the wavelet that a text ``CYCLE,X,Y,COLOR`` names."""
     cycle, x, y, color = _numbers(text, 4, "--follow")
     events = trace.events(kinds=("inject", "depart", "enter", "take"), colors=(color,))
@@ -150,7 +154,7 @@ def way_of(trace, text):
     return follow(events, numbers, numbers[there[0]])
 
 
-def step(states, cycle, trace):
+def step(states: RegionStates, cycle: int, trace: Trace) -> None:
     """Show a region cycle by cycle, as the keys say."""
     while True:
         print("\n".join(terminal.grid(states, cycle, trace.names)), flush=True)
@@ -168,7 +172,7 @@ def step(states, cycle, trace):
         cycle = min(max(0, cycle), max(0, int(trace.clock)))
 
 
-def draw(trace, args):
+def draw(trace: Trace, args: argparse.Namespace) -> Iterator[Path]:
     """Draw the figures that were asked for and yield the paths of the files."""
     names = possible(trace) if args.figure == "all" else args.figure.split(",")
     for name in names:
@@ -185,7 +189,7 @@ def draw(trace, args):
                 raise
 
 
-def _drawn(trace, args, name, stem):
+def _drawn(trace: Trace, args: argparse.Namespace, name: str, stem: Path) -> Any:
     """Draw one figure; return the paths of the files."""
     chosen = selection.of_args(args)
     cycles = None if args.cycles is None else chosen["cycles"]
@@ -213,7 +217,7 @@ def _drawn(trace, args, name, stem):
     return [pictures.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"])]
 
 
-def possible(trace):
+def possible(trace: Trace) -> list[str]:
     """Return the names of the figures for which the file has the numbers."""
     run = trace.files[0]
     counters, kinds = set(run.counters), set(trace.filter.kinds) if trace.has_events else set()
@@ -229,7 +233,7 @@ def possible(trace):
     return [name for name in FIGURES if found[name]]
 
 
-def heat(trace, args, stem, chosen):
+def heat(trace: Trace, args: argparse.Namespace, stem: Path, chosen: dict[str, Any]) -> Sequence[Path]:
     """Draw the heat map of a counter, or of how many events of a kind each PE has; return the files."""
     run, name = trace.files[0], args.counter or "busy"
     if name in run.counters or name not in (*KINDS, *DERIVED):
@@ -246,7 +250,7 @@ def heat(trace, args, stem, chosen):
     return write_heatmap(f"{stem}-{name}.png", values, f"{trace.meta.job}: {name}{part}", unit)
 
 
-def traffic_of(trace, window=None):
+def traffic_of(trace: Trace, window: int | None = None) -> NDArray[np.uint64]:
     """Return (height, width, 4): wavelets that left each PE to W, E, N and S, from the counters of arrivals."""
     run = trace.files[0]
     counters = [run.counter(name) for name in run.counters if name.startswith("moved_color_")]
@@ -261,17 +265,17 @@ def traffic_of(trace, window=None):
     return left
 
 
-def _numbers(text, count, where):
+def _numbers(text: str, count: int, where: str) -> list[int]:
     try:
-        found = tuple(int(word) for word in text.split(","))
+        found = [int(word) for word in text.split(",")]
     except ValueError:
-        found = ()
+        found = []
     if len(found) != count:
         raise ConfigError(f"{text!r} is not {count} numbers with commas", where=where)
     return found
 
 
-def _print_lines(args, lines):
+def _print_lines(args: argparse.Namespace, lines: Iterable[str]) -> None:
     if args.json:
         print_json({"lines": lines})
     else:

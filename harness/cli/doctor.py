@@ -15,8 +15,10 @@ import platform
 import re
 import shutil
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from harness.kit.modules import OWN_PACKAGES
 from traces.provenance import DISTRIBUTION, ROOT, build_info, commit, package_version
@@ -35,12 +37,12 @@ LIBRARIES = {
 REQUIRED = ("numpy", "h5py", "matplotlib")
 
 
-def _canonical(name):
+def _canonical(name: str) -> str:
     """Return a distribution name in its normal form."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def versions():
+def versions() -> dict[str, Any]:
     """Return versions of the package, of Python and of the libraries.
 
     Returns
@@ -61,7 +63,7 @@ def versions():
     return found
 
 
-def build_facts(root=ROOT):
+def build_facts(root: Path = ROOT) -> dict[str, Any]:
     """Return how the compiled modules were built and whether they are there.
 
     Parameters
@@ -92,7 +94,7 @@ def build_facts(root=ROOT):
     return found
 
 
-def _read(path):
+def _read(path: str | Path) -> str:
     """Return the text of a small system file, or an empty string."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
@@ -100,7 +102,7 @@ def _read(path):
         return ""
 
 
-def memory_facts(proc="/proc", cgroup="/sys/fs/cgroup"):
+def memory_facts(proc: str | Path = "/proc", cgroup: str | Path = "/sys/fs/cgroup") -> dict[str, Any]:
     """Return memory of the host [bytes]: total, available, and the limit that a container sets, or None.
 
     Parameters
@@ -110,8 +112,8 @@ def memory_facts(proc="/proc", cgroup="/sys/fs/cgroup"):
     """
     fields = dict(re.findall(r"^(\w+):\s+(\d+) kB", _read(Path(proc, "meminfo")), flags=re.MULTILINE))
     total, available = (int(fields[name]) * 1024 if name in fields else None for name in ("MemTotal", "MemAvailable"))
-    limit = _read(Path(cgroup, "memory.max")).strip()
-    limit = int(limit) if limit.isdigit() else None
+    shown = _read(Path(cgroup, "memory.max")).strip()
+    limit = int(shown) if shown.isdigit() else None
     if limit is not None:
         used = _read(Path(cgroup, "memory.current")).strip()
         left = max(0, limit - int(used)) if used.isdigit() else limit
@@ -119,14 +121,14 @@ def memory_facts(proc="/proc", cgroup="/sys/fs/cgroup"):
     return {"total_bytes": total, "available_bytes": available, "limit_bytes": limit}
 
 
-def host_facts():
+def host_facts() -> dict[str, Any]:
     """Return processor, threads, memory and disk as a dict."""
     text = _read("/proc/cpuinfo")
     model = re.search(r"^model name\s*:\s*(.+)$", text, flags=re.MULTILINE)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, flags=re.MULTILINE)
     present = flags.group(1).split() if flags else []
     quota = _read("/sys/fs/cgroup/cpu.max").split()
-    disk = {}
+    disk: dict[str, int | None] = {}
     for name, place in (("current directory", "."), ("temporary directory", tempfile.gettempdir())):
         try:
             disk[name] = shutil.disk_usage(place).free
@@ -146,7 +148,7 @@ def host_facts():
     }
 
 
-def numeric_facts():
+def numeric_facts() -> dict[str, Any]:
     """Return whether host floating point behaves as the model needs it, and what computes it.
 
     Returns
@@ -170,7 +172,12 @@ def numeric_facts():
     }
 
 
-def import_names(names=OWN_PACKAGES, root=ROOT, find_spec=importlib.util.find_spec, distributions=None):
+def import_names(
+    names: Sequence[str] = OWN_PACKAGES,
+    root: Path = ROOT,
+    find_spec: Callable[[str], Any] = importlib.util.find_spec,
+    distributions: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any]:
     """Return, for each import name of ours, where Python finds it and who else provides it.
 
     Parameters
@@ -205,7 +212,7 @@ def import_names(names=OWN_PACKAGES, root=ROOT, find_spec=importlib.util.find_sp
     return found
 
 
-def assumptions():
+def assumptions() -> list[dict[str, Any]]:
     """Return every modelled number as a list of dicts.
 
     Returns
@@ -229,7 +236,7 @@ def assumptions():
     ]
 
 
-def _problems(facts):
+def _problems(facts: dict[str, Any]) -> list[str]:
     """Return what is wrong, as sentences that say what to do."""
     found = []
     found += [f"{name} is not installed: make build" for name in REQUIRED if facts["versions"][name] is None]
@@ -258,7 +265,7 @@ def _problems(facts):
     return found
 
 
-def examine(with_assumptions=False):
+def examine(with_assumptions: bool = False) -> dict[str, Any]:
     """Return everything that ``wse doctor`` knows.
 
     Parameters
@@ -272,7 +279,7 @@ def examine(with_assumptions=False):
         ``versions``, ``build``, ``host``, ``numerics``, ``imports`` and ``problems`` (a list of str, empty if all is
         well).
     """
-    facts = {
+    facts: dict[str, Any] = {
         "versions": versions(),
         "build": build_facts(),
         "host": host_facts(),

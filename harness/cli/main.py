@@ -19,6 +19,9 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NoReturn
 
 from wse_core.errors import ConfigError, WseError
 from wse_core.errors.base import EXIT_RUN
@@ -35,7 +38,7 @@ EXIT_BROKEN_PIPE = 141
 class Terminated(BaseException):
     """A signal asked the process to end; unwinding the stack removes what is half-written."""
 
-    def __init__(self, number):
+    def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
 
@@ -43,14 +46,14 @@ class Terminated(BaseException):
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are `ConfigError`, like those about any other input."""
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, allow_abbrev=False, **kwargs)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "allow_abbrev": False})
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         raise ConfigError(message, hint=f"{self.prog} --help")
 
 
-def common_options():
+def common_options() -> argparse.ArgumentParser:
     """Return a parser with the options that every subcommand accepts, to be used as a parent."""
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = common.add_argument_group("common options")
@@ -67,17 +70,23 @@ def common_options():
 class Version(argparse.Action):
     """``--version``; looks for the version only when asked."""
 
-    def __init__(self, option_strings, dest):
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show program's version number and exit")
 
-    def __call__(self, parser, namespace, values, option_string=None):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
         from traces.provenance import package_version
 
         print(f"wse-sim {package_version()}")
         parser.exit()
 
 
-def build_parser(commands=COMMANDS):
+def build_parser(commands: Sequence[str] = COMMANDS) -> Parser:
     """Return the parser of ``wse``.
 
     Parameters
@@ -101,7 +110,7 @@ def build_parser(commands=COMMANDS):
     return parser
 
 
-def parse(argv):
+def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the parsed arguments; key=value words may stand before, between and after options."""
     command = next((word for word in argv if not word.startswith("-")), None)
     known = () if command is None and "--version" in argv else COMMANDS
@@ -115,7 +124,7 @@ def parse(argv):
     return args
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Parameters
@@ -146,7 +155,7 @@ def main(argv=None):
             signal.signal(number, handler)
 
 
-def _run(argv, debug):
+def _run(argv: Sequence[str], debug: bool) -> int:
     """Parse, dispatch and translate failures into an exit status."""
     try:
         args = parse(argv)
@@ -159,7 +168,7 @@ def _run(argv, debug):
         return status
     except SystemExit as end:  # --help and --version
         sys.stdout.flush()
-        return end.code or 0
+        return end.code if isinstance(end.code, int) else 0
     except KeyboardInterrupt:
         return _fail("interrupted", EXIT_INTERRUPTED, debug)
     except Terminated as end:
@@ -184,7 +193,7 @@ def _run(argv, debug):
         )
 
 
-def _fail(message, status, debug):
+def _fail(message: str, status: int, debug: bool) -> int:
     """Print one message on standard error, below a traceback if debugging, and return `status`."""
     from harness.kit.console import printable
 
@@ -194,13 +203,13 @@ def _fail(message, status, debug):
     return status
 
 
-def _catch_signals():
+def _catch_signals() -> dict[signal.Signals, Any]:
     """Turn polite requests to end into `Terminated`; return what must be put back afterwards.
 
     What whoever started the process had it ignore stays ignored: that is how ``nohup`` works.
     """
 
-    def handle(number, frame):
+    def handle(number: int, frame: FrameType | None) -> None:
         raise Terminated(number)
 
     if threading.current_thread() is not threading.main_thread():
@@ -209,7 +218,7 @@ def _catch_signals():
     return {number: signal.signal(number, handle) for number in wanted}
 
 
-def _silence_stdout():
+def _silence_stdout() -> None:
     """Point standard output at nothing."""
     try:
         target = sys.stdout.fileno()

@@ -12,11 +12,18 @@ import shlex
 import shutil
 import sys
 import sysconfig
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 OLDEST = (3, 11)
 
 
-def problems(version=None, find_module=importlib.util.find_spec, which=shutil.which, include_dir=None, in_venv=None):
+def problems(
+    version: Optional[Tuple[int, ...]] = None,
+    find_module: Callable[[str], Any] = importlib.util.find_spec,
+    which: Callable[[str], Optional[str]] = shutil.which,
+    include_dir: Optional[str] = None,
+    in_venv: Optional[bool] = None,
+) -> List[str]:
     """Return what keeps this machine from building, as a list of sentences.
 
     Parameters
@@ -65,7 +72,7 @@ def problems(version=None, find_module=importlib.util.find_spec, which=shutil.wh
     return found
 
 
-def build_requires(path="pyproject.toml"):
+def build_requires(path: str = "pyproject.toml") -> List[str]:
     """Return the build requirements that `path` declares, as a list of str."""
     import tomllib
 
@@ -73,7 +80,7 @@ def build_requires(path="pyproject.toml"):
         return tomllib.load(stream)["build-system"]["requires"]
 
 
-def main(args=None):
+def main(args: Optional[Sequence[str]] = None) -> int:
     """Print the problems, or the build requirements, and return the exit status."""
     args = sys.argv[1:] if args is None else args
     if args == ["--build-requires"]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
 from traces.trace import DERIVED
 from wse_core.errors import ConfigError
 from wse_core.events import FOREVER, KINDS
@@ -9,7 +13,7 @@ from wse_core.events import FOREVER, KINDS
 __all__ = ["add_options", "cycle_range", "of_args", "rectangle"]
 
 
-def add_options(parser):
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Give a parser the options of a selection."""
     group = parser.add_argument_group("selection")
     group.add_argument("--cycles", metavar="A:B", help="cycles A to B - 1; either may be missing")
@@ -18,7 +22,7 @@ def add_options(parser):
     group.add_argument("--colors", metavar="C,C", help="events of these colors only, of those that have one")
 
 
-def cycle_range(text, where="--cycles"):
+def cycle_range(text: str, where: str = "--cycles") -> tuple[int, int]:
     """Return (first, stop) of a text ``A:B``, given with the option `where`."""
     first, colon, stop = text.partition(":")
     try:
@@ -30,7 +34,7 @@ def cycle_range(text, where="--cycles"):
     return found
 
 
-def rectangle(text, where="--region"):
+def rectangle(text: str, where: str = "--region") -> tuple[int, int, int, int]:
     """Return (x, y, width, height) of a text ``X,Y,W,H``, given with the option `where`."""
     try:
         found = tuple(int(word) for word in text.split(","))
@@ -41,7 +45,7 @@ def rectangle(text, where="--region"):
     return found
 
 
-def of_args(args, kinds=None):
+def of_args(args: argparse.Namespace, kinds: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the selection of parsed arguments as keywords of `Trace.events`; `kinds` if none were named."""
     chosen = tuple(args.kinds.split(",")) if args.kinds else kinds
     for kind in chosen or ():

@@ -5,15 +5,22 @@ What reads and writes run files is imported only if there is one.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from wse_core.errors import ConfigError
 from wse_core.events import FOREVER, KINDS, LEVELS, TraceFilter
 
+if TYPE_CHECKING:
+    from traces.run_format import RunMeta
+
 __all__ = ["add_options", "recorder"]
 
 
-def add_options(parser):
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Give a parser the options of recording."""
     group = parser.add_argument_group("recording (needs --out)")
     group.add_argument(
@@ -42,7 +49,7 @@ def add_options(parser):
 
 
 @contextlib.contextmanager
-def recorder(args, path, meta):
+def recorder(args: argparse.Namespace, path: str | Path | None, meta: RunMeta | None) -> Iterator[Any]:
     """Record the run of the block as the options say; gives a `Recorder`, or None if there is no file to record to.
 
     If the block fails, what was recorded stays in segments beside the run file that did not come to be.
@@ -57,7 +64,7 @@ def recorder(args, path, meta):
         raise ConfigError(
             f"{args.trace_window} is no length of a window", where="--trace-window", hint="at least one cycle"
         )
-    if path is None:
+    if path is None or meta is None:
         if args.trace in LEVELS or args.trace_window is not None:
             raise ConfigError("needs a file to record to", where="--trace", hint="--out FILE.h5")
         with around(args.backend):
@@ -80,7 +87,7 @@ def recorder(args, path, meta):
         found.log.remove()
 
 
-def _filter_of(args):
+def _filter_of(args: argparse.Namespace) -> TraceFilter | None:
     """Return the `TraceFilter` of the options, None if no events are wanted."""
     if args.trace not in LEVELS:
         return None

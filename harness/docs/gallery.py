@@ -14,6 +14,7 @@ import contextlib
 import io
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fabric.host.engines import around
@@ -35,12 +36,12 @@ MOST_BYTES = 60_000
 STILL = "heat,links,stalls,windows,timeline,utilisation"
 
 
-def kernel(*words):
+def kernel(*words: str) -> Callable[[Path], None]:
     """Return what runs a kernel and writes its run file."""
     return lambda path: _wse("kernel", *words, "--trace", "full", "--out", path, "--json")
 
 
-def training(path):
+def training(path: Path) -> None:
     """Train for one iteration; record its first wafer, and the phases of the whole system."""
     config = load_train("digits")
     meta = RunMeta(
@@ -61,7 +62,8 @@ def training(path):
         with RunWriter(path, meta) as writer:
             writer.add_result("cycles", step.cycles, "cycles")
             recorder.finish(writer)
-        recorder.log.remove()
+        if recorder.log is not None:
+            recorder.log.remove()
     trainer.system.close()
 
 
@@ -76,7 +78,7 @@ RUNS = {
 """Name -> what writes the run file, cycles of the animation."""
 
 
-def draw(name, folder):
+def draw(name: str, folder: Path) -> Iterator[Path]:
     """Make a run and draw its figures into `folder`; yield the paths of pictures."""
     make, cycles = RUNS[name]
     run = folder / f"{name}.h5"
@@ -87,7 +89,7 @@ def draw(name, folder):
     yield folder / f"{name}-animation.gif"
 
 
-def shrink(path):
+def shrink(path: Path) -> None:
     """Reduce a picture or an animation."""
     from PIL import Image, ImageSequence
 
@@ -104,16 +106,16 @@ def shrink(path):
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=pause, loop=0, optimize=True)
 
 
-def _wse(*words):
+def _wse(*words: str | Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         status = cli.main([str(word) for word in words])
     if status:
         sys.exit(f"wse {' '.join(map(str, words))}: failed")
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Draw everything; return 1 if a picture is too large to be kept."""
-    parser = argparse.ArgumentParser(prog="python -m harness.docs.gallery", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m harness.docs.gallery", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("out", nargs="?", default="docs/figures", metavar="DIR", help="default %(default)s")
     parser.add_argument("--run", choices=list(RUNS), action="append", help="only this run; may be repeated")
     args = parser.parse_args(argv)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from traces.provenance import ROOT
 from wse_core import isa
@@ -26,7 +28,7 @@ LETTERS = {"h": "half", "i": "16", "s": "fp32", "l": "32"}
 KINDS = ("published", "inferred", "assumed")
 
 
-def _table(head, rows):
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
     return "\n".join(
@@ -34,12 +36,12 @@ def _table(head, rows):
     )
 
 
-def _value(value):
+def _value(value: Any) -> str:
     """Return a modelled value as text."""
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def parameters():
+def parameters() -> str:
     """Return the table of all modelled numbers, in the order of `wse_core.numbers`.
 
     SIMD lanes stand in the table of `operations`.
@@ -55,7 +57,7 @@ def parameters():
     return _table(("number", "wse2", "wse3 if different", "unit", "confidence", "meaning", "source"), rows)
 
 
-def confidence():
+def confidence() -> str:
     """Return how many numbers have which confidence."""
     found = {kind: [n for n, p in PARAMETERS.items() if p.confidence == kind] for kind in KINDS}
     meaning = {
@@ -63,11 +65,11 @@ def confidence():
         "inferred": "follows from published measurements under this model",
         "assumed": "no public evidence; the most defensible choice",
     }
-    rows = [(kind, len(names), meaning[kind]) for kind, names in found.items()]
+    rows = [(kind, str(len(names)), meaning[kind]) for kind, names in found.items()]
     return _table(("confidence", "numbers", "meaning"), rows) + "\n\nAssumed: " + _wrap(found["assumed"])
 
 
-def _wrap(names):
+def _wrap(names: Sequence[str]) -> str:
     """Return names as a list in code font, in lines of at most 120 columns."""
     lines, line = [], "Assumed: "
     for k, name in enumerate(names):
@@ -79,7 +81,7 @@ def _wrap(names):
     return "\n".join([*lines, line])[len("Assumed: ") :]
 
 
-def operations():
+def operations() -> str:
     """Return the support matrix: one row per operation of the op table."""
     rows = []
     for op in isa.OPS:
@@ -99,7 +101,7 @@ def operations():
     return _table(("operation", "elements", "vector: per cycle (wse3)", "scalar cost class", "meaning", "source"), rows)
 
 
-def unsupported():
+def unsupported() -> str:
     """Return the table of what is refused."""
     return _table(("refused", "why"), [(f"`{name}`", why) for name, why in isa.UNSUPPORTED.items()])
 
@@ -111,7 +113,7 @@ MEASURED = "validation"
 """Name of the block that takes minutes to make and has a command of its own."""
 
 
-def fill(text):
+def fill(text: str) -> str:
     """Return a document with every marked block written anew.
 
     Raises
@@ -120,7 +122,7 @@ def fill(text):
         A block has a name that is not in `TABLES`.
     """
 
-    def block(match):
+    def block(match: re.Match[str]) -> str:
         name = match[1]
         if name == MEASURED:
             return match[0]
@@ -131,7 +133,7 @@ def fill(text):
     return BLOCK.sub(block, text)
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Rewrite or check files; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m harness.docs.support", description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="*", metavar="FILE", help="Markdown files (default: docs/accuracy.md)")

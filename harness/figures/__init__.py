@@ -66,17 +66,17 @@ class Spec:
     function: Callable = field(repr=False)
 
 
-def figure(name, summary, source):
+def figure(name: str, summary: str, source: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Return a decorator that enters a function into `FIGURES` and leaves it as it is."""
 
-    def enter(function):
+    def enter(function: Callable[..., Result]) -> Callable[..., Result]:
         FIGURES[name] = Spec(name, summary, source, function)
         return function
 
     return enter
 
 
-def load(name):
+def load(name: str) -> Spec:
     """Return the `Spec` of a figure.
 
     Raises

@@ -17,10 +17,20 @@ by the instructions that turn its routers.  The published factors of 2 to 3 lie 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from harness.figures import Result, figure
 from wse_core.errors import ProgramError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fabric.kernels.matmul.distributed import Product
+    from harness.kit.console import Progress
+    from wse_core.params import Machine
 
 __all__ = ["CHECKED", "PANELS", "gemm_scaling"]
 
@@ -38,7 +48,7 @@ CHECKED = 16
     "cycles of matrix products over the size of the mesh, per algorithm",
     "He et al., WaferLLM (OSDI 2025), figure 9",
 )
-def gemm_scaling(machine, max_cycle_level, progress):
+def gemm_scaling(machine: Machine, max_cycle_level: int | None, progress: Progress) -> Result:
     """Calculate the points; see the head of this module."""
     limit = LIMIT if max_cycle_level is None else max_cycle_level
     most = min(machine["fabric.width"], machine["fabric.height"])
@@ -51,7 +61,7 @@ def gemm_scaling(machine, max_cycle_level, progress):
     return Result(rows, notes(rows), lambda canvas: draw(canvas, rows))
 
 
-def sketch(machine, name, p, size):
+def sketch(machine: Machine, name: str, p: int, size: int) -> tuple[Product, bool]:
     """Return a product whose programs may not fit, and whether they do."""
     from fabric.kernels.matmul.gemm import make
 
@@ -63,7 +73,7 @@ def sketch(machine, name, p, size):
     return product, True
 
 
-def simulate(product):
+def simulate(product: Product) -> tuple[int, int]:
     """Return (cycles, align_cycles) of a run on the fabric.
 
     Raises
@@ -81,7 +91,7 @@ def simulate(product):
     return int((stops - starts).max()), product.align_cycles(session)
 
 
-def point(machine, name, p, size, exact):
+def point(machine: Machine, name: str, p: int, size: int, exact: bool) -> dict[str, Any]:
     """Return the row of one algorithm on p x p PEs."""
     product, fits = sketch(machine, name, p, size)
     row = {
@@ -135,7 +145,7 @@ def point(machine, name, p, size, exact):
     }
 
 
-def lockstep(product, cycles):
+def lockstep(product: Product, cycles: float) -> float:
     """Return the cycles if every step waited for the longest way of the step before: the analysis of the paper.
 
     Shifts overlap with the products, so that the longer of the two counts; broadcasts do not.
@@ -150,7 +160,7 @@ def lockstep(product, cycles):
     return max(cycles, product.slices * way)
 
 
-def notes(rows):
+def notes(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the largest error, and how the algorithms compare on the largest mesh of each size."""
     errors = [abs(row["error"]) for row in rows if row["error"] is not None]
     found = {"largest error of a closed form": max(errors)}
@@ -164,7 +174,7 @@ def notes(rows):
     return found
 
 
-def draw(canvas, rows):
+def draw(canvas: Figure, rows: Sequence[dict[str, Any]]) -> None:
     """Paint cycles over meshes, and below what they are made of."""
     colors = dict(zip(ORDER, ("tab:orange", "tab:red", "tab:blue", "tab:gray"), strict=True))
     upper, lower = canvas.subplots(2, len(PANELS), sharex="col")

@@ -9,8 +9,18 @@ since rows with x in place have nothing to do with one another.  Points whose ti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from harness.figures import Result, figure
 from wse_core.errors import ConfigError, InternalError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fabric.kernels.matvec.gemv import Gemv
+    from harness.kit.console import Progress
+    from wse_core.params import Machine
 
 __all__ = ["ALGORITHMS", "DEFAULT_LIMIT", "MATRICES", "SIDES", "gemv_scaling", "points"]
 
@@ -21,7 +31,9 @@ DEFAULT_LIMIT = 64
 """PEs a side of the largest mesh that is simulated if nothing else is asked for."""
 
 
-def points(machine, matrices=MATRICES, sides=SIDES):
+def points(
+    machine: Machine, matrices: Sequence[int] = MATRICES, sides: Sequence[int] = SIDES
+) -> list[tuple[int, Gemv]]:
     """Return the `Gemv` of every point that fits into the PEs and onto the wafer."""
     from fabric.kernels.matvec.gemv import Gemv
 
@@ -42,7 +54,13 @@ def points(machine, matrices=MATRICES, sides=SIDES):
     "cycles of matrix-vector products over mesh sizes, split into compute and communication",
     "He et al., WaferLLM (OSDI 2025), figure 10",
 )
-def gemv_scaling(machine, max_cycle_level=None, progress=None, matrices=MATRICES, sides=SIDES):
+def gemv_scaling(
+    machine: Machine,
+    max_cycle_level: int | None = None,
+    progress: Progress | None = None,
+    matrices: Sequence[int] = MATRICES,
+    sides: Sequence[int] = SIDES,
+) -> Result:
     """Return the `Result`; see the head of this module."""
     from fabric.kernels.registry import KERNELS
 
@@ -92,7 +110,7 @@ def gemv_scaling(machine, max_cycle_level=None, progress=None, matrices=MATRICES
     return Result(rows, notes(rows), lambda figure: draw(figure, rows))
 
 
-def notes(rows):
+def notes(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the largest error of the closed form and the ratios pipeline / K-tree."""
     found = {
         f"largest error of the closed form, {name}": max(
@@ -102,20 +120,20 @@ def notes(rows):
     }
     for size in dict.fromkeys(row["matrix"] for row in rows):
         ratio = ratios(rows, size)
-        side = max(ratio, key=ratio.get)
+        side = max(ratio, key=lambda each: ratio[each])
         found[f"{size}: most pipeline / K-tree"] = ratio[side]
         found[f"{size}: at this many PEs a side"] = side
         found[f"{size}: the same, communication alone"] = ratios(rows, size, "communication_cycles")[side]
     return found
 
 
-def ratios(rows, size, key="cycles"):
+def ratios(rows: Sequence[dict[str, Any]], size: int, key: str = "cycles") -> dict[int, float]:
     """Return side -> cycles of the pipeline / cycles of the K-tree."""
     cycles = {(row["algorithm"], row["side"]): row[key] for row in rows if row["matrix"] == size}
     return {side: cycles["pipeline", side] / cycles["ktree", side] for name, side in cycles if name == "pipeline"}
 
 
-def draw(figure, rows):
+def draw(figure: Figure, rows: Sequence[dict[str, Any]]) -> None:
     """Paint cycles per matrix size, and the ratios."""
     sizes = list(dict.fromkeys(row["matrix"] for row in rows))
     axes = figure.subplots(1, len(sizes) + 1, squeeze=False)[0]

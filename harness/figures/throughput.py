@@ -16,11 +16,20 @@ nothing here was fitted to the published curve, whose points are not printed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from harness.figures import Result, figure
 from harness.plan.layers import LADDER, find_model, layers_of, sequences
 from swarm.cluster import layer_costs
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.timeline import iteration, round_trip
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from harness.kit.console import Progress
+    from wse_core.params import Machine
 
 __all__ = ["BATCH", "SHARE", "SYSTEMS", "checks", "points", "throughput"]
 
@@ -32,7 +41,7 @@ BATCH = 64
 CHECKED = {"inputs": 96, "outputs": 64, "tokens": 64}
 
 
-def points(models=LADDER, systems=SYSTEMS):
+def points(models: Sequence[str] = LADDER, systems: Sequence[int] = SYSTEMS) -> list[tuple[str, Any, int, int]]:
     """Return [(kind, model, systems, sequences of each)]."""
     found = []
     for name in models:
@@ -43,7 +52,7 @@ def points(models=LADDER, systems=SYSTEMS):
     return found
 
 
-def checks(machine, side):
+def checks(machine: Machine, side: int) -> dict[str, Any]:
     """Return {phase: relative error of the cost against the cycle-level kernel} on side x side PEs."""
     from fabric.kernels.registry import KERNELS
 
@@ -64,9 +73,16 @@ def checks(machine, side):
     "tokens per second of 1 to 192 systems that train GPT-style models by weight streaming",
     "weight streaming white paper, section 8.1, figure 24",
 )
-def throughput(machine, max_cycle_level=None, progress=None, models=LADDER, systems=SYSTEMS):
+def throughput(
+    machine: Machine,
+    max_cycle_level: int | None = None,
+    progress: Progress | None = None,
+    models: Sequence[str] = LADDER,
+    systems: Sequence[int] = SYSTEMS,
+) -> Result:
     """Return the `Result`; see the head of this module."""
-    todo, rows, first, runs = points(models, systems), [], {}, {}
+    todo, rows, runs = points(models, systems), [], {}
+    first: dict[Any, Any] = {}
     if progress is not None:
         progress.phase("iterations")
     for done, (kind, model, count, share) in enumerate(todo):
@@ -99,7 +115,7 @@ def throughput(machine, max_cycle_level=None, progress=None, models=LADDER, syst
     return Result(rows, notes(machine, max_cycle_level, rows), lambda picture: draw(picture, rows))
 
 
-def notes(machine, max_cycle_level, rows):
+def notes(machine: Machine, max_cycle_level: int | None, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the least efficiency of each kind of curve, and the errors of the costs."""
     side = min(8, max_cycle_level or 8)
     found = {
@@ -114,7 +130,7 @@ def notes(machine, max_cycle_level, rows):
     }
 
 
-def draw(picture, rows):
+def draw(picture: Figure, rows: Sequence[dict[str, Any]]) -> None:
     """Paint both kinds of curve, and the efficiency."""
     axes = picture.subplots(1, 3)
     for panel, kind in zip(axes, ("fixed share", "fixed batch"), strict=False):

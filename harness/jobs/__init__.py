@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import resources
+from types import ModuleType
+from typing import Any
 
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
@@ -50,7 +52,7 @@ JOBS = {"digits": Job("digits", "harness.jobs.digits", "classify the handwritten
 DEFAULT_JOB = "digits"
 
 
-def load(name):
+def load(name: str) -> ModuleType:
     """Return the module of a job.
 
     Raises
@@ -63,12 +65,12 @@ def load(name):
     return need(JOBS[name].module, f"the job {name}")
 
 
-def options_of(name):
+def options_of(name: str) -> type[Any]:
     """Return the dataclass of a job's own options."""
     return load(name).Options
 
 
-def default_config():
+def default_config() -> tuple[str, str]:
     """Return (text, name) of the job file that ships with the package and runs when none is given."""
     name = f"{DEFAULT_JOB}.toml"
     return resources.files(__name__).joinpath(name).read_text(encoding="utf-8"), f"built-in {name}"

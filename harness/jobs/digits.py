@@ -16,9 +16,13 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.config.options import option
 from harness.kit.console import table
@@ -26,6 +30,13 @@ from harness.kit.modules import need
 from harness.kit.samples import load_digits
 from traces.provenance import provenance
 from wse_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fabric.kernels.matmul.gemm import Gemm
+    from fabric.program.program import Program
+    from harness.jobs.job_file import JobConfig
+    from harness.kit.console import Progress
+    from wse_core.params import Machine
 
 __all__ = ["Options", "fit_layer", "report", "run"]
 
@@ -43,7 +54,7 @@ class Options:
     held_out: float = option(0.2, doc="share of the digits that the fit does not see", low=0.0, high=0.9)
 
 
-def fit_layer(images, labels, ridge):
+def fit_layer(images: NDArray[np.float64], labels: NDArray[np.int64], ridge: float) -> NDArray[np.float64]:
     """Return the weights (65, 10) of the layer that best maps images to one-hot labels, float64.
 
     Raises
@@ -61,10 +72,10 @@ def fit_layer(images, labels, ridge):
             hint="a positive number",
             value=ridge,
         )
-    return np.linalg.solve(normal, images.T @ targets)
+    return np.asarray(np.linalg.solve(normal, images.T @ targets), np.float64)
 
 
-def choose_batch(options, machine, images, inputs):
+def choose_batch(options: Options, machine: Machine, images: int, inputs: int) -> int:
     """Return how many images to multiply at a time.
 
     Raises
@@ -86,7 +97,7 @@ def choose_batch(options, machine, images, inputs):
         )
     wanted = min(images, options.batch or images)
 
-    def build(m):
+    def build(m: int) -> dict[Any, Program]:
         return gemm.programs(machine, options.pes, m, inputs, CLASSES, options.dtype)
 
     found = nearest(build, {"m": wanted}, "m", 1, wanted)
@@ -100,7 +111,7 @@ def choose_batch(options, machine, images, inputs):
     return found
 
 
-def run(config, out_dir, progress):
+def run(config: JobConfig, out_dir: Path, progress: Progress) -> dict[str, Any]:
     """Do the job; see `harness.jobs`."""
     gemm = need("fabric.kernels.matmul.gemm", "the job digits")
     formats = need("wse_core.formats", "the job digits")
@@ -115,7 +126,7 @@ def run(config, out_dir, progress):
     given = formats.Arithmetic.of(machine, options.dtype)
     a, b = given.encode(images), given.encode(weights)
 
-    def make(m):
+    def make(m: int) -> Gemm:
         return gemm.Gemm(machine, options.pes, m, a.shape[1], CLASSES, options.dtype, where="options")
 
     batch = choose_batch(options, machine, n, a.shape[1])
@@ -131,19 +142,19 @@ def run(config, out_dir, progress):
         "expected_hops": 0,
         "expected_macs": 0,
     }
-    counters, checks, host_seconds, verify_seconds = {}, [], 0.0, 0.0
+    counters: dict[str, tuple[NDArray[Any], str]] = {}
+    checks, host_seconds, verify_seconds = [], 0.0, 0.0
     products = {}
     for part in parts:
         rows = part.stop - part.start
         if rows not in products:
             products[rows] = make(rows)
         product = products[rows]
-        session, scores[part] = product.run(
-            a[part],
-            b,
-            lambda cycles, _, part=part: progress.update(part.start, n, cycles=totals["cycles"] + cycles),
-            config.cycle_limit,
-        )
+
+        def hear(cycles: int, _seconds: float, before: int = part.start) -> None:
+            progress.update(before, n, cycles=totals["cycles"] + cycles)
+
+        session, scores[part] = product.run(a[part], b, hear, config.cycle_limit)
         run_facts = {
             "cycles": session.run.cycles,
             "wavelet_hops": session.run.wavelet_hops,
@@ -204,7 +215,14 @@ def run(config, out_dir, progress):
     return result
 
 
-def write_files(config, machine, out_dir, result, counters, arrays):
+def write_files(
+    config: JobConfig,
+    machine: Machine,
+    out_dir: Path,
+    result: dict[str, Any],
+    counters: dict[str, tuple[NDArray[np.uint64], str]],
+    arrays: Mapping[str, NDArray[Any]],
+) -> None:
     """Write the run file and the heat maps into `out_dir`."""
     from traces.heatmap import plane, write_heatmap
     from traces.run_format import RunMeta
@@ -221,7 +239,7 @@ def write_files(config, machine, out_dir, result, counters, arrays):
     with RunWriter(out_dir / "digits.h5", meta) as writer:
         for name, (values, unit) in counters.items():
             writer.add_counter(name, values, unit)
-        for name, value in (result | arrays).items():
+        for name, value in {**result, **arrays}.items():
             if value is not None:
                 writer.add_result(name, value)
     share = 100.0 * counters["busy"][0] / result["cycles"]
@@ -233,10 +251,10 @@ def write_files(config, machine, out_dir, result, counters, arrays):
         )
 
 
-def report(result):
+def report(result: dict[str, Any]) -> str:
     """Return the result of `run` as text."""
 
-    def share(value):
+    def share(value: float | None) -> str:
         return "not measured" if value is None else f"{100 * value:.2f} %"
 
     r = result

@@ -12,13 +12,18 @@ import math
 import shutil
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 __all__ = ["Progress", "make_progress", "plain", "print_json", "printable", "table"]
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """Return `value` as data that JSON can carry.
 
     NumPy scalars become Python numbers, arrays and tuples become lists, mappings become dicts with str keys, and
@@ -49,17 +54,17 @@ def plain(value):
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\n")}
 
 
-def printable(text):
+def printable(text: str) -> str:
     """Return a text with control characters as ``\\xNN``: what stands in a file must not steer a terminal."""
     return text.translate(CONTROL)
 
 
-def print_json(value):
+def print_json(value: Any) -> None:
     """Print `value` as one JSON object on one line of standard output."""
     print(json.dumps(plain(value), allow_nan=False))
 
 
-def table(rows, indent=""):
+def table(rows: Iterable[Sequence[Any]], indent: str = "") -> str:
     """Return `rows` of (label, text) as lines with the texts aligned."""
     rows = [(str(label), str(text)) for label, text in rows]
     width = max((len(label) for label, _ in rows), default=0)
@@ -72,10 +77,10 @@ class Progress:
     A job calls `phase` when something new begins, `update` as often as it likes, and `note` for a line worth keeping.
     """
 
-    def phase(self, text):
+    def phase(self, text: str) -> None:
         """Announce the next part of the work."""
 
-    def update(self, done, total=None, **facts):
+    def update(self, done: int, total: int | None = None, **facts: Any) -> None:
         """Report how far the current phase is.
 
         Parameters
@@ -86,23 +91,23 @@ class Progress:
             Short things to show beside it, such as ``cycles=1200``.
         """
 
-    def note(self, text):
+    def note(self, text: str) -> None:
         """Show one line."""
 
-    def close(self):
+    def close(self) -> None:
         """End the display; calling it again does nothing."""
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
 
 class PlainProgress(Progress):
     """Progress as text: one rewritten line on a terminal, now and then a full line elsewhere."""
 
-    def __init__(self, stream, interactive, clock=time.monotonic):
+    def __init__(self, stream: TextIO, interactive: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream = stream
         self.interactive = interactive
         self.clock = clock
@@ -111,13 +116,13 @@ class PlainProgress(Progress):
         self.begun = clock()
         self.open_line = False
 
-    def phase(self, text):
+    def phase(self, text: str) -> None:
         self._end_line()
         self._write(f"==> {text}\n")
         self.begun = self.clock()
         self.last = self.begun - self.interval / 2
 
-    def update(self, done, total=None, **facts):
+    def update(self, done: int, total: int | None = None, **facts: Any) -> None:
         now = self.clock()
         if now - self.last < self.interval and done != total:
             return
@@ -133,19 +138,19 @@ class PlainProgress(Progress):
         else:
             self._write(f"    {'  '.join([share, *shown])}\n")
 
-    def note(self, text):
+    def note(self, text: str) -> None:
         self._end_line()
         self._write(f"    {text}\n")
 
-    def close(self):
+    def close(self) -> None:
         self._end_line()
 
-    def _end_line(self):
+    def _end_line(self) -> None:
         if self.open_line:
             self._write("\n")
             self.open_line = False
 
-    def _write(self, text):
+    def _write(self, text: str) -> None:
         self.stream.write(text)
         self.stream.flush()
 
@@ -156,7 +161,7 @@ class RichProgress(Progress):
     Of the first line only the description gives way, so that it holds in 80 columns and fewer.
     """
 
-    def __init__(self, stream, clock=time.monotonic):
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
@@ -164,7 +169,7 @@ class RichProgress(Progress):
         from rich.text import Text
 
         class TwoLines(Bars):
-            def get_renderables(self):
+            def get_renderables(self) -> Iterator[Any]:
                 for task in self.tasks:
                     yield self.make_tasks_table([task])
                     if task.fields["facts"]:
@@ -179,26 +184,29 @@ class RichProgress(Progress):
         ]
         self.bars = TwoLines(*columns, console=Console(file=stream), expand=True, get_time=clock)
         self.bars.start()
-        self.task = None
+        self.task: TaskID | None = None
 
-    def phase(self, text):
+    def phase(self, text: str) -> None:
         self._finish()
-        self.task = self.bars.add_task(text, total=None, facts="", count="")
+        self.task = self._begun(text)
 
-    def update(self, done, total=None, **facts):
+    def _begun(self, text: str) -> TaskID:
+        return self.bars.add_task(text, total=None, facts="", count="")
+
+    def update(self, done: int, total: int | None = None, **facts: Any) -> None:
         if self.task is None:
-            self.phase("working")
+            self.task = self._begun("working")
         shown = "  ".join(f"{name} {_short(value)}" for name, value in facts.items())
         self.bars.update(self.task, completed=done, total=total, facts=shown, count=_count(done, total))
 
-    def note(self, text):
+    def note(self, text: str) -> None:
         self.bars.console.print(f"    {text}", markup=False, highlight=False)
 
-    def close(self):
+    def close(self) -> None:
         self._finish()
         self.bars.stop()
 
-    def _finish(self):
+    def _finish(self) -> None:
         """Show the current phase as complete, whatever its length turned out to be."""
         if self.task is not None:
             done = self.bars.tasks[self.task].completed or 1
@@ -206,25 +214,25 @@ class RichProgress(Progress):
             self.task = None
 
 
-def _count(done, total):
+def _count(done: int | None, total: int | None) -> str:
     """Return how much of how much."""
     return f"{_short(done)}/{_short(total)}" if total else ""
 
 
-def _clock(seconds):
+def _clock(seconds: float) -> str:
     """Return a time as h:mm:ss."""
     minutes, seconds = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
-def _short(value):
+def _short(value: Any) -> str:
     """Return a fact in few characters."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def make_progress(wanted=None, stream=None):
+def make_progress(wanted: bool | None = None, stream: TextIO | None = None) -> Progress:
     """Return the progress display that fits.
 
     Parameters

@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import html
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,11 @@ from traces.heatmap import plane, write_heatmap
 from traces.run_format import LINKS
 from wse_core.errors import TraceError
 from wse_core.params import PARAMETERS
+
+if TYPE_CHECKING:
+    from traces.marks import Mark
+    from traces.reader import Counter, RunFile
+    from traces.trace import Trace
 
 __all__ = ["compare", "page", "summary"]
 
@@ -49,7 +54,7 @@ USE_TEXT = {
 }
 
 
-def summary(trace):
+def summary(trace: Trace) -> dict[str, Any]:
     """Return the facts of a run as plain data.
 
     Parameters
@@ -94,7 +99,7 @@ def summary(trace):
     }
 
 
-def command_of(trace, results):
+def command_of(trace: Trace, results: Mapping[str, Any]) -> str:
     """Return the command that runs the job again, as far as the run file tells it."""
     job = trace.meta.job
     preset = {
@@ -113,7 +118,7 @@ def command_of(trace, results):
     return f"wse {job}" if job.startswith("train ") else f"wse run {job}"
 
 
-def _busiest_pes(counters):
+def _busiest_pes(counters: dict[str, Counter]) -> list[dict[str, Any]]:
     if "busy" not in counters:
         return []
     busy = counters["busy"].values.sum(axis=0)
@@ -124,8 +129,8 @@ def _busiest_pes(counters):
     ]
 
 
-def _busiest_links(counters):
-    found = []
+def _busiest_links(counters: dict[str, Counter]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     for name, counter in counters.items():
         if counter.kind == "link":
             moved = counter.values.sum(axis=0)
@@ -144,7 +149,7 @@ def _busiest_links(counters):
     return sorted(found, key=lambda link: -link["wavelets"])[:BUSIEST]
 
 
-def _roofline(counters):
+def _roofline(counters: dict[str, Counter]) -> dict[str, float | None] | None:
     """Return multiply-adds per PE-cycle against multiply-adds per wavelet received, of all PEs that calculate."""
     if not {"macs", "received", "busy", "idle"} <= set(counters):
         return None
@@ -156,7 +161,7 @@ def _roofline(counters):
     return {"macs_per_pe_cycle": macs / cycles, "macs_per_wavelet": macs / received if received else None}
 
 
-def page(trace):
+def page(trace: Trace) -> str:
     """Return the report of one run as HTML."""
     facts = summary(trace)
     body = [
@@ -182,7 +187,7 @@ def page(trace):
     return _page(facts["job"], body)
 
 
-def compare(first, second):
+def compare(first: Trace, second: Trace) -> str:
     """Return the comparison of two runs as HTML: results, uses of cycles and modelled numbers that differ."""
     facts = [summary(first), summary(second)]
     names = [trace.files[0].path.name for trace in (first, second)]
@@ -222,24 +227,24 @@ def compare(first, second):
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _page(title, body):
+def _page(title: str, body: Iterable[str]) -> str:
     return (
         f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{_text(title)}</title>"
         f"<style>{STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
     )
 
 
-def _text(value):
+def _text(value: Any) -> str:
     return html.escape(str(value))
 
 
-def _number(value):
+def _number(value: float) -> str:
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
-def _table(head, rows, right=()):
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> str:
     lines = ["<table>", "<tr>" + "".join(f"<th>{_text(cell)}</th>" for cell in head) + "</tr>"]
     for row in rows:
         cells = (
@@ -250,7 +255,7 @@ def _table(head, rows, right=()):
     return "\n".join([*lines, "</table>"])
 
 
-def _status(facts):
+def _status(facts: Mapping[str, Any]) -> str:
     bits = [
         f"{facts['pes'][0]} x {facts['pes'][1]} PEs of {facts['preset']}",
         f"ended: {facts['status']}",
@@ -260,7 +265,7 @@ def _status(facts):
     return f"<p class='small'>{_text(', '.join(bit for bit in bits if bit.strip()))}</p>"
 
 
-def _results(facts):
+def _results(facts: Mapping[str, Any]) -> str:
     results = facts["results"]
     checks = []
     for key, meaning in (
@@ -279,12 +284,12 @@ def _results(facts):
     return f"<p>{' · '.join(checks)}</p>" + _table(("", ""), rows, right=(1,))
 
 
-def _uses(facts):
+def _uses(facts: Mapping[str, Any]) -> str:
     rows = [(USE_TEXT[name], f"{100 * share:.2f} %") for name, share in facts["uses"].items()]
     return _table(("of all PE-cycles", ""), rows, right=(1,)) if rows else "<p>No counters were recorded.</p>"
 
 
-def _busiest(facts):
+def _busiest(facts: Mapping[str, Any]) -> str:
     busy = [(f"({pe['x']}, {pe['y']})", _number(pe["busy"])) for pe in facts["busiest_pes"]]
     pes = _table(("PE", "busy cycles"), busy, right=(1,))
     links = _table(
@@ -298,7 +303,7 @@ def _busiest(facts):
     return pes + links
 
 
-def _assumptions(machine):
+def _assumptions(machine: Mapping[str, Any]) -> str:
     rows = [
         (name, value, PARAMETERS[name].unit, PARAMETERS[name].confidence, PARAMETERS[name].source)
         for name, value in machine.items()
@@ -307,7 +312,7 @@ def _assumptions(machine):
     return _table(("name", "value", "unit", "confidence", "source"), rows)
 
 
-def _phases(marks):
+def _phases(marks: Sequence[Mark]) -> str:
     rows = [
         (mark.track, mark.label, _number(mark.begin), _number(mark.end - mark.begin)) for mark in marks[:MOST_PHASES]
     ]
@@ -315,18 +320,18 @@ def _phases(marks):
     return _table(("track", "phase", "begin", "cycles"), rows, right=(2, 3)) + more
 
 
-def _image(path):
+def _image(path: Path) -> str:
     data = base64.b64encode(Path(path).read_bytes()).decode("ascii")
     return f"<p><img alt='{_text(Path(path).stem)}' src='data:image/png;base64,{data}'></p>"
 
 
-def _pictures(trace):
+def _pictures(trace: Trace) -> list[str]:
     """Return the pictures that the file has the numbers for."""
     run = trace.files[0]
     counters = {name: run.counter(name) for name in run.counters}
     found = []
-    with tempfile.TemporaryDirectory(prefix="wse-report-") as folder:
-        folder = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="wse-report-") as name:
+        folder = Path(name)
         if set(pictures.USES) <= set(counters):
             uses = {use: counters[use].values.sum(axis=0) for use in pictures.USES}
             axis = "x" if uses["busy"].shape[1] > 1 else "y"
@@ -352,7 +357,7 @@ def _pictures(trace):
     return found
 
 
-def _curves(run):
+def _curves(run: RunFile) -> list[str]:
     """Return the picture of the results ``curve_...`` over ``curve_iteration``, if a run has them."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -382,7 +387,7 @@ def roofs(machine: Mapping[str, Any]) -> dict[int, str]:
     return {lanes: ", or ".join(found[lanes]) for lanes in sorted(found)}
 
 
-def _roofline_picture(point, limits):
+def _roofline_picture(point: Mapping[str, Any], limits: dict[int, str]) -> str:
     """Draw the point under its roofs: lanes, and one wavelet per cycle down the ramp."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure

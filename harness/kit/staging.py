@@ -56,7 +56,7 @@ def alone(target: str | os.PathLike[str], instead: str = "another directory with
         _remove_empty(made)
 
 
-def _make(target, made):
+def _make(target: Path, made: list[Path]) -> None:
     """Make a directory and its parents; append those that were missing to `made`, also if one cannot be made."""
     for parent in reversed((target, *target.parents)):
         if not parent.exists():
@@ -120,7 +120,7 @@ def staged_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
         _remove_empty(made)
 
 
-def _remove_empty(directories):
+def _remove_empty(directories: list[Path]) -> None:
     """Remove directories that were just made, innermost first, as far as they are empty."""
     for directory in reversed(directories):
         with contextlib.suppress(OSError):
