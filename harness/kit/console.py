@@ -13,12 +13,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, Self, TextIO
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from rich.progress import TaskID
 
 __all__ = ["Progress", "make_progress", "plain", "print_json", "printable", "table"]
 
@@ -184,13 +181,13 @@ class RichProgress(Progress):
         ]
         self.bars = TwoLines(*columns, console=Console(file=stream), expand=True, get_time=clock)
         self.bars.start()
-        self.task: TaskID | None = None
+        self.task: Any = None
 
     def phase(self, text: str) -> None:
         self._finish()
         self.task = self._begun(text)
 
-    def _begun(self, text: str) -> TaskID:
+    def _begun(self, text: str) -> Any:
         return self.bars.add_task(text, total=None, facts="", count="")
 
     def update(self, done: int, total: int | None = None, **facts: Any) -> None:
