@@ -5,7 +5,7 @@
 #
 #   PYTHON=python3.12   interpreter for a new .venv (default python3)
 #   ARGS="..."          arguments for `wse train` or pytest
-#   WSE_JOBS=N          parallel compilations (default: one per core)
+#   WSE_JOBS=N          parallel compilations, processes of make test and quick (default: one per core)
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,6 +26,8 @@ ifneq ($(IN_PLACE),release)
 .PHONY: $(STAMP)
 endif
 
+# A process per core; whole files go to one, because their tests share what they built.  Benchmarks are not among them.
+SPREAD := -n $(or $(WSE_JOBS),auto) --dist loadfile --benchmark-disable
 SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 
 .PHONY: help run test quick build bench checked sanitize coverage lint lint-tools clean
@@ -49,10 +51,10 @@ run: build
 	@$(VENV)/bin/wse train digits --wafers 2 --compare 50 --overwrite $(ARGS)
 
 test: build
-	@$(PY) -m pytest --durations=15 $(ARGS)
+	@$(PY) -m pytest $(SPREAD) --durations=15 $(ARGS)
 
 quick: build
-	@WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-smoke} $(PY) -m pytest -m "not packaging and not slow" $(ARGS)
+	@WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-smoke} $(PY) -m pytest $(SPREAD) -m "not packaging and not slow" $(ARGS)
 
 build: $(STAMP)
 
