@@ -210,8 +210,8 @@ class ProgramImage:
     data : tuple[(address, ndarray[uint16]), ...]
         Initial contents of SRAM; the rest starts as zero.
     symbols : dict[str, Symbol]
-    lines : tuple[str, ...]
-        For the disassembler: label or comment per code word, may be empty.
+    lines : dict[int, str]
+        Where vector operations stand in their source, by code word.
     """
 
     name: str
@@ -232,6 +232,7 @@ class ProgramImage:
     data: tuple = ()
     symbols: dict = field(default_factory=dict)
     labels: dict = field(default_factory=dict)
+    lines: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

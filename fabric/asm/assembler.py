@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,6 +89,11 @@ class Assembler(Numbering):
             data=data,
             symbols=symbols,
             labels=labels,
+            lines={
+                int(offset): f"{Path(ins.at.file).name}:{ins.at.line}"
+                for ins, offset in zip(u.instructions, offsets, strict=False)
+                if ins.at is not None and ins.op.form in ("alu", "dfilt")
+            },
         )
 
     def bound(self, kind: str, key: str) -> tuple[int, ...]:

@@ -285,9 +285,16 @@ def _write(recorder: Recorder, writer: RunWriter, trace: str, status: str, secon
 
 
 def names_of(spec: FabricSpec) -> dict[str, dict[str, str]]:
-    """Return names of opcodes, tasks and control tasks for people; an id that means different tasks has all names."""
-    found: dict[str, dict[str, str]] = {"tasks": {}, "control_tasks": {}}
+    """Return what numbers in events mean to people: opcodes, tasks, control tasks, and source lines of code words.
+
+    What means different things in different programs has all of them.
+    """
+    found: dict[str, dict[str, str]] = {"tasks": {}, "control_tasks": {}, "lines": {}}
     for program in spec.programs:
+        for word, line in program.lines.items():
+            known = found["lines"].setdefault(str(word), line)
+            if line not in known.split(" or "):
+                found["lines"][str(word)] = f"{known} or {line}"
         for space, names, number in (("tasks", task_names, task_id), ("control_tasks", control_names, control_id)):
             for name in names(program):
                 known = found[space].setdefault(str(number(program, name)), name)

@@ -15,6 +15,7 @@ from fabric.kernels.collectives.chain import chain_layout
 from harness.cli import main as cli
 from harness.kit import page
 from tests.fabric.test_debug import echo
+from tests.traces.export import perfetto_file
 from traces import pictures
 from traces.export.formats import export
 from traces.marks import Mark, collecting, lanes, mark
@@ -109,14 +110,12 @@ def test_streams_of_the_host_are_events(tmp_path):
 
 def test_perfetto_has_tracks_for_phases_and_the_host(recorded, tmp_path):
     pytest.importorskip("perfetto")
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Message
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
     path, ends = recorded
     with Trace.open(path) as trace:
         export(trace, "perfetto", tmp_path / "t.pftrace", trace.events())
-    message = Message()
-    message.ParseFromString((tmp_path / "t.pftrace").read_bytes())
+    message = perfetto_file.read(tmp_path / "t.pftrace")
     tracks = {p.track_descriptor.uuid: p.track_descriptor for p in message.packet if p.HasField("track_descriptor")}
     found, running = {}, {}
     for packet in message.packet:
@@ -138,7 +137,9 @@ def test_perfetto_has_tracks_for_phases_and_the_host(recorded, tmp_path):
     ]
     assert found["program", "MemoryX"] == [("weights", ends[1], ends[1] + 10)]
     assert found["program", "program"] == [("batch complete", ends[1], ends[1])]
-    assert [name for name, _, _ in found["host", "launch"]] == [f"launch at PE (0, 0): {PES}"] * 2
+    assert [name for name, _, _ in found["host", "launch"]] == ["launch"] * 2
+    launched = [p.track_event for p in message.packet if p.track_event.name == "launch"]
+    assert [perfetto_file.arguments(event) for event in launched] == [{"x": 0, "y": 0, "count": PES}] * 2
 
 
 def test_pictures_over_time_show_the_phases(recorded, tmp_path):

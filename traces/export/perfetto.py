@@ -16,6 +16,9 @@ program              process of the program's phases (`traces.marks`): a track e
 host                 process of the host: an instant per launch, copy and use of a stream
 ===================  ===================================================================================================
 
+Names are stored once (interned), so that a viewer adds up all events of a name; what differs from event to event,
+payload, color, elements, source line and so on, are arguments (debug annotations).
+
 Sources: docs/trace-format.md.
 """
 
@@ -31,7 +34,7 @@ from traces.naming import operation_name, task_name, task_number
 from traces.paths import identify
 from traces.run_format import LINKS
 from wse_core.events import HOST as HOST_ACCESSES
-from wse_core.events import KINDS, WAITS
+from wse_core.events import KINDS, NO_COLOR, WAITS
 
 if TYPE_CHECKING:
     from traces.trace import Trace
@@ -65,6 +68,7 @@ class _Picture:
         self.trace, self.events, self.writer = trace, events, writer
         self.width = int(events["x"].max(initial=0)) + 1
         self.numbers = identify(events)
+        self.elements = _elements(events)
         self.last: dict[int, int] = {}  # wavelet -> index of its last event: there its flow ends
         for index in np.flatnonzero(self.numbers >= 0):
             self.last[int(self.numbers[index])] = int(index)
@@ -110,7 +114,8 @@ class _Picture:
     def _moved(self, word, event, index):
         track, wavelet = self._track(event, ROUTER, "router"), int(self.numbers[index])
         flow, last = (wavelet + 1, self.last[wavelet] == index) if wavelet >= 0 else (None, False)
-        self.writer.instant(event.cycle, track, f"{word} C{event.color} {event.data:08x}", flow, last)
+        facts = {"color": event.color, "payload": f"{event.data:08x}", "control": event.flags & 1}
+        self.writer.instant(event.cycle, track, f"{word} C{event.color}", flow, last, facts)
 
     def _count(self, cycle, link):
         x, y, direction = link
@@ -121,13 +126,20 @@ class _Picture:
 
     def task_start(self, event, index):
         name = task_name(self.trace.names, task_number(event.aux, event.flags))
-        self._begin(event.cycle, self._track(event, TASKS, "tasks"), name)
+        facts = {"id": event.aux, "kind": "control task" if event.flags & 1 else "task", "code word": event.data}
+        self._begin(event.cycle, self._track(event, TASKS, "tasks"), name, facts)
 
     def task_end(self, event, index):
         self._end(event.cycle, self._track(event, TASKS, "tasks"))
 
     def op_start(self, event, index):
-        self._begin(event.cycle, self._thread(event), operation_name(self.trace.names, event.data >> 16))
+        facts = {"code word": event.data & 0xFFFF}
+        line = self.trace.names.get("lines", {}).get(str(event.data & 0xFFFF))
+        if line:
+            facts["source"] = line
+        if index in self.elements:
+            facts["elements"] = self.elements[index]
+        self._begin(event.cycle, self._thread(event), operation_name(self.trace.names, event.data >> 16), facts)
 
     def op_end(self, event, index):
         self._end(event.cycle, self._thread(event))
@@ -135,9 +147,9 @@ class _Picture:
     def _thread(self, event):
         return self._track(event, THREADS + event.aux, "main" if event.aux == MAIN else f"ut{event.aux}")
 
-    def _begin(self, cycle, track, name):
+    def _begin(self, cycle, track, name, facts):
         self.open[track] = self.open.get(track, 0) + 1
-        self.writer.begin(cycle, track, name)
+        self.writer.begin(cycle, track, name, facts)
 
     def _end(self, cycle, track):
         if self.open.get(track, 0) > 0:  # what began before the first event is not shown
@@ -146,7 +158,10 @@ class _Picture:
 
     def wait(self, event, index):
         track = self._track(event, WAITING, "waits")
-        self.writer.begin(event.cycle - event.data, track, f"waits for {WAITS[event.aux]}")
+        facts = {"cycles": event.data}
+        if event.color != NO_COLOR:
+            facts |= {"color": event.color, "queue": event.flags >> 1 & 7}
+        self.writer.begin(event.cycle - event.data, track, f"waits for {WAITS[event.aux]}", facts)
         self.writer.end(event.cycle, track)
 
     # --- instants of a PE ---------------------------------------------------------------------------------------------
@@ -155,7 +170,7 @@ class _Picture:
         self._note(event, f"activate {task_name(self.trace.names, event.aux)}")
 
     def conflict(self, event, index):
-        self._note(event, f"bank conflicts: {event.data} cycles")
+        self._note(event, "bank conflicts", {"cycles": event.data})
 
     def switch(self, event, index):
         self._note(event, f"switch C{event.color} to {event.aux}")
@@ -163,8 +178,8 @@ class _Picture:
     def teardown(self, event, index):
         self._note(event, f"teardown C{event.color} {'begins' if event.aux else 'ends'}")
 
-    def _note(self, event, text):
-        self.writer.instant(event.cycle, self._track(event, TASKS, "tasks"), text)
+    def _note(self, event, text, facts=None):
+        self.writer.instant(event.cycle, self._track(event, TASKS, "tasks"), text, facts=facts)
 
     # --- program and host ---------------------------------------------------------------------------------------------
 
@@ -181,7 +196,7 @@ class _Picture:
     def host(self, event, index):
         what = HOST_ACCESSES[event.aux]
         track = self.writer.track(HOST, "host", event.aux + 1, what)
-        self.writer.instant(event.cycle, track, f"{what} at PE ({event.x}, {event.y}): {event.data:,}")
+        self.writer.instant(event.cycle, track, what, facts={"x": event.x, "y": event.y, "count": event.data})
 
     # --- tracks -------------------------------------------------------------------------------------------------------
 
@@ -190,6 +205,21 @@ class _Picture:
 
     def _pe_track(self, x, y, number, name, counter=False):
         return self.writer.track(y * self.width + x + FIRST_PE, f"PE ({x}, {y})", number, name, counter)
+
+
+def _elements(events):
+    """Return how many elements each operation did: index of its `op_start` -> elements; what did not end is missing."""
+    running = {}  # (x, y, thread) -> index of the start
+    found = {}
+    start, end = KINDS.index("op_start"), KINDS.index("op_end")
+    chosen = np.flatnonzero((events["kind"] == start) | (events["kind"] == end))
+    columns = [events[name][chosen].tolist() for name in ("x", "y", "aux", "kind", "data")]
+    for index, x, y, thread, kind, data in zip(chosen.tolist(), *columns, strict=True):
+        if kind == start:
+            running[x, y, thread] = index
+        elif (x, y, thread) in running:
+            found[running.pop((x, y, thread))] = data
+    return found
 
 
 def write_perfetto(trace: Trace, events: np.ndarray, stream: BinaryIO) -> None:

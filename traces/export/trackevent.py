@@ -9,9 +9,16 @@ Source: the public description of TrackEvent by its makers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 __all__ = ["TrackEventWriter"]
+
+Facts = Mapping[str, int | str]
+"""What a viewer shows beside an event: arguments by name."""
+SEQUENCE = 1
+CLEARED, NEEDS = 1, 2
+"""Flags of packets: tables of names begin anew; what refers to them."""
 
 
 class TrackEventWriter:
@@ -37,6 +44,8 @@ class TrackEventWriter:
         self._builder = StreamingTraceProtoBuilder(stream)
         self._known: set[int] = set()
         self._packets: list[tuple[int, Any]] = []
+        self._names: dict[str, int] = {}  # of events -> number under which the file has it once
+        self._fact_names: dict[str, int] = {}
 
     def process(self, number: int, title: str) -> int:
         """Return the identity of a process, described if it is new."""
@@ -64,18 +73,19 @@ class TrackEventWriter:
             self._builder.write_packet(packet)
         return identity
 
-    def begin(self, time: int, track: int, name: str) -> None:
+    def begin(self, time: int, track: int, name: str, facts: Facts | None = None) -> None:
         """Begin a slice; the next `end` of the track ends the one that began last."""
-        self._put(time, track, self.kinds.TYPE_SLICE_BEGIN).name = name
+        self._put(time, track, self.kinds.TYPE_SLICE_BEGIN, name, facts)
 
     def end(self, time: int, track: int) -> None:
         """End a slice."""
         self._put(time, track, self.kinds.TYPE_SLICE_END)
 
-    def instant(self, time: int, track: int, name: str, flow: int | None = None, last: bool = False) -> None:
+    def instant(
+        self, time: int, track: int, name: str, flow: int | None = None, last: bool = False, facts: Facts | None = None
+    ) -> None:
         """Mark an instant; those of one `flow` are joined by arrows, up to its `last`."""
-        event = self._put(time, track, self.kinds.TYPE_INSTANT)
-        event.name = name
+        event = self._put(time, track, self.kinds.TYPE_INSTANT, name, facts)
         if flow is not None:
             (event.terminating_flow_ids if last else event.flow_ids).append(flow)
 
@@ -86,14 +96,33 @@ class TrackEventWriter:
     def finish(self) -> None:
         """Write what was told, in the order of time and, within an instant, of telling."""
         self._packets.sort(key=lambda entry: entry[0])
-        for _, packet in self._packets:
+        tables = self._builder.create_packet()
+        tables.trusted_packet_sequence_id, tables.sequence_flags = SEQUENCE, CLEARED
+        for interned, numbers in (
+            (tables.interned_data.event_names, self._names),
+            (tables.interned_data.debug_annotation_names, self._fact_names),
+        ):
+            for name, number in numbers.items():
+                entry = interned.add()
+                entry.iid, entry.name = number, name
+        for packet in (tables, *(packet for _, packet in self._packets)):
             self._builder.write_packet(packet)
         self._packets.clear()
 
-    def _put(self, time: int, track: int, kind: int) -> Any:
+    def _put(self, time: int, track: int, kind: int, name: str | None = None, facts: Facts | None = None) -> Any:
         """Add an event; return it for its details."""
         packet = self._builder.create_packet()
-        packet.timestamp, packet.trusted_packet_sequence_id = time, 1
-        packet.track_event.track_uuid, packet.track_event.type = track, kind
+        packet.timestamp, packet.trusted_packet_sequence_id, packet.sequence_flags = time, SEQUENCE, NEEDS
+        event = packet.track_event
+        event.track_uuid, event.type = track, kind
+        if name is not None:
+            event.name_iid = self._names.setdefault(name, len(self._names) + 1)
+        for key, value in (facts or {}).items():
+            annotation = event.debug_annotations.add()
+            annotation.name_iid = self._fact_names.setdefault(key, len(self._fact_names) + 1)
+            if isinstance(value, str):
+                annotation.string_value = value
+            else:
+                annotation.int_value = value
         self._packets.append((time, packet))
-        return packet.track_event
+        return event

@@ -3,8 +3,8 @@
 ==================  ==========================================================================
 signal              value
 ==================  ==========================================================================
-``task``            id of the task that runs, 256 more for a control task; z when none does
-``wait``            1 + place in `wse_core.events.WAITS` while the CE waits; 0 else
+``task``            name of the task that runs; ``-`` when none does
+``wait``            reason of `wse_core.events.WAITS` while the CE waits; ``-`` else
 ``grant_D``         payload that leaves in direction D in this cycle; z when none does
 ``color_D``         its color; z when none does
 ==================  ==========================================================================
@@ -16,13 +16,14 @@ import io
 
 import numpy as np
 
-from traces.naming import task_number
+from traces.naming import task_name, task_number
 from wse_core.errors import TraceError
-from wse_core.events import KINDS
+from wse_core.events import KINDS, WAITS
 
 __all__ = ["MOST_PES", "write_vcd"]
 
 MOST_PES = 1024
+NONE = "-"
 DEPART, TASK_START, TASK_END, WAIT = (KINDS.index(kind) for kind in ("depart", "task_start", "task_end", "wait"))
 
 
@@ -47,35 +48,41 @@ def write_vcd(trace, events, stream):
     first = int(events["cycle"].min(initial=0)) if len(events) else 0
     with VCDWriter(text, timescale="1 ns", date="", version="wse-sim", init_timestamp=first) as writer:
         signals = {}
+        wide, high = (len(str(int(events[name].max(initial=0)))) for name in ("x", "y"))
         for place in places:
             x, y = int(place["x"]), int(place["y"])
-            scope = f"pe_{x}_{y}"
+            scope = f"pe_{x:0{wide}}_{y:0{high}}"  # viewers sort by letters
             signals[x, y] = {
-                "task": writer.register_var(scope, "task", "integer", size=16, init="z"),
-                "wait": writer.register_var(scope, "wait", "integer", size=4, init=0),
+                "task": writer.register_var(scope, "task", "string", init=NONE),
+                "wait": writer.register_var(scope, "wait", "string", init=NONE),
             }
             for direction in "WENSR":
                 for name, size in (("grant", 32), ("color", 8)):
                     signals[x, y][name, direction] = writer.register_var(
                         scope, f"{name}_{direction}", "wire", size=size, init="z"
                     )
-        for cycle, x, y, signal, value in _changes(events):
+        for cycle, x, y, signal, value in _changes(events, trace.names):
             writer.change(signals[x, y][signal], cycle, value)
     text.detach()
 
 
-def _changes(events):
+def _word(text):
+    """Return a text as one word of ASCII, which is all that a value of this format can be."""
+    return "".join(letter if letter.isascii() and letter.isprintable() and letter != " " else "_" for letter in text)
+
+
+def _changes(events, names):
     """Return (cycle, x, y, signal, value) in order; of several values in a cycle the last stands."""
     changes = {}
     columns = [events[name].tolist() for name in ("cycle", "x", "y", "kind", "color", "aux", "data", "flags")]
     for cycle, x, y, kind, color, aux, data, flags in zip(*columns, strict=True):
         if kind == TASK_START:
-            changes[cycle, x, y, "task"] = task_number(aux, flags)
+            changes[cycle, x, y, "task"] = _word(task_name(names, task_number(aux, flags)))
         elif kind == TASK_END:
-            changes.setdefault((cycle + 1, x, y, "task"), "z")
+            changes.setdefault((cycle + 1, x, y, "task"), NONE)
         elif kind == WAIT:
-            changes[cycle - data, x, y, "wait"] = aux + 1
-            changes.setdefault((cycle, x, y, "wait"), 0)
+            changes[cycle - data, x, y, "wait"] = WAITS[aux]
+            changes.setdefault((cycle, x, y, "wait"), NONE)
         elif kind == DEPART:
             for number, direction in enumerate("WENSR"):
                 if aux >> number & 1:

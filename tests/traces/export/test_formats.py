@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import re
 
 import numpy as np
 import pytest
 
+from fabric.host.fabric import Fabric
+from fabric.host.recording import record
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+from tests.traces.export import perfetto_file
 from tests.traces.samples import chain
 from traces.export import formats
 from traces.export.formats import export
@@ -77,12 +83,10 @@ def test_parquet_is_the_events(trace, events, tmp_path):
 
 def test_perfetto_has_slices_flows_and_counters(trace, events, tmp_path):
     pytest.importorskip("perfetto")
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Message
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
     export(trace, "perfetto", tmp_path / "t.pftrace", events)
-    message = Message()
-    message.ParseFromString((tmp_path / "t.pftrace").read_bytes())
+    message = perfetto_file.read(tmp_path / "t.pftrace")
     names, parents, depth, flows, ended, last, counted = {}, {}, {}, set(), set(), {}, {}
     slices = []
     for packet in message.packet:
@@ -92,6 +96,8 @@ def test_perfetto_has_slices_flows_and_counters(trace, events, tmp_path):
             parents[track.uuid] = track.parent_uuid
             continue
         event = packet.track_event
+        if not event.track_uuid:
+            continue  # the tables of names
         assert packet.timestamp >= last.get("time", 0)
         last["time"] = packet.timestamp
         where = names[parents[event.track_uuid]], names[event.track_uuid]
@@ -153,6 +159,69 @@ def test_the_log_has_the_lines_that_the_viewer_reads(trace, events, tmp_path):
             cycle, x, ident = int(found[1]), int(found[2]), found[3]
             arrival = rf"@{cycle + 1} P{x - 1}\.0 .*ident={ident} landing=E departing=/    R/ to_ce_from_router"
             assert any(re.match(arrival, other) for other in lines)
+
+
+def test_perfetto_names_add_up_and_arguments_differ(trace, events, tmp_path):
+    """A name is stored once and says what happens; payload, color, elements and place in the source are arguments."""
+    pytest.importorskip("perfetto")
+    export(trace, "perfetto", tmp_path / "t.pftrace", events)
+    message = perfetto_file.read(tmp_path / "t.pftrace")
+    named = [packet.track_event for packet in message.packet if packet.track_event.name]
+    assert {event.name for event in named} <= {
+        *("inject C0", "grant C0", "take C0", "inject C1", "grant C1", "take C1"),
+        *("main", "mov32", "fadds", "waits for input", "waits for output", "activate main"),
+    }
+    sent = [perfetto_file.arguments(event) for event in named if event.name.startswith("inject")]
+    injected = of_kind(events, "inject")
+    assert [facts["payload"] for facts in sent] == [f"{data:08x}" for data in injected["data"]]
+    assert [facts["color"] for facts in sent] == injected["color"].tolist()
+    adding = [perfetto_file.arguments(event) for event in named if event.name == "fadds"]
+    assert {facts["elements"] for facts in adding} == {N}
+    waits = [perfetto_file.arguments(event) for event in named if event.name == "waits for input"]
+    assert sorted(facts["cycles"] for facts in waits) == sorted(
+        of_kind(events, "wait")["data"][of_kind(events, "wait")["aux"] == 1].tolist()
+    )
+
+
+def test_operations_say_their_line(tmp_path):
+    """`fabric.record` knows where each operation stands in the source of its program."""
+    pytest.importorskip("perfetto")
+    p = Program("p")
+    a = p.array("a", 4, "f32")
+    with p.task("main"):
+        p.fmuls(a, a, 2.0)
+    line = inspect.currentframe().f_lineno - 1
+    layout = Layout(1, 1)
+    layout.place(p, 0, 0)
+    with record(tmp_path / "run.h5", trace="events"):
+        fabric = Fabric(layout, "reference")
+        fabric.launch("main")
+        fabric.run()
+    with Trace.open(tmp_path / "run.h5") as opened:
+        export(opened, "perfetto", tmp_path / "t.pftrace", opened.events())
+    message = perfetto_file.read(tmp_path / "t.pftrace")
+    (facts,) = [
+        perfetto_file.arguments(packet.track_event) for packet in message.packet if packet.track_event.name == "fmuls"
+    ]
+    assert facts["source"] == f"test_formats.py:{line}"
+    assert facts["elements"] == 4
+
+
+def test_vcd_has_states_by_name_and_modules_in_their_order(tmp_path):
+    pytest.importorskip("vcd")
+    reader = pytest.importorskip("vcdvcd")
+    chain(tmp_path / "run.h5", 11, 5)
+    with Trace.open(tmp_path / "run.h5") as opened:
+        export(opened, "vcd", tmp_path / "t.vcd", opened.events())
+    found = reader.VCDVCD(str(tmp_path / "t.vcd"))
+    scopes = list(dict.fromkeys(name.partition(".")[0] for name in found.signals))
+    assert scopes == sorted(scopes) == [f"pe_{x:02}_0" for x in range(11)]
+    lines = (tmp_path / "t.vcd").read_text().splitlines()  # that reader passes over texts
+    states = []
+    for kind in ("task", "wait"):
+        code = next(line.split()[3] for line in lines if line.startswith("$var string") and line.split()[4] == kind)
+        states.append({line.split()[0] for line in lines if line.endswith(f" {code}") and line.startswith("s")})
+    assert states == [{"s-", "smain"}, {"s-", "sinput"}]
 
 
 def test_vcd_is_read_back_by_another_reader(trace, events, tmp_path):
