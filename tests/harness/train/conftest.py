@@ -1,0 +1,17 @@
+"""What tests of training work in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty directory to work in, with a small separable problem."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 100)
+    samples = rng.standard_normal((4, 12))[labels] + 0.3 * rng.standard_normal((100, 12))
+    np.savez(tmp_path / "blobs.npz", x_train=samples[:80], y_train=labels[:80], x_test=samples[80:], y_test=labels[80:])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
