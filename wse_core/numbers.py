@@ -48,8 +48,6 @@ _p("fabric.height", 996, "PEs", "arch §1: --fabric-dims of a real system", "pub
    low=1, high=65535)
 _p("clock.ghz", 0.85, "GHz", "arch §1: vendor's host scripts convert cycles at 0.85", "published",
    "conversion of cycles to seconds only; no cycle count depends on it", low=0, high=100)
-_p("wafer.io_gbit_per_s", 1200, "Gb/s", "weight streaming white paper: 1.2 Tb/s of I/O", "published",
-   "system input and output bandwidth")
 
 # --- memory of a PE ------------------------------------------------------------------------------------------------
 _p("mem.words", 24576, "16-bit words", "arch §2: 48 kB per PE, word addressed", "published",
@@ -175,8 +173,8 @@ _p("update.latency", 10_000, "ns", "no public figure; a message through a host",
 # --- between memory service and wafers ------------------------------------------------------------------------------
 _p("link.rate", 100 * 10**9, "bits/s", f"{PAPER}, section 6.4", "published", "one link, each direction", low=1,
    high=HUGE)
-_p("link.planes", 12, "links", f"{PAPER}, section 6.4: 1.2 Tb/s per system", "published",
-   "links of a system, a plane of nodes each", low=1)
+_p("link.planes", 12, "links", f"{PAPER}, section 6.4: 1.2 Tb/s of I/O per system, at which weights are delivered",
+   "published", "links of a system, a plane of nodes each; tree and planner count them", low=1)
 _p("link.buffer", 16 * 2**20, "bytes", "no public figure; more than the links carry in the latency of a tree",
    "assumed", "on the way to a system or waiting there, per direction", low=1, high=HUGE)
 _p("node.ways", 4, "ports", f"{PAPER}, section 6.4", "published",

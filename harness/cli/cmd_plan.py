@@ -22,6 +22,9 @@ from wse_core.schema import Field, suggestion
 
 __all__ = ["add_parser", "main"]
 
+DEVICES = Field("devices", int, low=1, high=10**12)
+DAYS = Field("days", float, low=1e-6, high=1e9, unit="days")
+
 SHAPE = {
     "layers": 16,
     "count": 4,
@@ -54,17 +57,21 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         metavar="S",
         action="append",
         default=[],
-        help="may be repeated (default: baseline, partitioned, improved, streaming)",
+        help="may be repeated (default: baseline, partitioned, improved, streaming; with --degree without the last)",
     )
     goal = parser.add_mutually_exclusive_group()
-    goal.add_argument("--devices", metavar="N", type=int, help="best use of at most N devices")
-    goal.add_argument("--days", metavar="D", type=float, help="fewest devices that train within D days")
+    goal.add_argument("--devices", metavar="N", help="best use of at most N devices")
+    goal.add_argument("--days", metavar="D", help="fewest devices that train within D days")
     parser.add_argument(
         "--degree",
         metavar="key=value",
         action="append",
         default=[],
-        help="data, tensor, pipeline, shard and batch of the strategies that store weights",
+        help="fix a degree: micro, count, data, pipeline, tensor of a search; data, tensor, pipeline, shard, batch of "
+        "strategies that store weights; may be repeated",
+    )
+    parser.add_argument(
+        "--rules", action="store_true", help="search by the rules of the paper, as its tables do, not everything"
     )
     parser.add_argument("--schedule", metavar="KIND", help="simulate standard, layered or modular instead")
     parser.add_argument(
@@ -100,8 +107,10 @@ def _plan(args: argparse.Namespace) -> int | None:
     if args.network:
         hardware = hardware.with_network(args.network)
     stored = ["baseline", "partitioned", "improved"] if "node" in hardware.links else []
-    wanted = args.strategy or [*stored, "streaming"]
-    request = Request(model, hardware, numbers, args.devices, args.days, tuple(args.degree))
+    wanted = args.strategy or ([*stored, "streaming"] if not args.degree else stored or ["streaming"])
+    devices = None if args.devices is None else DEVICES.parse(args.devices, "--devices")
+    limit = None if args.days is None else DAYS.parse(args.days, "--days")
+    request = Request(model, hardware, numbers, devices, limit, tuple(args.degree), args.rules)
     for name in wanted:
         if name not in STRATEGIES:
             raise ConfigError(f"no strategy {name!r}", hint=suggestion(name, STRATEGIES))

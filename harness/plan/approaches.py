@@ -197,8 +197,9 @@ def streaming_run(model, hardware, systems=None, seconds=None):
     Without either, as many systems as the batch has sequences.
 
     A batch is divided over the systems.  Where the share of one exceeds its memory it takes several passes, in each of
-    which every weight is streamed again.  Weights and gradients travel while the systems compute, so the slower of the
-    two sets the time.  A model without a published run trains for `STEPS` critical batches.
+    which every weight is streamed again.  Weights come in and gradients go out at the same time, each direction of the
+    link for itself, while the systems compute; so the slower of compute and link sets the time.  A model without a
+    published run trains for `STEPS` critical batches.
 
     Returns
     -------
@@ -216,6 +217,7 @@ def streaming_run(model, hardware, systems=None, seconds=None):
         model = dataclasses.replace(model, batch_tokens=batch, tokens=STEPS * batch, iterations=STEPS)
     limit = math.floor(_known(model, "batch_tokens", None) / model.sequence)
     each = streaming(model, hardware, 1)["bytes"]
+    rate = min(hardware.links[name].each_way for name in ("network", "service") if name in hardware.links)
 
     def run(number):
         share = math.ceil(limit / number)
@@ -223,7 +225,7 @@ def streaming_run(model, hardware, systems=None, seconds=None):
         samples = math.ceil(share / passes)
         compute = operations(model) / number / hardware.flops
         iterations = model.iterations or model.tokens / model.batch_tokens
-        traffic = 2 * link_rate(model, 1.0, iterations) * passes / hardware.links["network"]
+        traffic = link_rate(model, 1.0, iterations) * passes / rate
         return {
             "systems": number,
             "samples": samples,

@@ -1,8 +1,11 @@
 """Hardware as the planner sees it: a rate of operations, a memory, and links with a bandwidth each.
 
 The A100 node is Table A.1 of the paper on layered accumulation, whose GB are 2^30 bytes; the CS-2 is that of the
-weight-streaming paper (sections 6.1 and 8.1.1), whose GB are 10^9.  Bandwidths count input and output together, as
-the intensities do.
+weight-streaming paper (sections 6.1 and 8.1.1), whose GB are 10^9.
+
+A link is duplex and has one rate, that of each direction (`Link`).  Sources count differently: the A100's table has
+input and output together, as intensities do; the 1.2 Tb/s of a wafer are the links of `swarm.timing`, in each
+direction, the same numbers by which the tree between memory service and wafers is timed.
 """
 
 from __future__ import annotations
@@ -13,11 +16,35 @@ from dataclasses import dataclass
 from harness.config import toml
 from harness.config.options import from_table, option
 from harness.plan.units import GIB, parse_bytes
+from swarm.timing import Links
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import Machine, machine
 from wse_core.schema import suggestion
 
-__all__ = ["A100", "CS2", "Device", "find_hardware", "load_hardware", "wafer"]
+__all__ = ["A100", "CS2", "Device", "Link", "find_hardware", "load_hardware", "wafer"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A duplex link.
+
+    Attributes
+    ----------
+    each_way : float
+        Rate of each direction [bytes/s], whatever the other one carries.
+    """
+
+    each_way: float
+
+    @classmethod
+    def of_both(cls, rate: float) -> Link:
+        """Return the link whose input and output together have a rate [bytes/s]."""
+        return cls(rate / 2)
+
+    @property
+    def both(self) -> float:
+        """Rate of input and output together [bytes/s]."""
+        return 2 * self.each_way
 
 
 @dataclass(frozen=True)
@@ -32,22 +59,23 @@ class Device:
         Bytes of one device.
     node : int
         Devices joined by `links`["node"].
-    links : dict
-        Bandwidth per device [bytes/s], both directions together.  ``node`` carries tensor parallelism, ``network``
-        everything between nodes, ``cpu`` what is offloaded, ``pcie`` both of these together; others are media.
+    links : dict[str, Link]
+        Of one device.  ``node`` carries tensor parallelism, ``network`` everything between nodes, ``cpu`` what is
+        offloaded, ``pcie`` both of these together, ``service`` weights and gradients at the memory service; others are
+        media.
     """
 
     name: str
     flops: float
     memory: float
     node: int = 1
-    links: dict = dataclasses.field(default_factory=dict)
+    links: dict[str, Link] = dataclasses.field(default_factory=dict)
 
     def threshold(self, link):
         """Return operations per byte from which an operation is bound by compute, not by the link."""
         if link not in self.links:
             raise UnsupportedError(f"{self.name} has no link {link!r}", hint=suggestion(link, self.links))
-        return self.flops / self.links[link]
+        return self.flops / self.links[link].both
 
     def with_network(self, link):
         """Return the same hardware with another link between its nodes."""
@@ -67,19 +95,26 @@ TABLE_A1 = {
 }
 """GB/s per device, input and output together (Table A.1); node is NVLink, network InfiniBand at 200 Gb/s."""
 
-A100 = Device("a100", 312e12, 80 * GIB, 16, {name: rate * GIB for name, rate in TABLE_A1.items()})
+A100 = Device("a100", 312e12, 80 * GIB, 16, {name: Link.of_both(rate * GIB) for name, rate in TABLE_A1.items()})
 
 
 def wafer(numbers: Machine) -> Device:
-    """Return a wafer as the planner counts it, by the numbers ``plan.*`` and ``wafer.io_gbit_per_s`` of a machine."""
+    """Return a wafer as the planner counts it, by the numbers ``plan.*``, ``link.*`` and ``stream.rate``."""
     rate = numbers["plan.cores"] * numbers["plan.core_operations"] * (numbers["plan.core_ghz"] * 1e9)
-    links = {"memory": numbers["plan.memory_rate"], "network": numbers["wafer.io_gbit_per_s"] * 1e9 / 8}
+    links = {
+        "memory": Link.of_both(numbers["plan.memory_rate"]),
+        "network": Link(Links.of(numbers).bytes_per_second),
+        "service": Link(numbers["stream.rate"]),
+    }
     return Device("cs2", rate, numbers["plan.memory_bytes"], 1, links)
 
 
 CS2 = wafer(machine())
 
 PRESETS = ("a100", "cs2")
+
+
+EACH_WAY = "each way"
 
 
 @dataclass(frozen=True)
@@ -90,15 +125,22 @@ class _File:
     flops: float = option(doc="operations per second of a device", low=1.0)
     memory: str = option(doc="memory of a device, with its unit")
     node: int = option(1, doc="devices joined by the link `node`", low=1)
-    links: dict = option({}, doc="bandwidth of each link, with its unit")
+    links: dict = option({}, doc='bandwidth of each link, with its unit: "50 GB/s", or "25 GB/s each way"')
 
 
 def load_hardware(path):
     """Return the hardware that a TOML file describes; memory and links are texts with a unit."""
     table = toml.parse(toml.read_text(path, f"hardware by name: {', '.join(PRESETS)}"), path)
     given = from_table(_File, table, path)
-    links = {name: parse_bytes(text, f"{path}: links.{name}", True) for name, text in given.links.items()}
+    links = {name: _link(text, f"{path}: links.{name}") for name, text in given.links.items()}
     return Device(given.name, given.flops, parse_bytes(given.memory, f"{path}: memory"), given.node, links)
+
+
+def _link(text: object, place: str) -> Link:
+    """Return the link of a text: input and output together, or one direction if it ends in ``each way``."""
+    if isinstance(text, str) and text.rstrip().endswith(EACH_WAY):
+        return Link(parse_bytes(text.rstrip().removesuffix(EACH_WAY), place, True))
+    return Link.of_both(parse_bytes(text, place, True))
 
 
 def find_hardware(name: str, numbers: Machine | None = None) -> Device:

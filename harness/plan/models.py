@@ -23,6 +23,10 @@ CRITICAL_CONSTANT = 573.0
 """Critical batch in tokens over the cube root of the parameters (equation 2; fixed by GPT-3 at 3.2 M tokens)."""
 
 
+MOST_X = 10_000
+"""Largest x of X_[x], and most layers of any model."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """One activation that a wafer must keep for the backward pass, for models that are no transformers."""
@@ -59,9 +63,9 @@ class Model:
     """
 
     name: str = option(doc="name of the model")
-    layers: int = option(doc="number of layers", low=1)
-    width: int = option(doc="features of the hidden state", low=1)
-    sequence: int = option(doc="tokens in a sequence", low=1)
+    layers: int = option(doc="number of layers", low=1, high=MOST_X)
+    width: int = option(doc="features of the hidden state", low=1, high=10**9)
+    sequence: int = option(doc="tokens in a sequence", low=1, high=10**9)
     heads: int = option(1, doc="attention heads", low=1)
     intermediate: int = option(0, doc="width inside the feed-forward part; 0: four times the width", low=0)
     kv_heads: int = option(0, doc="heads of keys and values; 0: as many as heads", low=0)
@@ -129,6 +133,8 @@ def x_model(x):
     ConfigError
         Unless `x` is even and at least 2.
     """
+    if x > MOST_X:
+        raise ConfigError(f"X_[x] beyond X{MOST_X}, which has 1.2e21 parameters, is not planned", where=f"X{x}"[:20])
     if x < 2 or x % 2:
         raise ConfigError(f"X_[{x}] does not exist: x must be even and at least 2, because x/2 is a number of heads")
     return Model(f"X{x}", layers=x, width=x * x, heads=x // 2, sequence=16 * x, small=13)
@@ -203,7 +209,7 @@ def find_model(name):
         return load_model(name)
     match = re.fullmatch(r"[xX]_?\[?([0-9]+)\]?", name)
     if match:
-        return x_model(int(match[1]))
+        return x_model(int(match[1][:20]))
     model = PRESETS.get(name.lower())
     if model is None:
         raise ConfigError(f"no model {name!r}", hint=suggestion(name, [*PRESETS, "X<even number>", "FILE.toml"]))

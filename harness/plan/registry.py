@@ -2,8 +2,8 @@
 
 A strategy is a function of a `Request` and its own name that returns a plan as a flat dict, whose first key is
 ``strategy``, or raises `ConfigError` for what is impossible.  Three families stand behind the names: configurations
-that are searched for (`harness.plan.search`), weights that are streamed and weights that are stored
-(`harness.plan.approaches`).
+that are searched for (`harness.plan.optimum`, or by the paper's rules in `harness.plan.search`), weights that are
+streamed and weights that are stored (`harness.plan.approaches`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from harness.plan import approaches
 from harness.plan.checkpoints import media
 from harness.plan.hardware import Device, wafer
 from harness.plan.models import Model
+from harness.plan.optimum import DEGREES, fewest, optimum
 from harness.plan.search import PARALLELISM, fastest, for_days, for_devices
 from harness.plan.strategies import METHODS, days, efficiency, memory, overheads, reduction_bytes
 from harness.plan.units import DAY
@@ -26,7 +27,7 @@ from wse_core.schema import Field, suggestion
 
 __all__ = ["STRATEGIES", "Request"]
 
-DEGREES = ("batch", "data", "tensor", "pipeline", "shard")
+STORED_DEGREES = ("batch", "data", "tensor", "pipeline", "shard")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Request:
     days : float or None
         Longest time.
     degrees : tuple of str
-        Words ``key=value`` for strategies that store weights.
+        Words ``key=value`` that fix degrees.
+    rules : bool
+        Search by the rules of the paper instead of all configurations.
     """
 
     model: Model
@@ -53,12 +56,33 @@ class Request:
     devices: int | None = None
     days: float | None = None
     degrees: tuple[str, ...] = ()
+    rules: bool = False
+
+    def fixed(self, name: str, known: tuple[str, ...]) -> dict[str, Any]:
+        """Return the degrees as numbers; refuse one that the strategy `name` does not have."""
+        given = {}
+        for key, text in parse_assignments(self.degrees, "--degree").items():
+            if key not in known:
+                raise ConfigError(
+                    f"{name} has no degree {key!r}", where="--degree", hint=suggestion(key, known) if known else None
+                )
+            kind = float if key in ("batch", "shard") else int
+            given[key] = Field(key, kind, low=1, high=10**15).parse(text, f"--degree {key}")
+        return given
 
 
 def searched(request: Request, name: str) -> dict[str, Any]:
     """Return the best configuration of a method for the devices or the days, or the fastest of all."""
     model, hardware = request.model, request.hardware
-    if request.devices is not None:
+    fixed = request.fixed(name, DEGREES)
+    if request.rules and fixed:
+        raise ConfigError("the rules of the paper choose all degrees", where="--degree", hint="without --rules")
+    if not request.rules:
+        if request.days is not None:
+            config = fewest(model, hardware, name, request.days, fixed)
+        else:
+            config = optimum(model, hardware, name, request.devices, fixed)
+    elif request.devices is not None:
         config = for_devices(model, hardware, name, request.devices)
     elif request.days is not None:
         config = for_days(model, hardware, name, request.days)
@@ -68,6 +92,7 @@ def searched(request: Request, name: str) -> dict[str, Any]:
     follows = {link: loss for link, loss in media(model, config, hardware).items() if loss}
     return {
         "strategy": name,
+        "search": "rules of the paper" if request.rules else "all configurations",
         **config.as_dict(),
         "efficiency": efficiency(model, config, hardware),
         "days": days(model, config, hardware),
@@ -80,6 +105,7 @@ def searched(request: Request, name: str) -> dict[str, Any]:
 
 def streamed(request: Request, name: str) -> dict[str, Any]:
     """Return a run by weight streaming, on wafers if the hardware is none."""
+    request.fixed(name, ())
     device = request.hardware if "node" not in request.hardware.links else wafer(request.numbers)
     seconds = None if request.days is None else request.days * DAY
     found = approaches.streaming_run(request.model, device, request.devices, seconds)
@@ -88,11 +114,9 @@ def streamed(request: Request, name: str) -> dict[str, Any]:
 
 def stored(request: Request, name: str) -> dict[str, Any]:
     """Return Table 1 of the weight-streaming paper for given degrees, in elements."""
-    model, given = request.model, {}
-    for key, text in parse_assignments(request.degrees, "--degree").items():
-        if key not in DEGREES:
-            raise ConfigError(f"unknown degree {key!r}", where="--degree", hint=suggestion(key, DEGREES))
-        given[key] = Field(key, float if key in ("batch", "shard") else int).parse(text, f"--degree {key}")
+    if request.devices is not None or request.days is not None:
+        raise ConfigError(f"{name} takes degrees, no devices and no days", where="wse plan", hint="--degree data=64")
+    model, given = request.model, request.fixed(name, STORED_DEGREES)
     batch = given.pop("batch", None) or model.batch_tokens / model.sequence or int(model.critical_batch)
     parts = approaches.stored(model, name, batch, **given)
     return {

@@ -35,6 +35,9 @@ __all__ = ["KINDS", "Schedule", "ScheduleTimeline", "Span", "mixed_buffering", "
 
 KINDS = ("standard", "layered", "modular")
 NETWORK = ("restore", "reduce")
+MOST_STEPS = 100_000
+"""Most pairs of layer and micro-batch that are simulated: about half a minute."""
+
 COMPUTE = ("forward", "recompute", "gradient")
 
 
@@ -82,6 +85,12 @@ class Schedule:
                 raise ConfigError(f"{name} = {value} must be a whole number from 1", where="schedule")
         if self.devices > self.layers:
             raise ConfigError(f"{self.devices} devices exceed the {self.layers} layers", where="schedule")
+        if self.layers * self.count > MOST_STEPS:
+            raise ConfigError(
+                f"{self.layers} layers x {self.count} micro-batches are {self.layers * self.count:,} steps",
+                where="schedule",
+                hint=f"at most {MOST_STEPS:,}",
+            )
         for name in (*COMPUTE, *NETWORK, "transfer"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name} = {getattr(self, name)} is no duration", where="schedule")

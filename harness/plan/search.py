@@ -1,4 +1,6 @@
-"""Search for the fastest configuration, by the rules of the paper on layered accumulation (section 5).
+"""Search for a configuration by the rules of the paper on layered accumulation (section 5).
+
+They give every published row, and `wse plan --rules` shows them; the fastest of all is found by `harness.plan.optimum`.
 
 What every method has in common: the batch is at most the critical one, the degree of tensor parallelism is the largest
 whose overhead stays within a quarter, and state and checkpoints are offloaded only if a device cannot hold them.
@@ -25,7 +27,17 @@ from harness.plan.strategies import METHODS, TOLERANCE, Config, check, days, int
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
-__all__ = ["PARALLELISM", "complete", "fastest", "for_days", "for_devices", "micro_batches", "tensor_degree"]
+__all__ = [
+    "PARALLELISM",
+    "complete",
+    "fastest",
+    "for_days",
+    "for_devices",
+    "micro_batches",
+    "tensor_degree",
+    "too_few_days",
+    "too_large",
+]
 
 PARALLELISM = ("data", "pipe", "tensor")
 
@@ -83,7 +95,7 @@ def fastest(model, hardware, method, parallelism):
             if found and _fits(model, found, hardware):
                 check(model, found, hardware)
                 return found
-    raise _too_large(model, hardware, method, parallelism)
+    raise too_large(model, hardware, method, parallelism)
 
 
 def complete(model, hardware, method, parallelism, batch, devices, tensor):
@@ -122,7 +134,7 @@ def for_devices(model, hardware, method, devices, parallelism=PARALLELISM):
         raise ConfigError(f"{devices} devices: at least one is needed", where=model.name)
     found = list(_within(model, hardware, method, devices, parallelism))
     if not found:
-        raise _too_large(model, hardware, method, parallelism)
+        raise too_large(model, hardware, method, parallelism)
     return min(found, key=lambda config: (days(model, config, hardware), config.devices))
 
 
@@ -132,12 +144,7 @@ def for_days(model, hardware, method, limit, parallelism=PARALLELISM):
         raise ConfigError(f"{limit} days: must be above zero", where=model.name)
     best = fastest(model, hardware, method, parallelism)
     if days(model, best, hardware) > limit:
-        raise ConfigError(
-            f"{limit:g} days are too few: the fastest {method} configuration needs "
-            f"{days(model, best, hardware):.3g} on {best.devices} devices",
-            where=model.name,
-            hint="more days, another --strategy, or other hardware",
-        )
+        raise too_few_days(model, hardware, method, limit, best)
     low, high = 0, best.devices
     while high - low > max(1, high // 500):
         middle = (low + high) // 2
@@ -150,6 +157,16 @@ def for_days(model, hardware, method, limit, parallelism=PARALLELISM):
         else:
             low = middle
     return best
+
+
+def too_few_days(model, hardware, method, limit, best):
+    """Return the error of a time that the fastest configuration, `best`, exceeds."""
+    return ConfigError(
+        f"{limit:g} days are too few: the fastest {method} configuration needs "
+        f"{days(model, best, hardware):.3g} on {best.devices} devices",
+        where=model.name,
+        hint="more days, another --strategy, or other hardware",
+    )
 
 
 def _known(method, parallelism):
@@ -245,7 +262,7 @@ def _fits(model, config, hardware):
     return parts["resident"] + (0 if config.offload else parts["offloadable"]) <= hardware.memory
 
 
-def _too_large(model, hardware, method, parallelism):
+def too_large(model, hardware, method, parallelism):
     """Return the error of a model that fits no device under the rules."""
     tensor = tensor_degree(model, hardware) if "tensor" in parallelism else 1
     least = memory(model, Config(method, tensor=tensor))["resident"]

@@ -2,13 +2,23 @@
 
 The formulas are those of the paper on layered accumulation and modular pipelines, appendix C; equation numbers stand
 beside each.  Intensities are operations per byte, to be compared with `Device.threshold`.  Every overhead is a
-fraction of the compute time; they multiply, because the bubble of a pipeline stretches what happens inside it.
+fraction of the compute time.
+
+How overheads come together is not printed; here it is what a device does (`slowdown`).  Tensor parallelism and the
+reduction of a standard pipeline stop it, so they add.  What is hidden behind compute needs other links at the same
+time, so only the longest of them shows.  The bubble of a pipeline stretches all of it.  So no configuration gets
+slower on a faster device or link, which products of overheads do not promise, and every printed cell follows.
+
+All formulas take numbers or arrays of numpy; `harness.plan.optimum` asks for thousands of configurations at once.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
 
 from harness.plan.units import DAY
 from wse_core.errors import ConfigError
@@ -28,6 +38,7 @@ __all__ = [
     "memory",
     "overheads",
     "reduction_bytes",
+    "slowdown",
 ]
 
 ACTIVATION_BYTES = 102
@@ -40,9 +51,19 @@ STEPS = 1e5
 TOLERANCE = 0.25
 """Largest overhead that the rules accept from tensor parallelism or from a reduction that is not hidden."""
 
-ROUNDING = 1e-9
-"""How far, relatively, a count may miss the one that hides transfers.  Sweeps put real degrees exactly on that edge,
-where the last bit of a quotient must not decide about a quarter of the time."""
+
+def _choose(condition: Any, yes: Any, no: Any) -> Any:
+    """Return `yes` where a condition holds and `no` elsewhere."""
+    return np.where(condition, yes, no) if isinstance(condition, np.ndarray) else yes if condition else no
+
+
+def _most(*values: Any) -> Any:
+    """Return the largest value, element by element."""
+    found = values[0]
+    for value in values[1:]:
+        both = isinstance(found, np.ndarray) or isinstance(value, np.ndarray)
+        found = np.maximum(found, value) if both else max(found, value)
+    return found
 
 
 @dataclass(frozen=True)
@@ -141,9 +162,7 @@ def intensities(model, config):
     rule, sequence = config.rule, model.sequence
     micro = config.micro * sequence
     whole = micro * config.count  # tokens per data-parallel instance and batch: b d_s / n_b
-    if config.data <= 1:
-        data = math.inf
-    elif rule.layered:
+    if rule.layered:
         data = whole / 2 if rule.partitioned else 3 * whole / 4
     elif rule.partitioned:
         data = micro / 2
@@ -152,7 +171,7 @@ def intensities(model, config):
     spread = 1 if rule.layered else model.layers / config.pipeline
     inner = (model.factor / 2) * model.width  # (2 + n_I) d_m
     return {
-        "data": data,
+        "data": _choose(config.data > 1, data, math.inf),
         "pipeline": inner * spread if config.pipeline > 1 else math.inf,
         "tensor": 2 * inner / (3 * (config.tensor - 1)) if config.tensor > 1 else math.inf,
         "state": (whole if rule.layered else micro) * (config.data if rule.partitioned else 1),
@@ -178,24 +197,26 @@ def overheads(model, config, hardware):
     Returns
     -------
     dict
-        ``bubble`` (section 4), ``tensor`` (never hidden), ``transfer`` between stages (hidden only by enough
-        micro-batches, C.4.2), ``reduction`` (hidden, except in a standard pipeline), ``offload`` (hidden; the host's
-        link and, with the network, the shared PCI express are limits).
+        ``bubble`` (section 4), ``tensor`` (never hidden), ``transfer`` between stages (hidden by enough micro-batches,
+        C.4.2: a micro-batch is back after n_l steps and transfers, and a device waits for it if its own n_mu steps are
+        over before), ``reduction`` (hidden, except in a standard pipeline), ``offload`` (hidden; the host's link and,
+        with the network, the shared PCI express are limits).
     """
     rule, need = config.rule, intensities(model, config)
     bubble = (config.pipeline - 1) / config.count * (config.pipeline / model.layers if rule.layered else 1)
     inside = "node" if config.tensor <= hardware.node else "network"
     tensor = hardware.threshold(inside) / need["tensor"] if config.tensor > 1 else 0.0
-    reduction = hardware.threshold("network") / need["data"] if config.data > 1 else 0.0
-    if rule.layered or rule.partitioned or config.pipeline == 1:
-        reduction = max(0.0, reduction - 1)
-    transfer = hardware.threshold("network") / need["pipeline"] if config.pipeline > 1 else 0.0
-    if config.count * (1 + ROUNDING) >= config.pipeline * (1 + transfer):
-        transfer = 0.0
-    offload = 0.0
+    reduction = hardware.threshold("network") / need["data"]
+    if _hides_reduction(config):
+        reduction = _most(0.0, reduction - 1)
+    transfer: Any = 0.0
+    if config.pipeline > 1:
+        longer = 1 + hardware.threshold("network") / need["pipeline"]
+        transfer = _most(0.0, longer * config.pipeline / config.count - 1)
+    offload: Any = 0.0
     if config.offload:
         shared = 1 / need["data"] + 1 / need["state"]
-        offload = max(
+        offload = _most(
             0.0,
             hardware.threshold("cpu") / need["state"] - 1,
             hardware.threshold("cpu") / need["checkpoint"] - 1,
@@ -204,9 +225,25 @@ def overheads(model, config, hardware):
     return {"bubble": bubble, "tensor": tensor, "transfer": transfer, "reduction": reduction, "offload": offload}
 
 
+def _hides_reduction(config):
+    """Whether reductions happen behind compute; in a standard pipeline they come after it."""
+    return config.rule.layered or config.rule.partitioned or config.pipeline == 1
+
+
+def slowdown(model, config, hardware):
+    """Return how many times longer a batch takes than its compute alone."""
+    costs = overheads(model, config, hardware)
+    behind, stops = [costs["transfer"], costs["offload"]], costs["tensor"]
+    if _hides_reduction(config):
+        behind.append(costs["reduction"])
+    else:
+        stops = stops + costs["reduction"]
+    return (1 + costs["bubble"]) * (1 + stops + _most(*behind))
+
+
 def efficiency(model, config, hardware):
-    """Return the share of time in which devices compute: one over the product of (1 + overhead)."""
-    return 1 / math.prod(1 + value for value in overheads(model, config, hardware).values())
+    """Return the share of time in which devices compute."""
+    return 1 / slowdown(model, config, hardware)
 
 
 def memory(model, config):
@@ -243,4 +280,4 @@ def gpu_days(model, hardware, steps=STEPS, batch=None):
 
 def days(model, config, hardware):
     """Return days of a training run of fixed work: `STEPS` critical batches, whatever the batch is."""
-    return gpu_days(model, hardware) / config.devices / efficiency(model, config, hardware)
+    return gpu_days(model, hardware) / config.devices * slowdown(model, config, hardware)

@@ -63,10 +63,15 @@ def test_reproduce(capsys):
 
 
 def test_a_plan(capsys):
+    status, out, _ = run(capsys, "X160", "--rules")
+    assert status == 0
+    assert "rules of the paper" in out
+    assert "38,640" in out
+    assert "6.79 d" in out
     status, out, _ = run(capsys, "X160")
     assert status == 0
-    assert "38,640" in out
-    assert "6.81 d" in out
+    assert out.count("all configurations") == 3
+    assert "rules of the paper" not in out
     status, out, _ = run(capsys, "gpt-3", "--json", "--devices", 64)
     plans = json.loads(out)["plans"]
     assert status == 0
@@ -107,7 +112,7 @@ def test_one_strategy_and_its_degrees(capsys):
     [
         (["gpt3"], "did you mean gpt-3"),
         (["X1000"], "must stay on a device"),
-        (["X160", "--devices", 0], "at least one"),
+        (["X160", "--devices", 0], "the least is 1"),
         (["X160", "--strategy", "improvd"], "did you mean improved"),
         ([], "exactly one"),
         (["X160", "--reproduce"], "exactly one"),
@@ -115,6 +120,21 @@ def test_one_strategy_and_its_degrees(capsys):
         (["X160", "--strategy", "improved", "--days", "1"], "too few"),
         (["gpt-3", "--strategy", "tensor", "--degree", "tensor=99999"], "12288, the features"),
         (["gpt-3", "--strategy", "data", "--degree", "dat=2"], "did you mean data"),
+        (["gpt-3", "--strategy", "data", "--days", "7"], "takes degrees, no devices and no days"),
+        (["gpt-3", "--strategy", "streaming", "--degree", "tensor=2"], "streaming has no degree 'tensor'"),
+        (["gpt-3", "--strategy", "improved", "--degree", "tensr=2"], "did you mean tensor"),
+        (["gpt-3", "--strategy", "improved", "--degree", "tensor=32"], "exceeds 16, the devices in a node"),
+        (["gpt-3", "--strategy", "improved", "--degree", "tensor=2", "--rules"], "choose all degrees"),
+        (["gpt-3", "--strategy", "partitioned", "--degree", "pipeline=2"], "uses no pipeline"),
+        (["gpt-3", "--strategy", "baseline", "--degree", "pipeline=7"], "does not divide the 96 layers"),
+        (["gpt-3", "--days", "nan"], "nan is not a usable number"),
+        (["gpt-3", "--days", "-1"], "too small"),
+        (["gpt-3", "--days", "inf"], "inf is not a usable number"),
+        (["gpt-3", "--devices", "9" * 5000], "--devices: expected a whole number"),
+        (["X1000000000000"], "beyond X10000"),
+        (["X" + "8" * 5000], "beyond X10000"),
+        (["--schedule", "modular", "--set", "layers=1000000000"], "at most 100,000"),
+        (["--schedule", "modular", "--set", "layers=100000", "--set", "count=100000"], "at most 100,000"),
         (["--schedule", "modular", "--set", "devices=17"], "exceed the 16 layers"),
         (["--schedule", "modular", "--set", "device=4"], "did you mean devices"),
         (["--figures", "lga9"], "no figure"),
@@ -169,3 +189,42 @@ def test_a_figure_is_written(capsys, tmp_path):
     status, _, _ = run(capsys, "--figures", "lga1,ws4", "--out", tmp_path)
     assert status == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lga1.csv", "lga1.png", "ws4.csv", "ws4.png"]
+
+
+def test_gpt3_in_a_week(capsys):
+    """The white paper asks 868 Gb/s in each direction for it, and a system has 1.2 Tb/s; compute alone takes less."""
+    status, out, _ = run(capsys, "gpt-3", "--strategy", "streaming", "--days", 7, "--json")
+    assert status == 0
+    (plan,) = json.loads(out)["plans"]
+    assert plan["traffic"] == pytest.approx(868e9 / 1.2e12 * 7 * 86400, rel=1e-3)
+    assert plan["compute"] <= plan["seconds"] <= 7 * 86400
+    half = ("--set", "machine.link.planes=6")
+    status, _, err = run(capsys, "gpt-3", "--strategy", "streaming", "--days", 7, *half)
+    assert status == 2
+    assert "stream for 10.1" in err
+
+
+def test_degrees_that_are_set_stay(capsys):
+    status, out, _ = run(capsys, "gpt-3", "--degree", "tensor=4", "--degree", "pipeline=3", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert [plan["strategy"] for plan in found["plans"]] == ["baseline", "improved"]
+    assert all((plan["tensor"], plan["pipeline"]) == (4, 3) for plan in found["plans"])
+    assert "uses no pipeline" in found["impossible"][0]["impossible"]
+
+
+def test_hardware_of_a_file_says_how_it_counts_a_link(capsys, tmp_path):
+    text = 'name = "own"\nflops = 1e15\nmemory = "40 GB"\n[links]\nnetwork = "{}"\n'
+    found = []
+    for rate in ("300 GB/s", "150 GB/s each way", "150 GB/s"):
+        (tmp_path / "own.toml").write_text(text.format(rate))
+        status, out, _ = run(
+            capsys, "gpt-3", "--hardware", tmp_path / "own.toml", "--strategy", "streaming", "--devices", 400, "--json"
+        )
+        assert status == 0
+        found.append(json.loads(out)["plans"][0]["traffic"])
+    assert found[0] == found[1] == found[2] / 2
+    (tmp_path / "own.toml").write_text(text.format("each way"))
+    status, _, err = run(capsys, "gpt-3", "--hardware", tmp_path / "own.toml")
+    assert status == 2
+    assert "is no amount of bytes/s" in err

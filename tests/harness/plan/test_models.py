@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.plan.hardware import A100, CS2, find_hardware
+from harness.plan.hardware import A100, CS2, Link, find_hardware
 from harness.plan.models import PRESETS, find_model
 from harness.plan.units import GB, GIB, amount, parse_bytes, printed, rounded, span
 from wse_core.errors import ConfigError, UnsupportedError
@@ -53,7 +53,7 @@ def test_hardware_from_a_file(tmp_path):
     path = tmp_path / "own.toml"
     path.write_text('name = "own"\nflops = 1e15\nmemory = "96 GB"\nnode = 8\n[links]\nnetwork = "100 GiB/s"\n')
     own = find_hardware(str(path))
-    assert (own.memory, own.links["network"]) == (96 * GB, 100 * GIB)
+    assert (own.memory, own.links["network"]) == (96 * GB, Link.of_both(100 * GIB))
     with pytest.raises(UnsupportedError, match="no link 'node'"):
         own.threshold("node")
     path.write_text('name = "own"\nflops = 1e15\nmemory = "96"\n')
