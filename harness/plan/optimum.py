@@ -121,7 +121,8 @@ class _Space:
         depth = fixed.get("pipeline", 1)
         if fixed:
             asked = {**dict.fromkeys(DEGREES, 1), "count": depth, **fixed}
-            check(model, Config(method, *(asked[name] for name in DEGREES)), hardware)
+            micro, count, data, pipeline, tensor = (asked[name] for name in DEGREES)
+            check(model, Config(method, micro, count, data, pipeline, tensor), hardware)
         if self.rule == METHODS["partitioned"] and depth > 1:
             raise ConfigError("the partitioned method uses no pipeline; it divides over data parallelism", where=where)
         if not self.rule.layered and model.layers % depth:
