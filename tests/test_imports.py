@@ -53,12 +53,26 @@ ROOMS = {
     "fabric.asm": (),
     "fabric.program": ("fabric.asm",),
     "fabric.layout": ("fabric.asm", "fabric.program"),
+    "fabric.csl": ASSEMBLING,
     "fabric.engine": (),
     "fabric.host": (*ASSEMBLING, "fabric.engine"),
     "fabric.kernels": (*ASSEMBLING, "fabric.host"),
     "fabric.networks": (*ASSEMBLING, "fabric.host", "fabric.kernels"),
     "fabric": (*ASSEMBLING, "fabric.host"),
 }
+
+CSL_ROOMS = {
+    "diagnostics": (),
+    "syntax": ("diagnostics",),
+    "types": (),
+    "tree": ("diagnostics", "types"),
+    "comptime": ("diagnostics", "syntax", "types", "tree"),
+    "check": ("diagnostics", "syntax", "types", "tree", "comptime"),
+    "projects": ("comptime",),
+    "census": ("diagnostics", "syntax", "types", "comptime", "check", "projects"),
+    "__init__": (),
+}
+"""The same inside of `fabric.csl`, the stages of a compiler."""
 
 ROOM_EXCEPTIONS = {
     ("harness.figures.throughput", "harness.plan.layers"): "a published figure of the planner's own table of layers",
@@ -82,6 +96,7 @@ LIBRARIES = {
 }
 OPTIONAL = {
     "argcomplete",
+    "lark",
     "rich",
     "sklearn",
     "scipy",
@@ -273,6 +288,21 @@ def test_no_edge_against_the_direction(path):
 )
 def test_no_room_reaches_where_it_may_not(path):
     assert room_faults(path) == []
+
+
+def test_stages_of_the_csl_compiler_stand_on_earlier_ones():
+    faults = []
+    for path in sources():
+        parts = module_name(path).split(".") if path.stem != "__init__" else [*module_name(path).split("."), "__init__"]
+        if parts[:2] != ["fabric", "csl"]:
+            continue
+        for imported, _ in imports_of(path):
+            other = imported.split(".")
+            if other[:2] == ["fabric", "csl"] and other[2] not in (parts[2], *CSL_ROOMS[parts[2]]):
+                faults.append(f"{'.'.join(parts)} may not import {imported}")
+    assert faults == []
+    graph = {room: set(below) for room, below in CSL_ROOMS.items()}
+    assert circles(graph) == set()
 
 
 def test_every_exception_is_still_needed():

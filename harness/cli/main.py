@@ -28,7 +28,9 @@ from wse_core.errors.base import EXIT_RUN
 
 __all__ = ["COMMANDS", "build_parser", "main"]
 
-COMMANDS = ("run", "train", "kernel", "kernels", "validate", "figure", "view", "export", "report", "plan", "doctor")
+COMMANDS = (
+    "run", "train", "kernel", "kernels", "csl", "validate", "figure", "view", "export", "report", "plan", "doctor",
+)  # fmt: skip
 """Subcommands in the order of the help text."""
 
 EXIT_INTERRUPTED = 130

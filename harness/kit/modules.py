@@ -17,6 +17,7 @@ OWN_PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 """Import names that this distribution provides."""
 
 EXTRAS = {
+    "lark": ("lark", "csl"),
     "sklearn": ("scikit-learn", "demo"),
     "argcomplete": ("argcomplete", "complete"),
     "rich": ("rich", "nice"),

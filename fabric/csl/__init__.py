@@ -1,0 +1,15 @@
+"""CSL, the language in which programs for this machine are written: from source text to checked, typed programs.
+
+==============  =======================================================================================================
+room            what it does
+==============  =======================================================================================================
+`diagnostics`   sources, spans, messages with file, line, column, caret and hint
+`syntax`        the grammar, the parser, the nodes of the tree, the printer
+`types`         what types there are and which converts to which
+`tree`          typed run-time code as the back end takes it: no names, no comptime, every node with its span
+`comptime`      values and the evaluator: params, modules, `layout`, builtins that a compiler obeys
+`check`         run-time code of a PE program: names, types, builtins, tasks; makes `tree`
+`library`       our own CSL sources of the modules in angle brackets
+`census`        which features a tree of programs uses, and which of them this compiler has
+==============  =======================================================================================================
+"""

@@ -1,0 +1,7 @@
+"""Checking of whole programs: from a file to a layout and the typed code of each class of PEs."""
+
+from __future__ import annotations
+
+from fabric.csl.check.program import Compilation, Program, check_file
+
+__all__ = ["Compilation", "Program", "check_file"]

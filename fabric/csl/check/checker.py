@@ -1,0 +1,171 @@
+"""The checker: from functions and tasks of a PE program to the typed tree.
+
+It is the evaluator with code where the evaluator refuses.  A function is checked once per instance: per module it
+belongs to, per known argument that a ``comptime`` or generic parameter takes.  Calls only put their callee on a list;
+`finish` works it off, so calls nest as deep as they like.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.check.order import ordered
+from fabric.csl.check.statements import RunTimeStatements
+from fabric.csl.comptime.globals import is_generic
+from fabric.csl.comptime.interpreter import Interpreter
+from fabric.csl.comptime.values import Cell, Function, Scope, Value, copied, frozen
+from fabric.csl.diagnostics import Fault
+from fabric.csl.syntax import nodes as n
+from fabric.csl.tree import Local
+from fabric.csl.types import COMPTIME_INT, I16, VOID, AnyType, DsdType, DsrType, FnType, IdType, Type
+
+__all__ = ["Checker"]
+
+
+class Checker(RunTimeStatements):
+    """Checks what a program can run.
+
+    Parameters
+    ----------
+    interpreter : Interpreter
+        The evaluator of the same program: session and unit are shared.
+    """
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        super().__init__(interpreter.session, interpreter.unit)
+        self.held = {}
+        self.loops = []
+        self._instances: dict[Any, tree.Function] = {}
+        self._todo: list[tuple[tree.Function, n.FnDecl, Scope]] = []
+        self._caller: tree.Function | None = None
+
+    # ---- instances
+
+    def root(self, function: Function) -> tree.Function:
+        """Return the instance of a task, an exported function or a handler."""
+        return self.instance_of_types(function, function.decl)
+
+    def instance_of_types(self, function: Function, node: n.Node) -> tree.Function:
+        if is_generic(function.decl):
+            raise Fault(f"'{function.decl.name}' is generic; here each parameter needs one type", node.span)
+        assert isinstance(function.type, FnType)
+        locals_ = [
+            Local(param.name or "", kind, True, param.span)
+            for param, kind in zip(function.decl.params, function.type.params, strict=True)
+        ]
+        names = {local.name: local for local in locals_}
+        key = (id(function.decl), id(function.module), tuple(("run", kind) for kind in function.type.params))
+        made = self._instance(key, function, locals_, names, function.type.result)
+        self._note_call(made)
+        return made
+
+    def _instance(
+        self, key: Any, function: Function, params: list[Local], names: dict[str, Any], result: Type
+    ) -> tree.Function:
+        """Return the instance with a key; a new one is put on the list of what is to be checked."""
+        made = self._instances.get(key)
+        if made is None:
+            decl = function.decl
+            made = tree.Function(function.name, decl.kind, tuple(params), result, decl.span, None, decl.inline)
+            self._instances[key] = made
+            scope = Scope(function.module, function.module.scope)
+            scope.names.update(names)
+            if decl.body is not None:
+                self._todo.append((made, decl, scope))
+        return made
+
+    def _note_call(self, callee: tree.Function) -> None:
+        if self._caller is not None and callee not in self._caller.calls:
+            self._caller.calls.append(callee)
+
+    def finish(self) -> list[tree.Function]:
+        """Check everything that was asked for and return it, callees before callers."""
+        while self._todo:
+            made, decl, scope = self._todo.pop()
+            with self.report.recover():
+                self._check(made, decl, scope)
+        return ordered(list(self._instances.values()), self.report)
+
+    def _check(self, made: tree.Function, decl: n.FnDecl, scope: Scope) -> None:
+        self._caller, self.result, self.loops = made, made.result, []
+        assert decl.body is not None
+        before = len(self.report.errors)
+        made.body = self.body(decl.body, scope)
+        if made.result != VOID and len(self.report.errors) == before and not self.ends(made.body.body):
+            raise Fault(f"'{decl.name}' can end without returning a {made.result}", decl.span)
+
+    # ---- calls
+
+    def call(self, node: n.Call, scope: Scope) -> Any:
+        if self.forced:
+            return super().call(node, scope)
+        function = self.callee(node, scope)
+        if not isinstance(function, Function):
+            return self._call_pointer(function, node, scope)
+        self.check_count(function, node)
+        arguments = [self.expr(entry, scope) for entry in node.arguments]
+        inline = function.decl.inline == "inline" and function.decl.body is not None
+        if inline and arguments and all(isinstance(value, Value) for value in arguments):
+            return self._expanded(function, arguments, node)
+        return self._call(function, arguments, node)
+
+    def _expanded(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
+        """Return the value of an inline function whose arguments are all known, or a call if it does more."""
+        self.forced += 1
+        try:
+            return self.invoke(function, arguments, node)
+        except Fault:
+            pass
+        finally:
+            self.forced -= 1
+        return self._call(function, arguments, node)
+
+    def _call(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
+        decl = function.decl
+        generic = is_generic(decl)
+        scope = Scope(function.module, function.module.scope)
+        params: list[Local] = []
+        passed: list[tree.Expr] = []
+        key: list[Any] = []
+        for i, (param, value) in enumerate(zip(decl.params, arguments, strict=True)):
+            at = node.arguments[i].span
+            if generic or not isinstance(function.type, FnType):
+                kind = self.type(param.type, scope)
+            else:
+                kind = function.type.params[i]
+            value = self.convert(value, kind, at, f"the argument '{param.name}'")
+            kind = value.type if isinstance(kind, AnyType) else kind
+            name = param.name or f"#{i}"
+            if param.comptime or self._is_known_only(kind, value):
+                if not isinstance(value, Value):
+                    raise Fault(f"the argument '{name}' must be known at compile time", at)
+                scope.names[name] = Cell(kind, copied(value), True, name)
+                key.append(("known", frozen(value)))
+                continue
+            if kind == COMPTIME_INT:
+                kind = I16
+            local = Local(name, kind, True, param.span)
+            scope.names[name] = local
+            params.append(local)
+            passed.append(self.as_expr(self.convert(value, kind, at), at))
+            key.append(("run", kind))
+        result = self.type(decl.result, scope) if generic else function.type.result  # type: ignore[union-attr]
+        whole = (id(decl), id(function.module), tuple(key))
+        made = self._instance(whole, function, params, scope.names, result)
+        self._note_call(made)
+        call = tree.Call(result, node.span, made, tuple(passed))
+        if self._caller is not None:
+            self._caller.sites.append(call)
+        return call
+
+    def _is_known_only(self, kind: Type, value: Any) -> bool:
+        """Whether a parameter of a type holds a known value: it does not exist at run time."""
+        if kind == COMPTIME_INT and isinstance(value, Value):
+            return True
+        if isinstance(kind, (FnType, DsrType)) or (isinstance(kind, IdType) and isinstance(value, Value)):
+            return True
+        return kind.words is None and not (isinstance(kind, DsdType) and str(kind) != "fifo_dsd")
+
+    def _call_pointer(self, pointer: tree.Expr, node: n.Call, scope: Scope) -> Any:
+        raise Fault("calls through function pointers are not supported", node.span, "call the function by its name")

@@ -1,0 +1,113 @@
+"""The order of functions, callees first, and which calls may go round in circles.
+
+The machine has no stack, so a function that is still at work cannot be called again.  A call that is the last thing a
+function does (a tail call) ends it and may close a circle; any other call of a circle is refused.
+"""
+
+from __future__ import annotations
+
+from fabric.csl import tree
+from fabric.csl.diagnostics import Fault, Report
+
+__all__ = ["ordered", "tail_calls"]
+
+
+def tail_calls(function: tree.Function) -> list[tree.Call]:
+    """Return the calls after which a function does nothing more."""
+    found: list[tree.Call] = []
+    if function.body is not None:
+        _tails(function.body.body, found)
+    return found
+
+
+def _tails(statements: list[tree.Statement], found: list[tree.Call]) -> None:
+    for place, statement in enumerate(statements):
+        last = place == len(statements) - 1 or _is_return(statements[place + 1])
+        if isinstance(statement, tree.Return):
+            if isinstance(statement.value, tree.Call):
+                found.append(statement.value)
+        elif isinstance(statement, tree.Evaluate):
+            if last and isinstance(statement.value, tree.Call):
+                found.append(statement.value)
+        else:
+            for block in _blocks(statement):
+                if last:
+                    _tails(block.body, found)
+                elif block.body and _is_return(block.body[-1]):
+                    _tails(block.body[-2:], found)
+
+
+def _is_return(statement: tree.Statement) -> bool:
+    return isinstance(statement, tree.Return) and statement.value is None
+
+
+def _blocks(statement: tree.Statement) -> list[tree.Block]:
+    """Return the blocks after which a statement is over."""
+    if isinstance(statement, tree.Block):
+        return [statement]
+    if isinstance(statement, tree.If):
+        return [block for block in (statement.then, statement.otherwise) if block is not None]
+    if isinstance(statement, tree.Switch):
+        return [block for _, block in statement.cases]
+    return []
+
+
+def ordered(functions: list[tree.Function], report: Report) -> list[tree.Function]:
+    """Return functions with callees before callers; report circles that are not made of tail calls."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    open_: list[tree.Function] = []
+    is_open: set[int] = set()
+    order: list[tree.Function] = []
+    for root in functions:
+        if id(root) in index:
+            continue
+        stack = [(root, iter(root.calls))]
+        while stack:
+            here, rest = stack[-1]
+            if id(here) not in index:
+                index[id(here)] = low[id(here)] = len(index)
+                open_.append(here)
+                is_open.add(id(here))
+            callee = next(rest, None)
+            if callee is not None:
+                if id(callee) not in index:
+                    stack.append((callee, iter(callee.calls)))
+                elif id(callee) in is_open:
+                    low[id(here)] = min(low[id(here)], index[id(callee)])
+                continue
+            stack.pop()
+            if stack:
+                above = stack[-1][0]
+                low[id(above)] = min(low[id(above)], low[id(here)])
+            if low[id(here)] == index[id(here)]:
+                circle = _close(here, open_, is_open)
+                order += circle
+                _check_circle(circle, report)
+    return order
+
+
+def _close(here: tree.Function, open_: list[tree.Function], is_open: set[int]) -> list[tree.Function]:
+    """Return the functions that call each other in a circle with one of them, or it alone."""
+    circle = []
+    while True:
+        function = open_.pop()
+        is_open.discard(id(function))
+        circle.append(function)
+        if function is here:
+            return circle
+
+
+def _check_circle(circle: list[tree.Function], report: Report) -> None:
+    members = {id(function) for function in circle}
+    for function in circle:
+        tails = {id(call) for call in tail_calls(function)}
+        for call in function.sites:
+            if id(call.function) in members and id(call) not in tails:
+                report.fault(
+                    Fault(
+                        f"'{call.function.name}' calls itself again from here, before it is done",
+                        call.span,
+                        "the machine has no stack; only a call that ends the function may close a circle",
+                    )
+                )

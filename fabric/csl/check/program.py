@@ -1,0 +1,226 @@
+"""From a file to a `Compilation`: its layout, and one `Program` per class of PEs that needs one of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fabric.csl.check.checker import Checker
+from fabric.csl.comptime.interpreter import Interpreter
+from fabric.csl.comptime.layout import Layout, PeClass, bind_params, evaluate, layout_block
+from fabric.csl.comptime.session import Options, Session
+from fabric.csl.comptime.units import ProgramUnit
+from fabric.csl.comptime.values import FAULTY, Function, Module, Scope, frozen
+from fabric.csl.diagnostics import Fault, Report
+from fabric.csl.syntax import nodes as n
+from fabric.csl.tree import Function as TypedFunction
+from wse_core.errors import ConfigError
+
+__all__ = ["Compilation", "Program", "check_file"]
+
+FRAMES = 10_000
+"""Frames of Python that the evaluator may take."""
+
+
+@dataclass(eq=False)
+class Program:
+    """A PE program, checked.
+
+    Attributes
+    ----------
+    unit : ProgramUnit
+        What its comptime blocks set up: tasks, queues, colors, exports, loads.
+    functions : list of tree.Function
+        Every function and task that can run, callees before callers.
+    entries : dict
+        Per function value that is a root (task, export, handler) its checked form.
+    variables : list of tree.Variable
+        Every global that code or the host can reach, in the order in which they were met.
+    """
+
+    unit: ProgramUnit
+    functions: list[TypedFunction]
+    entries: dict[int, TypedFunction]
+    variables: list[Any]
+
+
+@dataclass(eq=False)
+class Compilation:
+    """What is known of a file after checking.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The file.
+    layout : Layout or None
+        None for a file without a layout block, which is one program.
+    programs : list of Program
+        The different programs.
+    program_of : list of int
+        Per class of the layout the index of its program: classes share one if they agree in every param that is read.
+    report : Report
+        The messages.
+    """
+
+    path: Path
+    layout: Layout | None
+    programs: list[Program] = field(default_factory=list)
+    program_of: list[int] = field(default_factory=list)
+    report: Report = field(default_factory=Report)
+
+
+def check_file(path: str | Path, options: Options | None = None) -> Compilation:
+    """Check a layout file with all programs that it names, or a file that is a program by itself.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    options : Options, optional
+        Params, import paths and the like.
+
+    Returns
+    -------
+    Compilation
+
+    Raises
+    ------
+    CslError
+        If there is a mistake; it has all messages.
+    ConfigError
+        If the file cannot be read.
+    """
+    session = Session(options or Options())
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError("there is no such file", where=str(path))
+    found = Compilation(path, None, report=session.report)
+    try:
+        with _room():
+            _check(session, found, path)
+    except Fault as fault:
+        session.report.fault(fault)
+    except RecursionError:
+        raise ConfigError("the program nests deeper than the compiler can follow", where=str(path)) from None
+    session.report.check()
+    return found
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Let the evaluator nest as deep as calls at compile time may; each takes about ten frames of Python."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _check(session: Session, found: Compilation, path: Path) -> None:
+    """Check a file into a compilation."""
+    _, tree = session.load(path, session.name_of(path))
+    if layout_block(tree) is None:
+        module = session.module(path, "", {})
+        bind_params(session, module)
+        found.programs.append(_program(session, module, ProgramUnit()))
+    else:
+        found.layout = evaluate(session, path)
+        session.report.check()
+        _programs(session, found)
+
+
+def _programs(session: Session, found: Compilation) -> None:
+    """Check the programs of all classes; those that agree in what is read share one."""
+    layout = found.layout
+    assert layout is not None
+    known: list[tuple[Path, frozenset[str], Any, int]] = []
+    for index, cls in enumerate(layout.classes):
+        path = cls.path.resolve()
+        for other, names, key, number in known:
+            if other == path and _key(cls, names) == key:
+                found.program_of.append(number)
+                break
+        else:
+            unit = ProgramUnit(names=layout.names, rectangle=(layout.width, layout.height))
+            x, y = layout.example(index)
+            with session.report.recover():
+                module = session.module(cls.path, "", dict(cls.params))
+                program = _program(session, module, unit)
+                _check_colors(session, layout, index, unit, (x, y))
+                found.programs.append(program)
+            names = frozenset(unit.params_read)
+            known.append((path, names, _key(cls, names), len(found.programs) - 1))
+            found.program_of.append(len(found.programs) - 1)
+
+
+def _key(cls: PeClass, names: frozenset[str]) -> tuple[Any, ...]:
+    """Return what a class binds to some params."""
+    return tuple((name, frozen(cls.params[name][0])) for name in sorted(names) if name in cls.params)
+
+
+def _check_colors(session: Session, layout: Layout, index: int, unit: ProgramUnit, at: tuple[int, int]) -> None:
+    """Refuse a color that both the layout and the program configure."""
+    for color, (_, span) in unit.configs.items():
+        grid = layout.routes.get(color)
+        if grid is not None and ((layout.grid == index) & (grid >= 0)).any():
+            what = f"color {color} is configured here and in the layout"
+            session.report.fault(Fault(f"{what} (PE ({at[0]}, {at[1]}))", span))
+
+
+def _program(session: Session, module: Module, unit: ProgramUnit) -> Program:
+    """Evaluate the comptime blocks of a program and check the code that they reach."""
+    interpreter = Interpreter(session, unit)
+    _set_up(interpreter, module)
+    checker = Checker(interpreter)
+    entries: dict[int, TypedFunction] = {}
+    roots: list[Function] = [function for _, function, _ in unit.tasks.values()]
+    roots += [entry.target for entry in unit.exports if isinstance(entry.target, Function)]
+    roots += [function for function, _ in unit.teardown.values()]
+    for root in roots:
+        with session.report.recover():
+            made = checker.root(root)
+            entries[id(root.decl)] = made
+    functions = checker.finish()
+    return Program(unit, functions, entries, unit.variables)
+
+
+def _set_up(interpreter: Interpreter, module: Module) -> None:
+    """Make the modules that a module imports, run their comptime blocks, then its own."""
+    report, unit = interpreter.report, interpreter.unit
+    if module in unit.ready:
+        return
+    unit.ready.append(module)
+    for entry in list(module.globals.values()):
+        if isinstance(entry.decl, n.VarDecl) and _imports(entry.decl):
+            with report.recover():
+                value = interpreter.resolve(entry, entry.decl.span)
+                if isinstance(value.data, Module):
+                    _set_up(interpreter, value.data)
+    assert module.scope is not None
+    for item in module.tree.items:
+        if isinstance(item, n.ComptimeBlock):
+            _comptime_block(interpreter, item.body, module)
+
+
+def _comptime_block(interpreter: Interpreter, block: n.Block, module: Module) -> None:
+    """Run a global comptime block; a statement that fails does not keep the next from being looked at."""
+    scope = Scope(module, module.scope)
+    for statement in block.body:
+        try:
+            interpreter.execute(statement, scope)
+        except Fault as fault:
+            interpreter.report.fault(fault)
+            if isinstance(statement, n.VarDecl):
+                scope.names.setdefault(statement.name, FAULTY)
+
+
+def _imports(decl: n.VarDecl) -> bool:
+    """Whether a global is made by importing a module."""
+    return decl.value is not None and any(
+        isinstance(node, n.Builtin) and node.name == "@import_module" for node in n.walk(decl.value)
+    )

@@ -1,0 +1,331 @@
+"""Statements of run-time code: from the syntax tree to the typed tree.
+
+A statement that is wrong is reported and left out; what it would have declared counts as faulty, so that one mistake
+gives one message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.check.operations import VectorOperations
+from fabric.csl.comptime.values import FAULTY, NOTHING, Cell, Range, Scope, Struct, Value, copied
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.syntax import nodes as n
+from fabric.csl.tree import Const, Load, Local, VariablePlace
+from fabric.csl.types import (
+    BOOL,
+    COMPTIME_FLOAT,
+    COMPTIME_INT,
+    F32,
+    I16,
+    U16,
+    VOID,
+    ArrayType,
+    DsdType,
+    EnumType,
+    PointerType,
+    RangeType,
+    Type,
+)
+
+__all__ = ["RunTimeStatements"]
+
+
+class RunTimeStatements(VectorOperations):
+    """Checks of statements; a mix-in of `fabric.csl.check.checker.Checker`."""
+
+    result: Type = VOID
+    loops: list[str | None]
+
+    def code(self, node: n.Node, scope: Scope) -> list[tree.Statement]:
+        """Return the code of a statement."""
+        return getattr(self, f"_code_{node.__class__.__name__}")(node, scope)
+
+    def body(self, node: n.Node, scope: Scope, label: str | None = None) -> tree.Block:
+        """Return the code of a body in a scope of its own."""
+        inner = Scope(scope.module, scope)
+        statements = node.body if isinstance(node, n.Block) else [node]
+        found: list[tree.Statement] = []
+        for statement in statements:
+            try:
+                found += self.code(statement, inner)
+            except Fault as fault:
+                self.report.fault(fault)
+                if isinstance(statement, n.VarDecl):
+                    inner.names.setdefault(statement.name, FAULTY)
+        return tree.Block(node.span, found, label)
+
+    def _code_Block(self, node: n.Block, scope: Scope) -> list[tree.Statement]:
+        return [self.body(node, scope)]
+
+    def _code_ComptimeBlock(self, node: n.ComptimeBlock, scope: Scope) -> list[tree.Statement]:
+        self.forced += 1
+        try:
+            self.block(node.body, scope)
+        finally:
+            self.forced -= 1
+        return []
+
+    # ---- declarations
+
+    def _code_VarDecl(self, node: n.VarDecl, scope: Scope) -> list[tree.Statement]:
+        if node.comptime:
+            self._declare(node, scope)
+            return []
+        kind = self.type(node.type, scope) if node.type is not None else None
+        if node.value is None:
+            if kind is None:
+                raise Fault(f"'{node.name}' has neither type nor value", node.span)
+            return [tree.Declare(node.span, self._local(node, kind, scope), None)]
+        value = self.expr(node.value, scope)
+        value = self.convert(value, kind, node.value.span, f"the value of '{node.name}'")
+        if node.kind == "const" and isinstance(value, Value):
+            self.declare(scope, node, Cell(kind or value.type, copied(value), True, node.name))
+            return []
+        if value.type in (COMPTIME_INT, COMPTIME_FLOAT):
+            found = I16 if value.type == COMPTIME_INT else F32
+            hint = f"write var {node.name}: {found} = ..."
+            self.report.warn(f"'{node.name}' has no type; {found} is taken", node.span, hint)
+            value = self.convert(value, found, node.value.span)
+        if value.type == VOID:
+            raise Fault(f"'{node.name}' would be void", node.value.span)
+        return [tree.Declare(node.span, self._local(node, value.type, scope), self.as_expr(value, node.value.span))]
+
+    def _local(self, node: n.VarDecl, kind: Type, scope: Scope) -> Local:
+        if kind.words is None and not isinstance(kind, DsdType):
+            hint = "use const" if node.kind == "var" else None
+            raise Fault(f"a {kind} exists at compile time only; '{node.name}' cannot hold one", node.span, hint)
+        made = Local(node.name, kind, node.kind == "const", node.span)
+        self.declare(scope, node, made)
+        return made
+
+    # ---- simple statements
+
+    def _code_ExprStatement(self, node: n.ExprStatement, scope: Scope) -> list[tree.Statement]:
+        value = self.expr(node.value, scope)
+        if value.type != VOID and not isinstance(node.value, n.Builtin):
+            if isinstance(node.value, n.Call):
+                raise Fault(f"the result, a {value.type}, is not used", node.span, "assign it to _ if that is meant")
+            raise Fault("the value of this expression is not used", node.span, "assign it to _ if that is meant")
+        return [] if isinstance(value, Value) else [tree.Evaluate(node.span, value)]
+
+    def _code_Assign(self, node: n.Assign, scope: Scope) -> list[tree.Statement]:
+        target = node.target
+        if isinstance(target, n.Name):
+            found = scope.find(target.name)
+            if target.name == "_" and found is None:
+                value = self.expr(node.value, scope)
+                return [] if isinstance(value, Value) else [tree.Evaluate(node.span, value)]
+            if isinstance(found, Cell):
+                if found.const:
+                    raise Fault(f"'{found.name}' is a const; it cannot change", target.span)
+                self._assign(node, scope)
+                return []
+        goal = self.expr(target, scope)
+        if not isinstance(goal, Load):
+            what = f"'{target.name}' is not a variable" if isinstance(target, n.Name) else "this cannot be assigned to"
+            raise Fault(what, target.span)
+        place = goal.place
+        if place.const:
+            name = f"'{target.name}' is a const" if isinstance(target, n.Name) else "this is const"
+            raise Fault(f"{name}; it cannot change", target.span)
+        value = self.expr(node.value, scope)
+        if node.op == "=":
+            value = self.convert(value, place.type, node.value.span, "the value")
+            return [tree.Assign(node.span, place, "=", self.as_expr(value, node.value.span))]
+        return [tree.Assign(node.span, place, node.op, self._operand(node, goal, value))]
+
+    def _operand(self, node: n.Assign, goal: Load, value: Any) -> tree.Expr:
+        """Return the right side of a compound assignment in the type that it is needed in."""
+        made = self.run_binary(node.op[:-1], goal, value, node.span)
+        if made.type != goal.type:
+            raise Fault(f"'{node.op}' would make a {made.type} of a {goal.type}", node.span)
+        return made.right
+
+    def _code_Return(self, node: n.Return, scope: Scope) -> list[tree.Statement]:
+        if node.value is None:
+            if self.result != VOID:
+                raise Fault(f"a {self.result} must be returned", node.span)
+            return [tree.Return(node.span, None)]
+        value = self.expr(node.value, scope)
+        if self.result == VOID and value.type != VOID:
+            raise Fault(f"a {value.type} is returned where the result is void", node.value.span)
+        value = self.convert(value, self.result, node.value.span, "the result")
+        return [tree.Return(node.span, None if value.type == VOID else self.as_expr(value, node.value.span))]
+
+    def _leave(self, node: n.Break | n.Continue, what: str) -> None:
+        if not self.loops:
+            raise Fault(f"'{what}' stands outside of a loop", node.span)
+        if node.label is not None and node.label not in self.loops:
+            raise Fault(f"no loop around has the label '{node.label}'", node.span)
+
+    def _code_Break(self, node: n.Break, scope: Scope) -> list[tree.Statement]:
+        self._leave(node, "break")
+        if node.value is not None:
+            raise Fault("a 'break' with a value is not supported in run-time code", node.span)
+        return [tree.Break(node.span, node.label)]
+
+    def _code_Continue(self, node: n.Continue, scope: Scope) -> list[tree.Statement]:
+        self._leave(node, "continue")
+        return [tree.Continue(node.span, node.label)]
+
+    # ---- choices
+
+    def _code_If(self, node: n.If, scope: Scope) -> list[tree.Statement]:
+        condition = self.truth(node.condition, scope)
+        if isinstance(condition, bool):
+            chosen = node.then if condition else node.otherwise
+            return [] if chosen is None else [self.body(chosen, scope)]
+        then = self.body(node.then, scope)
+        otherwise = None if node.otherwise is None else self.body(node.otherwise, scope)
+        return [tree.If(node.span, condition, then, otherwise)]
+
+    def _code_Switch(self, node: n.Switch, scope: Scope) -> list[tree.Statement]:
+        subject = self.expr(node.subject, scope)
+        if isinstance(subject, Value):
+            case = self.chosen(node, subject, scope)
+            return [] if case is None else [self.body(case.body, scope)]
+        cases: list[tuple[tuple[Const, ...] | None, tree.Block]] = []
+        seen: dict[Any, Span] = {}
+        for case in node.cases:
+            values: list[Const] | None = None
+            if case.values is not None:
+                values = []
+                for entry in case.values:
+                    value = self.convert(self.scalar(entry, scope, "a case"), subject.type, entry.span, "the case")
+                    if value.data in seen:
+                        raise Fault("the switch has this case twice", entry.span)
+                    seen[value.data] = entry.span
+                    values.append(Const(value.type, entry.span, value))
+            cases.append((None if values is None else tuple(values), self.body(case.body, scope)))
+        if isinstance(subject.type, EnumType) and all(values is not None for values, _ in cases):
+            missing = [name for name, number in subject.type.members if number not in seen]
+            if missing:
+                raise Fault(f"the switch has no branch for {', '.join(missing)}", node.span, "add it, or an 'else'")
+        return [tree.Switch(node.span, subject, cases)]
+
+    # ---- loops
+
+    def _code_Labelled(self, node: n.Labelled, scope: Scope) -> list[tree.Statement]:
+        if isinstance(node.body, n.For):
+            return self._code_For(node.body, scope, node.label)
+        if isinstance(node.body, n.While):
+            return self._code_While(node.body, scope, node.label)
+        self.loops.append(node.label)
+        try:
+            return [self.body(node.body, scope, node.label)]
+        finally:
+            self.loops.pop()
+
+    def _round(self, node: n.Node, scope: Scope, label: str | None) -> tree.Block:
+        """Return the code of a loop's body."""
+        self.loops.append(label)
+        try:
+            return self.body(node, scope)
+        finally:
+            self.loops.pop()
+
+    def _code_For(self, node: n.For, scope: Scope, label: str | None = None) -> list[tree.Statement]:
+        sequence = self.expr(node.sequence, scope)
+        kind = sequence.type
+        if isinstance(kind, PointerType) and isinstance(kind.target, ArrayType):
+            sequence = self.pointee(sequence, node.sequence.span)
+            kind = kind.target
+        is_tuple = isinstance(sequence, Value) and isinstance(sequence.data, Struct) and sequence.data.is_tuple
+        if node.inline or is_tuple:
+            return self._unrolled(node, scope, sequence)
+        if not isinstance(kind, (RangeType, ArrayType)):
+            raise Fault(f"a loop runs over a range or an array, not over {kind}", node.sequence.span)
+        element = kind.element if kind.element != COMPTIME_INT else I16
+        inner = Scope(scope.module, scope)
+        item = Local(node.item, element, True, node.span)
+        index = Local(node.index, U16, True, node.span) if node.index not in (None, "_") else None
+        if node.item != "_":
+            inner.names[node.item] = item
+        if index is not None:
+            inner.names[index.name] = index
+        if isinstance(kind, ArrayType):
+            array = self._array(node, scope, sequence)
+            return [tree.ForArray(node.span, item, index, array, self._round(node.body, inner, label), label)]
+        parts: Range = sequence.data
+        start, stop, step = (
+            part if isinstance(part, tree.Expr) else Const(element, node.sequence.span, Value(element, part.data))
+            for part in (parts.start, parts.stop, parts.step)
+        )
+        if isinstance(step, Const) and step.value.data == 0:
+            raise Fault("the step of the range is 0", node.sequence.span)
+        return [tree.ForRange(node.span, item, index, start, stop, step, self._round(node.body, inner, label), label)]
+
+    def _array(self, node: n.For, scope: Scope, sequence: Any) -> tree.Expr:
+        """Return the array that a loop runs over, in memory."""
+        if isinstance(sequence, tree.Expr):
+            return sequence
+        variable = self.materialised(sequence, "array", node.sequence.span)
+        return Load(variable.type, node.sequence.span, VariablePlace(variable.type, node.sequence.span, variable))
+
+    def _unrolled(self, node: n.For, scope: Scope, sequence: Any) -> list[tree.Statement]:
+        if isinstance(sequence, tree.Expr):
+            raise Fault("an inline loop must be known at compile time", node.sequence.span)
+        found: list[tree.Statement] = []
+        for number, value in enumerate(self.items(sequence, node)):
+            self.count_iteration(node)
+            inner = Scope(scope.module, scope)
+            inner.names[node.item] = Cell(value.type, value, True, node.item)
+            if node.index is not None:
+                inner.names[node.index] = Cell(U16, Value(U16, number), True, node.index)
+            found.append(self.body(node.body, inner))
+        return found
+
+    def _code_While(self, node: n.While, scope: Scope, label: str | None = None) -> list[tree.Statement]:
+        if node.inline:
+            found: list[tree.Statement] = []
+            while self.decided(node.condition, scope):
+                self.count_iteration(node)
+                found.append(self.body(node.body, scope))
+                if node.step is not None:
+                    found += self.code(node.step, scope)
+            return found
+        condition = self.truth(node.condition, scope)
+        if condition is False:
+            return []
+        if condition is True:
+            condition = Const(BOOL, node.condition.span, Value(BOOL, True))
+        step = self.code(node.step, scope) if node.step is not None else []
+        body = self._round(node.body, scope, label)
+        return [tree.While(node.span, condition, step[0] if step else None, body, label)]
+
+    def block_value(self, node: n.BlockExpr, scope: Scope) -> Any:
+        if not node.body.body:
+            return NOTHING
+        self.forced += 1
+        try:
+            return super().block_value(node, scope)
+        finally:
+            self.forced -= 1
+
+    # ---- does it end?
+
+    def ends(self, statements: list[tree.Statement]) -> bool:
+        """Whether code surely does not run on past its last statement."""
+        for statement in statements:
+            if isinstance(statement, tree.Return):
+                return True
+            if isinstance(statement, tree.Block) and statement.label is None and self.ends(statement.body):
+                return True
+            blocks: list[tree.Block] = []
+            if isinstance(statement, tree.If) and statement.otherwise is not None:
+                blocks = [statement.then, statement.otherwise]
+            if isinstance(statement, tree.Switch):
+                whole = isinstance(statement.subject.type, EnumType) or any(v is None for v, _ in statement.cases)
+                blocks = [block for _, block in statement.cases] if whole else []
+            if blocks and all(self.ends(block.body) for block in blocks):
+                return True
+            if isinstance(statement, tree.While) and isinstance(statement.condition, Const):
+                return True
+            if isinstance(statement, tree.Evaluate) and isinstance(statement.value, tree.BuiltinCall):
+                call = statement.value
+                if call.name == "@assert" and isinstance(call.arguments[0], Value) and not call.arguments[0].data:
+                    return True
+        return False

@@ -1,0 +1,344 @@
+"""Run-time values: conversions, operators, places.  The counterpart of what the evaluator folds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.convert import mismatch
+from fabric.csl.comptime.interpreter import Interpreter
+from fabric.csl.comptime.numbers import COMPARISONS
+from fabric.csl.comptime.values import Cell, Pointer, Scope, Struct, Value
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.syntax import nodes as n
+from fabric.csl.tree import Const, Convert, Deref, Element, Expr, Load, Local, Member, VariablePlace
+from fabric.csl.types import (
+    BOOL,
+    COMPTIME_FLOAT,
+    COMPTIME_INT,
+    F32,
+    I16,
+    ArrayType,
+    BoolType,
+    DsdType,
+    EnumType,
+    FloatType,
+    IdType,
+    IntType,
+    PointerType,
+    StructType,
+    Type,
+)
+from fabric.csl.types.rules import common, is_integer, is_number, widens
+
+__all__ = ["RunTimeValues"]
+
+
+class RunTimeValues(Interpreter):
+    """Expressions over values that are not known; a mix-in of `fabric.csl.check.checker.Checker`."""
+
+    forced = 0
+    """How many reasons there are to need known values at the moment."""
+
+    # ---- knowing
+
+    @property
+    def place(self) -> str:
+        return super().place if self.forced else "run"
+
+    def known(self, node: n.Node, scope: Scope, what: str = "this") -> Any:
+        self.forced += 1
+        try:
+            return super().known(node, scope, what)
+        finally:
+            self.forced -= 1
+
+    def _begin(self, entry: Any, span: Span) -> None:
+        forced, self.forced = self.forced, 1
+        try:
+            super()._begin(entry, span)
+        finally:
+            self.forced = forced
+
+    def as_expr(self, value: Any, span: Span) -> Expr:
+        if isinstance(value, tree.Select) and value.type in (COMPTIME_INT, COMPTIME_FLOAT):
+            return self._typed_select(value, I16 if value.type == COMPTIME_INT else F32)
+        if isinstance(value, Expr):
+            return value
+        if value.type == COMPTIME_INT:
+            value = self.convert(value, I16, span)
+        elif value.type == COMPTIME_FLOAT:
+            value = self.convert(value, F32, span)
+        return Const(value.type, span, value)
+
+    # ---- conversions
+
+    def run_convert(self, value: Expr, target: Type, span: Span, what: str) -> Any:
+        if value.type == target or str(target) == "anytype":
+            return value
+        if self.forced:
+            return super().run_convert(value, target, span, what)
+        if isinstance(value, tree.Select) and value.type in (COMPTIME_INT, COMPTIME_FLOAT) and is_number(target):
+            return self._typed_select(value, target)
+        if widens(value.type, target):
+            kind = "pointer" if isinstance(target, PointerType) else "as"
+            return Convert(target, span, kind, value)
+        raise mismatch(value, target, span, what)
+
+    def _typed_select(self, choice: tree.Select, target: Type) -> tree.Select:
+        """Return a choice between literals, which take the type that is asked for."""
+        a, b = (
+            self.as_expr(self.convert(x.value if isinstance(x, Const) else x, target, x.span), x.span)
+            for x in (choice.then, choice.otherwise)
+        )
+        return tree.Select(target, choice.span, choice.condition, a, b)
+
+    def run_cast(self, value: Expr, target: Type, span: Span) -> Any:
+        if self.forced:
+            return super().run_cast(value, target, span)
+        source = value.type
+        if source == target:
+            return value
+        plain = (IntType, FloatType, BoolType, EnumType)
+        if isinstance(source, plain) and isinstance(target, plain):
+            if isinstance(source, EnumType) and isinstance(target, (FloatType, EnumType)):
+                raise mismatch(value, target, span, "the value")
+            return Convert(target, span, "as", value)
+        if target in (COMPTIME_INT, COMPTIME_FLOAT):
+            raise Fault(f"a value that is known at run time only cannot be a {target}", span)
+        return self.run_convert(value, target, span, "the value")
+
+    def run_bitcast(self, value: Expr, target: Type, span: Span) -> Any:
+        if self.forced:
+            return super().run_bitcast(value, target, span)
+        sizes = [self._bits(value.type), self._bits(target)]
+        if 0 in sizes:
+            raise Fault(f"the bits of a {value.type} mean nothing as {target}", span)
+        if sizes[0] != sizes[1]:
+            raise Fault(f"{value.type} has {sizes[0]} bits and {target} has {sizes[1]}", span)
+        return Convert(target, span, "bitcast", value)
+
+    def _bits(self, kind: Type) -> int:
+        """Return the width of a type whose bits can be looked at, else 0."""
+        if isinstance(kind, (IntType, FloatType)):
+            return kind.bits
+        if isinstance(kind, EnumType):
+            return kind.base.bits
+        return 16 if isinstance(kind, (IdType, PointerType)) else 0
+
+    def run_pointer(self, value: Expr, target: Type, span: Span) -> Any:
+        if self.forced:
+            return super().run_pointer(value, target, span)
+        return Convert(target, span, "pointer", value)
+
+    # ---- operators
+
+    def run_unary(self, node: n.Unary, value: Expr) -> Any:
+        if self.forced:
+            self.settle(value, node.span, "an operand")
+        return tree.Unary(value.type, node.span, node.op, value)
+
+    def run_binary(self, op: str, left: Any, right: Any, span: Span) -> Any:
+        if self.forced:
+            return super().run_binary(op, left, right, span)
+        if op in ("and", "or"):
+            a, b = (Value(BOOL, x) if isinstance(x, bool) else x for x in (left, right))
+            return tree.Binary(BOOL, span, op, self.as_expr(a, span), self.as_expr(b, span))
+        if op in ("<<", ">>"):
+            return self._shift(op, left, right, span)
+        kind = self.meet(op, left, right, span)
+        if kind is None:
+            if not isinstance(left.type, (PointerType, IdType)):
+                raise Fault(f"'{op}' does not take {left.type} at run time", span)
+            kind = left.type
+        a, b = (self.as_expr(self.convert(x, kind, span), span) for x in (left, right))
+        if op in ("/", "%") and is_integer(kind) and isinstance(b, Const) and b.value.data == 0:
+            raise Fault("division by zero", span)
+        return tree.Binary(BOOL if op in COMPARISONS else kind, span, op, a, b)
+
+    def _shift(self, op: str, left: Any, right: Any, span: Span) -> Any:
+        if not isinstance(left.type, IntType):
+            hint = "give the left side a type: @as(u32, ...)" if left.type == COMPTIME_INT else None
+            raise Fault(f"'{op}' needs an integer of fixed width on its left, not {left.type}", span, hint)
+        if not is_integer(right.type):
+            raise Fault(f"the count of '{op}' must be an integer, not {right.type}", span)
+        if isinstance(right, Value):
+            if not 0 <= right.data < left.type.bits:
+                raise Fault(f"a shift by {right.data} of a {left.type}, which has {left.type.bits} bits", span)
+            if right.type == COMPTIME_INT:
+                right = Value(IntType(16, False), right.data)
+        return tree.Binary(left.type, span, op, self.as_expr(left, span), self.as_expr(right, span))
+
+    def peer(self, values: list[Any], spans: list[Span], what: str) -> Type:
+        """Return the type in which alternatives meet."""
+        kind = values[0].type
+        for value, span in zip(values[1:], spans[1:], strict=True):
+            found = common(kind, value.type)
+            if found is None:
+                raise Fault(f"{what} have the types {kind} and {value.type}", span)
+            kind = found
+        return kind
+
+    def run_select(self, node: n.IfExpr, condition: Expr, then: Any, otherwise: Any) -> Any:
+        if self.forced:
+            self.settle(condition, node.condition.span, "the condition")
+        assert node.otherwise is not None
+        spans = [node.then.span, node.otherwise.span]
+        kind = self.peer([then, otherwise], spans, "the branches")
+        if kind in (COMPTIME_INT, COMPTIME_FLOAT):
+            return self._literals(kind, node.span, condition, [then, otherwise], spans)
+        if kind.words is None and not isinstance(kind, DsdType):
+            raise Fault(f"a {kind} cannot be chosen at run time", node.span, "make the condition known")
+        a = self.as_expr(self.convert(then, kind, node.then.span), node.then.span)
+        b = self.as_expr(self.convert(otherwise, kind, node.otherwise.span), node.otherwise.span)
+        return tree.Select(kind, node.span, condition, a, b)
+
+    def _literals(self, kind: Type, span: Span, condition: Expr, values: list[Any], spans: list[Span]) -> tree.Select:
+        """Return a choice between literals; what uses it gives it a type."""
+        a, b = (
+            value if isinstance(value, Expr) else Const(value.type, at, value)
+            for value, at in zip(values, spans, strict=True)
+        )
+        return tree.Select(kind, span, condition, a, b)
+
+    def switch_value(self, node: n.Switch, scope: Scope) -> Any:
+        subject = self.expr(node.subject, scope)
+        if isinstance(subject, Value) or self.forced:
+            return super().switch_value(node, scope)
+        chain: Any = None
+        for case in reversed(node.cases):
+            if not isinstance(case.body, n.ExprStatement):
+                raise Fault("a branch that gives a value at run time must be an expression", case.span)
+            value = self.expr(case.body.value, scope)
+            if case.values is None or chain is None:
+                chain = value
+                continue
+            for entry in reversed(case.values):
+                same = self.run_binary("==", subject, self.scalar(entry, scope, "a case"), entry.span)
+                span = case.body.span
+                kind = self.peer([value, chain], [span, span], "the branches")
+                if kind in (COMPTIME_INT, COMPTIME_FLOAT):
+                    chain = self._literals(kind, span, same, [value, chain], [span, span])
+                    continue
+                a, b = (self.as_expr(self.convert(x, kind, span), span) for x in (value, chain))
+                chain = tree.Select(kind, span, same, a, b)
+        return chain
+
+    # ---- places
+
+    def materialised(self, value: Value, name: str, span: Span) -> tree.Variable:
+        """Return memory that holds a known value."""
+        if value.type.words is None:
+            raise Fault(f"a {value.type} has no address", span)
+        made = tree.Variable(name, value.type, True, value, span)
+        self.unit.variables.append(made)
+        return made
+
+    def address(self, node: n.Node, scope: Scope, span: Span) -> Any:
+        if isinstance(node, n.Name) and isinstance(cell := scope.find(node.name), Cell) and not self.forced:
+            variable = self.held.get(id(cell))
+            if variable is None:
+                if not cell.const:
+                    raise Fault(f"'{node.name}' exists at compile time only; it has no address", span)
+                variable = self.held[id(cell)] = self.materialised(self.read(cell, span), cell.name, span)
+            return Value(PointerType(variable.type, True), Pointer(variable))
+        return super().address(node, scope, span)
+
+    held: dict[int, tree.Variable]
+    """Memory of known constants whose address was taken, by the identity of their cell."""
+
+    def run_address(self, place: tree.Place, span: Span) -> Any:
+        if self.forced:
+            return super().run_address(place, span)
+        root: Any = place
+        while isinstance(root, (Element, Member)) and isinstance(root.base, tree.Place):
+            root = root.base
+        if isinstance(root, VariablePlace) and isinstance(root.variable, Local):
+            root.variable.addressed = True
+        return tree.AddressOf(PointerType(place.type, place.const), span, place)
+
+    def run_element(self, node: n.Index, scope: Scope, base: Any, subscripts: list[Any]) -> Any:
+        operands = []
+        for value, at in zip(subscripts, node.subscripts, strict=True):
+            if not is_integer(value.type):
+                raise Fault(f"an index must be an integer, not {value.type}", at.span)
+            operands.append(self.as_expr(value, at.span))
+        kind = base.type
+        where: Any
+        if isinstance(kind, ArrayType):
+            if isinstance(base, Value):
+                pointer = self.address(node.base, scope, node.span)
+                where = VariablePlace(kind, node.span, pointer.data.target)
+            elif isinstance(base, Load):
+                where = base.place
+            else:
+                raise Fault("the result of an expression has no elements that can be addressed", node.span)
+            return self._checked_element(node, kind, where, operands)
+        if isinstance(kind, PointerType) and isinstance(kind.target, ArrayType) and not kind.many:
+            where = Deref(kind.target, node.span, self.as_expr(base, node.span))
+            return self._checked_element(node, kind.target, where, operands)
+        if not isinstance(kind, PointerType) or not kind.many:
+            raise Fault(f"a {kind} has no elements", node.span)
+        if len(operands) != 1:
+            raise Fault(f"a {kind} takes one subscript, not {len(operands)}", node.span)
+        target = kind.target
+        return Load(target, node.span, Element(target, node.span, self.as_expr(base, node.span), tuple(operands)))
+
+    def _checked_element(self, node: n.Index, kind: ArrayType, where: Any, operands: list[Expr]) -> Load:
+        self.check_rank(node, kind)
+        for operand, size in zip(operands, kind.dims, strict=True):
+            if isinstance(operand, Const) and not 0 <= operand.value.data < size:
+                raise Fault(f"index {operand.value.data} is outside of {kind}", operand.span)
+        return Load(kind.element, node.span, Element(kind.element, node.span, where, tuple(operands)))
+
+    def run_member(self, base: Expr, name: str, span: Span) -> Any:
+        if self.forced:
+            return super().run_member(base, name, span)
+        kind: Any = base.type
+        where: Any = base.place if isinstance(base, Load) else base
+        if isinstance(kind, PointerType) and isinstance(kind.target, StructType):
+            kind, where = kind.target, Deref(kind.target, span, base)
+        if not isinstance(kind, StructType):
+            raise Fault(f"a {kind} has no field '{name}'", span)
+        found = kind.field(name)
+        if found is None:
+            names = ", ".join(field for field, _ in kind.fields)
+            raise Fault(f"{kind} has no field '{name}'", span, f"its fields: {names}")
+        return Load(found, span, Member(found, span, where, name))
+
+    def run_init(self, node: n.Init, kind: Type, body: Value) -> Any:
+        if self.forced:
+            return super().run_init(node, kind, body)
+        fields: dict[str, Any] = body.data.fields
+        at = {str(i): x.span for i, x in enumerate(getattr(node.body, "items", ()))}
+        if isinstance(kind, ArrayType):
+            if len(fields) != kind.count:
+                raise Fault(f"{len(fields)} elements for {kind}, which has {kind.count}", node.span)
+            items = [
+                self.as_expr(self.convert(value, kind.element, at[name], "an element"), at[name])
+                for name, value in fields.items()
+            ]
+            return tree.BuiltinCall(kind, node.span, "array", tuple(items))
+        assert isinstance(kind, StructType)
+        made = {}
+        for name, value in fields.items():
+            found = kind.field(name)
+            if found is None:
+                raise Fault(f"{kind} has no field '{name}'", node.span)
+            made[name] = self.as_expr(self.convert(value, found, node.span, f"the field '{name}'"), node.span)
+        return tree.BuiltinCall(kind, node.span, "struct", (), made)
+
+    def run_builtin(
+        self, node: n.Builtin, arguments: tuple[Any, ...], type: Type, options: dict[str, Any] | None = None
+    ) -> Any:
+        if self.forced:
+            return super().run_builtin(node, arguments, type, options)
+        return tree.BuiltinCall(type, node.span, node.name, arguments, options or {})
+
+    def is_scalar(self, value: Any) -> bool:
+        """Whether an operand is one number."""
+        return is_number(value.type) or isinstance(value.type, (BoolType, IdType, EnumType))
+
+    def is_options(self, value: Any) -> bool:
+        """Whether an operand is a struct of options."""
+        return isinstance(value, Value) and isinstance(value.data, Struct)

@@ -1,0 +1,1 @@
+"""What the compiler knows and does at compile time."""

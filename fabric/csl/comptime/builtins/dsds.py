@@ -1,0 +1,283 @@
+"""Builtins of DSDs, DSRs and FIFOs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.builtins.modules import global_of
+from fabric.csl.comptime.builtins.table import builtin
+from fabric.csl.comptime.lanes import uniform
+from fabric.csl.comptime.values import NOTHING, Dsd, Struct, TensorAccess, Value
+from fabric.csl.diagnostics import Fault
+from fabric.csl.syntax import nodes as n
+from fabric.csl.types import BOOL, I16, U16, VOID, ArrayType, DsdType, DsrType, IdType, IntType, PointerType, Type
+
+GROUP = "DSDs, DSRs, FIFOs"
+COLOR, INPUT, OUTPUT = IdType("color"), IdType("input_queue"), IdType("output_queue")
+I8 = IntType(8, True)
+FIFO = DsdType("fifo_dsd")
+
+SHARED = {"simd_mode": "struct", "control_transform": "refused", "priority": "refused"}
+FIELDS: dict[str, dict[str, Any]] = {
+    "mem1d_dsd": {
+        "tensor_access": "access", "base_address": "pointer", "extent": U16, "stride": I8, "offset": I16,
+        "wavelet_index_offset": BOOL,
+    },
+    "mem4d_dsd": {
+        "tensor_access": "access", "base_address": "pointer", "extent": "tuple", "stride": "tuple", "offset": I16,
+    },
+    "fabin_dsd": {"extent": U16, "fabric_color": COLOR, "input_queue": INPUT, **SHARED},
+    "fabout_dsd": {
+        "extent": U16, "fabric_color": COLOR, "output_queue": OUTPUT, "control": BOOL, "wavelet_index_offset": BOOL,
+        "advance_switch": BOOL, "zero": "struct", **SHARED,
+    },
+    "circbuf_dsd": {"base_address": "pointer", "extent": U16, "wraparound": U16},
+}  # fmt: skip
+"""Per kind of DSD the fields of `@get_dsd` and what they hold."""
+
+NEEDED = {"fabin_dsd": ("extent",), "fabout_dsd": ("extent",)}
+LOAD_OPTIONS = ("async", "activate", "unblock", "on_control", "save_address", "single_step", "priority", "ut_id")
+MODES = ("simd_32", "simd_64", "simd_32_or_64", "none")
+
+
+def pointer(ev: Any, node: n.Node, scope: Any) -> Any:
+    """Return a base address: a pointer, or the address of the array that is named."""
+    value = ev.expr(node, scope)
+    if isinstance(value.type, ArrayType):
+        return ev.address(node, scope, node.span)
+    if not isinstance(value.type, PointerType):
+        raise Fault(f"a base address is a pointer or an array, not {value.type}", node.span)
+    return value if isinstance(value, tree.Expr) else uniform(value, ev.level)
+
+
+@builtin("@get_dsd", 2, 2, "any", GROUP, "a descriptor of memory or fabric")
+def _get_dsd(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    kind = ev.type(node.arguments[0], scope)
+    if not isinstance(kind, DsdType) or kind.name not in FIELDS:
+        raise Fault(f"{kind} is no kind of DSD", node.arguments[0].span, ", ".join(FIELDS))
+    literal = node.arguments[1]
+    nodes = dict(literal.fields) if isinstance(literal, n.StructLiteral) else {}
+    if nodes:
+        given: dict[str, Any] = {}
+        for name, entry in nodes.items():
+            if name == "base_address":
+                given[name] = pointer(ev, entry, scope)
+            else:
+                given[name] = ev.expr(entry, scope)
+    else:
+        whole = ev.known(literal, scope, "the fields of a DSD")
+        if not isinstance(whole.data, (Struct, TensorAccess)):
+            raise Fault(f"the fields of a DSD are a struct, not {whole.type}", literal.span)
+        given = {"tensor_access": whole} if isinstance(whole.data, TensorAccess) else dict(whole.data.fields)
+    fields = {}
+    for name, value in given.items():
+        fields[name] = _checked(ev, kind, name, value, nodes.get(name, literal))
+    _complete(kind, fields, literal)
+    if any(isinstance(value, tree.Expr) for value in fields.values()):
+        return ev.run_builtin(node, (), kind, fields)
+    return Value(kind, Dsd(kind.name, fields, node.span))
+
+
+def _checked(ev: Any, kind: DsdType, name: str, value: Any, at: n.Node) -> Any:
+    """Return the value of a field in the type that it must have."""
+    rule = FIELDS[kind.name].get(name)
+    if rule is None:
+        raise Fault(f"a {kind} has no field '{name}'", at.span, f"it has {', '.join(FIELDS[kind.name])}")
+    if rule == "refused":
+        raise Fault(f"'{name}' is not supported", at.span)
+    if isinstance(rule, Type):
+        what = f"the field '{name}'"
+        return ev.convert(uniform(value, ev.level), rule, at.span, what)
+    value = uniform(value, ev.level)
+    if rule == "access" and not isinstance(getattr(value, "data", None), TensorAccess):
+        if not (isinstance(getattr(value, "data", None), Struct) and "base_address" in value.data.fields):
+            raise Fault("tensor_access must be an access expression", at.span, "|i|{N} -> a[i]")
+    elif rule == "pointer" and not isinstance(value.type, (PointerType, ArrayType)):
+        raise Fault(f"base_address must be a pointer, not {value.type}", at.span)
+    elif rule in ("struct", "tuple") and not isinstance(getattr(value, "data", None), Struct):
+        raise Fault(f"'{name}' must be a {rule}, not {value.type}", at.span)
+    elif name == "simd_mode":
+        for mode in value.data.fields:
+            if mode not in MODES:
+                raise Fault(f"there is no simd mode '{mode}'", at.span, f"one of {', '.join(MODES)}")
+    return value
+
+
+def _complete(kind: DsdType, fields: dict[str, Any], at: n.Node) -> None:
+    """Refuse a DSD with missing fields, or fields that exclude each other."""
+    if kind.name in ("mem1d_dsd", "mem4d_dsd"):
+        if "tensor_access" in fields:
+            other = next((name for name in ("base_address", "extent", "stride", "offset") if name in fields), None)
+            if other:
+                raise Fault(f"tensor_access and {other} exclude each other", at.span)
+            access = fields["tensor_access"].data
+            rank = len(access.extents) if isinstance(access, TensorAccess) else 1
+            if kind.name == "mem1d_dsd" and rank != 1:
+                raise Fault(f"a mem1d_dsd has one dimension, not {rank}", at.span, "use a mem4d_dsd")
+            if rank > 4:
+                raise Fault(f"a mem4d_dsd has up to four dimensions, not {rank}", at.span)
+        elif "base_address" not in fields:
+            raise Fault(f"a {kind} needs tensor_access, or base_address and extent", at.span)
+        elif "extent" not in fields:
+            raise Fault(f"a {kind} needs an extent", at.span)
+    for name in NEEDED.get(kind.name, ()):
+        if name not in fields:
+            raise Fault(f"a {kind} needs the field '{name}'", at.span)
+    if kind.name == "fabin_dsd" and not {"fabric_color", "input_queue"} & fields.keys():
+        raise Fault("a fabin_dsd needs a fabric_color or an input_queue", at.span)
+    if kind.name == "fabout_dsd" and not {"fabric_color", "output_queue"} & fields.keys():
+        raise Fault("a fabout_dsd needs a fabric_color", at.span)
+
+
+def _edit(name: str, meaning: str, kinds: tuple[str, ...], arguments: tuple[Any, ...]) -> None:
+    @builtin(name, 1 + len(arguments), 1 + len(arguments), "any", GROUP, meaning)
+    def edit(ev: Any, node: n.Builtin, scope: Any) -> Any:
+        dsd = ev.expr(node.arguments[0], scope)
+        if not isinstance(dsd.type, DsdType) or dsd.type.name not in kinds:
+            raise Fault(f"{name} takes a {' or '.join(kinds)}, not {dsd.type}", node.arguments[0].span)
+        given = []
+        for rule, entry in zip(arguments, node.arguments[1:], strict=True):
+            if rule == "pointer":
+                given.append(pointer(ev, entry, scope))
+            elif rule == "type":
+                given.append(Value(ev.type(entry, scope), None))
+            else:
+                given.append(ev.convert(uniform(ev.expr(entry, scope), ev.level), rule, entry.span, "the argument"))
+        if isinstance(dsd, tree.Expr) and ev.place != "run":
+            dsd = ev.settle(dsd, node.arguments[0].span, "the DSD")
+        if isinstance(dsd, tree.Expr) or any(isinstance(entry, tree.Expr) for entry in given):
+            return ev.run_builtin(node, (dsd, *given), dsd.type)
+        old: Dsd = dsd.data
+        return Value(dsd.type, Dsd(old.kind, old.fields, node.span, (*old.edits, (name, tuple(given)))))
+
+
+MEMORY = ("mem1d_dsd", "mem4d_dsd")
+_edit("@set_dsd_base_addr", "a DSD with another base", (*MEMORY, "circbuf_dsd"), ("pointer",))
+_edit("@set_dsd_length", "a DSD with another length", ("mem1d_dsd", "fabin_dsd", "fabout_dsd", "circbuf_dsd"), (U16,))
+_edit("@set_dsd_stride", "a DSD with another stride", ("mem1d_dsd",), (I8,))
+_edit("@increment_dsd_offset", "a DSD that begins later", (*MEMORY, "circbuf_dsd"), (I16, "type"))
+
+
+@builtin("@get_dsr", 2, 2, "any", GROUP, "a numbered DSR")
+def _get_dsr(ev: Any, node: n.Builtin, scope: Any) -> Value:
+    kind = ev.type(node.arguments[0], scope)
+    if not isinstance(kind, DsrType):
+        raise Fault(f"{kind} is no kind of DSR", node.arguments[0].span, "dsr_dest, dsr_src0 or dsr_src1")
+    number = ev.number(node.arguments[1], scope, "the number of a DSR")
+    most = {"dsr_dest": 15, "dsr_src0": 15, "dsr_src1": 23}.get(kind.name, 7)
+    if not 0 <= number <= most:
+        raise Fault(f"there is no {kind} {number}; there are 0 to {most}", node.arguments[1].span)
+    return Value(kind, number)
+
+
+@builtin("@get_xdsr", 1, 1, "any", GROUP, "a numbered extended DSR")
+def _get_xdsr(ev: Any, node: n.Builtin, scope: Any) -> Value:
+    number = ev.number(node.arguments[0], scope, "the number of an XDSR")
+    if not 0 <= number <= 7:
+        raise Fault(f"there is no XDSR {number}; there are 0 to 7", node.arguments[0].span)
+    return Value(DsrType("xdsr"), number)
+
+
+def _load(name: str, dsrs: int, meaning: str) -> None:
+    @builtin(name, dsrs + 1, dsrs + 2, "setup run", GROUP, meaning)
+    def load(ev: Any, node: n.Builtin, scope: Any) -> Any:
+        registers = []
+        for entry in node.arguments[:dsrs]:
+            value = ev.scalar(entry, scope, "the DSR")
+            if not isinstance(value.type, DsrType):
+                raise Fault(f"{name} loads a DSR, not {value.type}", entry.span)
+            registers.append(value)
+        dsd = ev.expr(node.arguments[dsrs], scope)
+        if not isinstance(dsd.type, DsdType):
+            raise Fault(f"{name} loads a DSD, not {dsd.type}", node.arguments[dsrs].span)
+        chosen: dict[str, Any] = {}
+        if len(node.arguments) > dsrs + 1:
+            chosen = options(ev, node.arguments[dsrs + 1], scope, LOAD_OPTIONS, name)
+        if ev.place == "run":
+            return ev.run_builtin(node, (*registers, dsd), VOID, chosen)
+        if isinstance(dsd, tree.Expr):
+            dsd = ev.settle(dsd, node.arguments[dsrs].span, "the DSD")
+        ev.unit.loads.append((registers[0], dsd, chosen, node.span))
+        return NOTHING
+
+
+_load("@load_to_dsr", 1, "a DSR gets a DSD")
+_load("@load_to_dsr_xdsr", 2, "a DSR and an extended DSR get a DSD")
+
+
+@builtin("@set_dsr_base_addr", 2, 2, "run", GROUP, "a DSR with another base")
+def _set_dsr_base(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    register = ev.scalar(node.arguments[0], scope, "the DSR")
+    if not isinstance(register.type, DsrType):
+        raise Fault(f"@set_dsr_base_addr takes a DSR, not {register.type}", node.arguments[0].span)
+    return ev.run_builtin(node, (register, pointer(ev, node.arguments[1], scope)), VOID)
+
+
+@builtin("@allocate_fifo", 1, 2, "any", GROUP, "a FIFO in an array")
+def _allocate_fifo(ev: Any, node: n.Builtin, scope: Any) -> Value:
+    entry = global_of(ev, node.arguments[0], scope)
+    if entry is None:
+        raise Fault("@allocate_fifo takes a global array", node.arguments[0].span)
+    variable = ev.variable_of(entry, node.arguments[0].span)
+    if not isinstance(variable.type, ArrayType) or variable.type.element.words not in (1, 2) or variable.const:
+        raise Fault("a FIFO needs a var array of 16-bit or 32-bit elements", node.arguments[0].span)
+    chosen: dict[str, Any] = {}
+    if len(node.arguments) > 1:
+        known = ("activate_push", "activate_pop", "empty_action", "full_action")
+        chosen = options(ev, node.arguments[1], scope, known, "@allocate_fifo")
+    made = Dsd("fifo_dsd", {"buffer": variable, **chosen}, node.span)
+    if ev.unit.kind == "program":
+        ev.unit.fifos.append((variable, chosen, node.span))
+    return Value(FIFO, made)
+
+
+def _fifo_length(name: str) -> None:
+    @builtin(name, 2, 2, "run", GROUP, "how many elements the next operation takes")
+    def length(ev: Any, node: n.Builtin, scope: Any) -> Any:
+        fifo = ev.scalar(node.arguments[0], scope, "the FIFO")
+        if fifo.type != FIFO:
+            raise Fault(f"{name} takes a FIFO, not {fifo.type}", node.arguments[0].span)
+        count = ev.convert(ev.expr(node.arguments[1], scope), U16, node.arguments[1].span, "the length")
+        return ev.run_builtin(node, (fifo, count), VOID)
+
+
+_fifo_length("@set_fifo_read_length")
+_fifo_length("@set_fifo_write_length")
+
+IDS = ("color", "data_task_id", "local_task_id")
+
+
+def options(ev: Any, node: n.Node, scope: Any, known: tuple[str, ...], name: str) -> dict[str, Any]:
+    """Return the options that a struct gives to an operation, checked by name and type."""
+    value = ev.expr(node, scope)
+    if (
+        value.__class__ is not Value
+        or not isinstance(value.data, Struct)
+        or (value.data.is_tuple and value.data.fields)
+    ):
+        raise Fault(f"the options of {name} are a struct, not {value.type}", node.span, ".{ .async = true }")
+    places = dict(node.fields) if isinstance(node, n.StructLiteral) else {}
+    found = {}
+    for option, entry in value.data.fields.items():
+        at = places[option].span if option in places else node.span
+        if option not in known:
+            raise Fault(f"{name} has no option '{option}'", at, f"it has {', '.join(known)}")
+        entry = uniform(entry, ev.level)
+        if option in ("async", "save_address", "single_step"):
+            entry = ev.convert(entry, BOOL, at, f"the option '{option}'")
+        elif option in ("activate", "unblock", "activate_push", "activate_pop"):
+            is_task = entry.__class__ is Value and str(entry.type).startswith("task(")
+            allowed = IDS if option == "unblock" else ("local_task_id",)
+            if not is_task and str(entry.type) not in allowed:
+                raise Fault(f"the option '{option}' takes a {' or '.join(allowed)}, not {entry.type}", at)
+        elif option == "index":
+            entry = ev.convert(entry, U16, at, "the option 'index'")
+        elif option == "ut_id":
+            raise Fault("the option 'ut_id' exists on WSE-3 only", at)
+        elif not isinstance(getattr(entry, "data", None), Struct):
+            raise Fault(f"the option '{option}' is a struct, not {entry.type}", at)
+        found[option] = entry
+    if "activate" in found and "unblock" in found:
+        raise Fault(f"{name} takes 'activate' or 'unblock', not both", node.span)
+    return found

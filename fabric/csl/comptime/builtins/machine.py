@@ -1,0 +1,210 @@
+"""Builtins of colors, tasks and queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.builtins.table import builtin
+from fabric.csl.comptime.lanes import uniform
+from fabric.csl.comptime.values import NOTHING, Function, Struct, Value
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.syntax import nodes as n
+from fabric.csl.types import BOOL, U16, VOID, FnType, IdType, Type
+from fabric.csl.types.rules import is_integer
+
+GROUP = "colors, tasks, queues"
+COLOR, DATA, LOCAL, CONTROL = (IdType(x) for x in ("color", "data_task_id", "local_task_id", "control_task_id"))
+INPUT, OUTPUT = IdType("input_queue"), IdType("output_queue")
+
+NUMBERED = {
+    "@get_color": (COLOR, 24, "a routable color"),
+    "@get_local_task_id": (LOCAL, 31, "the id of a local task"),
+    "@get_control_task_id": (CONTROL, 64, "the id of a control task"),
+    "@get_input_queue": (INPUT, 8, "an input queue"),
+    "@get_output_queue": (OUTPUT, 6, "an output queue"),
+}
+"""Builtins that make an id of a number: type, how many there are, what it is."""
+
+
+def _numbered(name: str, kind: IdType, count: int, what: str) -> None:
+    @builtin(name, 1, 1, "any", GROUP, what)
+    def make(ev: Any, node: n.Builtin, scope: Any) -> Any:
+        value = ev.expr(node.arguments[0], scope)
+        at = node.arguments[0].span
+        if not is_integer(value.type):
+            raise Fault(f"{name} takes an integer, not {value.type}", at)
+        if isinstance(value, tree.Expr):
+            return ev.run_bitcast(ev.run_convert(value, U16, at, "the number"), kind, node.span)
+        number = uniform(value, ev.level).data
+        if not 0 <= number < count:
+            raise Fault(f"{number} is not {what}; there are 0 to {count - 1}", at)
+        return Value(kind, number)
+
+
+for _name, (_kind, _count, _what) in NUMBERED.items():
+    _numbered(_name, _kind, _count, _what)
+
+
+@builtin("@get_data_task_id", 1, 1, "any", GROUP, "the id of the data task of a color")
+def _data_task_id(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    value = ev.expr(node.arguments[0], scope)
+    if value.type == INPUT:
+        raise Fault("on WSE-2 a data task belongs to a color, not to an input queue", node.span)
+    if value.type != COLOR:
+        raise Fault(f"@get_data_task_id takes a color, not {value.type}", node.arguments[0].span)
+    if isinstance(value, tree.Expr):
+        return ev.run_bitcast(value, DATA, node.span)
+    return Value(DATA, uniform(value, ev.level).data)
+
+
+def _task(ev: Any, node: n.Node, scope: Any, kind: str) -> Function:
+    value = ev.scalar(node, scope, "a task")
+    if not isinstance(value.data, Function) or value.data.decl.kind != kind:
+        what = f"a {value.data.decl.kind}" if isinstance(value.data, Function) else f"a {value.type}"
+        raise Fault(f"a {kind} is needed here, not {what}", node.span)
+    return value.data
+
+
+def _check_params(function: Function, kind: str, node: n.Node) -> None:
+    """Refuse a task whose parameters the hardware cannot fill."""
+    assert isinstance(function.type, FnType)
+    params = function.type.params
+    sizes = [param.words for param in params]
+    if kind == "local" and params:
+        raise Fault("a local task has no parameters", node.span, None, (("declared here", function.decl.span),))
+    if any(size not in (1, 2) for size in sizes) or len(params) > 2 or (len(params) == 2 and sizes != [1, 1]):
+        raise Fault(
+            "a wavelet fills one parameter of 16 or 32 bits, or two of 16",
+            node.span,
+            None,
+            (("declared here", function.decl.span),),
+        )
+    if kind == "data" and not params:
+        return
+    if kind == "control" and (len(params) > 1 or sizes not in ([], [1])):
+        raise Fault("a control task has no parameter, or one of 16 bits", node.span)
+    if function.type.result != VOID:
+        raise Fault("a task returns void", node.span, None, (("declared here", function.decl.span),))
+
+
+def _bind(name: str, kind: str, ident: IdType) -> None:
+    @builtin(name, 2, 2, "setup", GROUP, f"what the {kind} task of an id does")
+    def bind(ev: Any, node: n.Builtin, scope: Any) -> Value:
+        function = _task(ev, node.arguments[0], scope, "task")
+        value = ev.scalar(node.arguments[1], scope, "the id")
+        if value.type != ident:
+            hint = f"make one with @get_{ident}(...)"
+            raise Fault(f"{name} takes a {ident}, not {value.type}", node.arguments[1].span, hint)
+        _check_params(function, kind, node.arguments[0])
+        key = ("control" if kind == "control" else "task", value.data)
+        what = f"two tasks are bound to the {'control task ' if kind == 'control' else ''}id {value.data}"
+        ev.unit.once(ev.unit.tasks, key, (kind, function, node.span), what, node.span)
+        return NOTHING
+
+
+_bind("@bind_data_task", "data", DATA)
+_bind("@bind_local_task", "local", LOCAL)
+_bind("@bind_control_task", "control", CONTROL)
+
+
+def ident(ev: Any, node: n.Node, scope: Any, kinds: tuple[Type, ...], name: str) -> Any:
+    """Return an id of one of some kinds, or a task that stands for its own id."""
+    value = ev.expr(node, scope)
+    if value.__class__ is Value and isinstance(value.data, Function) and value.data.decl.kind == "task":
+        return value
+    if value.type not in kinds:
+        raise Fault(f"{name} takes a {' or '.join(map(str, kinds))}, not {value.type}", node.span)
+    return value if isinstance(value, tree.Expr) else uniform(value, ev.level)
+
+
+@builtin("@activate", 1, 1, "setup run", GROUP, "starts a local task")
+def _activate(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    value = ident(ev, node.arguments[0], scope, (LOCAL,), "@activate")
+    if ev.place == "run":
+        return ev.run_builtin(node, (value,), VOID)
+    if isinstance(value.data, Function):
+        raise Fault("@activate takes the id of a task here", node.arguments[0].span)
+    ev.unit.active[value.data] = node.span
+    return NOTHING
+
+
+def _gate(name: str, blocked: bool, meaning: str) -> None:
+    @builtin(name, 1, 1, "setup run", GROUP, meaning)
+    def gate(ev: Any, node: n.Builtin, scope: Any) -> Any:
+        value = ident(ev, node.arguments[0], scope, (COLOR, DATA, LOCAL), name)
+        if ev.place == "run":
+            return ev.run_builtin(node, (value,), VOID)
+        if isinstance(value.data, Function):
+            raise Fault(f"{name} takes an id here", node.arguments[0].span)
+        ev.unit.blocked[value.data] = (blocked, node.span)
+        return NOTHING
+
+
+_gate("@block", True, "keeps a task from starting")
+_gate("@unblock", False, "lets a task start")
+
+
+@builtin("@set_teardown_handler", 2, 2, "setup", GROUP, "what runs when a color enters teardown")
+def _teardown(ev: Any, node: n.Builtin, scope: Any) -> Value:
+    function = _task(ev, node.arguments[0], scope, "fn")
+    value = ev.scalar(node.arguments[1], scope, "the color")
+    if value.type != COLOR:
+        raise Fault(f"@set_teardown_handler takes a color, not {value.type}", node.arguments[1].span)
+    what = f"color {value.data} has two teardown handlers"
+    ev.unit.once(ev.unit.teardown, value.data, (function, node.span), what, node.span)
+    return NOTHING
+
+
+@builtin("@initialize_queue", 1, 2, "setup", GROUP, "color and priority of a queue")
+def _initialize_queue(ev: Any, node: n.Builtin, scope: Any) -> Value:
+    queue = ev.scalar(node.arguments[0], scope, "the queue")
+    if queue.type not in (INPUT, OUTPUT):
+        raise Fault(f"@initialize_queue takes a queue, not {queue.type}", node.arguments[0].span)
+    fields: dict[str, Value] = {}
+    if len(node.arguments) > 1:
+        config = ev.scalar(node.arguments[1], scope, "the configuration")
+        if not isinstance(config.data, Struct):
+            raise Fault("the configuration of a queue is a struct", node.arguments[1].span)
+        fields = config.data.fields
+        _check_queue(fields, queue, node.arguments[1].span)
+    what = f"{queue.type} {queue.data} is initialized twice"
+    ev.unit.once(ev.unit.queues, (str(queue.type), queue.data), (fields, node.span), what, node.span)
+    return NOTHING
+
+
+def _check_queue(fields: dict[str, Value], queue: Value, span: Span) -> None:
+    """Refuse fields of a queue's configuration that WSE-2 does not have."""
+    for name, value in fields.items():
+        if name not in ("color", "priority"):
+            raise Fault(f"the configuration of a queue has no field '{name}'", span, "it has color, priority")
+        if name == "color" and value.type != COLOR:
+            raise Fault(f"the color of a queue must be a color, not {value.type}", span)
+        if name == "color" and queue.type == OUTPUT:
+            raise Fault("on WSE-2 an output queue is not bound to a color", span, "leave .color out, or test @is_arch")
+
+
+@builtin("@assert", 1, 1, "any", GROUP, "stops a run unless something holds")
+def _assert(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    value = ev.truth(node.arguments[0], scope)
+    if ev.place == "run":
+        return ev.run_builtin(node, (Value(BOOL, value) if isinstance(value, bool) else value,), VOID)
+    if not value:
+        raise Fault("assertion failed", node.span)
+    return NOTHING
+
+
+@builtin("@random16", 0, 0, "run", "hardware", "the next number of the PE's generator")
+def _random16(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    return ev.run_builtin(node, (), U16)
+
+
+@builtin("@set_active_prng", 1, 1, "run", "hardware", "which generator is used")
+def _set_prng(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    return ev.run_builtin(node, (ev.convert(ev.expr(node.arguments[0], scope), U16, node.span),), VOID)
+
+
+@builtin("@get_filter_id", 1, 1, "any", GROUP, "the number of a color's filter at this PE")
+def _filter_id(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    value = ident(ev, node.arguments[0], scope, (COLOR,), "@get_filter_id")
+    return ev.run_builtin(node, (value,), U16)

@@ -1,0 +1,49 @@
+"""Builtins that are known in order to be refused: what WSE-2 or this compiler does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl.comptime.builtins.table import TABLE, BuiltinSpec
+from fabric.csl.diagnostics import Fault
+from fabric.csl.syntax import nodes as n
+
+WSE3 = "exists on WSE-3 only; guard it with @is_arch"
+RAW = "reads or writes raw configuration words, which this model does not have; use <tile_config>"
+HOST = "belongs to the vendor's own host library"
+MACHINE = "is not modelled"
+
+REFUSED = {
+    "@get_ut_id": WSE3,
+    "@queue_flush": WSE3,
+    "@set_empty_queue_handler": WSE3,
+    "@set_control_task_table": WSE3,
+    "@bind_rotating_tasks": WSE3,
+    "@get_sr": WSE3,
+    "@load_to_dsr_xdsr_sr": WSE3,
+    "@get_config": RAW,
+    "@set_config": RAW,
+    "@get_config_unchecked": RAW,
+    "@set_config_unchecked": RAW,
+    "@get_symbol_id": HOST,
+    "@get_symbol_value": HOST,
+    "@get_tensor_ptr": HOST,
+    "@has_exported_tensors": HOST,
+    "@addc16": MACHINE,
+    "@fnormh": MACHINE,
+    "@fnorms": MACHINE,
+    "@bind_task": "was replaced by @bind_data_task, @bind_local_task and @bind_control_task",
+    "@get_color_id": "was replaced by @get_int",
+}
+"""Names, and why; the sentence begins with the name."""
+
+
+def _refuse(name: str, why: str) -> None:
+    def handler(ev: Any, node: n.Builtin, scope: Any) -> Any:
+        raise Fault(f"{name} {why}", node.span)
+
+    TABLE[name] = BuiltinSpec(name, 0, None, ("any",), handler, "refused", why, refused=True)
+
+
+for _name, _why in REFUSED.items():
+    _refuse(_name, _why)

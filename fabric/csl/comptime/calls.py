@@ -1,0 +1,122 @@
+"""Calls at compile time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.globals import Globals, is_generic
+from fabric.csl.comptime.intrinsics import known_result
+from fabric.csl.comptime.lanes import uniform
+from fabric.csl.comptime.values import NOTHING, Cell, Function, Pointer, Scope, Value, copied
+from fabric.csl.diagnostics import Fault
+from fabric.csl.syntax import nodes as n
+from fabric.csl.types import MODULE, VOID, AnyType, FnType, PointerType, Type
+
+__all__ = ["Calls", "Signal"]
+
+MOST_CALLS = 200
+"""Depth up to which calls at compile time may nest."""
+
+
+class Signal:
+    """How a statement ended that did not end at its end: ``return``, ``break`` or ``continue``."""
+
+    __slots__ = ("kind", "label", "value")
+
+    def __init__(self, kind: str, label: str | None = None, value: Any = None) -> None:
+        self.kind = kind
+        self.label = label
+        self.value = value
+
+
+class Calls(Globals):
+    """Calls of functions; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
+
+    calls = 0
+
+    def execute(self, node: n.Node, scope: Scope) -> Signal | None:
+        """Run a statement at compile time."""
+        raise NotImplementedError
+
+    def callee(self, node: n.Call, scope: Scope) -> Any:
+        """Return what is called: a `Function`, or a run-time function pointer."""
+        value = self.expr(node.callee, scope)
+        if value.__class__ is Value and isinstance(value.data, Function):
+            if value.data.decl.kind == "task":
+                raise Fault(
+                    f"'{value.data.decl.name}' is a task; tasks are started, not called",
+                    node.span,
+                    "@activate its task id, or make it a fn",
+                )
+            return value.data
+        if (
+            isinstance(value, tree.Expr)
+            and isinstance(value.type, PointerType)
+            and isinstance(value.type.target, FnType)
+        ):
+            return value
+        if value.__class__ is Value and isinstance(value.data, Pointer):
+            raise Fault("calls through pointers that the host sets are not supported", node.span)
+        what = "a module" if value.type == MODULE else f"a {value.type}"
+        raise Fault(f"{what} cannot be called", node.callee.span)
+
+    def call(self, node: n.Call, scope: Scope) -> Any:
+        function = self.callee(node, scope)
+        if not isinstance(function, Function):
+            raise self.refuse(node.span)
+        arguments = [self.known(entry, scope, "an argument") for entry in node.arguments]
+        return self.invoke(function, arguments, node)
+
+    def invoke(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
+        """Run a function at compile time and return its result."""
+        decl = function.decl
+        self.check_count(function, node)
+        scope, result = self.bind(function, arguments, node)
+        if decl.body is None:
+            given = [uniform(scope.names[p.name].value, self.level) for p in decl.params if p.name is not None]
+            found = known_result(function, given, node.span)
+            if found is None:
+                raise Fault(f"'{decl.name}' works on the machine only, not at compile time", node.span)
+            return found
+        self.calls += 1
+        if self.calls > MOST_CALLS:
+            self.calls = 0
+            raise Fault(f"calls nest deeper than {MOST_CALLS} at compile time", node.span, "does the recursion end?")
+        try:
+            signal = self.execute(decl.body, scope)
+        finally:
+            self.calls = max(0, self.calls - 1)
+        if signal is None or signal.kind != "return":
+            if result == VOID:
+                return NOTHING
+            raise Fault(f"'{decl.name}' ended without returning a {result}", node.span)
+        return self.convert(signal.value, result, node.span, f"the result of '{decl.name}'")
+
+    def check_count(self, function: Function, node: n.Call) -> None:
+        """Refuse a wrong number of arguments."""
+        wanted, given = len(function.decl.params), len(node.arguments)
+        if wanted != given:
+            raise Fault(
+                f"'{function.decl.name}' takes {wanted} argument{'s' * (wanted != 1)}, not {given}",
+                node.span,
+                None,
+                (("declared here", function.decl.span),),
+            )
+
+    def bind(self, function: Function, arguments: list[Any], node: n.Call) -> tuple[Scope, Type]:
+        """Return the scope of a call with its parameters, and the type of its result."""
+        decl = function.decl
+        scope = Scope(function.module, function.module.scope)
+        generic = is_generic(decl) if function.type is None or not function.type.params else False
+        for i, (param, value) in enumerate(zip(decl.params, arguments, strict=True)):
+            known = function.type
+            kind = self.type(param.type, scope) if generic or known is None else known.params[i]
+            at = node.arguments[i].span
+            value = self.convert(value, kind, at, f"the argument '{param.name}'")
+            if param.name is not None:
+                held = None if isinstance(kind, AnyType) else kind
+                scope.names[param.name] = Cell(held, copied(value), True, param.name, self.depth)
+        if generic or function.type is None or not decl.params:
+            return scope, self.type(decl.result, scope)
+        return scope, function.type.result

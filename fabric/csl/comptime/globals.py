@@ -1,0 +1,218 @@
+"""Globals of modules: evaluated when first needed, each once per instance of its module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.expressions import Expressions
+from fabric.csl.comptime.lanes import uniform
+from fabric.csl.comptime.values import Function, Global, Module, Scope, Value, copied, integer
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.syntax import nodes as n
+from fabric.csl.types import COMPTIME_INT, I16, MODULE, VOID, FnType, IdType, Type
+
+__all__ = ["Globals"]
+
+N_COLORS = 24
+"""Routable colors of WSE-2."""
+
+
+class Globals(Expressions):
+    """What global names stand for; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
+
+    naming = ""
+    """The global whose value is evaluated: modules made for it carry its name."""
+
+    def resolve(self, entry: Global, span: Span) -> Any:
+        """Return the operand of a global: its value, or a load of its memory for a ``var``.
+
+        Raises
+        ------
+        Fault
+            If it has none, or its initial value needs itself.
+        """
+        if entry.state != "done":
+            self._begin(entry, span)
+        if isinstance(entry.decl, n.ParamDecl):
+            self.unit.read_param(entry)
+        if entry.variable is not None and not entry.variable.const:
+            place = tree.VariablePlace(entry.variable.type, span, entry.variable)
+            return tree.Load(entry.variable.type, span, place)
+        return entry.value
+
+    def _begin(self, entry: Global, span: Span) -> None:
+        """Evaluate a global for the first time."""
+        if entry.state == "busy":
+            if isinstance(entry.decl, n.FnDecl):
+                return
+            raise Fault(
+                f"the value of '{entry.name}' depends on itself", span, None, (("declared here", entry.decl.span),)
+            )
+        if entry.state == "faulty":
+            raise Fault(None)
+        entry.state = "busy"
+        level, self.level = self.level, None
+        depth, self.depth = self.depth, 0
+        try:
+            self._evaluate(entry, span)
+        except Fault:
+            entry.state = "faulty"
+            raise
+        except BaseException:
+            entry.state = "new"
+            raise
+        finally:
+            self.level, self.depth = level, depth
+        entry.state = "done"
+
+    def _evaluate(self, entry: Global, span: Span) -> None:
+        decl = entry.decl
+        scope = entry.module.scope
+        assert scope is not None
+        if isinstance(decl, n.FnDecl):
+            entry.value = self.function(entry.module, decl)
+        elif isinstance(decl, n.ParamDecl):
+            entry.value = self._param(entry, decl, scope, span)
+        elif isinstance(decl, n.ColorDecl):
+            entry.value = self._color(entry, decl, scope, span)
+        else:
+            self._declared(entry, decl, scope)
+
+    def _param(self, entry: Global, decl: n.ParamDecl, scope: Scope, span: Span) -> Any:
+        kind = self.type(decl.type, scope) if decl.type is not None else None
+        bound = entry.module.bindings.get(entry.name)
+        if bound is not None:
+            value, at = bound
+            if isinstance(kind, IdType) and value.type == COMPTIME_INT and not entry.module.name:
+                return self._numbered(kind, value.data, entry, at)
+            return self.convert(uniform(value, self.level), kind, at, f"the value of param '{entry.name}'")
+        if decl.value is None:
+            top = not entry.module.name
+            hint = f"give one with --params {entry.name}:..." if top else "bind it where the module is used"
+            raise Fault(f"the param '{entry.name}' has no value", decl.span, hint)
+        value = self.known(decl.value, scope, f"the default of param '{entry.name}'")
+        if value.type.words == 0 and kind is not None and kind.words != 0:
+            return value  # `param x: T = {}` is void until somebody binds it
+        return self.convert(value, kind, decl.value.span, f"the default of param '{entry.name}'")
+
+    def _numbered(self, kind: IdType, number: int, entry: Global, at: Span) -> Value:
+        """Return a color or id that the command line gives as a number."""
+        if entry.name not in self.session.options.params or kind != IdType("color"):
+            return self.convert(integer(number), kind, at, f"the value of param '{entry.name}'")
+        if not 0 <= number < N_COLORS:
+            raise Fault(f"{number} is no color; there are 0 to {N_COLORS - 1}", at)
+        return Value(kind, number)
+
+    def _color(self, entry: Global, decl: n.ColorDecl, scope: Scope, span: Span) -> Value:
+        color = IdType("color")
+        bound = entry.module.bindings.get(entry.name)
+        if bound is not None:
+            value, at = bound
+            return Value(color, value.data) if value.type != color else self.convert(value, color, at)
+        if decl.value is None:
+            raise Fault(f"the color '{entry.name}' has no number", decl.span, f"const {entry.name} = @get_color(N);")
+        value = self.scalar(decl.value, scope, "a color")
+        return Value(color, value.data) if value.type == COMPTIME_INT else self.convert(value, color, decl.value.span)
+
+    def _declared(self, entry: Global, decl: n.VarDecl, scope: Scope) -> None:
+        """Evaluate a ``const`` or ``var``."""
+        if decl.storage == "extern":
+            raise Fault("extern data is not supported", decl.span)
+        kind = self.type(decl.type, scope) if decl.type is not None else None
+        name = entry.module.path_of(entry.name)
+        if decl.value is None:
+            if kind is None:
+                raise Fault(f"'{entry.name}' has neither type nor value", decl.span)
+            self._memory(entry, decl, kind, None, scope)
+            return
+        if kind is not None and decl.kind == "var" and kind.words is not None:
+            # Known before the value, so that a function in the value may name the variable.
+            entry.type = kind
+        outer, self.naming = self.naming, name
+        try:
+            value = self.expr(decl.value, scope)
+        finally:
+            self.naming = outer
+        if isinstance(value, tree.Expr):
+            value = self.settle(value, decl.value.span, f"the value of '{entry.name}'")
+        value = self.convert(uniform(value, self.level), kind, decl.value.span, f"the value of '{entry.name}'")
+        if decl.kind == "const":
+            entry.value = value
+            if decl.attributes or decl.storage:
+                self._memory(entry, decl, value.type, value, scope)
+            return
+        if value.type == COMPTIME_INT:
+            value = self._default_integer(value, decl)
+        self._memory(entry, decl, value.type, copied(value), scope)
+
+    def _default_integer(self, value: Value, decl: n.VarDecl) -> Value:
+        """Return the initial number of a global ``var`` without a type."""
+        self.report.warn(f"'{decl.name}' has no type; i16 is taken", decl.span, f"write var {decl.name}: i16 = ...")
+        return self.convert(value, I16, decl.span)
+
+    def _memory(self, entry: Global, decl: n.VarDecl, kind: Type, value: Value | None, scope: Scope) -> None:
+        """Give a global a place in memory."""
+        if kind.words is None and not str(kind).endswith("_dsd"):
+            raise Fault(f"a var cannot have the type {kind}: it exists at compile time only", decl.span, "use const")
+        align = section = None
+        for attribute in decl.attributes:
+            if attribute.name == "align":
+                align = self.number(attribute.value, scope, "the alignment")
+                if align <= 0 or align & align - 1:
+                    raise Fault(f"an alignment of {align}: it must be a power of two", attribute.value.span)
+            elif attribute.name == "linksection":
+                section = self.text(attribute.value, scope, "the section")
+        symbol = entry.module.path_of(entry.name)
+        made = tree.Variable(
+            symbol, kind, decl.kind == "const", value, decl.span, align, section, decl.storage == "export"
+        )
+        entry.variable, entry.type = made, kind
+        self.unit.add_variable(made)
+
+    def variable_of(self, entry: Global, span: Span) -> tree.Variable:
+        """Return the memory of a global; a const gets some when its address is first needed."""
+        if entry.state != "done":
+            self._begin(entry, span)
+        if entry.variable is None:
+            value = entry.value
+            if value.__class__ is not Value or value.type.words is None:
+                raise Fault(f"'{entry.name}' of type {value.type} has no address", span)
+            symbol = entry.module.path_of(entry.name)
+            entry.variable = tree.Variable(symbol, value.type, True, value, entry.decl.span)
+            self.unit.add_variable(entry.variable)
+        return entry.variable
+
+    def function(self, module: Module, decl: n.FnDecl) -> Value:
+        """Return a function or task as a value; its type is worked out where nothing generic is in it."""
+        found = Function(decl, module)
+        scope = module.scope
+        assert scope is not None
+        if not is_generic(decl):
+            params = tuple(self.type(param.type, scope) for param in decl.params)
+            found.type = FnType(decl.kind, params, self.type(decl.result, scope))
+            return Value(found.type, found)
+        found.type = FnType(decl.kind, (), VOID)
+        return Value(found.type, found)
+
+    def import_module(self, name: str, importer: Module, bindings: dict[str, Any], span: Span) -> Value:
+        """Return a new instance of a module."""
+        path = self.session.find(name, importer.source, span)
+        module = self.session.module(path, self.naming, bindings)
+        for given, (_, at) in bindings.items():
+            entry = module.globals.get(given)
+            unknown = entry is None or not isinstance(entry.decl, (n.ParamDecl, n.ColorDecl))
+            if unknown and not module.builtin:
+                self.report.warn(f"{module.source.name} has no param '{given}'", at)
+        self.unit.add_module(module)
+        return Value(MODULE, module)
+
+
+def is_generic(decl: n.FnDecl) -> bool:
+    """Whether the types of a function depend on what it is called with."""
+    names = {param.name for param in decl.params}
+    for node in (*(param.type for param in decl.params), decl.result):
+        for inner in n.walk(node):
+            if isinstance(inner, n.Name) and (inner.name in names or inner.name in ("anytype", "comptime_struct")):
+                return True
+    return any(param.comptime for param in decl.params)

@@ -1,0 +1,135 @@
+"""One run of the compiler: options, messages, the files that were read, the modules that were made of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fabric.csl.comptime.values import Global, Module, Scope
+from fabric.csl.diagnostics import CslError, Fault, Report, Source, Span
+from fabric.csl.syntax import nodes as n
+from fabric.csl.syntax.parser import parse, read
+from wse_core.errors import ConfigError
+
+__all__ = ["ARCHITECTURES", "LIBRARY", "Options", "Session"]
+
+ARCHITECTURES = ("wse1", "wse2", "wse3")
+LIBRARY = Path(__file__).parents[1] / "library"
+"""Directory of our own modules in angle brackets."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller of the compiler chooses.
+
+    Attributes
+    ----------
+    params : dict
+        Values for params of the top file: numbers by name.
+    import_paths : tuple of str
+        Directories searched for modules in angle brackets, before our own library.
+    fp16 : str
+        The 16-bit float of the program: ``f16``, ``cb16`` or ``bf16``.
+    fabric, offsets : tuple of int
+        Size of the fabric and place of the program in it, as `@get_rectangle` tells them.
+    max_inlined_iterations : int
+        Iterations of an ``inline`` loop and of a loop at compile time that are taken for meant.
+    """
+
+    params: dict[str, int] = field(default_factory=dict)
+    import_paths: tuple[str, ...] = ()
+    fp16: str = "f16"
+    fabric: tuple[int, int] = (757, 996)
+    offsets: tuple[int, int] = (4, 1)
+    max_inlined_iterations: int = 50_000_000
+    lanes: bool = True
+
+
+class Session:
+    """What all stages of one compilation share.
+
+    Attributes
+    ----------
+    options : Options
+    report : Report
+        The messages so far.
+    """
+
+    def __init__(self, options: Options, report: Report | None = None) -> None:
+        self.options = options
+        self.report = report or Report()
+        self._files: dict[Path, tuple[Source, n.File]] = {}
+        self.missing_libraries: dict[str, Span] = {}
+
+    def load(self, path: Path, name: str | None = None) -> tuple[Source, n.File]:
+        """Return a file and its tree; each file is read once.
+
+        Raises
+        ------
+        Fault
+            If it is no CSL; its messages are in the report.
+        """
+        key = path.resolve()
+        if key not in self._files:
+            source = read(path, name)
+            try:
+                self._files[key] = (source, parse(source))
+            except CslError as error:
+                for entry in error.diagnostics:
+                    self.report.add(entry)
+                raise Fault(None) from None
+        return self._files[key]
+
+    @property
+    def files(self) -> list[Source]:
+        """Every file that was read."""
+        return [source for source, _ in self._files.values()]
+
+    def find(self, name: str, importer: Source, span: Span) -> Path:
+        """Return where an imported file lies.
+
+        Parameters
+        ----------
+        name : str
+            As the program wrote it: a path relative to the importing file, or ``<module>``.
+        """
+        if name.startswith("<") and name.endswith(">"):
+            inner = name[1:-1]
+            for directory in map(Path, (*self.options.import_paths, str(LIBRARY))):
+                for found in (Path(directory, f"{inner}.csl"), Path(directory, inner)):
+                    if found.is_file():
+                        return found
+            self.missing_libraries.setdefault(name, span)
+            raise Fault(f"there is no module {name}", span, "its directory can be given with --import-path")
+        base = importer.path.parent if importer.path else Path()
+        found = Path(base, name)
+        if not found.is_file():
+            raise Fault(f"there is no file '{name}' beside {importer.name}", span)
+        return found
+
+    def name_of(self, path: Path) -> str:
+        """Return how messages call a file."""
+        if LIBRARY in path.parents:
+            return f"<{path.relative_to(LIBRARY).with_suffix('')}>"
+        return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+    def module(self, path: Path, name: str, bindings: dict[str, Any]) -> Module:
+        """Return a new instance of a file; its globals are evaluated when they are needed."""
+        try:
+            source, tree = self.load(path, self.name_of(path.resolve()))
+        except ConfigError as error:
+            raise Fault(None) from error
+        made = Module(source, tree, name, bindings, builtin=LIBRARY in path.resolve().parents)
+        made.scope = Scope(made)
+        for item in tree.items:
+            if isinstance(item, (n.ComptimeBlock, n.LayoutBlock)):
+                continue
+            known = made.globals.get(item.name)  # type: ignore[attr-defined]
+            if known is not None:
+                note = ("the first one is here", known.decl.span)
+                self.report.fault(Fault(f"'{item.name}' is declared twice", item.span, None, (note,)))  # type: ignore[attr-defined]
+                continue
+            made.globals[item.name] = Global(item.name, item, made)  # type: ignore[attr-defined]
+        return made

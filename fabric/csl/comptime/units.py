@@ -1,0 +1,165 @@
+"""What builtins with effects fill: the layout of the wafer, or the program of a class of PEs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fabric.csl import tree
+from fabric.csl.comptime.colors import ColorConfig
+from fabric.csl.comptime.values import Function, Global, Module, Value
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.types import Type
+
+__all__ = ["ColorEntry", "Export", "ExportedName", "LayoutUnit", "ProgramUnit", "TileEntry", "Unit"]
+
+
+@dataclass(frozen=True, slots=True)
+class TileEntry:
+    """`@set_tile_code` for the PEs at `xs`, `ys`; a param may be a numpy array with one number per PE."""
+
+    xs: np.ndarray
+    ys: np.ndarray
+    path: Path
+    params: dict[str, tuple[Any, Span]]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ColorEntry:
+    """`@set_color_config` for the PEs at `xs`, `ys`."""
+
+    xs: np.ndarray
+    ys: np.ndarray
+    color: int
+    config: ColorConfig
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedName:
+    """`@export_name`: a symbol that the host may use; `ident` counts from 0."""
+
+    name: str
+    type: Type
+    mutable: bool
+    ident: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """`@export_symbol`: what this PE offers under a name."""
+
+    name: str
+    target: tree.Variable | Function
+    span: Span
+
+
+class Unit:
+    """Base: what the evaluator asks of either kind."""
+
+    kind = ""
+    lanes = False
+
+    def mark(self) -> Any:
+        """Return a point to which `rewind` can return."""
+        return None
+
+    def rewind(self, mark: Any) -> None:
+        """Take back what was done since a point."""
+
+    def read_param(self, entry: Global) -> None:
+        """Note that a param was read."""
+
+    def add_module(self, module: Module) -> None:
+        """Note that a module was made."""
+
+    def add_variable(self, variable: tree.Variable) -> None:
+        """Note that a global got memory."""
+
+
+class LayoutUnit(Unit):
+    """What a layout block says, as it was said; `fabric.csl.comptime.layout` makes classes of PEs of it."""
+
+    kind = "layout"
+
+    def __init__(self, lanes: bool) -> None:
+        self.lanes = lanes
+        self.rectangle: tuple[int, int] | None = None
+        self.log: list[TileEntry | ColorEntry] = []
+        self.names: dict[str, ExportedName] = {}
+
+    def mark(self) -> int:
+        return len(self.log)
+
+    def rewind(self, mark: int) -> None:
+        del self.log[mark:]
+
+
+@dataclass(eq=False)
+class ProgramUnit(Unit):
+    """What the comptime blocks of a PE program set up before it starts.
+
+    Attributes
+    ----------
+    tasks : dict
+        Per (table, id) kind, function and where that was said; table is ``task`` (``data`` and ``local`` share their
+        ids) or ``control``.
+    active, blocked : dict
+        Ids with their initial bit, and where that was said.
+    queues : dict
+        Per (``input_queue`` or ``output_queue``, number) its configuration.
+    configs : dict
+        Per color its configuration at this PE.
+    exports : list of Export
+    loads : list
+        DSRs loaded before the start: (dsr, DSD, options, span).
+    teardown : dict
+        Per color the handler.
+    settings : list
+        Other calls of library functions that configure the PE: (name, arguments, span).
+    params_read : set of str
+        Params of the top module that were needed: PEs that agree in those share a program.
+    names : dict
+        Symbols that the layout exports.
+    variables : list
+        Globals that were needed, in the order in which they were.
+    """
+
+    kind = "program"
+    names: dict[str, ExportedName] = field(default_factory=dict)
+    tasks: dict[tuple[str, int], tuple[str, Function, Span]] = field(default_factory=dict)
+    active: dict[int, Span] = field(default_factory=dict)
+    blocked: dict[int, tuple[bool, Span]] = field(default_factory=dict)
+    queues: dict[tuple[str, int], tuple[dict[str, Value], Span]] = field(default_factory=dict)
+    configs: dict[int, tuple[ColorConfig, Span]] = field(default_factory=dict)
+    exports: list[Export] = field(default_factory=list)
+    loads: list[tuple[Value, Value, dict[str, Any], Span]] = field(default_factory=list)
+    teardown: dict[int, tuple[Function, Span]] = field(default_factory=dict)
+    settings: list[tuple[str, tuple[Any, ...], Span]] = field(default_factory=list)
+    fifos: list[tuple[tree.Variable, dict[str, Any], Span]] = field(default_factory=list)
+    modules: list[Module] = field(default_factory=list)
+    ready: list[Module] = field(default_factory=list)
+    variables: list[tree.Variable] = field(default_factory=list)
+    params_read: set[str] = field(default_factory=set)
+    rectangle: tuple[int, int] | None = None
+
+    def add_variable(self, variable: tree.Variable) -> None:
+        self.variables.append(variable)
+
+    def read_param(self, entry: Global) -> None:
+        if not entry.module.name:
+            self.params_read.add(entry.name)
+
+    def add_module(self, module: Module) -> None:
+        self.modules.append(module)
+
+    def once(self, table: dict[Any, Any], key: Any, entry: Any, what: str, span: Span) -> None:
+        """Enter something that may be said once."""
+        if key in table:
+            raise Fault(what, span, None, (("the first time is here", table[key][-1]),))
+        table[key] = entry

@@ -1,0 +1,8 @@
+"""Messages about CSL sources."""
+
+from __future__ import annotations
+
+from fabric.csl.diagnostics.errors import CslError, Diagnostic, Fault, Report, render
+from fabric.csl.diagnostics.source import Source, Span
+
+__all__ = ["CslError", "Diagnostic", "Fault", "Report", "Source", "Span", "render"]

@@ -1,0 +1,152 @@
+"""Messages: one is a `Diagnostic`, an analysis that cannot go on raises a `Fault`, a `Report` collects, a `CslError`
+leaves the compiler.
+
+A `Fault` is caught at the next place where work can go on (a statement, a declaration, a file), so that one run reports
+many mistakes.  What depends on something faulty stays silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fabric.csl.diagnostics.source import Span
+from wse_core.errors import WseError
+from wse_core.errors.base import EXIT_RUN
+
+__all__ = ["CslError", "Diagnostic", "Fault", "Report", "render"]
+
+MOST = 100
+"""Errors after which a report is full."""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message.
+
+    Attributes
+    ----------
+    severity : str
+        ``error``, ``warning`` or ``note`` (what ``@comptime_print`` says).
+    message : str
+        What is wrong, in one sentence without a full stop.
+    span : Span
+        Where.
+    hint : str or None
+        What to try.
+    notes : tuple
+        Further places: pairs of a text and a span.
+    """
+
+    severity: str
+    message: str
+    span: Span
+    hint: str | None = None
+    notes: tuple[tuple[str, Span], ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the message as plain data for JSON."""
+        line, column = self.span.source.position(self.span.start)
+        return {
+            "severity": self.severity,
+            "file": self.span.source.name,
+            "line": line,
+            "column": column,
+            "message": self.message,
+            "hint": self.hint,
+            "notes": [{"message": text, "at": str(span)} for text, span in self.notes],
+        }
+
+
+def render(diagnostic: Diagnostic) -> str:
+    """Return a message as text: place and sentence, the line, a caret under it, hint and notes."""
+    span = diagnostic.span
+    line, column = span.source.position(span.start)
+    lines = [f"{span}: {diagnostic.severity}: {diagnostic.message}"]
+    text = span.source.line(line)
+    if text.strip():
+        width = max(1, min(span.end - span.start, len(text) - column + 1))
+        margin = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
+        lines += [f"    {text}", f"    {margin}^{'~' * (width - 1)}"]
+    if diagnostic.hint:
+        lines.append(f"    hint: {diagnostic.hint}")
+    lines += [f"{place}: note: {message}" for message, place in diagnostic.notes]
+    return "\n".join(lines)
+
+
+class Fault(Exception):
+    """Analysis of one thing cannot go on; `diagnostic` is None where the reason has been reported already."""
+
+    def __init__(
+        self, message: str | None, span: Span | None = None, hint: str | None = None, notes: tuple = ()
+    ) -> None:
+        super().__init__(message)
+        self.diagnostic = None if message is None or span is None else Diagnostic("error", message, span, hint, notes)
+
+
+class Report:
+    """The messages of one run of the compiler, in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+        self._seen: set[tuple[str, str]] = set()
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        """Keep a message unless the same one at the same place is there already."""
+        key = (str(diagnostic.span), diagnostic.message)
+        if key in self._seen and diagnostic.severity != "note":
+            return
+        self._seen.add(key)
+        self.diagnostics.append(diagnostic)
+        if len(self.errors) >= MOST:
+            raise CslError(self.diagnostics)
+
+    def warn(self, message: str, span: Span, hint: str | None = None) -> None:
+        """Keep a warning."""
+        self.add(Diagnostic("warning", message, span, hint))
+
+    def note(self, message: str, span: Span) -> None:
+        """Keep what a program printed while it was compiled."""
+        self.add(Diagnostic("note", message, span))
+
+    def fault(self, fault: Fault) -> None:
+        """Keep the message of a fault, if it has one."""
+        if fault.diagnostic is not None:
+            self.add(fault.diagnostic)
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """The errors among the messages."""
+        return [entry for entry in self.diagnostics if entry.severity == "error"]
+
+    @contextmanager
+    def recover(self) -> Iterator[None]:
+        """Keep a fault raised inside and go on after the block."""
+        try:
+            yield
+        except Fault as fault:
+            self.fault(fault)
+
+    def check(self) -> None:
+        """Raise `CslError` if there is an error."""
+        if self.errors:
+            raise CslError(self.diagnostics)
+
+
+class CslError(WseError):
+    """CSL sources that do not compile; `diagnostics` has every message."""
+
+    exit_code = EXIT_RUN
+
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        errors = [entry for entry in diagnostics if entry.severity == "error"]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        first = errors[0]
+        super().__init__(first.message + more, where=str(first.span), hint=first.hint)
+        self.diagnostics = tuple(diagnostics)
+
+    def render(self) -> str:
+        """Return all messages as text."""
+        return "\n".join(render(entry) for entry in self.diagnostics)

@@ -1,0 +1,75 @@
+"""A source text and places in it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+__all__ = ["Source", "Span"]
+
+
+@dataclass(eq=False)
+class Source:
+    """One file of CSL.
+
+    Attributes
+    ----------
+    name : str
+        As messages show it.
+    text : str
+        The whole text.
+    path : pathlib.Path or None
+        Where it lies; None for a text that came from elsewhere.
+    """
+
+    name: str
+    text: str = field(repr=False)
+    path: Path | None = None
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for line in self.text.splitlines(keepends=True):
+            starts.append(starts[-1] + len(line))
+        return starts
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Return line and column of a character, both from 1."""
+        line = max(1, min(bisect_right(self._starts, offset), len(self._starts)))
+        return line, offset - self._starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """Return a line without its end; the first has number 1."""
+        begin = self._starts[number - 1]
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[begin:end].rstrip("\r\n")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """A piece of a source: characters `start` up to, not including, `end`."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        """Line of the first character, from 1."""
+        return self.source.position(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        """Column of the first character, from 1."""
+        return self.source.position(self.start)[1]
+
+    @property
+    def text(self) -> str:
+        """The characters themselves."""
+        return self.source.text[self.start : self.end]
+
+    def __str__(self) -> str:
+        line, column = self.source.position(self.start)
+        return f"{self.source.name}:{line}:{column}"

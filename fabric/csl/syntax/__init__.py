@@ -1,0 +1,1 @@
+"""CSL as text and as a tree."""

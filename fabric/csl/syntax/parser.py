@@ -1,0 +1,187 @@
+"""From text to the syntax tree.
+
+The grammar stands in ``csl.lark``; the library `lark` (extra ``csl``) makes the tables of an LALR(1) parser from it.
+They are kept in the user's cache directory, because making them takes longer than parsing any program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fabric.csl.diagnostics import CslError, Diagnostic, Fault, Source, Span
+from fabric.csl.syntax.build import build
+from fabric.csl.syntax.nodes import File
+from wse_core.errors import ConfigError
+
+__all__ = ["parse", "read"]
+
+GRAMMAR = Path(__file__).with_name("csl.lark")
+LEXIS = re.compile(r'//[^\n]*|\s+|"(?:\\.|[^"\\\n])*"|\'(?:\\.[0-9a-fA-F]*|[^\'\\\n])\'|\w+|.', re.DOTALL)
+PAIRS = {")": "(", "]": "[", "}": "{"}
+STARTS = {"NAME", "INT", "STRING", "BUILTIN"}
+
+
+def cache_file() -> str | None:
+    """Return where the parser's tables are kept, or None if nothing can be written there."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    directory = Path(base, "wse-sim")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return str(directory / "csl-grammar") if os.access(directory, os.W_OK) else None
+
+
+@lru_cache(maxsize=1)
+def parser() -> Any:
+    """Return the parser; made once per process."""
+    try:
+        import lark
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "reading CSL needs the library lark, which is not installed", hint="pip install 'wse-sim[csl]'"
+        ) from error
+    options = {"parser": "lalr", "start": "file", "propagate_positions": True, "maybe_placeholders": True}
+    return lark.Lark(GRAMMAR.read_text(encoding="utf-8"), cache=cache_file() or False, **options)
+
+
+def read(path: str | Path, name: str | None = None) -> Source:
+    """Read a file.
+
+    Parameters
+    ----------
+    path : path
+        Where it lies.
+    name : str, optional
+        How messages call it; the path if not given.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read.
+    """
+    path = Path(path)
+    try:
+        return Source(name or str(path), path.read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(f"cannot read the CSL file: {reason}", where=str(path)) from error
+
+
+def parse(source: Source) -> File:
+    """Return the tree of a source.
+
+    Raises
+    ------
+    CslError
+        If the text is no CSL; it says where and what was expected.
+    """
+    from lark.exceptions import UnexpectedInput
+
+    engine = parser()
+    try:
+        return build(engine.parse(source.text), source)
+    except UnexpectedInput as error:
+        raise CslError([explain(error, source, engine)]) from None
+    except Fault as fault:
+        assert fault.diagnostic is not None
+        raise CslError([fault.diagnostic]) from None
+
+
+def explain(error: Any, source: Source, engine: Any) -> Diagnostic:
+    """Return what a refusal of the parser means to the reader of the source."""
+    text = source.text
+    accepted = set(
+        getattr(error, "accepts", None) or getattr(error, "expected", None) or getattr(error, "allowed", ()) or ()
+    )
+    wanted = [_shown(name, engine) for name in sorted(accepted - {"$END"})]
+    start = getattr(error, "pos_in_stream", None)
+    start = len(text) if start is None or getattr(getattr(error, "token", None), "type", "") == "$END" else start
+    before = _tokens(text, start)
+    if start >= len(text):
+        return _explain_end(text, source, before)
+    found = LEXIS.match(text, start)
+    word = found[0] if found else text[start]
+    span = Span(source, start, start + len(word))
+    if word in ("'", '"'):
+        return Diagnostic(
+            "error", f"this {'string' if word == chr(34) else 'character'} does not end in its line", span
+        )
+    if word == "/" and text.startswith("/*", start):
+        return Diagnostic("error", "block comments are not part of CSL", span, "write // before each line")
+    last = before[-1] if before else None
+    if "SEMICOLON" in accepted and last is not None and last[0] not in ";{}" and word not in PAIRS.keys() - {"}"}:
+        place = Span(source, last[1], last[1] + 1)
+        return Diagnostic("error", f"';' is missing after '{last[0]}'", place, f"found '{word}' instead")
+    if len(wanted) == 1:
+        return Diagnostic("error", f"expected {wanted[0]} before '{word}'", span)
+    hint = None
+    if accepted >= STARTS:
+        hint = "an expression is expected here"
+    elif 0 < len(wanted) <= 8:
+        hint = f"expected one of {', '.join(wanted)}"
+    if word in PAIRS and not _open_brackets(before):
+        hint = f"no '{PAIRS[word]}' is open here"
+    return Diagnostic("error", f"'{word}' does not fit here", span, hint)
+
+
+def _explain_end(text: str, source: Source, before: list[tuple[str, int]]) -> Diagnostic:
+    """Return the message for a text that ends too early."""
+    end = len(text.rstrip())
+    place = Span(source, max(0, end - 1), end)
+    still = _open_brackets(before)
+    if still:
+        bracket, start = still[-1]
+        return Diagnostic("error", f"the file ends, but this '{bracket}' is still open", Span(source, start, start + 1))
+    return Diagnostic("error", "the file ends in the middle of a declaration", place, "is a ';' missing?")
+
+
+def _open_brackets(tokens: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the brackets among (token, end) pairs that are not closed, with their offsets."""
+    still: list[tuple[str, int]] = []
+    for token, end in tokens:
+        if token in "([{":
+            still.append((token, end - 1))
+        elif token in PAIRS and still:
+            still.pop()
+    return still
+
+
+def _tokens(text: str, end: int) -> list[tuple[str, int]]:
+    """Return the words before an offset, without blanks and comments, each with the offset after it."""
+    return [
+        (match[0], match.end())
+        for match in LEXIS.finditer(text, 0, end)
+        if not match[0].isspace() and not match[0].startswith("//")
+    ]
+
+
+NAMES = {
+    "NAME": "a name",
+    "INT": "a number",
+    "FLOAT": "a number",
+    "STRING": "a string",
+    "CHAR": "a character",
+    "BUILTIN": "a builtin",
+    "ASSIGN": "an assignment",
+    "EQUALS": "'='",
+    "COMPARE": "a comparison",
+    "SHIFT": "a shift",
+    "DEREF": "'.*'",
+    "DOTBRACE": "'.{'",
+}
+
+
+def _shown(name: str, engine: Any) -> str:
+    """Return a terminal as a reader knows it."""
+    if name in NAMES:
+        return NAMES[name]
+    return f"'{engine.get_terminal(name).pattern.value}'"

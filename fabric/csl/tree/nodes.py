@@ -1,0 +1,345 @@
+"""The nodes of checked run-time code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabric.csl.diagnostics import Span
+from fabric.csl.types import Type
+
+__all__ = [
+    "AddressOf",
+    "Assign",
+    "Binary",
+    "Block",
+    "Break",
+    "BuiltinCall",
+    "Call",
+    "Const",
+    "Continue",
+    "Convert",
+    "Declare",
+    "Deref",
+    "Element",
+    "Evaluate",
+    "Expr",
+    "ForArray",
+    "ForRange",
+    "Function",
+    "If",
+    "Load",
+    "Local",
+    "Member",
+    "Place",
+    "Return",
+    "Select",
+    "Statement",
+    "Switch",
+    "Unary",
+    "Variable",
+    "VariablePlace",
+    "While",
+]
+
+
+@dataclass(eq=False, slots=True)
+class Variable:
+    """A global in memory: a ``var``, or a ``const`` whose address is needed.
+
+    `initial` is a value of `fabric.csl.comptime.values` or None; `name` is the symbol, with the constants that hold its
+    modules in front (``mod.sub.x``).
+    """
+
+    name: str
+    type: Type
+    const: bool
+    initial: Any
+    span: Span
+    align: int | None = None
+    section: str | None = None
+    exported: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Local:
+    """A variable of one function, or a parameter."""
+
+    name: str
+    type: Type
+    const: bool
+    span: Span
+    addressed: bool = False
+
+
+# ---- expressions: each has a type and is not known at compile time, except Const
+
+
+@dataclass(eq=False, slots=True)
+class Expr:
+    """A value at run time."""
+
+    type: Type
+    span: Span
+
+
+@dataclass(eq=False, slots=True)
+class Const(Expr):
+    """A value that is known: `value` is one of `fabric.csl.comptime.values`."""
+
+    value: Any
+
+
+@dataclass(eq=False, slots=True)
+class Place(Expr):
+    """Something that has an address or a register."""
+
+    @property
+    def const(self) -> bool:
+        """Whether it may not be stored to."""
+        return False
+
+
+@dataclass(eq=False, slots=True)
+class VariablePlace(Place):
+    """A variable or local itself."""
+
+    variable: Variable | Local
+
+    @property
+    def const(self) -> bool:
+        return self.variable.const
+
+
+@dataclass(eq=False, slots=True)
+class Deref(Place):
+    """What a pointer points to."""
+
+    pointer: Expr
+
+    @property
+    def const(self) -> bool:
+        return bool(getattr(self.pointer.type, "const", False))
+
+
+@dataclass(eq=False, slots=True)
+class Element(Place):
+    """An element: of an array (`base` is its place) or of what a many-pointer points to (`base` is the pointer)."""
+
+    base: Expr
+    subscripts: tuple[Expr, ...]
+
+    @property
+    def const(self) -> bool:
+        if isinstance(self.base, Place) and not getattr(self.base.type, "many", False):
+            return self.base.const
+        return bool(getattr(self.base.type, "const", False))
+
+
+@dataclass(eq=False, slots=True)
+class Member(Place):
+    """A field of a struct."""
+
+    base: Expr
+    name: str
+
+    @property
+    def const(self) -> bool:
+        return isinstance(self.base, Place) and self.base.const
+
+
+@dataclass(eq=False, slots=True)
+class Load(Expr):
+    """The value at a place."""
+
+    place: Place
+
+
+@dataclass(eq=False, slots=True)
+class AddressOf(Expr):
+    """The address of a place."""
+
+    place: Place
+
+
+@dataclass(eq=False, slots=True)
+class Unary(Expr):
+    """``-``, ``!``, ``~``."""
+
+    op: str
+    value: Expr
+
+
+@dataclass(eq=False, slots=True)
+class Binary(Expr):
+    """An operator on two values of one type (the count of a shift has its own); ``and`` and ``or`` stop early."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(eq=False, slots=True)
+class Convert(Expr):
+    """`kind`: ``as`` changes the number's form, ``bitcast`` the bits' meaning, ``pointer`` only the type."""
+
+    kind: str
+    value: Expr
+
+
+@dataclass(eq=False, slots=True)
+class Select(Expr):
+    """``if`` as a value."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(eq=False, slots=True)
+class Call(Expr):
+    """A call of an instance of a function; `arguments` are those that exist at run time."""
+
+    function: Function
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(eq=False, slots=True)
+class BuiltinCall(Expr):
+    """A builtin that does something at run time; `arguments` are expressions, options a struct of values."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+# ---- statements
+
+
+@dataclass(eq=False, slots=True)
+class Statement:
+    """Something to be done."""
+
+    span: Span
+
+
+@dataclass(eq=False, slots=True)
+class Block(Statement):
+    """Statements in order; `label` is what a ``break`` may name."""
+
+    body: list[Statement]
+    label: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Declare(Statement):
+    """A local begins; `value` is None if it is left undefined."""
+
+    local: Local
+    value: Expr | None
+
+
+@dataclass(eq=False, slots=True)
+class Assign(Statement):
+    """A store; compound assignments keep their operator so that the place is computed once."""
+
+    place: Place
+    op: str
+    value: Expr
+
+
+@dataclass(eq=False, slots=True)
+class Evaluate(Statement):
+    """An expression for its effect."""
+
+    value: Expr
+
+
+@dataclass(eq=False, slots=True)
+class If(Statement):
+    """A branch."""
+
+    condition: Expr
+    then: Block
+    otherwise: Block | None
+
+
+@dataclass(eq=False, slots=True)
+class While(Statement):
+    """A loop with an optional continue step."""
+
+    condition: Expr
+    step: Statement | None
+    body: Block
+    label: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class ForRange(Statement):
+    """A counted loop: `item` runs from start to stop (exclusive) by step."""
+
+    item: Local
+    index: Local | None
+    start: Expr
+    stop: Expr
+    step: Expr
+    body: Block
+    label: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class ForArray(Statement):
+    """A loop over the elements of an array."""
+
+    item: Local
+    index: Local | None
+    array: Expr
+    body: Block
+    label: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Switch(Statement):
+    """A choice; each case has its constants, None for ``else``."""
+
+    subject: Expr
+    cases: list[tuple[tuple[Const, ...] | None, Block]]
+
+
+@dataclass(eq=False, slots=True)
+class Return(Statement):
+    """The end of a function or task."""
+
+    value: Expr | None
+
+
+@dataclass(eq=False, slots=True)
+class Break(Statement):
+    """The end of a loop or labelled block."""
+
+    label: str | None
+
+
+@dataclass(eq=False, slots=True)
+class Continue(Statement):
+    """The next round of a loop."""
+
+    label: str | None
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """An instance of a function or task: one per module instance and set of comptime arguments.
+
+    `body` is filled once the function was checked; `calls` are the functions that it calls, `sites` where.
+    """
+
+    name: str
+    kind: str
+    params: tuple[Local, ...]
+    result: Type
+    span: Span
+    body: Block | None = None
+    inline: str | None = None
+    calls: list[Function] = field(default_factory=list)
+    sites: list[Call] = field(default_factory=list)

@@ -1,0 +1,330 @@
+"""The types of CSL as values: equal if they are the same type.
+
+`words` is the size of a value in memory in 16-bit words; None where a value exists at compile time only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import prod
+
+__all__ = [
+    "BOOL",
+    "COMPTIME_FLOAT",
+    "COMPTIME_INT",
+    "COMPTIME_STRING",
+    "COMPTIME_STRUCT",
+    "DIRECTION",
+    "F32",
+    "I16",
+    "MODULE",
+    "PREDEFINED",
+    "TYPE",
+    "U8",
+    "U16",
+    "U32",
+    "VOID",
+    "AnyType",
+    "ArrayType",
+    "BoolType",
+    "ComptimeType",
+    "DsdType",
+    "DsrType",
+    "EnumType",
+    "FloatType",
+    "FnType",
+    "IdType",
+    "IntType",
+    "PointerType",
+    "RangeType",
+    "StructType",
+    "Type",
+    "VoidType",
+    "named_type",
+]
+
+MAX_BITS = 16_777_215
+
+
+@dataclass(frozen=True)
+class Type:
+    """Base of all types."""
+
+    @property
+    def words(self) -> int | None:
+        """Size in memory in 16-bit words, or None for what exists at compile time only."""
+        return None
+
+
+@dataclass(frozen=True)
+class IntType(Type):
+    """``i16``, ``u32`` and other widths."""
+
+    bits: int
+    signed: bool
+
+    @property
+    def low(self) -> int:
+        """The smallest value."""
+        return -(1 << self.bits - 1) if self.signed else 0
+
+    @property
+    def high(self) -> int:
+        """The largest value."""
+        return (1 << self.bits - self.signed) - 1
+
+    def holds(self, value: int) -> bool:
+        """Whether a number is a value of this type."""
+        return self.low <= value <= self.high
+
+    def wrap(self, value: int) -> int:
+        """Return the value with the same low bits."""
+        value &= (1 << self.bits) - 1
+        return value - (1 << self.bits) if self.signed and value >> self.bits - 1 else value
+
+    @property
+    def words(self) -> int:
+        return (self.bits + 15) // 16
+
+    def __str__(self) -> str:
+        return f"{'i' if self.signed else 'u'}{self.bits}"
+
+
+@dataclass(frozen=True)
+class FloatType(Type):
+    """``f16``, ``cb16``, ``bf16``, ``f32``."""
+
+    name: str
+
+    @property
+    def bits(self) -> int:
+        """Width."""
+        return 32 if self.name == "f32" else 16
+
+    @property
+    def words(self) -> int:
+        return self.bits // 16
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class BoolType(Type):
+    """``bool``."""
+
+    @property
+    def words(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return "bool"
+
+
+@dataclass(frozen=True)
+class VoidType(Type):
+    """``void``: one value, written ``{}``."""
+
+    @property
+    def words(self) -> int:
+        return 0
+
+    def __str__(self) -> str:
+        return "void"
+
+
+@dataclass(frozen=True)
+class ComptimeType(Type):
+    """What exists at compile time only: unbounded integers, doubles, strings, types, structs, modules."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class AnyType(Type):
+    """``anytype`` of a parameter: any type; one instance of the function per type."""
+
+    def __str__(self) -> str:
+        return "anytype"
+
+
+@dataclass(frozen=True)
+class IdType(Type):
+    """Numbers of machine things that are no integers: colors, task ids, queues, directions."""
+
+    name: str
+
+    @property
+    def words(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class DsdType(Type):
+    """``mem1d_dsd`` and its kin; a value's size in memory is the back end's choice."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class DsrType(Type):
+    """``dsr_dest`` and its kin."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class RangeType(Type):
+    """What ``@range`` gives."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"range of {self.element}"
+
+
+@dataclass(frozen=True)
+class ArrayType(Type):
+    """``[M, N]T``."""
+
+    dims: tuple[int, ...]
+    element: Type
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return prod(self.dims)
+
+    @property
+    def words(self) -> int | None:
+        one = self.element.words
+        return None if one is None else one * self.count
+
+    def __str__(self) -> str:
+        return f"[{', '.join(map(str, self.dims))}]{self.element}"
+
+
+@dataclass(frozen=True)
+class PointerType(Type):
+    """``*T``, ``*const T``, ``[*]T``, ``[*]const T``."""
+
+    target: Type
+    const: bool = False
+    many: bool = False
+
+    @property
+    def words(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return f"{'[*]' if self.many else '*'}{'const ' if self.const else ''}{self.target}"
+
+
+@dataclass(frozen=True)
+class FnType(Type):
+    """``fn(i16)void`` or ``task()void``."""
+
+    kind: str
+    params: tuple[Type, ...]
+    result: Type
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(map(str, self.params))}){self.result}"
+
+
+@dataclass(frozen=True)
+class StructType(Type):
+    """A struct or union: anonymous if `name` is empty, else the same only if declared at the same place."""
+
+    fields: tuple[tuple[str, Type], ...]
+    name: str = ""
+    form: str = "struct"
+    packing: str | None = None
+
+    @property
+    def words(self) -> int | None:
+        sizes = [kind.words for _, kind in self.fields]
+        if any(size is None for size in sizes):
+            return None
+        known = [size for size in sizes if size is not None]
+        return max(known, default=0) if self.form == "union" else sum(known)
+
+    def field(self, name: str) -> Type | None:
+        """Return the type of a field, or None."""
+        return next((kind for other, kind in self.fields if other == name), None)
+
+    def __str__(self) -> str:
+        if self.name:
+            return self.name
+        return f".{{{', '.join(f'.{name}: {kind}' for name, kind in self.fields)}}}"
+
+
+@dataclass(frozen=True)
+class EnumType(Type):
+    """An enumeration; the same only if declared at the same place with the same members."""
+
+    name: str
+    base: IntType
+    members: tuple[tuple[str, int], ...] = field(default=())
+
+    @property
+    def words(self) -> int:
+        return self.base.words
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BOOL, VOID = BoolType(), VoidType()
+U8, I16, U16, U32, F32 = IntType(8, False), IntType(16, True), IntType(16, False), IntType(32, False), FloatType("f32")
+COMPTIME_INT, COMPTIME_FLOAT = ComptimeType("comptime_int"), ComptimeType("comptime_float")
+COMPTIME_STRING, COMPTIME_STRUCT = ComptimeType("comptime_string"), ComptimeType("comptime_struct")
+TYPE, MODULE = ComptimeType("type"), ComptimeType("imported_module")
+DIRECTION = IdType("direction")
+
+PREDEFINED: dict[str, Type] = {
+    str(kind): kind
+    for kind in (
+        *(IntType(bits, signed) for bits in (8, 16, 32, 64) for signed in (True, False)),
+        *map(FloatType, ("f16", "cb16", "bf16", "f32")),
+        BOOL,
+        VOID,
+        COMPTIME_INT,
+        COMPTIME_FLOAT,
+        COMPTIME_STRING,
+        COMPTIME_STRUCT,
+        TYPE,
+        MODULE,
+        DIRECTION,
+        AnyType(),
+        *map(IdType, ("color", "data_task_id", "local_task_id", "control_task_id", "input_queue", "output_queue")),
+        IdType("ut_id"),
+        *map(DsdType, ("mem1d_dsd", "mem4d_dsd", "fabin_dsd", "fabout_dsd", "circbuf_dsd", "fifo_dsd")),
+        *map(DsrType, ("dsr_dest", "dsr_src0", "dsr_src1", "dsr_fifo_dest", "dsr_fifo_src1", "xdsr", "sr")),
+    )
+}
+PREDEFINED["anyopaque"] = ComptimeType("anyopaque")
+
+WIDTH = re.compile(r"([iu])([1-9]\d*)$")
+
+
+def named_type(name: str) -> Type | None:
+    """Return the type that a name stands for everywhere, or None."""
+    if found := PREDEFINED.get(name):
+        return found
+    if (match := WIDTH.match(name)) and int(match[2]) <= MAX_BITS:
+        return IntType(int(match[2]), match[1] == "i")
+    return None
