@@ -2,12 +2,15 @@
 
 The target is where a symbolic link leads, so the link stays and what it names is replaced.  Devices, pipes and
 sockets are refused: a rename would put a regular file in their place, which on a machine whose user is root takes
-``/dev/null`` away from everybody.  Directories that are missing are made, and removed again if nothing is written.
+``/dev/null`` away from everybody.  What a killed process left of a file goes when the file is written again.
+Directories that are missing are made, and removed again if nothing is written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
@@ -68,9 +71,8 @@ class PendingFile:
                 if not parent.exists():
                     parent.mkdir(exist_ok=True)
                     self._made.append(parent)
-            self.descriptor, self.temporary = tempfile.mkstemp(
-                prefix=f".{self.target.name}.", suffix=".part", dir=self.target.parent
-            )
+            _remove_leftovers(self.target)
+            self.descriptor, self.temporary = _made_and_locked(self.target)
         except OSError as error:
             self._remove_empty()
             raise TraceError(f"cannot be written: {error.strerror}", path=self.path, exit_code=2) from None
@@ -101,6 +103,29 @@ class PendingFile:
         for directory in reversed(self._made):
             with contextlib.suppress(OSError):
                 directory.rmdir()
+
+
+def _made_and_locked(target: Path) -> tuple[int, str]:
+    """Return descriptor and name of a new file beside `target`; the lock on it says that its process is alive."""
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.path.exists(name):
+            return descriptor, name
+        os.close(descriptor)  # somebody took it for a leftover before it was locked
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what killed processes left of files of this name: whose lock is free, nobody writes."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.????????.part"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+            finally:
+                os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from traces.atomic import atomic_file
+from traces.naming import clean
 from traces.run_format import LINKS
 from wse_core.errors import TraceError
 
@@ -92,7 +93,7 @@ def write_heatmap(path, values, title, unit):
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(values.astype(np.float64), cmap="viridis", interpolation="nearest", aspect="auto")
-    axes.set_title(title)
+    axes.set_title(clean(title))
     axes.set_xlabel("x (east)")
     axes.set_ylabel("y (south)")
     for axis in (axes.xaxis, axes.yaxis):

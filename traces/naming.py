@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["CONTROL", "operation_name", "task_name", "task_number"]
+__all__ = ["CONTROL", "clean", "operation_name", "task_name", "task_number"]
 
 CONTROL = 256
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 def task_number(aux: Any, flags: Any) -> Any:
@@ -29,10 +30,15 @@ def task_name(names: Mapping[str, Any], number: int) -> str:
     number : int
     """
     if number >= CONTROL:
-        return str(names.get("control_tasks", {}).get(str(number - CONTROL), f"control task {number - CONTROL}"))
-    return str(names.get("tasks", {}).get(str(number), f"task {number}"))
+        return clean(names.get("control_tasks", {}).get(str(number - CONTROL), f"control task {number - CONTROL}"))
+    return clean(names.get("tasks", {}).get(str(number), f"task {number}"))
 
 
 def operation_name(names: Mapping[str, Any], opcode: int) -> str:
     """Return the name of an operation by its opcode."""
-    return str(names.get("opcodes", {}).get(str(opcode), f"op {opcode}"))
+    return clean(names.get("opcodes", {}).get(str(opcode), f"op {opcode}"))
+
+
+def clean(text: object) -> str:
+    """Return a text of a run file for pictures and other viewers: control characters as ``\\xNN``."""
+    return str(text).translate(CONTROLS)

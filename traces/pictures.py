@@ -22,7 +22,7 @@ import numpy as np
 
 from traces.atomic import atomic_file
 from traces.marks import lanes
-from traces.naming import task_name
+from traces.naming import clean, task_name
 from traces.state import spans
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
@@ -101,7 +101,7 @@ def links(path, traffic, title="wavelets per link"):
             width=0.06,
         )
     axes.set(xlim=(-0.8, width - 0.2), ylim=(height - 0.2, -0.8), xlabel="x (east)", ylabel="y (south)", aspect="equal")
-    axes.set_title(f"{title}; brightest = {int(most):,}")
+    axes.set_title(f"{clean(title)}; brightest = {int(most):,}")
     for axis in (axes.xaxis, axes.yaxis):
         axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     return _save(path, figure, "x,y,direction,wavelets", sorted(rows))
@@ -121,7 +121,7 @@ def stalls(path, counters, axis="x", title="where the cycles went"):
     axes.stackplot(
         np.arange(sums.shape[1] + 1) - 0.5, np.hstack([sums, sums[:, -1:]]), labels=USES, colors=COLOURS, step="post"
     )
-    axes.set(xlabel=f"{axis} of the PE", ylabel="cycles", title=title, xlim=(-0.5, sums.shape[1] - 0.5))
+    axes.set(xlabel=f"{axis} of the PE", ylabel="cycles", title=clean(title), xlim=(-0.5, sums.shape[1] - 0.5))
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return _save(path, figure, f"{axis},{','.join(USES)}", ((k, *row) for k, row in enumerate(sums.T.tolist())))
 
@@ -161,7 +161,7 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
     step = max(1, len(places) // 40)
     axes.set_yticks(range(0, len(places), step), [f"({x}, {y})" for y, x in places[::step]], fontsize=7)
     axes.invert_yaxis()
-    axes.set(xlim=cycles, xlabel="cycle", title=title)
+    axes.set(xlim=cycles, xlabel="cycle", title=clean(title))
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     axes.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
     return _save(path, figure, "x,y,what,begin,end", rows)
@@ -194,7 +194,7 @@ def utilisation(path, trace, region=None, bins=200, title="utilisation over time
         (grants, "grants per PE and cycle", COLOURS[4]),
     ):
         axes.stairs(values, edges, label=label, color=colour, linewidth=1.4)
-    axes.set(xlabel="cycle", ylabel=f"share of {pes:,} PEs", title=title, xlim=(first, last), ylim=(0, None))
+    axes.set(xlabel="cycle", ylabel=f"share of {pes:,} PEs", title=clean(title), xlim=(first, last), ylim=(0, None))
     axes.legend(frameon=False)
     rows = zip(edges[:-1].tolist(), inside.tolist(), waiting.tolist(), grants.tolist(), strict=True)
     return _save(path, figure, "cycle,inside_task,waiting,grants_per_pe_cycle", rows)
@@ -233,7 +233,7 @@ def windows(path, counters, title="where the cycles went, over time", first=0):
     axes.set(
         xlabel=f"cycle (windows of {length:,})",
         ylabel=f"share of the cycles of {pes:,} PEs",
-        title=title,
+        title=clean(title),
         xlim=(first, edges[-1]),
         ylim=(0, 1),
     )
@@ -258,7 +258,7 @@ def _phases(axes, marks, cycles):
     tracks = sorted({(mark.track, lane) for mark, lane in placed}, key=lambda row: (order.index(row[0]), row[1]))
     palette, names = colormaps["Pastel1"], list(dict.fromkeys(mark.label for mark in marks))
     axes.set(ylim=(len(tracks) - 0.5, -0.5), xlim=cycles)
-    axes.set_yticks(range(len(tracks)), [track if not number else "" for track, number in tracks], fontsize=7)
+    axes.set_yticks(range(len(tracks)), [clean(track) if not number else "" for track, number in tracks], fontsize=7)
     axes.tick_params(labelbottom=False, bottom=False)
     for mark, lane in placed:
         line, begin, end = tracks.index((mark.track, lane)), max(mark.begin, cycles[0]), min(mark.end, cycles[1])
@@ -267,7 +267,7 @@ def _phases(axes, marks, cycles):
         else:
             axes.barh(line, end - begin, left=begin, height=0.8, color=palette(names.index(mark.label) % 9))
         if mark.begin == mark.end or end - begin > 0.012 * len(mark.label) * (cycles[1] - cycles[0]):
-            axes.text(begin, line, f" {mark.label}", fontsize=7, verticalalignment="center", clip_on=True)
+            axes.text(begin, line, f" {clean(mark.label)}", fontsize=7, verticalalignment="center", clip_on=True)
 
 
 def _with_phases(width, height, trace, cycles):

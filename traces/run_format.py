@@ -8,6 +8,7 @@ place               content
 ``/counters/NAME``  (n_window, height, width) per PE, or (n_window, height, width, 5) per link in the order of
                     `LINKS`; attributes ``unit``, ``doc``, ``kind`` ("pe" or "link"), ``window_cycles`` (0 = one
                     window covers the run)
+``/window /y /x``   the axes of counters, as dimension scales; ``/port`` the last one of those per link
 ``/results/NAME``   numbers, texts or arrays; attributes ``unit``, ``doc``, and ``json`` = true for structured
                     values, which are stored as JSON text
 ``/events/COLUMN``  optional: the events of the run, see `traces.event_log` and `wse_core.events`
@@ -31,7 +32,7 @@ from wse_core.errors import TraceError
 __all__ = ["CHUNK", "FORMAT", "FORMAT_VERSION", "LINKS", "SEGMENT", "STATUSES", "RunMeta", "check_name"]
 
 FORMAT = "wse-run"
-FORMAT_VERSION = (1, 2)
+FORMAT_VERSION = (1, 3)
 LINKS = ("W", "E", "N", "S", "R")
 """Order of the last axis of a per-link counter: the five ports of a router as the machine numbers them
 (`wse_core.image.DIRS`), R being the ramp."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from traces.event_log import segments_of
 from traces.reader import RunFile
+from traces.run_format import SEGMENT
 from wse_core.errors import TraceError
 from wse_core.events import COLUMNS, EVENT_DTYPE, FOREVER, KINDS, NO_COLOR, TraceFilter, joined, sorted_events
 
@@ -44,6 +45,8 @@ class Trace:
     meta : RunMeta
     complete : bool
         Whether the run came to its end, whatever that was.
+    gaps : list of str
+        Of a run that did not end: segments that are missing or damaged, and the events in them.
     committed : int
         Events in the file.
     clock : int
@@ -61,8 +64,8 @@ class Trace:
     ...     stalls = trace.events(cycles=(1000, 2000), kinds=("wait",), region=(0, 0, 8, 8))
     """
 
-    def __init__(self, files: list[RunFile], complete: bool) -> None:
-        self.files, self.complete = files, complete
+    def __init__(self, files: list[RunFile], complete: bool, gaps: Sequence[str] = ()) -> None:
+        self.files, self.complete, self.gaps = files, complete, list(gaps)
         attributes = [file.event_attributes for file in files if file.has_events]
         self.meta = files[0].meta
         self.marks = files[-1].marks()
@@ -86,10 +89,7 @@ class Trace:
         path = Path(path)
         if path.exists() or not segments_of(path):
             return cls([RunFile(path)], True)
-        with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(RunFile(segment)) for segment in segments_of(path)]
-            stack.pop_all()
-        return cls(files, False)
+        return cls(*_whole_segments(path))
 
     def __repr__(self) -> str:
         state = "" if self.complete else ", incomplete"
@@ -238,6 +238,33 @@ class Trace:
         as_stored = result.copy()
         as_stored["kind"] = 0
         return result[within.keeps(as_stored)]
+
+
+def _whole_segments(path):
+    """Return what the segments of a run that did not end still hold: files, False (incomplete), what is lost."""
+    files, gaps = [], []
+    failure = None
+    with contextlib.ExitStack() as stack:
+        expected = 0
+        for segment in segments_of(path):
+            number = int(segment.stem)
+            if number > expected:
+                missing = f"{expected:05d}.h5" + (f" to {number - 1:05d}.h5" if number > expected + 1 else "")
+                gaps.append(f"{missing} missing: {(number - expected) * SEGMENT:,} events or fewer are lost")
+            expected = number + 1
+            try:
+                file = RunFile(segment)
+                file.verify()
+            except TraceError as error:
+                failure = error
+                gaps.append(f"{segment.name} is damaged: its events, {SEGMENT:,} or fewer, are lost")
+                continue
+            files.append(stack.enter_context(file))
+        if not files:
+            assert failure is not None
+            raise failure
+        stack.pop_all()
+    return files, False, gaps
 
 
 def _fields(columns):

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike
 
 from traces.atomic import PendingFile
 from traces.marks import Mark
+from traces.meanings import of_counter, of_result
 from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
 from wse_core.errors import TraceError
 from wse_core.events import COLUMNS, EVENT_DTYPE, HOST, KINDS, WAITS, TraceFilter
@@ -181,8 +182,15 @@ class RunWriter:
         if values.dtype.kind not in "iuf":
             raise TraceError(f"counter {name} holds {values.dtype}, not numbers", path=self.path)
         kind = "link" if values.ndim == 4 else "pe"
-        attributes = {"unit": unit, "doc": doc, "kind": kind, "window_cycles": np.int64(window_cycles)}
+        known = of_counter(name)
+        attributes = {
+            "unit": unit or known[0],
+            "doc": doc or known[1],
+            "kind": kind,
+            "window_cycles": np.int64(window_cycles),
+        }
         self._add("counters", name, values, attributes)
+        self._label(self._file["counters"][name], window_cycles)
 
     def add_result(self, name: str, value: Any, unit: str = "", doc: str = "") -> None:
         """Add a result.
@@ -194,15 +202,38 @@ class RunWriter:
         value : number, str, array_like of numbers, dict or list
             The value; what is neither a number, a text nor an array of numbers is stored as JSON text.
         unit, doc : str, optional
-            Unit and meaning.
+            Unit and meaning; default those of `traces.meanings`.
         """
-        attributes: dict[str, Any] = {"unit": unit, "doc": doc}
+        known = of_result(name)
+        attributes: dict[str, Any] = {"unit": unit or known[0], "doc": doc or known[1]}
         if not isinstance(value, (str, bool, int, float, np.generic, np.ndarray)):
             value = json.dumps(value, default=_listed)
             attributes["json"] = True
         if isinstance(value, str) and "\0" in value:
             raise TraceError(f"results/{name} is a text with a zero byte in it", path=self.path)
         self._add("results", name, value, attributes)
+
+    def _label(self, dataset, window_cycles):
+        """Name the axes of a counter: HDF5 dimension scales, which lie beside the groups and are shared."""
+        about = {
+            "window": (np.arange, f"number of the window, each of {window_cycles} cycles; 0 = one covers the run"),
+            "y": (np.arange, "row of the PE, north is 0"),
+            "x": (np.arange, "column of the PE, west is 0"),
+            "port": (lambda n: np.array(list(LINKS[:n]), "S1"), "port of the router"),
+        }
+        with self._translated():
+            for axis, (name, (values, doc)) in enumerate(zip(about, about.values(), strict=True)):
+                if axis == dataset.ndim:
+                    break
+                size = dataset.shape[axis]
+                if name in self._file and len(self._file[name]) != size:
+                    name = f"{name}_{size}"
+                if name not in self._file:
+                    scale = self._file.create_dataset(name, data=values(size))
+                    scale.make_scale(name)
+                    _set(scale.attrs, "doc", doc)
+                dataset.dims[axis].attach_scale(self._file[name])
+            self._file.flush()
 
     def add_events(
         self, events: np.ndarray, clock: int, filter: TraceFilter, names: dict[str, Any] | None = None

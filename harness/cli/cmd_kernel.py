@@ -200,10 +200,16 @@ def fill_run_file(writer: RunWriter, result: dict[str, Any], counters: bool = Tr
         array, unit = value if isinstance(value, tuple) else (value, "")
         writer.add_counter(name, array, unit)
     for name, value in result.get("arrays", {}).items():
-        writer.add_result(name, value)
+        writer.add_result(name, _as_floats(value, result.get("params", {}).get("dtype")))
     for name, value in result.items():
         if name not in ARRAYS and value is not None:
             writer.add_result(name, value)
+
+
+def _as_floats(bits: np.ndarray, dtype: object) -> np.ndarray:
+    """Return what a kernel gives as bit patterns as floating-point numbers; those of cb16 stay bits."""
+    kinds = {np.dtype(np.uint32): np.float32} | ({} if dtype == "cb16" else {np.dtype(np.uint16): np.float16})
+    return bits.view(kinds[bits.dtype]) if bits.dtype in kinds else bits
 
 
 def main(args: argparse.Namespace) -> int | None:

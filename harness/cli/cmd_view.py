@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.cli import selection
-from harness.kit.console import print_json, table
+from harness.kit.console import print_json, printable, table
 from traces import pictures, terminal
 from traces.heatmap import plane, write_heatmap
 from traces.paths import follow, identify
@@ -93,6 +93,7 @@ def describe(trace: Trace, args: argparse.Namespace) -> None:
         "status": trace.meta.status,
         "preset": trace.meta.preset,
         "complete": trace.complete,
+        **({"gaps": trace.gaps} if trace.gaps else {}),
         "counters": len(run.counters),
         "results": len(run.results),
         "events": trace.committed,
@@ -110,6 +111,8 @@ def describe(trace: Trace, args: argparse.Namespace) -> None:
     print(table(facts.items()))
     if not trace.complete:
         print("The run did not end; these are the events that were on disk.")
+    for gap in trace.gaps:
+        print(f"A gap: {printable(gap)}.")
 
 
 def region_of(trace: Trace, args: argparse.Namespace) -> tuple[int, int, int, int]:
@@ -157,7 +160,7 @@ def way_of(trace: Trace, text: str) -> Any:
 def step(states: RegionStates, cycle: int, trace: Trace) -> None:
     """Show a region cycle by cycle, as the keys say."""
     while True:
-        print("\n".join(terminal.grid(states, cycle, trace.names)), flush=True)
+        print(printable("\n".join(terminal.grid(states, cycle, trace.names))), flush=True)
         if sys.stdin.isatty():
             print("n next, p previous, a number, q quit: ", end="", flush=True)
         word = sys.stdin.readline().strip()
@@ -279,4 +282,4 @@ def _print_lines(args: argparse.Namespace, lines: Iterable[str]) -> None:
     if args.json:
         print_json({"lines": lines})
     else:
-        print("\n".join(lines))
+        print(printable("\n".join(lines)))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.kit.console import printable
 from traces import pictures
 from traces.heatmap import plane, write_heatmap
 from traces.run_format import LINKS
@@ -235,7 +236,7 @@ def _page(title: str, body: Iterable[str]) -> str:
 
 
 def _text(value: Any) -> str:
-    return html.escape(str(value))
+    return html.escape(printable(str(value)))
 
 
 def _number(value: float) -> str:

@@ -101,9 +101,10 @@ def test_every_bit_of_a_counter_survives(tmp_path_factory, values):
 def test_layout_checksums_and_attributes_on_disk(tmp_path):
     write(tmp_path / "run.h5")
     with h5py.File(tmp_path / "run.h5") as file:
-        assert set(file) == {"meta", "counters", "results"}
+        scales = {"window", "y", "x", "window_1", "y_50", "x_60", "port"}  # of two shapes
+        assert set(file) == {"meta", "counters", "results"} | scales
         assert file.attrs["format"] == b"wse-run"
-        assert file.attrs["format_version"].tolist() == [1, 2]
+        assert file.attrs["format_version"].tolist() == [1, 3]
         for name in ("counters/busy", "counters/hops", "results/logits"):
             dataset = file[name]
             assert dataset.fletcher32
