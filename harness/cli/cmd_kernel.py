@@ -64,6 +64,12 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     complete_by(name, lambda args: cmd_kernels.kernel_names())
     complete_by(params, lambda args: _assignments(args.name))
     add_machine_options(parser)
+    parser.add_argument(
+        "--verify",
+        choices=("full", "sample", "off"),
+        help="compare all of the result, a part of it that every row and column of PEs takes part in, or nothing "
+        "(default: all, of large matrix products a sample); the same as verify=...",
+    )
     parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
     add_trace_options(parser)
     return parser
@@ -216,6 +222,8 @@ def main(args: argparse.Namespace) -> int | None:
     """Run the kernel and print its result; return 1 if the result is known to be wrong, else 0."""
     kernel = _kernel(args.name)
     values = parse_params(kernel, args.params)
+    if args.verify is not None and values.setdefault("verify", args.verify) != args.verify:
+        raise ConfigError(f"verify={values['verify']} says something else", where="--verify", hint="one of the two")
     machine = of_words(args.preset, args.overrides)
     with contextlib.ExitStack() as stack:
         writer = None
@@ -247,6 +255,8 @@ def main(args: argparse.Namespace) -> int | None:
 def _text(key: str, value: Any) -> str:
     """Return one value of a result for people."""
     value = plain(value)
+    if key == "compared_fraction":
+        return f"{100 * value:.3g} % of the results"
     if key == "peak_rss_bytes":
         return f"{value / 2**20:,.0f} MiB"
     if isinstance(value, bool):

@@ -27,6 +27,7 @@ from fabric.kernels.kit.data import DATA
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.errors import PlanError
@@ -122,14 +123,18 @@ def ping(machine: Machine, hops: int, direction: str, seed: int, data: str) -> d
     arrivals = begun[1:] - begun[0] - machine["ce.tsc_read"]
     got = session.read("value", 0, 0, *size).ravel()
     same = bool((got == payload).all())
-    check = Check(
-        bit_exact=same,
-        within_bound=same,
-        max_abs_error=float(np.abs(got.astype(np.int64) - int(payload)).max()),
-        max_bound=0.0,
-        n_results=hops,
-        n_bounded=hops,
-    )
+
+    def compare() -> Check:
+        return Check(
+            bit_exact=same,
+            within_bound=same,
+            max_abs_error=float(np.abs(got.astype(np.int64) - int(payload)).max()),
+            max_bound=0.0,
+            n_results=hops,
+            n_bounded=hops,
+        )
+
+    check = compared(compare)
     slope = round(float(np.polyfit(np.arange(1, hops + 1), arrivals, 1)[0]), 9) if hops > 1 else None
     return report(
         session,

@@ -36,11 +36,13 @@ from numpy.typing import NDArray
 from fabric.asm.operands import Dsd, Dsr, Reg, Var
 from fabric.kernels.basic.vector_checks import check, reference
 from fabric.kernels.kit import timing
+from fabric.kernels.kit.check import Check
 from fabric.kernels.kit.data import data_params, integers
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import isa
@@ -241,8 +243,12 @@ def vector(
     b, c = walked(fields["b"][0, 0]), None if c is None else walked(c)
     result = "b" if operation.types[0] == operation.types[1] else "a"
     got = walked(session.read(result)[0, 0])
-    expected = reference(op, arithmetic["h"], arithmetic["s"], b, c, d)
-    found = check(op, arithmetic["h"], arithmetic["s"], got, expected, b, c, d)
+
+    def compare() -> Check:
+        half, single = arithmetic["h"], arithmetic["s"]
+        return check(op, half, single, got, reference(op, half, single, b, c, d), b, c, d)
+
+    found = compared(compare)
     before = max(0, -stride) * (n - 1)  # elements between the start of an array and the first one walked over
     symbols = p.assemble().symbols
     written, *read = [

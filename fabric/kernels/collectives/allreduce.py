@@ -41,13 +41,14 @@ from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
 from fabric.kernels.collectives.pieces.sums import admit, color_pool, lines_of, pick_sums, reduces
 from fabric.kernels.collectives.reduce import model_cycles, plain_sums, program, reduce_params, reference
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.kernel import kernel
 from fabric.kernels.kit.plmr import Device, Plan
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic
@@ -253,17 +254,20 @@ def allreduce(
     got = session.read("total" if dtype != sums else "x", 0, 0, width, height)[..., :n]
     first, last = session.stamps(0, 0, width, height)
 
-    expected, roundings = reference(form, case.pieces, x, given, result)
-    plain, magnitude = plain_sums(form, x, given, dtype != sums or any(len(line) > 1 for line in case.lines))
-    check = check_sum(
-        result,
-        got,
-        np.broadcast_to(expected, got.shape),
-        np.broadcast_to(plain, got.shape),
-        np.broadcast_to(magnitude, got.shape),
-        roundings,
-        width * height,
-    )
+    def compare() -> Check:
+        expected, roundings = reference(form, case.pieces, x, given, result)
+        plain, magnitude = plain_sums(form, x, given, dtype != sums or any(len(line) > 1 for line in case.lines))
+        return check_sum(
+            result,
+            got,
+            np.broadcast_to(expected, got.shape),
+            np.broadcast_to(plain, got.shape),
+            np.broadcast_to(magnitude, got.shape),
+            roundings,
+            width * height,
+        )
+
+    check = compared(compare)
     span = {"row": (width, 1), "column": (1, height)}.get(form, (width, height))
     return report(
         session,

@@ -33,12 +33,13 @@ import numpy as np
 from fabric.kernels.collectives.pieces.flood import flood_line, flood_rectangle
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic
@@ -134,9 +135,13 @@ def broadcast(
     x = arithmetic.random(np.random.default_rng(seed), (senders[1], senders[0], n), data)
     session = Session(layout, [("x", x, 0, 0)])
     got = session.read("x", 0, 0, width, height)
-    expected = np.broadcast_to(x, got.shape)
-    plain = arithmetic.decode(expected)
-    check = check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
+
+    def compare() -> Check:
+        expected = np.broadcast_to(x, got.shape)
+        plain = arithmetic.decode(expected)
+        return check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
+
+    check = compared(compare)
     wavelets = -(-n // 2) if arithmetic.words == 1 else n
     distance = {"row": width - 1, "column": height - 1, "2d": width + height - 2}[shape]
     starts, stops = session.stamps(0, 0, width, height)

@@ -44,12 +44,13 @@ from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import format_params, pick_sums
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.check import check_sum, sequential_sum
+from fabric.kernels.kit.check import Check, check_sum, sequential_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import numerics
@@ -124,17 +125,20 @@ def chain_reduce(machine: Machine, pes: int, n: int, dtype: str, sums: str, seed
     total = session.read("total" if mixed else "x")[0, 0]
     first, last = session.stamps()
 
-    rows = list(x[0])
-    if mixed:
-        expected = np.asarray(numerics.convert(rows[-1], given.fmt, "f32", given.bias, given.ftz))
-        for row in rows[-2::-1]:
-            expected = given.call("add_mixed", row, expected)
-    else:
-        expected = sequential_sum(given, rows)
-    values = given.decode(x[0]) if pes == 1 and not mixed else given.operand(x[0])
-    with np.errstate(invalid="ignore"):
-        plain = values.sum(axis=0)
-    check = check_sum(result, total, expected, plain, np.abs(values).sum(axis=0), pes - 1)
+    def compare() -> Check:
+        rows = list(x[0])
+        if mixed:
+            expected = np.asarray(numerics.convert(rows[-1], given.fmt, "f32", given.bias, given.ftz))
+            for row in rows[-2::-1]:
+                expected = given.call("add_mixed", row, expected)
+        else:
+            expected = sequential_sum(given, rows)
+        values = given.decode(x[0]) if pes == 1 and not mixed else given.operand(x[0])
+        with np.errstate(invalid="ignore"):
+            plain = values.sum(axis=0)
+        return check_sum(result, total, expected, plain, np.abs(values).sum(axis=0), pes - 1)
+
+    check = compared(compare)
     wavelets = -(-n // 2) if sums != "f32" else n
     expected_cycles = chain_piece(pes, n, dtype, sums).end(machine["ce.tsc_read"], machine)
     return report(

@@ -31,13 +31,14 @@ from fabric.kernels.collectives import costs
 from fabric.kernels.collectives.pieces.line_moves import AllGather, Gather, Scatter
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import FORMS, color_pool, lines_of
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.plmr import Device, Plan
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic, Bits
@@ -205,8 +206,12 @@ def _run(
         expected = everything[:rows, :columns, :, :n]
     first, last = session.stamps(0, 0, width, height)
     ends = last[:rows, :columns] if kind is Gather else last
-    plain = arithmetic.decode(expected)
-    check = check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
+
+    def compare() -> Check:
+        plain = arithmetic.decode(expected)
+        return check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
+
+    check = compared(compare)
     count, b, wire = move.total // move.block, move.pieces[0].w, costs.Wire.of(machine)
     b = min(piece.w for piece in move.pieces)
     span = {"row": width, "column": height, "snake": width * height}.get(form, width + height - 1)

@@ -38,12 +38,13 @@ from fabric.kernels.collectives.pieces.line_reduce import Reduce
 from fabric.kernels.collectives.pieces.lines import compose
 from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
 from fabric.kernels.collectives.pieces.sums import FORMS, admit, format_params, lines_of, pick_sums, reduces
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic, Bits
@@ -191,11 +192,14 @@ def reduce(
     got = session.read("total" if dtype != sums else "x", 0, 0, *keepers)
     first, last = session.stamps(0, 0, *keepers)
 
-    expected, roundings = reference(form, pieces, x, given, result)
-    adds = any(len(r.tree) > 1 for r in pieces)
-    plain, magnitude = plain_sums(form, x, given, adds or dtype != sums)
-    operations = sum(len(r.tree) - 1 for r in pieces)
-    check = check_sum(result, got, expected, plain, magnitude, roundings, operations)
+    def compare() -> Check:
+        expected, roundings = reference(form, pieces, x, given, result)
+        adds = any(len(r.tree) > 1 for r in pieces)
+        plain, magnitude = plain_sums(form, x, given, adds or dtype != sums)
+        operations = sum(len(r.tree) - 1 for r in pieces)
+        return check_sum(result, got, expected, plain, magnitude, roundings, operations)
+
+    check = compared(compare)
     now = machine["ce.tsc_read"]
     for piece in pieces:
         now = piece.end(now, machine)

@@ -5,6 +5,7 @@ kernel              what a kernel is: name, parameters, function; the table of a
 data                the parameters `seed` and `data`, whole numbers, wavelets of a vector
 tiles               matrices cut over a mesh of PEs, in the order in which SRAM holds them
 session             a run: data in, launch, time stamps, data out
+verify              how much of a result is compared: all, a sample, nothing
 check               the two comparisons that decide `verified`
 sizes               sizes that fit into a PE, and the message when they do not
 report              what a result says

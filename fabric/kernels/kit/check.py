@@ -50,6 +50,8 @@ class Check:
         Largest bound that applied; NaN if none did.
     n_results, n_bounded : int
         Results compared, and those of them that a bound applied to.
+    fraction : float
+        Share of all results that were compared; 0: nothing was (`fabric.kernels.kit.verify`).
     """
 
     bit_exact: bool
@@ -58,6 +60,12 @@ class Check:
     max_bound: float
     n_results: int
     n_bounded: int
+    fraction: float = 1.0
+
+    @classmethod
+    def of_nothing(cls) -> Check:
+        """Return what is said if nothing was compared."""
+        return cls(False, False, math.nan, math.nan, 0, 0, 0.0)
 
     @property
     def verified(self) -> bool:
@@ -66,10 +74,12 @@ class Check:
 
     def fields(self) -> dict[str, Any]:
         """Return what a result says about it."""
+        compared = self.fraction > 0
         return {
-            "verified": self.verified,
-            "bit_exact": self.bit_exact,
-            "max_abs_error": self.max_abs_error,
+            "verified": self.verified if compared else None,
+            "bit_exact": self.bit_exact if compared else None,
+            "max_abs_error": self.max_abs_error if compared else None,
+            "compared_fraction": self.fraction,
             "max_bound": self.max_bound,
             "n_results": self.n_results,
             "n_bounded": self.n_bounded,

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fabric.kernels.kit.plmr import refuse
+from fabric.kernels.kit.verify import MODES, asked_for
 from wse_core.errors import ConfigError, LayoutError, ProgramError
 from wse_core.params import Machine
 from wse_core.schema import Field, suggestion
 
-__all__ = ["DECLARED", "Kernel", "KernelParam", "kernel"]
+__all__ = ["DECLARED", "VERIFY", "Kernel", "KernelParam", "kernel"]
 
 DECLARED: dict[str, Kernel] = {}
 """Kernels of the modules that are imported so far, by name."""
@@ -64,6 +65,17 @@ class KernelParam:
     def check(self, value: Any, place: str) -> Any:
         """Return `value`, or raise `ConfigError` if it has another type or lies outside the limits."""
         return self.field.check(value, f"{place}: {self.name}")
+
+
+VERIFY = KernelParam(
+    "verify",
+    "auto",
+    str,
+    "what of the result is compared: all, a sample that every row and column of PEs takes part in, or nothing; "
+    "auto: all, of large matrix products a sample",
+    MODES,
+)
+"""The parameter that every kernel has besides its own."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,8 @@ class Kernel:
                 raise ConfigError(f"unknown parameter {key!r}", where=place, hint=suggestion(key, declared), key=key)
         full = {name: param.check(values.get(name, param.default), place) for name, param in declared.items()}
         try:
-            result = self.function(machine, **full)
+            with asked_for(full.get(VERIFY.name, VERIFY.default)):
+                result = self.function(machine, **{key: value for key, value in full.items() if key != VERIFY.name})
         except (LayoutError, ProgramError) as error:
             refuse(error, place)
             raise
@@ -128,7 +141,7 @@ def kernel(
     """Return a decorator that enters a function into `DECLARED` and leaves it as it is."""
 
     def enter(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        DECLARED[name] = Kernel(name, summary, source, tuple(params), function)
+        DECLARED[name] = Kernel(name, summary, source, (*params, VERIFY), function)
         return function
 
     return enter

@@ -39,6 +39,7 @@ from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.plmr import routes_used
 from fabric.kernels.kit.session import CYCLE_LIMIT, Session
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import joined, places, sampling
 from fabric.kernels.matmul.local import Shape, product_cycles
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
@@ -202,6 +203,11 @@ class Product:
         s, (w, h, steps) = self.shape, (self.width, self.height, self.slices)
         return tiles.pad(a, h * s.rows, steps * s.depth), tiles.pad(b, steps * s.depth, w * s.columns)
 
+    def padded_for_one(self, a: Bits, b: Bits) -> tuple[Bits, Bits]:
+        """Return the rows of A and columns of B of one PE, padded as `padded` does it."""
+        s = self.shape
+        return tiles.pad(a, s.rows, self.slices * s.depth), tiles.pad(b, self.slices * s.depth, s.columns)
+
     def b_elements(self, found: Bits) -> Bits:
         """Return tiles of B in the order in which `fabric.kernels.matmul.local` reads them."""
         return (tiles.columns_first if self.shape.inner_k else tiles.rows_first)(found)
@@ -264,12 +270,25 @@ class Product:
         order = self.order()
         if (order == np.arange(self.slices)).all():
             return self.given.product(a, b, c)[: self.m, : self.n]
-        depths = order[..., np.newaxis] * s.depth + np.arange(s.depth)  # what is summed over, slice by slice
         for y, x in np.ndindex(h, w):
-            rows, columns = slice(y * s.rows, (y + 1) * s.rows), slice(x * s.columns, (x + 1) * s.columns)
-            at = depths[y, x].reshape(-1)
-            c[rows, columns] = self.given.product(a[rows, at], b[at, columns], c[rows, columns])
+            rows, columns = self.held_by(y, x)
+            c[rows, columns] = self.tile(a[rows], b[:, columns], y, x)
         return c[: self.m, : self.n]
+
+    def held_by(self, y: int, x: int) -> tuple[slice, slice]:
+        """Return the rows and the columns of C, padding included, that PE (x, y) holds."""
+        s = self.shape
+        return slice(y * s.rows, (y + 1) * s.rows), slice(x * s.columns, (x + 1) * s.columns)
+
+    def tile(self, a: Bits, b: Bits, y: int, x: int) -> Bits:
+        """Return the part of C on PE (x, y) in its order; `a` and `b` are the padded rows and columns it stands on."""
+        depth = self.shape.depth
+        at = (self.order()[y, x][:, np.newaxis] * depth + np.arange(depth)).reshape(-1)
+        return self.given.product(a[:, at], b[at], np.zeros((a.shape[0], b.shape[1]), self.result.bits_dtype))
+
+    def columns_of(self, b: Bits, columns: slice) -> Bits:
+        """Return what of B some columns of C stand on."""
+        return b[:, columns]
 
     def plain(self, a: Bits, b: Bits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return C and the sums of absolute products by numpy, in float64."""
@@ -284,8 +303,18 @@ class Product:
 
     def check(self, a: Bits, b: Bits, c: Bits) -> Check:
         """Compare a result with the reference in the order of the PEs and with plain numpy; return a `Check`."""
-        plain, magnitude = self.plain(a, b)
-        return check_sum(self.result, c, self.reference(a, b), plain, magnitude, self.roundings)
+        if not sampling(a.size + b.size, self.m * self.k * self.n):
+            plain, magnitude = self.plain(a, b)
+            return check_sum(self.result, c, self.reference(a, b), plain, magnitude, self.roundings)
+        parts = []
+        for y, x in places(self.height, self.width):
+            rows, columns = self.held_by(y, x)
+            got, above, left = c[rows, columns], self.columns_of(b, columns), a[rows]
+            if got.size:
+                expected = self.tile(*self.padded_for_one(left, above), y, x)[: got.shape[0], : got.shape[1]]
+                plain, magnitude = self.plain(left, above)
+                parts.append(check_sum(self.result, got, expected, plain, magnitude, self.roundings))
+        return joined(parts, c.size)
 
     # --- counts -------------------------------------------------------------------------------------------------------
 

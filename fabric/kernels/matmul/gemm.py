@@ -34,6 +34,7 @@ import numpy as np
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
+from fabric.kernels.kit.verify import compared
 from fabric.kernels.matmul.allgather import AllGather
 from fabric.kernels.matmul.distributed import Product
 from fabric.kernels.matmul.shift import Cannon, MeshGemm
@@ -122,7 +123,7 @@ def result(product: Product, a: Bits, b: Bits) -> dict[str, Any]:
     cycles = int((stops - starts).max())
     return report(
         session,
-        product.check(a, b, c),
+        compared(lambda: product.check(a, b, c)),
         cycles,
         expected_cycles=product.expected(),
         expected_hops=product.hops,

@@ -216,26 +216,45 @@ class GemmT(Product):
 
     def reference(self, a: Bits, b: Bits) -> Bits:
         """Return C, m x n, calculated in the order of the PEs."""
-        s, w = self.shape, self.width
         a, b = self.padded(a, b)
-        parts = []
-        for x in range(w):
-            at, zeros = (
-                slice(x * s.depth, (x + 1) * s.depth),
-                np.zeros((a.shape[0], b.shape[0]), self.result.bits_dtype),
-            )
-            parts.append(self.given.product(a[:, at], b[:, at].T, zeros))
+        parts = self._parts(a, b)
         c = np.empty_like(parts[0])
-        for root in range(w):
-            at = slice(root * self.c_tiles * s.columns, (root + 1) * self.c_tiles * s.columns)
-            total = parts[root][:, at]
-            for side in (parts[:root], parts[:root:-1]):
-                if side:
-                    total = self.result.call(
-                        "add", total, sequential_sum(self.result, [part[:, at] for part in reversed(side)])
-                    )
-            c[:, at] = total
+        for root in range(self.width):
+            _, at = self.held_by(0, root)
+            c[:, at] = self._total([part[:, at] for part in parts], root)
         return c[: self.m, : self.n]
+
+    def _parts(self, a: Bits, b: Bits) -> list[Bits]:
+        """Return the partial sums of each column of PEs."""
+        depth, zeros = self.shape.depth, np.zeros((a.shape[0], b.shape[0]), self.result.bits_dtype)
+        slices = [slice(x * depth, (x + 1) * depth) for x in range(self.width)]
+        return [self.given.product(a[:, at], b[:, at].T, zeros) for at in slices]
+
+    def _total(self, parts: list[Bits], root: int) -> Bits:
+        """Return the sum of the parts as the PE in column `root` forms it: its own, then what each side has summed."""
+        total = parts[root]
+        for side in (parts[:root], parts[:root:-1]):
+            if side:
+                total = self.result.call("add", total, sequential_sum(self.result, list(reversed(side))))
+        return total
+
+    def held_by(self, y: int, x: int) -> tuple[slice, slice]:
+        """Return the rows and the columns of C, padding included, that PE (x, y) holds in the end."""
+        s, wide = self.shape, self.c_tiles * self.shape.columns
+        return slice(y * s.rows, (y + 1) * s.rows), slice(x * wide, (x + 1) * wide)
+
+    def columns_of(self, b: Bits, columns: slice) -> Bits:
+        """Return the rows of B that some columns of C stand on."""
+        return b[columns]
+
+    def padded_for_one(self, a: Bits, b: Bits) -> tuple[Bits, Bits]:
+        """Return the rows of A and of B of one PE, padded as `padded` does it."""
+        s = self.shape
+        return tiles.pad(a, s.rows, self.width * s.depth), tiles.pad(b, self.c_tiles * s.columns, self.width * s.depth)
+
+    def tile(self, a: Bits, b: Bits, y: int, x: int) -> Bits:
+        """Return the part of C on PE (x, y): the sums of its row, from both sides."""
+        return self._total(self._parts(a, b), x)
 
     def plain(self, a: Bits, b: Bits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return C and the sums of absolute products by numpy, in float64."""

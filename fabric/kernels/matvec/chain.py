@@ -45,6 +45,7 @@ from fabric.kernels.kit.plmr import Device, Plan
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
 from fabric.kernels.matvec.gemv import gemv_params, local_products
 from fabric.kernels.matvec.line_sum import LineSum, Queues
@@ -279,8 +280,12 @@ def gemv_chain(
     got = got[..., : plan.shapes[last % 2].rows]
     got = got.swapaxes(0, 1) if last % 2 == 0 else got  # (copies, chunks, elements)
     copies = got.reshape(got.shape[0], -1)[:, : sizes[last][0]]
-    expected = plan.reference(padded, x_full, given, single)[: sizes[last][0]]
-    check = _check(plan, given, copies, expected, matrices, x)
+
+    def compare() -> Check:
+        expected = plan.reference(padded, x_full, given, single)[: sizes[last][0]]
+        return _check(plan, given, copies, expected, matrices, x)
+
+    check = compared(compare)
 
     readings = session.stamps(0, 0, width, height)
     ends = [int(reading.max() - readings[0].min()) for reading in readings]

@@ -38,17 +38,19 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import color_pool
 from fabric.kernels.kit import tiles, timing
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.plmr import Device, Plan
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared, joined, sampling
 from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
 from fabric.kernels.matvec.line_sum import ALGORITHMS, LineSum
 from fabric.layout.layout import Layout
@@ -60,6 +62,10 @@ from wse_core.params import Machine
 __all__ = ["Gemv", "gemv", "gemv_params", "local_products"]
 
 QUEUE_X = 3
+BLOCK = 1 << 11
+"""Rows of A that are compared with float64 at a time."""
+STRIDE = 16
+"""Of so many rows of a PE a sample has one."""
 START, END, BEGUN, DONE = range(4)
 """Readings of the cycle counter: the two of the whole, and the two around the product."""
 
@@ -191,6 +197,25 @@ class Gemv:
             return False
         return True
 
+    # --- references ---------------------------------------------------------------------------------------------------
+
+    def sampled_rows(self, m: int) -> NDArray[np.int64]:
+        """Return rows of A, one in `STRIDE` of every PE's, at least one each; all PEs of a row of PEs sum them."""
+        rows = np.arange(m)
+        y, own = np.divmod(rows, self.shape.rows)
+        return rows[((own + y) % STRIDE == 0) | (own == 0)]
+
+    def reference(self, a: Bits, x: Bits, rows: NDArray[np.int64]) -> Bits:
+        """Return the bits of some rows of y in the order of the PEs, from those rows of the padded A."""
+        shape, given = self.shape, Arithmetic.of(self.machine, self.shape.dtype)
+        result = Arithmetic.of(self.machine, shape.c_dtype)
+        parts = []
+        for found in local_products(given, a, x, self.width, shape.depth, shape.sums):
+            whole = np.zeros(self.height * shape.rows, found.dtype)
+            whole[rows] = found
+            parts.append(whole.reshape(self.height, shape.rows))
+        return self.sum.total(parts, result).reshape(-1)[rows]
+
     # --- closed forms -------------------------------------------------------------------------------------------------
 
     def compute_cycles(self) -> int:
@@ -307,21 +332,30 @@ def gemv(
     keeps = (0, width) if plan.sum.root is None else (plan.sum.root, 1)
     got = session.read("y", keeps[0], 0, keeps[1], height)[..., : shape.rows]
     got = got.swapaxes(0, 1).reshape(keeps[1], -1)[:, :m]
-    parts = local_products(given, a_full, x_full, width, shape.depth, shape.sums)
-    parts = [part.reshape(height, shape.rows) for part in parts]
-    expected = plan.sum.total(parts, result).reshape(-1)[:m]
-    a_values, x_values = given.operand(a), given.operand(x)[:, 0]
-    with np.errstate(invalid="ignore", over="ignore"):
-        plain, magnitude = a_values @ x_values, np.abs(a_values) @ np.abs(x_values)
-    check = check_sum(
-        result,
-        got,
-        np.broadcast_to(expected, got.shape),
-        np.broadcast_to(plain, got.shape),
-        np.broadcast_to(magnitude, got.shape),
-        shape.depth + width - 1,
-        depth + width - 1,
-    )
+
+    def compare() -> Check:
+        picks = plan.sampled_rows(m) if sampling(a.size, a.size) else np.arange(m)
+        expected = plan.reference(tiles.pad(a[picks], len(picks), depth), x_full, picks)
+        plain, magnitude = np.empty((2, len(picks)))
+        x_values = given.operand(x)[:, 0]
+        for first in range(0, len(picks), BLOCK):
+            at = slice(first, first + BLOCK)
+            values = given.operand(a[picks[at]])
+            with np.errstate(invalid="ignore", over="ignore"):
+                plain[at], magnitude[at] = values @ x_values, np.abs(values) @ np.abs(x_values)
+        seen = len(got), len(picks)
+        part = check_sum(
+            result,
+            got[:, picks],
+            np.broadcast_to(expected, seen),
+            np.broadcast_to(plain, seen),
+            np.broadcast_to(magnitude, seen),
+            shape.depth + width - 1,
+            depth + width - 1,
+        )
+        return joined([part], got.size)
+
+    check = compared(compare)
 
     readings = session.stamps(0, 0, width, height)
     start, end, done = (readings[k] for k in (START, END, DONE))

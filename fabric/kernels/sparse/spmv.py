@@ -42,13 +42,14 @@ from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import AUTO, admit, color_pool, reduces
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.plmr import Device, Plan
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic, Bits
@@ -308,12 +309,16 @@ def spmv(
         ],
     )
     got = session.read("y", 0, 0, 1, height).reshape(-1)
-    partial = blocks.products(given, single, a, x)
-    expected = piece.total(list(np.moveaxis(partial, 1, 0)), single, single).reshape(-1)
-    terms = given.operand(a) * given.operand(x)[blocks.j]
-    with np.errstate(all="ignore"):
-        plain, magnitude = (np.bincount(blocks.i, values, minlength=len(got)) for values in (terms, np.abs(terms)))
-    check = check_sum(single, got, expected, plain, magnitude, int(blocks.counts.max(initial=0)) + width)
+
+    def compare() -> Check:
+        partial = blocks.products(given, single, a, x)
+        expected = piece.total(list(np.moveaxis(partial, 1, 0)), single, single).reshape(-1)
+        terms = given.operand(a) * given.operand(x)[blocks.j]
+        with np.errstate(all="ignore"):
+            plain, magnitude = (np.bincount(blocks.i, values, minlength=len(got)) for values in (terms, np.abs(terms)))
+        return check_sum(single, got, expected, plain, magnitude, int(blocks.counts.max(initial=0)) + width)
+
+    check = compared(compare)
     first, last = session.stamps(0, 0, 1, height)
     sent = wavelets_of(blocks.columns, dtype) * height * width if height > 1 else 0
     return report(

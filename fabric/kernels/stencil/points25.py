@@ -52,12 +52,13 @@ from fabric.kernels.basic import vector
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.neighbours import Nearby, SidePlan
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import isa
@@ -315,12 +316,16 @@ def stencil25(
     u = arithmetic.random(np.random.default_rng(seed), (height, width, nz), data, terms=(6 * radius + 1) * steps)
     session = Session(layout, [("u", np.pad(u, ((0, 0), (0, 0), (radius, radius))), 0, 0)])
     got = session.read("u", 0, 0, width, height)[:, :, radius:-radius]
-    values, exact = arithmetic.operand(u), arithmetic.decode(factors)
-    with np.errstate(all="ignore"):
-        plain, magnitude = _plain(values, exact, steps), _plain(np.abs(values), np.abs(exact), steps)
-    check = check_sum(
-        arithmetic, got, reference(arithmetic, u, factors, ways, steps), plain, magnitude, (6 * radius + 1) * steps
-    )
+
+    def compare() -> Check:
+        values, exact = arithmetic.operand(u), arithmetic.decode(factors)
+        with np.errstate(all="ignore"):
+            plain, magnitude = _plain(values, exact, steps), _plain(np.abs(values), np.abs(exact), steps)
+        return check_sum(
+            arithmetic, got, reference(arithmetic, u, factors, ways, steps), plain, magnitude, (6 * radius + 1) * steps
+        )
+
+    check = compared(compare)
     first, last = session.stamps(0, 0, width, height)
     cycles = int((last - first).max())
     return report(

@@ -38,12 +38,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.asm.operands import Dsd, Reg, Var
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic, Bits
@@ -189,10 +190,14 @@ def stencil(
     u = arithmetic.random(np.random.default_rng(seed), (height, width, nz), data, terms=7 * steps)
     session = Session(layout, [("u", np.pad(u, ((0, 0), (0, 0), (1, 1))), 0, 0)])
     got = session.read("u", 0, 0, width, height)[:, :, 1:-1]
-    values = arithmetic.operand(u)
-    with np.errstate(all="ignore"):
-        plain, magnitude = _plain(values, steps), _plain(np.abs(values), steps)
-    check = check_sum(arithmetic, got, reference(arithmetic, u, steps), plain, magnitude, 7 * steps)
+
+    def compare() -> Check:
+        values = arithmetic.operand(u)
+        with np.errstate(all="ignore"):
+            plain, magnitude = _plain(values, steps), _plain(np.abs(values), steps)
+        return check_sum(arithmetic, got, reference(arithmetic, u, steps), plain, magnitude, 7 * steps)
+
+    check = compared(compare)
     first, last = session.stamps(0, 0, width, height)
     pairs = (width - 1) * height + width * (height - 1)
     most = max(len(key[1]) for _, _, key in places)

@@ -35,12 +35,13 @@ from numpy.typing import NDArray
 
 from fabric.asm.operands import Dsr, Reg, Var
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.kernels.streamed.placement import (
     TASKS,
     Placement,
@@ -354,13 +355,19 @@ def ws_forward(
             features, part = places[1].held(px, py)
             n, size = features.stop - features.start, part.stop - part.start
             y[features, part] = session.read("y", px, py)[0, 0, : n * size].reshape(n, size)
-    expected = reference(given, single, indptr, indices, values, x, *places)
-    w_values, x_values = given.operand(weights), given.operand(x)
-    with np.errstate(invalid="ignore", over="ignore"):  # row by row: a zero that is not sent meets no infinity
-        plain = np.array([w[kept] @ x_values[kept] for w, kept in zip(w_values, mask, strict=True)])
-        magnitude = np.array([np.abs(w[kept]) @ np.abs(x_values[kept]) for w, kept in zip(w_values, mask, strict=True)])
-    # Roundings to f32 count 2^-13 of one to a 16-bit format or less, the last one counts whole.
-    check = check_sum(given, y, expected, plain, magnitude, 1 - -(inputs + width) // 2**13, 1)
+
+    def compare() -> Check:
+        expected = reference(given, single, indptr, indices, values, x, *places)
+        w_values, x_values = given.operand(weights), given.operand(x)
+        with np.errstate(invalid="ignore", over="ignore"):  # row by row: a zero that is not sent meets no infinity
+            plain = np.array([w[kept] @ x_values[kept] for w, kept in zip(w_values, mask, strict=True)])
+            magnitude = np.array(
+                [np.abs(w[kept]) @ np.abs(x_values[kept]) for w, kept in zip(w_values, mask, strict=True)]
+            )
+        # Roundings to f32 count 2^-13 of one to a 16-bit format or less, the last one counts whole.
+        return check_sum(given, y, expected, plain, magnitude, 1 - -(inputs + width) // 2**13, 1)
+
+    check = compared(compare)
     return report(
         session,
         check,

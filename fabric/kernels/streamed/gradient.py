@@ -36,12 +36,13 @@ from numpy.typing import NDArray
 from fabric.asm import control
 from fabric.asm.operands import Reg, Var
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.check import check_sum
+from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session
 from fabric.kernels.kit.sizes import fit
+from fabric.kernels.kit.verify import compared
 from fabric.kernels.streamed.placement import (
     Placement,
     cut,
@@ -450,12 +451,16 @@ def ws_gradient(
         came = session.fabric.receive(stream)
         got[owner == column] = came.payload
         last = max(last, int(came.cycles.max(initial=0)))
-    expected = reference(given, single, indptr, indices, x, d, places[0])
-    x_values, d_values = given.operand(x), given.operand(d)
-    with np.errstate(invalid="ignore", over="ignore"):
-        plain = (x_values[indices] * d_values[rows]).sum(axis=1)
-        magnitude = np.abs(x_values[indices] * d_values[rows]).sum(axis=1)
-    check = check_sum(single, got, expected, plain, magnitude, tokens + 1, 2 * tokens)
+
+    def compare() -> Check:
+        expected = reference(given, single, indptr, indices, x, d, places[0])
+        x_values, d_values = given.operand(x), given.operand(d)
+        with np.errstate(invalid="ignore", over="ignore"):
+            plain = (x_values[indices] * d_values[rows]).sum(axis=1)
+            magnitude = np.abs(x_values[indices] * d_values[rows]).sum(axis=1)
+        return check_sum(single, got, expected, plain, magnitude, tokens + 1, 2 * tokens)
+
+    check = compared(compare)
     return report(
         session,
         check,

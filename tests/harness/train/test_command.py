@@ -156,21 +156,6 @@ def test_formats(capsys):
     assert err == "wse: warning: train.dtype is cb16 and csconfig.use_cbfloat16 is not set: f16 is used\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "made"),
-    [("--iterations 2", False), ("--iterations 2 --report", True), ("--no-report", False), ("", True)],
-)
-def test_figure_and_report_are_made_of_whole_runs_or_if_asked_for(capsys, words, made):
-    write(interval=0)
-    assert cli.main(["train", "a.toml", *words.split()]) == 0
-    told = capsys.readouterr().out
-    assert Path("runs/a/loss.png").exists() is Path("runs/a/report.html").exists() is made
-    assert ("wse report runs/a/run.h5 makes one" in told) is not made
-    assert ("report.html" in told) is made
-    if not made:
-        assert cli.main(["report", "runs/a/run.h5"]) == 0
-
-
 def test_wafers_and_numpy_are_compared(capsys):
     """Bit for bit in the order of the wafers; losses of plain numpy stand in the log, and a report is written."""
     write(interval=0)
