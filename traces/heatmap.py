@@ -12,12 +12,15 @@ import numpy as np
 from traces.atomic import atomic_file
 from traces.naming import clean
 from traces.run_format import LINKS
+from traces.style import DPI, integer_axes, new_figure, styled
 from wse_core.errors import TraceError
 
 __all__ = ["plane", "write_heatmap"]
 
 INCHES = 7.0
-PIXELS_PER_INCH = 150
+MOST_INCHES = 9.0
+MOST_TEXTS, MOST_COLUMNS = 64, 16
+"""PEs and columns up to which the numbers are written into the cells."""
 
 
 def plane(values, window=None, link=None):
@@ -58,6 +61,7 @@ def plane(values, window=None, link=None):
     return values[window]
 
 
+@styled
 def write_heatmap(path, values, title, unit):
     """Draw an array over the rectangle and write the PNG and the CSV beside it.
 
@@ -80,28 +84,30 @@ def write_heatmap(path, values, title, unit):
     TraceError
         If the array is not two-dimensional or a file cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     path = Path(path)
     values = np.asarray(values)
     if values.ndim != 2 or not values.size:
         raise TraceError(f"a heat map needs height x width numbers, not shape {values.shape}", path=path)
     height, width = values.shape
-    tall = min(2.0, max(0.35, height / width))
-    figure = Figure(figsize=(INCHES, 1.5 + 0.75 * INCHES * tall), layout="constrained")
-    FigureCanvasAgg(figure)
+    cell = min(0.8, (INCHES - 1.6) / width)  # square cells, a row stays a row
+    figure = new_figure(max(2.6, 1.6 + cell * width), min(MOST_INCHES, max(1.6, 1.1 + cell * height)))
     axes = figure.add_subplot()
-    image = axes.imshow(values.astype(np.float64), cmap="viridis", interpolation="nearest", aspect="auto")
-    axes.set_title(clean(title))
-    axes.set_xlabel("x (east)")
-    axes.set_ylabel("y (south)")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    figure.colorbar(image, ax=axes, label=unit)
+    shown, low, high = values.astype(np.float64), float(values.min()), float(values.max())
+    limits = {"vmin": min(0.0, low), "vmax": max(high, 0.0) or 1.0}  # from zero: small differences look small
+    image = axes.imshow(shown, interpolation="nearest", aspect="equal", **limits)
+    axes.set(title=clean(title), xlabel="x (east)", ylabel="y (south)")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    integer_axes(axes)
+    if values.size <= MOST_TEXTS and width <= MOST_COLUMNS:
+        for (y, x), value in np.ndenumerate(shown):
+            dark = value < 0.6 * limits["vmax"]
+            axes.text(x, y, f"{value:,.4g}", ha="center", va="center", fontsize=6, color="white" if dark else "black")
+    bar = figure.colorbar(image, ax=axes, aspect=30, shrink=0.9)
+    bar.set_label(f"{clean(unit)}: {low:,.6g} to {high:,.6g}")
     table = path.with_suffix(".csv")
     with atomic_file(path) as stream:
-        figure.savefig(stream, format="png", dpi=PIXELS_PER_INCH, metadata={"Software": None})
+        figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
     with atomic_file(table) as stream:
         stream.write(f"# {title} [{unit}]\n".encode())
         stream.write(("y\\x," + ",".join(map(str, range(width))) + "\n").encode())

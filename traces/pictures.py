@@ -8,10 +8,9 @@ figure             shows                                                        
 `timeline`         tasks and waits of PEs over cycles                                            level events
 `utilisation`      share of PEs inside a task, waiting, and grants per PE, over time             level events (full)
 `windows`          what the cycles of all PEs went to, and grants per PE, window by window       counters of windows
-`animate`          wavelets on links, cycle by cycle, as GIF or MP4                              level full
 =================  ============================================================================  =======================
 
-Heat maps of counters are in `traces.heatmap`.
+Heat maps of counters are in `traces.heatmap`, animations in `traces.movie`, what all look like in `traces.style`.
 """
 
 from __future__ import annotations
@@ -24,32 +23,18 @@ from traces.atomic import atomic_file
 from traces.marks import lanes
 from traces.naming import clean, task_name
 from traces.state import spans
+from traces.style import COLOURS, DPI, OTHER, TASKS, USE_TEXT, USES, WAIT_COLOURS, integer_axes, new_figure, styled
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
 
-__all__ = ["NothingToDraw", "animate", "links", "stalls", "timeline", "utilisation", "windows"]
+__all__ = ["NothingToDraw", "links", "stalls", "timeline", "utilisation", "windows"]
 
-DPI = 130
-USES = ("busy", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo", "idle")
-COLOURS = ("#3b7a57", "#9fc5a8", "#d9a441", "#8c6bb1", "#4a7fb5", "#c44e52", "#b07aa1", "#dddddd")
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
-TASKS = ("#a6cee3", "#b2df8a", "#fdbf6f", "#cab2d6", "#fb9a99", "#ffff99", "#8dd3c7", "#fccde5", "#d9c7a7", "#b3cde3")
-OTHER, OTHERS = "#d0d0d0", "other tasks"
-"""Colours of tasks; those that take fewer cycles than the first so many share one."""
-MOST_FRAMES = 600
+OTHERS = "other tasks"
 
 
 class NothingToDraw(TraceError):
     """The run did nothing of what the picture shows."""
-
-
-def _figure(width, height):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def _save(path, figure, header, rows):
@@ -65,6 +50,7 @@ def _save(path, figure, header, rows):
     return path, table
 
 
+@styled
 def links(path, traffic, title="wavelets per link"):
     """Draw link roses.
 
@@ -78,7 +64,7 @@ def links(path, traffic, title="wavelets per link"):
     traffic = np.asarray(traffic, np.float64)
     height, width = traffic.shape[:2]
     most = max(1.0, traffic.max(initial=0))
-    figure = _figure(min(12, max(5.5, 2 + 0.45 * width)), min(12, max(3, 1.6 + 0.45 * height)))
+    figure = new_figure(min(12, max(5.5, 2 + 0.45 * width)), min(12, max(3, 1.6 + 0.45 * height)))
     axes = figure.add_subplot()
     rows = []
     for direction, (dx, dy) in enumerate(STEPS):
@@ -86,14 +72,14 @@ def links(path, traffic, title="wavelets per link"):
         size = traffic[y, x, direction]
         rows += [(column, row, "WENS"[direction], int(count)) for column, row, count in zip(x, y, size, strict=True)]
         side = 0.08  # both directions of a link beside each other
-        axes.quiver(
+        arrows = axes.quiver(
             x + dy * side,
             y + dx * side,
             dx * np.ones(len(x)),
             dy * np.ones(len(x)),
-            size / most,
-            cmap="viridis",
-            clim=(0, 1),
+            size,
+            cmap="viridis_r",
+            clim=(0, most),
             angles="xy",
             scale_units="xy",
             scale=1.35,
@@ -101,12 +87,13 @@ def links(path, traffic, title="wavelets per link"):
             width=0.06,
         )
     axes.set(xlim=(-0.8, width - 0.2), ylim=(height - 0.2, -0.8), xlabel="x (east)", ylabel="y (south)", aspect="equal")
-    axes.set_title(f"{clean(title)}; brightest = {int(most):,}")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    axes.set_title(clean(title))
+    integer_axes(axes)
+    figure.colorbar(arrows, ax=axes, label="wavelets that left in this direction", shrink=0.9, aspect=30)
     return _save(path, figure, "x,y,direction,wavelets", sorted(rows))
 
 
+@styled
 def stalls(path, counters, axis="x", title="where the cycles went"):
     """Draw the uses of cycles, averaged over the rows (``axis="x"``) or columns of PEs.
 
@@ -116,16 +103,29 @@ def stalls(path, counters, axis="x", title="where the cycles went"):
         (height, width) cycles by the names of `USES`.
     """
     sums = np.array([np.asarray(counters[use], np.float64).mean(axis=0 if axis == "x" else 1) for use in USES])
-    figure = _figure(8, 4)
+    figure = new_figure(7, 3.4)
     axes = figure.add_subplot()
-    axes.stackplot(
-        np.arange(sums.shape[1] + 1) - 0.5, np.hstack([sums, sums[:, -1:]]), labels=USES, colors=COLOURS, step="post"
-    )
-    axes.set(xlabel=f"{axis} of the PE", ylabel="cycles", title=clean(title), xlim=(-0.5, sums.shape[1] - 0.5))
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    _stack(axes, np.arange(sums.shape[1] + 1) - 0.5, sums)
+    axes.set(xlabel=f"{axis} of the PE", ylabel="cycles of the run", title=clean(title))
+    axes.set(xlim=(-0.5, sums.shape[1] - 0.5), ylim=(0, None))
+    integer_axes(axes)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), reverse=True)
     return _save(path, figure, f"{axis},{','.join(USES)}", ((k, *row) for k, row in enumerate(sums.T.tolist())))
 
 
+def _stack(axes, edges, parts):
+    """Draw the uses of cycles on top of each other; those that never occur are left out."""
+    there = [k for k in range(len(USES)) if parts[k].any()]
+    axes.stackplot(
+        edges,
+        [np.append(parts[k], parts[k][-1]) for k in there],
+        labels=[USE_TEXT[USES[k]] for k in there],
+        colors=[COLOURS[USES[k]] for k in there],
+        step="post",
+    )
+
+
+@styled
 def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
     """Draw tasks (those that take most cycles in colours) and waits (dark) of PEs over cycles, one line per PE."""
     cycles = (trace.meta.first_cycle, trace.clock) if cycles is None else cycles
@@ -155,15 +155,16 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
                 legend = name if number in shown else OTHERS
             else:
                 name = legend = f"waits: {WAITS[number]}"
-                look = {"color": COLOURS[3 + number], "height": 0.4}
+                look = {"color": WAIT_COLOURS[number], "height": 0.4}
             axes.barh(at, end - begin, left=begin, label=legend, linewidth=0, **look)
             rows += [(int(s["x"]), int(s["y"]), name, int(s["begin"]), int(min(s["end"], cycles[1]))) for s in found]
     step = max(1, len(places) // 40)
     axes.set_yticks(range(0, len(places), step), [f"({x}, {y})" for y, x in places[::step]], fontsize=7)
     axes.invert_yaxis()
     axes.set(xlim=cycles, xlabel="cycle", title=clean(title))
+    integer_axes(axes, "x")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
+    axes.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 1))
     return _save(path, figure, "x,y,what,begin,end", rows)
 
 
@@ -176,6 +177,7 @@ def _longest(tasks, cycles):
     return sorted(int(number) for number in numbers[np.argsort(-spent, kind="stable")][: len(TASKS)])
 
 
+@styled
 def utilisation(path, trace, region=None, bins=200, title="utilisation over time"):
     """Draw the share of PEs inside a task and of PEs that wait, and the grants per PE and cycle, over time."""
     kinds = [kind for kind in ("task_start", "task_end", "wait", "depart") if kind in trace.filter.kinds]
@@ -189,17 +191,19 @@ def utilisation(path, trace, region=None, bins=200, title="utilisation over time
     grants = np.histogram(events["cycle"][events["kind"] == KINDS.index("depart")], edges)[0] / lengths / pes
     figure, axes = _with_phases(8, 3.6, trace, (first, last))
     for values, label, colour in (
-        (inside, "inside a task", COLOURS[0]),
-        (waiting, "waiting", COLOURS[5]),
-        (grants, "grants per PE and cycle", COLOURS[4]),
+        (inside, "inside a task", COLOURS["busy"]),
+        (waiting, "waiting", COLOURS["stall_output"]),
+        (grants, "grants per PE and cycle", COLOURS["stall_input"]),
     ):
-        axes.stairs(values, edges, label=label, color=colour, linewidth=1.4)
+        axes.stairs(values, edges, label=label, color=colour)
     axes.set(xlabel="cycle", ylabel=f"share of {pes:,} PEs", title=clean(title), xlim=(first, last), ylim=(0, None))
-    axes.legend(frameon=False)
+    integer_axes(axes, "x")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     rows = zip(edges[:-1].tolist(), inside.tolist(), waiting.tolist(), grants.tolist(), strict=True)
     return _save(path, figure, "cycle,inside_task,waiting,grants_per_pe_cycle", rows)
 
 
+@styled
 def windows(path, counters, title="where the cycles went, over time", first=0):
     """Draw the shares of the uses of cycles in each window of the run, and the grants per PE and cycle.
 
@@ -227,9 +231,9 @@ def windows(path, counters, title="where the cycles went, over time", first=0):
         counter.values.sum(axis=(1, 2, 3), dtype=np.float64) for counter in counters.values() if counter.kind == "link"
     ]
     grants = sum(moved, np.zeros(len(cycles))) / np.maximum(1, cycles * pes)
-    figure = _figure(8, 4)
+    figure = new_figure(7, 3.4)
     axes = figure.add_subplot()
-    axes.stackplot(edges, np.hstack([shares, shares[:, -1:]]), labels=USES, colors=COLOURS, step="post")
+    _stack(axes, edges, shares)
     axes.set(
         xlabel=f"cycle (windows of {length:,})",
         ylabel=f"share of the cycles of {pes:,} PEs",
@@ -238,9 +242,10 @@ def windows(path, counters, title="where the cycles went, over time", first=0):
         ylim=(0, 1),
     )
     traffic = axes.twinx()
-    traffic.stairs(grants, edges, color="black", linewidth=1.2)
+    traffic.spines.right.set_visible(True)
+    traffic.stairs(grants, edges, color="black")
     traffic.set(ylabel="grants per PE and cycle (line)", ylim=(0, None))
-    axes.legend(loc="center left", bbox_to_anchor=(1.12, 0.5), frameon=False, fontsize=8)
+    axes.legend(loc="center left", bbox_to_anchor=(1.12, 0.5), reverse=True)
     rows = zip(edges[:-1].tolist(), cycles.tolist(), *shares.tolist(), grants.tolist(), strict=True)
     return _save(path, figure, f"cycle,cycles,{','.join(USES)},grants_per_pe_cycle", rows)
 
@@ -274,10 +279,10 @@ def _with_phases(width, height, trace, cycles):
     """Return a figure and its axes, under a strip of the program's phases if there are any."""
     tracks = len({*zip((mark.track for mark in trace.marks), lanes(trace.marks), strict=True)})
     if not tracks:
-        figure = _figure(width, height)
+        figure = new_figure(width, height)
         return figure, figure.add_subplot()
     strip = 0.2 + 0.22 * tracks
-    figure = _figure(width, height + strip)
+    figure = new_figure(width, height + strip)
     upper, axes = figure.subplots(2, 1, sharex=True, height_ratios=(strip, height))
     _phases(upper, trace.marks, cycles)
     return figure, axes
@@ -294,72 +299,3 @@ def _overlap(found, edges):
         return count * edges - sums[count]
 
     return np.diff(before(begin) - before(end))
-
-
-def animate(path, trace, cycles=None, region=None, per_second=12):
-    """Draw the wavelets on the links cycle by cycle; a colour of the palette per color.
-
-    Parameters
-    ----------
-    path : path-like
-        ``.gif``, or ``.mp4`` where ffmpeg is installed.
-    cycles : tuple[int, int], optional
-        Default all, at most `MOST_FRAMES`.
-
-    Raises
-    ------
-    TraceError
-        More than `MOST_FRAMES` cycles, or no grants in the trace.
-    """
-    from matplotlib import animation, colormaps
-
-    path = Path(path)
-    if path.suffix == ".mp4" and not animation.FFMpegWriter.isAvailable():
-        raise TraceError("MP4 needs ffmpeg", path=path, hint="a file name that ends in .gif", exit_code=2)
-    cycles = (trace.meta.first_cycle, trace.clock) if cycles is None else cycles
-    if cycles[1] - cycles[0] > MOST_FRAMES:
-        raise TraceError(
-            f"an animation of {cycles[1] - cycles[0]:,} cycles would be too long",
-            path=path,
-            exit_code=2,
-            hint=f"--cycles with at most {MOST_FRAMES}",
-        )
-    events = trace.events(cycles=cycles, kinds=("depart",), region=region)
-    if not len(events):
-        raise NothingToDraw("no wavelet moves in these cycles", path=path, exit_code=2)
-    left, top = int(events["x"].min()), int(events["y"].min())
-    right, bottom = int(events["x"].max()), int(events["y"].max())
-    figure = _figure(min(10, 2 + 0.5 * (right - left + 1)), min(10, 1.6 + 0.5 * (bottom - top + 1)))
-    axes = figure.add_subplot()
-    axes.set(
-        xlim=(left - 1, right + 1), ylim=(bottom + 1, top - 1), aspect="equal", xlabel="x (east)", ylabel="y (south)"
-    )
-    columns, lines = np.meshgrid(np.arange(left, right + 1), np.arange(top, bottom + 1))
-    axes.scatter(columns, lines, marker="s", s=60, color="#e4e4e4", zorder=0)
-    dots = axes.scatter([], [], s=30, zorder=2)
-    palette = colormaps["tab20"]
-    starts = np.searchsorted(events["cycle"], np.arange(cycles[0], cycles[1] + 1))
-
-    def frame(k):
-        now = events[starts[k] : starts[k + 1]]
-        points, colours = [], []
-        for event in now:
-            for direction in range(5):
-                if event["aux"] >> direction & 1:
-                    dx, dy = (0.18, 0.18) if direction == 4 else (0.5 * step for step in STEPS[direction])
-                    points.append((event["x"] + dx, event["y"] + dy))
-                    colours.append(palette(int(event["color"]) % 20))
-        dots.set_offsets(np.array(points).reshape(-1, 2))
-        dots.set_color(colours)
-        axes.set_title(f"cycle {cycles[0] + k:,}")
-        return (dots,)
-
-    moving = animation.FuncAnimation(figure, frame, frames=cycles[1] - cycles[0], blit=False)
-    writer = animation.FFMpegWriter(per_second) if path.suffix == ".mp4" else animation.PillowWriter(per_second)
-    partial = path.with_name(f".{path.stem}.part{path.suffix}")
-    try:
-        moving.save(partial, writer=writer, dpi=80)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return path

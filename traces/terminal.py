@@ -12,7 +12,7 @@ from __future__ import annotations
 from traces.naming import operation_name, task_name
 from wse_core.events import KINDS
 
-__all__ = ["describe_wavelet", "grid", "task_table"]
+__all__ = ["as_data", "describe_wavelet", "grid", "task_table"]
 
 CELL = 10
 ARROWS = "<>^vR"  # W, E, N, S, R
@@ -41,6 +41,32 @@ def grid(region, cycle, names):
             lines.append(f"{label:<5}|" + "|".join(f"{cell[part][:CELL]:<{CELL}}" for cell in cells) + "|")
         lines.append(rule)
     return lines
+
+
+def as_data(region, cycle, names):
+    """Return what `grid` shows as plain data: cycle, region and, per PE, task, wait, operations and grants."""
+    states = region.at(cycle)
+    pes = []
+    for (x, y), state in sorted(states.items(), key=lambda entry: entry[0][::-1]):
+        pes.append(
+            {
+                "x": x,
+                "y": y,
+                "task": None if state.task is None else task_name(names, state.task),
+                "wait": state.wait,
+                "operations": {thread: operation_name(names, code) for thread, code in state.operations.items()},
+                "grants": [
+                    {
+                        "color": color,
+                        "from": PORTS[port],
+                        "to": "".join(name for bit, name in enumerate(PORTS) if outputs >> bit & 1),
+                        "payload": payload,
+                    }
+                    for color, port, outputs, payload in state.grants
+                ],
+            }
+        )
+    return {"cycle": cycle, "region": list(region.region), "pes": pes}
 
 
 def _cell(state, names):

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.cli import selection
-from harness.kit.console import print_json, printable, table
-from traces import pictures, terminal
+from harness.kit.console import make_progress, print_json, printable, table
+from traces import movie, pictures, terminal
 from traces.heatmap import plane, write_heatmap
 from traces.paths import follow, identify
 from traces.run_format import LINKS
 from traces.state import RegionStates
+from traces.style import USES
 from traces.trace import DERIVED, Trace
 from wse_core.errors import ConfigError, TraceError
 from wse_core.events import KINDS
@@ -76,13 +77,36 @@ def main(args: argparse.Namespace) -> None:
             _print_lines(args, terminal.describe_wavelet(way_of(trace, args.follow)))
         elif args.tasks:
             x, y = _numbers(args.tasks, 2, "--tasks")
+            _inside(trace, (x, y, 1, 1), "--tasks")
             _print_lines(args, terminal.task_table(RegionStates(trace, (x, y, 1, 1)), x, y, trace.names))
         elif args.step:
-            step(RegionStates(trace, region_of(trace, args)), args.cycle or 0, trace)
+            cycle = _cycle_of(trace, args.cycle or trace.meta.first_cycle)
+            step(RegionStates(trace, region_of(trace, args)), cycle, trace)
         elif args.cycle is not None:
-            _print_lines(args, terminal.grid(RegionStates(trace, region_of(trace, args)), args.cycle, trace.names))
+            cycle, states = _cycle_of(trace, args.cycle), RegionStates(trace, region_of(trace, args))
+            if args.json:
+                print_json(terminal.as_data(states, cycle, trace.names))
+            else:
+                _print_lines(args, terminal.grid(states, cycle, trace.names))
         else:
             describe(trace, args)
+
+
+def _cycle_of(trace: Trace, cycle: int) -> int:
+    """Return a cycle of the run, or refuse one before or after it."""
+    if not trace.meta.first_cycle <= cycle <= trace.clock:
+        raise ConfigError(
+            f"the file holds cycles {trace.meta.first_cycle} to {trace.clock}, not {cycle}", where="--cycle"
+        )
+    return cycle
+
+
+def _inside(trace: Trace, region: tuple[int, ...], where: str) -> None:
+    """Refuse a rectangle that reaches outside the fabric."""
+    height, width = shape_of(trace)
+    x, y, w, h = region
+    if min(x, y) < 0 or x + w > width or y + h > height:
+        raise ConfigError(f"reaches outside the {width} x {height} PEs of the run", where=where)
 
 
 def describe(trace: Trace, args: argparse.Namespace) -> None:
@@ -128,6 +152,7 @@ def region_of(trace: Trace, args: argparse.Namespace) -> tuple[int, int, int, in
             where="--region",
             hint=f"at most {MOST_CELLS}; --figure for more",
         )
+    _inside(trace, region, "--region")
     return region
 
 
@@ -202,12 +227,12 @@ def _drawn(trace: Trace, args: argparse.Namespace, name: str, stem: Path) -> Any
     if name == "links":
         return pictures.links(path, traffic_of(trace, args.window), f"{title}: wavelets per link")
     if name == "stalls":
-        counters = {use: plane(run.counter(use).values, args.window) for use in pictures.USES}
+        counters = {use: plane(run.counter(use).values, args.window) for use in USES}
         axis = "x" if next(iter(counters.values())).shape[1] > 1 else "y"
         return pictures.stalls(path, counters, axis, f"{title}: where the cycles went")
     if name == "windows":
         counters = {key: run.counter(key) for key in run.counters}
-        if not set(pictures.USES) <= set(counters):
+        if not set(USES) <= set(counters):
             raise TraceError("holds no counters of the uses of cycles", path=run.path, exit_code=2)
         over = f"{title}: where the cycles went, over time"
         return pictures.windows(path, counters, over, trace.meta.first_cycle)
@@ -217,7 +242,9 @@ def _drawn(trace: Trace, args: argparse.Namespace, name: str, stem: Path) -> Any
         return pictures.utilisation(path, trace, chosen["region"], title=f"{title}: utilisation")
     if cycles is None:
         cycles = trace.meta.first_cycle, min(int(trace.clock), trace.meta.first_cycle + 200)
-    return [pictures.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"])]
+    with make_progress(args.progress) as progress:
+        progress.phase(f"animation of {title}")
+        return [movie.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"], progress=progress.update)]
 
 
 def possible(trace: Trace) -> list[str]:
@@ -226,7 +253,7 @@ def possible(trace: Trace) -> list[str]:
     counters, kinds = set(run.counters), set(trace.filter.kinds) if trace.has_events else set()
     found = {
         "heat": "busy" in counters,
-        "stalls": set(pictures.USES) <= counters,
+        "stalls": set(USES) <= counters,
         "links": any(name.startswith("moved_color_") for name in counters),
         "timeline": {"task_start", "wait"} <= kinds,
         "utilisation": {"task_start", "wait"} <= kinds,

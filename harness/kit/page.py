@@ -19,6 +19,7 @@ from harness.kit.console import printable
 from traces import pictures
 from traces.heatmap import plane, write_heatmap
 from traces.run_format import LINKS
+from traces.style import USE_TEXT, USES
 from wse_core.errors import TraceError
 from wse_core.params import PARAMETERS
 
@@ -43,16 +44,6 @@ vertical-align: top; } th { color: #5b6b72; font-weight: 600; } td.n { text-alig
 font-variant-numeric: tabular-nums; } img { max-width: 100%; } code, pre { background: #f1f4f5; padding: .1em .3em; }
 .bad { color: #b3261e; font-weight: 600; } .good { color: #2e6b46; font-weight: 600; } .small { color: #5b6b72; }
 """
-USE_TEXT = {
-    "busy": "issuing or calculating",
-    "stall_pipe": "waiting for the pipeline",
-    "stall_conflict": "bank conflicts",
-    "stall_resource": "waiting for a DSR or a microthread",
-    "stall_input": "waiting for wavelets",
-    "stall_output": "waiting for room to send",
-    "stall_fifo": "waiting for a FIFO",
-    "idle": "nothing to do",
-}
 
 
 def summary(trace: Trace) -> dict[str, Any]:
@@ -333,8 +324,8 @@ def _pictures(trace: Trace) -> list[str]:
     found = []
     with tempfile.TemporaryDirectory(prefix="wse-report-") as name:
         folder = Path(name)
-        if set(pictures.USES) <= set(counters):
-            uses = {use: counters[use].values.sum(axis=0) for use in pictures.USES}
+        if set(USES) <= set(counters):
+            uses = {use: counters[use].values.sum(axis=0) for use in USES}
             axis = "x" if uses["busy"].shape[1] > 1 else "y"
             found.append(_image(pictures.stalls(folder / "stalls.png", uses, axis)[0]))
             if counters["busy"].window_cycles:

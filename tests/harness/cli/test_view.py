@@ -16,9 +16,10 @@ from PIL import Image
 
 from harness.cli import main as cli
 from tests.traces.samples import chain
-from traces import pictures
+from traces import movie
 from traces.event_log import segments_of
 from traces.run_format import SEGMENT
+from traces.state import RegionStates
 from traces.trace import Trace
 from wse_core.errors import TraceError
 from wse_core.events import KINDS
@@ -172,18 +173,18 @@ def test_cycles_are_stepped_through_with_keys(run_file, monkeypatch, capsys):
 def test_an_animation_as_mp4_needs_ffmpeg(run_file, tmp_path):
     with Trace.open(run_file) as trace:
         if shutil.which("ffmpeg"):
-            pictures.animate(tmp_path / "a.mp4", trace, (24, 31))
+            movie.animate(tmp_path / "a.mp4", trace, (24, 31))
             assert b"ftyp" in (tmp_path / "a.mp4").read_bytes()[:16]
         else:
             with pytest.raises(TraceError, match="MP4 needs ffmpeg"):
-                pictures.animate(tmp_path / "a.mp4", trace, (24, 31))
+                movie.animate(tmp_path / "a.mp4", trace, (24, 31))
         with pytest.raises(TraceError, match="too long"):
-            pictures.animate(tmp_path / "a.gif", trace, (0, 10_000))
+            movie.animate(tmp_path / "a.gif", trace, (0, 10_000))
 
 
 def test_an_animation_has_a_frame_for_each_cycle(run_file, tmp_path):
     with Trace.open(run_file) as trace:
-        pictures.animate(tmp_path / "a.gif", trace, (24, 31))
+        movie.animate(tmp_path / "a.gif", trace, (24, 31))
     with Image.open(tmp_path / "a.gif") as image:
         assert image.n_frames == 7
 
@@ -282,3 +283,44 @@ def test_nothing_is_recorded_of_what_is_not_there(wse, tmp_path, words, match):
     assert done.returncode == 2
     assert match in done.stderr.replace("\n", " ")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_lies_outside_of_the_run_is_refused_with_its_range(run_file, capsys):
+    with Trace.open(run_file) as trace:
+        last = trace.clock
+    for words, says in (
+        (["--cycle", str(last + 1)], f"cycles 0 to {last}"),
+        (["--cycle", "-1"], f"cycles 0 to {last}"),
+        (["--cycle", "3", "--region", "2,0,9,1"], "4 x 1 PEs"),
+        (["--tasks", "0,1"], "4 x 1 PEs"),
+        (["--step", "--cycle", "99999"], f"cycles 0 to {last}"),
+    ):
+        assert cli.main(["view", str(run_file), *words]) == 2, words
+        assert says in capsys.readouterr().err
+
+
+def test_a_cycle_for_scripts(run_file, capsys):
+    """What the picture in the terminal shows, as data: tasks, waits, operations and grants of each PE."""
+    assert cli.main(["view", str(run_file), "--cycle", "29", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    with Trace.open(run_file) as trace:
+        states = RegionStates(trace, (0, 0, 4, 1)).at(29)
+        grants = trace.events(cycles=(29, 30), kinds=("depart",))
+    assert (found["cycle"], found["region"]) == (29, [0, 0, 4, 1])
+    assert [(pe["x"], pe["y"], pe["wait"]) for pe in found["pes"]] == [(x, 0, states[x, 0].wait) for x in range(4)]
+    assert {pe["task"] for pe in found["pes"]} == {"main"}
+    assert any(pe["operations"].get("main") == "fadds" for pe in found["pes"])
+    moved = [(pe["x"], grant["color"], grant["payload"]) for pe in found["pes"] for grant in pe["grants"]]
+    assert moved == [(int(e["x"]), int(e["color"]), int(e["data"])) for e in grants]
+
+
+def test_an_animation_is_large_and_says_how_far_it_is(run_file, tmp_path, capsys):
+    told = []
+    with Trace.open(run_file) as trace:
+        movie.animate(tmp_path / "a.gif", trace, (24, 27), progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (3, 3)
+    with Image.open(tmp_path / "a.gif") as image:
+        assert max(image.size) >= 600
+    words = ["view", str(run_file), "--figure", "animation", "--cycles", "24:27", "--out", str(tmp_path), "--progress"]
+    assert cli.main(words) == 0
+    assert "animation" in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""Animations: wavelets on their links, cycle by cycle, with the direction in which they move and their colors named.
+
+A wavelet is a triangle that points where it goes; a diamond inside a PE is one that goes up the ramp to the CE.  PEs
+that calculate are darker than those that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from traces.naming import clean
+from traces.pictures import NothingToDraw
+from traces.state import spans
+from traces.style import COLOURS, new_figure, styled
+from wse_core.errors import TraceError
+
+__all__ = ["MOST_FRAMES", "animate"]
+
+MOST_FRAMES = 600
+STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))  # W, E, N, S, R
+MARKS = "<>^vD"
+PIXELS = 900
+"""Width that an animation comes to, or its height if that is more."""
+DPI = 100
+
+
+@styled
+def animate(
+    path: str | Path,
+    trace: Any,
+    cycles: tuple[int, int] | None = None,
+    region: tuple[int, int, int, int] | None = None,
+    per_second: int = 8,
+    progress: Callable[[int, int], object] | None = None,
+) -> Path:
+    """Draw the wavelets on the links cycle by cycle; a colour of the palette per color.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.gif``, or ``.mp4`` where ffmpeg is installed.
+    trace : Trace
+    cycles : tuple[int, int], optional
+        Default all, at most `MOST_FRAMES`.
+    region : tuple[int, int, int, int], optional
+        x, y, width, height.
+    per_second : int
+        Cycles shown per second.
+    progress : callable, optional
+        Called with (frames made, frames in all).
+
+    Raises
+    ------
+    TraceError
+        More than `MOST_FRAMES` cycles, or no grants in the trace.
+    """
+    from matplotlib import animation, colormaps
+
+    path = Path(path)
+    if path.suffix == ".mp4" and not animation.FFMpegWriter.isAvailable():
+        raise TraceError("MP4 needs ffmpeg", path=path, hint="a file name that ends in .gif", exit_code=2)
+    first, stop = (trace.meta.first_cycle, trace.clock) if cycles is None else cycles
+    if stop - first > MOST_FRAMES:
+        raise TraceError(
+            f"an animation of {stop - first:,} cycles would be too long",
+            path=path,
+            exit_code=2,
+            hint=f"--cycles with at most {MOST_FRAMES}",
+        )
+    events = trace.events(cycles=(first, stop), kinds=("depart",), region=region)
+    if not len(events):
+        raise NothingToDraw("no wavelet moves in these cycles", path=path, exit_code=2)
+    left, top = int(events["x"].min()), int(events["y"].min())
+    right, bottom = int(events["x"].max()), int(events["y"].max())
+    width, height = right - left + 1, bottom - top + 1
+    inches = PIXELS / DPI
+    scale = min((inches - 2) / (width + 1), (inches - 1) / (height + 1))
+    figure = new_figure(max(6.0, 2 + scale * (width + 1)), max(2.2, 1 + scale * (height + 1)))
+    axes = figure.add_subplot()
+    axes.set(xlim=(left - 1, right + 1), ylim=(bottom + 1, top - 1), aspect="equal")
+    axes.set(xlabel="x (east)", ylabel="y (south)")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    size = (72 * min(scale, 1.6)) ** 2
+    columns, lines = (grid.ravel() for grid in np.meshgrid(np.arange(left, right + 1), np.arange(top, bottom + 1)))
+    pes = axes.scatter(columns, lines, marker="s", s=0.22 * size, zorder=0)
+    colors, palette = (
+        sorted(set(events["color"].tolist())),
+        colormaps["tab10" if events["color"].max() < 10 else "tab20"],
+    )
+    look = {color: palette(color % palette.N) for color in colors}
+    moving = [axes.scatter([], [], marker=mark, s=0.045 * size, zorder=2, linewidth=0) for mark in MARKS]
+    for color in colors:
+        axes.scatter([], [], marker=">", color=look[color], label=f"color {color}")
+    axes.scatter([], [], marker="D", color="#888888", label="up the ramp to the CE")
+    shades = {"calculates": COLOURS["stall_pipe"], "waits": "#f0cfc8", "does nothing": COLOURS["idle"]}
+    for word, shade in shades.items():
+        axes.scatter([], [], marker="s", color=shade, label=f"PE {word}")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
+    states = _states(trace, (left, top, width, height), first, stop, list(shades))
+    starts = np.searchsorted(events["cycle"], np.arange(first, stop + 1))
+    title = clean(trace.meta.job)
+
+    def frame(k: int) -> tuple[Any, ...]:
+        now = events[starts[k] : starts[k + 1]]
+        pes.set_color([list(shades.values())[word] for word in states[k]])
+        for direction, (dx, dy) in enumerate(STEPS):
+            here = now[now["aux"] >> direction & 1 == 1]
+            side = 0.1 if direction < 4 else 0.0  # both directions of a link beside each other
+            places = np.stack([here["x"] + 0.5 * dx + dy * side, here["y"] + 0.5 * dy + dx * side], 1)
+            moving[direction].set_offsets(places.reshape(-1, 2))
+            moving[direction].set_color([look[color] for color in here["color"].tolist()])
+        axes.set_title(f"{title}: cycle {first + k:,}")
+        if progress is not None:
+            progress(k + 1, stop - first)
+        return (pes, *moving)
+
+    film = animation.FuncAnimation(figure, frame, frames=stop - first, init_func=lambda: (), blit=False)
+    writer = animation.FFMpegWriter(per_second) if path.suffix == ".mp4" else animation.PillowWriter(per_second)
+    partial = path.with_name(f".{path.stem}.part{path.suffix}")
+    try:
+        film.save(partial, writer=writer, dpi=DPI)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def _states(trace, region, first, stop, words):
+    """Return, per cycle and PE of a region, which of `words` it does: (cycles, PEs) of their numbers."""
+    x, y, width, height = region
+    found = np.full((stop - first, height, width), words.index("does nothing"), np.uint8)
+    for kind, word in (("task", "calculates"), ("op", "calculates"), ("wait", "waits")):
+        needed = [name for name in (kind, f"{kind}_start", f"{kind}_end") if name in trace.filter.kinds]
+        for begin, end, column, row, *_ in spans(trace.events(kinds=needed, region=region), kind).tolist():
+            found[max(0, begin - first) : max(0, min(end, stop) - first), row - y, column - x] = words.index(word)
+    return found.reshape(stop - first, -1)

@@ -1,0 +1,103 @@
+"""One look for all pictures: sizes, type, colours, and how a figure begins and is written.
+
+Pictures are made for a column of a paper: small type of one family, no frame, quiet axes, colours that stay apart for
+people who see red and green alike, scales that begin at zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = [
+    "COLOURS",
+    "DPI",
+    "OTHER",
+    "TASKS",
+    "USES",
+    "USE_TEXT",
+    "WAIT_COLOURS",
+    "integer_axes",
+    "new_figure",
+    "styled",
+]
+
+DPI = 150
+RC: Any = {
+    "font.family": "sans-serif",
+    "font.size": 8.5,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8.5,
+    "axes.labelcolor": "#3c4a50",
+    "axes.edgecolor": "#8a979d",
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "xtick.color": "#5b6b72",
+    "ytick.color": "#5b6b72",
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.3,
+    "image.cmap": "viridis",
+    "figure.facecolor": "white",
+}
+
+USES = ("busy", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo", "idle")
+USE_TEXT = {
+    "busy": "issuing or calculating",
+    "stall_pipe": "waiting for the pipeline",
+    "stall_conflict": "bank conflicts",
+    "stall_resource": "waiting for a DSR or a microthread",
+    "stall_input": "waiting for wavelets",
+    "stall_output": "waiting for room to send",
+    "stall_fifo": "waiting for a FIFO",
+    "idle": "nothing to do",
+}
+COLOURS = dict(
+    zip(USES, ("#1b7f5f", "#8fcbb3", "#e6ab02", "#7b5ea7", "#3a7ebf", "#c8442f", "#a0527a", "#e3e6e8"), strict=True)
+)
+"""Of the uses of cycles, in all pictures."""
+WAIT_COLOURS = tuple(COLOURS[f"stall_{reason}"] for reason in ("resource", "input", "output", "fifo"))
+"""In the order of `wse_core.events.WAITS`."""
+TASKS = ("#a6cee3", "#b2df8a", "#fdbf6f", "#cab2d6", "#fb9a99", "#ffff99", "#8dd3c7", "#fccde5", "#d9c7a7", "#b3cde3")
+OTHER = "#d0d0d0"
+"""Of tasks; those that take fewer cycles than the first so many share one."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """Draw in this style, whatever the caller's settings of Matplotlib are."""
+
+    @functools.wraps(draw)
+    def inside(*args: P.args, **options: P.kwargs) -> R:
+        from matplotlib import rc_context
+
+        with rc_context(RC):
+            return draw(*args, **options)
+
+    return inside
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure [inches] that needs no display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def integer_axes(axes: Any, which: str = "xy") -> None:
+    """Let the ticks of axes stand at whole numbers: PEs and counts have no halves."""
+    for name in which:
+        getattr(axes, f"{name}axis").get_major_locator().set_params(integer=True, min_n_ticks=1)
