@@ -25,6 +25,8 @@ Format = Literal["f16", "cb16", "f32"]
 Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
 """Bit patterns: uint16 for the 16-bit formats, uint32 for f32."""
 
+BLOCK = 1 << 20
+"""Numbers that are drawn at a time; the sequence does not depend on it."""
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
 
@@ -149,7 +151,11 @@ class Arithmetic:
         """
         if data == "ones":
             return np.full(shape, self.encode(1.0))
-        bits = self.encode(rng.standard_normal(shape))
+        bits = np.empty(shape, self.bits_dtype)
+        flat = bits.reshape(-1)
+        for first in range(0, flat.size, BLOCK):  # float64 takes two to four times the room of the bits
+            part = flat[first : first + BLOCK]
+            part[...] = self.encode(rng.standard_normal(part.size))
         if data == "special" and bits.size:
             values = self.specials()
             flat = bits.reshape(-1)

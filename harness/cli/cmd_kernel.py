@@ -6,8 +6,9 @@ import argparse
 import contextlib
 import json
 import resource
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
 from harness.config.assignments import parse_assignments
 from harness.config.machine import of_words
-from harness.kit.console import make_progress, plain, print_json, table
+from harness.kit.console import Progress, make_progress, plain, print_json, table
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
@@ -44,6 +45,9 @@ KEYS = (
     "peak_rss_bytes",
 )
 """What every result says, in this order; a kernel may add more."""
+
+LONG = 10
+"""Seconds of a run beyond which it is said, after a quarter of them, how long it will take."""
 
 ARRAYS = ("counters", "arrays")
 """Keys of a result that hold arrays for the run file and are left out of the printed result."""
@@ -232,7 +236,7 @@ def main(args: argparse.Namespace) -> int | None:
         progress = stack.enter_context(make_progress(args.progress))
         progress.phase(f"kernel {kernel.name} on {args.preset}")
         meta = writer.meta if writer else None
-        with recorder(args, args.out, meta) as recording:
+        with recorder(args, args.out, meta) as recording, _watching(progress, args.progress is not False):
             result = run_kernel(kernel, machine, values)
             if writer:
                 fill_run_file(writer, result, args.trace != "off" and recording.windows is None)
@@ -250,6 +254,34 @@ def main(args: argparse.Namespace) -> int | None:
         if args.out:
             print(f"    written: {args.out}")
     return 1 if result.get("verified") is False else 0
+
+
+@contextlib.contextmanager
+def _watching(progress: Progress, aloud: bool) -> Iterator[None]:
+    """Show how far the run of the block is; say what is left of one of more than `LONG` seconds, again if it changes."""
+    from fabric.kernels.kit.watch import Status, watching
+
+    said, again = 0.0, LONG / 4
+
+    def hear(status: Status) -> None:
+        nonlocal said, again
+        progress.update(status.cycles, None if status.expected is None else round(status.expected))
+        if not aloud or status.left is None or status.seconds < again:
+            return
+        again = 2 * status.seconds
+        whole = status.seconds + status.left
+        if whole > LONG and not said / 2 < whole < said * 2:
+            said = whole
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            print(
+                f"wse: about {status.left:,.0f} s of simulation are left ({status.cycles:,} of "
+                f"{status.expected:,.0f} cycles done, {peak:.1f} GiB so far); Ctrl-C ends it",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    with watching(hear):
+        yield
 
 
 def _text(key: str, value: Any) -> str:

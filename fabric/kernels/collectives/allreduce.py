@@ -250,7 +250,7 @@ def allreduce(
     x = given.random(np.random.default_rng(seed), (height, width, n), data, terms=width * height)
     written = np.zeros((height, width, case.padded), x.dtype)
     written[..., :n] = x
-    session = Session(layout, [("x", written, 0, 0)])
+    session = Session(layout, [("x", written, 0, 0)], expected=case.expected)
     got = session.read("total" if dtype != sums else "x", 0, 0, width, height)[..., :n]
     first, last = session.stamps(0, 0, width, height)
 

@@ -6,7 +6,7 @@ of the kernel names; `run_cycles` is the whole run, with the start of the tasks 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fabric.asm.operands import Reg
 from fabric.host.fabric import Fabric
 from fabric.host.running import Progress
+from fabric.kernels.kit.watch import Watch, listener
 from fabric.layout.layout import Layout
 from fabric.layout.streams import Stream
 from fabric.program.program import Program
@@ -83,6 +84,8 @@ class Session:
         Most cycles that the run may take.
     streams : iterable of (Stream, ndarray of uint32, ndarray of bool)
         What the host sends into input streams from the first cycle on: payloads, and which are control wavelets.
+    expected : callable, optional
+        Returns the cycles of the closed form; asked only if the run lasts and somebody watches (`kit.watch`).
 
     Attributes
     ----------
@@ -99,6 +102,7 @@ class Session:
         progress: Progress | bool | None = None,
         cycle_limit: int = CYCLE_LIMIT,
         streams: Iterable[tuple[Stream, NDArray[np.uint32], NDArray[np.bool_]]] = (),
+        expected: Callable[[], float] | None = None,
     ) -> None:
         self.fabric = Fabric(layout, backend)
         for symbol, bits, x, y in inputs:
@@ -107,6 +111,9 @@ class Session:
             self.fabric.send(stream, payload, control=is_control)
         if task is not None:
             self.fabric.launch(task)
+        hear = listener()
+        if progress is None and hear is not None:
+            progress = Watch(hear, expected)
         self.run = self.fabric.run(cycle_limit, progress)
 
     def read(self, symbol: str, x: int = 0, y: int = 0, w: int = 1, h: int = 1) -> np.ndarray:

@@ -8,7 +8,9 @@ __all__ = ["columns_first", "pad", "rows_first", "tiles"]
 
 
 def pad(matrix: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Return `matrix` with zeros below and to the right."""
+    """Return `matrix` with zeros below and to the right; itself if it has that shape."""
+    if matrix.shape == (rows, columns):
+        return matrix
     out = np.zeros((rows, columns), matrix.dtype)
     out[: matrix.shape[0], : matrix.shape[1]] = matrix
     return out

@@ -246,7 +246,14 @@ class Product:
         c : ndarray[uint32 or uint16]
             Bits, shape (m, n).
         """
-        session = Session(self.layout, self.inputs(a, b), backend=backend, progress=progress, cycle_limit=cycle_limit)
+        session = Session(
+            self.layout,
+            self.inputs(a, b),
+            backend=backend,
+            progress=progress,
+            cycle_limit=cycle_limit,
+            expected=self.expected,
+        )
         s, (w, h) = self.shape, (self.width, self.height)
         c = session.read("c", 0, 0, w, h).reshape(h, w, self.c_tiles, -1, s.rows)
         return session, c.transpose(0, 4, 1, 2, 3).reshape(h * s.rows, -1)[: self.m, : self.n]

@@ -272,7 +272,9 @@ def gemv_chain(
     x_full = tiles.pad(x, full[0], 1)
     chunks = np.repeat(x_full.reshape(1, width, -1), height, axis=0)
     session = Session(
-        layout, [("x", chunks, 0, 0), *((f"a{k}", plan.placed(k, bits), 0, 0) for k, bits in enumerate(padded))]
+        layout,
+        [("x", chunks, 0, 0), *((f"a{k}", plan.placed(k, bits), 0, 0) for k, bits in enumerate(padded))],
+        expected=plan.cycles,
     )
 
     last = layers - 1

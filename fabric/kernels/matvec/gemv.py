@@ -35,6 +35,7 @@ Sources
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,8 @@ __all__ = ["Gemv", "gemv", "gemv_params", "local_products"]
 QUEUE_X = 3
 BLOCK = 1 << 11
 """Rows of A that are compared with float64 at a time."""
+ELEMENTS = 1 << 22
+"""Elements of A that are written into the PEs at a time."""
 STRIDE = 16
 """Of so many rows of a PE a sample has one."""
 START, END, BEGUN, DONE = range(4)
@@ -321,13 +324,16 @@ def gemv(
     rows, depth = height * shape.rows, width * shape.depth
     a_full, x_full = tiles.pad(a, rows, depth), tiles.pad(x, depth, 1)
     chunks = x_full.reshape(1, width, shape.depth)
-    session = Session(
-        layout,
-        [
-            ("a", tiles.columns_first(tiles.tiles(a_full, height, width)), 0, 0),
-            ("x", chunks if plan.sends_x else np.repeat(chunks, height, axis=0), 0, 0),
-        ],
-    )
+
+    def inputs() -> Iterator[tuple[str, Bits, int, int]]:
+        """Yield the tiles by bands of rows of PEs, so that A is never there twice, and x."""
+        step = max(1, ELEMENTS // (shape.rows * depth))
+        for y in range(0, height, step):
+            band = a_full[y * shape.rows : (y + step) * shape.rows]
+            yield "a", tiles.columns_first(tiles.tiles(band, len(band) // shape.rows, width)), 0, y
+        yield "x", chunks if plan.sends_x else np.repeat(chunks, height, axis=0), 0, 0
+
+    session = Session(layout, inputs(), expected=plan.cycles)
 
     keeps = (0, width) if plan.sum.root is None else (plan.sum.root, 1)
     got = session.read("y", keeps[0], 0, keeps[1], height)[..., : shape.rows]

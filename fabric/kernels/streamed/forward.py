@@ -348,6 +348,7 @@ def ws_forward(
         resident("x", places[0], x),
         task=None,
         streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(streams)],
+        expected=lambda: expected_cycles(indptr, indices, *places, machine),
     )
     y = np.zeros((outputs, tokens), np.uint16)
     for px in range(width):

@@ -443,7 +443,11 @@ def ws_gradient(
     ]
     sent = mask_streams(indptr, indices, *places)
     session = Session(
-        layout, tiles, task=None, streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(into)]
+        layout,
+        tiles,
+        task=None,
+        streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(into)],
+        expected=lambda: expected_cycles(indptr, indices, *places, machine),
     )
     owner = np.searchsorted(places[0].feature_starts, indices, side="right") - 1
     got, last = np.zeros(len(indices), np.uint32), 0

@@ -1,0 +1,48 @@
+"""Data of kernels are drawn, written and compared by blocks; the blocks change nothing."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from fabric.kernels.matvec import gemv as module
+from fabric.kernels.registry import KERNELS
+from wse_core import formats
+from wse_core.formats import Arithmetic
+from wse_core.params import machine
+
+
+@pytest.mark.parametrize("fmt", ["f16", "cb16", "f32"])
+@pytest.mark.parametrize("data", ["normal", "special"])
+def test_random_data_do_not_depend_on_the_block(fmt, data, monkeypatch):
+    arithmetic = Arithmetic.of(machine(), fmt)
+    whole = arithmetic.random(np.random.default_rng(4), (37, 11), data)
+    monkeypatch.setattr(formats, "BLOCK", 10)
+    assert np.array_equal(arithmetic.random(np.random.default_rng(4), (37, 11), data), whole)
+
+
+def test_random_data_need_little_more_than_their_bits():
+    arithmetic = Arithmetic.of(machine(), "f16")
+    tracemalloc.start()
+    try:
+        bits = arithmetic.random(np.random.default_rng(0), (1 << 12, 1 << 12))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * bits.nbytes
+
+
+@pytest.mark.parametrize("algorithm", ["ktree", "ring"])
+def test_a_matrix_written_and_compared_by_bands_gives_the_same(algorithm, monkeypatch):
+    values = {"p": 3, "height": 5, "m": 47, "n": 20, "algorithm": algorithm}
+    whole = KERNELS["gemv"].run(machine(), **values)
+    monkeypatch.setattr(module, "ELEMENTS", 2 * 10 * 21)  # bands of two rows of PEs, and a last one of one
+    monkeypatch.setattr(module, "BLOCK", 7)
+    bands = KERNELS["gemv"].run(machine(), **values)
+    assert bands["verified"]
+    for key in ("cycles", "wavelet_hops", "macs", "n_results", "n_bounded"):
+        assert bands[key] == whole[key]
+    assert bands["max_abs_error"] == pytest.approx(whole["max_abs_error"], rel=1e-6)
+    assert np.array_equal(bands["arrays"]["y"], whole["arrays"]["y"])
