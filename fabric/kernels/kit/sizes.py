@@ -53,7 +53,7 @@ def fit(
             kind, limit = PlanError, {key: error.fields[key] for key in ("limit", "needed", "available")}
         raise kind(
             f"does not fit into the {machine['mem.words']} words of a PE",
-            cause=error.what,
+            cause=error.what if limit else f"an array longer than the memory ({error.what})",
             where=where,
             hint=" or ".join(found),
             **limit,

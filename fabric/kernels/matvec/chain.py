@@ -48,7 +48,7 @@ from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
 from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
 from fabric.kernels.matvec.gemv import gemv_params, local_products
-from fabric.kernels.matvec.line_sum import LineSum, Queues
+from fabric.kernels.matvec.line_sum import LineSum, Queues, check_group
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import numerics
@@ -103,6 +103,7 @@ class GemvChain:
         pool = color_pool(machine)
         half = len(pool) // 2
         lines = Line.rows(width, height), Line.columns(width, height)
+        check_group(group, *lines)
         self.line_sums = tuple(
             LineSum(
                 algorithm, line, shape.rows, shape.c_dtype, machine, colors, levels, group, True, queues, ALGORITHMS

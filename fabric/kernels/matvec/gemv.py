@@ -53,7 +53,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared, joined, sampling
 from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
-from fabric.kernels.matvec.line_sum import ALGORITHMS, LineSum
+from fabric.kernels.matvec.line_sum import ALGORITHMS, LineSum, check_group
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.errors import ProgramError
@@ -131,9 +131,11 @@ class Gemv:
         self.shape = Shape(2 * -(-m // (2 * height)), -(-n // width), 1, dtype, sums)
         pool = color_pool(machine)
         self.color_x = pool[-1]
+        line = Line.rows(width, height)
+        check_group(group, line)
         self.sum = LineSum(
             algorithm,
-            Line.rows(width, height),
+            line,
             self.shape.rows,
             self.shape.c_dtype,
             machine,

@@ -24,11 +24,11 @@ from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core.errors import PlanError
+from wse_core.errors import ConfigError, PlanError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
-__all__ = ["ALGORITHMS", "LineSum", "Queues"]
+__all__ = ["ALGORITHMS", "LineSum", "Queues", "check_group"]
 
 ALGORITHMS = ("pipeline", "ring", "folded_ring", "ktree")
 RINGS = {"ring": "plain", "folded_ring": "folded"}
@@ -43,6 +43,18 @@ class Queues(NamedTuple):
     levels: tuple[int, ...] = ktree.QUEUES
     flood_in: int = 6
     flood_out: int = 2
+
+
+def check_group(group: int, *lines: Line) -> None:
+    """Refuse groups that are longer than every line."""
+    longest = max(map(len, lines))
+    if group > longest:
+        raise ConfigError(
+            f"a group of {group} PEs is longer than the line of {longest}",
+            where="group",
+            hint=f"2 to {longest}, or 0 for equal groups",
+            value=group,
+        )
 
 
 class LineSum:

@@ -62,6 +62,7 @@ from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core import isa
+from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.isa import Op
 from wse_core.params import Machine
@@ -290,7 +291,9 @@ def expected_cycles(
         KernelParam("height", 8, int, "cells and PEs in y", low=1),
         KernelParam("nz", 100, int, "cells in z", low=1, high=32000),
         KernelParam("steps", 4, int, "steps", low=1, high=65535),
-        KernelParam("radius", 4, int, "cells on each side; 4 is the 25-point stencil", low=2, high=4),
+        KernelParam(
+            "radius", 4, int, "cells on each side; 4 is the 25-point stencil; for 1 see stencil", low=1, high=4
+        ),
         KernelParam("dtype", "f32", str, "format", ("f16", "f32")),
         *data_params(),
     ],
@@ -299,6 +302,8 @@ def stencil25(
     machine: Machine, width: int, height: int, nz: int, steps: int, radius: int, dtype: str, seed: int, data: str
 ) -> dict[str, Any]:
     """Run the kernel `stencil25`; see the head of this module."""
+    if radius == 1:
+        raise ConfigError("radius 1 has 7 points and a kernel of its own", where="radius", hint="wse kernel stencil")
     layout = Layout(width, height, machine)
     arithmetic = Arithmetic.of(machine, dtype)
     ways = directions(width, height, radius, -(-nz // 2) if dtype == "f16" else nz)

@@ -49,7 +49,7 @@ def tree(places, levels, group=0, n=1):
 def test_gemv(
     preset, overrides, algorithm, p, height, m, n, levels, group, dtype, sums, broadcast, replicated, data, seed
 ):
-    assume(levels <= max(1, (p - 1).bit_length()))
+    assume(levels <= max(1, (p - 1).bit_length()) and group <= p)
     result = run(
         "gemv",
         preset,

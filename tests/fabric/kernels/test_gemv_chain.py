@@ -34,7 +34,7 @@ from wse_core.params import machine
     st.integers(0, 1000),
 )
 def test_gemv_chain(preset, overrides, algorithm, p, height, m, n, layers, levels, group, dtype, sums, data, seed):
-    assume(levels <= max(1, min(p - 1, height - 1).bit_length()))
+    assume(levels <= max(1, min(p - 1, height - 1).bit_length()) and group <= max(p, height))
     result = run(
         "gemv_chain",
         preset,

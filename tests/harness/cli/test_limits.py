@@ -152,3 +152,19 @@ def test_a_terminal_gets_no_control_characters(capsys, tmp_path):
     _, _, err = run(capsys, "run", "a.toml")
     assert "unknown key" in err
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in err.rstrip("\n"))
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("gemv p=16 group=40", "a group of 40 PEs is longer than the line of 16"),
+        ("gemv_chain p=4 group=5", "a group of 5 PEs is longer than the line of 4"),
+        ("stencil25 radius=1", "wse kernel stencil"),
+        ("gemv p=8 m=999999999", "an array longer than the memory"),
+    ],
+)
+def test_sizes_of_kernels_that_cannot_be(capsys, words, says):
+    refused(capsys, says, "kernel", *words.split())
