@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.kit import page
 from harness.kit.console import print_json
+from harness.kit.facts import summary
 from traces.atomic import atomic_file
 from traces.trace import Trace
 
@@ -34,7 +35,7 @@ def main(args: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         traces = [stack.enter_context(Trace.open(path)) for path in (args.file, args.other) if path]
         text = page.page(traces[0]) if len(traces) == 1 else page.compare(*traces)
-        facts = [page.summary(trace) for trace in traces] if args.json else None
+        facts = [summary(trace) for trace in traces] if args.json else None
     path = Path(args.out) if args.out else Path(args.file).with_suffix(".html")
     with atomic_file(path) as stream:
         stream.write(text.encode("utf-8"))

@@ -3,8 +3,8 @@
     python -m harness.docs.gallery [DIR]
 
 Kernels are run by ``wse kernel`` and drawn by ``wse view``, as anybody would; of training, the first iteration of the
-example ``digits`` is recorded on one of its wafers.  Pictures are reduced to 64 colours, animations to 32 and two
-thirds of their size, so that they stay small; the tables beside them are not kept.
+example ``digits`` is recorded on one of its wafers.  Pictures are reduced to 64 colours, animations to 16 and
+`MOST_PIXELS`, so that they stay small; the tables beside them are not kept.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ __all__ = ["MOST_BYTES", "RUNS", "main"]
 
 MOST_BYTES = 60_000
 """Of a picture."""
+MOST_PIXELS = 420
+"""Width or height of an animation."""
 STILL = "heat,links,stalls,windows,timeline,utilisation"
 
 
@@ -97,9 +99,10 @@ def shrink(path: Path) -> None:
         if path.suffix == ".png":
             image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
             return
-        size = image.width * 2 // 3, image.height * 2 // 3
+        scale = min(1.0, MOST_PIXELS / max(image.size))
+        size = round(image.width * scale), round(image.height * scale)
         frames = [
-            frame.convert("RGB").resize(size).quantize(32, dither=Image.Dither.NONE)
+            frame.convert("RGB").resize(size).quantize(16, dither=Image.Dither.NONE)
             for frame in ImageSequence.Iterator(image)
         ]
         pause = image.info["duration"]

@@ -9,8 +9,11 @@ from html.parser import HTMLParser
 import pytest
 
 from harness.cli import main as cli
+from harness.kit import facts as facts_of
 from harness.kit import page
+from traces.run_format import RunMeta
 from traces.trace import Trace
+from traces.writer import RunWriter
 from wse_core.params import machine
 
 
@@ -78,8 +81,8 @@ def test_a_page_of_a_product_in_windows(tmp_path):
         assert cli.main(words) == 0
         with Trace.open(tmp_path / "g.h5") as trace:
             pages.append(page.page(trace))
-            point = page.summary(trace)["roofline"]
-            limits = page.roofs(trace.meta.machine)
+            point = facts_of.summary(trace)["roofline"]
+            limits = facts_of.roofs(trace.meta.machine)
             macs = sum(int(trace.files[0].counter(name).values.sum()) for name in ("macs",))
     assert macs == 8**3
     assert 0 < point["macs_per_pe_cycle"] < 4
@@ -89,15 +92,15 @@ def test_a_page_of_a_product_in_windows(tmp_path):
 
 
 def test_roofs_are_the_lanes_of_the_machine():
-    assert page.roofs(machine("wse3")) == {1: "fp32", 4: "fp16 with fp32 sums", 8: "fp16"}
+    assert facts_of.roofs(machine("wse3")) == {1: "fp32", 4: "fp16 with fp32 sums", 8: "fp16"}
     same = machine("wse2", {"lanes.fmachs": 1})
-    assert page.roofs(same) == {1: "fp32, or fp16 with fp32 sums", 4: "fp16"}
-    assert page.roofs({}) == {}
+    assert facts_of.roofs(same) == {1: "fp32, or fp16 with fp32 sums", 4: "fp16"}
+    assert facts_of.roofs({}) == {}
 
 
 def test_shares_of_cycles_add_up(runs):
     with Trace.open(runs / "a.h5") as trace:
-        facts = page.summary(trace)
+        facts = facts_of.summary(trace)
     assert sum(facts["uses"].values()) == pytest.approx(1)
     assert facts["pes"] == [4, 1]
     assert facts["busiest_links"][0]["wavelets"] == 40
@@ -106,7 +109,7 @@ def test_shares_of_cycles_add_up(runs):
 
 def test_the_command_runs_the_job_again(runs, capsys):
     with Trace.open(runs / "b.h5") as trace:
-        facts = page.summary(trace)
+        facts = facts_of.summary(trace)
     words = facts["command"].split()[1:]
     assert "router.hop=2" in words
     assert cli.main([*words, "--json"]) == 0
@@ -131,3 +134,58 @@ def test_a_file_that_is_none(wse, tmp_path):
     assert done.returncode == 2
     assert "not an HDF5 file" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["x.h5"]
+
+
+def test_five_numbers_come_first_and_agree(runs):
+    """Cycles of the job, of the run and of the account differ, and the page says why; none of the host is there."""
+    with Trace.open(runs / "a.h5") as trace:
+        text, facts = page.page(trace), facts_of.summary(trace)
+        clock, whole = trace.clock, trace.files[0].result("run_cycles")
+    first = text[: text.index("Where the cycles went")]
+    assert first.count("<div><b") == 5
+    for number in (facts["cycles"], whole, facts["accounted"]):
+        assert f"{number:,}" in first
+    assert facts["cycles"] < whole < facts["accounted"] == clock
+    assert "host" not in first
+    assert text.index("hops_per_second") > text.index("The host that simulated")
+    assert first.index("right") < first.index("<p>")
+
+
+def test_a_page_fits_every_screen(runs):
+    with Trace.open(runs / "a.h5") as trace:
+        text = page.page(trace)
+    assert "name='viewport'" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "pre { white-space: pre-wrap" in text
+    assert text.count("<table>") == text.count("<div class='wide'><table>") > 3  # a wide table scrolls by itself
+    alts = re.findall(r"<img alt='([^']*)'", text)
+    assert len(alts) == text.count("<img") >= 4
+    assert all(len(words) > 20 for words in alts)
+    assert len(set(alts)) == len(alts)
+
+
+def test_a_comparison_begins_with_what_was_changed(runs):
+    with Trace.open(runs / "a.h5") as one, Trace.open(runs / "b.h5") as other:
+        text = page.compare(one, other)
+    parts = [text.index(words) for words in ("What was changed", "Numbers", "Where the cycles went", "The host that")]
+    assert parts == sorted(parts)
+    changed = text[parts[0] : parts[1]]
+    assert "<td>n</td><td>40</td><td>80</td>" in changed
+    assert "router.hop</td><td>1</td><td>2" in changed
+    assert "<img" in text[parts[2] : parts[3]]
+    numbers = text[parts[1] : parts[2]]
+    assert "class='n bad'" in numbers[: numbers.index("</tr>", numbers.index("<td>cycles</td>"))]  # more cycles
+    assert "host_seconds" not in numbers
+    with Trace.open(runs / "a.h5") as one, Trace.open(runs / "a.h5") as other:
+        assert "the same parameters and the same modelled numbers" in page.compare(one, other)
+
+
+def test_a_recorded_program_has_no_command(tmp_path):
+    """It was no command that ran it."""
+    with RunWriter(tmp_path / "run.h5", RunMeta(job="mine", preset="wse2")) as writer:
+        writer.add_result("cycles", 7)
+    with Trace.open(tmp_path / "run.h5") as trace:
+        text = page.page(trace)
+        assert facts_of.summary(trace)["command"] == ""
+    assert "Run it again" not in text
+    assert "wse run mine" not in text
