@@ -258,7 +258,7 @@ def main(args: argparse.Namespace) -> int | None:
 
 @contextlib.contextmanager
 def _watching(progress: Progress, aloud: bool) -> Iterator[None]:
-    """Show how far the run of the block is; say what is left of one of more than `LONG` seconds, again if it changes."""
+    """Show how far the run of the block is; say what is left of one beyond `LONG` seconds, again if it changes."""
     from fabric.kernels.kit.watch import Status, watching
 
     said, again = 0.0, LONG / 4

@@ -56,3 +56,37 @@ def test_training_of_one_step_takes_at_most_five_times_the_cpu_of_importing_nump
     imports, training = least(["-c", "import numpy, h5py"], step, tmp_path, 5.0)
     assert training <= 5.0 * imports
     assert {path.name for path in (tmp_path / "run").iterdir()} >= {"log.jsonl", "loss.csv", "run.h5"}
+
+
+SHARE = """
+import sys, time
+from fabric.host.fabric import Fabric
+from harness.cli.main import main
+
+run, spent = Fabric.run, []
+
+
+def timed(self, *args, **more):
+    begun = time.process_time()
+    try:
+        return run(self, *args, **more)
+    finally:
+        spent.append(time.process_time() - begun)
+
+
+Fabric.run = timed
+status = main(sys.argv[1:])
+print(time.process_time() / sum(spent), file=sys.stderr)
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [["gemm", "p=16", "m=960", "k=960", "n=960"], ["allreduce", "form=xy", "width=256", "height=256", "n=64"]]
+)
+def test_a_command_of_some_seconds_takes_at_most_twice_the_cpu_of_its_simulation(words):
+    """Jobs above ten seconds keep more distance; these are the shortest for which a test has the time."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHARE, "kernel", *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    assert float(done.stderr.split()[-1]) <= 2.0
