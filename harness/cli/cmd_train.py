@@ -30,6 +30,8 @@ __all__ = ["add_parser", "main"]
 
 PURPOSE = "the command `wse train`"
 FOLDER = "checkpoints"
+LONG = 10
+"""Seconds beyond which the first iteration says how long the others will take."""
 SHORT = 10
 """Iterations below which nobody waits for figure and report."""
 
@@ -384,6 +386,10 @@ class _Run:
             if step.iteration == min(self.args.compare, stop):
                 self.verdict = self.comparison.verdict()
         row = self.log.add(step, **tested)
+        left = (stop - step.iteration) * row["host_seconds"]
+        if step.iteration == self.first + 1 and left > LONG and self.args.progress is not False:
+            more = f"{stop - step.iteration:,} iterations"
+            print(f"wse: about {left:,.0f} s for {more}; Ctrl-C ends with a checkpoint", file=sys.stderr, flush=True)
         progress.update(step.iteration, stop, **self._facts(row))
         if config.checkpoint.interval and step.iteration % config.checkpoint.interval == 0:
             self.save()

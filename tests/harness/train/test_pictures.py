@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from harness.cli import cmd_train
 from harness.cli import main as cli
 from tests.harness.train.blobs import write
 
@@ -25,3 +27,15 @@ def test_figure_and_report_are_made_of_whole_runs_or_if_asked_for(capsys, words,
     assert ("report.html" in told) is made
     if not made:
         assert cli.main(["report", "runs/a/run.h5"]) == 0
+
+
+def test_a_long_run_says_after_its_first_iteration_how_long_the_others_will_take(capsys, monkeypatch):
+    write(interval=0)
+    words = ["train", "a.toml", "--iterations", "3", "--json"]
+    assert cli.main(words) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(cmd_train, "LONG", 0)
+    assert cli.main(words) == 0
+    assert re.fullmatch(r"wse: about \d+ s for 2 iterations; Ctrl-C ends with a checkpoint\n", capsys.readouterr().err)
+    assert cli.main([*words, "--no-progress"]) == 0
+    assert capsys.readouterr().err == ""
