@@ -95,6 +95,7 @@ LIBRARIES = {
     "traces": {"numpy", "h5py", "matplotlib", "cython", "libc", "cpython"},
 }
 OPTIONAL = {
+    "plotly",
     "argcomplete",
     "lark",
     "rich",

@@ -53,7 +53,7 @@ RESULTS = {
     # checks
     "verified": ("", "whether the result is right, by the bits or within the derived bound"),
     "verify": ("", "how much of the result was checked"),
-    "verified_share": ("1", "share of the result that was checked"),
+    "compared_fraction": ("1", "share of the result that was compared"),
     "bit_exact": ("", "whether the result has the bits of the reference in the machine's order"),
     "within_bound": ("", "whether the result is within the derived bound of NumPy"),
     "max_abs_error": ("1", "largest difference to NumPy in float64"),

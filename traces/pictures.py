@@ -27,7 +27,7 @@ from traces.style import COLOURS, DPI, OTHER, TASKS, USE_TEXT, USES, WAIT_COLOUR
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
 
-__all__ = ["NothingToDraw", "links", "stalls", "timeline", "utilisation", "windows"]
+__all__ = ["NothingToDraw", "links", "longest", "stalls", "timeline", "utilisation", "windows"]
 
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 OTHERS = "other tasks"
@@ -136,7 +136,7 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
         raise NothingToDraw("nothing ran in this region", path=trace.files[0].path, exit_code=2)
     line = {place: k for k, place in enumerate(places)}
     figure, axes = _with_phases(9, min(14, 1.5 + 0.22 * len(places)), trace, cycles)
-    shown = _longest(tasks, cycles)
+    shown = longest(tasks, cycles)
     rows = [
         (0, 0, f"{mark.track}: {mark.label}", mark.begin, mark.end)
         for mark in trace.marks
@@ -168,7 +168,7 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
     return _save(path, figure, "x,y,what,begin,end", rows)
 
 
-def _longest(tasks, cycles):
+def longest(tasks, cycles):
     """Return the numbers of the tasks that took most cycles, as many as have a colour, in the order of numbers."""
     begin = np.maximum(tasks["begin"].astype(np.float64), cycles[0])
     end = np.minimum(tasks["end"].astype(np.float64), cycles[1])

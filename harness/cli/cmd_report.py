@@ -26,6 +26,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     )
     parser.add_argument("file", help="run file")
     parser.add_argument("other", nargs="?", help="a second run file to compare with")
+    parser.add_argument("--static", action="store_true", help="pictures only, nothing to zoom into: a small page")
     parser.add_argument("--out", metavar="FILE.html", help="default: the name of the run file with .html")
     return parser
 
@@ -34,7 +35,7 @@ def main(args: argparse.Namespace) -> None:
     """Write the page."""
     with contextlib.ExitStack() as stack:
         traces = [stack.enter_context(Trace.open(path)) for path in (args.file, args.other) if path]
-        text = page.page(traces[0]) if len(traces) == 1 else page.compare(*traces)
+        text = page.page(traces[0], interactive=not args.static) if len(traces) == 1 else page.compare(*traces)
         facts = [summary(trace) for trace in traces] if args.json else None
     path = Path(args.out) if args.out else Path(args.file).with_suffix(".html")
     with atomic_file(path) as stream:

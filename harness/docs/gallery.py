@@ -3,7 +3,7 @@
     python -m harness.docs.gallery [DIR]
 
 Kernels are run by ``wse kernel`` and drawn by ``wse view``, as anybody would; of training, the first iteration of the
-example ``digits`` is recorded on one of its wafers.  Pictures are reduced to 64 colours, animations to 16 and
+example ``digits`` is recorded on one of its wafers.  Pictures are reduced to 64 colours, animations to 12 and
 `MOST_PIXELS`, so that they stay small; the tables beside them are not kept.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["MOST_BYTES", "RUNS", "main"]
 
 MOST_BYTES = 60_000
 """Of a picture."""
-MOST_PIXELS = 420
+MOST_PIXELS = 330
 """Width or height of an animation."""
 STILL = "heat,links,stalls,windows,timeline,utilisation"
 
@@ -102,7 +102,7 @@ def shrink(path: Path) -> None:
         scale = min(1.0, MOST_PIXELS / max(image.size))
         size = round(image.width * scale), round(image.height * scale)
         frames = [
-            frame.convert("RGB").resize(size).quantize(16, dither=Image.Dither.NONE)
+            frame.convert("RGB").resize(size).quantize(12, dither=Image.Dither.NONE)
             for frame in ImageSequence.Iterator(image)
         ]
         pause = image.info["duration"]

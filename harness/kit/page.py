@@ -35,8 +35,15 @@ FEWER = ("cycles", "run_cycles", "wavelet_hops", "loss", "max_abs_error", *HOST[
 MORE = ("utilisation", "mac_utilisation", "accuracy", "test_accuracy", "samples_per_simulated_second", *HOST[5:])
 
 
-def page(trace: Trace) -> str:
-    """Return the report of one run as HTML."""
+def page(trace: Trace, interactive: bool = False) -> str:
+    """Return the report of one run as HTML.
+
+    Parameters
+    ----------
+    trace : Trace
+    interactive : bool
+        With a timeline and maps to zoom into, if plotly is installed; the page grows by 5 MB.
+    """
     facts = summary(trace)
     body = [
         f"<h1>{text(facts['job'] or 'run')}</h1>",
@@ -47,6 +54,7 @@ def page(trace: Trace) -> str:
         "<h2>Where the cycles went</h2>",
         _uses(facts),
         *_pictures(trace),
+        *(_closer(trace) if interactive else ()),
         "<h2>Result</h2>",
         _results(facts["results"]),
         "<h2>Busiest PEs and links</h2>",
@@ -92,6 +100,14 @@ def compare(first: Trace, second: Trace) -> str:
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _closer(trace: Trace) -> list[str]:
+    """Return the parts to zoom into under their heading."""
+    from harness.kit.interactive import figures
+
+    parts = figures(trace)
+    return ["<h2>Look closer</h2>", *parts] if parts else []
 
 
 def _is_number(value: object) -> bool:

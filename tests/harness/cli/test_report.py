@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli import main as cli
 from harness.kit import facts as facts_of
-from harness.kit import page
+from harness.kit import interactive, page
 from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
@@ -189,3 +189,39 @@ def test_a_recorded_program_has_no_command(tmp_path):
         assert facts_of.summary(trace)["command"] == ""
     assert "Run it again" not in text
     assert "wse run mine" not in text
+
+
+def test_a_page_to_zoom_into_stands_alone(runs, tmp_path, capsys):
+    """A timeline with the names of tasks and waits, a map of every counter; the script is inside."""
+    pytest.importorskip("plotly")
+    assert cli.main(["report", str(runs / "a.h5"), "--out", str(tmp_path / "a.html"), "--json"]) == 0
+    assert capsys.readouterr().out
+    text = (tmp_path / "a.html").read_text()
+    assert len(text) > 10**6
+    assert re.findall(r"<(?:script|link|img)[^>]* (?:src|href)='?\"?(?!data:)", text[text.index("Look closer") :]) == []
+    whole = text[text.index("Look closer") :]
+    for words in ("waits for input", '"main"', "stall_input", "wavelets moved"):
+        assert words in whole
+    with Trace.open(runs / "a.h5") as trace:
+        busy = trace.files[0].counter("busy").values[0].tolist()
+    assert f'"z":{json.dumps(busy, separators=(",", ":"))}' in whole
+
+
+def test_a_page_without_plotly_says_what_it_lacks(runs, monkeypatch):
+    monkeypatch.setattr(interactive, "available", lambda: False)
+    with Trace.open(runs / "a.h5") as trace:
+        text = page.page(trace, interactive=True)
+        assert "wse-sim[report]" in text
+        assert "<script" not in text
+        assert "wse-sim[report]" not in page.page(trace)
+
+
+def test_too_many_spans_leave_out_the_shortest(runs, monkeypatch):
+    pytest.importorskip("plotly")
+    monkeypatch.setattr(interactive, "MOST_SPANS", 3)
+    monkeypatch.setattr(interactive, "MOST_NUMBERS", 8)
+    with Trace.open(runs / "a.h5") as trace:
+        drawn = "".join(interactive.figures(trace)[1:])
+        spans = len(trace.events(kinds=("task_start", "wait")))
+    assert f"({spans - 3:,} of the shortest left out)" in drawn
+    assert "stall_pipe" not in drawn  # two maps of four numbers
