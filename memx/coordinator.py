@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from fabric.kernels.streamed.gradient import row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
@@ -107,7 +108,7 @@ class Script:
     def close(self) -> Script:
         """Join what was appended; return the script."""
 
-        def joined(parts, dtype):
+        def joined(parts: Iterable[list[np.ndarray]], dtype: DTypeLike) -> list[np.ndarray]:
             return [np.concatenate([*part, np.empty(0, dtype)]).astype(dtype) for part in parts]
 
         self._words, self._control = joined(self._words, np.uint32), joined(self._control, bool)
@@ -211,7 +212,7 @@ class Coordinator:
 
     # --- scripts ------------------------------------------------------------------------------------------------------
 
-    def _write(self, kind):
+    def _write(self, kind: str) -> Script:
         script = Script(
             self.resident.width,
             [*(p.pattern.count for p in self.parameters), 1],
@@ -245,14 +246,24 @@ class Coordinator:
             start += len(active)
         return np.concatenate(found)
 
-    def _array(self, name):
+    def _array(self, name: str) -> int:
         return self.resident.arrays[name]
 
-    def _owned(self, level):
+    def _owned(self, level: int) -> np.ndarray:
         """Return how many features of a level each column owns."""
         return np.diff(self.resident.places[level].feature_starts)
 
-    def _product(self, script, number, rows, entries, owner, local, landing, after):
+    def _product(
+        self,
+        script: Script,
+        number: int,
+        rows: np.ndarray,
+        entries: np.ndarray,
+        owner: np.ndarray,
+        local: np.ndarray,
+        landing: np.ndarray,
+        after: Sequence[str],
+    ) -> None:
         """Append a product: entries row by row, partial-sum commands, and commands for the column where a row lands."""
         columns = self.resident.width
         for column, (order, steps) in enumerate(cut(rows, owner, local, columns)):
@@ -268,7 +279,7 @@ class Coordinator:
             payload[words], payload[told], is_control[told] = steps << 16, block, True
             script.words(column, payload, is_control, words, number, entries[order])
 
-    def _forward(self, script, level):
+    def _forward(self, script: Script, level: int) -> None:
         layer, parameter = self.resident.network.layers[level - 1], self.matrices[level - 1]
         pattern = parameter.pattern
         rows = self._array(f"a{level}.rows")
@@ -292,13 +303,13 @@ class Coordinator:
                 script.tell(row=rows, aux=self._array(f"s{level}"))
                 self._each(script, level, layer.activation)
 
-    def _each(self, script, level, *names):
+    def _each(self, script: Script, level: int, *names: str) -> None:
         """Append commands once per row that a column owns."""
         for column, count in enumerate(self._owned(level)):
             payload = np.tile(np.array([commands.word(name) for name in names], np.uint32), count)
             script.words(column, payload, np.ones(len(payload), bool))
 
-    def _join(self, script, name):
+    def _join(self, script: Script, name: str) -> None:
         """Append an all-reduce of the sums over the columns: once along the ring to the last, once round to all."""
         last = self.resident.width - 1
         for column in range(last + 1) if last else ():
@@ -310,7 +321,7 @@ class Coordinator:
             if column < last - 1:
                 script.tell("onward", columns=[column])
 
-    def _loss(self, script):
+    def _loss(self, script: Script) -> None:
         level = len(self.matrices)
         rows, number = self._array(f"a{level}.rows"), len(self.parameters)
         script.tell("floor", row=rows)
@@ -339,7 +350,7 @@ class Coordinator:
                 column, commands.word("loss")[None], np.ones(1, bool), parameter=number, places=np.array([column])
             )
 
-    def _backward(self, script, level):
+    def _backward(self, script: Script, level: int) -> None:
         """Append the gradient of a layer's inputs: the transposed matrix, without biases."""
         layer, parameter = self.resident.network.layers[level - 1], self.matrices[level - 1]
         below, above = self.resident.places[level - 1], self.resident.places[level]
@@ -362,7 +373,7 @@ class Coordinator:
             ("slope",) if active else (),
         )
 
-    def _ask(self, script, level):
+    def _ask(self, script: Script, level: int) -> None:
         """Append the places at which a layer's gradients are asked for."""
         parameter, above = self.matrices[level - 1], self.resident.places[level]
         pattern, n_rows = parameter.gradient_pattern, self.matrices[level - 1].pattern.shape[0]
@@ -377,12 +388,14 @@ class Coordinator:
 
     # --- normalisation ------------------------------------------------------------------------------------------------
 
-    def _mean(self, script, level):
+    def _mean(self, script: Script, level: int) -> None:
         """Append the constant 1 / features."""
         bits = int(np.array([1 / self.resident.places[level].features], np.float32).view(np.uint32)[0])
         script.tell(k_low=bits & 0xFFFF, k_high=bits >> 16)
 
-    def _factors(self, script, level, names, shift=False, places=()):
+    def _factors(
+        self, script: Script, level: int, names: Sequence[str], shift: bool = False, places: Sequence[str] = ()
+    ) -> None:
         """Append, per row, the factor of the feature, then the named commands; the last carries the shift if asked.
 
         `places` are the commands that send a gradient: ``grad_gamma`` and ``grad_beta``.
@@ -407,7 +420,7 @@ class Coordinator:
                 np.stack(sent, 1).reshape(-1) if sent else None,
             )
 
-    def _norm_forward(self, script, level):
+    def _norm_forward(self, script: Script, level: int) -> None:
         rows = self._array(f"a{level}.rows")
         self._mean(script, level)
         script.tell(row=rows)
@@ -422,7 +435,7 @@ class Coordinator:
         script.tell(row=rows, aux=self._array(f"n{level}"))
         self._factors(script, level, ("affine",), shift=True)
 
-    def _norm_backward(self, script, level):
+    def _norm_backward(self, script: Script, level: int) -> None:
         delta, rows = self._array(self.resident.delta(level)), self._array(f"n{level}")
         self._mean(script, level)
         script.tell(delta=delta, wide=self._array(f"v{level}"))

@@ -44,7 +44,7 @@ class Optimizer(ABC):
     lr: float = 0.01
     weight_decay: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not 0 <= value <= float(np.finfo(F).max):
                 raise ConfigError(f"{value} is impossible", where=f"optimizer: {name}", value=value)
@@ -109,7 +109,7 @@ class Adam(Optimizer):
 
     slots = ("m", "v")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.beta1 < 1 and self.beta2 < 1):
             raise ConfigError("a beta of 1 or more never forgets", where="optimizer: beta1, beta2")
@@ -129,7 +129,9 @@ class Adam(Optimizer):
             g = g + F(self.weight_decay) * w
         return self._moved(step, w, g, state, rate)
 
-    def _moved(self, step, w, g, state, lr):
+    def _moved(
+        self, step: int, w: np.ndarray, g: np.ndarray, state: dict[str, np.ndarray], lr: np.float32
+    ) -> np.ndarray:
         m, v = state["m"], state["v"]
         m[:] = F(self.beta1) * m + F(1 - self.beta1) * g
         v[:] = F(self.beta2) * v + F(1 - self.beta2) * (g * g)

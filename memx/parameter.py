@@ -11,6 +11,7 @@ The dense store is worked on a block of rows at a time and may lie in files (`me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +22,9 @@ from memx.store import FileStore, MemoryStore, row_blocks
 from wse_core import numerics
 from wse_core.errors import ConfigError
 from wse_core.sparse import pack
+
+if TYPE_CHECKING:
+    from wse_core.numerics import Stored
 
 __all__ = ["FORMATS", "Parameter"]
 
@@ -77,7 +81,7 @@ class Parameter:
             raise ConfigError(
                 f"weights cannot be streamed as {fmt!r}", where=f"parameter {name}", hint=", ".join(FORMATS)
             )
-        self.name, self.fmt, self.bias = name, fmt, bias
+        self.name, self.fmt, self.bias = name, cast("Stored", fmt), bias
         if np.ndim(weights) != 2:
             raise ConfigError(f"weights of shape {np.shape(weights)} are no matrix", where=f"parameter {name}")
         self.dense = np.require(weights, np.float32, ["C", "W"])
@@ -166,9 +170,10 @@ class Parameter:
             part, places = self.pattern.places(first, end)
             self.values[part] = self._rounded(self.dense.reshape(-1)[places])
 
-    def _rounded(self, weights):
+    def _rounded(self, weights: np.ndarray) -> np.ndarray:
         """Return float32 weights in the format of the stream."""
-        return numerics.convert(np.ascontiguousarray(weights).view(np.uint32), "f32", self.fmt, self.bias, False)
+        bits = np.ascontiguousarray(weights).view(np.uint32)
+        return np.asarray(numerics.convert(bits, "f32", self.fmt, self.bias, False), np.uint16)
 
     def forward(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (starts, wavelets) of the forward stream: rows in order, each beginning at its place in `starts`."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -109,7 +110,7 @@ class FileStore:
         for array in self._arrays.values():
             array.flush()
 
-    def _path(self, name):
+    def _path(self, name: str) -> Path:
         if not re.fullmatch(r"[\w.-]+", name) or name.startswith("."):
             raise ConfigError(
                 f"{name!r} is no name of a file",
@@ -118,7 +119,7 @@ class FileStore:
             )
         return self.directory / f"{name}.f32"
 
-    def _map(self, path, name, shape, mode):
+    def _map(self, path: Path, name: str, shape: tuple[int, ...], mode: Literal["r+", "w+"]) -> np.ndarray:
         if 0 in shape:
             return np.zeros(shape, np.float32)
         try:

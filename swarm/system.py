@@ -19,10 +19,10 @@ boundary of iterations).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -212,7 +212,9 @@ class System:
         """Cycles per second."""
         return self.machine["clock.ghz"] * 1e9
 
-    def _send(self, kind, loss_scale, shards):
+    def _send(
+        self, kind: str, loss_scale: float, shards: Sequence[tuple[np.ndarray, np.ndarray | None]]
+    ) -> tuple[Script, list[Any]]:
         streams = self.coordinator.streams(kind, loss_scale)
         script = self.coordinator.script(kind)
         first = self.ports[0]
@@ -270,7 +272,7 @@ class System:
             host_seconds=sum(done.run.host_seconds for done in passes),
         )
         if self.mark is not None:
-            self._mark(script, found, passes, left, updated)
+            self._mark(self.mark, script, found, passes, left, updated)
         self.done += 1
         self.clock += found.total_cycles
         return found
@@ -280,15 +282,23 @@ class System:
         """Cycles from a wafer to the memory service, or back."""
         return self.links.one_way(len(self.ports)) * self.hertz
 
-    def _boundary(self, script, cycles, updated):
+    def _boundary(self, script: Script, cycles: int, updated: np.ndarray) -> int:
         """Return the cycles from the end of the wafers' work to the begin of the next iteration on them."""
         needed = self.coordinator.first_use(script)
         late = (updated + self.away - needed)[needed >= 0]
         return max(0, int(np.ceil(late.max(initial=0))) - cycles)
 
-    def _mark(self, script, found, passes, left, updated):
+    def _mark(
+        self,
+        mark: Callable,
+        script: Script,
+        found: Iteration,
+        passes: Sequence[Any],
+        left: np.ndarray,
+        updated: np.ndarray,
+    ) -> None:
         """Mark the phases of an iteration on the clock of the run."""
-        mark, start = self.mark, self.clock + found.load
+        start = self.clock + found.load
         mark(self.clock, "samples", track="links", end=start)
         mark(start, "weights and commands", track="memory service", end=start + int(self.away) + script.longest)
         for number, done in enumerate(passes):

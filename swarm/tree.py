@@ -76,7 +76,7 @@ class Node(Endpoint):
     held: int = 0
     ways: int = WAYS
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 2 <= len(self.children) <= self.ways:
             raise ConfigError(f"a node has 2 to {self.ways} ports, not {len(self.children)}", where="swarm")
         self.traffic = [LinkTraffic() for _ in self.children]

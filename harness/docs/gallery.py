@@ -58,15 +58,15 @@ def training(path: Path) -> None:
         recorder = Recorder(path, meta, TraceFilter(), 500, marks)
         with around("compiled", recorder.watch):
             trainer = Trainer(config)
-            trainer.compile()
+            system = trainer.compile()
         step = trainer.step()
-        phases.place(recorder, trainer.system.sent)
+        phases.place(recorder, system.sent)
         with RunWriter(path, meta) as writer:
             writer.add_result("cycles", step.cycles, "cycles")
             recorder.finish(writer)
         if recorder.log is not None:
             recorder.log.remove()
-    trainer.system.close()
+    system.close()
 
 
 RUNS = {

@@ -26,8 +26,11 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,19 +49,26 @@ TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 _numbers = count()
 
 
-def _library():
+def _library() -> Any:
     return need("safetensors.numpy", "a checkpoint")
 
 
-def _digest(data):
+def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _json(value):
+def _json(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, allow_nan=False, indent=1).encode()
 
 
-def save(directory, iteration, tensors, state, config="", keep=None):
+def save(
+    directory: str | PathLike[str],
+    iteration: int,
+    tensors: Mapping[str, np.ndarray],
+    state: Mapping[str, Any],
+    config: str = "",
+    keep: int | None = None,
+) -> Path:
     """Write a checkpoint.
 
     Parameters
@@ -88,7 +98,7 @@ def save(directory, iteration, tensors, state, config="", keep=None):
     library, directory = _library(), Path(directory)
     arrays = {name: np.asarray(value, order="C") for name, value in tensors.items()}
     files = {TENSORS: library.save(arrays), STATE: _json(state)}
-    manifest = {
+    manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "package": package_version(),
@@ -135,13 +145,13 @@ def save(directory, iteration, tensors, state, config="", keep=None):
     return target
 
 
-def remove(paths):
+def remove(paths: Iterable[Path]) -> None:
     """Remove checkpoints, each of them at once."""
     for path in paths:
         _discard(path)
 
 
-def found(directory):
+def found(directory: str | PathLike[str]) -> list[Path]:
     """Return the checkpoints in a directory, oldest first, as list of pathlib.Path; their files are not looked at."""
     try:
         names = [path for path in Path(directory).iterdir() if NAME.fullmatch(path.name) and path.is_dir()]
@@ -150,7 +160,7 @@ def found(directory):
         return []
 
 
-def latest(directory):
+def latest(directory: str | PathLike[str]) -> Path | None:
     """Return the newest whole checkpoint in a directory, or None if there is none at all.
 
     Raises
@@ -170,7 +180,7 @@ def latest(directory):
     return None
 
 
-def load(path, config=None):
+def load(path: str | PathLike[str], config: str | None = None) -> tuple[int, dict[str, np.ndarray], dict[str, Any]]:
     """Return (iteration, tensors, state) of a checkpoint.
 
     Parameters
@@ -210,16 +220,18 @@ def load(path, config=None):
     return manifest["iteration"], tensors, state
 
 
-def counts(state, names):
+def counts(state: Mapping[str, Any], names: Sequence[str]) -> list[int]:
     """Return counters of a state; `CheckpointError` if one is missing or no count."""
-    found = [state.get(name) for name in names]
-    for name, value in zip(names, found, strict=True):
+    values = []
+    for name in names:
+        value = state.get(name)
         if type(value) is not int or value < 0:
             raise CheckpointError(f"{name} is {value!r}, no count")
-    return found
+        values.append(value)
+    return values
 
 
-def _read(path):
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return (manifest, bytes of the files) of a checkpoint whose digests are right, else raise `CheckpointError`."""
     damaged = {"cause": "damage of the disk, or a copy that was cut short", "hint": "an older checkpoint"}
     try:
@@ -252,7 +264,7 @@ def _read(path):
     return manifest, files
 
 
-def _whole(path):
+def _whole(path: Path) -> bool:
     try:
         _read(path)
     except CheckpointError:
@@ -260,16 +272,16 @@ def _whole(path):
     return True
 
 
-def _number(path):
-    return int(NAME.fullmatch(path.name)[1])
+def _number(path: Path) -> int:
+    return int(path.name.split("-")[1])
 
 
-def _part(directory):
+def _part(directory: Path) -> Path:
     """Return a name for a directory that nobody takes for a checkpoint."""
     return directory / f".part-{os.getpid()}-{next(_numbers)}"
 
 
-def _force(directory):
+def _force(directory: Path) -> None:
     """Force the entries of a directory to the disk."""
     handle = os.open(directory, os.O_RDONLY)
     try:
@@ -278,7 +290,7 @@ def _force(directory):
         os.close(handle)
 
 
-def _discard(path):
+def _discard(path: Path) -> None:
     """Remove a checkpoint so that no part of it is ever taken for one."""
     if path.exists():
         part = _part(path.parent)
@@ -286,7 +298,7 @@ def _discard(path):
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _sweep(directory):
+def _sweep(directory: Path) -> None:
     """Remove what killed processes left."""
     for path in directory.iterdir():
         match = PART.fullmatch(path.name)
@@ -294,7 +306,7 @@ def _sweep(directory):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _alive(process):
+def _alive(process: int) -> bool:
     """Whether a process other than this one exists."""
     try:
         os.kill(process, 0)

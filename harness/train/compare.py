@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.train.plain import PlainTrainer
-from harness.train.trainer import Trainer
+from harness.train.trainer import Step, Trainer
 
 __all__ = ["Comparison", "Verdict"]
 
@@ -48,16 +48,16 @@ class Comparison:
         Before its first iteration.
     """
 
-    def __init__(self, trainer):
+    def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
         self.exact, self.plain = Trainer(trainer.config, "numpy"), PlainTrainer.of(trainer.config)
         self._start = self._weights()
         self._equal, self._apart, self.iterations = True, 0.0, 0
 
-    def _weights(self):
+    def _weights(self) -> dict[str, np.ndarray]:
         return {parameter.name: parameter.dense.copy() for parameter in self.trainer.parameters}
 
-    def step(self, step):
+    def step(self, step: Step) -> float:
         """Do what the trainer has just done; return the loss of plain numpy."""
         exact, plain = self.exact.step(), self.plain.step()
         self._equal &= np.array_equal(np.float64(exact.loss), np.float64(step.loss), equal_nan=True)
@@ -65,7 +65,7 @@ class Comparison:
         self.iterations += 1
         return plain.loss
 
-    def verdict(self):
+    def verdict(self) -> Verdict:
         """Return the `Verdict` after the iterations done so far."""
         weights, exact = self._weights(), {p.name: p.dense for p in self.exact.parameters}
         equal = all(

@@ -18,16 +18,23 @@ import json
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Self, cast
 
 from harness.config import toml
 from harness.config.machine import of_table
 from harness.config.options import field_of, from_table, option, place
 from harness.train.loss_scale import MOST
 from harness.train.sparsity import phases, widened
-from memx.optimizer import OPTIMIZERS, make_optimizer
+from memx.optimizer import OPTIMIZERS, Optimizer, make_optimizer
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.schema import suggestion
+
+if TYPE_CHECKING:
+    from fabric.networks.streamed.network import Network
+    from wse_core.numerics import Stored
+    from wse_core.params import Machine
 
 __all__ = ["EXAMPLES", "TrainConfig", "load_train", "parse_train"]
 
@@ -84,7 +91,7 @@ class OptimizerConfig:
     beta2: float | None = option(None, doc="decay of the second moment", low=0.0)
     eps: float | None = option(None, doc="added to the root of the second moment", low=0.0)
 
-    def build(self):
+    def build(self) -> Optimizer:
         """Return the optimizer; `ConfigError` for an option that it does not have."""
         return make_optimizer(**{key: value for key, value in vars(self).items() if value is not None})
 
@@ -196,33 +203,33 @@ class TrainConfig(_TrainFile):
         Where the text came from.
     """
 
-    plain_widths: tuple = ()
-    warnings: tuple = ()
+    plain_widths: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
     text: str = ""
     source: str = ""
 
     # --- what follows from the keys -----------------------------------------------------------------------------------
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Short name: that of the file."""
         return Path(self.source).stem or "train"
 
     @property
-    def dtype(self):
+    def dtype(self) -> Stored:
         """Format of weights and activations: ``f16``, ``cb16`` or ``bf16``."""
-        return self.train.dtype
+        return cast("Stored", self.train.dtype)
 
     @property
-    def widths(self):
+    def widths(self) -> tuple[int, ...]:
         """Features of the inputs and of each layer's outputs."""
         return (self.network.inputs, *(layer.outputs for layer in self.network.layers))
 
-    def iterations(self, samples):
+    def iterations(self, samples: int) -> int:
         """Return the iterations of the whole run, given the number of training samples."""
-        return self.train.iterations or self.train.epochs * (samples // self.data.batch)
+        return self.train.iterations or (self.train.epochs or 0) * (samples // self.data.batch)
 
-    def build_network(self):
+    def build_network(self) -> Network:
         """Return the `fabric.networks.streamed.network.Network` that wafers hold.
 
         Raises
@@ -245,7 +252,7 @@ class TrainConfig(_TrainFile):
         )
         return Network(tuple(layers), self.dtype)
 
-    def check_memory(self):
+    def check_memory(self) -> None:
         """Refuse a network whose activations cannot fit its PEs, before anything is made for it."""
         from fabric.networks.streamed.resident import Resident
 
@@ -256,25 +263,27 @@ class TrainConfig(_TrainFile):
             error.where = place(self.source, error.where or "")
             raise
 
-    def build_machine(self):
+    def build_machine(self) -> Machine:
         """Return the `wse_core.params.Machine` that the file asks for."""
         return of_table(self.machine)
 
-    def override(self, wafers=None):
+    def override(self, wafers: int | None = None) -> Self:
         """Return the same run on another number of wafers."""
         if wafers is None:
             return self
         field_of(type(self), "wafers").check(wafers, "--wafers")
         return dataclasses.replace(self, wafers=wafers).check()
 
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """Return a digest of everything that decides what an iteration does.
 
         The number of iterations belongs to it only where a schedule depends on it; checkpoints never do.
         """
         facts = {item.name: getattr(self, item.name) for item in dataclasses.fields(_TrainFile)}
         facts = {
-            name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+            name: dataclasses.asdict(value)
+            if dataclasses.is_dataclass(value) and not isinstance(value, type)
+            else value
             for name, value in facts.items()
             if name != "checkpoint"
         }
@@ -285,7 +294,7 @@ class TrainConfig(_TrainFile):
 
     # --- checks over several keys -------------------------------------------------------------------------------------
 
-    def check(self):
+    def check(self) -> Self:
         """Return self if the keys fit each other; the error that is raised otherwise names file and key."""
         try:
             for part in (
@@ -302,7 +311,7 @@ class TrainConfig(_TrainFile):
             raise
         return self
 
-    def _check_network(self):
+    def _check_network(self) -> None:
         if not self.network.layers:
             raise ConfigError("a network without layers", where="network.layers")
         last = self.network.layers[-1]
@@ -312,7 +321,7 @@ class TrainConfig(_TrainFile):
         if last.outputs < 2:
             raise ConfigError("a classification needs at least 2 classes", where=where, value=last.outputs)
 
-    def _check_batch(self):
+    def _check_batch(self) -> None:
         machine, mesh, batch = self.build_machine(), self.mesh, self.data.batch
         if not machine["clock.ghz"]:
             raise ConfigError("without a clock links have no rate per cycle", where="machine.clock.ghz", value=0)
@@ -333,7 +342,7 @@ class TrainConfig(_TrainFile):
                 value=batch,
             )
 
-    def _check_training(self):
+    def _check_training(self) -> None:
         train = self.train
         if (train.iterations is None) == (train.epochs is None):
             raise ConfigError("exactly one of iterations and epochs is needed", where="train")
@@ -358,7 +367,7 @@ class TrainConfig(_TrainFile):
                     f"{scale} is not a power of two up to {high:g}", where="train.loss_scale.initial", value=scale
                 )
 
-    def _check_format(self):
+    def _check_format(self) -> None:
         if not self.train.mixed_precision:
             raise UnsupportedError(
                 "training is mixed precision only: 16-bit operands and f32 sums",
@@ -373,7 +382,7 @@ class TrainConfig(_TrainFile):
                 hint="leave the table out",
             )
 
-    def _check_sparsity(self):
+    def _check_sparsity(self) -> None:
         sparsity = self.sparsity
         if sparsity.density == 0:
             raise ConfigError("nothing is left at a density of 0", where="sparsity.density", value=0)
@@ -388,6 +397,12 @@ class TrainConfig(_TrainFile):
                 raise ConfigError("pruning takes either rounds and fraction, or densities", where="sparsity")
             if rounds and (sparsity.rounds is None or not 0 < (sparsity.fraction or 0) < 1):
                 raise ConfigError("rounds and a fraction between 0 and 1 are needed", where="sparsity")
+            if sparsity.densities == ():
+                raise ConfigError(
+                    "there is no density to prune to",
+                    where="sparsity.densities",
+                    hint="one or more, each smaller than the one before",
+                )
             steps = (sparsity.density, *(sparsity.densities or ()))
             if 0 in steps or any(b >= a for a, b in pairwise(steps)):
                 raise ConfigError(f"densities must fall: {', '.join(map(str, steps))}", where="sparsity.densities")
@@ -395,14 +410,14 @@ class TrainConfig(_TrainFile):
             raise ConfigError("the switch lies between 0 and 1", where="sparsity.switch", value=sparsity.switch)
         self._check_widths()
 
-    def _check_widths(self):
+    def _check_widths(self) -> None:
         if self.sparsity.schedule == "sparse-ift" and len(self.network.layers) < 2:
             raise ConfigError(
                 "there is no layer between inputs and logits that could be wider", where="sparsity.schedule"
             )
 
 
-def parse_train(text, source=""):
+def parse_train(text: str, source: str | PathLike[str] = "") -> TrainConfig:
     """Return the `TrainConfig` that a TOML text describes.
 
     Parameters
@@ -432,7 +447,7 @@ def parse_train(text, source=""):
     return TrainConfig(**values, plain_widths=plain, warnings=warnings, text=text, source=str(source)).check()
 
 
-def _format(file):
+def _format(file: _TrainFile) -> tuple[RunConfig, tuple[str, ...]]:
     """Return (the table [train] with the format that is really used, warnings)."""
     asked, allowed = file.train.dtype == "cb16", file.csconfig.use_cbfloat16
     if asked and not allowed:
@@ -445,7 +460,7 @@ def _format(file):
     return file.train, ()
 
 
-def load_train(name="digits"):
+def load_train(name: str | Path = "digits") -> TrainConfig:
     """Return the `TrainConfig` of a file, or of one of the `EXAMPLES` by name."""
     if str(name) in EXAMPLES:
         file = resources.files("harness.train.examples").joinpath(f"{name}.toml")

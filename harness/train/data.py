@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from harness.kit.samples import load_digits
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
 from wse_core.schema import suggestion
+
+if TYPE_CHECKING:
+    from harness.train.config import TrainConfig
 
 __all__ = ["SOURCES", "DataService", "Dataset", "load"]
 
@@ -47,7 +51,7 @@ class Dataset:
     y_test: np.ndarray
 
     @property
-    def digest(self):
+    def digest(self) -> str:
         """Digest of the training set."""
         found = hashlib.sha256(str(self.x_train.shape).encode())
         found.update(np.ascontiguousarray(self.x_train, "<f4").tobytes())
@@ -55,7 +59,7 @@ class Dataset:
         return found.hexdigest()
 
 
-def load(config):
+def load(config: TrainConfig) -> Dataset:
     """Return the `Dataset` that a `TrainConfig` names.
 
     Raises
@@ -103,20 +107,20 @@ def load(config):
     return found
 
 
-def _split(x, y, share, rng):
+def _split(x: np.ndarray, y: np.ndarray, share: float, rng: np.random.Generator) -> Dataset:
     """Return a `Dataset` with so large a share of the samples, chosen at random, held out."""
     unseen = np.zeros(len(x), bool)
     unseen[rng.permutation(len(x))[: round(share * len(x))]] = True
     return Dataset(x[~unseen], y[~unseen], x[unseen], y[unseen])
 
 
-def _digits():
+def _digits() -> Dataset:
     """Return the handwritten digits of scikit-learn, 8 x 8 pixels in 0 .. 1; a fifth is held out."""
     images, labels = load_digits()
     return _split(images[:, :-1].astype(np.float32), labels, 0.2, np.random.default_rng(0))
 
 
-def _mnist_shaped():
+def _mnist_shaped() -> Dataset:
     """Return 2,500 synthetic images of 28 x 28 pixels in 0 .. 1 of ten classes, a fifth held out; always the same.
 
     A class is five random strokes; an image of it is shifted by up to two pixels, and 15% of its pixels are noise.
@@ -141,7 +145,7 @@ def _mnist_shaped():
     return _split(pixels.reshape(2500, 784).astype(np.float32), labels.astype(np.int64), 0.2, rng)
 
 
-def _read(source, config):
+def _read(source: str, config: TrainConfig) -> Dataset:
     """Return the `Dataset` of a file."""
     path = Path(config.source).parent / source
     if path.suffix != ".npz":
@@ -212,7 +216,7 @@ class DataService:
         Batches of an epoch.
     """
 
-    def __init__(self, dataset, batch, wafers=1, seed=0):
+    def __init__(self, dataset: Dataset, batch: int, wafers: int = 1, seed: int = 0) -> None:
         if wafers < 1 or batch % wafers:
             raise ConfigError(f"a batch of {batch} does not divide over {wafers} wafers", where="data.batch")
         if not 0 < batch <= len(dataset.x_train):
@@ -222,21 +226,21 @@ class DataService:
         self._start()
 
     @classmethod
-    def of(cls, config, dataset=None):
+    def of(cls, config: TrainConfig, dataset: Dataset | None = None) -> Self:
         """Return the service that a `TrainConfig` asks for, with the data that it names or with others."""
         return cls(dataset or load(config), config.data.batch, config.wafers, config.data.seed)
 
-    def _start(self):
+    def _start(self) -> None:
         self._rng, self._epoch = np.random.default_rng(self._seed), -1
         self._draw()
 
-    def _draw(self):
+    def _draw(self) -> None:
         """Begin the next epoch."""
         self._before = self._rng.bit_generator.state
         self._order = self._rng.permutation(len(self.dataset.x_train))
         self._epoch += 1
 
-    def indices(self, iteration):
+    def indices(self, iteration: int) -> np.ndarray:
         """Return which samples make the batch of an iteration, counted from 0: ndarray of int64, shape (batch,)."""
         epoch, place = divmod(iteration, self.per_epoch)
         if epoch < self._epoch:
@@ -245,7 +249,7 @@ class DataService:
             self._draw()
         return self._order[place * self.size : (place + 1) * self.size]
 
-    def batch(self, iteration):
+    def batch(self, iteration: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the shards of an iteration, counted from 0.
 
         Returns
@@ -258,7 +262,7 @@ class DataService:
             for part in np.split(self.indices(iteration), self.wafers)
         ]
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """Return the position in the data, as data for JSON."""
         return {
             "epoch": self._epoch,
@@ -268,7 +272,7 @@ class DataService:
             "digest": self.dataset.digest,
         }
 
-    def restore(self, state):
+    def restore(self, state: Any) -> None:
         """Go on from `state`.
 
         Raises

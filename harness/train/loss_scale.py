@@ -13,10 +13,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from wse_core.errors import CheckpointError, TrainingError
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine
+
+if TYPE_CHECKING:
+    from harness.train.config import TrainConfig
 
 __all__ = ["MOST", "LossScale", "largest_scale"]
 
@@ -65,7 +69,7 @@ class LossScale:
     good: int = 0
 
     @classmethod
-    def of(cls, config):
+    def of(cls, config: TrainConfig) -> Self:
         """Return the scale that a `TrainConfig` asks for."""
         given, dtype = config.train.loss_scale, config.dtype
         return cls(
@@ -75,7 +79,7 @@ class LossScale:
             largest_scale(dtype, config.build_machine()),
         )
 
-    def update(self, finite, iteration=None):
+    def update(self, finite: bool, iteration: int | None = None) -> bool:
         """Take note of an iteration; return whether its update must be left out.
 
         Parameters
@@ -105,11 +109,11 @@ class LossScale:
         self.value, self.good = self.value / 2, 0
         return True
 
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """Return what changes, as data for JSON."""
         return {"value": self.value, "good": self.good}
 
-    def restore(self, state):
+    def restore(self, state: Any) -> None:
         """Go on from `state`."""
         try:
             value, good = float(state["value"]), int(state["good"])

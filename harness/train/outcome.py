@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
+from fabric.host.recording import Recorder
+from fabric.networks.streamed.wafer import Wafer
 from harness.train import phases
+from harness.train.config import TrainConfig
+from harness.train.trainer import Trainer
 from traces.atomic import atomic_file
 from traces.provenance import provenance
 from traces.run_format import RunMeta
 from traces.writer import RunWriter
+from wse_core.params import Machine
 
 __all__ = ["meta_of", "write"]
 
 
-def meta_of(config, machine, command):
+def meta_of(config: TrainConfig, machine: Machine, command: str) -> RunMeta:
     """Return the `RunMeta` of a run; `command` is what to type for it, without ``wse``."""
     return RunMeta(
         job=command,
@@ -25,7 +34,14 @@ def meta_of(config, machine, command):
     )
 
 
-def write(directory, trainer, rows, result, recorder, report=True):
+def write(
+    directory: Path,
+    trainer: Trainer,
+    rows: Sequence[Mapping[str, Any]],
+    result: Mapping[str, Any],
+    recorder: Recorder,
+    report: bool = True,
+) -> list[str]:
     """Write ``run.h5`` and, if wanted, ``report.html``; return their names.
 
     Parameters
@@ -41,10 +57,12 @@ def write(directory, trainer, rows, result, recorder, report=True):
     report : bool
         ``wse report`` makes it later, if not.
     """
-    phases.place(recorder, trainer.system.sent)
+    system = trainer.compile()
+    phases.place(recorder, system.sent)
     with RunWriter(recorder.path, recorder.meta) as writer:
-        if recorder.windows is None:
-            for name, (values, unit) in trainer.system.ports[0].wafer.fabric.all_counters().items():
+        first = system.ports[0].wafer
+        if recorder.windows is None and isinstance(first, Wafer):
+            for name, (values, unit) in first.fabric.all_counters().items():
                 writer.add_counter(name, values, unit)
         for name, value in result.items():
             if value is not None:

@@ -78,7 +78,7 @@ def layers(events: np.ndarray, sent: Sequence[Sent]) -> list[Mark]:
     return found
 
 
-def _least(times, at, stop):
+def _least(times: Sequence[np.ndarray], at: np.ndarray, stop: np.ndarray) -> int | None:
     """Return the first cycle in which a column comes to word ``at[column]``, None if none has such a word."""
     return min((int(found[k]) for found, k, end in zip(times, at, stop, strict=True) if k < end), default=None)
 

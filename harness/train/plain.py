@@ -23,15 +23,23 @@ D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016 (tanh form).
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from harness.train import checkpoint, sparsity
-from harness.train.data import DataService, load
+from harness.train.config import TrainConfig
+from harness.train.data import DataService, Dataset, load
 from harness.train.loss_scale import LossScale
+from memx.parameter import Parameter
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError, TrainingError
+
+if TYPE_CHECKING:
+    from wse_core.numerics import Stored
 
 __all__ = ["FORMATS", "PlainNetwork", "PlainStep", "PlainTrainer"]
 
@@ -70,21 +78,24 @@ class PlainNetwork:
         Of the last forward pass, inputs first.
     """
 
-    def __init__(self, layers, fmt="f16", bias=numerics.BIAS_DEFAULT, ftz=False):
+    def __init__(
+        self, layers: Sequence[Any], fmt: str = "f16", bias: int = numerics.BIAS_DEFAULT, ftz: bool = False
+    ) -> None:
         if fmt not in FORMATS:
             raise ConfigError(f"no format {fmt!r} for a network", where="plain numpy", hint=", ".join(FORMATS))
         self.layers, self.fmt, self._bias, self._ftz = tuple(layers), fmt, bias, ftz
         self.dtype = np.dtype(np.float64 if fmt == "f64" else np.float32)
 
-    def round(self, values):
+    def round(self, values: ArrayLike) -> np.ndarray:
         """Return values rounded to 16 bits, as f32."""
         if self.fmt == "f64":
             return np.asarray(values, np.float64)
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-        half = numerics.convert(bits, "f32", self.fmt, self._bias, self._ftz)
-        return np.asarray(numerics.convert(half, self.fmt, "f32", self._bias, self._ftz), np.uint32).view(np.float32)
+        fmt = cast("Stored", self.fmt)  # f64 has been dealt with
+        half = numerics.convert(bits, "f32", fmt, self._bias, self._ftz)
+        return np.asarray(numerics.convert(half, fmt, "f32", self._bias, self._ftz), np.uint32).view(np.float32)
 
-    def activate(self, activation, values):
+    def activate(self, activation: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Return (activations, slopes)."""
         if activation == "relu":
             return np.maximum(values, 0), (values > 0).astype(self.dtype)
@@ -96,7 +107,7 @@ class PlainNetwork:
             return self.round(values * (1 + t) / 2), self.round(slope)
         return values, None
 
-    def forward(self, parameters, x):
+    def forward(self, parameters: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
         """Return the logits.
 
         Parameters
@@ -125,7 +136,7 @@ class PlainNetwork:
             self.activations.append(rows)
         return rows
 
-    def loss(self, logits, labels):
+    def loss(self, logits: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarray]:
         """Return (sum of the losses, softmax minus one-hot labels)."""
         below = logits - logits.max(1, keepdims=True)
         powers = np.exp(below)
@@ -134,7 +145,9 @@ class PlainNetwork:
         loss = (np.log(sums[:, 0]) - (wanted * below).sum(1)).sum(dtype=self.dtype)
         return loss, powers / sums - wanted
 
-    def gradients(self, parameters, x, labels, scale=1.0):
+    def gradients(
+        self, parameters: Mapping[str, np.ndarray], x: np.ndarray, labels: np.ndarray, scale: float = 1.0
+    ) -> tuple[Any, dict[str, np.ndarray]]:
         """Return (sum of the losses, gradients of that sum times `scale`, by name).
 
         Parameters
@@ -165,7 +178,7 @@ class PlainNetwork:
                 delta = self.round(delta @ weights[:, : kept.inputs.shape[1]])
         return loss, found
 
-    def first_bad(self):
+    def first_bad(self) -> int | None:
         """Return the number of the first layer whose activations are not finite (0: the inputs), or None."""
         return next((k for k, rows in enumerate(self.activations) if not np.isfinite(rows).all()), None)
 
@@ -224,7 +237,14 @@ class PlainTrainer:
         Iterations done, and those that changed the weights.
     """
 
-    def __init__(self, config, matrices, norms, dataset=None, fmt=None):
+    def __init__(
+        self,
+        config: TrainConfig,
+        matrices: Sequence[Parameter],
+        norms: Mapping[int, Parameter],
+        dataset: Dataset | None = None,
+        fmt: str | None = None,
+    ) -> None:
         machine = config.build_machine()
         self.config, self.dataset = config, dataset or load(config)
         self.data = DataService.of(config, self.dataset)
@@ -245,7 +265,7 @@ class PlainTrainer:
         self.iteration = self.updates = 0
 
     @classmethod
-    def of(cls, config):
+    def of(cls, config: TrainConfig) -> Self:
         """Return the plain counterpart of `harness.train.trainer.Trainer`: the same first weights and masks."""
         from fabric.networks.streamed.network import Layer, Network
         from harness.train.trainer import initial_parameters
@@ -256,11 +276,11 @@ class PlainTrainer:
         )
         return cls(config, *initial_parameters(config, Network(tuple(layers)), config.build_machine()["num.cb16_bias"]))
 
-    def _active(self):
+    def _active(self) -> dict[str, np.ndarray]:
         """Return the weights that exist, zero elsewhere, by name."""
         return {name: np.where(self.masks[name], value, 0) for name, value in self.weights.items()}
 
-    def step(self):
+    def step(self) -> PlainStep:
         """Run one iteration; return its `PlainStep`.
 
         Raises
@@ -288,7 +308,7 @@ class PlainTrainer:
         skipped = self.loss_scale.update(finite, self.iteration)
         if not skipped:
             self.updates += 1
-            self._update(gradients, self.model.dtype.type(scale * batch), phase)
+            self._update(gradients, scale * batch, phase)
         right = (self.model.activations[-1].argmax(1) == labels).mean()
         return PlainStep(
             self.iteration,
@@ -299,17 +319,18 @@ class PlainTrainer:
             time.perf_counter() - clock,
         )
 
-    def _update(self, gradients, divisor, phase):
+    def _update(self, gradients: Mapping[str, np.ndarray], divisor: float, phase: sparsity.Phase) -> None:
         lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
+        share = self.model.dtype.type(divisor)
         for name, mask in self.masks.items():
             state = {slot: value[mask] for slot, value in self.slots[name].items()}
             self.weights[name][mask] = self.optimizer.update(
-                self.updates, self.weights[name][mask], gradients[name][mask] / divisor, state, lr
+                self.updates, self.weights[name][mask], gradients[name][mask] / share, state, lr
             )
             for slot, value in state.items():
                 self.slots[name][slot][mask] = value
 
-    def _change_masks(self, density):
+    def _change_masks(self, density: float) -> None:
         for k, inputs in enumerate(self.config.widths[:-1], 1):
             name = f"layer{k}.weight"
             weights, mask = self.weights[name], self.masks[name]
@@ -319,13 +340,13 @@ class PlainTrainer:
                 values[found & ~mask] = 0
             self.masks[name] = found
 
-    def evaluate(self, inputs, labels):
+    def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Return the share of samples whose largest logit is that of their label."""
         return float((self.model.forward(self._active(), inputs).argmax(1) == labels).mean())
 
     # --- checkpoints, as those of the wafers --------------------------------------------------------------------------
 
-    def state(self):
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return (tensors, everything else as JSON values)."""
         tensors = {}
         for name, weights in self.weights.items():
@@ -338,7 +359,7 @@ class PlainTrainer:
             "data": self.data.state(),
         }
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned; `CheckpointError`, and no change, if it does not fit."""
         expected, _ = self.state()
         for name in sorted({*expected, *tensors}):

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +21,12 @@ from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from harness.train.plain import PlainStep
+    from harness.train.trainer import Step
 
 __all__ = ["Log"]
 
@@ -43,7 +51,7 @@ class Log:
         One per iteration.
     """
 
-    def __init__(self, directory, iteration=0):
+    def __init__(self, directory: str | PathLike[str], iteration: int = 0) -> None:
         self.directory = Path(directory)
         self.path = self.directory / "log.jsonl"
         self.rows = self._read(iteration) if iteration else []
@@ -56,7 +64,7 @@ class Log:
                 f"cannot be written: {error.strerror}", where=self.directory, hint="another directory with --out"
             ) from None
 
-    def _read(self, iteration):
+    def _read(self, iteration: int) -> list[dict[str, Any]]:
         """Return the lines up to an iteration; the last one may have been cut short."""
         rows = []
         with contextlib.suppress(OSError, ValueError), open(self.path, encoding="utf-8") as file:
@@ -68,12 +76,12 @@ class Log:
                 rows.append(row)
         return rows
 
-    def add(self, step, **facts):
+    def add(self, step: Step | PlainStep, **facts: Any) -> dict[str, Any]:
         """Append what an iteration gave; return it as a dict.
 
         Parameters
         ----------
-        step : dataclass instance
+        step : Step or PlainStep
         **facts
             Further things.
         """
@@ -88,12 +96,12 @@ class Log:
             ) from None
         return row
 
-    def close(self):
+    def close(self) -> None:
         """End the log."""
         with contextlib.suppress(OSError):  # what cannot be written was said by `add`
             self._file.close()
 
-    def finish(self, title, figure=True):
+    def finish(self, title: str, figure: bool = True) -> list[str]:
         """Write the table, and the figure if wanted; return the paths of all files."""
         names = ["log.jsonl"]
         if self.rows:
@@ -112,7 +120,7 @@ class Log:
             names += ["loss.csv", "loss.png"] if figure else ["loss.csv"]
         return [str(self.directory / name) for name in names]
 
-    def _draw(self, figure, title):
+    def _draw(self, figure: Figure, title: str) -> None:
         losses = np.array([float(row["loss"]) for row in self.rows])
         at = np.array([row["iteration"] for row in self.rows])
         left = figure.subplots()
@@ -136,4 +144,4 @@ class Log:
                 )
                 right.set(ylabel="accuracy", ylim=(0, 1.02))
         lines = [line for axes in figure.axes for line in axes.get_lines()]
-        left.legend(lines, [line.get_label() for line in lines], loc="center right")
+        left.legend(lines, [str(line.get_label()) for line in lines], loc="center right")

@@ -22,12 +22,17 @@ network pruning", 2020 (weights stay, the learning rate is rewound).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wse_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from harness.train.config import ScheduleConfig, SparsityConfig, TrainConfig
 
 __all__ = ["Phase", "initial_masks", "learning_rate", "moved", "phase_at", "phases", "widened"]
 
@@ -49,7 +54,7 @@ class Phase:
     density: float
 
 
-def phases(sparsity, iterations):
+def phases(sparsity: SparsityConfig, iterations: int) -> tuple[Phase, ...]:
     """Return the phases of a run, as tuple of `Phase`.
 
     Parameters
@@ -64,9 +69,8 @@ def phases(sparsity, iterations):
         Fewer iterations than phases.
     """
     if sparsity.schedule == "pruning":
-        densities = sparsity.densities or tuple(
-            sparsity.density * (1 - sparsity.fraction) ** k for k in range(1, sparsity.rounds + 1)
-        )
+        rounds, fraction = sparsity.rounds or 0, sparsity.fraction or 0.0
+        densities = sparsity.densities or tuple(sparsity.density * (1 - fraction) ** k for k in range(1, rounds + 1))
         densities = (sparsity.density, *densities)
         ends = [iterations * (k + 1) // len(densities) for k in range(len(densities))]
     elif sparsity.schedule == "dense-finetune":
@@ -84,12 +88,12 @@ def phases(sparsity, iterations):
     return tuple(Phase(*facts) for facts in zip(begins, ends, densities, strict=True))
 
 
-def phase_at(found, iteration):
+def phase_at(found: Iterable[Phase], iteration: int) -> Phase:
     """Return the phase of an iteration counted from 0."""
     return next(phase for phase in found if iteration < phase.end)
 
 
-def learning_rate(schedule, rate, phase, iteration):
+def learning_rate(schedule: ScheduleConfig, rate: float, phase: Phase, iteration: int) -> float:
     """Return the learning rate of an iteration counted from 0, as float.
 
     Parameters
@@ -112,13 +116,13 @@ def learning_rate(schedule, rate, phase, iteration):
     return rate
 
 
-def widened(widths, density):
+def widened(widths: Sequence[int], density: float) -> tuple[int, ...]:
     """Return the widths of a network whose hidden layers are wider by 1 / sqrt(density)."""
     factor = 1 / math.sqrt(density)
     return (widths[0], *(round(width * factor) for width in widths[1:-1]), widths[-1])
 
 
-def initial_masks(config):
+def initial_masks(config: TrainConfig) -> list[np.ndarray]:
     """Return the first mask of each weight matrix, as list of bool arrays of shape (outputs, inputs).
 
     Parameters
@@ -135,7 +139,7 @@ def initial_masks(config):
     return masks
 
 
-def moved(weights, mask, density):
+def moved(weights: np.ndarray, mask: np.ndarray, density: float) -> np.ndarray:
     """Return the mask of a new phase: the largest weights are kept, or all weights exist.
 
     Parameters

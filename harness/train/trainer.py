@@ -15,19 +15,24 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from fabric.networks.streamed.network import Layer, Network
 from harness.train import checkpoint, sparsity
+from harness.train.config import TrainConfig
 from harness.train.data import DataService, load
 from harness.train.loss_scale import LossScale
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from swarm.system import System
 from traces.marks import mark
-from wse_core import numerics
 from wse_core.errors import CheckpointError
+from wse_core.formats import Arithmetic
 
 __all__ = ["Step", "Trainer", "initial_parameters"]
 
@@ -78,12 +83,14 @@ class Step:
     host_seconds: float
 
 
-def with_bias(mask, layer):
+def with_bias(mask: np.ndarray, layer: Layer) -> Pattern:
     """Return the pattern of a layer's matrix: its mask, and the column of biases if it has one."""
     return Pattern.of_mask(np.concatenate([mask, np.ones((layer.outputs, int(layer.bias)), bool)], axis=1))
 
 
-def initial_parameters(config, network, exponent_bias, slots=()):
+def initial_parameters(
+    config: TrainConfig, network: Network, exponent_bias: int, slots: Sequence[str] = ()
+) -> tuple[list[Parameter], dict[int, Parameter]]:
     """Return the parameters that training begins with.
 
     Weights are normal with a variance of 2 / (inputs x density), biases and shifts 0, factors 1.
@@ -136,9 +143,10 @@ class Trainer:
         After `compile`.
     """
 
-    def __init__(self, config, backend=None):
+    def __init__(self, config: TrainConfig, backend: str | None = None) -> None:
         self.config, self.backend = config, backend
         self.machine, self.network = config.build_machine(), config.build_network()
+        self.arithmetic = Arithmetic.of(self.machine, self.network.dtype)
         self.dataset = load(config)
         self.data = DataService.of(config, self.dataset)
         self.optimizer = config.train.optimizer.build()
@@ -146,23 +154,23 @@ class Trainer:
         self.iterations = config.iterations(len(self.dataset.x_train))
         self.phases = sparsity.phases(config.sparsity, self.iterations)
         self.iteration = self.updates = self.cycles = 0
-        self.system = None
+        self.system: System | None = None
         self.matrices, self.norms = initial_parameters(
             config, self.network, self.machine["num.cb16_bias"], self.optimizer.slots
         )
 
     @property
-    def parameters(self):
+    def parameters(self) -> list[Parameter]:
         """All parameters, in the order of the gradients."""
         return [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
 
     @property
-    def density(self):
+    def density(self) -> float:
         """Share of all matrix elements that are active."""
         return sum(p.pattern.count for p in self.matrices) / sum(p.dense.size for p in self.matrices)
 
-    def compile(self):
-        """Place the network on its wafers; refuse what does not fit.  Does nothing the second time."""
+    def compile(self) -> System:
+        """Place the network on its wafers, refuse what does not fit; return the `System`, the same one every time."""
         if self.system is None:
             mesh = self.config.mesh
             self.system = System(
@@ -178,17 +186,15 @@ class Trainer:
                 mark=mark,
             )
             self.system.coordinator.script("train")
+        return self.system
 
-    def encode(self, values):
+    def encode(self, values: ArrayLike) -> np.ndarray:
         """Return real numbers in the format of the activations, bit patterns."""
-        return np.asarray(
-            numerics.encode(np.asarray(values, np.float64), self.network.dtype, self.machine["num.cb16_bias"]),
-            np.uint16,
-        )
+        return self.arithmetic.encode(values)
 
-    def step(self):
+    def step(self) -> Step:
         """Run one iteration; return its `Step`."""
-        self.compile()
+        system = self.compile()
         clock = time.perf_counter()
         phase = sparsity.phase_at(self.phases, min(self.iteration, self.iterations - 1))
         if self.iteration and self.iteration == phase.begin:
@@ -197,7 +203,7 @@ class Trainer:
         samples = self.data.batch(self.iteration)
         shards = [(self.encode(x.T), self.encode(np.eye(classes)[y].T)) for x, y in samples]
         scale, batch = self.loss_scale.value, self.config.data.batch
-        done = self.system.train(shards, scale)
+        done = system.train(shards, scale)
         self.iteration += 1
         self.cycles += done.total_cycles
         finite = bool(np.isfinite(done.gradients).all())
@@ -206,14 +212,14 @@ class Trainer:
             lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
             self._update(done.gradients / np.float32(scale * batch), lr)
         loss = float(done.loss / np.float32(batch))
-        accuracy = self._right(self.system.logits(), np.concatenate([y for _, y in samples])) / batch
+        accuracy = self._right(system.logits(), np.concatenate([y for _, y in samples])) / batch
         return Step(
             self.iteration,
             loss,
             accuracy,
             done.total_cycles,
             done.boundary,
-            self.cycles / self.system.hertz,
+            self.cycles / system.hertz,
             scale,
             not finite,
             self.density,
@@ -224,14 +230,14 @@ class Trainer:
             time.perf_counter() - clock,
         )
 
-    def _update(self, gradients, lr):
+    def _update(self, gradients: np.ndarray, lr: float) -> None:
         start = 0
         for parameter in self.parameters:
             stop = start + parameter.gradient_pattern.count
             parameter.update(self.optimizer, self.updates, gradients[start:stop], lr)
             start = stop
 
-    def _change_masks(self, density):
+    def _change_masks(self, density: float) -> None:
         """Begin a phase: weights go, or come back as zeros with their optimizer state."""
         for parameter, layer in zip(self.matrices, self.network.layers, strict=True):
             old = parameter.pattern.mask()
@@ -243,7 +249,7 @@ class Trainer:
                 values[new] = 0
             parameter.set_pattern(pattern)
 
-    def evaluate(self, inputs, labels):
+    def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Return the share of samples whose largest logit is that of their label; forward passes on the wafers.
 
         Parameters
@@ -251,32 +257,27 @@ class Trainer:
         inputs : ndarray, shape (samples, features)
         labels : ndarray of int, shape (samples,)
         """
-        self.compile()
-        right = 0
+        system, right = self.compile(), 0
         for start in range(0, len(inputs), self.config.data.batch):
             stop = start + self.config.data.batch
-            right += self._right(self.system.infer(self.encode(inputs[start:stop].T)), labels[start:stop])
+            right += self._right(system.infer(self.encode(inputs[start:stop].T)), labels[start:stop])
         return right / max(1, len(inputs))
 
-    def _right(self, logits, labels):
+    def _right(self, logits: np.ndarray, labels: np.ndarray) -> int:
         """Return how many samples have their largest logit where their label is."""
-        values = np.asarray(numerics.decode(logits, self.network.dtype, self.machine["num.cb16_bias"]))
-        return int((values.argmax(0) == labels).sum())
+        return int((self.arithmetic.decode(logits).argmax(0) == labels).sum())
 
-    def culprit(self):
+    def culprit(self) -> int | None:
         """Return the number of the first layer whose activations on any wafer are not finite, else None."""
         for level in range(1, len(self.network.features)):
-            for port in self.system.ports:
-                values = numerics.decode(
-                    port.wafer.activations(level), self.network.dtype, self.machine["num.cb16_bias"]
-                )
-                if not np.isfinite(values).all():
+            for port in self.compile().ports:
+                if not np.isfinite(self.arithmetic.decode(port.wafer.activations(level))).all():
                     return level
         return None
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
-    def state(self):
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return (tensors, everything else as JSON values)."""
         tensors = {}
         for parameter in self.parameters:
@@ -292,7 +293,7 @@ class Trainer:
             "data": self.data.state(),
         }
 
-    def restore(self, tensors, state):
+    def restore(self, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned; nothing is changed if it does not fit.
 
         Raises

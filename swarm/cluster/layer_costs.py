@@ -49,7 +49,7 @@ class LayerShape:
     density: float = 1.0
     name: str = ""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.inputs < 1 or self.outputs < 1:
             raise ConfigError(f"a layer from {self.inputs} to {self.outputs} features", where=self.name or "layer")
         if not 0 <= self.density <= 1:
@@ -81,7 +81,7 @@ class Mesh:
     width: int = 0
     height: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("width", "height"):
             most = self.machine[f"fabric.{name}"]
             given = getattr(self, name) or most

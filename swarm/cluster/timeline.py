@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import importlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from swarm.cluster import layer_costs
 from swarm.cluster.cluster import Cluster
@@ -37,6 +38,11 @@ __all__ = ["FINE", "ClusterTimeline", "LayerSpan", "iteration", "round_trip"]
 
 FINE, COARSE = 256, 16
 """Most parts of the first layer, and of any other."""
+
+Process = Generator[Any, Any, None]
+"""A process of SimPy: it yields the events it waits for and is given what they carry."""
+_Work = tuple[int, str, str, int]
+"""Iteration, kind, phase and layer of what was done."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ def jobs(layers: Sequence[LayerShape], tokens: int, cluster: Cluster) -> list[_J
     return [*down, *up]
 
 
-def _pinned(layers, cluster):
+def _pinned(layers: Sequence[LayerShape], cluster: Cluster) -> int:
     """Return how many layers, from the first, stay in DRAM: all if they fit, else what fits into half of it."""
     sizes = [cluster.optimizer.bytes_per_parameter * layer.dense_weights for layer in layers]
     if sum(sizes) <= cluster.tiers.dram_bytes:
@@ -207,7 +213,7 @@ def _pinned(layers, cluster):
 class _Simulation:
     """One run."""
 
-    def __init__(self, layers, tokens, cluster, iterations):
+    def __init__(self, layers: Sequence[LayerShape], tokens: int, cluster: Cluster, iterations: int) -> None:
         try:
             simpy = importlib.import_module("simpy")
         except ImportError:
@@ -224,14 +230,17 @@ class _Simulation:
         self.received, self.updated = simpy.Store(env), simpy.Store(env)
         self.dram = simpy.Container(env, dram, dram)
         self.fetched = simpy.Store(env)
-        self.ready = {}  # (iteration, layer, part) -> event: the weights of a part are those of the iteration
-        self.first, self.last, self.work = {}, {}, defaultdict(float)
-        self.waits, self.ends = defaultdict(float), {}
-        self.bytes = defaultdict(float)
+        self.ready: dict[tuple[int, ...], Any] = {}  # (iteration, layer, part) -> event: its weights are up to date
+        self.first: dict[_Work, float] = {}
+        self.last: dict[_Work, float] = {}
+        self.work: dict[_Work, float] = defaultdict(float)
+        self.waits: dict[tuple[int, str, int], float] = defaultdict(float)
+        self.ends: dict[int | tuple[int, str], float] = {}
+        self.bytes: dict[tuple[int, str], float] = defaultdict(float)
 
     # --- bookkeeping --------------------------------------------------------------------------------------------------
 
-    def event(self, *key):
+    def event(self, *key: int) -> Any:
         """Return the event that the weights of (iteration, layer, part) are there."""
         if key not in self.ready:
             self.ready[key] = self.env.event()
@@ -239,26 +248,26 @@ class _Simulation:
                 self.ready[key].succeed()
         return self.ready[key]
 
-    def note(self, kind, turn, job, start):
+    def note(self, kind: str, turn: int, job: _Job, start: float) -> None:
         """Record work on a part that ends now."""
         key = (turn, kind, job.phase, job.layer)
         self.first.setdefault(key, start)
         self.last[key] = self.env.now
         self.work[key] += self.env.now - start
 
-    def at(self, time):
+    def at(self, time: float) -> Any:
         """Return an event at a time, or now if it has passed."""
         return self.env.timeout(max(0.0, time - self.env.now))
 
-    def counts(self, size):
+    def counts(self, size: float) -> int:
         """Return what a part takes of a wafer's buffer, in whole bytes."""
         return max(1, min(round(size), int(self.cluster.buffer) // 2))
 
-    def kept(self, job):
+    def kept(self, job: _Job) -> int:
         """Return what a part takes of the DRAM in front of flash, in whole bytes."""
         return max(1, min(round(job.read / job.parts), int(self.cluster.tiers.dram_bytes) // 2))
 
-    def plan(self):
+    def plan(self) -> Iterator[tuple[int, _Job, int]]:
         """Yield (iteration, job, part) in the order of the stream."""
         for turn in range(self.iterations):
             for job in self.jobs:
@@ -267,7 +276,7 @@ class _Simulation:
 
     # --- memory service -----------------------------------------------------------------------------------------------
 
-    def stream(self):
+    def stream(self) -> Process:
         """Send parts as they are up to date and as there is room."""
         for turn, job, part in self.plan():
             if job.phase == "forward":
@@ -286,7 +295,7 @@ class _Simulation:
             for wafer in self.wafers:
                 yield self.down[wafer].put((self.env.now + self.cluster.latencies[wafer], turn, job, part))
 
-    def flash(self):
+    def flash(self) -> Process:
         """Read what is not kept in DRAM, in the order of the stream, as far ahead as DRAM has room."""
         for turn, job, part in self.plan():
             if not job.read:
@@ -299,7 +308,7 @@ class _Simulation:
             self.note("flash read", turn, job, start)
             yield self.fetched.put(part)
 
-    def receive(self):
+    def receive(self) -> Process:
         """Take gradients when the last wafer's have come."""
         for turn, job, part in self.plan():
             if job.phase != "gradient":
@@ -317,7 +326,7 @@ class _Simulation:
                 yield self.room_back[wafer].put(self.counts(size))
             yield self.received.put((turn, job, part))
 
-    def update(self):
+    def update(self) -> Process:
         """Update what was received; another process counts the latency, so that updates follow at their rate."""
         while True:
             turn, job, part = yield self.received.get()
@@ -326,7 +335,7 @@ class _Simulation:
             self.note("update", turn, job, start)
             yield self.updated.put((self.env.now + self.cluster.updates.latency, turn, job, part))
 
-    def store(self):
+    def store(self) -> Process:
         """Give updated parts free for the next iteration, those that stay in flash once they are there."""
         while True:
             there, turn, job, part = yield self.updated.get()
@@ -342,7 +351,7 @@ class _Simulation:
 
     # --- wafer --------------------------------------------------------------------------------------------------------
 
-    def wafer(self, wafer):
+    def wafer(self, wafer: int) -> Process:
         """Work on what comes, in order."""
         for turn, job, part in self.plan():
             free = self.env.now
@@ -364,7 +373,7 @@ class _Simulation:
                 self.note("compute", turn, job, start)
                 self.ends[turn] = self.env.now
 
-    def run(self):
+    def run(self) -> ClusterTimeline:
         """Run until nothing is left."""
         for wafer in self.wafers:
             self.env.process(self.wafer(wafer))
@@ -376,7 +385,7 @@ class _Simulation:
             raise InternalError("the iteration stopped before all weights were updated", where="cluster")
         return self.timeline()
 
-    def timeline(self):
+    def timeline(self) -> ClusterTimeline:
         """Return what happened."""
         last = self.iterations - 1
         spans = [

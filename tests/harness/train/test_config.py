@@ -76,6 +76,7 @@ def test_examples_are_right(name):
         ("", "[sparsity]\ndensity = 1.5", "1.5 is too large"),
         ("", "[sparsity]\nrounds = 3", r"sparsity\.rounds: the schedule static has no rounds"),
         ("", '[sparsity]\nschedule = "pruning"', "either rounds and fraction, or densities"),
+        ("", '[sparsity]\nschedule = "pruning"\ndensities = []', "there is no density to prune to"),
         ("", '[sparsity]\nschedule = "pruning"\nrounds = 2', "a fraction between 0 and 1"),
         ("", '[sparsity]\nschedule = "pruning"\ndensities = [0.5, 0.6]', "densities must fall: 1.0, 0.5, 0.6"),
         ("", '[sparsity]\nschedule = "pruning"\nrounds = 30\nfraction = 0.1', "20 iterations for 31 phases"),
