@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.cli import cmd_kernels
 from harness.cli.completion import complete_by
+from harness.cli.kernel_pages import as_text, describe, kernel_names
 from harness.cli.shared import add_machine_options
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
@@ -65,7 +65,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument("-h", "--help", action=_Help, help="what the kernel takes, or without a name this text")
     name = parser.add_argument("name", metavar="NAME", help="name of the kernel")
     params = parser.add_argument("params", nargs="*", metavar="key=value", help="parameters of the kernel")
-    complete_by(name, lambda args: cmd_kernels.kernel_names())
+    complete_by(name, lambda args: kernel_names())
     complete_by(params, lambda args: _assignments(args.name))
     add_machine_options(parser)
     parser.add_argument(
@@ -96,7 +96,7 @@ class _Help(argparse.Action):
         if name is None:
             parser.print_help()
         else:
-            text = cmd_kernels.as_text(cmd_kernels.describe(_kernel(name)))
+            text = as_text(describe(_kernel(name)))
             print(f"usage: wse kernel {name} [key=value ...] [options]\n\n{text}\n\noptions: wse kernel --help")
         parser.exit()
 

@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 import traceback
+import types
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NoReturn
@@ -168,9 +169,11 @@ def _run(argv: Sequence[str], debug: bool) -> int:
         status = args.handler(args) or 0
         sys.stdout.flush()
         return status
-    except SystemExit as end:  # --help and --version
+    except SystemExit as end:  # --help and --version; a text instead of a status is a failure, as Python has it
         sys.stdout.flush()
-        return end.code if isinstance(end.code, int) else 0
+        if isinstance(end.code, (int, types.NoneType)):
+            return end.code or 0
+        return _fail(str(end.code), EXIT_RUN, debug)
     except KeyboardInterrupt:
         return _fail("interrupted", EXIT_INTERRUPTED, debug)
     except Terminated as end:

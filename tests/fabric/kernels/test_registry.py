@@ -13,7 +13,7 @@ from fabric.kernels.kit.kernel import KernelParam
 from fabric.kernels.registry import KERNELS
 from harness.cli import main as cli
 from harness.cli.cmd_kernel import KEYS, run_kernel
-from harness.cli.cmd_kernels import describe
+from harness.cli.kernel_pages import describe
 from tests.examples import examples
 from traces.reader import RunFile
 from traces.run_format import LINKS

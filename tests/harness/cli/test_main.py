@@ -266,6 +266,14 @@ def test_failures_become_one_message(capsys, kernel, tmp_path, error, status, me
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("code", "status", "said"), [(None, 0, ""), (3, 3, ""), ("no more", 1, "wse: no more\n")])
+def test_an_exit_has_the_status_that_python_gives_it(capsys, kernel, code, status, said):
+    """A text instead of a status is a failure, and is shown."""
+    kernel.answer = SystemExit(code)
+    assert cli.main(["kernel", "sum"]) == status
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.parametrize("how", ["option", "environment"])
 def test_debug_shows_the_traceback(capsys, kernel, monkeypatch, how):
     kernel.answer = SramFault("out of range")
