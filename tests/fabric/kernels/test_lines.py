@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.sums import lines_of
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 
@@ -77,3 +78,11 @@ def test_programs_that_alternate_are_placed_by_one_call(monkeypatch):
         np.array(names)[layout._index],
         [[f"({i}, {j})" for i, j in zip(*row, strict=True)] for row in zip(x, y, strict=True)],
     )
+
+
+def test_only_the_lines_of_a_form_are_made(monkeypatch):
+    """A snake through a wafer has 750,000 places."""
+    wanted = {"row": [7], "column": [5], "xy": [7, 5], "snake": [35]}
+    assert {form: [len(line) for line in lines_of(form, 7, 5)] for form in wanted} == wanted
+    monkeypatch.setattr(Line, "snake", None)
+    assert [len(line) for line in lines_of("xy", 7, 5)] == [7, 5]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fabric.layout.classes import occurring
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 
@@ -111,25 +112,23 @@ def compose(
         ``build(roles)`` returns the program of a PE with one role per part, None where it takes no part.  Called once
         per combination that occurs.
     """
-    key = np.zeros((layout.height, layout.width), np.int64)
-    tables = []
+    kind = np.zeros((layout.height, layout.width), np.int64)  # number of the combination of roles, in `combinations`
+    combinations: list[tuple[Any, ...]] = [()]
     for line, roles in parts:
         numbers: dict[Hashable, int] = {None: 0}
-        mine = np.zeros_like(key)
+        mine = np.zeros_like(kind)
         for (x, y, w, h), role in zip(line.rects, roles, strict=True):
             mine[y : y + h, x : x + w] = numbers.setdefault(role, len(numbers))
-        tables.append(list(numbers))
-        key = key * len(numbers) + mine
-    values, which = np.unique(key, return_inverse=True)
+        table, kind = list(numbers), kind * len(numbers) + mine
+        found = occurring(kind)
+        combinations = [(*combinations[k // len(table)], table[k % len(table)]) for k in found]
+        place = np.zeros(found[-1] + 1, np.int64)
+        place[found] = np.arange(len(found))
+        kind = place[kind]
     programs: list[Program] = []
-    numbers_of = np.full(len(values), -1)
-    for k, value in enumerate(values.tolist()):
-        code, roles = value, []
-        for table in reversed(tables):
-            code, digit = divmod(code, len(table))
-            roles.insert(0, table[digit])
-        if all(role is None for role in roles):
-            continue
-        numbers_of[k] = len(programs)
-        programs.append(build(tuple(roles)))
-    layout.place_each(programs, numbers_of[which].reshape(key.shape))
+    number = np.full(len(combinations), -1)
+    for k, combination in enumerate(combinations):
+        if any(role is not None for role in combination):
+            number[k] = len(programs)
+            programs.append(build(combination))
+    layout.place_each(programs, number[kind])

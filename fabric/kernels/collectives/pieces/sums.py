@@ -36,13 +36,12 @@ def color_pool(machine: Machine) -> tuple[int, ...]:
 
 def lines_of(form: str, width: int, height: int) -> list[Line]:
     """Return the lines of a form, in the order in which they follow one another."""
-    rows, columns = Line.rows(width, height), Line.columns(width, height)
-    return {
-        "row": [rows],
-        "column": [columns],
-        "xy": [rows, Line.columns(1, height)],
-        "snake": [Line.snake(width, height)],
-    }[form]
+    if form == "snake":
+        return [Line.snake(width, height)]
+    if form == "column":
+        return [Line.columns(width, height)]
+    rows = Line.rows(width, height)
+    return [rows, Line.columns(1, height)] if form == "xy" else [rows]
 
 
 def format_params() -> list[KernelParam]:
