@@ -123,7 +123,7 @@ def _room() -> Iterator[None]:
 
 def _check(session: Session, found: Compilation, path: Path) -> None:
     """Check a file into a compilation."""
-    _, tree = session.load(path, session.name_of(path))
+    _, tree = session.load(path)
     if layout_block(tree) is None:
         module = session.module(path, "", {})
         bind_params(session, module)
@@ -138,11 +138,13 @@ def _programs(session: Session, found: Compilation) -> None:
     """Check the programs of all classes; those that agree in what is read share one."""
     layout = found.layout
     assert layout is not None
-    known: list[tuple[Path, frozenset[str], Any, int]] = []
+    # Per file the sets of params that some program read, and per values of those the program.
+    known: dict[Path, dict[frozenset[str], dict[Any, int]]] = {}
     for index, cls in enumerate(layout.classes):
-        path = cls.path.resolve()
-        for other, names, key, number in known:
-            if other == path and _key(cls, names) == key:
+        tables = known.setdefault(cls.path.resolve(), {})
+        for names, table in tables.items():
+            number = table.get(_key(cls, names))
+            if number is not None:
                 found.program_of.append(number)
                 break
         else:
@@ -154,7 +156,7 @@ def _programs(session: Session, found: Compilation) -> None:
                 _check_colors(session, layout, index, unit, (x, y))
                 found.programs.append(program)
             names = frozenset(unit.params_read)
-            known.append((path, names, _key(cls, names), len(found.programs) - 1))
+            tables.setdefault(names, {})[_key(cls, names)] = len(found.programs) - 1
             found.program_of.append(len(found.programs) - 1)
 
 
@@ -221,6 +223,8 @@ def _comptime_block(interpreter: Interpreter, block: n.Block, module: Module) ->
 
 def _imports(decl: n.VarDecl) -> bool:
     """Whether a global is made by importing a module."""
-    return decl.value is not None and any(
-        isinstance(node, n.Builtin) and node.name == "@import_module" for node in n.walk(decl.value)
-    )
+    if decl.imports is None:
+        decl.imports = decl.value is not None and any(
+            isinstance(node, n.Builtin) and node.name == "@import_module" for node in n.walk(decl.value)
+        )
+    return decl.imports

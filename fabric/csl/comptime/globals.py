@@ -210,6 +210,12 @@ class Globals(Expressions):
 
 def is_generic(decl: n.FnDecl) -> bool:
     """Whether the types of a function depend on what it is called with."""
+    if decl.generic is None:
+        decl.generic = _depends(decl)
+    return decl.generic
+
+
+def _depends(decl: n.FnDecl) -> bool:
     names = {param.name for param in decl.params}
     for node in (*(param.type for param in decl.params), decl.result):
         for inner in n.walk(node):

@@ -11,7 +11,6 @@ from fabric.csl.comptime.values import Global, Module, Scope
 from fabric.csl.diagnostics import CslError, Fault, Report, Source, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.syntax.parser import parse, read
-from wse_core.errors import ConfigError
 
 __all__ = ["ARCHITECTURES", "LIBRARY", "Options", "Session"]
 
@@ -63,7 +62,7 @@ class Session:
         self._files: dict[Path, tuple[Source, n.File]] = {}
         self.missing_libraries: dict[str, Span] = {}
 
-    def load(self, path: Path, name: str | None = None) -> tuple[Source, n.File]:
+    def load(self, path: Path) -> tuple[Source, n.File]:
         """Return a file and its tree; each file is read once.
 
         Raises
@@ -71,21 +70,21 @@ class Session:
         Fault
             If it is no CSL; its messages are in the report.
         """
-        key = path.resolve()
-        if key not in self._files:
-            source = read(path, name)
-            try:
-                self._files[key] = (source, parse(source))
-            except CslError as error:
-                for entry in error.diagnostics:
-                    self.report.add(entry)
-                raise Fault(None) from None
-        return self._files[key]
+        found = self._files.get(path)
+        if found is None:
+            found = self._files.get(path.resolve()) or self._parsed(path)
+            self._files[path] = self._files[path.resolve()] = found
+        return found
 
-    @property
-    def files(self) -> list[Source]:
-        """Every file that was read."""
-        return [source for source, _ in self._files.values()]
+    def _parsed(self, path: Path) -> tuple[Source, n.File]:
+        """Return a file that was not read yet."""
+        source = read(path, self.name_of(path.resolve()))
+        try:
+            return source, parse(source)
+        except CslError as error:
+            for entry in error.diagnostics:
+                self.report.add(entry)
+            raise Fault(None) from None
 
     def find(self, name: str, importer: Source, span: Span) -> Path:
         """Return where an imported file lies.
@@ -117,11 +116,9 @@ class Session:
 
     def module(self, path: Path, name: str, bindings: dict[str, Any]) -> Module:
         """Return a new instance of a file; its globals are evaluated when they are needed."""
-        try:
-            source, tree = self.load(path, self.name_of(path.resolve()))
-        except ConfigError as error:
-            raise Fault(None) from error
-        made = Module(source, tree, name, bindings, builtin=LIBRARY in path.resolve().parents)
+        source, tree = self.load(path)
+        assert source.path is not None
+        made = Module(source, tree, name, bindings, builtin=source.name.startswith("<"))
         made.scope = Scope(made)
         for item in tree.items:
             if isinstance(item, (n.ComptimeBlock, n.LayoutBlock)):

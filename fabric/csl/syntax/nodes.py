@@ -90,7 +90,7 @@ class Attribute(Node):
 
 @dataclass(slots=True)
 class VarDecl(Node):
-    """``const`` or ``var``, global or local."""
+    """``const`` or ``var``, global or local.  `imports` is filled when somebody asked."""
 
     kind: str
     name: str
@@ -99,6 +99,7 @@ class VarDecl(Node):
     storage: str | None = None
     attributes: tuple[Attribute, ...] = ()
     comptime: bool = False
+    imports: bool | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ class Parameter(Node):
 
 @dataclass(slots=True)
 class FnDecl(Node):
-    """``fn`` or ``task``; `body` is None for ``extern``."""
+    """``fn`` or ``task``; `body` is None for ``extern``.  `generic` is filled when somebody asked."""
 
     kind: str
     name: str
@@ -140,6 +141,7 @@ class FnDecl(Node):
     storage: str | None = None
     inline: str | None = None
     attributes: tuple[Attribute, ...] = ()
+    generic: bool | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -455,18 +457,28 @@ class Asm(Node):
 def children(node: Node) -> list[Node]:
     """Return the nodes directly below a node, in the order of the source."""
     found: list[Node] = []
-
-    def collect(value: Any) -> None:
-        if isinstance(value, Node):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                collect(item)
-
-    for entry in fields(node):
-        if entry.name != "span":
-            collect(getattr(node, entry.name))
+    for name in _parts(node.__class__):
+        _collect(getattr(node, name), found)
     return found
+
+
+_PARTS: dict[type, tuple[str, ...]] = {}
+"""Per class of nodes the fields in which nodes may be."""
+
+
+def _parts(kind: type) -> tuple[str, ...]:
+    found = _PARTS.get(kind)
+    if found is None:
+        found = _PARTS[kind] = tuple(entry.name for entry in fields(kind) if entry.name != "span")
+    return found
+
+
+def _collect(value: Any, found: list[Node]) -> None:
+    if isinstance(value, Node):
+        found.append(value)
+    elif value.__class__ is list or value.__class__ is tuple:
+        for item in value:
+            _collect(item, found)
 
 
 def walk(node: Node) -> list[Node]:

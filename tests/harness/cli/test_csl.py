@@ -1,0 +1,82 @@
+"""``wse csl``: text, JSON, exit status, what happens without the parser's library."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+
+import pytest
+
+from fabric.csl.syntax import parser
+from harness.cli import main as cli
+from tests.fabric.csl.test_census import tree
+from tests.fabric.csl.test_programs import PROGRAMS
+
+
+def test_check_says_how_large_a_program_is(capsys):
+    chain = PROGRAMS / "chain" / "layout.csl"
+    assert cli.main(["csl", "check", str(chain), "--params", "width:5", "--params", "n:4"]) == 0
+    out = capsys.readouterr()
+    assert (out.out, out.err) == (f"{chain}: 5 x 1 PEs, 4 programs, no error\n", "")
+
+
+def test_check_of_a_directory_goes_on_after_an_error(tmp_path, capsys):
+    tree(tmp_path)
+    assert cli.main(["csl", "check", str(tmp_path)]) == 1
+    out = capsys.readouterr()
+    assert "wse3.csl:2:17: error: @queue_flush exists on WSE-3 only" in out.err
+    assert "^~~~~~~~" in out.err
+    assert "1 of 3 with errors" in out.err
+    assert out.out.count("no error") == 2
+
+
+def test_check_as_json(tmp_path, capsys):
+    tree(tmp_path)
+    assert cli.main(["csl", "check", "--json", str(tmp_path)]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["failed"] == 1
+    assert [entry["ok"] for entry in found["files"]] == [True, True, False]
+    (message,) = found["files"][2]["messages"]
+    assert (message["line"], message["column"], message["severity"]) == (2, 17, "error")
+
+
+def test_census(tmp_path, capsys):
+    tree(tmp_path)
+    assert cli.main(["csl", "census", str(tmp_path)]) == 0
+    assert "3 programs: 2 check without error" in capsys.readouterr().out
+    assert cli.main(["csl", "census", "--json", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["files"] == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "piece"),
+    [
+        (["check", "nowhere.csl"], "no such file or directory"),
+        (["check", "--params", "a", "nowhere.csl"], "is no param"),
+        (["check"], "required"),
+        ([], "required"),
+    ],
+)
+def test_bad_input(words, piece, capsys):
+    assert cli.main(["csl", *words]) == 2
+    assert piece in capsys.readouterr().err
+
+
+def test_without_the_library_one_line_says_what_to_install(monkeypatch, capsys):
+    real = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name.partition(".")[0] == "lark":
+            raise ModuleNotFoundError("No module named 'lark'", name="lark")
+        return real(name, *args, **kwargs)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lark"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setitem(sys.modules, "lark", None)
+    parser.parser.cache_clear()
+    assert cli.main(["csl", "check", str(PROGRAMS / "fifo" / "layout.csl")]) == 2
+    err = capsys.readouterr().err
+    assert "wse-sim[csl]" in err
+    assert len(err.splitlines()) == 1
