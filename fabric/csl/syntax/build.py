@@ -194,7 +194,7 @@ def _switch(c: list[Any], span: Span) -> n.Switch:
 simple("case", n.Case)
 
 
-@rule("case_values")
+@rule("case_values", "extents")
 def _case_values(c: list[Any], span: Span) -> list[n.Node]:
     return c
 
@@ -220,13 +220,10 @@ def _block_expr(c: list[Any], span: Span) -> n.BlockExpr:
 @rule("access")
 def _access(c: list[Any], span: Span) -> n.Access:
     names = [str(item) for item in c if isinstance(item, str)]
-    rest = c[len(names) :]
-    extents, base, subscripts = rest[: len(names)], rest[len(names)], rest[len(names) + 1 :]
-    # A wrong number of extents makes the base an extent or the other way round; then the places decide.
-    arrow = span.source.text.find("->", span.start, span.end)
-    at = next((i for i, node in enumerate(rest) if node.span.start > arrow), len(names))
-    if at != len(names):
-        raise Fault(f"{len(names)} names, but {at} extents", span, "one extent per name: |i, j|{M, N} -> a[i, j]")
+    extents, base, *subscripts = c[len(names) :]
+    if len(extents) != len(names):
+        what = f"{len(names)} names, but {len(extents)} extents"
+        raise Fault(what, span, "one extent per name: |i, j|{M, N} -> a[i, j]")
     return n.Access(names, extents, base, subscripts, span=span)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from fabric.csl.diagnostics import CslError, Source
 from fabric.csl.syntax import nodes as n
 from fabric.csl.syntax.parser import cache_file, parse
 from fabric.csl.syntax.printer import show
 from tests.examples import examples
-from tests.fabric.csl.trees import expressions, files
+from tests.fabric.csl.trees import Trees
 
 
 def tree_of(text):
@@ -23,15 +24,17 @@ def value_of(text):
     return tree_of(f"const x = {text};").items[0].value
 
 
-@examples(300)
-@given(expressions)
-def test_an_expression_survives_printing(tree):
+@examples(600)
+@given(st.integers(0, 1 << 32))
+def test_an_expression_survives_printing(seed):
+    tree = Trees(seed).expr(5)
     assert value_of(show(tree)) == tree
 
 
 @examples(200)
-@given(files)
-def test_a_file_survives_printing(tree):
+@given(st.integers(0, 1 << 32))
+def test_a_file_survives_printing(seed):
+    tree = Trees(seed).file()
     assert tree_of(show(tree)) == tree
 
 
@@ -133,3 +136,8 @@ def test_a_text_that_is_no_csl_is_one_error():
     with pytest.raises(CslError) as caught:
         tree_of("this is no program")
     assert len(caught.value.diagnostics) == 1
+
+
+def test_an_access_expression_inside_of_an_extent():
+    tree = value_of("|i, j|{4, (|k|{2} -> a[k]).n} -> b[i, j]")
+    assert (tree.names, len(tree.extents), tree.base.name, len(tree.subscripts)) == (["i", "j"], 2, "b", 2)

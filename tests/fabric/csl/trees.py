@@ -1,199 +1,229 @@
-"""Random syntax trees: every form that the grammar has, nested."""
+"""Random syntax trees from seeds: every form that the grammar has, nested.
+
+They come from seeds because trees are large: to draw and to shrink them choice by choice takes a hundred times as long.
+"""
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
+import random
+import string
 
 from fabric.csl.diagnostics import Source, Span
 from fabric.csl.syntax import nodes as n
 
-__all__ = ["expressions", "files"]
+__all__ = ["Trees"]
 
 NOWHERE = Span(Source("nowhere", ""), 0, 0)
-KEYWORDS = {
-    "const",
-    "var",
-    "param",
-    "fn",
-    "task",
-    "layout",
-    "comptime",
-    "if",
-    "else",
-    "for",
-    "while",
-    "switch",
-    "break",
-    "continue",
-    "return",
-    "export",
-    "extern",
-    "inline",
-    "noinline",
-    "align",
-    "linksection",
-    "linkname",
-    "struct",
-    "union",
-    "enum",
-    "packed",
-    "and",
-    "or",
-    "asm",
-    "volatile",
-    "color",
-}
-
-names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True).filter(lambda x: x not in KEYWORDS)
-fields = st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True)  # words of the language are names after a dot
-texts = st.text(st.characters(min_codepoint=0, max_codepoint=255), max_size=6)
+NAMES = ("a", "b1", "_x", "N", "i16", "true", "NORTH", "in", "send", "layoutx", "_")
+FIELDS = (*NAMES, "color", "filter", "async", "if", "const", "task")
 OPERATORS = ("or", "and", "==", "<", ">=", "!=", "&", "|", "^", "<<", ">>", "+", "-", "*", "/", "%")
+BYTES = string.ascii_letters + "\n\t\\\"'\0\x7f\xff /"
 
 
-def make(node, *strategies, **named):
-    """Return a strategy of nodes whose fields come from strategies."""
-    return st.builds(lambda *args, **kw: node(*args, **kw, span=NOWHERE), *strategies, **named)
+class Trees:
+    """Makes trees; the same ones for the same seed."""
 
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
 
-leaves = st.one_of(
-    make(n.Name, names),
-    make(n.Int, st.integers(0, 1 << 70)),
-    make(n.Float, st.floats(0, 1e300, allow_nan=False, allow_infinity=False)),
-    make(n.String, texts),
-    make(n.StructLiteral, st.just([])),
-)
+    def some(self, make, least=0, most=3):
+        """Return a short list of what a function makes."""
+        return [make() for _ in range(self.random.randint(least, most))]
 
+    def maybe(self, make):
+        """Return None or what a function makes."""
+        return make() if self.random.random() < 0.5 else None
 
-def pairs(values, least=0):
-    """Return lists of (name, value) without a name twice."""
-    return st.lists(st.tuples(fields, values), min_size=least, max_size=3, unique_by=lambda pair: pair[0])
+    def name(self):
+        """Return an identifier."""
+        return self.random.choice(NAMES)
 
+    def pairs(self, make):
+        """Return (name, value) pairs without a name twice."""
+        names = self.random.sample(FIELDS, self.random.randint(0, 3))
+        return [(name, make()) for name in names]
 
-def few(values, least=0):
-    """Return short lists."""
-    return st.lists(values, min_size=least, max_size=3)
+    def leaf(self):
+        """Return an expression without parts."""
+        choice = self.random.randrange(5)
+        if choice == 0:
+            return n.Int(self.random.choice((0, 7, 255, 1 << 70)), span=NOWHERE)
+        if choice == 1:
+            return n.Float(self.random.choice((0.0, 0.5, 1e300, 2.5e-7, self.random.random())), span=NOWHERE)
+        if choice == 2:
+            return n.String("".join(self.some(lambda: self.random.choice(BYTES))), span=NOWHERE)
+        return n.Name(self.name(), span=NOWHERE)
 
+    def type(self, depth):
+        """Return a type."""
+        choice = self.random.randrange(6) if depth > 0 else 5
+        if choice < 2:
+            return n.PointerType(self.type(depth - 1), self.flag(), choice == 0, span=NOWHERE)
+        if choice == 2:
+            return n.ArrayType(self.some(lambda: self.expr(depth - 1), 1, 2), self.type(depth - 1), span=NOWHERE)
+        if choice == 3:
+            kind = self.random.choice(("fn", "task"))
+            return n.FnType(kind, self.some(lambda: self.type(depth - 1), 0, 2), self.type(depth - 1), span=NOWHERE)
+        return n.Name(self.name(), span=NOWHERE)
 
-def _types(inner, exprs):
-    return st.one_of(
-        make(n.PointerType, inner, st.booleans(), st.booleans()),
-        make(n.ArrayType, few(exprs, 1), inner),
-        make(n.FnType, st.sampled_from(["fn", "task"]), few(inner), inner),
-    )
+    def flag(self):
+        """Return true or false."""
+        return self.random.random() < 0.5
 
+    def expr(self, depth):
+        """Return an expression."""
+        if depth <= 0 or self.random.random() < 0.15:
+            return self.leaf()
+        down = depth - 1
+        inner = lambda: self.expr(down)  # noqa: E731
+        forms = (
+            lambda: n.Unary(self.random.choice("-!~&"), inner(), span=NOWHERE),
+            lambda: n.Binary(self.random.choice(OPERATORS), inner(), inner(), span=NOWHERE),
+            lambda: n.Binary(self.random.choice(OPERATORS), inner(), inner(), span=NOWHERE),
+            lambda: n.Comptime(inner(), span=NOWHERE),
+            lambda: n.IfExpr(inner(), inner(), self.maybe(inner), span=NOWHERE),
+            lambda: n.Field(inner(), self.random.choice(FIELDS), span=NOWHERE),
+            lambda: n.Deref(inner(), span=NOWHERE),
+            lambda: n.Index(inner(), self.some(inner, 1), span=NOWHERE),
+            lambda: n.Call(inner(), self.some(inner), span=NOWHERE),
+            lambda: n.Builtin(f"@{self.name()}", self.some(inner), span=NOWHERE),
+            lambda: n.StructLiteral(self.pairs(inner), span=NOWHERE),
+            lambda: n.TupleLiteral(self.some(inner, 1), span=NOWHERE),
+            lambda: n.Init(self.type(down), n.TupleLiteral(self.some(inner, 1), span=NOWHERE), span=NOWHERE),
+            lambda: n.Init(self.type(down), n.StructLiteral(self.pairs(inner), span=NOWHERE), span=NOWHERE),
+            lambda: self.type(depth),
+            lambda: self.access(down),
+            lambda: n.Switch(inner(), self.some(lambda: self.case(down, False)), span=NOWHERE),
+            lambda: n.StructType(
+                self.random.choice(("struct", "union")),
+                self.random.choice((None, "extern", "packed")),
+                self.pairs(lambda: self.type(down)),
+                span=NOWHERE,
+            ),
+            lambda: n.EnumType(
+                self.maybe(lambda: self.type(down)), self.pairs(lambda: self.maybe(inner)), span=NOWHERE
+            ),
+        )
+        made = self.random.choice(forms)()
+        # An `if` without `else` inside of one with an `else` would take it.
+        if isinstance(made, n.IfExpr) and made.otherwise is not None and isinstance(made.then, (n.IfExpr, n.Comptime)):
+            made.then = self.leaf()
+        return made
 
-def _extend(exprs):
-    literal = st.one_of(make(n.StructLiteral, pairs(exprs)), make(n.TupleLiteral, few(exprs, 1)))
-    types = st.recursive(make(n.Name, names), lambda inner: _types(inner, exprs), max_leaves=3)
-    base = st.recursive(make(n.Name, names), lambda b: make(n.Field, b, fields), max_leaves=3)
-    access = names.flatmap(
-        lambda name: make(n.Access, st.just([name]), few(exprs, 1).map(lambda x: x[:1]), base, few(exprs, 1))
-    )
-    case = make(n.Case, st.one_of(st.none(), few(exprs, 1)), make(n.ExprStatement, _plain(exprs)))
-    return st.one_of(
-        make(n.Unary, st.sampled_from("-!~&"), exprs),
-        make(n.Binary, st.sampled_from(OPERATORS), exprs, exprs),
-        make(n.Comptime, exprs),
-        make(n.IfExpr, exprs, exprs, exprs),
-        make(n.Field, exprs, fields),
-        make(n.Deref, exprs),
-        make(n.Index, exprs, few(exprs, 1)),
-        make(n.Call, exprs, few(exprs)),
-        make(n.Builtin, names.map("@{}".format), few(exprs)),
-        make(n.Init, types, literal),
-        literal,
-        types,
-        access,
-        make(n.Switch, exprs, few(case)),
-        make(
-            n.StructType,
-            st.sampled_from(["struct", "union"]),
-            st.sampled_from([None, "extern", "packed"]),
-            pairs(types),
-        ),
-        make(n.EnumType, st.one_of(st.none(), types), pairs(st.one_of(st.none(), exprs))),
-    )
+    def access(self, depth):
+        """Return an access expression."""
+        count = self.random.randint(1, 3)
+        base = n.Name(self.name(), span=NOWHERE)
+        for _ in range(self.random.randint(0, 2)):
+            base = (
+                n.Field(base, self.random.choice(FIELDS), span=NOWHERE) if self.flag() else n.Deref(base, span=NOWHERE)
+            )
+        names = [f"i{k}" for k in range(count)]
+        extents = self.some(lambda: self.expr(depth), count, count)
+        return n.Access(names, extents, base, self.some(lambda: self.expr(depth), 1), span=NOWHERE)
 
+    def plain(self, depth):
+        """Return an expression with which a statement may begin."""
+        while True:
+            made = self.expr(depth)
+            if not isinstance(made, (n.IfExpr, n.Switch, n.Access, n.Comptime)):
+                return made
 
-def _plain(exprs):
-    """Return expressions that may begin a statement."""
-    return exprs.filter(lambda x: not isinstance(x, (n.IfExpr, n.Switch, n.Access, n.BlockExpr, n.Block, n.Comptime)))
+    def case(self, depth, blocks=True):
+        """Return a branch of a switch."""
+        values = self.maybe(lambda: self.some(lambda: self.expr(depth), 1))
+        body = self.block(depth - 1) if blocks and self.flag() else self.simple(depth, jumps=blocks)
+        return n.Case(values, body, span=NOWHERE)
 
+    def simple(self, depth, jumps=True):
+        """Return a statement that ends with a semicolon."""
+        choice = self.random.randrange(6) if jumps else 0
+        if choice == 1:
+            return n.Return(self.maybe(lambda: self.expr(depth)), span=NOWHERE)
+        if choice == 2:
+            return n.Break(self.maybe(self.name), self.maybe(lambda: self.expr(depth)), span=NOWHERE)
+        if choice == 3:
+            return n.Continue(self.maybe(self.name), span=NOWHERE)
+        if choice == 0:
+            return n.ExprStatement(self.plain(depth), span=NOWHERE)
+        op = self.random.choice(("=", "+=", "-=", "<<=", "|="))
+        return n.Assign(self.plain(depth), op, self.expr(depth), span=NOWHERE)
 
-expressions = st.recursive(leaves, _extend, max_leaves=12)
-types = st.recursive(make(n.Name, names), lambda inner: _types(inner, expressions), max_leaves=3)
-maybe = st.one_of(st.none(), expressions)
-attributes = st.lists(make(n.Attribute, st.sampled_from(["align", "linksection", "linkname"]), expressions), max_size=2)
+    def block(self, depth):
+        """Return a block."""
+        return n.Block(self.some(lambda: self.statement(depth)), span=NOWHERE)
 
+    def var(self, depth, **more):
+        """Return a declaration of a const or var."""
+        kind = self.random.choice(("const", "var"))
+        value = self.expr(depth) if kind == "const" else self.maybe(lambda: self.expr(depth))
+        of_type = self.maybe(lambda: self.type(2))
+        return n.VarDecl(kind, self.name(), of_type, value, attributes=self.attributes(), **more, span=NOWHERE)
 
-def _var(node_kind, **named):
-    value = expressions if node_kind == "const" else maybe
-    return make(
-        n.VarDecl,
-        st.just(node_kind),
-        names,
-        st.one_of(st.none(), types),
-        value,
-        attributes=attributes.map(tuple),
-        **named,
-    )
+    def attributes(self):
+        """Return attributes of a declaration."""
+        names = self.random.sample(("align", "linksection", "linkname"), self.random.choice((0, 0, 0, 1, 2)))
+        return tuple(n.Attribute(name, self.leaf(), span=NOWHERE) for name in names)
 
+    def statement(self, depth):
+        """Return a statement."""
+        if depth <= 0 or self.random.random() < 0.3:
+            return self.simple(2) if self.flag() else self.var(2, comptime=self.flag())
+        down = depth - 1
+        condition = self.expr(2)
+        choice = self.random.randrange(7)
+        if choice == 0:
+            return self.block(down)
+        if choice == 1:
+            otherwise = self.maybe(lambda: self.block(down) if self.flag() else self.simple(2))
+            return n.If(condition, self.block(down), otherwise, span=NOWHERE)
+        if choice == 2:
+            return n.If(condition, self.simple(2), None, span=NOWHERE)
+        if choice == 3:
+            return n.Labelled(self.name(), self.loop(down) if self.flag() else self.block(down), span=NOWHERE)
+        if choice == 4:
+            return n.Switch(condition, self.some(lambda: self.case(down)), span=NOWHERE)
+        if choice == 5:
+            return n.ComptimeBlock(self.block(down), span=NOWHERE)
+        return self.loop(down)
 
-places = _plain(expressions)
-assigns = make(n.Assign, places, st.sampled_from(["=", "+=", "-=", "<<=", "|="]), expressions)
-simple = st.one_of(
-    assigns,
-    make(n.ExprStatement, places),
-    make(n.Return, maybe),
-    make(n.Break, st.none(), maybe),
-    make(n.Break, names, maybe),
-    make(n.Continue, st.one_of(st.none(), names)),
-)
-local = st.one_of(
-    _var("const"), _var("var"), _var("const", comptime=st.just(True)), _var("var", comptime=st.just(True))
-)
+    def loop(self, depth):
+        """Return a loop."""
+        if self.flag():
+            return n.For(self.expr(2), self.name(), self.maybe(self.name), self.block(depth), self.flag(), span=NOWHERE)
+        step = self.maybe(lambda: n.Assign(self.plain(2), "+=", self.expr(2), span=NOWHERE))
+        return n.While(self.expr(2), step, self.block(depth), self.flag(), span=NOWHERE)
 
+    def item(self):
+        """Return a declaration of a file."""
+        choice = self.random.randrange(7)
+        if choice == 0:
+            return self.var(3, storage=self.random.choice((None, "export", "extern")))
+        if choice == 1:
+            of_type, value = self.maybe(lambda: self.type(2)), self.maybe(lambda: self.expr(3))
+            return n.ParamDecl(self.name(), of_type, value, self.attributes(), span=NOWHERE)
+        if choice == 2:
+            return n.ColorDecl(self.name(), self.maybe(lambda: self.expr(2)), span=NOWHERE)
+        if choice == 3:
+            return n.ComptimeBlock(self.block(3), span=NOWHERE)
+        if choice == 4:
+            return n.LayoutBlock(self.block(3), span=NOWHERE)
+        params = self.some(lambda: n.Parameter(self.name(), self.type(2), self.flag(), span=NOWHERE))
+        if choice == 5:
+            body, attributes = self.block(3), self.attributes()
+            return n.FnDecl("task", self.name(), params, self.type(2), body, attributes=attributes, span=NOWHERE)
+        return n.FnDecl(
+            "fn",
+            self.name(),
+            params,
+            self.type(2),
+            self.maybe(lambda: self.block(3)),
+            self.random.choice((None, "export", "extern")),
+            self.random.choice((None, "inline", "noinline")),
+            self.attributes(),
+            span=NOWHERE,
+        )
 
-def _nest(statements):
-    blocks = make(n.Block, few(statements))
-    loops = st.one_of(
-        make(n.For, expressions, names, st.one_of(st.none(), names), blocks, st.booleans()),
-        make(n.While, expressions, st.one_of(st.none(), assigns), blocks, st.booleans()),
-    )
-    case = make(n.Case, st.one_of(st.none(), few(expressions, 1)), st.one_of(blocks, simple))
-    return st.one_of(
-        blocks,
-        make(n.If, expressions, blocks, st.one_of(st.none(), blocks, simple)),
-        make(n.If, expressions, simple, st.none()),
-        loops,
-        make(n.Labelled, names, st.one_of(blocks, loops)),
-        make(n.Switch, expressions, few(case)),
-        make(n.ComptimeBlock, blocks),
-    )
-
-
-statements = st.recursive(st.one_of(simple, local), _nest, max_leaves=6)
-blocks = make(n.Block, few(statements))
-parameters = few(make(n.Parameter, names, types, st.booleans()))
-storages = st.sampled_from([None, "export", "extern"])
-items = st.one_of(
-    _var("const", storage=storages),
-    _var("var", storage=storages),
-    make(n.ParamDecl, names, st.one_of(st.none(), types), maybe, attributes.map(tuple)),
-    make(n.ColorDecl, names, maybe),
-    make(
-        n.FnDecl,
-        st.just("fn"),
-        names,
-        parameters,
-        types,
-        st.one_of(st.none(), blocks),
-        storages,
-        st.sampled_from([None, "inline", "noinline"]),
-        attributes.map(tuple),
-    ),
-    make(n.FnDecl, st.just("task"), names, parameters, types, blocks, attributes=attributes.map(tuple)),
-    make(n.ComptimeBlock, blocks),
-    make(n.LayoutBlock, blocks),
-)
-files = make(n.File, few(items))
+    def file(self):
+        """Return a file."""
+        return n.File(self.some(self.item), span=NOWHERE)
