@@ -2,7 +2,9 @@
 
 Each point (`harness.validation.points`) names its *recipe* (`harness.validation.recipe`), which rebuilds the program
 and runs it; recipes never see the published count.  Every point ends in one `Row`: measured, or skipped and why.
-The criteria (`MEAN_LIMIT`, `WORST_LIMIT`) hold for all measured rows except those of `UNJUDGED` kinds.
+The criteria (`MEAN_LIMIT`, `WORST_LIMIT`) hold for all measured rows except those of `UNJUDGED` kinds and of other
+generations than the WSE-2: those run on the preset of their generation (`of_generation`), whose numbers are known in
+part only, and their error is stated apart.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from dataclasses import asdict, dataclass
 
 from harness.kit.modules import need
 from wse_core.errors import ConfigError, WseError
+from wse_core.params import PARAMETERS
+from wse_core.params import machine as preset
+from wse_core.schema import suggestion
 
 __all__ = ["MEAN_LIMIT", "UNJUDGED", "WORST_LIMIT", "Row", "markdown", "summarise", "validate"]
 
@@ -20,6 +25,10 @@ MEAN_LIMIT, WORST_LIMIT = 0.04, 0.10
 
 UNJUDGED = ("formula", "llm-kernel")
 """Kinds that are listed and not judged: formulas are models themselves; times of two digits at an unknown clock."""
+
+
+PRESETS = {"WSE-2": "wse2", "WSE-3": "wse3"}
+"""Preset of each generation that a point may name."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,8 @@ class Row:
         Why there is no comparison; empty if there is one.
     seconds : float
         Host time.
+    generation : str
+        As the point says.
     """
 
     id: str
@@ -56,11 +67,12 @@ class Row:
     method: str = ""
     reason: str = ""
     seconds: float = 0.0
+    generation: str = "WSE-2"
 
     @property
     def counts(self):
         """Whether the criteria look at this row."""
-        return self.error is not None and self.kind not in UNJUDGED
+        return self.error is not None and self.kind not in UNJUDGED and self.generation == "WSE-2"
 
 
 def validate(points, machine, progress):
@@ -92,7 +104,8 @@ def validate(points, machine, progress):
 
 def _compare(registry, machine, point, tell):
     """Return the row of one point."""
-    fixed = {"id": point["id"], "kind": point["kind"], "recipe": point["recipe"], "source": point.get("source", "")}
+    fixed = {key: point[key] for key in ("id", "kind", "recipe")}
+    fixed |= {"source": point.get("source", ""), "generation": point.get("generation", "WSE-2")}
     published = point.get("cycles") or point.get("cycles_at_0p85_ghz")
     entry = registry.RECIPES.get((point["recipe"], point["kind"]))
     if entry is None:
@@ -103,7 +116,8 @@ def _compare(registry, machine, point, tell):
     blind["params"] = {k: v for k, v in point["params"].items() if k not in ("values", "min", "max")}
     started = time.perf_counter()
     try:
-        outcome = entry.function(machine, blind, tell)
+        entry.admit(blind["params"])
+        outcome = entry.function(of_generation(machine, fixed["generation"]), blind, tell)
     except registry.CannotRun as refusal:
         return Row(**fixed, published=published, reason=str(refusal))
     except ConfigError as refusal:
@@ -121,6 +135,25 @@ def _compare(registry, machine, point, tell):
     return Row(**fixed, error=error, low=point["params"].get("min", low), high=point["params"].get("max", high))
 
 
+def of_generation(machine, generation):
+    """Return the machine that a point of a generation runs on: its preset, with the numbers that were changed.
+
+    A machine of another preset than the default is taken as it is.
+
+    Raises
+    ------
+    ConfigError
+        There is no preset for the generation.
+    """
+    if generation not in PRESETS:
+        raise ConfigError(f"generation {generation!r}: there is no such machine", hint=suggestion(generation, PRESETS))
+    if machine.preset != "wse2" or PRESETS[generation] == "wse2":
+        return machine
+    base = preset("wse2")
+    changed = {name: machine[name] for name in PARAMETERS if machine[name] != base[name]}
+    return preset(PRESETS[generation], changed)
+
+
 def summarise(rows):
     """Return what a list of rows amounts to.
 
@@ -133,6 +166,10 @@ def summarise(rows):
     total = _summary(rows)
     total["kinds"] = {
         kind: _summary([row for row in rows if row.kind == kind]) for kind in dict.fromkeys(row.kind for row in rows)
+    }
+    others = [row for row in rows if row.generation != "WSE-2"]
+    total["generations"] = {
+        name: _summary([row for row in others if row.generation == name]) for name in {row.generation for row in others}
     }
     counted = _summary([row for row in rows if row.counts])
     total |= {key: counted[key] for key in ("mean_absolute_error", "worst", "over_limit")}

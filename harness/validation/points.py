@@ -23,7 +23,8 @@ REQUIRED = {"id": str, "kind": str, "recipe": str, "params": dict}
 OPTIONAL = {
     **dict.fromkeys(("workload", "source", "exactness", "generation", "platform", "run", "notes"), str),
     "published_unit": str,
-    **dict.fromkeys(("cycles", "published_value", "clock_ghz", "gcell_per_s"), float),
+    **dict.fromkeys(("cycles", "clock_ghz", "gcell_per_s"), float),
+    "published_value": object,  # as printed, which may be ">270000"
     **dict.fromkeys(("cycles_wse3", "cycles_at_0p85_ghz", "cycles_at_1p1_ghz"), float),
 }
 """Keys that a point may have: texts, and numbers above zero; null says that it is not known."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["RECIPES", "CannotRun", "Measurement", "Recipe", "grid", "integer", "recipe"]
+__all__ = ["RECIPES", "CannotRun", "Measurement", "Recipe", "agree", "grid", "integer", "recipe"]
 
 RECIPES: dict[tuple[str, str], Recipe] = {}
 """All recipes by (name, kind of point)."""
@@ -64,24 +64,56 @@ class Recipe:
     function : callable
         ``function(machine, point, progress)`` returns an `Measurement`; `progress` is called with a line of text now
         and then and may raise to stop the run.
+    params : tuple[str, ...]
+        Parameters that it honours, those that only describe included; empty: it refuses all points anyway.
+    dtypes : tuple[str, ...]
+        Formats that it runs in; the first one if a point names none.
     """
 
     name: str
     kinds: tuple
     summary: str
     function: Callable = field(repr=False)
+    params: tuple = ()
+    dtypes: tuple = ("f32",)
+
+    def admit(self, params):
+        """Refuse parameters that the recipe does not honour: what ran would not be what the point says.
+
+        Raises
+        ------
+        CannotRun
+        """
+        if not self.params:
+            return
+        for key in params:
+            if key not in self.params:
+                raise CannotRun(f"recipe {self.name} has no parameter {key}; it knows {', '.join(self.params)}")
+        dtype = params.get("dtype", self.dtypes[0])
+        if dtype not in self.dtypes:
+            raise CannotRun(f"dtype {str(dtype)[:40]!r}: the recipe is for {' or '.join(self.dtypes)}")
 
 
-def recipe(name, kinds, summary):
-    """Return a decorator that enters a function into `RECIPES` and leaves it as it is."""
+def recipe(name, kinds, summary, params=(), dtypes=("f32",)):
+    """Return a decorator that enters a function into `RECIPES` and leaves it as it is.
+
+    `params` are the parameters that the recipe honours, `dtypes` the formats; a point with others is refused.
+    """
 
     def enter(function):
-        entry = Recipe(name, tuple(kinds), summary, function)
+        entry = Recipe(name, tuple(kinds), summary, function, tuple(params), tuple(dtypes))
         for kind in kinds:
             RECIPES[name, kind] = entry
         return function
 
     return enter
+
+
+def agree(params, expected):
+    """Refuse a point that states a size differently from `expected`, what follows from its other parameters."""
+    for key, value in expected.items():
+        if key in params and params[key] != value:
+            raise CannotRun(f"{key}={params[key]!r:.40}, but the other parameters say {value}")
 
 
 def integer(params, key, default=None):

@@ -9,8 +9,12 @@ routine saves and restores the registers that it needs.
 offset that was computed for it; the destination and the first source have a DSR each, even where they are the same;
 descriptors that were put into DSRs by hand stay there, and only their base is set.
 
-*Loops* count up, compare and jump; a loop of at most `UNROLL` turns with known bounds is unrolled.  A loop whose bounds
-are known only at run time may have no turn: it compares at its top, and a jump leads back there.
+*Loops* count up, compare and jump.  A loop with known bounds is unrolled if all its turns together are few enough
+instructions (`unrolls`), inner loops first; LLVM decides so, and allows more for a loop whose index arithmetic folds
+into constants, which then costs nothing.  A loop whose bounds are known only at run time may have no turn: it compares
+at its top, and a jump leads back there.
+
+*Asynchronous operations* have low priority (`PRIORITY`) where the program says nothing else.
 
 *Functions* save and restore the registers that they use.
 
@@ -21,10 +25,45 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-__all__ = ["UNROLL", "Multiplier", "counted", "load_at", "powers", "saved"]
+__all__ = [
+    "FOLDED",
+    "PRIORITY",
+    "UNROLLED",
+    "Multiplier",
+    "counted",
+    "load_at",
+    "powers",
+    "saved",
+    "size_of_product",
+    "unrolls",
+]
 
-UNROLL = 8
-"""Most turns of a loop that is unrolled, LLVM's usual bound for bodies of a few dozen instructions."""
+UNROLLED, FOLDED = 120, 208
+"""Most instructions that a loop may grow to when it is unrolled; the same if its index arithmetic folds.
+
+LLVM's bounds are 150 of its own instructions, or 300, and up to four times that for loops that fold; how many of those
+an instruction here stands for is not known.  Public programs bracket both numbers: a row of 8 elements in ELLPACK, 8
+turns of 14 instructions, is unrolled, one of 9 is not (SPMM-ELLPACK-01 and -03); the product of 16 x 16 tiles, 16 turns
+of 13, is unrolled on the machine (SUMMA-P32-T16), that of 14 x 14 tiles, 14 turns of 15, is not in the simulator's
+trace (SUMSIM-DC-COMPUTE)."""
+
+PRIORITY = "low"
+"""Of an asynchronous operation that names none (CSL page on DSDs)."""
+
+
+def unrolls(turns, body, folds=False):
+    """Return whether a loop is unrolled.
+
+    Parameters
+    ----------
+    turns : int
+        Known number of turns.
+    body : int
+        Instructions of a turn, counting and jump included.
+    folds : bool
+        Whether all that is computed from the index becomes a constant.
+    """
+    return turns * body <= (FOLDED if folds else UNROLLED)
 
 
 def powers(constant):
@@ -41,6 +80,15 @@ def powers(constant):
     if rest & rest - 1 == 0:
         return high + 1, rest.bit_length() - 1, -1
     return None
+
+
+def size_of_product(constant):
+    """Return how many instructions a product with a constant takes where it stands; a routine is called by four."""
+    parts = powers(constant)
+    if parts is None:
+        return 4
+    _, low, sign = parts
+    return 1 if not sign else 2 + (low > 0)
 
 
 class Multiplier:
@@ -115,11 +163,12 @@ def saved(p, name, registers):
         p.ld16(register, place, offset=k)
 
 
-def load_at(p, dsrs, dsd, offset):
-    """Load a descriptor into DSRs with its base moved by the words in the register `offset`."""
+def load_at(p, dsrs, dsd, offset=None):
+    """Load a descriptor into DSRs, its base moved by the words in the register `offset`, or by a number of them."""
     for dsr in dsrs:
         p.load(dsr, dsd)
-        p.dsr_off(dsr, offset)
+        if offset is not None:
+            p.dsr_off(dsr, offset)
 
 
 @contextmanager

@@ -81,7 +81,12 @@ FORMULAS = {
 """Start of the workload -> (formula of P, B, S and the wire; kernel; its parameters)."""
 
 
-@recipe("R15", ("formula",), "closed forms of published models against our kernels")
+@recipe(
+    "R15",
+    ("formula",),
+    "closed forms of published models against our kernels",
+    ("formula", "P", "B", "S", "tile", "dtype"),
+)
 def formula(machine, point, progress):
     """Run the kernel that the formula is about."""
     name, params = point.get("workload", "").lower(), point["params"]

@@ -36,8 +36,8 @@ import numpy as np
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.programs.compiled import UNROLL, Multiplier, counted, load_at, saved
-from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
+from harness.validation.programs.compiled import Multiplier, counted, load_at, saved, unrolls
+from harness.validation.recipe import CannotRun, Measurement, agree, grid, integer, recipe
 from wse_core.errors import ProgramError
 
 __all__ = ["FORMATS", "dense", "padded_count", "sparse"]
@@ -210,7 +210,8 @@ def _ellpack(w, width):
     p.ldi(e, 0)
     with counted(p, row, w.rows):
         w.row_of_c(row)
-        (unrolled if width <= UNROLL else loop)()
+        turn = 1 + 1 + 2 + 7 + 1 + 2  # index, row of B, value, multiply-add, next element, counting
+        (unrolled if unrolls(width, turn) else loop)()
 
 
 def _store(fmt, a, padded):
@@ -291,20 +292,32 @@ def _tile(params):
     n, k = integer(params, "N"), integer(params, "K")
     if n % height or k % width:
         raise CannotRun(f"{n} x {k} does not divide over {width} x {height} PEs")
+    agree(params, {"rows_per_pe": n // height, "cols_per_pe": k // width})
     return n // height, k // width
 
 
-@recipe("R10", ("gemm-local",), "dense local product")
+@recipe(
+    "R10",
+    ("gemm-local",),
+    "dense local product",
+    ("pe_grid", "N", "K", "M", "density_pct", "rows_per_pe", "cols_per_pe", "dtype"),
+)
 def local_gemm(machine, point, progress):
     """Run the product of one PE."""
     rows, cols = _tile(point["params"])
+    agree(point["params"], {"density_pct": 100})
     rng = np.random.default_rng(1)
     a = rng.standard_normal((rows, cols)).astype(np.float32)
     b = rng.standard_normal((cols, integer(point["params"], "M"))).astype(np.float32)
     return Measurement(dense(machine, a, b)[0], "fabric, one PE")
 
 
-@recipe("R10", ("spmm-local",), "sparse local product")
+@recipe(
+    "R10",
+    ("spmm-local",),
+    "sparse local product",
+    ("pe_grid", "N", "K", "M", "density_pct", "rows_per_pe", "cols_per_pe", "dtype"),
+)
 def local_spmm(machine, point, progress):
     """Run the product of a PE with the mean number of stored elements."""
     params, workload = point["params"], point.get("workload", "")

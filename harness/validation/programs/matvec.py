@@ -64,7 +64,12 @@ def multiply(machine, n, rows, repetitions, a, x, y):
     return int(last[0, 0] - first[0, 0]), session.read("y").view(np.float32).ravel()
 
 
-@recipe("R2", ("matvec-1pe",), "matrix-vector product of one PE with @map")
+@recipe(
+    "R2",
+    ("matvec-1pe",),
+    "matrix-vector product of one PE with @map",
+    ("pe_grid", "N", "padded_rows", "iterations", "dtype"),
+)
 def matvec(machine, point, progress):
     """Run the product of the point."""
     n = integer(point["params"], "N")

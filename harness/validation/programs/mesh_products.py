@@ -54,7 +54,13 @@ def mesh_gemv(machine, width, height, m, n, dtype):
     )["cycles"]
 
 
-@recipe("R11", ("llm-kernel",), "MeshGEMM and MeshGEMV on the mesh that the point states")
+@recipe(
+    "R11",
+    ("llm-kernel",),
+    "MeshGEMM and MeshGEMV on the mesh that the point states",
+    ("shape", "pe_grid", "dtype"),
+    tuple(DTYPES),
+)
 def mesh_product(machine, point, progress):
     """Run the product of the point, or continue the line through two smaller ones."""
     params = point["params"]

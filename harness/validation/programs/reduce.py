@@ -21,7 +21,13 @@ from wse_core.errors import InternalError, WseError
 __all__ = ["reduce_1d"]
 
 
-@recipe("R3", ("reduce-1d",), "two-phase reduce along a row to PE 0")
+@recipe(
+    "R3",
+    ("reduce-1d",),
+    "two-phase reduce along a row to PE 0",
+    ("pe_grid", "words_per_pe", "group_size", "dtype"),
+    ("f32", "f16", "cb16"),
+)
 def reduce_1d(machine, point, progress):
     """Run a point: pe_grid ("512x1"), words_per_pe, group_size (missing: one group, the chain), dtype (f32)."""
     params = point["params"]

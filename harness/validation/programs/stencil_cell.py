@@ -141,7 +141,7 @@ def expected(cells, boundary, iterations):
     return cells
 
 
-@recipe("R4", ("stencil-1cell",), "a star stencil, one cell per PE")
+@recipe("R4", ("stencil-1cell",), "a star stencil, one cell per PE", ("grid", "radius", "dtype"))
 def stencil_cell(machine, point, progress):
     """Run the grid of a point."""
     params = point["params"]

@@ -37,7 +37,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.stencil.points25 import weights
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.programs.compiled import load_at
+from harness.validation.programs.compiled import PRIORITY, load_at
 from harness.validation.recipe import CannotRun, Measurement, integer, recipe
 from wse_core.errors import ProgramError
 
@@ -45,13 +45,20 @@ __all__ = ["RADIUS", "expected", "iterate", "stencil_columns"]
 
 RADIUS = 4
 COURANT = 0.1
-"""Square of the number of cells that a wave travels in a step."""
+"""Square of the number of cells that a wave travels in a step: the value of the field, here the same everywhere."""
+GROUP = 4
+"""Cells of fp32 in a group of banks."""
 
 
 def _factors():
-    """Return the weights by distance as float32: the second difference times `COURANT`, and 2 for the cell itself."""
-    near = weights(RADIUS)[1:] * 10 * COURANT
-    return np.array([2 - 6 * near.sum(), *near], np.float32)
+    """Return the weights of the laplacian by distance as float32, that of the cell itself first."""
+    near = weights(RADIUS)[1:] * 10
+    return np.array([-6 * near.sum(), *near], np.float32)
+
+
+def _pitch(block):
+    """Return the cells from row to row of the buffer: rows of whole groups of banks, so that all begin in one bank."""
+    return -(-block // GROUP) * GROUP
 
 
 def _ways(width, height, block):
@@ -63,22 +70,32 @@ def _ways(width, height, block):
 def _program(machine, nz, block, steps, plans):
     """Return the program of a PE; `plans` says from what distance blocks arrive per direction, in order."""
     p = Program(f"wave, {plans}", machine)
-    count = -(-nz // block)
+    count, pitch = -(-nz // block), _pitch(block)
     size = count * block + 2 * RADIUS
     factors = _factors()
-    cells = p.array("cells", 2 * size, "f32")
-    sums = p.array("sums", block, "f32")
     rows = [[d for d in plan if d is not None] for plan in plans]
-    buffers = [p.array(f"rows {k}", len(found) * block, "f32") for k, found in enumerate(rows)]
-    scales = [p.array(f"weights {k}", len(found), "f32", init=factors[found]) for k, found in enumerate(rows)]
+    firsts = np.cumsum([0, *map(len, rows)]).tolist()
+    cells = p.array("cells", 2 * size, "f32", align=8)
+    field = p.array("field", count * block, "f32", align=8)
+    sums = p.array("sums", pitch, "f32", align=8)
+    buffer = p.array("buffer", firsts[-1] * pitch, "f32", align=8)
+    scales = [
+        p.array(f"weights {k}", len(found), "f32", init=[factors[d] if d or not k else 0 for d in found])
+        for k, found in enumerate(rows)
+    ]
     command = p.array("command", 1, "u32", init=[_ways(9, 9, block)[0].command])
     stamps = Stamps(p)
     left, pending = p.reg16("steps left"), p.reg16("pending")
     at, now, before, here = (p.reg16(name) for name in ("block", "present", "previous", "here"))
     weight = p.reg32("weight")
     own = [p.dsr("src1") for _ in range(4)]
-    shifted, added = p.dsr("src1"), p.dsr("src1")
-    total, result = p.dsr("src0"), p.dsr("dest")
+    shifted = p.dsr("src1")
+    to, total = p.dsr("dest"), p.dsr("src0")
+
+    def accumulate(op, dsd, offset, *scalar):
+        load_at(p, (to, total), p.mem1d(sums, block))
+        load_at(p, [shifted], dsd, offset)
+        op(to, total, shifted, *scalar)
 
     def window(shift=0):
         return p.mem1d(cells, block, offset=RADIUS + shift)
@@ -95,42 +112,40 @@ def _program(machine, nz, block, steps, plans):
         p.add16(here, now, at)
         for k, found in enumerate(rows):
             load_at(p, [own[k]], window(), here)
-            p.mov32(p.fabout(p.output_queue(k, k), block), own[k], async_=True, activate=f"sent {k}")
+            p.mov32(p.fabout(p.output_queue(k, k), block), own[k], async_=p.async_(PRIORITY, activate=f"sent {k}"))
             p.fmuls(
-                p.mem4d(buffers[k], (len(found), block)),
+                p.mem4d(buffer, (len(found), block), (pitch, 1), offset=firsts[k] * pitch),
                 p.fabin(p.input_queue(4 + k, k), len(found) * block),
                 p.mem4d(scales[k], (len(found), block), (1, 0)),
-                async_=True,
-                activate=f"received {k}",
+                async_=p.async_(PRIORITY, activate=f"received {k}"),
             )
     for k in range(4):
         with p.task(f"sent {k}"):
-            p.mov32(p.fabout(p.output_queue(k, k), 1, control=True), command, async_=True)
+            p.mov32(p.fabout(p.output_queue(k, k), 1, control=True), command, async_=p.async_(PRIORITY))
             _count(p, pending)
         with p.task(f"received {k}"):
             _count(p, pending)
     with p.task("compute"):
-        p.mov32(sums, 0)
-        p.load(total, sums)
-        p.load(added, sums)
+        p.mov32(p.mem1d(sums, block), 0)
         for k in range(1, RADIUS + 1):
             p.ldi32(weight, float(factors[k]))
             for shift in (-k, k):
-                load_at(p, [shifted], window(shift), here)
-                p.fmacs(total, total, shifted, weight)
-        for k, found in enumerate(rows):
-            for row, distance in enumerate(found):
-                if distance or k == 0:
-                    p.fadds(total, total, p.mem1d(buffers[k], block, offset=row * block))
+                accumulate(p.fmacs, window(shift), here, weight)
+        every = p.mem4d(sums, (firsts[-1], block), (0, 1))
+        p.fadds(every, every, p.mem4d(buffer, (firsts[-1], block), (pitch, 1)))
+        accumulate(p.fmuls, p.mem1d(field, block), at)
+        p.ldi32(weight, 2.0)
+        accumulate(p.fmacs, window(), here, weight)
         p.add16(here, before, at)
-        load_at(p, [shifted, result], window(), here)
+        load_at(p, (total,), p.mem1d(sums, block))
+        load_at(p, (shifted, to), window(), here)
         if count * block > nz:
             last = p.reg16("last")
             p.ldi(last, 2 * (count - 1) * block)
             with p.if_("eq", at, last):
-                p.dsr_len(result, nz - (count - 1) * block)
+                p.dsr_len(to, nz - (count - 1) * block)
                 p.dsr_len(total, nz - (count - 1) * block)
-        p.fsubs(result, total, shifted)
+        p.fsubs(to, total, shifted)
         p.add16(at, at, 2 * block)
         with p.if_("eq", at, 2 * count * block):
             p.ldi(at, 0)
@@ -186,7 +201,8 @@ def iterate(machine, cells, previous, block, steps):
         way.routes(layout)
     rest = -nz % block
     both = np.concatenate([np.pad(u, ((0, 0), (0, 0), (RADIUS, RADIUS + rest))) for u in (cells, previous)], axis=2)
-    session = Session(layout, [("cells", both.view(np.uint32), 0, 0)])
+    field = np.full((height, width, nz + rest), COURANT, np.float32)
+    session = Session(layout, [("cells", both.view(np.uint32), 0, 0), ("field", field.view(np.uint32), 0, 0)])
     first, last = session.stamps(width // 2, height // 2)
     values = session.read("cells", 0, 0, width, height).view(np.float32)
     begin = RADIUS + (steps % 2) * both.shape[2] // 2
@@ -205,6 +221,7 @@ def expected(arithmetic, cells, previous, steps):
     height, width, nz = cells.shape
     factors = _factors().view(np.uint32)
     ways = _ways(width, height, 1)
+    field, two = (np.full(1, value, np.float32).view(np.uint32) for value in (COURANT, 2.0))
     for _ in range(steps):
         total = np.zeros_like(cells)
         padded = np.pad(cells, ((0, 0), (0, 0), (RADIUS, RADIUS)))
@@ -216,16 +233,24 @@ def expected(arithmetic, cells, previous, steps):
             places = [np.s_[y : y + h, x : x + w] for x, y, w, h in way.line.rects]
             for k, here in enumerate(places):
                 for distance in way.plan(k):
-                    if distance is None or (distance == 0 and number):
+                    if distance is None:
                         continue
                     there = places[k - distance]
-                    factor = np.broadcast_to(factors[distance], cells[there].shape)
-                    total[here] = arithmetic.call("add", total[here], arithmetic.call("mul", cells[there], factor))
+                    factor = np.broadcast_to(factors[distance] if distance or not number else 0, cells[there].shape)
+                    product = arithmetic.call("mul", cells[there], factor.astype(np.uint32))
+                    total[here] = arithmetic.call("add", total[here], product)
+        total = arithmetic.call("mul", total, np.broadcast_to(field, total.shape))
+        total = arithmetic.call("fma", cells, np.broadcast_to(two, cells.shape), total)
         cells, previous = arithmetic.call("sub", total, previous), cells
     return cells
 
 
-@recipe("R6", ("stencil-25pt-hw",), "a wave equation with 25 points, a column of z per PE")
+@recipe(
+    "R6",
+    ("stencil-25pt-hw",),
+    "a wave equation with 25 points, a column of z per PE",
+    ("pe_grid", "nz", "block", "steps", "dtype"),
+)
 def stencil_columns(machine, point, progress):
     """Run the column of a point on 9 x 9 PEs."""
     params = point["params"]

@@ -30,6 +30,7 @@ import numpy as np
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from harness.validation.programs.compiled import PRIORITY
 from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
 from wse_core.errors import ProgramError
 
@@ -120,9 +121,9 @@ def _program(machine, tile, parities, iterations):
     with p.task("loop"):
         for d in DIRECTIONS:
             p.load(send[d][1], tile.part(p, a, *tile.edge(d)))
-            p.mov32(*send[d][:2], async_=p.async_("low", activate=f"sent {d}"))
+            p.mov32(*send[d][:2], async_=p.async_(PRIORITY, activate=f"sent {d}"))
             p.load(receive[d][0], tile.part(p, a, *tile.halo(d)))
-            p.mov32(*receive[d][:2], async_=p.async_("low", activate=f"received {d}"))
+            p.mov32(*receive[d][:2], async_=p.async_(PRIORITY, activate=f"received {d}"))
     for name in [f"{what} {d}" for d in DIRECTIONS for what in ("sent", "received")]:
         with p.task(name):
             p.sub16(pending, pending, 1)
@@ -290,7 +291,12 @@ def expected(cells, boundary, radius, iterations, fma):
     return cells
 
 
-@recipe("R5", ("stencil-tiled",), "a star stencil over a tile of cells per PE, halo exchange with four neighbours")
+@recipe(
+    "R5",
+    ("stencil-tiled",),
+    "a star stencil over a tile of cells per PE, halo exchange with four neighbours",
+    ("tile", "radius", "grids", "dtype"),
+)
 def stencil_tiled(machine, point, progress):
     """Run the tile and the radius of a point on 3 x 3 PEs."""
     params = point["params"]

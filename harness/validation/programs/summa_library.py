@@ -16,7 +16,8 @@ user's task.  One of those activates, the other unblocks the product.
 
 *Product* (per k, per j): load of B[j T + k], fmacs of T elements C[:, j] += A[:, k] b.  The descriptors are variables,
 so three DSRs are loaded for each fmacs, with their offsets; then that of C moves on by a column, and that of A after
-the last j.  Loops of up to `compiled.UNROLL` turns are unrolled, and so need no index arithmetic.
+the last j.  Where the compiler unrolls the loop over j (`loops`: tiles of up to 12, and of 16), columns of C and
+elements of B stand at known places and need no index arithmetic.
 
 *Banks.*  Arrays lie in memory in the order A, B, C, A buffer, B buffer, so with even T the columns of A and C have
 even distances: 0 modulo 4 words is a conflict.
@@ -38,11 +39,11 @@ from fabric.asm.control import encode
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.programs.compiled import UNROLL, Multiplier, load_at
-from harness.validation.recipe import CannotRun, Measurement, grid, recipe
+from harness.validation.programs.compiled import Multiplier, counted, load_at, size_of_product, unrolls
+from harness.validation.recipe import CannotRun, Measurement, agree, grid, recipe
 from wse_core.errors import ProgramError
 
-__all__ = ["SLOPE", "cycles", "emit_product", "multiply"]
+__all__ = ["SLOPE", "cycles", "emit_product", "loops", "multiply"]
 
 SLOPE = (8, 16)
 """Sizes that larger P are continued from."""
@@ -170,44 +171,48 @@ def emit_product(p, t, a_at, b_at, c, a, multiplier, at):
         Free for index arithmetic.
     """
     dc, sc, da = p.dsr("dest", name="c"), p.dsr("src0", name="c"), p.dsr("src1", name="a")
-    factor, c_at = p.reg32("factor"), p.reg16("c at")
-    k = None if t <= UNROLL else p.reg16("k")
-    j = None if t <= UNROLL else p.reg16("j")
+    factor = p.reg32("factor")
+    inner, outer = loops(t)
+    k, j = (None if unrolled else p.reg16(name) for name, unrolled in (("k", outer), ("j", inner)))
+    c_at = None if inner else p.reg16("c at")
 
-    def turn(load):
-        load()
-        load_at(p, (dc, sc), p.mem1d(c, t), c_at)
+    def turn(c_offset):
+        load_at(p, (dc, sc), p.mem1d(c, t), c_offset)
         load_at(p, [da], p.mem1d(a, t), a_at)
         p.fmacs(dc, sc, da, factor)
-        p.add16(c_at, c_at, 2 * t)
 
-    if t <= UNROLL:
-        for row in range(t):
-            p.ldi(c_at, 0)
+    def columns(row):
+        if inner:
             for column in range(t):
-                turn(lambda row=row, column=column: p.ld32(factor, b_at, offset=2 * (column * t + row)))
+                p.ld32(factor, b_at, offset=2 * (column * t + row))
+                turn(2 * t * column)
+            return
+        p.ldi(c_at, 0)
+        with counted(p, j, t):
+            multiplier.emit(at, j, 2 * t)
+            p.add16(at, at, b_at)
+            p.ld32(factor, at)
+            turn(c_at)
+            p.add16(c_at, c_at, 2 * t)
+
+    if outer:
+        for row in range(t):
+            columns(row)
             p.add16(a_at, a_at, 2 * t)
-        p.free(factor, c_at)
-        return
+    else:
+        with counted(p, k, t):
+            columns(0)
+            p.add16(a_at, a_at, 2 * t)
+            p.add16(b_at, b_at, 2)
+    p.free(factor, *(register for register in (k, j, c_at) if register is not None))
 
-    def element():
-        multiplier.emit(at, j, 2 * t)
-        p.add16(at, at, b_at)
-        p.ld32(factor, at)
 
-    p.ldi(k, 0)
-    outer = p.label()
-    p.ldi(j, 0)
-    p.ldi(c_at, 0)
-    inner = p.label()
-    turn(element)
-    p.add16(j, j, 1)
-    p.branch("ltu", j, t, inner, "16")
-    p.add16(a_at, a_at, 2 * t)
-    p.add16(b_at, b_at, 2)
-    p.add16(k, k, 1)
-    p.branch("ltu", k, t, outer, "16")
-    p.free(factor, c_at, k, j)
+def loops(t):
+    """Return whether the compiler unrolls the loop over columns, and the one over k around it."""
+    turn = 3 * 2 + 1  # three descriptors into DSRs, each with its offset, and the multiply-add
+    body = size_of_product(2 * t) + 2 + turn + 1 + 2  # the element of B, the next column of C, counting
+    inner = unrolls(t, body, folds=True)
+    return inner, inner and unrolls(t, t * (1 + turn) + 1 + 1 + 2, folds=True)
 
 
 def program(machine, size, t, column, row):
@@ -221,7 +226,7 @@ def program(machine, size, t, column, row):
     axes = {"x": _Axis(p, "x", t, column, registers), "y": _Axis(p, "y", t, row, registers)}
     active = {axis: p.scalar(f"{axis} active", "u16") for axis in axes}
     stamps = Stamps(p)
-    multiplier = Multiplier(p, [2 * t] if t > UNROLL else [], (step, place))
+    multiplier = Multiplier(p, [] if loops(t)[0] else [2 * t], (step, place))
 
     with p.task("main"):
         stamps.store(0)
@@ -341,7 +346,12 @@ def cycles(machine, size, t):
     return multiply(machine, size, t, a, b)[0]
 
 
-@recipe("R1", ("gemm-summa-hw",), "SUMMA with broadcasts of a collectives library")
+@recipe(
+    "R1",
+    ("gemm-summa-hw",),
+    "SUMMA with broadcasts of a collectives library",
+    ("pe_grid", "tile", "M", "K", "N", "dtype"),
+)
 def summa(machine, point, progress):
     """Run the product, or continue the line through two smaller ones."""
     params = point["params"]
@@ -350,6 +360,7 @@ def summa(machine, point, progress):
     if width != height or len(set(tile)) != 1 or width < 2:
         raise CannotRun("only square tiles on a square of at least 2 x 2 PEs")
     t = tile[0]
+    agree(params, dict.fromkeys("MKN", width * t))
     if width <= SLOPE[1]:
         return Measurement(cycles(machine, width, t))
     low, high = (cycles(machine, size, t) for size in SLOPE)

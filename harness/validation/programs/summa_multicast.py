@@ -17,8 +17,8 @@ import numpy as np
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.programs.compiled import UNROLL, Multiplier
-from harness.validation.programs.summa_library import emit_product
+from harness.validation.programs.compiled import Multiplier
+from harness.validation.programs.summa_library import emit_product, loops
 from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
 
 __all__ = ["products", "send"]
@@ -29,7 +29,7 @@ def products(machine, t, count, a, b):
     p = Program("products", machine)
     c_var, a_var, b_var = (p.array(name, t * t, "f32") for name in "cab")
     stamps = Stamps(p)
-    multiplier = Multiplier(p, [2 * t] if t > UNROLL else [])
+    multiplier = Multiplier(p, [] if loops(t)[0] else [2 * t])
     with p.task("main"):
         stamps.store(0)
         a_at, b_at, scratch, rounds = (p.reg16(name) for name in ("a at", "b at", "scratch", "rounds"))
@@ -78,7 +78,12 @@ def send(machine, words):
     return int(last[0, 0] - first[0, 0]) - reading, session.read("result", 1).ravel()
 
 
-@recipe("R8", ("gemm-summa-sim",), "spans of tasks of a SUMMA with hand-written multicast")
+@recipe(
+    "R8",
+    ("gemm-summa-sim",),
+    "spans of tasks of a SUMMA with hand-written multicast",
+    ("pe_grid", "tile", "fmacs", "words", "dtype"),
+)
 def summa_multicast(machine, point, progress):
     """Run the task that the point describes."""
     params = point["params"]
@@ -87,7 +92,9 @@ def summa_multicast(machine, point, progress):
     tile = grid(params, "tile", 3)
     if len(set(tile)) != 1:
         raise CannotRun("only square tiles")
-    t, fmacs = tile[0], integer(params, "fmacs", tile[0] ** 2)
+    if "fmacs" not in params:
+        raise CannotRun("a whole SUMMA with two colors: only spans of its tasks are rebuilt, and no fmacs are stated")
+    t, fmacs = tile[0], integer(params, "fmacs")
     if fmacs % t**2:
         raise CannotRun(f"{fmacs} multiply-adds are no whole number of products of {t} x {t} tiles")
     rng = np.random.default_rng(t)

@@ -100,7 +100,12 @@ def distance(machine, n, conflict, scalars=15):
     return times[0] - times[1], (a, b, result)
 
 
-@recipe("R7", ("vector-op",), "one vector operation, between two time stamps or issue to issue")
+@recipe(
+    "R7",
+    ("vector-op",),
+    "one vector operation, between two time stamps or issue to issue",
+    ("pe_grid", "elements", "alignment", "dtype"),
+)
 def vector_operation(machine, point, progress):
     """Run the operation that the point describes."""
     params, workload = point["params"], point.get("workload", "").lower()

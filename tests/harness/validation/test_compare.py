@@ -63,7 +63,7 @@ def run(capsys, *words):
 
 def test_points_of_the_package():
     points = load_points()
-    assert len(points) == 210
+    assert len(points) == 216
     assert all(p["source"] and p["recipe"].startswith("R") for p in points)
     ids = {p["id"] for p in points}
     assert set(QUICK) <= ids

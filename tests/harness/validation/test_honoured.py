@@ -1,0 +1,91 @@
+"""What a recipe cannot honour it refuses; unrolling and generations; the points of the package."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.kit.console import Progress
+from harness.validation import compare
+from harness.validation.points import load_points
+from harness.validation.programs import compiled, summa_library
+from harness.validation.registry import RECIPES
+from wse_core.errors import ConfigError
+from wse_core.params import machine
+
+POINTS = {point["id"]: point for point in load_points()}
+
+
+def row(point_id, changed=None, **keys):
+    """Return the row of a point of the package with some parameters, or other keys, changed."""
+    point = POINTS[point_id] | keys
+    point["params"] = point["params"] | (changed or {})
+    return compare.validate([point], machine(), Progress())[0]
+
+
+@pytest.mark.parametrize(
+    ("point_id", "changed", "reason"),
+    [
+        ("SUMMA-P2-T46", {"K": "x"}, "K='x', but the other parameters say 92"),
+        ("SUMMA-P2-T46", {"N": 93}, "N=93"),
+        ("SUMMA-P2-T46", {"colors": 2}, "no parameter colors"),
+        ("FMACS-TRACE-1", {"dtype": 10**40}, "the recipe is for f32"),
+        ("GEMMLOC-05", {"rows_per_pe": 64}, "rows_per_pe=64"),
+        ("GEMMLOC-05", {"density_pct": 50}, "density_pct=50"),
+        ("MATVEC-N10", {"unroll": 4}, "no parameter unroll"),
+    ],
+)
+def test_parameters_that_are_not_honoured_are_refused(point_id, changed, reason):
+    found = row(point_id, changed)
+    assert found.error is None
+    assert reason in found.reason
+
+
+def test_a_whole_summa_of_two_colors_is_not_one_local_product():
+    point = POINTS["SUMSIM-DC-COMPUTE"]
+    params = {key: value for key, value in point["params"].items() if key != "fmacs"}
+    found = compare.validate([point | {"params": params}], machine(), Progress())[0]
+    assert found.error is None
+    assert "whole SUMMA" in found.reason
+
+
+def test_every_recipe_that_runs_says_what_it_honours():
+    for point in POINTS.values():
+        entry = RECIPES[point["recipe"], point["kind"]]
+        told = {key: value for key, value in point["params"].items() if key not in ("values", "min", "max")}
+        entry.admit(told)  # refuses none of the package
+        assert entry.params or entry.function.__name__ == "refuse"
+
+
+def test_a_point_runs_on_the_machine_of_its_generation():
+    here, there = row("FMACS-TRACE-2"), row("FMACS-TRACE-2", generation="WSE-3")
+    assert (here.measured, there.measured) == (27, 22)  # no bank conflicts on the WSE-3
+    assert there.generation == "WSE-3"
+    assert here.counts
+    assert not there.counts
+    total = compare.summarise([here, there])
+    assert total["generations"]["WSE-3"]["compared"] == 1
+    assert total["worst"]["id"] == here.id
+    changed = compare.of_generation(machine("wse2", {"ce.load_latency": 9}), "WSE-3")
+    assert changed["ce.load_latency"] == 9
+    assert changed["router.hop"] == machine("wse3")["router.hop"]
+    with pytest.raises(ConfigError, match="WSE-4"):
+        compare.of_generation(machine(), "WSE-4")
+
+
+def test_loops_are_unrolled_by_their_size():
+    unrolled = [t for t in range(1, 50) if summa_library.loops(t)[0]]
+    assert unrolled == [*range(1, 14), 16]
+    assert [t for t in unrolled if summa_library.loops(t)[1]] == [1, 2, 3, 4]
+    assert compiled.unrolls(8, 14)
+    assert not compiled.unrolls(9, 14)
+    for constant in (1, 8, 12, 14, 92):
+        parts = compiled.powers(constant)
+        assert compiled.size_of_product(constant) == (
+            4 if parts is None else 1 + (parts[2] != 0) * (1 + (parts[1] > 0))
+        )
+
+
+def test_summa_with_tiles_of_16_takes_what_was_measured():
+    found = row("SUMMA-P32-T16")
+    assert found.published == 478344
+    assert abs(found.error) < 0.03
