@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from fabric.kernels.kit import timing
 from fabric.kernels.streamed.forward import weight_cycles
-from fabric.kernels.streamed.gradient import dot_cycles
+from fabric.kernels.streamed.gradient_cycles import dot_cycles
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 

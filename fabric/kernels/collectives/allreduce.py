@@ -101,7 +101,8 @@ class _Broadcast(_Case):
             now = piece.end(now, m)
         if not self.distance:
             return now
-        return now + timing.transfer(m, self.b, self.distance)
+        queue = 2 + len(self.lines)
+        return now + timing.transfer(m, self.b, self.distance, queue, queue)
 
     def cost(self) -> float:
         """Return the published cost."""

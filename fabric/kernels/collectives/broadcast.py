@@ -17,8 +17,8 @@ Cycles
 
         cycles = ce.tsc_read + W + 1 + vec.start + D * router.hop + ramp.execute + ramp.out + ramp.in + vec.drain
 
-    that is W + D + 11 on wse2.  Published forms: B + P + 2 T_R along a row of P, and
-    B + M + N - 2 + 2 T_R + 1 over M x N, without the time stamps.
+    that is W + D + 11 on wse2; where hops or ramps take longer than their buffers cover, `timing.train` stands for W.
+    Published forms: B + P + 2 T_R along a row of P, and B + M + N - 2 + 2 T_R + 1 over M x N, without the time stamps.
 
 Sources
     Luczynski et al., HPDC 2024, arXiv 2404.15888, broadcast.
@@ -55,7 +55,7 @@ def expected_cycles(wavelets: int, distance: int, machine: Machine) -> int:
     m = machine
     if not distance:
         return m["ce.tsc_read"]
-    return m["ce.tsc_read"] + timing.operation(m, timing.way(m, distance) + wavelets)
+    return m["ce.tsc_read"] + timing.operation(m, timing.way(m, distance) + timing.train(m, wavelets, QUEUE, QUEUE))
 
 
 def program(role: str, n: int, dtype: str, machine: Machine) -> Program:

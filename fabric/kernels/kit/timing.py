@@ -9,7 +9,10 @@
 `steps`        steps of an operation of the table over some elements, at the machine's lanes, without bank conflicts
 `elementwise`  `operation` of so many `steps`
 `load`         loads of descriptors into their registers
-`transfer`     a vector sent and received: descriptors, operation, way, one wavelet per cycle
+`train`        wavelets that follow one another: one a cycle, or what the slowest queue on their way lets through
+`sending`      how long the sender of a train is busy with it
+`received`     when a receiver, late or not, is through with a train
+`transfer`     a vector sent and received: descriptors, operation, way, train
 `stamp`        a reading of the cycle counter with its three stores
 =============  ========================================================================================================
 
@@ -28,7 +31,22 @@ from numpy.typing import NDArray
 
 from wse_core.params import Machine
 
-__all__ = ["elementwise", "issue", "load", "operation", "ramps", "stage", "stamp", "steps", "transfer", "way"]
+__all__ = [
+    "elementwise",
+    "issue",
+    "load",
+    "operation",
+    "ramps",
+    "received",
+    "sending",
+    "stage",
+    "stamp",
+    "steps",
+    "through",
+    "train",
+    "transfer",
+    "way",
+]
 
 Count = TypeVar("Count", int, NDArray[Any])
 """One count, or an array of them."""
@@ -74,9 +92,63 @@ def load(machine: Machine, count: Any = 1) -> Any:
     return count * machine["ce.dsr_load"]
 
 
-def transfer(machine: Machine, wavelets: int, hops: int) -> int:
-    """Return the cycles of a vector from one PE to another: two descriptors, issue, way, wavelets, drain."""
-    return load(machine, 2) + operation(machine, way(machine, hops) + wavelets)
+def through(wavelets: int, room: int, delay: int) -> int:
+    """Return the cycles that wavelets take to pass a queue for `room` of them, usable `delay` cycles after they came.
+
+    A place is filled again in the cycle after it was left, so at most `room` wavelets pass in ``delay + 1`` cycles.
+    """
+    if room > delay or wavelets < 1:
+        return wavelets
+    full, rest = divmod(wavelets - 1, room)
+    return full * (delay + 1) + rest + 1
+
+
+def train(machine: Machine, wavelets: int, into: int | None, out: int | None, hops: int = 1) -> int:
+    """Return the cycles from the first to behind the last of wavelets that follow one another.
+
+    Parameters
+    ----------
+    machine : Machine
+    wavelets : int
+    into, out : int or None
+        Input queue of the receiver and output queue of the sender; None if no one PE takes, or sends, all of them.
+    hops : int
+        Links between them: the sender's ramp, the buffers of routers and the receiver's ramp each let wavelets through
+        at their own rate, and the slowest counts.
+    """
+    m, found = machine, wavelets
+    if out is not None:
+        room = m["queue.out_depth"][out] + m["router.depth"]
+        found = max(found, through(wavelets, room, m["ramp.execute"] + m["ramp.out"]))
+    if into is not None:
+        found = max(found, through(wavelets, m["queue.in_depth"][into] + m["ramp.in_buffer"], m["ramp.in"]))
+    return max(found, through(wavelets, m["router.depth"], m["router.hop"])) if hops else found
+
+
+def sending(machine: Machine, wavelets: int, into: int, out: int, hops: int = 1) -> int:
+    """Return the cycles that the sender of a train is busy with it: what its ramp has room for need not have left."""
+    m = machine
+    behind = wavelets - m["queue.out_depth"][out] - m["router.depth"]
+    if behind <= 0:
+        return wavelets
+    return max(wavelets, m["ramp.execute"] + m["ramp.out"] + train(m, behind, into, out, hops) + 1)
+
+
+def received(machine: Machine, wavelets: int, ready: float, arrival: float, into: int, out: int) -> float:
+    """Return the cycle behind the last step of a receiver that can begin at `ready`, the first wavelet at `arrival`.
+
+    One that is late finds wavelets in its queue and in the router before it, and takes those one a cycle.
+    """
+    m = machine
+    waiting = m["queue.in_depth"][into] + m["ramp.in_buffer"] + m["router.depth"]
+    first = max(ready, arrival)
+    rest = first + train(m, wavelets - waiting, into, out) if wavelets > waiting else 0
+    return max(first + wavelets, arrival + train(m, wavelets, into, out), rest)
+
+
+def transfer(machine: Machine, wavelets: int, hops: int, into: int, out: int) -> int:
+    """Return the cycles of a vector from one PE to another: two descriptors, issue, way, train, drain."""
+    return load(machine, 2) + operation(machine, way(machine, hops) + train(machine, wavelets, into, out, hops))
 
 
 def stamp(machine: Machine) -> int:

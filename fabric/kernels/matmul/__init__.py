@@ -8,6 +8,7 @@ summa               SUMMA, by broadcasts
 allgather           the same broadcasts, all of them before the product
 shift               Cannon and MeshGEMM, by cyclic shifts
 transposed          dist-GEMM-T: B shifts along columns, sums run along rows
+transposed_cycles   how long that takes: every PE followed from step to step
 broadcast_axis      what a PE needs for tiles that are broadcast along its row or column (summa, allgather)
 ring_axis           what a PE needs for tiles on a ring (shift, transposed)
 ==================  ===============================================================================================

@@ -63,7 +63,7 @@ from fabric.kernels.kit import timing
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.matmul.distributed import Product, place_all
 from fabric.kernels.matmul.local import emit_product, product_cycles
-from fabric.kernels.matmul.ring_axis import FIRST, RingAxis
+from fabric.kernels.matmul.ring_axis import FIRST, QUEUES, RingAxis
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Bits
@@ -281,6 +281,17 @@ class Shift(Product):
             + 1
             + product_cycles(self.shape, m)
         )
+        # A tile may come later than its step could begin: all ways round a ring of n are 2 n - 2 hops together.
+        late, behind = (
+            0.0,
+            [costs[1][1] + m["ce.dsr_edit"] + 1, m["ce.dsr_edit"] + 1],
+        )  # what follows a send in its step
+        for (key, ring), count, more in zip(self.rings.items(), self.wavelets, behind, strict=True):
+            if ring.n > 1:
+                way = timing.ramps(m) + m["router.hop"] * (2 - 2 / ring.n)
+                late = max(late, way + timing.train(m, count, *QUEUES[key]) - more)
+        local = product_cycles(self.shape, m) + 1 + m["ce.branch_taken"] + 1  # begins after the transfers
+        slots = max(slots, round(late + timing.issue(m) + 1 - local) if moving else 0)
         loop = self.slices * step + (self.slices - 1) * slots - turns - 1  # the last step starts no transfers
         return self.expected_align() + loop + self.ways(step + slots) + timing.load(m, 4 * moving)
 
@@ -294,11 +305,14 @@ class Shift(Product):
         last = test + m["ce.branch_taken"] + 2
         way = timing.way(m, min(2, self.rings["a"].n))
         both = one = 0
-        for found, (advance, turn, slots) in zip(self.turns, self.costs(), strict=True):
+        for key, wavelets, found, (advance, turn, slots) in zip(
+            "ab", self.wavelets, self.turns, self.costs(), strict=True
+        ):
             begin = test + m["ce.branch_not_taken"] + 2 + advance + turn
             count = int(found.max())
             both += count * (begin + m["ce.branch_taken"] + 1 + slots)
-            one = max(one, count * (begin + slots / 2 + way + 2))
+            train = timing.train(m, wavelets, *QUEUES[key]) if slots else 0
+            one = max(one, count * (begin + train + way + 2))
         return start + 2 * last + max(both, one)
 
     def ways(self, step: int) -> int:

@@ -269,7 +269,16 @@ class Summa(Product):
             if size > 1
         ]
         edits = 2 * m["ce.dsr_edit"] if self.points else 0
-        ends = m["ce.ret"] + m["ce.branch_taken"] + 1 + 2 - len(axes) + sum(count for count, _ in axes)
+        # Both tiles come at once, and their wavelets share the slots of the CE, or come as slowly as links let them.
+        trains = (
+            timing.train(m, count + 1, *AXES[key][1:3])
+            for count, key, size in zip(self.wavelets, "ab", (self.width, self.height), strict=True)
+            if size > 1
+        )
+        slots = sum(count for count, _ in axes)
+        if self.buffers == 1:  # with two, links have the time of a product as well
+            slots = max(slots, *trains, 0)
+        ends = m["ce.ret"] + m["ce.branch_taken"] + 1 + 2 - len(axes) + slots
         taken = sum(m["ce.load_latency"] + 2 * m["ce.branch_taken"] + 3 + 2 * several + edits for _, several in axes)
         sent = sum(
             m["ce.load_latency"]
@@ -283,7 +292,8 @@ class Summa(Product):
             for _, several in axes
         )
         sent += max((2 + several) * m["ce.config"] for _, several in axes)
-        return ends + max(taken, sent + timing.stage(m))
+        # Who sends A next has waited for B from two rows away, whose sender waited for A from two columns away ...
+        return ends + max(taken, sent + timing.way(m, 2 if len(axes) == 2 and self.slices > 2 else 1))
 
     points = property(lambda self: self.buffers > 1, doc="Whether the descriptors of tiles are edited in every step.")
 

@@ -24,12 +24,13 @@ Order (bit exact)
     passing.
 
 Cycles
-    From the first to the last time stamp of a PE, the most of all PEs.  With S words of partial sums:
+    From the first to the last time stamp of a PE, the most of all PEs.  With S words of partial sums, M cycles of a
+    product and I instructions, about
 
         cycles = L (M + 2 SB + 2 S + clear + I) + 6 (W - 1)
 
-    within 10 % of the measurement, 20 % where few columns have little to add.  Each PE adds S words in a step, the root
-    those of both sides, and it clears its own; the next root, a place or two farther on, waits for it.
+    Each PE adds S words in a step, the root those of both sides, and it clears its own; the next root, a place or two
+    farther on, waits for it.  Who waits for whom is followed in `fabric.kernels.matmul.transposed_cycles`.
 
 Sources
     He et al., WaferLLM (OSDI 2025), sections 4.1 and 5.4.
@@ -51,8 +52,9 @@ from fabric.kernels.kit.check import sequential_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.distributed import Product, place_all
-from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
+from fabric.kernels.matmul.local import Shape, emit_product
 from fabric.kernels.matmul.ring_axis import FIRST, RingAxis
+from fabric.kernels.matmul.transposed_cycles import expected_cycles
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Bits
@@ -286,24 +288,8 @@ class GemmT(Product):
         return max(work, timing.way(m, way) if way else 0)
 
     def expected(self) -> int:
-        """Return the cycles of the formula in the module's head, with the instructions."""
-        m, s = self.machine, self.shape
-        moves = self.ring.n > 1
-        places = self.held[0] + moves
-        advance = 0 if places == 1 else 3 if places == 2 else 3 + m["ce.branch_taken"]
-        turn = 2 * m["ce.dsr_edit"] + 2 if moves else 1
-        step = m["task.start"] + advance + 1 + m["ce.branch_not_taken"] + turn + 2 + product_cycles(s, m) + 2
-        count = s.rows * s.columns
-        clear = timing.elementwise(m, "fmovs" if s.c_dtype == "f32" else "fmovh", count)
-        keep = 1 + 2 * m["ce.dsr_edit"] + clear  # what the root does besides the sums
-        step += m["ce.branch_taken"] + 1 + 2 * self.wavelets[1] * moves
-        start = timing.stamp(m) + timing.load(m, 4 * moves + 3 * min(3, self.width)) + 6
-        if self.width == 1:
-            return self.slices * (step + keep + clear) + start - 2 * self.wavelets[1] * moves - m["ce.branch_not_taken"]
-        sums = timing.operation(m, self.part_wavelets)
-        step += m["ce.branch_not_taken"] + m["ce.branch_taken"] + sums  # which way, and there
-        step += (self.width > 2) * sums + keep  # the next root waits for the root
-        return self.slices * step + start + timing.stage(m) * (self.width - 1) - 2 * self.wavelets[1] * moves
+        """Return the cycles of a product, every PE followed from step to step."""
+        return expected_cycles(self)
 
 
 class _Row:

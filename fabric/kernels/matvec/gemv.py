@@ -231,7 +231,7 @@ class Gemv:
         """Return the cycles of the formula in the module's head."""
         m, now = self.machine, 0
         if self.sends_x:
-            now = timing.stamp(m) + timing.transfer(m, self.wavelets_x, self.height - 1)
+            now = timing.stamp(m) + timing.transfer(m, self.wavelets_x, self.height - 1, QUEUE_X, QUEUE_X)
         return self.sum.end(now + self.compute_cycles() + timing.stamp(m))
 
     def hops(self) -> int:

@@ -271,7 +271,7 @@ class LineSum:
             return now
         root = piece.root if isinstance(piece, ktree.KTree) else 0
         far = max(root, len(self.line) - 1 - root)
-        return now + timing.transfer(m, self.wavelets, far)
+        return now + timing.transfer(m, self.wavelets, far, self.queues.flood_in, self.queues.flood_out)
 
     def lower_bound(self) -> int:
         """Return cycles that no algorithm stays below.

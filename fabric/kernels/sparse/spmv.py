@@ -243,8 +243,10 @@ def expected_cycles(blocks: Blocks, piece: Reduce, dtype: str, machine: Machine)
     m, height = machine, len(blocks.counts)
     begin = np.full(height, timing.stamp(m), np.int64)
     if height > 1:
-        begin += timing.load(m, 2) + timing.operation(m, wavelets_of(blocks.columns, dtype))
-        begin[1:] += timing.way(m, np.arange(1, height))
+        words, queue = wavelets_of(blocks.columns, dtype), QUEUE_X
+        begin += timing.load(m, 2)
+        begin[0] += timing.operation(m, timing.sending(m, words, queue, queue))
+        begin[1:] += timing.operation(m, timing.train(m, words, queue, queue)) + timing.way(m, np.arange(1, height))
     ready = begin[:, np.newaxis] + row_cycles(blocks.counts, dtype == "f32", m)
     return max(piece.end([int(cycle) for cycle in row], m) for row in ready)
 

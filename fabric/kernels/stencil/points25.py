@@ -238,7 +238,8 @@ def _turn(
     from_y, from_x = y - distance * dy, x - distance * dx
     sent = first[from_y, from_x] + timing.way(m, distance)
     first[busy] = np.where(distance, np.maximum(first[busy], sent), first[busy])
-    last = first[busy] + w - 1
+    train, sending = (found(m, w, queue, queue) for found in (timing.train, timing.sending))
+    last = np.maximum(first[busy] + np.where(distance, w, sending), np.where(distance, sent + train, 0)) - 1
     for far in range(1, way.reach + 1):  # a receiver that may be late
         late_y, late_x = from_y + far * dy, from_x + far * dx
         there = (late_y >= 0) & (late_y < plan.shape[0]) & (late_x >= 0) & (late_x < plan.shape[1])

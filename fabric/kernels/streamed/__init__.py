@@ -3,6 +3,7 @@
 ==================  ===============================================================================================
 forward             ``ws_forward``: Y = W X and, with the transposed stream, W^T dY; `ProductTasks`
 gradient            ``ws_gradient``: dY X^T at the places of a mask; `GradientTasks`
+gradient_cycles     how long that takes: rows of PEs followed mask row by mask row
 placement           where features and tokens lie; how weights are cut into a stream per column of PEs
 ==================  ===============================================================================================
 

@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.asm.operands import Dsr, Reg, Var
+from fabric.kernels.basic import vector
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
@@ -54,7 +55,7 @@ from fabric.kernels.streamed.placement import (
 from fabric.layout.layout import Layout
 from fabric.layout.streams import Stream
 from fabric.program.program import Program
-from wse_core import numerics
+from wse_core import isa, numerics
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
@@ -62,6 +63,8 @@ __all__ = ["COLOR_W", "ProductTasks", "expected_cycles", "product_layout", "refe
 
 COLOR_W, RING, RETURN = 4, (0, 1), 2
 QUEUE_W, QUEUE_RING = 0, 2
+X_BANK = 1
+"""Bank of the input features, an odd one: no conflicts with the sums if the tokens are even."""
 
 
 class ProductTasks:
@@ -160,7 +163,7 @@ def product_program(
         machine,
         half="cb16" if dtype == "cb16" else "f16",
     )
-    x = p.array("x", max(1, n_in) * tokens, dtype, bank=1)  # an odd word: no bank conflicts if the tokens are even
+    x = p.array("x", max(1, n_in) * tokens, dtype, bank=X_BANK)
     y = p.array("y", max(1, n_out) * tokens, dtype)
     product = ProductTasks(p, column, columns, x, y, tokens)
     with p.task("prepare"):
@@ -258,38 +261,80 @@ def reference(
     return result
 
 
-def weight_cycles(tokens: int, machine: Machine) -> int:
-    """Return the cycles that a weight costs its PE."""
-    m = machine
-    return m["task.start"] + 1 + m["ce.dsr_edit"] + timing.elementwise(m, "fmachs", tokens) + 1
+def weight_cycles(tokens: int, machine: Machine, feature: int = 0) -> int:
+    """Return the cycles that a weight costs its PE; `feature` counts in its tile, and says in which bank it begins."""
+    m, sums = machine, (0, 2)
+    x = X_BANK + feature * tokens, 1
+    product = vector.expected_cycles(isa.BY_NAME["fmachs"], tokens, 1, m, sums, [sums, x]) - m["ce.tsc_read"]
+    return m["task.start"] + 1 + m["ce.dsr_edit"] + product + 1
 
 
 def expected_cycles(
     indptr: NDArray[np.int64], indices: NDArray[np.int64], inputs: Placement, outputs: Placement, machine: Machine
 ) -> float:
-    """Return the cycles from the first weight to the last result: every column followed row by row."""
-    m, columns, n_rows = machine, inputs.columns, len(indptr) - 1
-    tokens = int(np.diff(inputs.token_starts).max())
+    """Return the cycles from the first weight to the last result.
+
+    Of the PEs of a column those with most tokens, and the southernmost of those with fewer, are followed: fewer tokens
+    may conflict where more do not, and weights come there later.
+    """
+    parts = np.diff(inputs.token_starts).reshape(inputs.groups, inputs.height)
+    south = {int(size): int(np.nonzero((parts == size).any(axis=0))[0].max()) for size in np.unique(parts)}
+    ends = [_followed(indptr, indices, inputs, outputs, machine, size, y + 1) for size, y in south.items()]
+    return max(ends)
+
+
+def _followed(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    inputs: Placement,
+    outputs: Placement,
+    m: Machine,
+    tokens: int,
+    hops: int,
+) -> float:
+    """Return when a row of PEs with so many tokens each, so far from the stream, is done: every column row by row."""
+    columns, n_rows = inputs.columns, len(indptr) - 1
     owned = np.searchsorted(inputs.feature_starts, indices, side="right") - 1
     rows = np.repeat(np.arange(n_rows), np.diff(indptr))
-    counts = np.zeros((n_rows, columns), np.int64)
+    features = indices - inputs.feature_starts[owned]
+    each = np.array([weight_cycles(tokens, m, k) for k in range(int(features.max(initial=0)) + 1)], np.int64)
+    counts, work = np.zeros((2, n_rows, columns), np.int64)
     np.add.at(counts, (rows, owned), 1)
-    per_weight = weight_cycles(tokens, m)
+    np.add.at(work, (rows, owned), each[features])
+    words = (counts + 1).cumsum(axis=0)  # of the stream up to the command of each row
+    queues = QUEUE_RING, QUEUE_RING
     lead, tail = m["task.start"] + timing.issue(m), m["vec.drain"] + m["ce.dsr_edit"] + 1
-    landing = sum(timing.elementwise(m, op, tokens) for op in ("fs2h", "mov32"))
-    free = np.full(columns, 2 + m["ramp.in"] + m["router.hop"] * inputs.height, np.float64)
+    landing = sum(timing.elementwise(m, op, tokens) for op in ("fs2h", "mov32")) + m["ce.int_latency"]  # of the zero
+    room = m["queue.in_depth"][QUEUE_RING] + m["ramp.in_buffer"] + m["queue.out_depth"][QUEUE_RING]
+    room += 2 * m["router.depth"]
+    came = m["ramp.in"] + m["router.hop"] * hops  # the first word
+    free = [float(max(came, m["task.start"] + timing.load(m, 4 + 2 * (columns > 1)) + 1))] * columns
     for row in range(n_rows):
-        free += counts[row] * per_weight
         owner = outputs.owner(row)
         order = [(owner + step) % columns for step in range(1, columns + 1)]
-        at = None
-        for column in order:
-            ready = free[column] + lead
-            back = m["router.hop"] * (columns - 2) if column == 0 else 0
-            at = ready if at is None else max(ready, at + timing.stage(m) + back)
-            free[column] = at + (tokens if columns > 1 else 0) + tail
-        free[owner] += landing
-    return float(free.max())
+        begin = [
+            max(free[c] + int(work[row, c]), came + timing.train(m, int(words[row, c]), QUEUE_W, None) - 1)
+            for c in range(columns)
+        ]
+        if columns == 1:
+            free[0] = begin[0] + m["task.start"] + landing + m["ce.dsr_edit"] + 1
+            continue
+        first, last = {}, {}
+        for k, c in enumerate(order):
+            ready = begin[c] + lead
+            if k == 0:
+                first[c], last[c] = ready, ready + timing.sending(m, tokens, *queues)
+                continue
+            arrival = first[order[k - 1]] + timing.way(m, columns - 1 if c == 0 else 1)
+            first[c] = max(ready, arrival)
+            last[c] = timing.received(m, tokens, ready, arrival, *queues)
+        late = first[owner]
+        for c in order[-2::-1]:  # who is early waits until the next column has made room
+            if tokens > room:
+                last[c] = max(last[c], late + tokens - room)
+            late = first[c]
+        free = [last[c] + tail + (landing if c == owner else 0) for c in range(columns)]
+    return max(free)
 
 
 def expected_hops(indptr: NDArray[np.int64], indices: NDArray[np.int64], inputs: Placement, outputs: Placement) -> int:

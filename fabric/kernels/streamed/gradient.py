@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 
 from fabric.asm import control
 from fabric.asm.operands import Reg, Var
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -43,6 +42,7 @@ from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
+from fabric.kernels.streamed.gradient_cycles import expected_cycles
 from fabric.kernels.streamed.placement import (
     Placement,
     cut,
@@ -327,44 +327,6 @@ def row_commands(sender: NDArray[np.int64], column: int) -> NDArray[np.uint32]:
     return np.where(
         sender == column, commands["send"], np.where(sender < column, commands["from_west"], commands["from_east"])
     )
-
-
-def dot_cycles(tokens: int, machine: Machine) -> int:
-    """Return the cycles that a place of the mask costs its PE."""
-    m = machine
-    product = timing.elementwise(m, "fh2s", tokens) + timing.elementwise(m, "fmuls", tokens)
-    total = timing.operation(m, tokens) + m["ce.fp_latency"] + timing.operation(m, 0)  # the sum takes one a cycle
-    return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + product + total + 2
-
-
-def expected_cycles(
-    indptr: NDArray[np.int64], indices: NDArray[np.int64], inputs: Placement, outputs: Placement, machine: Machine
-) -> float:
-    """Return the cycles from the first command to the last sum: the busiest column, row by row."""
-    m = machine
-    tokens = int(np.diff(inputs.token_starts).max())
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    counts = np.zeros((len(indptr) - 1, inputs.columns), np.int64)
-    np.add.at(counts, (rows, np.searchsorted(inputs.feature_starts, indices, side="right") - 1), 1)
-    dot, empty = dot_cycles(tokens, m), timing.operation(m, 0)
-    lead = m["task.start"] + m["ce.dsr_edit"]
-    free = np.full(inputs.columns, 2 + m["ramp.in"] + m["router.hop"] * inputs.height, np.float64)
-    distance = np.arange(inputs.columns)
-    buffered = m["queue.in_depth"][1] + m["ramp.in_buffer"]
-    for row, here in enumerate(counts):
-        owner = outputs.owner(row)
-        sends = free[owner] + lead + (m["ce.config"] + empty if inputs.columns > 1 else 0)
-        lasts = np.maximum(free + lead + m["ce.config"], sends + timing.way(m, np.abs(distance - owner)))
-        taking = max(timing.steps(m, "fh2s", tokens), -(-tokens // 2))
-        # What the slowest column cannot take yet waits in its queue and ramp; then the sender and all others wait.
-        held = max(0, -(-tokens // 2) - buffered)
-        done = np.maximum(lasts + taking, (lasts.max() + held) if held else 0)
-        free = done + empty + 1
-        done_here = max(sends + (timing.ramps(m) if inputs.columns > 1 else 0) + taking, done[owner] if held else 0)
-        free[owner] = done_here + empty + m["ce.dsr_edit"] + 1
-        free += here * dot
-    drain = timing.stage(m) * (inputs.height - 1) * inputs.groups if len(indices) else 0
-    return float(free.max() + drain)
 
 
 def reference(

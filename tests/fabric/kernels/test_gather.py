@@ -36,9 +36,8 @@ def test_moves(preset, overrides, kind, form, width, height, n, dtype, data, see
     if kind != "allgather":
         assert result["cycles"] == result["expected_cycles"]
     else:
-        m = machine()
-        loads = 6 * m["ce.dsr_load"] + m["ce.dsr_dimension"]  # behind each of three asynchronous operations two
-        assert result["expected_cycles"] - loads <= result["cycles"] <= 1.5 * result["expected_cycles"]
+        assert "expected_cycles" not in result  # named what it is: a lower bound
+        assert result["cycles"] <= 2 * result["lower_bound"] + 120
 
 
 def blocks(seed, width, height, n):
@@ -84,9 +83,10 @@ def test_two_streams_of_an_allgather_share_the_ce():
     m = machine()
     for p in (2, 3, 4):
         result = run("allgather", width=p, n=30)
-        loads = 2 * m["ce.dsr_load"] + m["ce.dsr_dimension"] if p > 2 else 0  # of the second receive, during the first
-        assert result["expected_cycles"] - loads <= result["cycles"] <= result["expected_cycles"]
-    assert run("allgather", width=32, n=64)["cycle_error"] > 0.3
+        loads = 6 * m["ce.dsr_load"] + m["ce.dsr_dimension"] + 3  # behind each asynchronous operation two
+        assert result["lower_bound"] <= result["cycles"] <= result["lower_bound"] + loads
+    long = run("allgather", width=32, n=64)
+    assert 1.3 < long["cycles"] / long["lower_bound"] < 1.5
 
 
 def test_memory_is_the_limit():

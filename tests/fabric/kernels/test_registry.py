@@ -20,6 +20,7 @@ from traces.run_format import LINKS
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 
+BOUNDS = {"allgather"}  # have a lower bound and no closed form
 SMALL = {
     "vector": {"n": 10},
     "ping": {"hops": 3},
@@ -63,12 +64,14 @@ def test_description(name):
 @pytest.mark.parametrize("preset", ["wse2", "wse3"])
 def test_result_has_all_keys(name, preset):
     result = run_kernel(KERNELS[name], machine(preset), SMALL[name])
-    assert list(result)[: len(KEYS)] == list(KEYS)
+    keys = [key for key in KEYS if name not in BOUNDS or key not in ("expected_cycles", "cycle_error")]
+    assert list(result)[: len(keys)] == keys
     assert result["verified"] is True
     assert result["params"] == {param.name: param.default for param in KERNELS[name].params} | SMALL[name]
     assert result["cycles"] <= result["run_cycles"]
     assert 0 < result["utilisation"] <= 1
-    assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.1)
+    if name not in BOUNDS:
+        assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.1)
     shape = result["counters"]["busy"][0].shape
     for key, (values, unit) in result["counters"].items():
         assert unit

@@ -28,9 +28,28 @@ def test_words_of_closed_forms(preset, overrides):
     one, two = (run("chain_reduce", preset, overrides, pes=pes, n=64)["cycles"] for pes in (7, 8))
     assert two - one == timing.stage(m) == timing.ramps(m) + m["router.hop"]
     measured = run("broadcast", preset, overrides, shape="row", width=5, height=1, n=1)["cycles"]
-    assert measured == m["ce.tsc_read"] + timing.transfer(m, 1, 4) - timing.load(m, 2)
+    assert measured == m["ce.tsc_read"] + timing.transfer(m, 1, 4, 2, 2) - timing.load(m, 2)
     assert timing.load(m, 3) == 3 * m["ce.dsr_load"]
     assert timing.stamp(m) == m["ce.tsc_read"] + 3
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"router.hop": 2, "ramp.in": 5},
+        {"router.hop": 8},
+        {"router.hop": 8, "router.depth": 1},
+        {"ramp.in": 8, "ramp.in_buffer": 0},
+        {"ramp.out": 8, "ramp.execute": 8},
+    ],
+    ids=str,
+)
+def test_trains_are_as_slow_as_the_slowest_queue_on_their_way(overrides):
+    m = machine("wse2", overrides)
+    for n in (1, 2, 5, 30, 31):
+        measured = run("broadcast", "wse2", overrides, shape="row", width=4, height=1, n=n)["cycles"]
+        assert measured == m["ce.tsc_read"] + timing.transfer(m, n, 3, 2, 2) - timing.load(m, 2)
+    assert timing.train(machine(), 30, 2, 2) == timing.sending(machine(), 30, 2, 2) == 30
 
 
 def test_steps_are_whole():

@@ -229,7 +229,9 @@ class KTree:
         load, issue = timing.load(m), timing.issue(m)
         times = [start] * len(self.line)
         for number, level in enumerate(self.levels):
-            room = m["queue.in_depth"][self.queues[number]] + m["ramp.in_buffer"]
+            queue = self.queues[number]
+            room = m["queue.in_depth"][queue] + m["ramp.in_buffer"]
+            behind = timing.train(m, w + 2, queue, queue) - 1  # to the next message, behind a control wavelet
             for group in level:
                 root = group[len(group) // 2]
                 ready, passed = times[root] + 2 * load + issue, 0
@@ -241,8 +243,8 @@ class KTree:
                     arrival = max(first + timing.way(m, abs(side[-1] - root)), passed)
                     taken = max(ready, arrival)
                     # The control wavelet follows the last one, which enters the queue when there is room for it.
-                    entered = max(arrival + w - 1, taken + w - room + m["ramp.in"] if w > room else 0)
-                    passed, ready = entered + 2, taken + w
+                    passed = max(arrival + behind, taken + w - room + m["ramp.in"] + 2 if w > room else 0)
+                    ready = timing.received(m, w, ready, arrival, queue, queue)
                 if sides:
                     times[root] = ready + m["vec.drain"]
         return times[self.root]

@@ -15,7 +15,7 @@ block has W wavelets) between P places of a `Line`.
     from behind and drops a copy; a counter filter keeps the own block from coming back.  Blocks of a stream arrive
     nearest first and are stored by one operation each.  Two colors, two filters.
 
-`end` of a piece is the closed form of its cycles, `hops` that of its wavelet hops.
+`end` of a piece is the closed form of its cycles (of an `AllGather`, a lower bound), `hops` that of its wavelet hops.
 Sources: Luczynski et al., HPDC 2024 (arXiv 2404.15888) for the model; the schedules are derived here.
 """
 
@@ -113,11 +113,19 @@ class Gather(_Moving):
     def end(self, start: int, machine: Machine) -> int:
         """Return the cycle in which place 0 can issue what follows, if all places begin in cycle `start`.
 
-        Blocks follow one another with the gap of a control wavelet; the first one comes over one hop.
+        Blocks follow one another with the gap of a control wavelet, unless one has so far to come that the links are
+        empty before it.
         """
-        m, p = machine, len(self)
+        m, p, block = machine, len(self), self.w + 1
         if p > 1:
-            start += timing.transfer(m, (p - 1) * self.w + (p - 2), hops=1)
+            first, before = timing.way(m, 1), 0  # of the wavelets that follow one another, and those that have passed
+            for k in range(2, p):
+                before += block
+                if timing.way(m, k) > first + timing.train(m, before + 1, self.queue, None) - 1:
+                    first, before = timing.way(m, k), 0
+            own = timing.train(m, self.w, self.queue, self.queue)
+            last = max(first + timing.train(m, before + self.w, self.queue, None), timing.way(m, p - 1) + own)
+            start += timing.load(m, 2) + timing.operation(m, last)
         return start + self._local(m)
 
 
@@ -175,8 +183,12 @@ class Scatter(_Moving):
         own = start
         if p > 1:
             begin = start + timing.load(m, 2) + m["ce.dsr_dimension"]
-            own = begin + timing.operation(m, (p - 1) * self.w)
-            far = max((p - k) * self.w + timing.way(m, k) for k in (1, p - 1))
+            own = begin + timing.operation(m, timing.sending(m, (p - 1) * self.w, self.queue, self.queue))
+            far = 0
+            for k in (1, p - 1):  # the blocks before that of place k, and then its own
+                before = timing.train(m, (p - 1 - k) * self.w + 1, None, self.queue) - 1
+                far = max(far, before + timing.train(m, self.w, self.queue, self.queue) + timing.way(m, k))
+                far = max(far, timing.train(m, (p - k) * self.w, None, self.queue) + timing.way(m, k))
             start = begin + timing.operation(m, far)
         return max(start, own + self._local(m))
 
@@ -292,12 +304,12 @@ class AllGather(_Moving):
         return self.line.copies * blocks * (2 * (p - 1) + p * (p - 1))
 
     def end(self, start: int, machine: Machine) -> int:
-        """Return the cycle in which the busiest place can issue what follows, if nothing ever makes it wait.
+        """Return a cycle before which the busiest place cannot issue what follows.
 
         Its own work: instructions, the copy, both sends with their control wavelets, all receives, one wavelet per
-        cycle.  Between two neighbours it receives from one side while it loads the descriptors for the other, which
-        saves up to the time of that load.  Long blocks on long lines take up to half as much again: a stream goes on
-        only when all CEs on its way have taken its wavelets, and each CE takes from one stream at a time.
+        cycle; and all blocks of the others one after the other over a link.  It is no closed form: a stream goes on
+        only when all CEs on its way have taken its wavelets, each CE takes from one stream at a time, and which one
+        depends on what has come where; long blocks on long lines take up to half as much again.
         """
         m, p = machine, len(self)
         load, edit, issue = timing.load(m), m["ce.dsr_edit"], timing.issue(m)
@@ -307,5 +319,12 @@ class AllGather(_Moving):
             return start
         receive = 2 * load + m["ce.dsr_dimension"] + 2 * edit + m["ce.load_latency"] + 1 + issue
         streams = 1 if p == 2 else 2
-        start += streams * (2 * load + issue + receive + self.w + 1) + (p - 1) * self.w + m["vec.drain"]
-        return start + (streams - 1) + (2 * streams - 1) * edit  # touching what is still on its way
+        first = start + 2 * load + issue
+        work = start + streams * (2 * load + issue + receive + self.w + 1) + (p - 1) * self.w + m["vec.drain"]
+        work += (streams - 1) + (2 * streams - 1) * edit  # touching what is still on its way
+        # What is sent and what comes while it loads descriptors takes no time of its own.
+        work -= (2 if p == 2 else 6) * load + m["ce.dsr_dimension"] + (2 * streams - 1) * (m["vec.start"] + edit)
+        others = (p - 1) * self.w  # and the commands between them, which no CE gets
+        stream = max(timing.train(m, others + p - 2, None, None), timing.train(m, others, self.queue + 2, None))
+        far = timing.way(m, p - 1) + timing.train(m, self.w, self.queue + 2, self.queue)
+        return max(work, first + max(timing.way(m, 1) + stream, far))

@@ -228,6 +228,8 @@ class Reduce:
         """
         m, w = machine, self.wavelets
         room = m["queue.in_depth"][self.queue] + m["ramp.in_buffer"]
+        # Cycles to the first wavelet of the next message on the same links, without or with a command between.
+        follow = [timing.train(m, w + more, self.queue, self.queue) for more in (1, 2)]
         issue, load = timing.issue(m), timing.load(m)
         first = [0] * len(self.tree)
         begins = start if isinstance(start, Sequence) else [start] * len(self.tree)
@@ -250,10 +252,11 @@ class Reduce:
                     arrival = max(first[child] + timing.way(m, child - k), passed)
                     first[k] = max(ready, arrival)
                     starts.append(first[k])
-                    last = first[k] + w - 1
+                    last = timing.received(m, w, ready, arrival, self.queue, self.queue) - 1
                     freed, rest = divmod(len(starts) * w - 1 - room, w)  # the step that made room for the last wavelet
                     queued = starts[freed] + rest + 1 + m["ramp.in"] if freed >= 0 else 0
-                    passed = max(arrival + w - 1, queued) + 1 + self.tree.advance[child]
+                    command = self.tree.advance[child]
+                    passed = max(arrival + follow[command] - 1, queued + 1 + command)
                     now = last + 1 + m["vec.drain"]
                     if step.form == "loop":
                         now += 1 + m["ce.branch_taken" if turn < step.messages - 1 else "ce.branch_not_taken"]

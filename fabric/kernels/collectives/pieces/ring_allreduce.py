@@ -217,7 +217,8 @@ class RingAllreduce:
             return start
         steps = 2 * (p - 1)
         own = timing.operation(m, 2 * w + 1)
-        message = timing.operation(m, timing.ramps(m) + w)  # and its hops
+        train = timing.train(m, w, self.queue, self.queue)
+        message = timing.operation(m, timing.ramps(m) + train)  # and its hops
         hops = [abs(k - self.ring.sends[k]) for k in self.ring.order[::-1]]
         far = np.concatenate(([0], np.cumsum(hops * 3)))
         longest = max(
@@ -226,6 +227,9 @@ class RingAllreduce:
             + m["router.hop"] * int((far[passed : passed + p] - far[:p]).max())
             for passed in {0, 1, min(p + 1, steps), steps}
         )
+        # Nor does any link let all messages through faster than it can.
+        every = timing.train(m, steps * w, self.queue, self.queue)
+        longest = max(longest, timing.operation(m, timing.way(m, self.ring.hops) + every))
         turns = (p - 1) // UNROLLED
         loops = (
             2
