@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 
@@ -104,3 +105,13 @@ def test_the_page_has_the_tables_of_the_source(tmp_path, capsys):
 def test_every_module_of_the_library_says_what_it_is():
     for path in LIBRARY.rglob("*.csl"):
         assert path.read_text(encoding="utf-8").startswith("// "), path
+
+
+def test_a_wheel_carries_grammar_and_library():
+    """The library's directories are no packages, so their files must be named to the build."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    data = project["tool"]["setuptools"]["package-data"]
+    assert "*.lark" in data["*"]
+    packed = {path for pattern in data["fabric.csl"] for path in LIBRARY.parent.glob(pattern)}
+    assert packed == set(LIBRARY.rglob("*.csl"))
+    assert "*.lark *.csl" in (ROOT / "MANIFEST.in").read_text(encoding="utf-8")
