@@ -160,7 +160,9 @@ def numeric_facts() -> dict[str, Any]:
     import numpy as np
 
     backend = None
-    with contextlib.suppress(ImportError):  # first: a module that was built wrongly changes the mode when it is loaded
+    # First: a module that was built wrongly changes the mode when it is loaded.  One of another build than its
+    # neighbours has other signatures, which is a TypeError.
+    with contextlib.suppress(ImportError, TypeError):
         backend = importlib.import_module("wse_core.vector").backend()
         importlib.import_module("fabric.engine.engine")
     tiny = np.array([np.finfo(np.float32).smallest_subnormal] * 2, dtype=np.float32)

@@ -220,3 +220,15 @@ def test_modules_that_flush_when_they_are_loaded_are_reported(monkeypatch):
         facts = doctor.numeric_facts()
     assert facts["subnormals"] is False
     assert facts["round_to_nearest"] is True
+
+
+def test_modules_of_two_builds_do_not_end_the_doctor(monkeypatch):
+    """Half of a tree was built anew: importing a module finds functions with other signatures."""
+
+    def load(name):
+        raise TypeError("C function wse_core.ce.ce_settle has wrong signature")
+
+    monkeypatch.setattr(doctor.importlib, "import_module", load)
+    facts = doctor.numeric_facts()
+    assert facts["round_to_nearest"] is True
+    assert facts["backend"] is None
