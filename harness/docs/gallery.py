@@ -33,7 +33,7 @@ __all__ = ["MOST_BYTES", "RUNS", "main"]
 
 MOST_BYTES = 60_000
 """Of a picture."""
-MOST_PIXELS = 330
+MOST_PIXELS = 264
 """Width or height of an animation."""
 STILL = "heat,links,stalls,windows,timeline,utilisation"
 
