@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import cmd_train
 from harness.cli import main as cli
+from harness.cli import train_run
 from tests.harness.train.blobs import write
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -34,7 +34,7 @@ def test_a_long_run_says_after_its_first_iteration_how_long_the_others_will_take
     words = ["train", "a.toml", "--iterations", "3", "--json"]
     assert cli.main(words) == 0
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(cmd_train, "LONG", 0)
+    monkeypatch.setattr(train_run, "LONG", 0)
     assert cli.main(words) == 0
     assert re.fullmatch(r"wse: about \d+ s for 2 iterations; Ctrl-C ends with a checkpoint\n", capsys.readouterr().err)
     assert cli.main([*words, "--no-progress"]) == 0
