@@ -5,51 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fabric.kernels.collectives import costs
 from fabric.kernels.collectives.allreduce import RINGS
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
 from tests.fabric.kernels import run
+from tests.fabric.kernels.sums import calls
 from wse_core.errors import PlanError
 from wse_core.params import machine
 
 NAMES = ("auto", *costs.ALGORITHMS, *RINGS)
-FORM = st.sampled_from(["row", "column", "xy", "snake"])
 
 
 @examples(120)
-@given(
-    st.sampled_from(["wse2", "wse3"]),
-    st.sampled_from([{}, {}, {"num.ftz": 1}, {"ramp.in": 3}, {"vec.drain": 2}]),
-    st.sampled_from(NAMES),
-    FORM,
-    st.integers(1, 8),
-    st.integers(1, 5),
-    st.integers(1, 40),
-    st.integers(0, 4),
-    st.sampled_from(["f16", "cb16", "f32"]),
-    st.booleans(),
-    st.sampled_from(["normal", "ones", "special"]),
-    st.integers(0, 1000),
-)
-def test_allreduce(preset, overrides, algorithm, form, width, height, n, group, dtype, wide, data, seed):
-    result = run(
-        "allreduce",
-        preset,
-        overrides,
-        algorithm=algorithm,
-        form=form,
-        width=width,
-        height=height,
-        n=n,
-        group=group,
-        dtype=dtype,
-        sums="f32" if wide else "auto",
-        data=data,
-        seed=seed,
-    )
+@given(calls(NAMES, [{}, {}, {"num.ftz": 1}, {"ramp.in": 3}, {"vec.drain": 2}]))
+def test_allreduce(call):
+    result = run("allreduce", **call)
+    algorithm, form, preset = call["algorithm"], call["form"], call["preset"]
+    width, height, n = call["width"], call["height"], call["n"]
     total = result["arrays"]["total"]
     assert total.shape == (height, width, n)
     assert (total == {"row": total[:, :1], "column": total[:1]}.get(form, total[:1, :1])).all()

@@ -15,22 +15,18 @@ from fabric.kernels.collectives.pieces.sums import AUTO, color_pool
 from fabric.kernels.registry import KERNELS
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run
+from tests.fabric.kernels.sums import calls
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 
-DATA = st.sampled_from(["normal", "ones", "special"])
-PRESET = st.sampled_from(["wse2", "wse3"])
-DTYPE = st.sampled_from(["f16", "cb16", "f32"])
-MACHINE = st.sampled_from(
-    [
-        {},
-        {},
-        {"num.ftz": 1},
-        {"ramp.in": 1, "ramp.out": 3},
-        {"router.hop": 2, "router.depth": 3},
-        {"vec.drain": 2, "vec.start": 1},
-        {"ce.dsr_load": 3},
-    ]
+MACHINES = (
+    {},
+    {},
+    {"num.ftz": 1},
+    {"ramp.in": 1, "ramp.out": 3},
+    {"router.hop": 2, "router.depth": 3},
+    {"vec.drain": 2, "vec.start": 1},
+    {"ce.dsr_load": 3},
 )
 
 
@@ -40,44 +36,19 @@ def slip(result, preset):
 
 
 @examples(150)
-@given(
-    PRESET,
-    MACHINE,
-    st.sampled_from(["auto", *costs.ALGORITHMS]),
-    st.sampled_from(["row", "column", "xy", "snake"]),
-    st.integers(1, 9),
-    st.integers(1, 6),
-    st.integers(1, 40),
-    st.integers(0, 6),
-    DTYPE,
-    st.booleans(),
-    DATA,
-    st.integers(0, 1000),
-)
-def test_reduce(preset, overrides, algorithm, form, width, height, n, group, dtype, wide, data, seed):
-    result = run(
-        "reduce",
-        preset,
-        overrides,
-        algorithm=algorithm,
-        form=form,
-        width=width,
-        height=height,
-        n=n,
-        group=group,
-        dtype=dtype,
-        sums="f32" if wide else "auto",
-        data=data,
-        seed=seed,
-    )
+@given(calls(("auto", *costs.ALGORITHMS), MACHINES))
+def test_reduce(call):
+    result = run("reduce", **call)
+    form, preset, overrides = call["form"], call["preset"], call["overrides"]
+    width, height, n = call["width"], call["height"], call["n"]
     pes = {"row": (width, height), "column": (height, width)}.get(form, (width * height, 1))
     assert result["additions"] == (pes[0] - 1) * pes[1] * n
     assert result["cycles"] >= result["lower_bound"]
     over = result["cycles"] - result["expected_cycles"]
     assert 0 <= over <= slip(result, preset) + 2 * overrides.get("router.depth", 0)
-    if algorithm in ("star", "chain"):
+    if call["algorithm"] in ("star", "chain"):
         assert over == 0 or form == "xy"
-    if data == "ones" and width * height > 1:
+    if call["data"] == "ones" and width * height > 1:
         assert (result["arrays"]["total"] == result["arrays"]["total"].flat[0]).all()
 
 
