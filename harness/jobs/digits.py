@@ -32,6 +32,7 @@ from traces.provenance import provenance
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fabric.kernels.kit.check import Check
     from fabric.kernels.matmul.gemm import Gemm
     from fabric.program.program import Program
     from harness.jobs.job_file import JobConfig
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Options", "fit_layer", "report", "run"]
 
 CLASSES = 10
+TOTALS = ("cycles", "wavelet_hops", "macs", "useful_macs", "expected_cycles", "expected_hops", "expected_macs")
+"""What is added up over the passes."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,41 @@ def choose_batch(options: Options, machine: Machine, images: int, inputs: int) -
     return found
 
 
+@dataclass
+class Passes:
+    """What the passes over the fabric gave together.
+
+    Attributes
+    ----------
+    batch, count : int
+        Images of a pass at most, and passes.
+    scores : ndarray of uint32, shape (images, classes)
+        Bit patterns of f32.
+    totals : dict
+        Cycles, hops and operations, counted and expected.
+    counters : dict
+        {name: (values per PE, unit)}.
+    checks : list of Check
+        One per pass.
+    lanes : int
+        Multiply-adds that a PE can do in a cycle.
+    host_seconds, verify_seconds : float
+    """
+
+    batch: int
+    count: int
+    scores: NDArray[np.uint32]
+    totals: dict[str, int]
+    counters: dict[str, tuple[NDArray[Any], str]]
+    checks: list[Check]
+    lanes: int
+    host_seconds: float
+    verify_seconds: float
+
+
 def run(config: JobConfig, out_dir: Path, progress: Progress) -> dict[str, Any]:
     """Do the job; see `harness.jobs`."""
-    gemm = need("fabric.kernels.matmul.gemm", "the job digits")
+    need("fabric.kernels.matmul.gemm", "the job digits")
     formats = need("wse_core.formats", "the job digits")
     options, machine = config.options, config.build_machine()
 
@@ -126,45 +161,57 @@ def run(config: JobConfig, out_dir: Path, progress: Progress) -> dict[str, Any]:
     given = formats.Arithmetic.of(machine, options.dtype)
     a, b = given.encode(images), given.encode(weights)
 
-    def make(m: int) -> Gemm:
-        return gemm.Gemm(machine, options.pes, m, a.shape[1], CLASSES, options.dtype, where="options")
+    passes = classify(config, machine, a, b, progress)
+    values = passes.scores.view(np.float32)
+    predicted, plain = values.argmax(axis=1), (given.operand(a) @ given.operand(b)).argmax(axis=1)
+    right = predicted == labels
+    result = {
+        "digits": n,
+        "accuracy": float(right.mean()),
+        "accuracy_held_out": float(right[unseen].mean()) if unseen.any() else None,
+        "accuracy_numpy": float((plain == labels).mean()),
+        "same_class_as_numpy": int(np.count_nonzero(plain == predicted)),
+        **measured(config, machine, passes),
+    }
+    progress.phase("write the run file and the heat maps")
+    arrays = {"scores": values, "predicted": predicted, "labels": labels, "weights": b, "held_out": unseen}
+    write_files(config, machine, out_dir, result, passes.counters, arrays)
+    return result
 
+
+def classify(config: JobConfig, machine: Machine, a: NDArray[Any], b: NDArray[Any], progress: Progress) -> Passes:
+    """Multiply images by weights on the fabric, a batch at a time, and compare each product with its reference."""
+    from fabric.kernels.matmul import gemm
+
+    options, n = config.options, len(a)
     batch = choose_batch(options, machine, n, a.shape[1])
     parts = [slice(start, min(n, start + batch)) for start in range(0, n, batch)]
     progress.phase(f"classify {n} digits on {options.pes} x {options.pes} PEs, {len(parts)} pass(es)")
     scores = np.zeros((n, CLASSES), np.uint32)
-    totals = {
-        "cycles": 0,
-        "wavelet_hops": 0,
-        "macs": 0,
-        "useful_macs": 0,
-        "expected_cycles": 0,
-        "expected_hops": 0,
-        "expected_macs": 0,
-    }
+    totals = dict.fromkeys(TOTALS, 0)
     counters: dict[str, tuple[NDArray[Any], str]] = {}
     checks, host_seconds, verify_seconds = [], 0.0, 0.0
-    products = {}
+    products: dict[int, Gemm] = {}
     for part in parts:
         rows = part.stop - part.start
         if rows not in products:
-            products[rows] = make(rows)
+            products[rows] = gemm.Gemm(machine, options.pes, rows, a.shape[1], CLASSES, options.dtype, where="options")
         product = products[rows]
 
         def hear(cycles: int, _seconds: float, before: int = part.start) -> None:
             progress.update(before, n, cycles=totals["cycles"] + cycles)
 
         session, scores[part] = product.run(a[part], b, hear, config.cycle_limit)
-        run_facts = {
-            "cycles": session.run.cycles,
-            "wavelet_hops": session.run.wavelet_hops,
-            "macs": session.run.macs,
-            "useful_macs": rows * a.shape[1] * CLASSES,
-            "expected_hops": product.hops,
-            "expected_cycles": gemm.expected_cycles(product, machine),
-            "expected_macs": product.macs,
-        }
-        for key, value in run_facts.items():
+        facts = (
+            session.run.cycles,
+            session.run.wavelet_hops,
+            session.run.macs,
+            rows * a.shape[1] * CLASSES,
+            gemm.expected_cycles(product, machine),
+            product.hops,
+            product.macs,
+        )
+        for key, value in zip(TOTALS, facts, strict=True):
             totals[key] += value
         for name, (values, unit) in session.counters().items():
             counters[name] = (counters[name][0] + values if name in counters else values, unit)
@@ -173,46 +220,36 @@ def run(config: JobConfig, out_dir: Path, progress: Progress) -> dict[str, Any]:
         checks.append(product.check(a[part], b, scores[part]))
         verify_seconds += time.perf_counter() - started
         progress.update(part.stop, n, cycles=totals["cycles"])
-
-    host_seconds = max(host_seconds, 1e-9)
-    values = scores.view(np.float32)
-    predicted = values.argmax(axis=1)
-    plain = given.operand(a) @ given.operand(b)
-    right = predicted == labels
-    pes = options.pes**2
-    pe_cycles = pes * totals["cycles"]
     lanes = product.shape.lanes(machine)
-    result = {
-        "digits": n,
-        "accuracy": float(right.mean()),
-        "accuracy_held_out": float(right[unseen].mean()) if unseen.any() else None,
-        "accuracy_numpy": float((plain.argmax(axis=1) == labels).mean()),
-        "same_class_as_numpy": int(np.count_nonzero(plain.argmax(axis=1) == predicted)),
+    return Passes(batch, len(parts), scores, totals, counters, checks, lanes, max(host_seconds, 1e-9), verify_seconds)
+
+
+def measured(config: JobConfig, machine: Machine, passes: Passes) -> dict[str, Any]:
+    """Return the numbers of a result that do not depend on what the digits mean: checks, counts, rates."""
+    options, totals, checks = config.options, passes.totals, passes.checks
+    pe_cycles = options.pes**2 * totals["cycles"]
+    return {
         "verified": all(check.verified for check in checks),
         "bit_exact": all(check.bit_exact for check in checks),
         "within_bound": all(check.within_bound for check in checks),
         "max_abs_error": max(check.max_abs_error for check in checks),
         "error_bound": max(check.max_bound for check in checks),
         "pes": options.pes,
-        "batch": batch,
-        "passes": len(parts),
+        "batch": passes.batch,
+        "passes": passes.count,
         "dtype": options.dtype,
         "preset": machine.preset,
         "seed": config.seed,
         **totals,
-        "utilisation": int(counters["busy"][0].sum()) / pe_cycles,
-        "mac_utilisation": totals["macs"] / (lanes * pe_cycles),
+        "utilisation": int(passes.counters["busy"][0].sum()) / pe_cycles,
+        "mac_utilisation": totals["macs"] / (passes.lanes * pe_cycles),
         "wafer_seconds": totals["cycles"] / (machine["clock.ghz"] * 1e9) if machine["clock.ghz"] else None,
-        "host_seconds": host_seconds,
-        "verify_seconds": verify_seconds,
-        "hops_per_second": totals["wavelet_hops"] / host_seconds,
-        "pe_cycles_per_second": pe_cycles / host_seconds,
+        "host_seconds": passes.host_seconds,
+        "verify_seconds": passes.verify_seconds,
+        "hops_per_second": totals["wavelet_hops"] / passes.host_seconds,
+        "pe_cycles_per_second": pe_cycles / passes.host_seconds,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    progress.phase("write the run file and the heat maps")
-    arrays = {"scores": values, "predicted": predicted, "labels": labels, "weights": b, "held_out": unseen}
-    write_files(config, machine, out_dir, result, counters, arrays)
-    return result
 
 
 def write_files(
