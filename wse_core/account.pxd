@@ -7,7 +7,7 @@ from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.report cimport fault
 
-cdef inline void touched(state_t* s, uint64_t t) noexcept nogil:
+cdef inline void touched(region_t* s, uint64_t t) noexcept nogil:
     if <int64_t>t > s.last_active:
         s.last_active = <int64_t>t
 
@@ -28,7 +28,7 @@ cdef inline void end_step(ce_t* ce, thread_t* th, uint64_t t, uint32_t busy, uin
 cdef inline bint is_mac(int op) noexcept nogil:
     return op == OP_FMACS or op == OP_FMACH or op == OP_FMACHS
 
-cdef inline bint activate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int task) noexcept nogil:
+cdef inline bint activate(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int task) noexcept nogil:
     if task >= N_TASK_IDS or ce.prog.entry[task] < 0:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_NO_ENTRY, task)
         return False

@@ -34,5 +34,5 @@ cdef inline uint32_t* lfsr_of(ce_t* ce) noexcept nogil:
 
 
 # Rare enough for a call (block.pyx): inlined, they take registers from the loops that visit queues.
-cdef void ce_layout(state_t* s, program_t* g) noexcept nogil
-cdef void ce_awaken(state_t* s, uint32_t cell) noexcept nogil
+cdef void ce_layout(region_t* s, program_t* g) noexcept nogil
+cdef void ce_awaken(region_t* s, uint32_t cell) noexcept nogil

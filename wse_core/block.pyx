@@ -6,7 +6,7 @@ from wse_core.records cimport *
 cdef inline uint64_t lines(uint64_t n) noexcept nogil:
     return (n + 63) & ~<uint64_t>63
 
-cdef void ce_layout(state_t* s, program_t* g) noexcept nogil:
+cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
     # Everything one PE needs besides SRAM, as large as its program asks for. Hot parts begin on cache lines, where that
     # costs little.
     cdef uint64_t at = sizeof(ce_t)
@@ -14,7 +14,7 @@ cdef void ce_layout(state_t* s, program_t* g) noexcept nogil:
     for k in range(N_QUEUES):
         if g.inq_slot[k] >= 0:
             g.inq_at[g.inq_slot[k]] = <uint16_t>at
-            at += sizeof(inq_t) + (s.in_caps[k] - 1) * sizeof(uint64_t)
+            at += sizeof(inq_t) + (s.f.in_caps[k] - 1) * sizeof(uint64_t)
     if g.delays:
         g.ready_at = <uint16_t>at
         at += sizeof(ready_t)
@@ -36,10 +36,10 @@ cdef void ce_layout(state_t* s, program_t* g) noexcept nogil:
         at += (RETURN_DEPTH + 1) * sizeof(uint16_t)
     g.block_bytes = lines(at) if g.n_ut else (at + 7) & ~<uint64_t>7
 
-cdef void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
+cdef void ce_awaken(region_t* s, uint32_t cell) noexcept nogil:
     # Give a CE its initial state. Done when it first does something, so that idle PEs take no memory.
-    cdef program_t* g = &s.programs[s.program_of[cell]]
-    cdef ce_t* ce = s.ce[cell]
+    cdef program_t* g = &s.f.programs[s.f.program_of[cell]]
+    cdef ce_t* ce = s.f.ce[cell]
     cdef int k
     s.awake[s.n_awake] = cell
     s.n_awake += 1
@@ -51,8 +51,8 @@ cdef void ce_awaken(state_t* s, uint32_t cell) noexcept nogil:
     ce.last_task = N_TASK_IDS - 1
     if g.draws:
         for k in range(N_GENERATORS):
-            lfsr_of(ce)[k] = s.seed
+            lfsr_of(ce)[k] = s.f.seed
     for k in range(N_QUEUES):
         if g.inq_slot[k] >= 0:
-            inq_at(ce, g.inq_slot[k]).cap = s.in_caps[k]
+            inq_at(ce, g.inq_slot[k]).cap = s.f.in_caps[k]
             inq_at(ce, g.inq_slot[k]).color = g.inq_color[k]

@@ -1,3 +1,3 @@
-from wse_core.records cimport ce_t, state_t, thread_t, uint32_t, uint64_t
+from wse_core.records cimport ce_t, region_t, thread_t, uint32_t, uint64_t
 
-cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil
+cdef void vec_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil

@@ -102,7 +102,7 @@ cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
 cdef inline bint flat(opnd_t* o) noexcept nogil:
     return o.mode != OPND_MEM4D and o.mode != OPND_CIRCULAR
 
-cdef uint32_t conflict_pattern(state_t* s, ce_t* ce, thread_t* th, uint8_t* pattern) noexcept nogil:
+cdef uint32_t conflict_pattern(region_t* s, ce_t* ce, thread_t* th, uint8_t* pattern) noexcept nogil:
     # Cycles lost by the full steps from element k on: periodic, because addresses advance evenly. Returns the period.
     cdef int64_t m = bank_period(s), first, by, at
     cdef int64_t a = <int64_t>th.a.step * th.group if th.a.mode == OPND_MEM1D else 0
@@ -110,15 +110,15 @@ cdef uint32_t conflict_pattern(state_t* s, ce_t* ce, thread_t* th, uint8_t* patt
     cdef int64_t c = <int64_t>th.c.step * th.group if th.c.mode == OPND_MEM1D else 0
     cdef uint32_t period = 1, n
     by = 0
-    if s.p.conflict_rule != RULE_NONE and th.b.mode == OPND_MEM1D and th.c.mode == OPND_MEM1D:
+    if s.f.p.conflict_rule != RULE_NONE and th.b.mode == OPND_MEM1D and th.c.mode == OPND_MEM1D:
         by = modulo(b - c, m)
-    if by and not th.one_bank and s.p.read_ports >= 2 and (th.group == 1 or th.b.words == 1 or th.c.words == 1):
+    if by and not th.one_bank and s.f.p.read_ports >= 2 and (th.group == 1 or th.b.words == 1 or th.c.words == 1):
         # Only the first elements of the two sources count, whose distance changes evenly. Gain: 300 instructions.
         first = modulo(address_of(ce, &th.b, th.k) - address_of(ce, &th.c, th.k), m)
         at = first
         n = 0
         while True:
-            pattern[n] = <uint8_t>s.p.conflict_cycles if at == 0 else 0
+            pattern[n] = <uint8_t>s.f.p.conflict_cycles if at == 0 else 0
             n += 1
             at += by
             if at >= m:
@@ -135,7 +135,7 @@ cdef uint32_t conflict_pattern(state_t* s, ce_t* ce, thread_t* th, uint8_t* patt
         period += 1
     return period
 
-cdef void vec_bulk(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil:
+cdef void vec_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil:
     # All steps of a memory operation of the main thread that issue in cycles start .. end - 1, back to back.
     cdef uint64_t t = start, left, rounds, turn, steps = 0, lost = 0
     cdef uint32_t cost = 1, conflict, period, n, hits = 0

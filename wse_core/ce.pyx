@@ -37,12 +37,12 @@ from wse_core.wake cimport ring_set, schedule, wheel_remove
 
 
 # --- the picker -------------------------------------------------------------------------------------------------------
-cdef inline void start_task(state_t* s, ce_t* ce, uint64_t t, int32_t entry) noexcept nogil:
+cdef inline void start_task(region_t* s, ce_t* ce, uint64_t t, int32_t entry) noexcept nogil:
     ce.main_state = MAIN_STARTING
     ce.pc = entry
     if ce.prog.calls:
         depth_of(ce)[0] = 0
-    ce.next = t + s.p.task_start
+    ce.next = t + s.f.p.task_start
     ce.counts[COUNT_TASKS] += 1
     touched(s, t)
 
@@ -74,12 +74,12 @@ cdef uint64_t heads_for_picker(ce_t* ce, uint64_t t, uint32_t* ready) noexcept n
             when = r
     return when
 
-cdef inline void traced_start(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int32_t entry, int id,
+cdef inline void traced_start(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int32_t entry, int id,
                               bint control) noexcept nogil:
     if TRACE:
         emit(s, cell, t, EV_TASK_START, NO_COLOR, id, ce.prog.code[entry].at, control)
 
-cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+cdef void pick(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Let the picker choose in cycle t.
     cdef program_t* g = ce.prog
     cdef uint32_t able = ce.activated & ~ce.blocked & g.bound
@@ -94,7 +94,7 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
         return
     if set & g.high:
         set &= g.high
-    if s.p.round_robin and set & ~((<uint32_t>2 << ce.last_task) - 1):
+    if s.f.p.round_robin and set & ~((<uint32_t>2 << ce.last_task) - 1):
         set &= ~((<uint32_t>2 << ce.last_task) - 1)
     id = ctz64(set)
     ce.last_task = id
@@ -120,7 +120,7 @@ cdef void pick(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
 
 
 # --- a look at a CE ---------------------------------------------------------------------------------------------------
-cdef uint64_t op_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+cdef uint64_t op_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # First cycle in which the next step of a vector operation can issue as things stand in cycle t; NEVER = something
     # must happen first. Sets th.wait to the cause of waiting.
     # A cause counts only for cycles still to be booked, those from ce.acct on.
@@ -131,14 +131,14 @@ cdef uint64_t op_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_
         return flow_when(s, ce, cell, th, t)
     return vec_when(s, ce, cell, th, t)
 
-cdef void op_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+cdef void op_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # One step of a vector operation that is able in cycle t.
     if flow_on(ce, th):
-        flow_run(s, ce, cell, th, t, ce.uts == 0 and not s.injects)
+        flow_run(s, ce, cell, th, t, ce.uts == 0 and not s.f.injects)
     else:
         vec_step(s, ce, cell, th, t)
 
-cdef void catch_up(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+cdef void catch_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Do and book everything that happened by itself in the cycles before t.
     cdef uint64_t start
     if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_BULK:
@@ -158,7 +158,7 @@ cdef void catch_up(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nog
         ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
         ce.acct = t
 
-cdef inline uint64_t when_of(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
+cdef inline uint64_t when_of(region_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
     if thread < MAIN:
         return op_when(s, ce, cell, ut_of(ce, thread), t)
     if ce.main_state == MAIN_VECTOR:
@@ -170,7 +170,7 @@ cdef inline uint64_t when_of(state_t* s, ce_t* ce, uint32_t cell, int thread, ui
 cdef inline int level_of(ce_t* ce, int thread) noexcept nogil:
     return ce.prog.main_level if thread == MAIN else ut_of(ce, thread).level
 
-cdef int arbitrate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+cdef int arbitrate(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # The thread that issues in cycle t, -1 = none: highest level, then cyclic order after the one that issued last.
     cdef uint32_t set = ce.uts, left
     cdef int best = -1, best_level = -1, top = -1, thread, level
@@ -200,7 +200,7 @@ cdef int arbitrate(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nog
                 break
     return best
 
-cdef void issue(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
+cdef void issue(region_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noexcept nogil:
     touched(s, t)
     if thread < MAIN:
         op_step(s, ce, cell, ut_of(ce, thread), t)
@@ -209,7 +209,7 @@ cdef void issue(state_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) noe
     else:
         exec_main(s, ce, cell, t)
 
-cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint issued) noexcept nogil:
+cdef uint64_t look_ahead(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint issued) noexcept nogil:
     # After cycle t: when must this CE be looked at next, and what are the cycles until then booked as?
     cdef uint64_t first = t + 1 if ce.pipe_free <= t else ce.pipe_free
     cdef uint64_t when, next = NEVER
@@ -234,7 +234,7 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint i
             # Looked at when it may be complete: no step costs less than a cycle.
             when += (ce.main.n - ce.main.k + ce.main.group - 1) // ce.main.group
             if ce.main.k < ce.main.n and not uts:   # a microthread may issue while the main thread drains
-                when += s.p.drain
+                when += s.f.p.drain
         if when < next:
             next = when
     while uts:
@@ -254,27 +254,27 @@ cdef uint64_t look_ahead(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint i
             next = when
     return next
 
-cdef inline bint runs_alone(state_t* s, ce_t* ce) noexcept nogil:
+cdef inline bint runs_alone(region_t* s, ce_t* ce) noexcept nogil:
     # Whether the main thread's next action can be done ahead of time: no other thread competes, and what the action
     # needs from the router (a wavelet in an input queue, room in an output queue) is there with a known ready cycle.
     # What it gives to the router carries its own ready cycle.
     if ce.uts:
         return False
     if ce.main_state == MAIN_VECTOR:
-        return in_memory(&ce.main) or not s.injects
+        return in_memory(&ce.main) or not s.f.injects
     if ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING:
         return not ce.prog.code[ce.pc].flags & I_REAL
     return False
 
-cdef inline bint sees_next_cycle(state_t* s, ce_t* ce) noexcept nogil:
+cdef inline bint sees_next_cycle(region_t* s, ce_t* ce) noexcept nogil:
     # Whether cycle now + 1 can be done in the same look. Everything that a CE sees in it is there: what routers do in
     # now + 1 reaches a CE in now + 2 at the earliest. Exceptions: configuration, which the CE reads as the routers of
     # its own cycle left it, injection (see `runs_alone`), and task 29.
-    return not (s.injects or ce.teardown_due
+    return not (s.f.injects or ce.teardown_due
                 or (ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING)
                 and ce.prog.code[ce.pc].flags & I_REAL)
 
-cdef inline void catch_up_alone(state_t* s, ce_t* ce, uint32_t cell) noexcept nogil:
+cdef inline void catch_up_alone(region_t* s, ce_t* ce, uint32_t cell) noexcept nogil:
     # Nobody can disturb this operation before the horizon: do all of it now.
     cdef uint64_t start = ce.main.next if ce.main.next > ce.pipe_free else ce.pipe_free
     if start < s.ahead:
@@ -283,7 +283,7 @@ cdef inline void catch_up_alone(state_t* s, ce_t* ce, uint32_t cell) noexcept no
             ce.acct = start
         vec_bulk(s, ce, cell, &ce.main, start, s.ahead)
 
-cdef uint64_t run_scalar(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+cdef uint64_t run_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # The main thread alone, able in cycle t: its instructions and its vector operations in memory, up to the next one
     # that reads or feeds the fabric, ends the task, touches the router or lies beyond the horizon. Returns the cycle of
     # the last issue. Gain over looks: 3x.
@@ -306,7 +306,7 @@ cdef uint64_t run_scalar(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexce
     touched(s, t)
     return t
 
-cdef bint flow_alone(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # A look at a CE whose main thread does nothing but a flow: the general look in a few steps. False: not the
     # end of it, go on with the general look. Gain on streaming benchmarks: a fifth.
     cdef thread_t* th = &ce.main
@@ -329,14 +329,14 @@ cdef bint flow_alone(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
         next = t + 1
     ce.wait = th.wait
     ce.resume = t + 1
-    if next > t + 1 and t > s.now and next == NEVER and (ce.want_space or t > s.now + s.p.ramp_in):
+    if next > t + 1 and t > s.now and next == NEVER and (ce.want_space or t > s.now + s.f.p.ramp_in):
         next = t + 1                    # wake-ups before that cycle are not heard
     if next < NEVER:
         schedule(s, cell, next, ce.resume)
     return True
 
-cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
-    cdef ce_t* ce = s.ce[cell]
+cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
+    cdef ce_t* ce = s.f.ce[cell]
     cdef uint64_t t = s.now, next, after
     cdef int thread
     cdef bint decided
@@ -356,7 +356,7 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
     if t < ce.resume or ce.main_state == MAIN_FAULT:
         return
     s.events += 1
-    if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW and not ce.uts and not s.injects:
+    if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW and not ce.uts and not s.f.injects:
         if flow_alone(s, ce, cell, t):
             return
     while True:
@@ -369,7 +369,7 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
                 return
         thread = -1
         after = t
-        if ce.in_turn and ce.pipe_free <= t and ce.main_state <= MAIN_RUN and not s.injects:
+        if ce.in_turn and ce.pipe_free <= t and ce.main_state <= MAIN_RUN and not s.f.injects:
             after = flows_in_turn(s, ce, cell, t, &decided)
             if after > t and not decided:
                 ce.resume = after
@@ -405,24 +405,24 @@ cdef void step_ce(state_t* s, uint32_t cell) noexcept nogil:
             s.events += 1
             continue
         ce.resume = t + 1
-        if t > s.now and (next == NEVER or not runs_alone(s, ce)) and (ce.want_space or t > s.now + s.p.ramp_in):
+        if t > s.now and (next == NEVER or not runs_alone(s, ce)) and (ce.want_space or t > s.now + s.f.p.ramp_in):
             next = t + 1                # wake-ups before that cycle are not heard
         if next < NEVER:
             schedule(s, cell, next, ce.resume)
         return
 
-cdef void ce_settle(state_t* s, uint32_t cell) noexcept nogil:
+cdef void ce_settle(region_t* s, uint32_t cell) noexcept nogil:
     # Bring a CE's books and memory up to the cycle that is about to begin; the cell has a program.
-    if s.ce[cell].prog != NULL and s.ce[cell].main_state != MAIN_FAULT:
-        catch_up(s, s.ce[cell], cell, s.now)
+    if s.f.ce[cell].prog != NULL and s.f.ce[cell].main_state != MAIN_FAULT:
+        catch_up(s, s.f.ce[cell], cell, s.now)
 
-cdef void ce_report(state_t* s, uint32_t cell, bint last) noexcept nogil:
+cdef void ce_report(region_t* s, uint32_t cell, bint last) noexcept nogil:
     # Report what a CE has done before the cycle that is about to begin; `last`: also a wait that goes on.
     ce_settle(s, cell)
-    if s.ce[cell].prog != NULL and (last or s.watch[cell].end < s.ce[cell].acct):
+    if s.f.ce[cell].prog != NULL and (last or s.watch[cell].end < s.f.ce[cell].acct):
         close_wait(s, cell)
 
-cdef void ce_phase(state_t* s) noexcept nogil:
+cdef void ce_phase(region_t* s) noexcept nogil:
     cdef uint32_t slot = <uint32_t>(s.now & (RING - 1))
     cdef uint32_t bucket = <uint32_t>(s.now & (WHEEL - 1))
     cdef uint32_t cell, after
@@ -431,8 +431,8 @@ cdef void ce_phase(state_t* s) noexcept nogil:
     cdef int at
     cell = s.wheel_head[bucket]
     while cell:
-        after = s.wheel_next[cell]
-        if s.wheel_time[cell] == s.now:
+        after = s.f.wheel_next[cell]
+        if s.f.wheel_time[cell] == s.now:
             wheel_remove(s, cell)
             ring_set(s, cell, s.now)
         cell = after

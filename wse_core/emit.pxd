@@ -4,15 +4,15 @@
 from libc.stdlib cimport realloc
 
 from wse_core.builtins cimport unlikely
-from wse_core.records cimport event_t, int64_t, state_t, uint32_t, uint64_t
+from wse_core.records cimport event_t, int64_t, region_t, uint32_t, uint64_t
 
 
-cdef inline uint32_t vary(state_t* s, uint32_t n) noexcept nogil:
+cdef inline uint32_t vary(region_t* s, uint32_t n) noexcept nogil:
     # A number below n for a varied order of visits.
     s.order = s.order * <uint64_t>6364136223846793005 + <uint64_t>1442695040888963407
     return <uint32_t>(s.order >> 33) % n
 
-cdef inline void emit(state_t* s, uint32_t cell, uint64_t cycle, int kind, int color, int aux, uint64_t data,
+cdef inline void emit(region_t* s, uint32_t cell, uint64_t cycle, int kind, int color, int aux, uint64_t data,
                       int flags) noexcept nogil:
     cdef event_t* e
     cdef event_t* grown
@@ -36,7 +36,7 @@ cdef inline void emit(state_t* s, uint32_t cell, uint64_t cycle, int kind, int c
     e.flags = flags
     s.n_traced += 1
 
-cdef inline void record_fault(state_t* s, int kind, uint32_t cell, uint64_t cycle, int64_t address, int color,
+cdef inline void record_fault(region_t* s, int kind, uint32_t cell, uint64_t cycle, int64_t address, int color,
                               int detail, int64_t value) noexcept nogil:
     # Keep the earliest fault; among those of one cycle, the first cell in row-major order.
     if s.fault.kind and (s.fault.cycle < cycle or (s.fault.cycle == cycle and s.fault.cell <= cell)):

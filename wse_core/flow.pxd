@@ -6,8 +6,8 @@ from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 
-cdef uint64_t flow_run(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil
-cdef uint64_t flows_in_turn(state_t* s, ce_t* ce, uint32_t cell, uint64_t start, bint* decided) noexcept nogil
+cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil
+cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start, bint* decided) noexcept nogil
 
 cdef inline bint flow_on(ce_t* ce, thread_t* th) noexcept nogil:
     # A flow with no control wavelet at its head.
@@ -29,7 +29,7 @@ cdef inline bint pair_on(ce_t* ce, thread_t* th) noexcept nogil:
     q2 = inq_at(ce, th.inq2)
     return not is_control(q.slots[q.head]) and not is_control(q2.slots[q2.head])
 
-cdef inline uint64_t flow_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+cdef inline uint64_t flow_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # vec_when for a flow, or one with two fabric inputs, with no control wavelet at its head.
     cdef uint64_t when = ce.acct, word, r
     cdef inq_t* q

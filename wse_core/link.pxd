@@ -14,14 +14,14 @@ from wse_core.wake cimport ring_set
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------
-cdef void not_ready(state_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil
-cdef void wake_upstream(state_t* s, plane_t* q, uint32_t cell) noexcept nogil
-cdef bint sleep_on_link(state_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil
-cdef bint sleep_on_ramp(state_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil
+cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil
+cdef void wake_upstream(region_t* s, plane_t* q, uint32_t cell) noexcept nogil
+cdef bint sleep_on_link(region_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil
+cdef bint sleep_on_ramp(region_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil
 
 
 # --- moving -----------------------------------------------------------------------------------------------------------
-cdef inline bint room_at(state_t* s, uint64_t word, uint64_t now) noexcept nogil:
+cdef inline bint room_at(region_t* s, uint64_t word, uint64_t now) noexcept nogil:
     # has_room; a place that will be free in a later cycle means that time must not jump over that cycle.
     if has_room(word, now):
         return True
@@ -29,7 +29,7 @@ cdef inline bint room_at(state_t* s, uint64_t word, uint64_t now) noexcept nogil
         s.waiting = 1
     return False
 
-cdef inline bint has_outputs(state_t* s, plane_t* q, uint32_t cell, uint32_t outs, uint64_t route) noexcept nogil:
+cdef inline bint has_outputs(region_t* s, plane_t* q, uint32_t cell, uint32_t outs, uint64_t route) noexcept nogil:
     # all_have_room for a queue whose route does not leave the rectangle; if not, the queue waits for what is missing.
     # Blocked traffic is not visited cycle after cycle.
     cdef uint32_t links = outs & 15
@@ -40,9 +40,9 @@ cdef inline bint has_outputs(state_t* s, plane_t* q, uint32_t cell, uint32_t out
     if outs & RAMP:
         if not (route >> RT_HAS_INQ) & 1:
             return False
-        if unlikely(s.ce[cell].prog == NULL):
+        if unlikely(s.f.ce[cell].prog == NULL):
             ce_awaken(s, cell)
-        i = inq_at(s.ce[cell], (route >> RT_INQ) & 7)
+        i = inq_at(s.f.ce[cell], (route >> RT_INQ) & 7)
         place = i.slots[i.tail]
         if not has_room(place, s.now):
             return sleep_on_ramp(s, q, cell, i, place)
@@ -50,22 +50,22 @@ cdef inline bint has_outputs(state_t* s, plane_t* q, uint32_t cell, uint32_t out
         d = ctz64(links)
         links &= links - 1
         t = &s.plane[q.color * N_PORTS + (d ^ 1)]
-        to = cell + s.delta[d]
+        to = cell + s.f.delta[d]
         place = t.slots[<uint64_t>to * t.depth + t.tail[to]]
         if not has_room(place, s.now):
             return sleep_on_link(s, q, cell, t, to, place)
     return True
 
-cdef inline bint ramp_has_room(state_t* s, uint32_t cell, uint64_t route) noexcept nogil:
+cdef inline bint ramp_has_room(region_t* s, uint32_t cell, uint64_t route) noexcept nogil:
     cdef inq_t* q
     if not (route >> RT_HAS_INQ) & 1:
         return False
-    if unlikely(s.ce[cell].prog == NULL):
+    if unlikely(s.f.ce[cell].prog == NULL):
         ce_awaken(s, cell)
-    q = inq_at(s.ce[cell], (route >> RT_INQ) & 7)
+    q = inq_at(s.f.ce[cell], (route >> RT_INQ) & 7)
     return room_at(s, q.slots[q.tail], s.now)
 
-cdef inline bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t outs, uint64_t route) noexcept nogil:
+cdef inline bint all_have_room(region_t* s, uint32_t cell, int color, uint32_t outs, uint64_t route) noexcept nogil:
     # Whether every output has room. As the state is that of the start of the cycle, no grant of this cycle changes it:
     # a queue is fed by one color of one router, and a color is granted once.
     cdef uint32_t links = outs & 15
@@ -77,7 +77,7 @@ cdef inline bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t ou
         d = ctz64(links)
         links &= links - 1
         plane = color * N_PORTS + (d ^ 1)
-        to = cell + s.delta[d]
+        to = cell + s.f.delta[d]
         if unlikely(s.plane[plane].slots == NULL):
             return False
         if (route >> RT_SPECIAL) & 1 and is_border(s, to):
@@ -87,16 +87,18 @@ cdef inline bint all_have_room(state_t* s, uint32_t cell, int color, uint32_t ou
             return False
     return True
 
-cdef inline void take_head(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
-    cdef uint64_t* m = &q.heads[cell]
-    cdef uint64_t h = m[0] & HEAD
-    cdef uint64_t cap = q.cap[cell] if q.cap != NULL else <uint64_t>q.depth
-    q.slots[<uint64_t>cell * q.depth + h] = stamp_of(s.now + 1)
-    if m[0] & SLEEPER:
-        wake_upstream(s, q, cell)
-    m[0] += 256 - h if h + 1 == cap else 257
+cdef inline void take_head(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    cdef uint64_t head = q.heads[cell]
+    cdef uint32_t cap = q.cap[cell] if q.cap != NULL else q.depth
+    q.slots[<uint64_t>cell * q.depth + (head & HEAD)] = stamp_of(s.now + 1)
+    head += 257
+    if head & HEAD == cap:
+        head -= cap
+    q.heads[cell] = head
     if q.granted != NULL:
         q.granted[cell] = s.now + 1
     s.moved += 1
-    if q.port == DIR_R and s.ce[cell].want_space:
+    if q.port == DIR_R and s.f.ce[cell].want_space:
         ring_set(s, cell, s.now + 1)
+    if unlikely(head & SLEEPER != 0):
+        wake_upstream(s, q, cell)

@@ -4,11 +4,11 @@
 What they wait for, and why this is apart from the rest: link.pxd.
 """
 from wse_core.bitmap cimport map_clear
-from wse_core.queue cimport is_valid, mark_later, ready_cycle, wake_inputs
+from wse_core.queue cimport is_valid, mark_later, plane_number, ready_cycle, wake_inputs
 from wse_core.records cimport *
 
 
-cdef void not_ready(state_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
+cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
     # The head is still under way, or the place for it is free in a later cycle. Two looks in vain cost less than waking
     # the queue again.
     cdef uint64_t ready = ready_cycle(word, s.now)
@@ -16,15 +16,15 @@ cdef void not_ready(state_t* s, plane_t* q, uint32_t cell, uint64_t word) noexce
         s.waiting = 1
         return
     map_clear(&q.map, cell)
-    mark_later(s, q.color * N_PORTS + q.port, cell, ready)
+    mark_later(s, plane_number(q), cell, ready)
 
-cdef void wake_upstream(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+cdef void wake_upstream(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # A place became free for which a queue of the neighbour waits; it can be used from the next cycle on.
-    cdef uint32_t to = cell + s.delta[q.port]
+    cdef uint32_t to = cell + s.f.delta[q.port]
     q.heads[cell] &= ~<uint64_t>SLEEPER
     wake_inputs(s, q.color, to)
 
-cdef bint sleep_on_link(state_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil:
+cdef bint sleep_on_link(region_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil:
     # The queue waits for a place of the neighbour's queue `t`. Full: out of the activity map until that queue's next
     # pop. Free in a later cycle: as `not_ready`.  Always False.
     if is_valid(place):
@@ -34,7 +34,7 @@ cdef bint sleep_on_link(state_t* s, plane_t* q, uint32_t cell, plane_t* t, uint3
         not_ready(s, q, cell, place)
     return False
 
-cdef bint sleep_on_ramp(state_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil:
+cdef bint sleep_on_ramp(region_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil:
     # The same for the CE's input queue.
     if is_valid(place):
         i.sleeper = 1

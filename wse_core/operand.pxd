@@ -47,7 +47,7 @@ cdef inline void wait_reg(ce_t* ce, int r, int words, uint64_t t, uint32_t laten
     if ready > ce.ready_max:
         ce.ready_max = ready
 
-cdef inline uint64_t inq_take(state_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t t) noexcept nogil:
+cdef inline uint64_t inq_take(region_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t t) noexcept nogil:
     cdef uint64_t word = q.slots[q.head]
     q.slots[q.head] = stamp_of(t + 1)
     q.head += 1
@@ -68,7 +68,7 @@ cdef inline bint sram_at(ce_t* ce, int64_t address, int words, uint32_t* index) 
     index[0] = <uint32_t>i
     return True
 
-cdef inline void sram_fault(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int64_t address, int words) noexcept nogil:
+cdef inline void sram_fault(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int64_t address, int words) noexcept nogil:
     cdef int64_t i = address - <int64_t>ce.prog.code_words
     if words == 2 and address & 1 and i >= 0 and i + words <= <int64_t>ce.prog.data_words:
         fault(s, ce, cell, t, FAULT_SRAM_ALIGN, address, -1, 0, words)
@@ -144,7 +144,7 @@ cdef inline uint64_t fabin_ready(ce_t* ce, opnd_t* o, uint64_t t, int* control) 
     control[0] = is_control(word)
     return ready_cycle(word, t)
 
-cdef inline bint read_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
+cdef inline bint read_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
                               uint32_t word, uint32_t* out) noexcept nogil:
     # Element k of a source; j-th of this step; `word`: payload taken in this step if the source is a fabric input.
     cdef uint32_t index
@@ -180,7 +180,7 @@ cdef inline bint read_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, o
         out[0] = sram_read(ce, index, o.words)
     return True
 
-cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
+cdef inline bint write_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
                                uint32_t offset, uint32_t value, uint32_t* word) noexcept nogil:
     # Element k of the destination; `offset` is added to the address, `word` collects the payload of a fabric output.
     cdef uint32_t index
@@ -214,17 +214,17 @@ cdef inline bint write_element(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, 
 cdef inline uint32_t multiplier(ce_t* ce, thread_t* th) noexcept nogil:
     return reg_read(ce, th.a.reg, th.a.words) if unlikely(th.live) else th.scalar
 
-cdef inline void send(state_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t,
+cdef inline void send(region_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t,
                       uint32_t cost) noexcept nogil:
-    push_to_router(s, plane, cell, payload, t + cost - 1 + s.p.execute + s.p.ramp_out)
+    push_to_router(s, plane, cell, payload, t + cost - 1 + s.f.p.execute + s.f.p.ramp_out)
     if TRACE:
         traced_send(s, ce, cell, plane, payload, t)
     ce.counts[COUNT_SENT] += 1
     s.waiting = 1
 
-cdef inline int64_t bank_period(state_t* s) noexcept nogil:
+cdef inline int64_t bank_period(region_t* s) noexcept nogil:
     # Addresses that agree modulo this number conflict; at least 1.
-    cdef int64_t m = s.p.banks // 2 if s.p.conflict_rule == RULE_MOD4 else s.p.banks
+    cdef int64_t m = s.f.p.banks // 2 if s.f.p.conflict_rule == RULE_MOD4 else s.f.p.banks
     return m if m > 1 else 1
 
 cdef inline int64_t modulo(int64_t x, int64_t m) noexcept nogil:
@@ -234,11 +234,11 @@ cdef inline int64_t modulo(int64_t x, int64_t m) noexcept nogil:
     x %= m
     return x + m if x < 0 else x
 
-cdef inline bint collide(state_t* s, int64_t first, int64_t second) noexcept nogil:
+cdef inline bint collide(region_t* s, int64_t first, int64_t second) noexcept nogil:
     # Whether one cycle cannot serve both addresses.
-    return s.p.conflict_rule != RULE_NONE and modulo(first - second, bank_period(s)) == 0
+    return s.f.p.conflict_rule != RULE_NONE and modulo(first - second, bank_period(s)) == 0
 
-cdef inline bint reads_collide(state_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
+cdef inline bint reads_collide(region_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
     # Whether the two memory sources of a step of g elements conflict: in their first elements, in any two if both are
     # 32 bits wide.
     cdef uint32_t i, j
@@ -250,15 +250,15 @@ cdef inline bint reads_collide(state_t* s, ce_t* ce, thread_t* th, uint32_t k, u
                 return True
     return False
 
-cdef inline uint32_t conflict_of(state_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
+cdef inline uint32_t conflict_of(region_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
     # Cycles that the step of elements k .. k + g - 1 loses in memory.
     cdef bint b = is_memory(&th.b), c = is_memory(&th.c)
     cdef uint32_t lost = 0
     cdef int64_t to
-    if b and c and (s.p.read_ports < 2 or reads_collide(s, ce, th, k, g)):
-        lost = s.p.conflict_cycles
+    if b and c and (s.f.p.read_ports < 2 or reads_collide(s, ce, th, k, g)):
+        lost = s.f.p.conflict_cycles
     if th.one_bank:
         to = address_of(ce, &th.a, k)
         if b and collide(s, to, address_of(ce, &th.b, k)) or c and collide(s, to, address_of(ce, &th.c, k)):
-            lost += s.p.write_cycles
+            lost += s.f.p.write_cycles
     return lost

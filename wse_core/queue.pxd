@@ -40,8 +40,13 @@ cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
 
 
 # --- planes -----------------------------------------------------------------------------------------------------------
-cdef inline void plane_mark(state_t* s, int plane, plane_t* q, uint32_t cell) noexcept nogil:
+cdef inline int plane_number(plane_t* q) noexcept nogil:
+    return q.color * N_PORTS + q.port
+
+cdef inline void plane_mark(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    cdef int plane
     if map_set(&q.map, cell):
+        plane = plane_number(q)
         s.active[plane >> 6] |= <uint64_t>1 << (plane & 63)
         q.used = True
 
@@ -53,18 +58,18 @@ cdef inline uint64_t* plane_tail(plane_t* q, uint32_t cell) noexcept nogil:
     # The place to be filled next.
     return q.slots + <uint64_t>cell * q.depth + q.tail[cell]
 
-cdef inline void plane_push(state_t* s, int plane, plane_t* q, uint32_t cell, uint64_t payload,
+cdef inline void plane_push(region_t* s, plane_t* q, uint32_t cell, uint64_t payload,
                             uint64_t ready) noexcept nogil:
     # payload: bits 0-32 (control included).  The caller has checked that there is room.
     cdef uint8_t t = q.tail[cell]
     q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
     t += 1
     q.tail[cell] = 0 if t == (q.cap[cell] if q.cap != NULL else q.depth) else t
-    plane_mark(s, plane, q, cell)
+    plane_mark(s, q, cell)
 
-cdef bint later_grow(state_t* s, later_t* due) noexcept nogil
+cdef bint later_grow(region_t* s, later_t* due) noexcept nogil
 
-cdef inline void mark_later(state_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
+cdef inline void mark_later(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
     # until then. A cycle beyond the ring is reached in several rounds.
     cdef later_t* due = &s.later[(cycle if cycle - s.now < RING else s.now + RING - 1) & (RING - 1)]
@@ -75,10 +80,10 @@ cdef inline void mark_later(state_t* s, int plane, uint32_t cell, uint64_t cycle
     s.n_later += 1
 
 # Waking is in queue.pyx: rare enough for a call, and the loops that take wavelets keep their registers.
-cdef void wake_color(state_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil
-cdef void wake_inputs(state_t* s, int color, uint32_t cell) noexcept nogil
+cdef void wake_color(region_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil
+cdef void wake_inputs(region_t* s, int color, uint32_t cell) noexcept nogil
 
-cdef inline void inq_freed(state_t* s, uint32_t cell, inq_t* q) noexcept nogil:
+cdef inline void inq_freed(region_t* s, uint32_t cell, inq_t* q) noexcept nogil:
     # The CE has taken a wavelet: a queue of the router may be waiting for the place.
     if unlikely(q.sleeper):
         q.sleeper = 0
@@ -86,7 +91,7 @@ cdef inline void inq_freed(state_t* s, uint32_t cell, inq_t* q) noexcept nogil:
 
 
 # --- ramps ------------------------------------------------------------------------------------------------------------
-cdef inline void push_to_router(state_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
+cdef inline void push_to_router(region_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
     # From the CE up the ramp: `plane_push` for a wavelet that is not ready for some cycles. A queue that holds wavelets
     # is in the activity map, or will be.
     cdef plane_t* q = &s.plane[plane]
@@ -97,13 +102,13 @@ cdef inline void push_to_router(state_t* s, int plane, uint32_t cell, uint64_t p
     t += 1
     q.tail[cell] = 0 if t == q.cap[cell] else t
 
-cdef inline void push_to_ce(state_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
+cdef inline void push_to_ce(region_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
     # From the router down the ramp, into the input queue that the route names. The caller has checked that there is
     # room.
-    cdef ce_t* ce = s.ce[cell]
+    cdef ce_t* ce = s.f.ce[cell]
     cdef inq_t* q = inq_at(ce, (route >> RT_INQ) & 7)
     q.slots[q.tail] = payload | s.ramp_word
     q.tail += 1
     if q.tail == q.cap:
         q.tail = 0
-    ring_set(s, cell, s.now + s.p.ramp_in)
+    ring_set(s, cell, s.now + s.f.p.ramp_in)

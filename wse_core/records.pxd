@@ -251,7 +251,7 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint16_t pc             # index of the next instruction
     uint32_t activated
     uint32_t blocked
-    uint32_t counts[N_COUNTS]   # by COUNT_*: what is not yet in state_t.counts
+    uint32_t counts[N_COUNTS]   # by COUNT_*: what is not yet in region_t.counts
     uint16_t dsr_busy[FILE_REG]    # DSRs in use by microthreads
     uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
     uint64_t ready_max      # no register is ready later than this
@@ -312,41 +312,51 @@ ctypedef struct watch_t:    # per cell, only while events are recorded
     uint8_t reason, queue, color
     uint32_t lost[MAIN + 1]        # cycles that the operation of each thread lost to bank conflicts
 
-ctypedef struct state_t:
-    uint64_t now
-    uint64_t ahead          # no CE may act in this cycle or later: the end of the run, or a bound on running ahead
+ctypedef struct fabric_t:   # what is constant after loading: numbers, and where the tables of cells lie
     int width, height
     uint32_t stride
     uint32_t n_cells
     uint32_t n_words        # of a bitmap over cells
     int32_t delta[4]
     params_t p
-    plane_t plane[N_PLANES]
+    bint reroutes           # a program writes routes: any color may come to need arbitration
+    bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t* route[N_COLORS]     # route words per color, NULL = color not used
     uint32_t* shared        # per cell: colors that need arbitration
     uint64_t* shared_bits[N_COLORS]   # per color: cells in which it needs arbitration
-    map3_t asking           # cells to arbitrate in this cycle
     uint32_t* arb           # per cell two sets of colors: requests not yet granted, colors for the general path
-    later_t later[RING]       # by cycle modulo RING
-    uint64_t n_later
     filter_t* filters       # per cell N_FILTERS, or NULL
-    uint64_t active[(N_PLANES + 63) >> 6]  # planes that may hold wavelets
     ce_t** ce               # per cell, NULL = no program; zero memory until the PE first does something
     int16_t* program_of     # per cell
-    uint32_t* awake         # cells whose CE has done something, in no order
-    uint32_t n_awake
+    program_t* programs
+    int n_programs
     int in_caps[N_QUEUES]          # capacity of the input queues
     uint64_t* counts        # per cell N_COUNTS: counters that were moved out of the CE blocks, see `counts_fold`
+    uint32_t* wheel_next    # per cell, 0 = end (cell 0 is border, never a PE)
+    uint32_t* wheel_prev
+    uint64_t* wheel_time    # per cell, 0 = not in the wheel
     uint32_t seed           # of the random generators
+    uint64_t sweep          # cycles between two sweeps
+
+ctypedef struct region_t:   # cells that share a clock: what changes while they run; today one region is the fabric
+    fabric_t f              # a copy, not a pointer: one load less wherever a wavelet moves
+    uint64_t now
+    uint64_t ahead          # no CE may act in this cycle or later: the end of the run, or a bound on running ahead
+    plane_t plane[N_PLANES]
+    map3_t asking           # cells to arbitrate in this cycle
+    later_t later[RING]       # by cycle modulo RING
+    uint64_t n_later
+    uint64_t active[(N_PLANES + 63) >> 6]  # planes that may hold wavelets
+    uint32_t* awake         # cells whose CE has done something, in no order
+    uint32_t n_awake
+    bint shares             # some router has colors that need arbitration
+    bint controls           # control wavelets may be under way: a program sends them, or the host does
     # of this cycle: the upper part of words that become ready in a neighbour's queue, or in a CE's input queue
     uint64_t hop_word
     uint64_t ramp_word
     # wake ring and timing wheel of the CEs
     map3_t ring[RING]       # by cycle modulo RING: cells to be looked at
     uint32_t ring_any       # ring slots with work
-    uint32_t* wheel_next    # per cell, 0 = end (cell 0 is border, never a PE)
-    uint32_t* wheel_prev
-    uint64_t* wheel_time    # per cell, 0 = not in the wheel
     uint32_t wheel_head[WHEEL]
     uint64_t wheel_used[WHEEL >> 6]
     uint64_t wheel_count
@@ -356,20 +366,13 @@ ctypedef struct state_t:
     int64_t last_active
     uint64_t hops
     uint64_t next_refresh
-    uint64_t sweep          # cycles between two sweeps
     fault_t fault
     stream_in_t* ins
     int n_ins
     stream_out_t* outs
     int n_outs
-    bint shares             # some router has colors that need arbitration
-    bint reroutes           # a program writes routes: any color may come to need it
-    bint controls           # control wavelets may be under way: a program sends them, or the host does
-    bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t events         # work done, for the engine's breaks
     uint64_t order          # 0, or the state of a generator that varies the order of visits (tests: it must not matter)
-    program_t* programs
-    int n_programs
     # events, while they are recorded
     event_t* traced
     uint64_t n_traced

@@ -11,21 +11,21 @@ from wse_core.queue cimport *
 from wse_core.records cimport *
 
 
-cdef void fault(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int kind, int64_t address, int color, int detail,
+cdef void fault(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int kind, int64_t address, int color, int detail,
                 int64_t value) noexcept nogil:
     ce.main_state = MAIN_FAULT
     ce.uts = 0
     ce.wait = WAIT_IDLE
     record_fault(s, kind, cell, t, address, color, detail, value)
 
-cdef void close_wait(state_t* s, uint32_t cell) noexcept nogil:
+cdef void close_wait(region_t* s, uint32_t cell) noexcept nogil:
     # Report the wait that was booked last.
     cdef watch_t* w = &s.watch[cell]
     if w.end > w.begin:
         emit(s, cell, w.end, EV_WAIT, w.color, w.reason - WAIT_RESOURCE, w.end - w.begin, w.queue << 1)
     w.begin = w.end
 
-cdef void add_wait(state_t* s, uint32_t cell, int reason, int queue, int color, uint64_t begin,
+cdef void add_wait(region_t* s, uint32_t cell, int reason, int queue, int color, uint64_t begin,
                    uint64_t end) noexcept nogil:
     # Cycles begin .. end - 1 of a wait: more of the last one, or a new one.
     cdef watch_t* w = &s.watch[cell]
@@ -39,7 +39,7 @@ cdef void add_wait(state_t* s, uint32_t cell, int reason, int queue, int color, 
         w.color = color
     w.end = end
 
-cdef void traced_wait(state_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexcept nogil:
+cdef void traced_wait(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexcept nogil:
     # Cycles ce.acct .. end - 1 are about to be booked as ce.wait. Of two inputs the first one counts while it lacks.
     cdef thread_t* th
     cdef opnd_t* ops[2]

@@ -2,7 +2,7 @@
 # Route words and control payloads: what a router reads out of them.  Fields: wse_core/encoding.py.
 from wse_core.constants cimport *
 from wse_core.queue cimport is_control
-from wse_core.records cimport state_t, uint32_t, uint64_t
+from wse_core.records cimport region_t, uint32_t, uint64_t
 
 cdef enum:
     RAMP = 1 << DIR_R       # in a set of directions
@@ -20,9 +20,9 @@ cdef inline uint32_t outs_of(uint64_t word, uint32_t tx) noexcept nogil:
     # Outputs of a wavelet: a control wavelet may say that it is not to be delivered.
     return tx & ~<uint32_t>RAMP if is_control(word) and (word >> 24) & 1 else tx
 
-cdef inline bint is_border(state_t* s, uint32_t cell) noexcept nogil:
-    cdef uint32_t x = cell % s.stride
-    return x == 0 or x > <uint32_t>s.width or cell < s.stride or cell >= <uint32_t>(s.height + 1) * s.stride
+cdef inline bint is_border(region_t* s, uint32_t cell) noexcept nogil:
+    cdef uint32_t x = cell % s.f.stride
+    return x == 0 or x > <uint32_t>s.f.width or cell < s.f.stride or cell >= <uint32_t>(s.f.height + 1) * s.f.stride
 
 cdef inline uint64_t popped(uint64_t payload) noexcept nogil:
     # Remove command 0, move the others down, fill with NOP and do-not-deliver. Commands k >= 3 lie at bits 3k-8 up.

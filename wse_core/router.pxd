@@ -1,3 +1,3 @@
-from wse_core.records cimport state_t
+from wse_core.records cimport region_t
 
-cdef void router_phase(state_t* s) noexcept nogil
+cdef void router_phase(region_t* s) noexcept nogil

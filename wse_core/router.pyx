@@ -41,7 +41,7 @@ ctypedef struct request_t:
 
 
 # --- the general path -------------------------------------------------------------------------------------------------
-cdef inline bint held_at_start(state_t* s, int color, int port, uint32_t cell) noexcept nogil:
+cdef inline bint held_at_start(region_t* s, int color, int port, uint32_t cell) noexcept nogil:
     # Whether a link queue held a wavelet when this cycle began (one pushed in this cycle is ready in now + hop).
     cdef plane_t* q = &s.plane[color * N_PORTS + port]
     cdef uint64_t word
@@ -50,7 +50,7 @@ cdef inline bint held_at_start(state_t* s, int color, int port, uint32_t cell) n
     word = plane_head(q, cell)[0]
     if not is_valid(word):
         return False
-    return port == DIR_R or usable(word, s.now + s.p.hop - 1)
+    return port == DIR_R or usable(word, s.now + s.f.p.hop - 1)
 
 cdef bint filter_passes(filter_t* f, uint64_t word, int* counts) noexcept nogil:
     cdef bint control = is_control(word)
@@ -66,7 +66,7 @@ cdef bint filter_passes(filter_t* f, uint64_t word, int* counts) noexcept nogil:
             return f.counter <= f.max
     return True
 
-cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t* r) noexcept nogil:
+cdef bint make_request(region_t* s, uint32_t cell, int color, int port, request_t* r) noexcept nogil:
     # Fill `r` and return whether the queue asks to move its head in this cycle.
     cdef plane_t* q = &s.plane[color * N_PORTS + port]
     cdef uint64_t word, route, other
@@ -79,9 +79,9 @@ cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t
     if not usable(word, s.now):
         s.waiting = 1
         return False
-    route = s.route[color][cell]
-    if (route >> RT_SWAP) & 3 and s.route[color ^ 1] != NULL:
-        other = s.route[color ^ 1][cell]
+    route = s.f.route[color][cell]
+    if (route >> RT_SWAP) & 3 and s.f.route[color ^ 1] != NULL:
+        other = s.f.route[color ^ 1][cell]
         axis = 1 if port < 2 else (2 if port < 4 else 3)
         if ((route & other) >> RT_SWAP) & axis == axis:
             e = color ^ 1
@@ -106,11 +106,11 @@ cdef bint make_request(state_t* s, uint32_t cell, int color, int port, request_t
     r.outs = outs_of(word, tx_of(route, pos_of(route)))
     r.counts = 0
     f = <int>(route >> RT_FILTER) & 7
-    if f and r.outs & RAMP and not filter_passes(&s.filters[<uint64_t>cell * N_FILTERS + f - 1], word, &r.counts):
+    if f and r.outs & RAMP and not filter_passes(&s.f.filters[<uint64_t>cell * N_FILTERS + f - 1], word, &r.counts):
         r.outs &= ~<uint32_t>RAMP
     return True
 
-cdef void stream_take(state_t* s, stream_out_t* o, uint64_t cycle, uint64_t payload) noexcept nogil:
+cdef void stream_take(region_t* s, stream_out_t* o, uint64_t cycle, uint64_t payload) noexcept nogil:
     cdef uint64_t room
     cdef uint64_t* grown
     if o.n == o.room:
@@ -128,7 +128,7 @@ cdef void stream_take(state_t* s, stream_out_t* o, uint64_t cycle, uint64_t payl
     o.words[o.n] = payload
     o.n += 1
 
-cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
+cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
     # Move the wavelet of `r`; all its outputs have room.
     cdef uint32_t links
     cdef uint32_t d, to
@@ -152,27 +152,27 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
         d = ctz64(links)
         links &= links - 1
         plane = r.color * N_PORTS + (d ^ 1)
-        to = cell + s.delta[d]
+        to = cell + s.f.delta[d]
         if (r.route >> RT_SPECIAL) & 1 and is_border(s, to):
-            stream_take(s, &s.outs[s.plane[plane].heads[to] - 1], s.now + s.p.hop, payload)
+            stream_take(s, &s.outs[s.plane[plane].heads[to] - 1], s.now + s.f.p.hop, payload)
         else:
-            plane_push(s, plane, &s.plane[plane], to, payload, s.now + s.p.hop)
+            plane_push(s, &s.plane[plane], to, payload, s.now + s.f.p.hop)
     if r.outs & RAMP:
         push_to_ce(s, cell, r.route, payload)
     if r.counts:
-        f = &s.filters[<uint64_t>cell * N_FILTERS + ((r.route >> RT_FILTER) & 7) - 1]
+        f = &s.f.filters[<uint64_t>cell * N_FILTERS + ((r.route >> RT_FILTER) & 7) - 1]
         f.counter = 0 if f.counter >= f.limit else f.counter + 1
     if control and cmd:
-        route = s.route[r.color][cell]
+        route = s.f.route[r.color][cell]
         if cmd == CMD_TEARDOWN:
-            s.route[r.color][cell] = route | (<uint64_t>1 << RT_TEARDOWN)
+            s.f.route[r.color][cell] = route | (<uint64_t>1 << RT_TEARDOWN)
             if TRACE:
                 emit(s, cell, s.now, EV_TEARDOWN, r.color, 1, 0, 0)
-            if s.ce[cell] != NULL:
-                if s.ce[cell].prog == NULL:
+            if s.f.ce[cell] != NULL:
+                if s.f.ce[cell].prog == NULL:
                     ce_awaken(s, cell)
-                s.ce[cell].teardown_due |= <uint32_t>1 << ((s.now + s.p.ramp_in) & 15)
-                ring_set(s, cell, s.now + s.p.ramp_in)
+                s.f.ce[cell].teardown_due |= <uint32_t>1 << ((s.now + s.f.p.ramp_in) & 15)
+                ring_set(s, cell, s.now + s.f.p.ramp_in)
         else:
             pos = 0
             if cmd == CMD_ADV:
@@ -184,12 +184,12 @@ cdef void grant(state_t* s, uint32_t cell, request_t* r) noexcept nogil:
                 else:
                     if (route >> RT_RING) & 1:
                         pos = 0
-            s.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
+            s.f.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
             if TRACE:
                 emit(s, cell, s.now, EV_SWITCH, r.color, pos, 0, 0)
             wake_color(s, r.color, cell, ALL_PORTS)
 
-cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
+cdef void check_landing(region_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
     # Two inputs of one color in one cycle: the vendor's simulator stops here, and so do we.
     cdef uint32_t rx = rx_of(route, pos_of(route))
     cdef uint32_t landed = 0, p, k, cap
@@ -213,17 +213,18 @@ cdef void check_landing(state_t* s, uint32_t cell, int color, uint64_t route) no
     if landed & (landed - 1):
         record_fault(s, FAULT_COLLISION, cell, s.now, 0, color, 0, landed)
 
-cdef inline void again(state_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+cdef inline void again(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # After a grant: the next wavelet of the queue, if there is one, asks in the next cycle.
     if is_valid(plane_head(q, cell)[0]):
-        plane_mark(s, q.color * N_PORTS + q.port, q, cell)
+        plane_mark(s, q, cell)
 
-cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogil:
+cdef inline void grant_plain(region_t* s, uint32_t cell, int color) noexcept nogil:
     # `grant` for a request that `ask` has found able: a data wavelet.
-    cdef uint64_t route = s.route[color][cell], payload
-    cdef int pos = pos_of(route), plane
+    cdef uint64_t route = s.f.route[color][cell], payload
+    cdef int pos = pos_of(route)
     cdef uint32_t links, d, outs = tx_of(route, pos)
-    cdef plane_t* q = &s.plane[color * N_PORTS + ctz64(rx_of(route, pos))]
+    cdef plane_t* row = &s.plane[color * N_PORTS]
+    cdef plane_t* q = row + ctz64(rx_of(route, pos))
     payload = plane_head(q, cell)[0] & PAYLOAD
     if TRACE:
         emit(s, cell, s.now, EV_DEPART, q.color, outs, payload, q.port << 1)
@@ -233,12 +234,11 @@ cdef inline void grant_plain(state_t* s, uint32_t cell, int color) noexcept nogi
     while links:
         d = ctz64(links)
         links &= links - 1
-        plane = color * N_PORTS + (d ^ 1)
-        plane_push(s, plane, &s.plane[plane], cell + s.delta[d], payload, s.now + s.p.hop)
+        plane_push(s, row + (d ^ 1), cell + s.f.delta[d], payload, s.now + s.f.p.hop)
     if outs & RAMP:
         push_to_ce(s, cell, route, payload)
 
-cdef uint32_t arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcept nogil:
+cdef uint32_t arbitrate_plain(region_t* s, uint32_t cell, uint32_t ready) noexcept nogil:
     # `arbitrate` for two colors or more with one input each, all found able by `ask`, the usual case. Returns those
     # that were granted.
     cdef uint64_t granted[N_COLORS]
@@ -249,7 +249,7 @@ cdef uint32_t arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcep
     while colors:
         c = ctz64(colors)
         colors &= colors - 1
-        route = s.route[c][cell]
+        route = s.f.route[c][cell]
         route >>= POSITION_BITS * pos_of(route)
         outs[c] = <uint8_t>(route >> N_PORTS) & ALL_PORTS
         common &= outs[c]
@@ -277,27 +277,27 @@ cdef uint32_t arbitrate_plain(state_t* s, uint32_t cell, uint32_t ready) noexcep
         if left == 0:
             return taken
 
-cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
+cdef void arbitrate(region_t* s, uint32_t cell) noexcept nogil:
     # The sharing colors of one router that ask for something, once per cycle: grant least recently granted first, then
     # color, then port. What `ask` found holds until the grant: nobody else takes the wavelet or fills the places.
     cdef request_t requests[N_COLORS * N_PORTS]
     cdef uint64_t route, oldest
-    cdef uint32_t ready = s.arb[2 * cell], general = s.arb[2 * cell + 1], colors = ready | general
+    cdef uint32_t ready = s.f.arb[2 * cell], general = s.f.arb[2 * cell + 1], colors = ready | general
     cdef uint32_t used = 0, taken = 0, ports
     cdef int n = 0, c, p, k, best, left
     cdef request_t* r
     if not general:
         if ready & (ready - 1):
-            s.arb[2 * cell] = ready ^ arbitrate_plain(s, cell, ready)
+            s.f.arb[2 * cell] = ready ^ arbitrate_plain(s, cell, ready)
         else:
-            s.arb[2 * cell] = 0
+            s.f.arb[2 * cell] = 0
             grant_plain(s, cell, ctz64(ready))
         return
-    s.arb[2 * cell + 1] = 0
+    s.f.arb[2 * cell + 1] = 0
     while colors:
         c = ctz64(colors)
         colors &= colors - 1
-        route = s.route[c][cell]
+        route = s.f.route[c][cell]
         ports = rx_of(route, pos_of(route))
         r = &requests[n]
         if (ready >> c) & 1:
@@ -340,29 +340,43 @@ cdef void arbitrate(state_t* s, uint32_t cell) noexcept nogil:
             again(s, r.q, cell)
         used |= r.outs
         taken |= <uint32_t>1 << r.color
-    s.arb[2 * cell] &= ~taken
+    s.f.arb[2 * cell] &= ~taken
 
-cdef void visit_general(state_t* s, uint32_t cell, int color, int port) noexcept nogil:
+cdef void visit_general(region_t* s, uint32_t cell, int color, int port) noexcept nogil:
     cdef request_t r
     if make_request(s, cell, color, port, &r) and all_have_room(s, cell, r.color, r.outs, r.route):
         grant(s, cell, &r)
 
 
 # --- the fast path ----------------------------------------------------------------------------------------------------
-cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell) noexcept nogil:
-    # `now` and `routes` (of q's color) are passed so that they stay in registers across the stores below.
+cdef inline bint others_have_room(region_t* s, plane_t* q, plane_t* row, uint64_t now, uint32_t cell,
+                                  uint32_t links) noexcept nogil:
+    # Outputs of a multicast beyond the first link; if one is full, the queue waits for it.
+    cdef uint32_t d, to
+    cdef uint64_t place
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        to = cell + s.f.delta[d]
+        place = plane_tail(row + (d ^ 1), to)[0]
+        if not has_room(place, now):
+            return sleep_on_link(s, q, cell, row + (d ^ 1), to, place)
+    return True
+
+cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, const uint64_t* routes,
+                       uint32_t cell) noexcept nogil:
+    # `row`: the planes of q's color.  It, `now` and `routes` are passed so that they stay in registers across the
+    # stores below.
     cdef uint64_t* m = &q.heads[cell]
-    cdef uint64_t h = m[0] & HEAD
-    cdef uint64_t* slot = &q.slots[<uint64_t>cell * q.depth + h]
+    cdef uint64_t* slot = &q.slots[<uint64_t>cell * q.depth + (m[0] & HEAD)]
     cdef uint64_t word = slot[0]
-    cdef uint64_t route, payload
+    cdef uint64_t route, payload, head
     cdef uint64_t* place = NULL
-    cdef uint32_t tx, links, d = 0, to = 0
+    cdef uint32_t tx, links, d, to = 0, next, cap
     cdef plane_t* t = NULL
     cdef ce_t* ce
     cdef inq_t* i = NULL
-    cdef int shift, plane = 0
-    cdef uint8_t tail, cap
+    cdef int shift
     if not is_valid(word):
         map_clear(&q.map, cell)
         return
@@ -378,22 +392,23 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
         map_clear(&q.map, cell)                         # until the route changes
         return
     tx = <uint32_t>(route >> (shift + N_PORTS)) & ALL_PORTS
-    # All outputs must have room. The last link is kept: with one output, the usual case, it is not looked up again.
+    # All outputs must have room. The first link is kept: with one output, the usual case, it is not looked up again.
     links = tx & 15
-    while links:
+    if links:
         d = ctz64(links)
         links &= links - 1
-        plane = q.color * N_PORTS + (d ^ 1)
-        t = &s.plane[plane]
-        to = cell + s.delta[d]
-        place = &t.slots[<uint64_t>to * t.depth + t.tail[to]]
+        t = row + (d ^ 1)
+        to = cell + s.f.delta[d]
+        place = plane_tail(t, to)
         if not has_room(place[0], now):
             sleep_on_link(s, q, cell, t, to, place[0])
             return
-    ce = s.ce[cell]
+        if unlikely(links != 0) and not others_have_room(s, q, row, now, cell, links):
+            return
     if tx & RAMP:
         if not (route >> RT_HAS_INQ) & 1:
             return
+        ce = s.f.ce[cell]
         if unlikely(ce.prog == NULL):
             ce_awaken(s, cell)
         i = inq_at(ce, (route >> RT_INQ) & 7)
@@ -405,36 +420,36 @@ cdef inline void visit(state_t* s, plane_t* q, uint64_t now, const uint64_t* rou
         emit(s, cell, now, EV_DEPART, q.color, tx, payload, q.port << 1)
     # take_head
     slot[0] = stamp_of(now + 1)
-    cap = q.cap[cell] if q.cap != NULL else <uint8_t>q.depth
-    if unlikely(m[0] & SLEEPER):
-        wake_upstream(s, q, cell)
-    m[0] += 256 - h if h + 1 == cap else 257
+    cap = q.cap[cell] if q.cap != NULL else q.depth
+    head = m[0] + 257
+    if head & HEAD == cap:
+        head -= cap
+    m[0] = head
     if q.granted != NULL:
         q.granted[cell] = now + 1
     s.moved += 1
-    if q.port == DIR_R and ce.want_space:
+    if q.port == DIR_R and s.f.ce[cell].want_space:
         ring_set(s, cell, now + 1)
-    if tx & 15:
-        links = tx & 15
-        links ^= <uint32_t>1 << (d & 31)            # all but the last one, which is at hand
+    if t != NULL:
         place[0] = payload | s.hop_word
-        tail = t.tail[to] + 1
-        t.tail[to] = 0 if tail == t.depth else tail
-        plane_mark(s, plane, t, to)
+        next = t.tail[to] + 1
+        t.tail[to] = 0 if next == <uint32_t>t.depth else next
+        plane_mark(s, t, to)
         while unlikely(links != 0):
             d = ctz64(links)
             links &= links - 1
-            plane = q.color * N_PORTS + (d ^ 1)
-            plane_push(s, plane, &s.plane[plane], cell + s.delta[d], payload, now + s.p.hop)
+            plane_push(s, row + (d ^ 1), cell + s.f.delta[d], payload, now + s.f.p.hop)
     if i != NULL:
-        tail = i.tail
-        i.slots[tail] = payload | s.ramp_word
-        tail += 1
-        i.tail = 0 if tail == i.cap else tail
-        ring_set(s, cell, now + s.p.ramp_in)
+        next = i.tail
+        i.slots[next] = payload | s.ramp_word
+        next += 1
+        i.tail = 0 if next == i.cap else next
+        ring_set(s, cell, now + s.f.p.ramp_in)
+    if unlikely(head & SLEEPER != 0):
+        wake_upstream(s, q, cell)
 
 
-cdef inline void ask(state_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell) noexcept nogil:
+cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell) noexcept nogil:
     # A queue of a color that needs arbitration in this router: if it can move, its color asks. Asking queue by queue,
     # only those that hold something, and once per wavelet, halves the cost of arbitration in saturated exchange (350 ->
     # 170 instructions per hop).
@@ -452,31 +467,32 @@ cdef inline void ask(state_t* s, plane_t* q, uint64_t now, const uint64_t* route
     pos = pos_of(route)
     ports = rx_of(route, pos)
     if unlikely(route & GENERAL or ports & (ports - 1)):
-        s.arb[2 * cell + 1] |= <uint32_t>1 << q.color
+        s.f.arb[2 * cell + 1] |= <uint32_t>1 << q.color
     elif not (ports >> q.port) & 1:
         map_clear(&q.map, cell)                         # until the route changes
         return
     elif unlikely(is_control(word)):
-        s.arb[2 * cell + 1] |= <uint32_t>1 << q.color
+        s.f.arb[2 * cell + 1] |= <uint32_t>1 << q.color
     else:
         if not has_outputs(s, q, cell, tx_of(route, pos), route):
             return
         map_clear(&q.map, cell)                         # asks until it is granted
-        s.arb[2 * cell] |= <uint32_t>1 << q.color
+        s.f.arb[2 * cell] |= <uint32_t>1 << q.color
     map_set(&s.asking, cell)
 
-cdef inline uint64_t apart(state_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t w) noexcept nogil:
+cdef inline uint64_t apart(region_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t w) noexcept nogil:
     # The queues of one word of the activity map that need no arbitration; the others ask.
-    cdef uint64_t cells = q.map.bits[w], sharing = cells & s.shared_bits[q.color][w]
+    cdef uint64_t cells = q.map.bits[w], sharing = cells & s.f.shared_bits[q.color][w]
     cells ^= sharing
     while sharing:
         ask(s, q, now, routes, w * 64 + ctz64(sharing))
         sharing &= sharing - 1
     return cells
 
-cdef inline void scan_cells(state_t* s, plane_t* q, bint down) noexcept nogil:
+cdef inline void scan_cells(region_t* s, plane_t* q, bint down) noexcept nogil:
     cdef uint64_t b, now = s.now
-    cdef const uint64_t* routes = s.route[q.color]
+    cdef const uint64_t* routes = s.f.route[q.color]
+    cdef plane_t* row = q - q.port
     cdef walk_t walk = map_walk(&q.map)
     cdef int at
     keep(q)
@@ -484,16 +500,16 @@ cdef inline void scan_cells(state_t* s, plane_t* q, bint down) noexcept nogil:
         b = apart(s, q, now, routes, walk.w)
         while b:
             at = 63 - clz64(b) if down else ctz64(b)
-            visit(s, q, now, routes, walk.w * 64 + at)
-            b &= ~(<uint64_t>1 << at)
+            visit(s, q, row, now, routes, walk.w * 64 + at)
+            b ^= <uint64_t>1 << at if down else b & (~b + 1)
 
-cdef void scan_up(state_t* s, plane_t* q) noexcept nogil:
+cdef void scan_up(region_t* s, plane_t* q) noexcept nogil:
     scan_cells(s, q, False)
 
-cdef void scan_down(state_t* s, plane_t* q) noexcept nogil:
+cdef void scan_down(region_t* s, plane_t* q) noexcept nogil:
     scan_cells(s, q, True)
 
-cdef void scan(state_t* s, int plane) noexcept nogil:
+cdef void scan(region_t* s, int plane) noexcept nogil:
     # Against the direction of flow, so that a word pushed in this cycle is not met again in it (a third fewer visits).
     cdef plane_t* q = &s.plane[plane]
     cdef bint down = q.port == DIR_W or q.port == DIR_N
@@ -506,7 +522,7 @@ cdef void scan(state_t* s, int plane) noexcept nogil:
     if not map_prune(&q.map):
         s.active[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
 
-cdef void arbitrate_all(state_t* s) noexcept nogil:
+cdef void arbitrate_all(region_t* s) noexcept nogil:
     cdef uint32_t cell
     cdef uint64_t b
     cdef walk_t walk = map_walk(&s.asking)
@@ -517,10 +533,10 @@ cdef void arbitrate_all(state_t* s) noexcept nogil:
             cell = walk.w * 64 + ctz64(b)
             b &= b - 1
             arbitrate(s, cell)
-            if s.arb[2 * cell]:                 # some have lost
+            if s.f.arb[2 * cell]:                 # some have lost
                 map_set(&s.asking, cell)
 
-cdef void feed_streams(state_t* s) noexcept nogil:
+cdef void feed_streams(region_t* s) noexcept nogil:
     cdef int k
     cdef stream_in_t* i
     cdef plane_t* q
@@ -529,30 +545,28 @@ cdef void feed_streams(state_t* s) noexcept nogil:
         if i.at < i.n:
             q = &s.plane[i.plane]
             if room_at(s, plane_tail(q, i.cell)[0], s.now):
-                plane_push(s, i.plane, q, i.cell, i.words[i.at], s.now + s.p.hop)
+                plane_push(s, q, i.cell, i.words[i.at], s.now + s.f.p.hop)
                 if TRACE:
                     emit(s, i.cell, s.now, EV_ENTER, q.color, q.port, i.words[i.at], is_control(i.words[i.at]))
                 i.at += 1
                 s.waiting = 1
 
-cdef void mark_due(state_t* s) noexcept nogil:
+cdef void mark_due(region_t* s) noexcept nogil:
     # The queues whose heads become ready in this cycle.
     cdef later_t* due = &s.later[s.now & (RING - 1)]
     cdef uint64_t k
-    cdef int plane
     for k in range(due.n):
-        plane = <int>(due.items[k] >> 32)
-        plane_mark(s, plane, &s.plane[plane], <uint32_t>due.items[k])
+        plane_mark(s, &s.plane[due.items[k] >> 32], <uint32_t>due.items[k])
     s.n_later -= due.n
     due.n = 0
 
-cdef void router_phase(state_t* s) noexcept nogil:
+cdef void router_phase(region_t* s) noexcept nogil:
     cdef int half, turn = 0
     cdef uint64_t planes
     s.moved = 0
     s.waiting = 0
-    s.hop_word = stamp_of(s.now + s.p.hop) | <uint64_t>1 << SHIFT_VALID
-    s.ramp_word = stamp_of(s.now + s.p.ramp_in) | <uint64_t>1 << SHIFT_VALID
+    s.hop_word = stamp_of(s.now + s.f.p.hop) | <uint64_t>1 << SHIFT_VALID
+    s.ramp_word = stamp_of(s.now + s.f.p.ramp_in) | <uint64_t>1 << SHIFT_VALID
     if s.later[s.now & (RING - 1)].n:
         mark_due(s)
     if unlikely(s.order != 0):

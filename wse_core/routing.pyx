@@ -8,7 +8,7 @@ from wse_core.records cimport *
 from wse_core.route cimport is_border, rx_of, tx_of
 
 
-cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
+cdef void refresh_shared(region_t* s, uint32_t cell) noexcept nogil:
     # Recompute which colors of a router need arbitration: those that share an output link with another color in any
     # position, have several inputs (in all positions together: a switch may move within a cycle), are swapped or
     # injected.
@@ -18,9 +18,9 @@ cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
     cdef int c, k
     for c in range(N_COLORS):
         outs[c] = 0
-        if s.route[c] == NULL:
+        if s.f.route[c] == NULL:
             continue
-        word = s.route[c][cell]
+        word = s.f.route[c][cell]
         ins = 0
         for k in range(N_POSITIONS):
             if (word >> (RT_VALID + k)) & 1:
@@ -33,28 +33,28 @@ cdef void refresh_shared(state_t* s, uint32_t cell) noexcept nogil:
         twice |= seen & outs[c]
         seen |= outs[c]
     for c in range(N_COLORS):
-        if s.route[c] == NULL:
+        if s.f.route[c] == NULL:
             continue
         if outs[c] & twice:
             shared |= <uint32_t>1 << c
-        word = s.route[c][cell] & ~(<uint64_t>1 << RT_SHARED)
-        s.route[c][cell] = word | (<uint64_t>((shared >> c) & 1) << RT_SHARED)
+        word = s.f.route[c][cell] & ~(<uint64_t>1 << RT_SHARED)
+        s.f.route[c][cell] = word | (<uint64_t>((shared >> c) & 1) << RT_SHARED)
         if (shared >> c) & 1:
-            s.shared_bits[c][cell >> 6] |= <uint64_t>1 << (cell & 63)
+            s.f.shared_bits[c][cell >> 6] |= <uint64_t>1 << (cell & 63)
             s.shares = 1
-        elif s.shared[cell]:
-            s.shared_bits[c][cell >> 6] &= ~(<uint64_t>1 << (cell & 63))
-    if s.shared[cell] != shared:
-        s.shared[cell] = shared
+        elif s.f.shared[cell]:
+            s.f.shared_bits[c][cell >> 6] &= ~(<uint64_t>1 << (cell & 63))
+    if s.f.shared[cell] != shared:
+        s.f.shared[cell] = shared
 
-cdef void set_route_word(state_t* s, int color, uint32_t cell, uint64_t word) noexcept nogil:
+cdef void set_route_word(region_t* s, int color, uint32_t cell, uint64_t word) noexcept nogil:
     # A configuration word written at run time; it may now lead out of the rectangle.
     cdef int k, d
     for k in range(N_POSITIONS):
         for d in range(DIR_R):
-            if (tx_of(word, k) >> d) & 1 and is_border(s, cell + s.delta[d]):
+            if (tx_of(word, k) >> d) & 1 and is_border(s, cell + s.f.delta[d]):
                 word |= <uint64_t>1 << RT_SPECIAL
-    s.route[color][cell] = word
-    s.arb[2 * cell] &= ~(<uint32_t>1 << color)
+    s.f.route[color][cell] = word
+    s.f.arb[2 * cell] &= ~(<uint32_t>1 << color)
     wake_color(s, color, cell, ALL_PORTS)
     refresh_shared(s, cell)

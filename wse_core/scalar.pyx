@@ -39,7 +39,7 @@ cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
             return d.queue & 7
     return -1
 
-cdef uint64_t main_when(state_t* s, ce_t* ce, uint64_t t) noexcept nogil:
+cdef uint64_t main_when(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
     # First cycle in which the main thread can issue its next instruction, as things stand in cycle t.
     cdef const instr_t* ins = ce.prog.code + ce.pc
     cdef uint64_t when = ce.next
@@ -62,7 +62,7 @@ cdef uint64_t main_when(state_t* s, ce_t* ce, uint64_t t) noexcept nogil:
             return NEVER
     return when
 
-cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+cdef void issue_vector(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
     cdef thread_t* th = &ce.main
     cdef int ut = MAIN, k
     cdef bint asynchronous = ins.flags & I_ASYNC
@@ -108,24 +108,24 @@ cdef void issue_vector(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
         else:
             if th.a.mode == OPND_REG:
                 th.a.mode = OPND_NONE           # nothing was written: nobody waits for it
-            vec_complete(s, ce, cell, th, t, 1 + s.p.start)
+            vec_complete(s, ce, cell, th, t, 1 + s.f.p.start)
 
-cdef uint32_t draw(state_t* s, ce_t* ce) noexcept nogil:
+cdef uint32_t draw(region_t* s, ce_t* ce) noexcept nogil:
     cdef uint32_t x = lfsr_of(ce)[ce.prng]
-    cdef int k = s.p.prng_steps
+    cdef int k = s.f.p.prng_steps
     while k:
         k -= 1
         x = (x << 1) | (((x >> 22) ^ (x >> 17)) & 1)
     lfsr_of(ce)[ce.prng] = x
     return x & 0xFFFF
 
-cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+cdef void exec_route(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
     # Writes to the router's configuration, in real time: they count from the next cycle on.
     cdef uint64_t word, bits
     cdef int c = ins.a, k
-    if c >= N_COLORS or s.route[c] == NULL:
+    if c >= N_COLORS or s.f.route[c] == NULL:
         return
-    word = s.route[c][cell]
+    word = s.f.route[c][cell]
     if TRACE:
         if ins.op == OP_SW_POS:
             emit(s, cell, t, EV_SWITCH, c, ins.imm & 3, 1, 0)
@@ -145,7 +145,7 @@ cdef void exec_route(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     set_route_word(s, c, cell, word)
     s.waiting = 1
 
-cdef void exec_dsr(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
+cdef void exec_dsr(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
     cdef dsr_t* d = dsr_at(ce, ce.prog.dsr_slot[ins.a >> 4][ins.a & 15])
     cdef desc_t* loaded
     cdef uint32_t value = ins.imm if ins.flags & I_IMM else ce.regs[ins.b & 15]
@@ -167,7 +167,7 @@ cdef void exec_dsr(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_
     else:
         d.stride = <int16_t><uint16_t>value
 
-cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Issue the main thread's next instruction in cycle t; all its effects are in t.
     cdef const instr_t* ins = ce.prog.code + ce.pc
     cdef int form = ins.form
@@ -207,9 +207,9 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
         value = reg_read(ce, ins.b, ins.wb) if ins.b >> 4 == FILE_REG else 0
         if condition(ins.op, ins.d, &ce.prog.num, reg_read(ce, ins.a, ins.wa), value):
             ce.pc = ins.target
-            ce.next = t + s.p.taken
+            ce.next = t + s.f.p.taken
         else:
-            ce.next = t + s.p.not_taken
+            ce.next = t + s.f.p.not_taken
     elif form == FORM_JMP:
         if ins.op == OP_TRAP:
             fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RAN_OFF if ins.at == NOWHERE else D_TRAP, ins.imm)
@@ -220,9 +220,9 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
                 return
             stack_of(ce)[depth_of(ce)[0]] = ce.pc
             depth_of(ce)[0] += 1
-            ce.next = t + s.p.call
+            ce.next = t + s.f.p.call
         else:
-            ce.next = t + s.p.taken
+            ce.next = t + s.f.p.taken
         ce.pc = ins.target
     elif form == FORM_NONE:
         if ins.op == OP_RET:
@@ -231,7 +231,7 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
                 return
             depth_of(ce)[0] -= 1
             ce.pc = stack_of(ce)[depth_of(ce)[0]]
-            ce.next = t + s.p.ret
+            ce.next = t + s.f.p.ret
         elif ins.op == OP_DONE:
             ce.main_state = MAIN_IDLE
             if TRACE:
@@ -248,22 +248,22 @@ cdef void exec_main(state_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
     elif form == FORM_DSR:
         exec_dsr(s, ce, cell, t, ins)
     elif form == FORM_TSC:
-        ce.regs[ins.a & 15] = <uint16_t>(t & s.p.tsc_mask)
-        ce.regs[(ins.a + 1) & 15] = <uint16_t>((t & s.p.tsc_mask) >> 16)
-        ce.regs[(ins.a + 2) & 15] = <uint16_t>((t & s.p.tsc_mask) >> 32)
+        ce.regs[ins.a & 15] = <uint16_t>(t & s.f.p.tsc_mask)
+        ce.regs[(ins.a + 1) & 15] = <uint16_t>((t & s.f.p.tsc_mask) >> 16)
+        ce.regs[(ins.a + 2) & 15] = <uint16_t>((t & s.f.p.tsc_mask) >> 32)
     elif form == FORM_RAND:
         ce.regs[ins.a & 15] = <uint16_t>draw(s, ce)
     elif form == FORM_ROUTE:
         exec_route(s, ce, cell, t, ins)
     elif form == FORM_IN_TD:
         value = 0
-        if ins.imm < N_COLORS and s.route[ins.imm] != NULL:
-            value = (s.route[ins.imm][cell] >> RT_TEARDOWN) & 1
+        if ins.imm < N_COLORS and s.f.route[ins.imm] != NULL:
+            value = (s.f.route[ins.imm][cell] >> RT_TEARDOWN) & 1
         reg_write(ce, ins.a, 1, value)
     elif form == FORM_FLT:
-        if s.filters == NULL or ins.a >= N_FILTERS:
+        if s.f.filters == NULL or ins.a >= N_FILTERS:
             return
-        f = &s.filters[<uint64_t>cell * N_FILTERS + ins.a]
+        f = &s.f.filters[<uint64_t>cell * N_FILTERS + ins.a]
         s.waiting = 1
         if ins.imm == 0:
             f.counter = ce.regs[ins.b & 15]

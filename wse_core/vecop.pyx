@@ -21,7 +21,7 @@ cdef uint64_t ADVANCE_WORD = <uint64_t>ADVANCE_PAYLOAD | (<uint64_t>1 << SHIFT_C
 
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
-cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, int field, int words, int dest,
+cdef bint setup_operand(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, int field, int words, int dest,
                         const instr_t* ins) noexcept nogil:
     # Fill `o` from an operand field. dest: 1 destination, 0 source. Return False after a fault.
     cdef dsr_t* r
@@ -84,7 +84,7 @@ cdef bint setup_operand(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t*
         return False
     return True
 
-cdef inline uint32_t stride_lanes(state_t* s, opnd_t* o, uint32_t lanes) noexcept nogil:
+cdef inline uint32_t stride_lanes(region_t* s, opnd_t* o, uint32_t lanes) noexcept nogil:
     # SIMD width left by the stride of a memory operand (arch §4.2).
     cdef int32_t e, m
     cdef uint32_t limit
@@ -97,7 +97,7 @@ cdef inline uint32_t stride_lanes(state_t* s, opnd_t* o, uint32_t lanes) noexcep
     if m == 0:
         limit = 1
     elif m == 4:
-        limit = s.p.stride4
+        limit = s.f.p.stride4
     elif m == 1 or m == 7:
         limit = 2
     else:
@@ -159,7 +159,7 @@ cdef inline bint solid_operand(ce_t* ce, opnd_t* o, int field, int words, uint32
     o.step = words
     return True
 
-cdef inline bint solid_setup(state_t* s, ce_t* ce, const instr_t* ins, thread_t* th) noexcept nogil:
+cdef inline bint solid_setup(region_t* s, ce_t* ce, const instr_t* ins, thread_t* th) noexcept nogil:
     # `vec_setup` for the usual operation of compute loops: three contiguous operands in memory. False: nothing decided.
     # Gain: 420 instructions of 570.
     cdef uint32_t n
@@ -176,7 +176,7 @@ cdef inline bint solid_setup(state_t* s, ce_t* ce, const instr_t* ins, thread_t*
     th.lanes = ins.lanes
     th.group = ins.lanes
     th.kind = KIND_BULK
-    th.one_bank = s.p.write_cycles and th.a.step % s.p.banks == 0 and n > 1
+    th.one_bank = s.f.p.write_cycles and th.a.step % s.f.p.banks == 0 and n > 1
     no_flow(th)
     return True
 
@@ -201,7 +201,7 @@ cdef void flow_operand(ce_t* ce, flow_t* to, opnd_t* o) noexcept nogil:
     else:
         to.source = FLOW_CONST if o.mode == OPND_CONST else FLOW_NONE
 
-cdef void set_flow(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
+cdef void set_flow(region_t* s, ce_t* ce, thread_t* th) noexcept nogil:
     # Whether the operation is a flow: one fabric input at most, the rest checked memory, constants or a fabric
     # output without flags. Such operations need none of the questions of the general step.
     no_flow(th)
@@ -228,7 +228,7 @@ cdef void set_flow(state_t* s, ce_t* ce, thread_t* th) noexcept nogil:
         th.kind = KIND_PAIR
         th.inq2 = ce.prog.inq_slot[th.c.queue]
 
-cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
+cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
     # Turn a vector instruction into a running operation; False after a fault.
     cdef opnd_t* ops[3]
     cdef int pack = -1, k, p
@@ -238,7 +238,7 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
     th.k = 0
     th.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
     th.sending_advance = 0
-    th.next = t + 1 + s.p.start
+    th.next = t + 1 + s.f.p.start
     th.wait = WAIT_PIPE
     if solid_setup(s, ce, ins, th):
         return True
@@ -287,7 +287,7 @@ cdef bint vec_setup(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr
         th.kind = KIND_GENERAL
     else:
         th.kind = KIND_BULK if th.a.checked and th.b.checked and th.c.checked else KIND_MEMORY
-    th.one_bank = (s.p.write_cycles and th.a.mode == OPND_MEM1D and th.a.step != 0 and th.a.step % s.p.banks == 0
+    th.one_bank = (s.f.p.write_cycles and th.a.mode == OPND_MEM1D and th.a.step != 0 and th.a.step % s.f.p.banks == 0
                    and th.n > 1)
     set_flow(s, ce, th)
     return True
@@ -322,7 +322,7 @@ cdef void last_is_advance(ce_t* ce, thread_t* th) noexcept nogil:
     if th.id != MAIN:
         threads_changed(ce)
 
-cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t cost) noexcept nogil:
+cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t cost) noexcept nogil:
     # The operation ends with the step of this cost that issued in cycle t.
     cdef opnd_t* ops[3]
     cdef dsr_t* d
@@ -345,7 +345,7 @@ cdef void vec_complete(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
             s.watch[cell].lost[th.id] = 0
     if th.id == MAIN:
         ce.main_state = MAIN_RUN
-        ce.next = t + cost + s.p.drain
+        ce.next = t + cost + s.f.p.drain
     else:
         ce.uts &= ~(<uint32_t>1 << th.id)
         threads_changed(ce)
@@ -375,7 +375,7 @@ cdef inline uint32_t group_of(ce_t* ce, thread_t* th) noexcept nogil:
         g = row_left(ce, &th.a, th.k, row_left(ce, &th.b, th.k, row_left(ce, &th.c, th.k, g)))
     return g
 
-cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+cdef uint64_t vec_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # First cycle in which the next step of an operation that is stepped can issue as things stand in cycle t; NEVER =
     # something must happen first. th.next lies no later than the cycles to be booked; th.wait is WAIT_PIPE, and becomes
     # the cause of waiting.
@@ -428,7 +428,7 @@ cdef uint64_t vec_when(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
                 th.wait = WAIT_OUTPUT
     return when
 
-cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+cdef bint diverted_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # A step that takes a control wavelet, is part of dfilt, or ends the operation at a full or empty FIFO.
     cdef opnd_t* ops[3]
     cdef int k, control
@@ -473,11 +473,11 @@ cdef bint diverted_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
                 return True
     return False
 
-cdef inline bint fifo_task(state_t* s, ce_t* ce, uint32_t cell, uint64_t t, int task) noexcept nogil:
+cdef inline bint fifo_task(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int task) noexcept nogil:
     # A step has pushed to a FIFO, or popped from it.
     return task == NO_TASK or activate(s, ce, cell, t, task)
 
-cdef void vec_step(state_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # One step of an operation that is able in cycle t.
     cdef uint32_t g, busy, conflict = 0, j, bv, cv, r, word_b = 0, word_c = 0, word_a = 0, offset = 0, index
     cdef int64_t address

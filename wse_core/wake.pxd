@@ -4,27 +4,27 @@ from wse_core.bitmap cimport map_set
 from wse_core.records cimport *
 
 
-cdef inline void ring_set(state_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
+cdef inline void ring_set(region_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
     cdef uint32_t slot = <uint32_t>(cycle & (RING - 1))
     if map_set(&s.ring[slot], cell):
         s.ring_any |= <uint32_t>1 << slot
 
-cdef inline void wheel_remove(state_t* s, uint32_t cell) noexcept nogil:
-    cdef uint32_t bucket = <uint32_t>(s.wheel_time[cell] & (WHEEL - 1))
-    cdef uint32_t after = s.wheel_next[cell]
-    cdef uint32_t before = s.wheel_prev[cell]
+cdef inline void wheel_remove(region_t* s, uint32_t cell) noexcept nogil:
+    cdef uint32_t bucket = <uint32_t>(s.f.wheel_time[cell] & (WHEEL - 1))
+    cdef uint32_t after = s.f.wheel_next[cell]
+    cdef uint32_t before = s.f.wheel_prev[cell]
     if before:
-        s.wheel_next[before] = after
+        s.f.wheel_next[before] = after
     else:
         s.wheel_head[bucket] = after
         if after == 0:
             s.wheel_used[bucket >> 6] &= ~(<uint64_t>1 << (bucket & 63))
     if after:
-        s.wheel_prev[after] = before
-    s.wheel_time[cell] = 0
+        s.f.wheel_prev[after] = before
+    s.f.wheel_time[cell] = 0
     s.wheel_count -= 1
 
-cdef inline void schedule(state_t* s, uint32_t cell, uint64_t cycle, uint64_t since) noexcept nogil:
+cdef inline void schedule(region_t* s, uint32_t cell, uint64_t cycle, uint64_t since) noexcept nogil:
     # Have the CE of `cell` looked at in `cycle` (> now, or == now before the CE phase).  A CE that is looked at decides
     # anew when it must be looked at next, so one entry in the wheel is enough: the earliest not before `since`, up to
     # which the CE has run ahead and hears nothing.
@@ -32,17 +32,17 @@ cdef inline void schedule(state_t* s, uint32_t cell, uint64_t cycle, uint64_t si
     if cycle - s.now < RING:
         ring_set(s, cell, cycle)
         return
-    if s.wheel_time[cell]:
-        if since <= s.wheel_time[cell] <= cycle:
+    if s.f.wheel_time[cell]:
+        if since <= s.f.wheel_time[cell] <= cycle:
             return
         wheel_remove(s, cell)
     bucket = <uint32_t>(cycle & (WHEEL - 1))
     first = s.wheel_head[bucket]
-    s.wheel_next[cell] = first
-    s.wheel_prev[cell] = 0
+    s.f.wheel_next[cell] = first
+    s.f.wheel_prev[cell] = 0
     if first:
-        s.wheel_prev[first] = cell
+        s.f.wheel_prev[first] = cell
     s.wheel_head[bucket] = cell
     s.wheel_used[bucket >> 6] |= <uint64_t>1 << (bucket & 63)
-    s.wheel_time[cell] = cycle
+    s.f.wheel_time[cell] = cycle
     s.wheel_count += 1

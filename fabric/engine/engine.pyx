@@ -44,7 +44,7 @@ cdef enum:
     AHEAD = 1 << 22         # cycles that a CE may run ahead of the clock
 
 
-cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
+cdef int run_cycles(region_t* s, uint64_t limit) noexcept nogil:
     # Advance to cycle `limit` at most. A program that never ends must not keep Python from seeing a Ctrl-C, hence
     # AHEAD.
     cdef uint64_t stop = s.events + EVENTS_PER_BREAK
@@ -76,7 +76,7 @@ cdef int run_cycles(state_t* s, uint64_t limit) noexcept nogil:
             return RUN_BREAK
     return RUN_LIMIT
 
-cdef uint64_t next_wake(state_t* s) noexcept nogil:
+cdef uint64_t next_wake(region_t* s) noexcept nogil:
     # First cycle after now in which a CE must be looked at; 0 = never.
     cdef uint64_t best = 0, t
     cdef uint32_t k, cell, bucket
@@ -94,17 +94,17 @@ cdef uint64_t next_wake(state_t* s) noexcept nogil:
                 continue
             cell = s.wheel_head[bucket]
             while cell:
-                if s.wheel_time[cell] == s.now + k:
+                if s.f.wheel_time[cell] == s.now + k:
                     return s.now + k
-                cell = s.wheel_next[cell]
+                cell = s.f.wheel_next[cell]
         if best == 0:                   # all of them more than a turn of the wheel ahead
             for bucket in range(WHEEL):
                 cell = s.wheel_head[bucket]
                 while cell:
-                    t = s.wheel_time[cell]
+                    t = s.f.wheel_time[cell]
                     if best == 0 or t < best:
                         best = t
-                    cell = s.wheel_next[cell]
+                    cell = s.f.wheel_next[cell]
     return best
 
 cdef inline void refresh_words(uint64_t* words, uint64_t n, uint64_t now) noexcept nogil:
@@ -116,11 +116,11 @@ cdef inline void refresh_words(uint64_t* words, uint64_t n, uint64_t now) noexce
         if words[k] and usable(words[k], now - REFRESH):
             words[k] = (words[k] & low) | old
 
-cdef void counts_fold(state_t* s, uint32_t cell) noexcept nogil:
+cdef void counts_fold(region_t* s, uint32_t cell) noexcept nogil:
     # Move the counters of a CE to where they have 64 bits. A CE books at most 8 per cycle, and never more than AHEAD
     # cycles ahead, so 32 bits are enough for what happens between two sweeps.
-    cdef uint32_t* now = s.ce[cell].counts
-    cdef uint64_t* sums = s.counts + <uint64_t>cell * N_COUNTS
+    cdef uint32_t* now = s.f.ce[cell].counts
+    cdef uint64_t* sums = s.f.counts + <uint64_t>cell * N_COUNTS
     cdef int k
     if s.watch != NULL:
         traced_ce.ce_settle(s, cell)
@@ -130,7 +130,7 @@ cdef void counts_fold(state_t* s, uint32_t cell) noexcept nogil:
         sums[k] += now[k]
         now[k] = 0
 
-cdef void stamps_refresh(state_t* s) noexcept nogil:
+cdef void stamps_refresh(region_t* s) noexcept nogil:
     # Keeps every stamp within half of its 30-bit range; a word never touched (0) stays 0 while now < 2^29, then is
     # stamped too.
     cdef int k
@@ -141,16 +141,16 @@ cdef void stamps_refresh(state_t* s) noexcept nogil:
     for k in range(N_PLANES):
         p = &s.plane[k]
         if p.slots != NULL:
-            for cell in range(s.n_cells):
+            for cell in range(s.f.n_cells):
                 if p.tail[cell] or p.heads[cell] or p.slots[<uint64_t>cell * p.depth]:
                     refresh_words(p.slots + <uint64_t>cell * p.depth, p.depth, s.now)
     for w in range(s.n_awake):
-        ce = s.ce[s.awake[w]]
+        ce = s.f.ce[s.awake[w]]
         for q in range(<uint32_t>ce.prog.n_inq):
             i = inq_at(ce, q)
             refresh_words(i.slots, i.cap, s.now)
         counts_fold(s, s.awake[w])
-    s.next_refresh = s.now + s.sweep
+    s.next_refresh = s.now + s.f.sweep
 
 
 cdef class Engine:
@@ -173,7 +173,7 @@ cdef class Engine:
     """
 
     cdef Memory memory
-    cdef state_t* s             # of `memory`
+    cdef region_t* s             # of `memory`
     cdef object sink, filter
     cdef bint running
     cdef readonly object spec
@@ -264,7 +264,7 @@ cdef class Engine:
         for j in range(y, y + h):
             for i in range(x, x + w):
                 cell = self.memory.cell(i, j)
-                if self.s.ce[cell] != NULL:
+                if self.s.f.ce[cell] != NULL:
                     ce = self.memory.ce(i, j)
                     if not 0 <= task_id < 32 or ce.prog.entry[task_id] < 0:
                         raise ConfigError(f"task {task_id} is not bound in the program of PE ({i}, {j})")
@@ -366,6 +366,6 @@ cdef class Engine:
         self.s.n_traced = 0
         events = np.frombuffer(data, EVENT_DTYPE)
         cells = events["x"].astype(np.uint32) | events["y"].astype(np.uint32) << np.uint32(16)
-        rows = cells // np.uint32(self.s.stride)
-        events["x"], events["y"] = cells - rows * np.uint32(self.s.stride) - 1, rows - 1
+        rows = cells // np.uint32(self.s.f.stride)
+        events["x"], events["y"] = cells - rows * np.uint32(self.s.f.stride) - 1, rows - 1
         self.sink(self.filter.chosen(events), int(self.s.now))

@@ -21,7 +21,7 @@ def fault(Memory m):
     if not f.kind:
         return None
     return {"kind": FAULT_KINDS[f.kind],
-            "x": int(f.cell % m.s.stride) - 1, "y": int(f.cell // m.s.stride) - 1,
+            "x": int(f.cell % m.s.f.stride) - 1, "y": int(f.cell // m.s.f.stride) - 1,
             "cycle": f.cycle, "address": f.address if f.kind in (FAULT_SRAM_RANGE, FAULT_SRAM_ALIGN) else None,
             "color": f.color if f.kind == FAULT_COLLISION else None, "value": f.value,
             "detail": _collision(f.value) if f.kind == FAULT_COLLISION else FAULT_DETAILS[f.detail]}
@@ -34,7 +34,7 @@ cdef str _collision(ports):
 
 def counters(Memory m, spec):
     """Return dict name -> uint64 array (height, width); see docs/internals.md."""
-    out = np.zeros((N_COUNTS, m.s.height, m.s.width), np.uint64)
+    out = np.zeros((N_COUNTS, m.s.f.height, m.s.f.width), np.uint64)
     out[COUNT_IDLE][spec.program_index >= 0] = m.s.now       # those that have never done anything are idle
     cdef uint64_t[:, :, ::1] v = out
     cdef int x, y, k
@@ -46,11 +46,11 @@ def counters(Memory m, spec):
     m.settle()
     for n in range(m.s.n_awake):
         cell = m.s.awake[n]
-        ce = m.s.ce[cell]
-        x = cell % m.s.stride - 1
-        y = cell // m.s.stride - 1
+        ce = m.s.f.ce[cell]
+        x = cell % m.s.f.stride - 1
+        y = cell // m.s.f.stride - 1
         for k in range(N_COUNTS):
-            sums[k] = m.s.counts[<uint64_t>cell * N_COUNTS + k] + ce.counts[k]
+            sums[k] = m.s.f.counts[<uint64_t>cell * N_COUNTS + k] + ce.counts[k]
         if ce.acct > m.s.now:            # booked ahead of the clock: conflict cycles come last
             over = ce.acct - m.s.now
             part = over if over < ce.tail_conflict else ce.tail_conflict
@@ -78,12 +78,12 @@ def link_counts(Memory m, spec):
     cdef uint64_t[:, :, ::1] v
     cdef int c, p, x, y
     for c in spec.routes:
-        out = np.zeros((m.s.height, m.s.width, N_PORTS), np.uint64)
+        out = np.zeros((m.s.f.height, m.s.f.width, N_PORTS), np.uint64)
         v = out
         for p in range(N_PORTS):
             if m.s.plane[c * N_PORTS + p].slots != NULL:
-                for y in range(m.s.height):
-                    for x in range(m.s.width):
+                for y in range(m.s.f.height):
+                    for x in range(m.s.f.width):
                         v[y, x, p] = m.s.plane[c * N_PORTS + p].heads[m.cell(x, y)] >> 8
         result[c] = out
     return result
@@ -141,7 +141,7 @@ cdef dict _ce_snapshot(Memory m, int x, int y):
         "threads": threads, "activated": ce.activated, "blocked": ce.blocked,
         "inq": {k: words for k, words in queues.items() if words},
         "fifo": fifos, "dsr": registers,
-        "prng": (ce.prng, [lfsr_of(ce)[k] if g.draws else m.s.seed for k in range(4)]),
+        "prng": (ce.prng, [lfsr_of(ce)[k] if g.draws else m.s.f.seed for k in range(4)]),
     }
 
 cdef list _fifo(Memory m, ce_t* ce, int number):
@@ -167,20 +167,20 @@ def snapshot(Memory m, spec):
         pes[x, y] = _ce_snapshot(m, x, y)
         pes[x, y]["counters"] = {name: int(values[y, x]) for name, values in counted.items()}
     routers = {}
-    for y in range(m.s.height):
-        for x in range(m.s.width):
+    for y in range(m.s.f.height):
+        for x in range(m.s.f.width):
             cell = m.cell(x, y)
             entry = {}
             for c in spec.routes:
-                word = m.s.route[c][cell]
+                word = m.s.f.route[c][cell]
                 queues = {p: _queue(m, c, p, cell) for p in range(N_PORTS)}
                 entry[c] = {"pos": word >> RT_POS & 3, "teardown": word >> RT_TEARDOWN & 1,
                             "queues": {p: q for p, q in queues.items() if q},
                             "moved": [m.s.plane[c * N_PORTS + p].heads[cell] >> 8
                                       if m.s.plane[c * N_PORTS + p].slots != NULL else 0
                                       for p in range(N_PORTS)]}
-            if m.s.filters != NULL and spec.filters["kind"][y, x].any():
-                counts = [m.s.filters[<uint64_t>cell * N_FILTERS + p].counter
+            if m.s.f.filters != NULL and spec.filters["kind"][y, x].any():
+                counts = [m.s.f.filters[<uint64_t>cell * N_FILTERS + p].counter
                           for p in range(spec.filters.shape[2])]
                 entry.update({-1: {"filters": counts}})
             routers[x, y] = entry
@@ -195,8 +195,8 @@ def waiters(Memory m, spec):
     cdef uint32_t cell
     out = []
     for cell in sorted(_busy(m)):
-        x, y = cell % m.s.stride - 1, cell // m.s.stride - 1
-        ce = m.s.ce[cell]
+        x, y = cell % m.s.f.stride - 1, cell // m.s.f.stride - 1
+        ce = m.s.f.ce[cell]
         if ce.main_state == MAIN_FAULT:
             continue
         if ce.main_state == MAIN_VECTOR and not (ce.main.n == NO_END and ce.main.wait == WAIT_INPUT):
@@ -224,7 +224,7 @@ def waiters(Memory m, spec):
             for cell in _marked(m, c * N_PORTS + p):
                 words = _queue(m, c, p, cell)
                 if words:
-                    x, y = cell % m.s.stride - 1, cell // m.s.stride - 1
+                    x, y = cell % m.s.f.stride - 1, cell // m.s.f.stride - 1
                     out.append(_stuck(m, x, y, c, p, len(words), words[0]))
     for k in range(m.s.n_ins):
         if m.s.ins[k].at < m.s.ins[k].n:
@@ -240,7 +240,7 @@ cdef list _busy(Memory m):
     cdef bint left
     cells = []
     for k in range(m.s.n_awake):
-        ce = m.s.ce[m.s.awake[k]]
+        ce = m.s.f.ce[m.s.awake[k]]
         left = ce.main_state != MAIN_IDLE or ce.uts or ce.activated & ce.prog.bound
         for q in range(<uint32_t>ce.prog.n_inq):
             i = inq_at(ce, q)
@@ -255,7 +255,7 @@ cdef list _marked(Memory m, int plane):
     cdef plane_t* q = &m.s.plane[plane]
     cells = []
     if q.used:
-        for cell in range(m.s.n_cells):
+        for cell in range(m.s.f.n_cells):
             if q.cap != NULL and q.cap[cell] == 0:
                 continue                    # not even looked at: reading would make it resident
             if is_valid(q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]):
@@ -279,7 +279,7 @@ cdef dict _thread(Memory m, int x, int y, ce_t* ce, thread_t* th):
 
 cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
     cdef uint32_t cell = m.cell(x, y)
-    cdef uint64_t word = m.s.route[c][cell]
+    cdef uint64_t word = m.s.f.route[c][cell]
     cdef int pos = word >> RT_POS & 3
     cdef int d
     cdef uint32_t tx = (word >> (POSITION_BITS * pos + N_PORTS)) & ALL_PORTS
@@ -300,12 +300,12 @@ cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
                 if not word >> RT_HAS_INQ & 1:
                     blocked.append(d)
                 else:
-                    i = inq_at(m.s.ce[cell], word >> RT_INQ & 7)
+                    i = inq_at(m.s.f.ce[cell], word >> RT_INQ & 7)
                     if is_valid(i.slots[i.tail]):
                         blocked.append(d)
             else:
                 q = &m.s.plane[c * N_PORTS + (d ^ 1)]
-                if q.slots == NULL or is_valid(plane_tail(q, cell + m.s.delta[d])[0]):
+                if q.slots == NULL or is_valid(plane_tail(q, cell + m.s.f.delta[d])[0]):
                     blocked.append(d)
     return {"kind": "router", "x": x, "y": y, "color": c, "port": p, "wavelets": n, "reason": reason,
             "blocked": blocked}

@@ -49,11 +49,11 @@ def load(Memory m, spec, order, sweep):
     _planes(m, spec)
     _streams(m, spec)
     m.s.last_active = -1
-    m.s.next_refresh = m.s.sweep = sweep
+    m.s.next_refresh = m.s.f.sweep = sweep
 
 
 cdef _params(Memory m, machine):
-    cdef params_t* p = &m.s.p
+    cdef params_t* p = &m.s.f.p
     p.hop = machine["router.hop"]
     p.ramp_in = machine["ramp.in"]
     p.ramp_out = machine["ramp.out"]
@@ -76,32 +76,32 @@ cdef _params(Memory m, machine):
     p.tsc_mask = (1 << machine["tsc.bits"]) - 1
 
 cdef _tables(Memory m, spec):
-    cdef state_t* s = m.s
+    cdef region_t* s = m.s
     cdef int k
-    s.width = spec.width
-    s.height = spec.height
-    s.stride = spec.width + 2
-    s.n_cells = s.stride * (spec.height + 2)
-    s.n_words = words_for(s.n_cells)
-    s.delta[DIR_W] = -1
-    s.delta[DIR_E] = 1
-    s.delta[DIR_N] = -<int32_t>s.stride
-    s.delta[DIR_S] = <int32_t>s.stride
-    s.shared = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
+    s.f.width = spec.width
+    s.f.height = spec.height
+    s.f.stride = spec.width + 2
+    s.f.n_cells = s.f.stride * (spec.height + 2)
+    s.f.n_words = words_for(s.f.n_cells)
+    s.f.delta[DIR_W] = -1
+    s.f.delta[DIR_E] = 1
+    s.f.delta[DIR_N] = -<int32_t>s.f.stride
+    s.f.delta[DIR_S] = <int32_t>s.f.stride
+    s.f.shared = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
     _cells(m, &s.asking)
-    s.arb = <uint32_t*>m.map(<uint64_t>s.n_cells * 2 * sizeof(uint32_t))
-    s.ce = <ce_t**>m.map(s.n_cells * sizeof(ce_t*))
-    m.watch = <watch_t*>m.map(s.n_cells * sizeof(watch_t))
-    s.counts = <uint64_t*>m.map(<uint64_t>s.n_cells * N_COUNTS * sizeof(uint64_t))
+    s.f.arb = <uint32_t*>m.map(<uint64_t>s.f.n_cells * 2 * sizeof(uint32_t))
+    s.f.ce = <ce_t**>m.map(s.f.n_cells * sizeof(ce_t*))
+    m.watch = <watch_t*>m.map(s.f.n_cells * sizeof(watch_t))
+    s.f.counts = <uint64_t*>m.map(<uint64_t>s.f.n_cells * N_COUNTS * sizeof(uint64_t))
     for k in range(RING):
         _cells(m, &s.ring[k])
-    s.wheel_next = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
-    s.wheel_prev = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
-    s.wheel_time = <uint64_t*>m.map(s.n_cells * sizeof(uint64_t))
+    s.f.wheel_next = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
+    s.f.wheel_prev = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
+    s.f.wheel_time = <uint64_t*>m.map(s.f.n_cells * sizeof(uint64_t))
 
 cdef _cells(Memory m, map3_t* map):
     # An empty set of cells, its three levels in one mapping.
-    cdef uint32_t n = m.s.n_words, n2 = words_for(n), n3 = words_for(n2)
+    cdef uint32_t n = m.s.f.n_words, n2 = words_for(n), n3 = words_for(n2)
     map.bits = <uint64_t*>m.map((<uint64_t>n + n2 + n3) * sizeof(uint64_t))
     map.bits2 = map.bits + n
     map.bits3 = map.bits2 + n2
@@ -109,28 +109,28 @@ cdef _cells(Memory m, map3_t* map):
 
 cdef _routes(Memory m, spec):
     # Route words, vectorised over bands of rows; only rows that use a color are written.
-    cdef state_t* s = m.s
+    cdef region_t* s = m.s
     cdef uint64_t[:, ::1] words
     cdef int c, y
     queue_slots = _queue_slots(spec)
     for c, table in sorted(spec.routes.items()):
-        s.route[c] = <uint64_t*>m.map(s.n_cells * sizeof(uint64_t))
-        s.shared_bits[c] = <uint64_t*>m.map(s.n_words * sizeof(uint64_t))
+        s.f.route[c] = <uint64_t*>m.map(s.f.n_cells * sizeof(uint64_t))
+        s.f.shared_bits[c] = <uint64_t*>m.map(s.f.n_words * sizeof(uint64_t))
         for band in _bands(m):
             words = _route_words(table[band], queue_slots[:, c][spec.program_index[band]],
                                  band.start == 0, band.stop == spec.height)
             for y in range(words.shape[0]):
                 if np.any(words[y]):
-                    memcpy(s.route[c] + <uint64_t>(band.start + y + 1) * s.stride + 1, &words[y, 0],
-                           s.width * sizeof(uint64_t))
-    s.injects = any(table["inject"].any() for table in spec.routes.values())
+                    memcpy(s.f.route[c] + <uint64_t>(band.start + y + 1) * s.f.stride + 1, &words[y, 0],
+                           s.f.width * sizeof(uint64_t))
+    s.f.injects = any(table["inject"].any() for table in spec.routes.values())
     _mark_shared(m, spec)
     if spec.filters is not None:
         _filters(m, spec)
 
 cdef _bands(Memory m):
     # Bands of rows: what is computed for one of them is small, whatever the size of the fabric.
-    return [slice(y, min(y + 16, m.s.height)) for y in range(0, m.s.height, 16)]
+    return [slice(y, min(y + 16, m.s.f.height)) for y in range(0, m.s.f.height, 16)]
 
 cdef _route_words(table, slot, first, last):
     # Route words of some rows; first, last: those at the edges of the rectangle are among them.
@@ -162,7 +162,7 @@ cdef _queue_slots(spec):
 
 cdef _mark_shared(Memory m, spec):
     # refresh_shared for every cell that two colors or an arbitrated color use; the rest needs none.
-    cdef state_t* s = m.s
+    cdef region_t* s = m.s
     cdef uint32_t cell
     for band in _bands(m):
         count = np.zeros((band.stop - band.start, spec.width), np.uint8)
@@ -173,22 +173,22 @@ cdef _mark_shared(Memory m, spec):
             many = ((rx & (rx - 1)) != 0) | (table["swap"] != 0) | (table["inject"] != 0)
             count += used + 2 * many.astype(np.uint8)
         for at in np.flatnonzero(count > 1):
-            cell = <uint32_t>((band.start + at // spec.width + 1) * s.stride + at % spec.width + 1)
+            cell = <uint32_t>((band.start + at // spec.width + 1) * s.f.stride + at % spec.width + 1)
             refresh_shared(s, cell)
 
 cdef _filters(Memory m, spec):
-    cdef state_t* s = m.s
+    cdef region_t* s = m.s
     cdef const unsigned char[::1] raw
     cdef uint32_t cell
-    s.filters = <filter_t*>m.map(<uint64_t>s.n_cells * N_FILTERS * sizeof(filter_t))
+    s.f.filters = <filter_t*>m.map(<uint64_t>s.f.n_cells * N_FILTERS * sizeof(filter_t))
     n = spec.filters.shape[2]
     for y, x in np.argwhere((spec.filters["kind"] != 0).any(-1)):
         raw = np.frombuffer(np.ascontiguousarray(spec.filters[y, x]).tobytes(), np.uint8)
         cell = m.cell(x, y)
-        memcpy(&s.filters[<uint64_t>cell * N_FILTERS], &raw[0], n * sizeof(filter_t))
+        memcpy(&s.f.filters[<uint64_t>cell * N_FILTERS], &raw[0], n * sizeof(filter_t))
 
 cdef _programs(Memory m, spec):
-    cdef state_t* s = m.s
+    cdef region_t* s = m.s
     cdef program_t* g
     cdef int k
     cdef uint32_t index
@@ -196,16 +196,16 @@ cdef _programs(Memory m, spec):
     cdef uint64_t room = 0
     cdef const int64_t[::1] cells
     cdef const uint16_t[::1] values
-    s.n_programs = len(spec.programs)
-    s.programs = <program_t*>m.map(max(1, s.n_programs) * sizeof(program_t))
-    s.program_of = <int16_t*>m.map(s.n_cells * sizeof(int16_t))
-    s.awake = <uint32_t*>m.map(s.n_cells * sizeof(uint32_t))
-    s.seed = spec.machine["prng.seed"]
+    s.f.n_programs = len(spec.programs)
+    s.f.programs = <program_t*>m.map(max(1, s.f.n_programs) * sizeof(program_t))
+    s.f.program_of = <int16_t*>m.map(s.f.n_cells * sizeof(int16_t))
+    s.awake = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
+    s.f.seed = spec.machine["prng.seed"]
     depths = spec.machine["queue.in_depth"]
     for k in range(8):
-        s.in_caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
+        s.f.in_caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
     for number, program in enumerate(spec.programs):
-        g = &s.programs[number]
+        g = &s.f.programs[number]
         cells = _cells_of(m, spec, number)
         _program(m, number, program, spec.machine)
         g.n_pe = cells.shape[0]
@@ -224,8 +224,8 @@ cdef _programs(Memory m, spec):
             large_pages(g.sram, <uint64_t>g.n_pe * g.data_words * 2)
         for index in range(g.n_pe):
             at = cells[index]
-            s.ce[at] = <ce_t*>(g.blocks + index * g.block_bytes)
-            s.program_of[at] = number
+            s.f.ce[at] = <ce_t*>(g.blocks + index * g.block_bytes)
+            s.f.program_of[at] = number
             if g.active & ~g.blocked:
                 schedule(s, <uint32_t>at, s.now, s.now)
         for address, words in program.data:
@@ -237,12 +237,12 @@ cdef _programs(Memory m, spec):
 cdef _cells_of(Memory m, spec, number):
     # Cells of the PEs that run a program, in row-major order.
     y, x = np.nonzero(spec.program_index == number)
-    return (y.astype(np.int64) + 1) * m.s.stride + x + 1
+    return (y.astype(np.int64) + 1) * m.s.f.stride + x + 1
 
 cdef _program(Memory m, number, program, machine):
     # Decode one image into a program_t.
-    cdef state_t* s = m.s
-    cdef program_t* g = &s.programs[number]
+    cdef region_t* s = m.s
+    cdef program_t* g = &s.f.programs[number]
     cdef instr_t* i
     cdef int k
     cdef const unsigned char[::1] raw
@@ -295,7 +295,7 @@ cdef _program(Memory m, number, program, machine):
                 i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
         i.at = at
         i.next = n + 1
-        s.reroutes |= op.name == "route"
+        s.f.reroutes |= op.name == "route"
         g.calls |= op.name in ("call", "ret")
         g.delays |= i.a >> 4 == FILE_REG if i.flags & I_VECTOR else i.latency > i.slots
         g.draws |= op.form == "rand"
@@ -376,7 +376,7 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
     i.writes = sum(1 << r for r in writes)
 
 cdef _planes(Memory m, spec):
-    cdef state_t* s = m.s
+    cdef region_t* s = m.s
     cdef plane_t* p
     cdef int c, port
     cdef Py_ssize_t k
@@ -385,8 +385,8 @@ cdef _planes(Memory m, spec):
     out_depth = spec.machine["queue.out_depth"]
     for c in spec.routes:
         arbitrated = False
-        for k in range(s.n_words):
-            if s.shared_bits[c][k]:
+        for k in range(s.f.n_words):
+            if s.f.shared_bits[c][k]:
                 arbitrated = True
                 break
         for port in range(N_PORTS):
@@ -403,20 +403,20 @@ cdef _planes(Memory m, spec):
                 if not caps:
                     continue
                 p.depth = max(caps.values())
-                p.cap = <uint8_t*>m.map(s.n_cells)
+                p.cap = <uint8_t*>m.map(s.f.n_cells)
                 for g, cap in caps.items():
                     cells = _cells_of(m, spec, g)
                     for k in range(cells.shape[0]):
                         p.cap[cells[k]] = cap
-            p.slots = <uint64_t*>m.map(<uint64_t>s.n_cells * p.depth * sizeof(uint64_t))
-            p.heads = <uint64_t*>m.map(<uint64_t>s.n_cells * sizeof(uint64_t))
-            if s.reroutes or arbitrated:
-                p.granted = <uint64_t*>m.map(<uint64_t>s.n_cells * sizeof(uint64_t))
-            p.tail = <uint8_t*>m.map(s.n_cells)
+            p.slots = <uint64_t*>m.map(<uint64_t>s.f.n_cells * p.depth * sizeof(uint64_t))
+            p.heads = <uint64_t*>m.map(<uint64_t>s.f.n_cells * sizeof(uint64_t))
+            if s.f.reroutes or arbitrated:
+                p.granted = <uint64_t*>m.map(<uint64_t>s.f.n_cells * sizeof(uint64_t))
+            p.tail = <uint8_t*>m.map(s.f.n_cells)
             _cells(m, &p.map)
 
 cdef _streams(Memory m, spec):
-    cdef state_t* s = m.s
+    cdef region_t* s = m.s
     cdef int k
     s.n_ins = len(spec.inputs)
     s.n_outs = len(spec.outputs)
@@ -426,7 +426,7 @@ cdef _streams(Memory m, spec):
         s.ins[k].cell = m.cell(x, y)
         s.ins[k].plane = color * N_PORTS + d
     for k, (x, y, d, color) in enumerate(spec.outputs):
-        s.outs[k].cell = m.cell(x, y) + s.delta[<int>d]
+        s.outs[k].cell = m.cell(x, y) + s.f.delta[<int>d]
         s.outs[k].color = color
         s.outs[k].port = d ^ 1
         s.plane[color * N_PORTS + (d ^ 1)].heads[s.outs[k].cell] = k + 1

@@ -1,8 +1,8 @@
-from wse_core.records cimport ce_t, state_t, uint16_t, uint32_t, uint64_t, watch_t
+from wse_core.records cimport ce_t, region_t, uint16_t, uint32_t, uint64_t, watch_t
 
 
 cdef class Memory:
-    cdef state_t* s             # the first mapping; every table it points to is another one
+    cdef region_t* s             # the first mapping; every table it points to is another one
     cdef watch_t* watch         # what recording keeps per cell; `s.watch` is this, or NULL while nobody records
     cdef list maps              # (address, bytes) of every mapping
 

@@ -1,7 +1,7 @@
 # cython: overflowcheck=False
 """The memory of an engine: who owns its tables, how the host reaches SRAM, how a state is kept.
 
-`Memory` owns the one `state_t` of an engine and every table it points to.  A table is a private no-reserve mapping, so
+`Memory` owns the one `region_t` of an engine and every table it points to.  A table is a private no-reserve mapping, so
 what no wavelet and no program touches costs nothing.  What grows during a run (streams, events, queues that are due
 later) is allocated apart; `free_buffers`, `save` and `restore` are the three places that know which these are.
 
@@ -19,7 +19,7 @@ from wse_core.ce cimport ce_settle
 from wse_core.block cimport ce_awaken
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
 from wse_core.records cimport (
-    RING, ce_t, event_t, state_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
+    RING, ce_t, event_t, region_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
 )
 
 from wse_core.errors import ConfigError, InternalError, MemoryLimitError, SramFault
@@ -93,7 +93,7 @@ cdef class Memory:
 
     def __cinit__(self):
         self.maps = []
-        self.s = <state_t*>self.map(sizeof(state_t))
+        self.s = <region_t*>self.map(sizeof(region_t))
 
     def __dealloc__(self):
         if self.s != NULL:
@@ -125,13 +125,13 @@ cdef class Memory:
 
     # --- host access --------------------------------------------------------------------------------------------------
     cdef uint32_t cell(self, int x, int y):
-        return <uint32_t>((y + 1) * <int>self.s.stride + x + 1)
+        return <uint32_t>((y + 1) * <int>self.s.f.stride + x + 1)
 
     cdef ce_t* ce(self, int x, int y) except NULL:
         # The CE of a PE, its counters booked up to now.
-        if not (0 <= x < self.s.width and 0 <= y < self.s.height):
-            raise ConfigError(f"PE ({x}, {y}) is outside the {self.s.width} x {self.s.height} rectangle")
-        cdef ce_t* ce = self.s.ce[self.cell(x, y)]
+        if not (0 <= x < self.s.f.width and 0 <= y < self.s.f.height):
+            raise ConfigError(f"PE ({x}, {y}) is outside the {self.s.f.width} x {self.s.f.height} rectangle")
+        cdef ce_t* ce = self.s.f.ce[self.cell(x, y)]
         if ce == NULL:
             raise ConfigError(f"PE ({x}, {y}) has no program")
         if ce.prog == NULL:
