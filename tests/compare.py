@@ -44,12 +44,16 @@ def step_sizes(rng):
 
 @dataclass
 class Case:
-    """A random machine, the bursts that the host sends first, and an iterator over cycles to run at a time."""
+    """A random machine, the bursts that the host sends first, and an iterator over cycles to run at a time.
+
+    `places`: (output stream, cycles from which the host takes wavelets there) for those that it does not empty at once.
+    """
 
     spec: object
     inputs: list
     sizes: object
     name: str = ""
+    places: tuple = ()
 
     def __repr__(self):
         spec = self.spec
@@ -67,6 +71,10 @@ class Case:
         """Hand the machine what the host sends; return it."""
         for burst in self.inputs:
             machine.push_input(*burst)
+        for index, cycles in self.places:
+            machine.limit_output(index, cycles)
+        for index in range(len(self.spec.inputs)):
+            machine.entered(index)  # from here on both keep when words enter
         return machine
 
 
@@ -154,6 +162,9 @@ def compare(case, limit=LIMIT, make=Engine):
         for k in range(len(spec.outputs)):
             for a, b in zip(machines[0].pop_output(k), machines[1].pop_output(k), strict=True):
                 assert np.array_equal(a, b), f"{where}: output stream {k}: {a} != {b}"
+        for k in range(len(spec.inputs)):
+            a, b = (machine.entered(k).tolist() for machine in machines)
+            assert a == b, f"{where}: words of input stream {k} entered in {a}, {b}"
         if status[0] != "limit":
             assert machines[0].last_active == machines[1].last_active, where
             break

@@ -65,6 +65,10 @@ cdef inline bint ramp_has_room(region_t* s, uint32_t cell, uint64_t route) noexc
     q = inq_at(s.f.ce[cell], (route >> RT_INQ) & 7)
     return room_at(s, q.slots[q.tail], s.now)
 
+cdef inline bint host_takes(stream_out_t* o, uint64_t now) noexcept nogil:
+    # Whether the host takes a wavelet from this stream in cycle `now`.
+    return o.places == NULL or (o.at < o.n_places and o.places[o.at] <= now)
+
 cdef inline bint all_have_room(region_t* s, uint32_t cell, int color, uint32_t outs, uint64_t route) noexcept nogil:
     # Whether every output has room. As the state is that of the start of the cycle, no grant of this cycle changes it:
     # a queue is fed by one color of one router, and a color is granted once.
@@ -81,7 +85,7 @@ cdef inline bint all_have_room(region_t* s, uint32_t cell, int color, uint32_t o
         if unlikely(s.plane[plane].slots == NULL):
             return False
         if (route >> RT_SPECIAL) & 1 and is_border(s, to):
-            if s.plane[plane].heads[to] == 0:
+            if s.plane[plane].heads[to] == 0 or not host_takes(&s.outs[s.plane[plane].heads[to] - 1], s.now):
                 return False
         elif not room_at(s, plane_tail(&s.plane[plane], to)[0], s.now):
             return False

@@ -271,9 +271,11 @@ ctypedef struct stream_in_t:
     uint32_t cell           # edge PE
     int plane
     uint64_t* words         # payload | control << 32
+    uint64_t* cycles        # of each word: the first cycle in which it may enter; once it has entered: that cycle
     uint64_t n
-    uint64_t at
-    uint64_t room
+    uint64_t at             # the next one to enter
+    uint64_t told           # those before this one are known to the host, see `Memory.entered`
+    bint logged             # the host asks when words enter: they are kept until it has
 
 ctypedef struct stream_out_t:
     uint32_t cell           # border cell
@@ -283,6 +285,9 @@ ctypedef struct stream_out_t:
     uint64_t* words
     uint64_t n
     uint64_t room
+    uint64_t* places        # NULL: the host takes all that comes.  Else of each word: the first cycle in which it may leave
+    uint64_t n_places       # beyond these the host takes nothing
+    uint64_t at             # places used
 
 ctypedef struct later_t:    # queues to be put into the activity maps in one cycle: cell, plane << 32
     uint64_t* items

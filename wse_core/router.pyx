@@ -127,6 +127,7 @@ cdef void stream_take(region_t* s, stream_out_t* o, uint64_t cycle, uint64_t pay
     o.cycles[o.n] = cycle
     o.words[o.n] = payload
     o.n += 1
+    o.at += 1
 
 cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
     # Move the wavelet of `r`; all its outputs have room.
@@ -542,12 +543,13 @@ cdef void feed_streams(region_t* s) noexcept nogil:
     cdef plane_t* q
     for k in range(s.n_ins):
         i = &s.ins[k]
-        if i.at < i.n:
+        if i.at < i.n and i.cycles[i.at] <= s.now:
             q = &s.plane[i.plane]
             if room_at(s, plane_tail(q, i.cell)[0], s.now):
                 plane_push(s, q, i.cell, i.words[i.at], s.now + s.f.p.hop)
                 if TRACE:
                     emit(s, i.cell, s.now, EV_ENTER, q.color, q.port, i.words[i.at], is_control(i.words[i.at]))
+                i.cycles[i.at] = s.now
                 i.at += 1
                 s.waiting = 1
 

@@ -66,7 +66,7 @@ cdef int run_cycles(region_t* s, uint64_t limit) noexcept nogil:
         if s.moved or s.waiting or s.n_later:
             s.now += 1
         else:
-            next = next_wake(s)
+            next = earlier(next_wake(s), next_at_edge(s))
             if s.fault.kind and (next == 0 or next > s.fault.cycle):
                 next = s.fault.cycle        # found by a CE that ran ahead
             if next == 0:
@@ -105,6 +105,22 @@ cdef uint64_t next_wake(region_t* s) noexcept nogil:
                     if best == 0 or t < best:
                         best = t
                     cell = s.f.wheel_next[cell]
+    return best
+
+cdef inline uint64_t earlier(uint64_t a, uint64_t b) noexcept nogil:
+    # The earlier of two cycles; 0 = never.
+    return b if a == 0 or (b and b < a) else a
+
+cdef uint64_t next_at_edge(region_t* s) noexcept nogil:
+    # First cycle after now in which a word of the host may enter, or the host takes one; 0 = never.
+    cdef uint64_t best = 0
+    cdef int k
+    for k in range(s.n_ins):
+        if s.ins[k].at < s.ins[k].n and s.ins[k].cycles[s.ins[k].at] > s.now:
+            best = earlier(best, s.ins[k].cycles[s.ins[k].at])
+    for k in range(s.n_outs):
+        if s.outs[k].places != NULL and s.outs[k].at < s.outs[k].n_places and s.outs[k].places[s.outs[k].at] > s.now:
+            best = earlier(best, s.outs[k].places[s.outs[k].at])
     return best
 
 cdef inline void refresh_words(uint64_t* words, uint64_t n, uint64_t now) noexcept nogil:
@@ -184,6 +200,8 @@ cdef class Engine:
         self.s = self.memory.s
 
     def __init__(self, spec, order=0, sweep=REFRESH):
+        if self.spec is not None:
+            raise ConfigError("an engine is filled a second time", where="machine", hint="a new one for each fabric")
         self.spec = spec
         self.status = "new"
         load(self.memory, spec, order, sweep)
@@ -234,10 +252,32 @@ cdef class Engine:
         self._still("write_rect")
         self.memory.write_rect(address, words, x, y)
 
-    def push_input(self, int index, payload, control=None):
-        """Append wavelets (uint32 payloads, optional control flags) to an input stream."""
+    def push_input(self, int index, payload, control=None, cycles=None):
+        """Append wavelets to an input stream.
+
+        Parameters
+        ----------
+        index : int
+        payload : array_like of uint32
+        control : array_like of bool, optional
+        cycles : array_like of int, optional
+            First cycle in which each may enter, never earlier than the one before it; default as soon as there is room.
+        """
         self._still("push_input")
-        self.memory.push_input(index, payload, control)
+        self.memory.push_input(index, payload, control, cycles)
+
+    def entered(self, int index):
+        """Return the cycles (int64) in which words of an input stream entered since the last call."""
+        self._still("entered")
+        return self.memory.entered(index)
+
+    def limit_output(self, int index, cycles):
+        """Let the host take one wavelet per entry of `cycles`, none before that cycle, after those allowed so far.
+
+        None: it takes all that comes, as it does at first.
+        """
+        self._still("limit_output")
+        self.memory.limit_output(index, cycles)
 
     def pop_output(self, int index):
         """Return (cycles, payloads, controls) that arrived at an output stream since the last call."""

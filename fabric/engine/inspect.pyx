@@ -8,8 +8,10 @@ import numpy as np
 
 from fabric.engine.memory cimport Memory
 from wse_core.block cimport *
+from wse_core.link cimport host_takes
 from wse_core.queue cimport *
 from wse_core.records cimport *
+from wse_core.route cimport is_border
 
 from wse_core import isa as _isa
 from wse_core.encoding import COUNTERS, DIRS, FAULT_DETAILS, FAULT_KINDS, MAIN_STATES, THREADS
@@ -278,7 +280,7 @@ cdef dict _thread(Memory m, int x, int y, ce_t* ce, thread_t* th):
             "reason": reason, "color": color, "queue": queue, "done": th.k, "length": _length(th.n)}
 
 cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
-    cdef uint32_t cell = m.cell(x, y)
+    cdef uint32_t cell = m.cell(x, y), to
     cdef uint64_t word = m.s.f.route[c][cell]
     cdef int pos = word >> RT_POS & 3
     cdef int d
@@ -305,7 +307,13 @@ cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
                         blocked.append(d)
             else:
                 q = &m.s.plane[c * N_PORTS + (d ^ 1)]
-                if q.slots == NULL or is_valid(plane_tail(q, cell + m.s.f.delta[d])[0]):
+                to = cell + m.s.f.delta[d]
+                if q.slots == NULL:
+                    blocked.append(d)
+                elif is_border(m.s, to):
+                    if q.heads[to] == 0 or not host_takes(&m.s.outs[q.heads[to] - 1], m.s.now):
+                        blocked.append(d)
+                elif is_valid(plane_tail(q, to)[0]):
                     blocked.append(d)
     return {"kind": "router", "x": x, "y": y, "color": c, "port": p, "wavelets": n, "reason": reason,
             "blocked": blocked}

@@ -1,4 +1,4 @@
-from wse_core.records cimport ce_t, region_t, uint16_t, uint32_t, uint64_t, watch_t
+from wse_core.records cimport ce_t, region_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
 
 
 cdef class Memory:
@@ -11,4 +11,6 @@ cdef class Memory:
     cdef ce_t* ce(self, int x, int y) except NULL
     cdef void settle(self) noexcept
     cdef uint16_t* words(self, int x, int y, int address, int count) except NULL
+    cdef stream_in_t* input_at(self, int index) except NULL
+    cdef stream_out_t* output_at(self, int index) except NULL
     cdef void free_buffers(self) noexcept

@@ -82,6 +82,19 @@ cdef uint64_t* _buffer(bytes data) except? NULL:
     return found
 
 
+cdef uint64_t* _joined(const uint64_t* old, uint64_t n, more) except NULL:
+    # A buffer of its own with n words of another one and then those of an array.
+    cdef const uint64_t[::1] view = np.ascontiguousarray(more, np.uint64)
+    cdef uint64_t* found = <uint64_t*>malloc(max(1, (n + view.shape[0]) * sizeof(uint64_t)))
+    if found == NULL:
+        raise MemoryLimitError(f"the host has no memory for a stream of {n + view.shape[0]} wavelets")
+    if n:
+        memcpy(found, old, n * sizeof(uint64_t))
+    if view.shape[0]:
+        memcpy(found + n, &view[0], view.shape[0] * sizeof(uint64_t))
+    return found
+
+
 cdef class Memory:
     """The tables of one engine.
 
@@ -109,9 +122,11 @@ cdef class Memory:
             free(self.s.later[k].items)
         for k in range(self.s.n_ins):
             free(self.s.ins[k].words)
+            free(self.s.ins[k].cycles)
         for k in range(self.s.n_outs):
             free(self.s.outs[k].words)
             free(self.s.outs[k].cycles)
+            free(self.s.outs[k].places)
 
     cdef void* map(self, uint64_t size) except NULL:
         # A table of zeros, part of the state that `save` keeps.
@@ -195,32 +210,81 @@ cdef class Memory:
                 for i in range(view.shape[1]):
                     memcpy(self.words(x + i, y + j, address, view.shape[2]), &view[j, i, 0], 2 * view.shape[2])
 
-    def push_input(self, int index, payload, control=None):
-        """Append wavelets (uint32 payloads, optional control flags) to an input stream."""
-        cdef stream_in_t* i = &self.s.ins[index]
-        values = np.asarray(payload, np.uint32).astype(np.uint64)
+    cdef stream_in_t* input_at(self, int index) except NULL:
+        if not 0 <= index < self.s.n_ins:
+            raise ConfigError(f"input stream {index} does not exist; there are {self.s.n_ins}")
+        return &self.s.ins[index]
+
+    cdef stream_out_t* output_at(self, int index) except NULL:
+        if not 0 <= index < self.s.n_outs:
+            raise ConfigError(f"output stream {index} does not exist; there are {self.s.n_outs}")
+        return &self.s.outs[index]
+
+    def push_input(self, int index, payload, control=None, cycles=None):
+        """Append wavelets (uint32 payloads, optional control flags, optional first cycles) to an input stream."""
+        cdef stream_in_t* i = self.input_at(index)
+        values = np.asarray(payload, np.uint32).astype(np.uint64).ravel()
         if control is not None:
             control = np.asarray(control, bool)
             values |= control.astype(np.uint64) << np.uint64(32)
-            if control.any():
-                self.s.controls = True
-        cdef const uint64_t[::1] view = np.ascontiguousarray(values)
-        cdef uint64_t left = i.n - i.at
-        cdef uint64_t* grown = <uint64_t*>malloc(max(1, (left + view.shape[0]) * sizeof(uint64_t)))
-        if grown == NULL:
-            raise MemoryLimitError(f"the host has no memory for an input stream of {left + view.shape[0]} wavelets")
-        if left:
-            memcpy(grown, i.words + i.at, left * sizeof(uint64_t))
-        if view.shape[0]:
-            memcpy(grown + left, &view[0], view.shape[0] * sizeof(uint64_t))
+        due = np.zeros(len(values), np.uint64) if cycles is None else np.array(cycles, np.uint64).ravel()
+        if len(due) != len(values):
+            raise ConfigError(f"{len(due)} cycles given for {len(values)} wavelets of input stream {index}")
+        if i.at < i.n and len(due):
+            due[0] = max(due[0], np.uint64(i.cycles[i.n - 1]))
+        due = np.maximum.accumulate(due)
+        if control is not None and control.any():
+            self.s.controls = True
+        # What has entered goes, if nobody wants to know when it did; the rest moves to the front.
+        i.logged = i.logged or cycles is not None
+        cdef uint64_t gone = i.told if i.logged else i.at, left = i.n - gone
+        cdef uint64_t* words = _joined(i.words + gone, left, values)
+        cdef uint64_t* first
+        try:
+            first = _joined(i.cycles + gone, left, due)
+        except MemoryLimitError:
+            free(words)
+            raise
         free(i.words)
-        i.words = grown
-        i.at = 0
-        i.n = left + view.shape[0]
+        free(i.cycles)
+        i.words, i.cycles = words, first
+        i.at -= gone
+        i.told = 0
+        i.n = left + <uint64_t>len(values)
+
+    def entered(self, int index):
+        """Return the cycles (int64) in which words of an input stream entered since the last call."""
+        cdef stream_in_t* i = self.input_at(index)
+        i.logged = True
+        found = np.empty(i.at - i.told, np.int64)
+        cdef int64_t[::1] view = found
+        if view.shape[0]:
+            memcpy(&view[0], i.cycles + i.told, view.shape[0] * 8)
+        i.told = i.at
+        return found
+
+    def limit_output(self, int index, cycles):
+        """Let the host take a wavelet per entry of `cycles`, none before that cycle; None: all that comes."""
+        cdef stream_out_t* o = self.output_at(index)
+        cdef uint64_t left
+        cdef uint64_t* places
+        if cycles is None:
+            free(o.places)
+            o.places, o.n_places, o.at = NULL, 0, 0
+            return
+        if o.places == NULL:
+            o.n_places = o.at = 0
+        left = o.n_places - o.at
+        more = np.array(cycles, np.uint64).ravel()
+        if left and len(more):
+            more[0] = max(more[0], np.uint64(o.places[o.n_places - 1]))
+        places = _joined(o.places + o.at, left, np.maximum.accumulate(more))
+        free(o.places)
+        o.places, o.n_places, o.at = places, left + <uint64_t>len(more), 0
 
     def pop_output(self, int index):
         """Return (cycles, payloads, controls) that arrived at an output stream since the last call."""
-        cdef stream_out_t* o = &self.s.outs[index]
+        cdef stream_out_t* o = self.output_at(index)
         cycles = np.empty(o.n, np.int64)
         words = np.empty(o.n, np.uint64)
         cdef int64_t[::1] c = cycles
@@ -244,9 +308,12 @@ cdef class Memory:
             streams.append(_bytes_of(self.s.later[k].items, self.s.later[k].n))
         for k in range(self.s.n_ins):
             streams.append(_bytes_of(self.s.ins[k].words, self.s.ins[k].n))
+            streams.append(_bytes_of(self.s.ins[k].cycles, self.s.ins[k].n))
         for k in range(self.s.n_outs):
             streams.append(_bytes_of(self.s.outs[k].words, self.s.outs[k].n))
             streams.append(_bytes_of(self.s.outs[k].cycles, self.s.outs[k].n))
+            streams.append(None if self.s.outs[k].places == NULL
+                           else _bytes_of(self.s.outs[k].places, self.s.outs[k].n_places))
         return {"maps": len(self.maps), "parts": parts, "streams": streams}
 
     def restore(self, saved):
@@ -270,11 +337,16 @@ cdef class Memory:
             at += 1
         for k in range(self.s.n_ins):
             self.s.ins[k].words = _buffer(saved["streams"][at])
-            at += 1
+            self.s.ins[k].cycles = _buffer(saved["streams"][at + 1])
+            at += 2
         for k in range(self.s.n_outs):
             self.s.outs[k].words = _buffer(saved["streams"][at])
             self.s.outs[k].cycles = _buffer(saved["streams"][at + 1])
             self.s.outs[k].room = self.s.outs[k].n
-            at += 2
+            if saved["streams"][at + 2] is None:
+                self.s.outs[k].places = NULL
+            else:
+                self.s.outs[k].places = _joined(NULL, 0, np.frombuffer(saved["streams"][at + 2], np.uint64))
+            at += 3
         self.s.traced, self.s.room_traced, self.s.n_traced = traced, room, 0
         self.s.watch = watch            # who records now goes on, who does not does not begin

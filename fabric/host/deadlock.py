@@ -126,6 +126,7 @@ class _Graph:
     def __init__(self, entries: Sequence[Entry], spec: FabricSpec) -> None:
         self.spec = spec
         self.entries: dict[Key, Entry] = {}
+        self.outputs = {link: k for k, link in enumerate(spec.outputs)}
         self.at: dict[tuple[int, int], list[Key]] = {}
         for entry in entries:
             key = _key(entry)
@@ -225,6 +226,15 @@ class _Graph:
         for d in entry["blocked"]:
             if d == DIR_R:
                 found += self._consumers(x, y, e)
+            elif (x, y, d, e) in self.outputs:
+                found.append(
+                    self._end(
+                        x,
+                        y,
+                        f"output stream {self.outputs[x, y, d, e]} (color {e}): the host takes no more wavelets",
+                        "Fabric.accept with more cycles, or accept(stream, None) to take all",
+                    )
+                )
             else:
                 there = ("router", x + STEP[d][0], y + STEP[d][1], e, d ^ 1)
                 if there in self.entries:

@@ -36,7 +36,7 @@ from fabric.host.copies import Copies
 from fabric.host.faults import fault_error
 from fabric.host.result import RunResult
 from fabric.host.running import Progress, print_progress, run_pieces
-from fabric.host.streams import Received, payload, stream_number
+from fabric.host.streams import Received, cycles_at_edge, payload, stream_number
 from fabric.layout.layout import Layout
 from fabric.layout.rectangles import runs
 from fabric.layout.streams import Stream
@@ -248,7 +248,12 @@ class Fabric:
             self.on_host(what, x, y, count)
 
     def send(
-        self, stream: Stream | int, values: ArrayLike, control: ArrayLike | None = None, packed: bool = True
+        self,
+        stream: Stream | int,
+        values: ArrayLike,
+        control: ArrayLike | None = None,
+        packed: bool = True,
+        at: ArrayLike | None = None,
     ) -> None:
         """Append wavelets to an input stream.
 
@@ -260,14 +265,39 @@ class Fabric:
             each; 16-bit arrays (float16, uint16, int16) two per wavelet, low half first, or one if not `packed`.
         control : bool or array_like, optional
             Whether each wavelet is a control wavelet (payloads: `fabric.asm.control`).
+        at : int or array_like of int, optional
+            First cycle in which each wavelet may enter (one for all, or one each), in order; default as soon as there
+            is room.  Waiting for such a cycle is no deadlock.  When they did enter: `entered`.
         """
         words = payload(values, packed)
+        cycles = None if at is None else cycles_at_edge(at, len(words), "send")
         if control is not None:
             control = np.broadcast_to(np.asarray(control, bool), words.shape)
         number = stream_number(stream, "input", self.spec)
-        self.engine.push_input(number, words, control)
+        self.engine.push_input(number, words, control, cycles)
         x, y, *_ = self.spec.inputs[number]
         self._tell("stream", x, y, len(words))
+
+    def entered(self, stream: Stream | int) -> np.ndarray:
+        """Return the cycles (int64) in which wavelets of an input stream entered since the last call.
+
+        The edge pushes back: a wavelet enters when its cycle has come (`send`, `at`) and the router has room.  What was
+        sent without `at` is kept in mind from the first call on.
+        """
+        return self.engine.entered(stream_number(stream, "input", self.spec))
+
+    def accept(self, stream: Stream | int, at: ArrayLike | None) -> None:
+        """Say when the host takes what leaves at an output stream; at first it takes all that comes.
+
+        Parameters
+        ----------
+        stream : Stream or int
+        at : int or array_like of int, or None
+            One more wavelet is taken per entry, in order, none before that cycle and none beyond the last entry: the
+            wafer waits with it.  None: again all that comes.
+        """
+        number = stream_number(stream, "output", self.spec)
+        self.engine.limit_output(number, None if at is None else cycles_at_edge(at, None, "accept"))
 
     def receive(self, stream: Stream | int) -> Received:
         """Return what arrived at an output stream since the last call, as `Received`."""
@@ -295,7 +325,11 @@ class Fabric:
     # --- running --------------------------------------------------------------------------------------------------
 
     def run(
-        self, max_cycles: int | None = None, progress: Progress | bool | None = None, on_limit: str = "raise"
+        self,
+        max_cycles: int | None = None,
+        progress: Progress | bool | None = None,
+        on_limit: str = "raise",
+        on_wait: str = "raise",
     ) -> RunResult:
         """Run until everything is done.
 
@@ -307,6 +341,9 @@ class Fabric:
             Called between pieces of the run with (cycles since the start, host seconds); True prints a line.
         on_limit : {"raise", "return"}
             What to do when the limit is reached with work going on.
+        on_wait : {"raise", "return"}
+            What to do when work is left and nothing can move: raise `DeadlockError`, or return with status ``waiting``
+            because the host will send more, or take more, before the next run.
 
         Returns
         -------
@@ -318,6 +355,8 @@ class Fabric:
         """
         if on_limit not in ("raise", "return"):
             raise ConfigError(f"on_limit {on_limit!r} is unknown", hint="raise or return")
+        if on_wait not in ("raise", "return"):
+            raise ConfigError(f"on_wait {on_wait!r} is unknown", hint="raise or return")
         if max_cycles is not None and max_cycles < 0:
             raise ConfigError(f"max_cycles {max_cycles} is negative")
         hear = print_progress if progress is True else progress or None
@@ -331,7 +370,7 @@ class Fabric:
         seconds = time.perf_counter() - clock
         if status == "fault":
             raise fault_error(self.engine, self.spec)
-        if status == "stuck":
+        if status == "stuck" and on_wait == "raise":
             raise deadlock.deadlock(self.engine, self.spec)
         if status == "limit" and on_limit == "raise":
             raise CycleLimitError(
@@ -344,7 +383,7 @@ class Fabric:
         delta = {key: after[key] - before[key] for key in after}
         hops = delta.pop("wavelet_hops")
         return RunResult(
-            status=status,
+            status="waiting" if status == "stuck" else status,
             cycles=max(0, int(self.engine.last_active) + 1 - start),
             start=start,
             cycle=self.cycle,

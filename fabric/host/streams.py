@@ -12,7 +12,7 @@ from fabric.layout.streams import Stream
 from wse_core.errors import LayoutError
 from wse_core.image import FabricSpec
 
-__all__ = ["Received", "payload", "stream_number"]
+__all__ = ["Received", "cycles_at_edge", "payload", "stream_number"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,6 +61,27 @@ def stream_number(stream: Stream | int, kind: str, spec: FabricSpec) -> int:
     if not 0 <= stream < len(known):
         raise LayoutError(f"{kind} stream {stream} does not exist; there are {len(known)}")
     return stream
+
+
+def cycles_at_edge(at: ArrayLike, n: int | None, what: str) -> np.ndarray:
+    """Return cycles at which something may pass the edge, uint64; `n`: as many as there are wavelets, one for all does.
+
+    Raises
+    ------
+    LayoutError
+        They are no whole numbers from 0 up, not in order, or not `n`.
+    """
+    try:
+        cycles = np.atleast_1d(np.asarray(at))
+    except ValueError as error:
+        raise LayoutError(f"{what}: the cycles are no array: {error}") from None
+    if cycles.ndim != 1 or cycles.dtype.kind not in "iu" or (cycles.size and int(cycles.min()) < 0):
+        raise LayoutError(f"{what}: cycles are whole numbers from 0 up", hint="at=cycle, or an array with one for each")
+    if np.any(cycles[1:] < cycles[:-1]):
+        raise LayoutError(f"{what}: the cycles are not in order; wavelets of a stream pass one after the other")
+    if n is not None and len(cycles) not in (1, n):
+        raise LayoutError(f"{what}: {len(cycles)} cycles for {n} wavelets", hint="one for all, or one for each")
+    return np.broadcast_to(cycles, (len(cycles) if n is None else n,)).astype(np.uint64)
 
 
 def payload(values: ArrayLike, packed: bool = True) -> np.ndarray:

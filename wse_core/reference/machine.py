@@ -167,9 +167,8 @@ class ReferenceMachine:
 
     def future(self, t):
         """Whether anything becomes ready or due after cycle t."""
-        return any(router.future(t) for router in self.routers.values()) or any(
-            ce.future(t) for ce in self.ces.values()
-        )
+        parts = [*self.routers.values(), *self.ces.values(), *self.inputs, *self.outputs.values()]
+        return any(part.future(t) for part in parts)
 
     def unfinished(self):
         """Whether work is left in a machine in which nothing can change."""
@@ -244,12 +243,34 @@ class ReferenceMachine:
                     self.ces[column, row].now = self.cycle
                     self.ces[column, row].set_activated(int(task_id))
 
-    def push_input(self, index, payload, control=None):
-        """Append wavelets to input stream `index`; `control` is a truth per wavelet or for all, default data."""
+    def push_input(self, index, payload, control=None, cycles=None):
+        """Append wavelets to input stream `index`.
+
+        `control` is a truth per wavelet or for all, default data; `cycles` the first cycle in which each may enter,
+        none earlier than the one before it, default as soon as there is room.
+        """
         payload = np.atleast_1d(np.asarray(payload))
         control = np.broadcast_to(False if control is None else control, payload.shape)
-        for bits, flag in zip(payload, control, strict=True):
-            self.inputs[index].waiting.append((int(bits) & 0xFFFFFFFF, bool(flag)))
+        cycles = np.broadcast_to(0 if cycles is None else cycles, payload.shape)
+        waiting = self.inputs[index].waiting
+        for bits, flag, first in zip(payload, control, cycles, strict=True):
+            waiting.append((int(bits) & 0xFFFFFFFF, bool(flag), max(int(first), waiting[-1][2] if waiting else 0)))
+
+    def entered(self, index):
+        """Return the cycles in which words of input stream `index` entered since the last call."""
+        stream = self.inputs[index]
+        cycles, stream.entered = stream.entered, []
+        return np.array(cycles, np.int64)
+
+    def limit_output(self, index, cycles):
+        """Let the host take one wavelet per entry of `cycles`, none before that cycle; None: all that comes."""
+        stream = self.outputs[tuple(self.spec.outputs[index])]
+        if cycles is None:
+            stream.places = None
+            return
+        stream.places = stream.places or []
+        for first in np.atleast_1d(cycles):
+            stream.places.append(max(int(first), stream.places[-1] if stream.places else 0))
 
     def pop_output(self, index):
         """Return (cycles, payloads, controls) of what came to output stream `index` since the last call."""

@@ -83,18 +83,25 @@ class Queue:
 
 
 class OutputStream:
-    """Where a link leaves the rectangle and the host takes all that comes."""
+    """Where a link leaves the rectangle and the host takes what comes: all of it, or from given cycles on."""
 
     def __init__(self):
         self.arrived = []
+        self.places = None  # cycles from which the next wavelets are taken; None = all, at once
 
     def has_room(self, t):
-        """Always."""
-        return True
+        """Whether the host takes a wavelet in cycle t."""
+        return self.places is None or (bool(self.places) and self.places[0] <= t)
 
     def push(self, payload, control, ready):
         """Note a wavelet."""
         self.arrived.append(Wavelet(payload, control, ready))
+        if self.places is not None:
+            self.places.pop(0)
+
+    def future(self, t):
+        """Whether the host takes a wavelet after cycle t that it does not take in t."""
+        return bool(self.places) and self.places[0] > t
 
 
 class InputStream:
@@ -102,14 +109,20 @@ class InputStream:
 
     def __init__(self, queue, x=0, y=0, port=DIR_W):
         self.queue, self.x, self.y, self.port = queue, x, y, port
-        self.waiting = []  # (payload, control)
+        self.waiting = []  # (payload, control, first cycle)
+        self.entered = []  # cycles
         self.emit = no_trace
 
+    def future(self, t):
+        """Whether the next wavelet may enter only after cycle t."""
+        return bool(self.waiting) and self.waiting[0][2] > t
+
     def phase(self, t, hop):
-        """Push the next wavelet if there is room; return whether one was pushed."""
-        if not self.waiting or not self.queue.has_room(t):
+        """Push the next wavelet if its time has come and there is room; return whether one was pushed."""
+        if not self.waiting or self.waiting[0][2] > t or not self.queue.has_room(t):
             return False
-        payload, control = self.waiting.pop(0)
+        payload, control, _ = self.waiting.pop(0)
         self.queue.push(payload, control, t + hop)
+        self.entered.append(t)
         self.emit(self.x, self.y, t, "enter", self.queue.color, self.port, payload, control)
         return True
