@@ -236,8 +236,8 @@ cdef class Memory:
         if control is not None and control.any():
             self.s.controls = True
         # What has entered goes, if nobody wants to know when it did; the rest moves to the front.
-        i.logged = i.logged or cycles is not None
         cdef uint64_t gone = i.told if i.logged else i.at, left = i.n - gone
+        i.logged = i.logged or cycles is not None
         cdef uint64_t* words = _joined(i.words + gone, left, values)
         cdef uint64_t* first
         try:

@@ -251,15 +251,20 @@ class ReferenceMachine:
         """
         payload = np.atleast_1d(np.asarray(payload))
         control = np.broadcast_to(False if control is None else control, payload.shape)
-        cycles = np.broadcast_to(0 if cycles is None else cycles, payload.shape)
-        waiting = self.inputs[index].waiting
+        given = cycles is not None
+        cycles = np.broadcast_to(cycles if given else 0, payload.shape)
+        stream = self.inputs[index]
+        if not stream.logged:
+            stream.entered = []
+        stream.logged = stream.logged or given
+        waiting = stream.waiting
         for bits, flag, first in zip(payload, control, cycles, strict=True):
             waiting.append((int(bits) & 0xFFFFFFFF, bool(flag), max(int(first), waiting[-1][2] if waiting else 0)))
 
     def entered(self, index):
         """Return the cycles in which words of input stream `index` entered since the last call."""
         stream = self.inputs[index]
-        cycles, stream.entered = stream.entered, []
+        cycles, stream.entered, stream.logged = stream.entered, [], True
         return np.array(cycles, np.int64)
 
     def limit_output(self, index, cycles):

@@ -111,6 +111,7 @@ class InputStream:
         self.queue, self.x, self.y, self.port = queue, x, y, port
         self.waiting = []  # (payload, control, first cycle)
         self.entered = []  # cycles
+        self.logged = False  # the host asks for them
         self.emit = no_trace
 
     def future(self, t):
