@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from fabric.csl import tree
@@ -178,9 +179,9 @@ class VectorOperations(RunTimeValues):
             raise Fault(f"the result of @map goes to a DSD or a *{result}, not to {value.type}", node.span)
         return self.as_expr(value, node.span)
 
+    @abstractmethod
     def instance_of_types(self, function: Function, node: n.Node) -> tree.Function:
         """Return the instance of a function whose parameters are all run-time values."""
-        raise NotImplementedError
 
     def run_dfilt(self, node: n.Builtin, scope: Scope) -> Any:
         """Return a `@dfilt`."""

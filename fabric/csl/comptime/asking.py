@@ -5,6 +5,7 @@ The methods `run_*` stand for what happens at run time: here they refuse, the ch
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from fabric.csl.types.rules import is_integer, is_number
 __all__ = ["Asking"]
 
 
-class Asking:
+class Asking(ABC):
     """What is asked of expressions; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
 
     session: Session
@@ -40,25 +41,25 @@ class Asking:
 
     # ---- what comes from other parts
 
+    @abstractmethod
     def call(self, node: n.Call, scope: Scope) -> Any:
         """Return the result of a call."""
-        raise NotImplementedError
 
+    @abstractmethod
     def switch_value(self, node: n.Switch, scope: Scope) -> Any:
         """Return the value of a switch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def block_value(self, node: n.BlockExpr, scope: Scope) -> Any:
         """Return the value of a block."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resolve(self, entry: Global, span: Span) -> Any:
         """Return the operand of a global."""
-        raise NotImplementedError
 
+    @abstractmethod
     def variable_of(self, entry: Global, span: Span) -> tree.Variable:
         """Return the memory of a global."""
-        raise NotImplementedError
 
     # ---- asking for more than an operand
 

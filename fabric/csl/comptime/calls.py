@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from fabric.csl import tree
@@ -35,9 +36,9 @@ class Calls(Globals):
 
     calls = 0
 
+    @abstractmethod
     def execute(self, node: n.Node, scope: Scope) -> Signal | None:
         """Run a statement at compile time."""
-        raise NotImplementedError
 
     def callee(self, node: n.Call, scope: Scope) -> Any:
         """Return what is called: a `Function`, or a run-time function pointer."""

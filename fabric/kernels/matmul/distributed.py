@@ -26,6 +26,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -85,7 +86,7 @@ def _strides(kinds: Sequence[Hashable]) -> list[tuple[Hashable, range]]:
     return found
 
 
-class Product:
+class Product(ABC):
     """A matrix product laid out over PEs: fits the tiles, runs products, holds the reference.
 
     Subclasses are algorithms.  They give `build`, `layout`, `inputs`, `order`, `hops`, `expected`.
@@ -159,26 +160,26 @@ class Product:
         self.programs = fit(where, machine, lambda **found: self.sized(**found).build(), sizes, ranges)
 
     @property
+    @abstractmethod
     def hops(self) -> int:
         """Wavelet hops of a product."""
-        raise NotImplementedError
 
     @functools.cached_property
+    @abstractmethod
     def layout(self) -> Layout:
         """The `Layout`: programs on their PEs, and routes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def build(self) -> dict[Any, Program]:
         """Return the programs by place, assembled."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inputs(self, a: Bits, b: Bits) -> list[tuple[str, Bits, int, int]]:
         """Return what the host writes; see `Session`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def expected(self) -> float:
         """Return the closed form of the cycles."""
-        raise NotImplementedError
 
     def sized(self, m: int, k: int, n: int, p: int | None = None) -> Self:
         """Return a product of other sizes, or on a square of p x p PEs, without programs: `build` may fail."""

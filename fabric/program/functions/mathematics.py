@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -32,7 +33,7 @@ GELU_CUT = 86.0
 """Largest -2u, that 1 + exp(-2u) be in the range of `reciprocal`."""
 
 
-class Functions:
+class Functions(ABC):
     """The functions, in terms of operations that subclasses have.
 
     Operations are ``name(dest, a, b)`` with vectors or numbers, any of them the same vector; ``fma(dest, a, b, c)`` is
@@ -47,41 +48,41 @@ class Functions:
     q: Any
     x: Any
 
+    @abstractmethod
     def call(self) -> AbstractContextManager[None]:
         """A function, from its first operation to its last."""
-        raise NotImplementedError
 
+    @abstractmethod
     def half(self, name: str, dest: Any, *sources: Any) -> None:
         """Do a 16-bit operation on halves."""
-        raise NotImplementedError
 
+    @abstractmethod
     def mul(self, dest: Any, a: Any, b: Any) -> None:
         """Set dest = a b."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add(self, dest: Any, a: Any, b: Any) -> None:
         """Set dest = a + b."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sub(self, dest: Any, a: Any, b: Any) -> None:
         """Set dest = a - b."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fma(self, dest: Any, a: Any, b: Any, c: Any) -> None:
         """Set dest = a + b c."""
-        raise NotImplementedError
 
+    @abstractmethod
     def maximum(self, dest: Any, a: Any, b: Any) -> None:
         """Set dest to the larger of a and b."""
-        raise NotImplementedError
 
+    @abstractmethod
     def minimum(self, dest: Any, a: Any, b: Any) -> None:
         """Set dest to the smaller of a and b."""
-        raise NotImplementedError
 
+    @abstractmethod
     def move(self, dest: Any, a: Any) -> None:
         """Set dest = a."""
-        raise NotImplementedError
 
     def exp(self, dest: Any, source: Any) -> None:
         """Set dest = e^source.
