@@ -68,7 +68,8 @@ cdef inline bint sram_at(ce_t* ce, int64_t address, int words, uint32_t* index) 
     index[0] = <uint32_t>i
     return True
 
-cdef inline void sram_fault(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int64_t address, int words) noexcept nogil:
+cdef inline void sram_fault(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int64_t address,
+                            int words) noexcept nogil:
     cdef int64_t i = address - <int64_t>ce.prog.code_words
     if words == 2 and address & 1 and i >= 0 and i + words <= <int64_t>ce.prog.data_words:
         fault(s, ce, cell, t, FAULT_SRAM_ALIGN, address, -1, 0, words)

@@ -285,7 +285,7 @@ ctypedef struct stream_out_t:
     uint64_t* words
     uint64_t n
     uint64_t room
-    uint64_t* places        # NULL: the host takes all that comes.  Else of each word: the first cycle in which it may leave
+    uint64_t* places        # of each word the first cycle in which it may leave; NULL: the host takes all that comes
     uint64_t n_places       # beyond these the host takes nothing
     uint64_t at             # places used
 
