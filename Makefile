@@ -27,7 +27,7 @@ ifneq ($(IN_PLACE),release)
 endif
 
 # A process per core; whole files go to one, because their tests share what they built.  Benchmarks are not among them.
-SPREAD := -n $(or $(WSE_JOBS),auto) --dist loadfile --benchmark-disable
+SPREAD := -n $(or $(WSE_JOBS),auto) --dist loadfile --no-loadscope-reorder --benchmark-disable
 SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 
 .PHONY: help run test quick build bench checked sanitize coverage lint lint-tools clean

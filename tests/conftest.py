@@ -40,6 +40,12 @@ for name, (count, _) in PROFILES.items():
 hypothesis.settings.load_profile(PROFILE)
 
 
+def pytest_collection_modifyitems(items):
+    """Put files that take minutes first, so that no process is left alone with one of them at the end."""
+    long = {item.path for item in items if item.get_closest_marker("packaging") or item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def pytest_sessionstart(session):
     """Refuse to test other sources than those beside the tests, such as an installed copy."""
     found = Path(wse_core.__file__).resolve().parent.parent

@@ -240,10 +240,13 @@ def test_metadata():
     assert project["scripts"] == {"wse": "harness.cli.main:main"}
     assert set(project["optional-dependencies"]) == {
         "test",
+        "complete",
+        "csl",
         "demo",
         "nice",
         "perfetto",
         "plan",
+        "report",
         "tables",
         "train",
         "vcd",

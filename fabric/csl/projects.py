@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fabric.csl.comptime.session import Options
+from fabric.csl.comptime.session import TARGET, Options
 from wse_core.errors import ConfigError
 
 __all__ = ["Project", "find_projects", "parse_params", "sources_of"]
@@ -142,7 +142,7 @@ def find_projects(directory: Path, options: Options | None = None) -> list[Proje
     for path in files:
         if path.resolve() not in named and LAYOUT.search(path.read_text(encoding="utf-8", errors="replace")):
             found.append(Project(path))
-    wanted = [project for project in found if project.arch == "wse2"]
+    wanted = [project for project in found if project.arch == TARGET]
     for project in wanted:
         mine = project.options
         project.options = Options(

@@ -147,11 +147,12 @@ def of_generation(machine, generation):
     """
     if generation not in PRESETS:
         raise ConfigError(f"generation {generation!r}: there is no such machine", hint=suggestion(generation, PRESETS))
-    if machine.preset != "wse2" or PRESETS[generation] == "wse2":
+    default, wanted = preset(), PRESETS[generation]
+    chosen = set(PRESETS.values()) - {default.preset}
+    if wanted == default.preset or machine.preset in chosen:
         return machine
-    base = preset("wse2")
-    changed = {name: machine[name] for name in PARAMETERS if machine[name] != base[name]}
-    return preset(PRESETS[generation], changed)
+    changed = {name: machine[name] for name in PARAMETERS if machine[name] != default[name]}
+    return preset(wanted, changed)
 
 
 def summarise(rows):

@@ -12,9 +12,11 @@ from fabric.csl.diagnostics import CslError, Fault, Report, Source, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.syntax.parser import parse, read
 
-__all__ = ["ARCHITECTURES", "LIBRARY", "Options", "Session"]
+__all__ = ["ARCHITECTURES", "LIBRARY", "TARGET", "Options", "Session"]
 
 ARCHITECTURES = ("wse1", "wse2", "wse3")
+TARGET = "wse2"
+"""The architecture that programs are compiled for."""
 LIBRARY = Path(__file__).parents[1] / "library"
 """Directory of our own modules in angle brackets."""
 

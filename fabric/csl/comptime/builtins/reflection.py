@@ -8,6 +8,7 @@ from typing import Any
 
 from fabric.csl.comptime.builtins.table import builtin
 from fabric.csl.comptime.lanes import uniform
+from fabric.csl.comptime.session import ARCHITECTURES, TARGET
 from fabric.csl.comptime.values import FALSE, TRUE, Struct, Value, boolean, integer, of_type, shown, string
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
@@ -132,9 +133,9 @@ def _from_byte(ev: Any, node: n.Builtin, scope: Any) -> Value:
 @builtin("@is_arch", 1, 1, "any", "modules and layout", "whether this is compiled for an architecture")
 def _is_arch(ev: Any, node: n.Builtin, scope: Any) -> Value:
     name = ev.text(node.arguments[0], scope, "the architecture")
-    if name not in ("wse1", "wse2", "wse3"):
+    if name not in ARCHITECTURES:
         raise Fault(f"'{name}' is no architecture", node.arguments[0].span, "wse2 or wse3")
-    return boolean(name == "wse2")
+    return boolean(name == TARGET)
 
 
 @builtin("@is_comptime", 0, 0, "any", "modules and layout", "whether this is evaluated at compile time")
