@@ -57,7 +57,8 @@ def run_command(line, child_env, capsys):
 
 
 def follow(path, child_env, capsys):
-    """Do what a page says, from top to bottom."""
+    """Do what a page says, from top to bottom; return how many programs and commands that were."""
+    done = 0
     found = list(blocks(path))
     for block in found:
         if block.file:
@@ -70,21 +71,24 @@ def follow(path, child_env, capsys):
         if block.language == "python":
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(block.body, path.name, "exec"), space)
+            done += 1
             continue
         for line in commands(block):
             status, said = run_command(line, child_env, capsys)
             assert status == 0, f"{path.name}: {line}\n{said}"
+            done += 1
+    return done
 
 
 @pytest.mark.parametrize("path", pages(lambda path: any(map(runs, blocks(path))) and not takes_long(path)))
 def test_a_page_can_be_followed(path, empty, child_env, capsys):
-    follow(path, child_env, capsys)
+    assert follow(path, child_env, capsys) > 0, "nothing of the page ran"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", pages(lambda path: any(map(runs, blocks(path))) and takes_long(path)))
 def test_a_long_page_can_be_followed(path, empty, child_env, capsys):
-    follow(path, child_env, capsys)
+    assert follow(path, child_env, capsys) > 0, "nothing of the page ran"
 
 
 @pytest.mark.parametrize("path", pages(table_commands))

@@ -5,8 +5,8 @@ with fabric.record("run.h5", trace="full", windows=1000):
     ...                                    # build a Fabric, write, launch, run
 ```
 
-`record` is for programs of users; commands that write run files of their own use `Recorder`.  `fabric.host` stands
-below `traces` in nothing else: a run file is what a run leaves behind, so its writer is known here and only here.
+`record` is for programs of users; commands that write run files of their own use `Recorder`.  This is the only module
+of `fabric` that imports `traces`: a run file is what a run leaves behind, so somebody here must know its writer.
 """
 
 from __future__ import annotations

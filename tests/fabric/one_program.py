@@ -20,6 +20,8 @@ def single(write, backend="compiled", half="f16", at=(0, 0), size=(1, 1)):
 
 
 def body(*lines):
+    """Return what writes a task ``main`` of these lines."""
+
     def write(p):
         with p.task("main"):
             for line in lines:
@@ -29,6 +31,8 @@ def body(*lines):
 
 
 def arrays(*rows):
+    """Return what writes arrays (name, count, dtype) and a task that does nothing."""
+
     def write(p):
         for name, count, dtype in rows:
             p.array(name, count, dtype)
@@ -39,5 +43,6 @@ def arrays(*rows):
 
 
 def spin(p):
+    """Write a task that never ends."""
     with p.task("main"):
         p.jump(p.label())

@@ -23,6 +23,7 @@ COMPARE = ("eq", "lt", "le")
 
 
 def over(formats):
+    """Parametrize a test over formats (name, bias)."""
     return pytest.mark.parametrize(("fmt", "bias"), formats, ids=lambda value: str(value))
 
 
@@ -33,6 +34,7 @@ def reference_for(fmt, bias, ftz=0):
 
 
 def bits_of(x):
+    """The bit patterns of an array."""
     return np.asarray(x).view(f"u{np.asarray(x).dtype.itemsize}")
 
 

@@ -47,20 +47,20 @@ epochs = 1
 @pytest.mark.parametrize("value", ["1" * 4301, "[" * 5000 + "]" * 5000], ids=["digits", "brackets"])
 def test_toml_beyond_what_python_reads(capsys, tmp_path, command, value):
     (tmp_path / "a.toml").write_text(f"seed = {value}")
-    refused(capsys, "a.toml: not valid TOML", command, "a.toml")
+    assert refused(capsys, "a.toml: not valid TOML", command, "a.toml")
 
 
 @pytest.mark.parametrize("command", ["train", "run"])
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
 def test_an_endless_file_is_no_configuration(capsys, command, device):
     """A device says that it has 0 bytes."""
-    refused(capsys, "longer than 1,048,576 bytes", command, device)
+    assert refused(capsys, "longer than 1,048,576 bytes", command, device)
 
 
 @pytest.mark.parametrize("suffix", ["", ".toml"])
 def test_an_endless_plan(capsys, tmp_path, suffix):
     os.symlink("/dev/zero", tmp_path / "zero.toml")
-    refused(capsys, "longer than 1,048,576 bytes", "plan", "zero.toml")
+    assert refused(capsys, "longer than 1,048,576 bytes", "plan", "zero.toml")
 
 
 def test_a_missing_file_names_what_would_do(capsys, tmp_path):
@@ -84,8 +84,8 @@ def test_a_network_larger_than_its_wafer_is_refused_before_it_is_made(capsys, tm
 
 @pytest.mark.parametrize("name", ["gemm-scaling", "gemv-scaling"])
 def test_a_mesh_larger_than_the_fabric(capsys, name):
-    refused(capsys, "the most is 757 PEs a side", "figure", name, "--max-cycle-level", 10**9)
-    refused(capsys, "the least is 1", "figure", name, "--max-cycle-level", 0)
+    assert refused(capsys, "the most is 757 PEs a side", "figure", name, "--max-cycle-level", 10**9)
+    assert refused(capsys, "the least is 1", "figure", name, "--max-cycle-level", 0)
 
 
 def test_results_never_replace_a_device(capsys, tmp_path):
@@ -150,7 +150,7 @@ def test_a_validation_in_which_nothing_ran_fails(capsys, tmp_path, flags):
 )
 def test_a_point_with_values_of_the_wrong_kind(capsys, tmp_path, key, value, says):
     (tmp_path / "p.json").write_text(json.dumps([POINT | {key: value}]))
-    refused(capsys, says, "validate", "--points", "p.json")
+    assert refused(capsys, says, "validate", "--points", "p.json")
 
 
 def test_numbers_of_a_help_text_are_written_once(capsys):
@@ -180,4 +180,4 @@ def test_a_terminal_gets_no_control_characters(capsys, tmp_path):
     ],
 )
 def test_sizes_of_kernels_that_cannot_be(capsys, words, says):
-    refused(capsys, says, "kernel", *words.split())
+    assert refused(capsys, says, "kernel", *words.split())

@@ -29,6 +29,7 @@ interval = {interval}
 
 
 def write(name="a.toml", wafers=2, iterations=12, train="", interval=4):
+    """Write a configuration into the working directory."""
     with open(name, "w", encoding="utf-8") as file:
         file.write(TEXT.format(wafers=wafers, iterations=iterations, train=train, interval=interval))
 
