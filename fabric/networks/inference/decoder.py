@@ -1,0 +1,147 @@
+"""What a decoder is: sizes and constants of a language model of the LLaMA family, and how much it holds.
+
+A layer is x = x + O(attention(norm(x))) and then x = x + down(silu(gate(norm(x))) * up(norm(x))), with RMSNorm, rotary
+positions in half layout (feature i of a head turns with feature i + head_size / 2) and grouped query heads: query head
+j reads the keys and values of head j // (heads / kv_heads).  Behind the last layer stand a norm and the output matrix,
+which is the embedding itself where the two are tied.
+
+Matrices are kept as in the files of the hub, [outputs, inputs]; a product is y = x W^T.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from wse_core.errors import ConfigError
+
+__all__ = ["MATRICES", "Decoder"]
+
+MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""The seven products of a layer, in the order in which they are done."""
+
+MOST = 1 << 31
+"""Every size is below it: a wrong file must not make the planner reckon for minutes or overflow."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Sizes and constants of a decoder.
+
+    Attributes
+    ----------
+    hidden : int
+        Features between layers.
+    layers : int
+    heads, kv_heads : int
+        Query heads, and heads of keys and values; the second divides the first.
+    head_size : int
+        Features of a head, even; heads * head_size may differ from `hidden`.
+    ffn : int
+        Width inside the feed-forward part.
+    vocabulary : int
+        Rows of the embedding.
+    context : int
+        Most tokens of prompt and answer together.
+    epsilon : float
+        Added to the mean square in each norm.
+    rope_base : float
+        Of the angles: pair i of a head turns by position * rope_base ** (-2 i / head_size).
+    qkv_bias : bool
+        Whether queries, keys and values have a bias.
+    tied : bool
+        Whether the output matrix is the embedding.
+    """
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    ffn: int
+    vocabulary: int
+    context: int
+    epsilon: float = 1e-6
+    rope_base: float = 10_000.0
+    qkv_bias: bool = False
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int" and (isinstance(value, bool) or not isinstance(value, int)):
+                raise self._refused(f"{field.name} is {value!r}, not a whole number")
+            if field.type == "int" and not 1 <= value < MOST:
+                raise self._refused(f"{field.name} is {value}; it is at least 1 and below {MOST:,}")
+            if field.type == "bool" and not isinstance(value, bool):
+                raise self._refused(f"{field.name} is {value!r}, neither true nor false")
+        for name in ("epsilon", "rope_base"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise self._refused(f"{name} is {value!r}, not a number")
+            if not (math.isfinite(value) and value > 0):
+                raise self._refused(f"{name} is {value}; it is a positive number")
+        if self.heads % self.kv_heads:
+            raise self._refused(
+                f"{self.heads} query heads do not share {self.kv_heads} heads of keys and values evenly"
+            )
+        if self.head_size % 2:
+            raise self._refused(f"a head of {self.head_size} features cannot be turned in pairs")
+
+    @staticmethod
+    def _refused(what: str) -> ConfigError:
+        """Return the error of a decoder that cannot be."""
+        return ConfigError(what, where="decoder")
+
+    @property
+    def group(self) -> int:
+        """Query heads that read the same keys and values."""
+        return self.heads // self.kv_heads
+
+    @property
+    def query_features(self) -> int:
+        """Features of the queries of all heads."""
+        return self.heads * self.head_size
+
+    @property
+    def kv_features(self) -> int:
+        """Features of the keys of all heads; values have as many."""
+        return self.kv_heads * self.head_size
+
+    def shapes(self) -> dict[str, tuple[int, int]]:
+        """Return the shape [outputs, inputs] of each product of a layer, by the names of `MATRICES`."""
+        d, queries, keys = self.hidden, self.query_features, self.kv_features
+        return {
+            "q_proj": (queries, d),
+            "k_proj": (keys, d),
+            "v_proj": (keys, d),
+            "o_proj": (d, queries),
+            "gate_proj": (self.ffn, d),
+            "up_proj": (self.ffn, d),
+            "down_proj": (d, self.ffn),
+        }
+
+    @property
+    def product_parameters(self) -> int:
+        """Parameters of the seven products of a layer."""
+        return sum(rows * columns for rows, columns in self.shapes().values())
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of a layer: products, biases and two norms."""
+        bias = self.query_features + 2 * self.kv_features if self.qkv_bias else 0
+        return self.product_parameters + bias + 2 * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """All parameters: layers, last norm, embedding and, unless tied, the output matrix."""
+        tables = self.vocabulary * self.hidden * (1 if self.tied else 2)
+        return self.layers * self.layer_parameters + self.hidden + tables
+
+    def bytes(self, per_value: int = 2) -> int:
+        """Return what all parameters take, in values of so many bytes."""
+        return self.parameters * per_value
+
+    def token_bytes(self, per_value: int = 2) -> int:
+        """Return what keys and values of one token take in one layer."""
+        return 2 * self.kv_features * per_value
