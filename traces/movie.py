@@ -16,6 +16,7 @@ from traces.naming import clean
 from traces.pictures import NothingToDraw
 from traces.state import spans
 from traces.style import COLOURS, new_figure, styled
+from traces.trace import Trace
 from wse_core.errors import TraceError
 
 __all__ = ["MOST_FRAMES", "animate"]
@@ -26,12 +27,14 @@ MARKS = "<>^vD"
 PIXELS = 900
 """Width that an animation comes to, or its height if that is more."""
 DPI = 100
+SHADES = {"calculates": COLOURS["stall_pipe"], "waits": "#f0cfc8", "does nothing": COLOURS["idle"]}
+"""Colour of a PE by what it does."""
 
 
 @styled
 def animate(
     path: str | Path,
-    trace: Any,
+    trace: Trace,
     cycles: tuple[int, int] | None = None,
     region: tuple[int, int, int, int] | None = None,
     per_second: int = 8,
@@ -58,7 +61,7 @@ def animate(
     TraceError
         More than `MOST_FRAMES` cycles, or no grants in the trace.
     """
-    from matplotlib import animation, colormaps
+    from matplotlib import animation
 
     path = Path(path)
     if path.suffix == ".mp4" and not animation.FFMpegWriter.isAvailable():
@@ -74,52 +77,18 @@ def animate(
     events = trace.events(cycles=(first, stop), kinds=("depart",), region=region)
     if not len(events):
         raise NothingToDraw("no wavelet moves in these cycles", path=path, exit_code=2)
-    left, top = int(events["x"].min()), int(events["y"].min())
-    right, bottom = int(events["x"].max()), int(events["y"].max())
-    width, height = right - left + 1, bottom - top + 1
-    inches = PIXELS / DPI
-    scale = min((inches - 2) / (width + 1), (inches - 1) / (height + 1))
-    figure = new_figure(max(6.0, 2 + scale * (width + 1)), max(2.2, 1 + scale * (height + 1)))
-    axes = figure.add_subplot()
-    axes.set(xlim=(left - 1, right + 1), ylim=(bottom + 1, top - 1), aspect="equal")
-    axes.set(xlabel="x (east)", ylabel="y (south)")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    size = (72 * min(scale, 1.6)) ** 2
-    columns, lines = (grid.ravel() for grid in np.meshgrid(np.arange(left, right + 1), np.arange(top, bottom + 1)))
-    pes = axes.scatter(columns, lines, marker="s", s=0.22 * size, zorder=0)
-    colors, palette = (
-        sorted(set(events["color"].tolist())),
-        colormaps["tab10" if events["color"].max() < 10 else "tab20"],
-    )
-    look = {color: palette(color % palette.N) for color in colors}
-    moving = [axes.scatter([], [], marker=mark, s=0.045 * size, zorder=2, linewidth=0) for mark in MARKS]
-    for color in colors:
-        axes.scatter([], [], marker=">", color=look[color], label=f"color {color}")
-    axes.scatter([], [], marker="D", color="#888888", label="up the ramp to the CE")
-    shades = {"calculates": COLOURS["stall_pipe"], "waits": "#f0cfc8", "does nothing": COLOURS["idle"]}
-    for word, shade in shades.items():
-        axes.scatter([], [], marker="s", color=shade, label=f"PE {word}")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
-    states = _states(trace, (left, top, width, height), first, stop, list(shades))
+    stage = _Stage(events)
+    states = _states(trace, stage.region, first, stop)
     starts = np.searchsorted(events["cycle"], np.arange(first, stop + 1))
     title = clean(trace.meta.job)
 
     def frame(k: int) -> tuple[Any, ...]:
-        now = events[starts[k] : starts[k + 1]]
-        pes.set_color([list(shades.values())[word] for word in states[k]])
-        for direction, (dx, dy) in enumerate(STEPS):
-            here = now[now["aux"] >> direction & 1 == 1]
-            side = 0.1 if direction < 4 else 0.0  # both directions of a link beside each other
-            places = np.stack([here["x"] + 0.5 * dx + dy * side, here["y"] + 0.5 * dy + dx * side], 1)
-            moving[direction].set_offsets(places.reshape(-1, 2))
-            moving[direction].set_color([look[color] for color in here["color"].tolist()])
-        axes.set_title(f"{title}: cycle {first + k:,}")
+        shown = stage.show(events[starts[k] : starts[k + 1]], states[k], f"{title}: cycle {first + k:,}")
         if progress is not None:
             progress(k + 1, stop - first)
-        return (pes, *moving)
+        return shown
 
-    film = animation.FuncAnimation(figure, frame, frames=stop - first, init_func=lambda: (), blit=False)
+    film = animation.FuncAnimation(stage.figure, frame, frames=stop - first, init_func=lambda: (), blit=False)
     writer = animation.FFMpegWriter(per_second) if path.suffix == ".mp4" else animation.PillowWriter(per_second)
     partial = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
@@ -130,8 +99,69 @@ def animate(
     return path
 
 
-def _states(trace, region, first, stop, words):
-    """Return, per cycle and PE of a region, which of `words` it does: (cycles, PEs) of their numbers."""
+class _Stage:
+    """The picture of which each frame changes colours, places of wavelets and title.
+
+    Parameters
+    ----------
+    events : ndarray of EVENT_DTYPE
+        All grants that will be shown; region and colors follow from them.
+
+    Attributes
+    ----------
+    region : tuple[int, int, int, int]
+        x, y, width, height.
+    """
+
+    def __init__(self, events: np.ndarray) -> None:
+        left, top = int(events["x"].min()), int(events["y"].min())
+        right, bottom = int(events["x"].max()), int(events["y"].max())
+        width, height = right - left + 1, bottom - top + 1
+        self.region = left, top, width, height
+        inches = PIXELS / DPI
+        scale = min((inches - 2) / (width + 1), (inches - 1) / (height + 1))
+        self.figure = new_figure(max(6.0, 2 + scale * (width + 1)), max(2.2, 1 + scale * (height + 1)))
+        self.axes = self.figure.add_subplot()
+        self.axes.set(xlim=(left - 1, right + 1), ylim=(bottom + 1, top - 1), aspect="equal")
+        self.axes.set(xlabel="x (east)", ylabel="y (south)")
+        for axis in (self.axes.xaxis, self.axes.yaxis):
+            axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        size = (72 * min(scale, 1.6)) ** 2
+        columns, lines = (grid.ravel() for grid in np.meshgrid(np.arange(left, right + 1), np.arange(top, bottom + 1)))
+        self.pes = self.axes.scatter(columns, lines, marker="s", s=0.22 * size, zorder=0)
+        self.moving = [self.axes.scatter([], [], marker=mark, s=0.045 * size, zorder=2, linewidth=0) for mark in MARKS]
+        self.look = self._legend(events["color"])
+
+    def _legend(self, used: np.ndarray) -> dict[int, Any]:
+        """Explain colours and marks, and return the colour of each color."""
+        from matplotlib import colormaps
+
+        palette = colormaps["tab10" if used.max() < 10 else "tab20"]
+        look = {color: palette(color % palette.N) for color in sorted(set(used.tolist()))}
+        for color, shade in look.items():
+            self.axes.scatter([], [], marker=">", color=shade, label=f"color {color}")
+        self.axes.scatter([], [], marker="D", color="#888888", label="up the ramp to the CE")
+        for word, shade in SHADES.items():
+            self.axes.scatter([], [], marker="s", color=shade, label=f"PE {word}")
+        self.axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
+        return look
+
+    def show(self, now: np.ndarray, states: np.ndarray, title: str) -> tuple[Any, ...]:
+        """Show the grants of a cycle and, per PE, which of `SHADES` it has; return what changed."""
+        self.pes.set_color([list(SHADES.values())[state] for state in states])
+        for direction, (dx, dy) in enumerate(STEPS):
+            here = now[now["aux"] >> direction & 1 == 1]
+            side = 0.1 if direction < 4 else 0.0  # both directions of a link beside each other
+            places = np.stack([here["x"] + 0.5 * dx + dy * side, here["y"] + 0.5 * dy + dx * side], 1)
+            self.moving[direction].set_offsets(places.reshape(-1, 2))
+            self.moving[direction].set_color([self.look[color] for color in here["color"].tolist()])
+        self.axes.set_title(title)
+        return (self.pes, *self.moving)
+
+
+def _states(trace: Trace, region: tuple[int, int, int, int], first: int, stop: int) -> np.ndarray:
+    """Return, per cycle and PE of a region, which of `SHADES` it has: (cycles, PEs) of their numbers."""
+    words = list(SHADES)
     x, y, width, height = region
     found = np.full((stop - first, height, width), words.index("does nothing"), np.uint8)
     for kind, word in (("task", "calculates"), ("op", "calculates"), ("wait", "waits")):

@@ -95,9 +95,31 @@ def save(
     ConfigError
         The library safetensors is missing, or the directory cannot be written.
     """
-    library, directory = _library(), Path(directory)
+    directory = Path(directory)
+    files, digest = _contents(iteration, tensors, state, config)
+    target = directory / f"iteration-{int(iteration):010d}-{digest[:12]}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _sweep(directory)
+        if not (target.exists() and _whole(target)):
+            _discard(target)
+            _write(directory, target, files)
+        _retire(directory, target, iteration, keep)
+    except OSError as error:
+        raise ConfigError(
+            f"a checkpoint cannot be written: {error.strerror or error}",
+            where=directory,
+            hint="free space, or another checkpoint.directory",
+        ) from error
+    return target
+
+
+def _contents(
+    iteration: int, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any], config: str
+) -> tuple[dict[str, bytes], str]:
+    """Return the bytes of each file of a checkpoint, the manifest last, and the digest of the manifest."""
     arrays = {name: np.asarray(value, order="C") for name, value in tensors.items()}
-    files = {TENSORS: library.save(arrays), STATE: _json(state)}
+    files = {TENSORS: _library().save(arrays), STATE: _json(state)}
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -108,41 +130,36 @@ def save(
         "files": {name: {"bytes": len(data), "sha256": _digest(data)} for name, data in files.items()},
         "tensors": {name: [str(value.dtype), list(value.shape)] for name, value in arrays.items()},
     }
-    manifest["sha256"] = _digest(_json(manifest))
-    files[MANIFEST] = _json(manifest)
-    target = directory / f"iteration-{int(iteration):010d}-{manifest['sha256'][:12]}"
+    digest = _digest(_json(manifest))
+    return {**files, MANIFEST: _json({**manifest, "sha256": digest})}, digest
+
+
+def _write(directory: Path, target: Path, files: Mapping[str, bytes]) -> None:
+    """Bring files to the disk beside their place, then put them there at once."""
+    part = _part(directory)
+    part.mkdir()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        _sweep(directory)
-        if not (target.exists() and _whole(target)):
-            _discard(target)
-            part = _part(directory)
-            part.mkdir()
-            try:
-                for name, data in files.items():
-                    with open(part / name, "wb") as file:
-                        file.write(data)
-                        file.flush()
-                        os.fsync(file.fileno())
-                _force(part)
-                part.rename(target)
-            except BaseException:
-                shutil.rmtree(part, ignore_errors=True)
-                raise
-            _force(directory)
-        for old in found(directory):
-            if keep is not None and old != target and _number(old) == iteration:
-                _discard(old)  # of the same iteration of another run
-        for old in found(directory)[:-keep] if keep else ():
-            if old != target:
-                _discard(old)
-    except OSError as error:
-        raise ConfigError(
-            f"a checkpoint cannot be written: {error.strerror or error}",
-            where=directory,
-            hint="free space, or another checkpoint.directory",
-        ) from error
-    return target
+        for name, data in files.items():
+            with open(part / name, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        _force(part)
+        part.rename(target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    _force(directory)
+
+
+def _retire(directory: Path, target: Path, iteration: int, keep: int | None) -> None:
+    """Remove what the checkpoint `target` takes the place of, so that the newest `keep` stay; None: all."""
+    for old in found(directory):
+        if keep is not None and old != target and _number(old) == iteration:
+            _discard(old)  # of the same iteration of another run
+    for old in found(directory)[:-keep] if keep else ():
+        if old != target:
+            _discard(old)
 
 
 def remove(paths: Iterable[Path]) -> None:

@@ -168,21 +168,24 @@ def _start_with(engine, spec, symbol, values):
             engine.activate(task, x0, y, x1 - x0, 1)
 
 
+SIDES = {"E": 0, "W": 1, "S": 2, "N": 3}
+"""Places of the directions in an exchange: of their colors, queues and sums."""
+
+
 def exchange(width, height, n):
     """All links busy in both directions: color by direction and by parity of the sender's x or y."""
     m = large_machine(width, height)
     layout = Layout(width, height, m)
-    number = {"E": 0, "W": 1, "S": 2, "N": 3}
 
     def color(d, x, y):
-        return 2 * number[d] + ((x if d in "EW" else y) & 1)
+        return 2 * SIDES[d] + ((x if d in "EW" else y) & 1)
 
     programs, index = {}, {}
     for y in range(height):
         for x in range(width):
             key = tuple(
                 (d, color(d, x, y), color(OPPOSITE[d], x + STEP[d][0], y + STEP[d][1]))
-                for d in number
+                for d in SIDES
                 if 0 <= x + STEP[d][0] < width and 0 <= y + STEP[d][1] < height
             )
             index.setdefault(key, []).append((x, y))
@@ -191,35 +194,18 @@ def exchange(width, height, n):
         mine = p.array("mine", 1, "f32")
         sums = p.array("sums", 4, "f32")
         for d, out, into in key:
-            p.output_queue(number[d], out)
-            p.input_queue(4 + number[d], into)
+            p.output_queue(SIDES[d], out)
+            p.input_queue(4 + SIDES[d], into)
         with p.task("main"):
             for d, _, into in key:
-                t = p.mem1d(sums, n, stride=0, offset=number[d])
+                t = p.mem1d(sums, n, stride=0, offset=SIDES[d])
                 p.fadds(t, t, p.fabin(into, n), async_=True)
             for _, out, _ in key:
                 p.fmovs(p.fabout(out, n), p.mem1d(mine, stride=0), async_=True)
         programs[key] = p
         for x, y in places:
             layout.place(p, x, y)
-    for d, (dx, dy) in STEP.items():
-        for parity in (0, 1):
-            c = 2 * number[d] + parity
-            # senders: PEs of that parity with a neighbour in direction d; receivers: those neighbours
-            if dx:
-                first = parity + (2 if parity + dx < 0 else 0)
-                span = (width if dx < 0 else width - 1) - first
-                if span < 1:
-                    continue
-                layout.route(c, (first, 0, span, height, 2, 1), rx="R", tx=d)
-                layout.route(c, (first + dx, 0, span, height, 2, 1), rx=OPPOSITE[d], tx="R")
-            else:
-                first = parity + (2 if parity + dy < 0 else 0)
-                span = (height if dy < 0 else height - 1) - first
-                if span < 1:
-                    continue
-                layout.route(c, (0, first, width, span, 1, 2), rx="R", tx=d)
-                layout.route(c, (0, first + dy, width, span, 1, 2), rx=OPPOSITE[d], tx="R")
+    _exchange_routes(layout, width, height)
     spec = layout.build()
     values = (1 + np.arange(width * height, dtype=np.float32) % 97).reshape(height, width)
     mine, sums = spec.programs[0].symbols["mine"], spec.programs[0].symbols["sums"]
@@ -233,13 +219,13 @@ def exchange(width, height, n):
         want = {"E": padded[1:-1, 2:], "W": padded[1:-1, :-2], "S": padded[2:, 1:-1], "N": padded[:-2, 1:-1]}
         if same:
             found = floats(engine, sums, 0, 0, width, height)
-            for d, k in number.items():
+            for d, k in SIDES.items():
                 assert (found[..., k] == want[d]).all(), d
             return
         for k, p in enumerate(spec.programs):
             for y, x0, x1 in _row_runs(spec.program_index == k):
                 found = floats(engine, p.symbols["sums"], x0, y, x1 - x0, 1)
-                for d, j in number.items():
+                for d, j in SIDES.items():
                     assert (found[0, :, j] == want[d][y, x0:x1]).all(), d
 
     links = 2 * ((width - 1) * height + width * (height - 1))
@@ -256,6 +242,28 @@ def exchange(width, height, n):
         active=width * height,
         params={"width": width, "height": height, "n": n},
     )
+
+
+def _exchange_routes(layout, width, height):
+    """Paint, per direction and parity, the routes from each PE to its neighbour."""
+    for d, (dx, dy) in STEP.items():
+        for parity in (0, 1):
+            c = 2 * SIDES[d] + parity
+            # senders: PEs of that parity with a neighbour in direction d; receivers: those neighbours
+            if dx:
+                first = parity + (2 if parity + dx < 0 else 0)
+                span = (width if dx < 0 else width - 1) - first
+                if span < 1:
+                    continue
+                layout.route(c, (first, 0, span, height, 2, 1), rx="R", tx=d)
+                layout.route(c, (first + dx, 0, span, height, 2, 1), rx=OPPOSITE[d], tx="R")
+            else:
+                first = parity + (2 if parity + dy < 0 else 0)
+                span = (height if dy < 0 else height - 1) - first
+                if span < 1:
+                    continue
+                layout.route(c, (0, first, width, span, 1, 2), rx="R", tx=d)
+                layout.route(c, (0, first + dy, width, span, 1, 2), rx=OPPOSITE[d], tx="R")
 
 
 def multicast(width, height, n):

@@ -221,6 +221,72 @@ class Gemv:
             parts.append(whole.reshape(self.height, shape.rows))
         return self.sum.total(parts, result).reshape(-1)[rows]
 
+    # --- a run --------------------------------------------------------------------------------------------------------
+
+    def inputs(self, a: Bits, x: Bits) -> Iterator[tuple[str, Bits, int, int]]:
+        """Yield the tiles of the padded A by bands of rows of PEs, so that A is never there twice, and the padded x."""
+        shape, width, height = self.shape, self.width, self.height
+        step = max(1, ELEMENTS // (shape.rows * a.shape[1]))
+        for y in range(0, height, step):
+            band = a[y * shape.rows : (y + step) * shape.rows]
+            yield "a", tiles.columns_first(tiles.tiles(band, len(band) // shape.rows, width)), 0, y
+        chunks = x.reshape(1, width, shape.depth)
+        yield "x", chunks if self.sends_x else np.repeat(chunks, height, axis=0), 0, 0
+
+    def keeps(self) -> tuple[int, int]:
+        """Return the columns of PEs that end with a part of y: the first of them and how many."""
+        return (0, self.width) if self.sum.root is None else (self.sum.root, 1)
+
+    def result(self, session: Session, m: int) -> Bits:
+        """Return the m elements of y as bits, once for each column that keeps them."""
+        first, count = self.keeps()
+        got = session.read("y", first, 0, count, self.height)[..., : self.shape.rows]
+        return got.swapaxes(0, 1).reshape(count, -1)[:, :m]
+
+    def times(self, session: Session) -> tuple[int, int]:
+        """Return the cycles from the first stamp to the last of those that keep y, and those of the product."""
+        readings = session.stamps(0, 0, self.width, self.height)
+        start, end, done = (readings[k] for k in (START, END, DONE))
+        first, count = self.keeps()
+        cycles = end[:, first : first + count].max() - start.min()
+        begun = readings[BEGUN] if self.sends_x else start
+        compute = (done - begun)[-1].max()  # of the last row, which only receives: nothing else runs beside its product
+        return int(cycles), int(compute)
+
+    def compare(self, a: Bits, x: Bits, got: Bits) -> Check:
+        """Compare y with the oracle and with float64: all of it, or sampled rows if A is large.
+
+        Parameters
+        ----------
+        a, x : ndarray
+            The operands without padding.
+        got : ndarray
+            What `result` returns.
+        """
+        shape, m = self.shape, len(a)
+        given = Arithmetic.of(self.machine, shape.dtype)
+        depth = self.width * shape.depth
+        picks = self.sampled_rows(m) if sampling(a.size, a.size) else np.arange(m)
+        expected = self.reference(tiles.pad(a[picks], len(picks), depth), tiles.pad(x, depth, 1), picks)
+        plain, magnitude = np.empty((2, len(picks)))
+        x_values = given.operand(x)[:, 0]
+        for first in range(0, len(picks), BLOCK):
+            at = slice(first, first + BLOCK)
+            values = given.operand(a[picks[at]])
+            with np.errstate(invalid="ignore", over="ignore"):
+                plain[at], magnitude[at] = values @ x_values, np.abs(values) @ np.abs(x_values)
+        seen = len(got), len(picks)
+        part = check_sum(
+            Arithmetic.of(self.machine, shape.c_dtype),
+            got[:, picks],
+            np.broadcast_to(expected, seen),
+            np.broadcast_to(plain, seen),
+            np.broadcast_to(magnitude, seen),
+            shape.depth + self.width - 1,
+            depth + self.width - 1,
+        )
+        return joined([part], got.size)
+
     # --- closed forms -------------------------------------------------------------------------------------------------
 
     def compute_cycles(self) -> int:
@@ -317,59 +383,16 @@ def gemv(
     plan, layout = fit(
         "kernel gemv", machine, build, {"p": p, "m": m, "n": n}, {"m": (1, m), "n": (1, n), "p": (p, most)}
     )
-    shape = plan.shape
-    given, single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
-    result = single if shape.sums == "f32" else given
+    shape, given = plan.shape, Arithmetic.of(machine, dtype)
     rng = np.random.default_rng(seed)
     a = given.random(rng, (m, n), data, terms=n)
     x = given.random(rng, (n, 1), "ones" if data == "ones" else "normal")  # one NaN here would be in every result
-    rows, depth = height * shape.rows, width * shape.depth
-    a_full, x_full = tiles.pad(a, rows, depth), tiles.pad(x, depth, 1)
-    chunks = x_full.reshape(1, width, shape.depth)
-
-    def inputs() -> Iterator[tuple[str, Bits, int, int]]:
-        """Yield the tiles by bands of rows of PEs, so that A is never there twice, and x."""
-        step = max(1, ELEMENTS // (shape.rows * depth))
-        for y in range(0, height, step):
-            band = a_full[y * shape.rows : (y + step) * shape.rows]
-            yield "a", tiles.columns_first(tiles.tiles(band, len(band) // shape.rows, width)), 0, y
-        yield "x", chunks if plan.sends_x else np.repeat(chunks, height, axis=0), 0, 0
-
-    session = Session(layout, inputs(), expected=plan.cycles)
-
-    keeps = (0, width) if plan.sum.root is None else (plan.sum.root, 1)
-    got = session.read("y", keeps[0], 0, keeps[1], height)[..., : shape.rows]
-    got = got.swapaxes(0, 1).reshape(keeps[1], -1)[:, :m]
-
-    def compare() -> Check:
-        picks = plan.sampled_rows(m) if sampling(a.size, a.size) else np.arange(m)
-        expected = plan.reference(tiles.pad(a[picks], len(picks), depth), x_full, picks)
-        plain, magnitude = np.empty((2, len(picks)))
-        x_values = given.operand(x)[:, 0]
-        for first in range(0, len(picks), BLOCK):
-            at = slice(first, first + BLOCK)
-            values = given.operand(a[picks[at]])
-            with np.errstate(invalid="ignore", over="ignore"):
-                plain[at], magnitude[at] = values @ x_values, np.abs(values) @ np.abs(x_values)
-        seen = len(got), len(picks)
-        part = check_sum(
-            result,
-            got[:, picks],
-            np.broadcast_to(expected, seen),
-            np.broadcast_to(plain, seen),
-            np.broadcast_to(magnitude, seen),
-            shape.depth + width - 1,
-            depth + width - 1,
-        )
-        return joined([part], got.size)
-
-    check = compared(compare)
-
-    readings = session.stamps(0, 0, width, height)
-    start, end, done = (readings[k] for k in (START, END, DONE))
-    cycles = end[:, keeps[0] : sum(keeps)].max() - start.min()
-    begun = readings[BEGUN] if plan.sends_x else start
-    compute = (done - begun)[-1].max()  # of the last row, which only receives: nothing else runs beside its product
+    depth = width * shape.depth
+    padded = tiles.pad(a, height * shape.rows, depth), tiles.pad(x, depth, 1)
+    session = Session(layout, plan.inputs(*padded), expected=plan.cycles)
+    got = plan.result(session, m)
+    check = compared(lambda: plan.compare(a, x, got))
+    cycles, compute = plan.times(session)
     return report(
         session,
         check,
@@ -379,8 +402,8 @@ def gemv(
         expected_macs=plan.macs(),
         lanes=shape.lanes(machine),
         useful_macs=m * n,
-        compute_cycles=int(compute),
-        communication_cycles=int(cycles - compute),
+        compute_cycles=compute,
+        communication_cycles=cycles - compute,
         expected_compute_cycles=plan.compute_cycles(),
         product_cycles=product_cycles(shape, machine),
         lower_bound=plan.lower_bound(),

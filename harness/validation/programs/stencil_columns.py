@@ -29,10 +29,13 @@ Source: Jacquelin et al., SC22, arXiv 2204.03775: operations per cell, localized
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
+from fabric.asm.operands import Dsd, Reg
 from fabric.kernels.collectives.pieces.lines import Line, compose
-from fabric.kernels.collectives.pieces.neighbours import Nearby
+from fabric.kernels.collectives.pieces.neighbours import Nearby, SidePlan
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.stencil.points25 import weights
 from fabric.layout.layout import Layout
@@ -40,6 +43,7 @@ from fabric.program.program import Program
 from harness.validation.programs.compiled import PRIORITY, load_at
 from harness.validation.recipe import CannotRun, Measurement, integer, recipe
 from wse_core.errors import ProgramError
+from wse_core.params import Machine
 
 __all__ = ["RADIUS", "expected", "iterate", "stencil_columns"]
 
@@ -67,107 +71,148 @@ def _ways(width, height, block):
     return [Nearby(line, RADIUS, color, block, own=True) for color, line in enumerate(lines)]
 
 
-def _program(machine, nz, block, steps, plans):
-    """Return the program of a PE; `plans` says from what distance blocks arrive per direction, in order."""
-    p = Program(f"wave, {plans}", machine)
-    count, pitch = -(-nz // block), _pitch(block)
-    size = count * block + 2 * RADIUS
-    factors = _factors()
-    rows = [[d for d in plan if d is not None] for plan in plans]
-    firsts = np.cumsum([0, *map(len, rows)]).tolist()
-    cells = p.array("cells", 2 * size, "f32", align=8)
-    field = p.array("field", count * block, "f32", align=8)
-    sums = p.array("sums", pitch, "f32", align=8)
-    buffer = p.array("buffer", firsts[-1] * pitch, "f32", align=8)
-    scales = [
-        p.array(f"weights {k}", len(found), "f32", init=[factors[d] if d or not k else 0 for d in found])
-        for k, found in enumerate(rows)
-    ]
-    command = p.array("command", 1, "u32", init=[_ways(9, 9, block)[0].command])
-    stamps = Stamps(p)
-    left, pending = p.reg16("steps left"), p.reg16("pending")
-    at, now, before, here = (p.reg16(name) for name in ("block", "present", "previous", "here"))
-    weight = p.reg32("weight")
-    own = [p.dsr("src1") for _ in range(4)]
-    shifted = p.dsr("src1")
-    to, total = p.dsr("dest"), p.dsr("src0")
+class _Column:
+    """The program of a PE, built task by task.
 
-    def accumulate(op, dsd, offset, *scalar):
-        load_at(p, (to, total), p.mem1d(sums, block))
-        load_at(p, [shifted], dsd, offset)
-        op(to, total, shifted, *scalar)
+    Parameters
+    ----------
+    machine : Machine
+    nz, block, steps : int
+    plans : sequence of tuple[int or None, ...]
+        From what distance blocks arrive per direction, in order.
+    """
 
-    def window(shift=0):
-        return p.mem1d(cells, block, offset=RADIUS + shift)
+    def __init__(self, machine: Machine, nz: int, block: int, steps: int, plans: Sequence[SidePlan]) -> None:
+        self.nz, self.block, self.steps, self.factors = nz, block, steps, _factors()
+        self.blocks, self.pitch = -(-nz // block), _pitch(block)
+        self.size = self.blocks * block + 2 * RADIUS
+        self.rows = [[d for d in plan if d is not None] for plan in plans]
+        self.firsts = np.cumsum([0, *map(len, self.rows)]).tolist()
+        p = self.program = Program(f"wave, {plans}", machine)
+        self.cells = p.array("cells", 2 * self.size, "f32", align=8)
+        self.field = p.array("field", self.blocks * block, "f32", align=8)
+        self.sums = p.array("sums", self.pitch, "f32", align=8)
+        self.buffer = p.array("buffer", self.firsts[-1] * self.pitch, "f32", align=8)
+        self.scales = [
+            p.array(f"weights {k}", len(found), "f32", init=[self.factors[d] if d or not k else 0 for d in found])
+            for k, found in enumerate(self.rows)
+        ]
+        self.command = p.array("command", 1, "u32", init=[_ways(9, 9, block)[0].command])
+        self.stamps = Stamps(p)
+        self.left, self.pending = p.reg16("steps left"), p.reg16("pending")
+        self.at, self.now, self.before, self.here = (p.reg16(name) for name in ("block", "present", "previous", "here"))
+        self.weight = p.reg32("weight")
+        self.own = [p.dsr("src1") for _ in range(4)]
+        self.shifted = p.dsr("src1")
+        self.to, self.total = p.dsr("dest"), p.dsr("src0")
+        self._main()
+        self._exchange()
+        self._completions()
+        self._compute()
+        p.assemble()
 
-    with p.task("main"):
-        p.ldi(left, steps)
-        p.ldi(at, 0)
-        p.ldi(now, 0)
-        p.ldi(before, 2 * size)
-        stamps.store(0)
-        p.activate("exchange")
-    with p.task("exchange"):
-        p.ldi(pending, 8)
-        p.add16(here, now, at)
-        for k, found in enumerate(rows):
-            load_at(p, [own[k]], window(), here)
-            p.mov32(p.fabout(p.output_queue(k, k), block), own[k], async_=p.async_(PRIORITY, activate=f"sent {k}"))
-            p.fmuls(
-                p.mem4d(buffer, (len(found), block), (pitch, 1), offset=firsts[k] * pitch),
-                p.fabin(p.input_queue(4 + k, k), len(found) * block),
-                p.mem4d(scales[k], (len(found), block), (1, 0)),
-                async_=p.async_(PRIORITY, activate=f"received {k}"),
-            )
-    for k in range(4):
-        with p.task(f"sent {k}"):
-            p.mov32(p.fabout(p.output_queue(k, k), 1, control=True), command, async_=p.async_(PRIORITY))
-            _count(p, pending)
-        with p.task(f"received {k}"):
-            _count(p, pending)
-    with p.task("compute"):
-        p.mov32(p.mem1d(sums, block), 0)
-        for k in range(1, RADIUS + 1):
-            p.ldi32(weight, float(factors[k]))
-            for shift in (-k, k):
-                accumulate(p.fmacs, window(shift), here, weight)
-        every = p.mem4d(sums, (firsts[-1], block), (0, 1))
-        p.fadds(every, every, p.mem4d(buffer, (firsts[-1], block), (pitch, 1)))
-        accumulate(p.fmuls, p.mem1d(field, block), at)
-        p.ldi32(weight, 2.0)
-        accumulate(p.fmacs, window(), here, weight)
-        p.add16(here, before, at)
-        load_at(p, (total,), p.mem1d(sums, block))
-        load_at(p, (shifted, to), window(), here)
-        if count * block > nz:
+    def _main(self) -> None:
+        p = self.program
+        with p.task("main"):
+            p.ldi(self.left, self.steps)
+            p.ldi(self.at, 0)
+            p.ldi(self.now, 0)
+            p.ldi(self.before, 2 * self.size)
+            self.stamps.store(0)
+            p.activate("exchange")
+
+    def _exchange(self) -> None:
+        """Four sends and four receives, all asynchronous."""
+        p, block, pitch = self.program, self.block, self.pitch
+        with p.task("exchange"):
+            p.ldi(self.pending, 8)
+            p.add16(self.here, self.now, self.at)
+            for k, found in enumerate(self.rows):
+                load_at(p, [self.own[k]], self._window(), self.here)
+                sent = p.async_(PRIORITY, activate=f"sent {k}")
+                p.mov32(p.fabout(p.output_queue(k, k), block), self.own[k], async_=sent)
+                p.fmuls(
+                    p.mem4d(self.buffer, (len(found), block), (pitch, 1), offset=self.firsts[k] * pitch),
+                    p.fabin(p.input_queue(4 + k, k), len(found) * block),
+                    p.mem4d(self.scales[k], (len(found), block), (1, 0)),
+                    async_=p.async_(PRIORITY, activate=f"received {k}"),
+                )
+
+    def _completions(self) -> None:
+        """Behind each send the routers are switched; all eight ends are counted."""
+        p = self.program
+        for k in range(4):
+            with p.task(f"sent {k}"):
+                switch = p.fabout(p.output_queue(k, k), 1, control=True)
+                p.mov32(switch, self.command, async_=p.async_(PRIORITY))
+                self._count()
+            with p.task(f"received {k}"):
+                self._count()
+
+    def _count(self) -> None:
+        p = self.program
+        p.sub16(self.pending, self.pending, 1)
+        last = p.new_label()  # the unlikely case, whose block a compiler moves out of the way
+        p.branch("eq", self.pending, 0, last, "16")
+        p.done()
+        p.place(last)
+        p.activate("compute")
+
+    def _compute(self) -> None:
+        """New cells of a block; then the next block, the next step, or the end."""
+        p, block = self.program, self.block
+        with p.task("compute"):
+            p.mov32(p.mem1d(self.sums, block), 0)
+            for k in range(1, RADIUS + 1):
+                p.ldi32(self.weight, float(self.factors[k]))
+                for shift in (-k, k):
+                    self._accumulate(p.fmacs, self._window(shift), self.here, self.weight)
+            every = p.mem4d(self.sums, (self.firsts[-1], block), (0, 1))
+            p.fadds(every, every, p.mem4d(self.buffer, (self.firsts[-1], block), (self.pitch, 1)))
+            self._accumulate(p.fmuls, p.mem1d(self.field, block), self.at)
+            p.ldi32(self.weight, 2.0)
+            self._accumulate(p.fmacs, self._window(), self.here, self.weight)
+            self._subtract()
+            self._advance()
+
+    def _window(self, shift: int = 0) -> Dsd:
+        """Return the cells of a block, or those some places beside them."""
+        return self.program.mem1d(self.cells, self.block, offset=RADIUS + shift)
+
+    def _accumulate(self, op: Callable[..., None], dsd: Dsd, offset: Reg, *scalar: Reg) -> None:
+        p = self.program
+        load_at(p, (self.to, self.total), p.mem1d(self.sums, self.block))
+        load_at(p, [self.shifted], dsd, offset)
+        op(self.to, self.total, self.shifted, *scalar)
+
+    def _subtract(self) -> None:
+        """Sums less the cells of the previous step, in their place; the last block may be shorter."""
+        p, whole = self.program, (self.blocks - 1) * self.block
+        p.add16(self.here, self.before, self.at)
+        load_at(p, (self.total,), p.mem1d(self.sums, self.block))
+        load_at(p, (self.shifted, self.to), self._window(), self.here)
+        if self.blocks * self.block > self.nz:
             last = p.reg16("last")
-            p.ldi(last, 2 * (count - 1) * block)
-            with p.if_("eq", at, last):
-                p.dsr_len(to, nz - (count - 1) * block)
-                p.dsr_len(total, nz - (count - 1) * block)
-        p.fsubs(to, total, shifted)
-        p.add16(at, at, 2 * block)
-        with p.if_("eq", at, 2 * count * block):
-            p.ldi(at, 0)
-            p.mov16(here, now)
-            p.mov16(now, before)
-            p.mov16(before, here)
-            p.sub16(left, left, 1)
-        with p.if_("ne", left, 0):
+            p.ldi(last, 2 * whole)
+            with p.if_("eq", self.at, last):
+                p.dsr_len(self.to, self.nz - whole)
+                p.dsr_len(self.total, self.nz - whole)
+        p.fsubs(self.to, self.total, self.shifted)
+
+    def _advance(self) -> None:
+        """Go to the next block; behind the last one the two arrays change places and a step is done."""
+        p = self.program
+        p.add16(self.at, self.at, 2 * self.block)
+        with p.if_("eq", self.at, 2 * self.blocks * self.block):
+            p.ldi(self.at, 0)
+            p.mov16(self.here, self.now)
+            p.mov16(self.now, self.before)
+            p.mov16(self.before, self.here)
+            p.sub16(self.left, self.left, 1)
+        with p.if_("ne", self.left, 0):
             p.activate("exchange")
         with p.else_():
-            stamps.store(1)
-    p.assemble()
-    return p
-
-
-def _count(p, pending):
-    p.sub16(pending, pending, 1)
-    last = p.new_label()  # the unlikely case, whose block a compiler moves out of the way
-    p.branch("eq", pending, 0, last, "16")
-    p.done()
-    p.place(last)
-    p.activate("compute")
+            self.stamps.store(1)
 
 
 def iterate(machine, cells, previous, block, steps):
@@ -195,7 +240,7 @@ def iterate(machine, cells, previous, block, steps):
     compose(
         layout,
         [(way.line, [way.plan(k) for k in range(len(way.line))]) for way in ways],
-        lambda plans: _program(machine, nz, block, steps, plans),
+        lambda plans: _Column(machine, nz, block, steps, plans).program,
     )
     for way in ways:
         way.routes(layout)
