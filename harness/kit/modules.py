@@ -23,6 +23,7 @@ EXTRAS = {
     "rich": ("rich", "nice"),
     "gmpy2": ("gmpy2", "test"),
     "safetensors": ("safetensors", "train"),
+    "tokenizers": ("tokenizers", "models"),
 }
 
 

@@ -1,0 +1,150 @@
+"""A decoder in plain numpy: the yardstick of everything that PEs compute.
+
+Formulas and their order are those of the usual implementation of the family; sums are numpy's own.  `dtype` is float32
+unless float64 is asked for, in which the same code gives the yardstick of bounds.  Nothing is rounded to 16 bit
+between: how far a machine's results may lie away is a bound that the caller derives.
+
+A text is read token by token or many at once (`PlainDecoder.forward`); keys and values of earlier tokens are kept, so
+reading in pieces gives the same as reading at once, within rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fabric.networks.inference.decoder import Decoder
+from harness.models.rotary import angles
+from wse_core.errors import ConfigError
+
+__all__ = ["PlainDecoder"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class PlainDecoder:
+    """A decoder with its weights and the cache of what it has read.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    weights : mapping
+        Arrays by the hub's names.
+    dtype : numpy type
+        Of everything: float32 or float64.
+
+    Attributes
+    ----------
+    length : int
+        Tokens read so far.
+    """
+
+    def __init__(self, decoder: Decoder, weights: Mapping[str, Array], dtype: type[np.floating[Any]] = np.float32):
+        self.decoder = decoder
+        self.dtype = dtype
+        self.weights = {name: np.asarray(weight, dtype) for name, weight in weights.items()}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was read."""
+        empty = np.zeros((self.decoder.kv_heads, 0, self.decoder.head_size), self.dtype)
+        self.keys = [empty] * self.decoder.layers
+        self.values = [empty] * self.decoder.layers
+        self.length = 0
+
+    def forward(self, ids: Sequence[int]) -> Array:
+        """Read tokens; return the logits behind each of them, (tokens, vocabulary).
+
+        Raises
+        ------
+        ConfigError
+            No token, a token outside the vocabulary, or more than the context holds.
+        """
+        decoder = self.decoder
+        tokens = np.asarray(ids, np.int64)
+        if tokens.ndim != 1 or not tokens.size:
+            raise ConfigError("an empty prompt", hint="at least one token")
+        wrong = tokens[(tokens < 0) | (tokens >= decoder.vocabulary)]
+        if wrong.size:
+            raise ConfigError(f"token {wrong[0]} is none of the {decoder.vocabulary}")
+        if self.length + tokens.size > decoder.context:
+            raise ConfigError(
+                f"{self.length + tokens.size} tokens; the model's context holds {decoder.context}", where="prompt"
+            )
+        turn = angles(decoder, np.arange(self.length, self.length + tokens.size))
+        cos, sin = np.cos(turn).astype(self.dtype), np.sin(turn).astype(self.dtype)
+        x = self.weights["model.embed_tokens.weight"][tokens]
+        for number in range(decoder.layers):
+            x = x + self._attention(number, x, cos, sin)
+            x = x + self._feed_forward(number, x)
+        self.length += tokens.size
+        y = self._norm(x, "model.norm")
+        head = "model.embed_tokens" if decoder.tied else "lm_head"
+        return y @ self.weights[f"{head}.weight"].T
+
+    def generate(self, ids: Sequence[int], count: int) -> tuple[list[int], Array]:
+        """Read a prompt and go on with the likeliest token each time; ties go to the lowest id.
+
+        Returns
+        -------
+        tokens : list[int]
+        logits : numpy.ndarray, (count, vocabulary)
+            From which each was chosen.
+        """
+        rows = [self.forward(ids)[-1]]
+        tokens = [int(np.argmax(rows[-1]))]
+        while len(tokens) < count:
+            rows.append(self.forward(tokens[-1:])[-1])
+            tokens.append(int(np.argmax(rows[-1])))
+        return tokens, np.stack(rows)
+
+    def _norm(self, x: Array, name: str) -> Array:
+        """Return RMSNorm of each row."""
+        square = (x * x).mean(axis=-1, keepdims=True)
+        return self.weights[f"{name}.weight"] * (x / np.sqrt(square + self.dtype(self.decoder.epsilon)))
+
+    def _heads(self, number: int, y: Array, name: str, heads: int) -> Array:
+        """Return a projection of each row, by heads: (heads, tokens, head_size)."""
+        part = f"model.layers.{number}.self_attn.{name}"
+        out = y @ self.weights[f"{part}.weight"].T
+        if self.decoder.qkv_bias:
+            out = out + self.weights[f"{part}.bias"]
+        return out.reshape(len(y), heads, -1).transpose(1, 0, 2)
+
+    @staticmethod
+    def _turned(z: Array, cos: Array, sin: Array) -> Array:
+        """Return heads turned by their positions: feature i with feature i + head_size / 2."""
+        half = z.shape[-1] // 2
+        a, b = z[..., :half], z[..., half:]
+        return np.concatenate((a * cos - b * sin, b * cos + a * sin), axis=-1)
+
+    def _attention(self, number: int, x: Array, cos: Array, sin: Array) -> Array:
+        """Return what attention adds to each row; keys and values join the cache."""
+        decoder, tokens = self.decoder, len(x)
+        y = self._norm(x, f"model.layers.{number}.input_layernorm")
+        q = self._turned(self._heads(number, y, "q_proj", decoder.heads), cos, sin)
+        k = self._turned(self._heads(number, y, "k_proj", decoder.kv_heads), cos, sin)
+        v = self._heads(number, y, "v_proj", decoder.kv_heads)
+        k = self.keys[number] = np.concatenate((self.keys[number], k), axis=1)
+        v = self.values[number] = np.concatenate((self.values[number], v), axis=1)
+        later = np.arange(k.shape[1]) > np.arange(self.length, self.length + tokens)[:, None]
+        out = []
+        for head in range(decoder.heads):
+            shared = head // decoder.group
+            scores = q[head] @ k[shared].T / np.sqrt(self.dtype(decoder.head_size))
+            scores[later] = -np.inf
+            weight = np.exp(scores - scores.max(axis=1, keepdims=True))
+            out.append(weight / weight.sum(axis=1, keepdims=True) @ v[shared])
+        return np.concatenate(out, axis=1) @ self.weights[f"model.layers.{number}.self_attn.o_proj.weight"].T
+
+    def _feed_forward(self, number: int, x: Array) -> Array:
+        """Return what the feed-forward part adds to each row."""
+        part = f"model.layers.{number}"
+        z = self._norm(x, f"{part}.post_attention_layernorm")
+        gate = z @ self.weights[f"{part}.mlp.gate_proj.weight"].T
+        up = z @ self.weights[f"{part}.mlp.up_proj.weight"].T
+        # exp of a large number overflows in f32; silu is zero to the last bit long before.
+        silu = gate / (1 + np.exp(-np.maximum(gate, self.dtype(-80))))
+        return (silu * up) @ self.weights[f"{part}.mlp.down_proj.weight"].T

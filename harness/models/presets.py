@@ -1,0 +1,34 @@
+"""Published models by name: their sizes, never their weights.
+
+Source: the configuration files that their makers publish; the sizes are those of the paper's table of models (WL-11).
+"""
+
+from __future__ import annotations
+
+from fabric.networks.inference.decoder import Decoder
+from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
+
+__all__ = ["PRESETS", "find_preset"]
+
+PRESETS = {
+    "LLaMA3-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 8192, 1e-5, 5e5),
+    "LLaMA2-13B": Decoder(5120, 40, 40, 40, 128, 13824, 32000, 4096, 1e-5, 1e4),
+    "CodeLLaMA-34B": Decoder(8192, 48, 64, 8, 128, 22016, 32000, 16384, 1e-5, 1e6),
+    "QWen2-72B": Decoder(8192, 80, 64, 8, 128, 29568, 152064, 131072, 1e-5, 1e6, qkv_bias=True),
+}
+"""By the names of the paper."""
+
+
+def find_preset(name: str) -> tuple[str, Decoder]:
+    """Return name and sizes of a preset, whatever the case of its letters.
+
+    Raises
+    ------
+    ConfigError
+        There is none of that name.
+    """
+    for known, decoder in PRESETS.items():
+        if known.lower() == name.lower():
+            return known, decoder
+    raise ConfigError(f"unknown model {name!r}", hint=suggestion(name, PRESETS) or ", ".join(PRESETS))

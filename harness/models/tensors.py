@@ -1,0 +1,176 @@
+"""Tensors in files: the safetensors format, read through a memory map, so that a model of many gigabytes loads at once.
+
+A file is eight bytes with the length N of the header (little-endian), N bytes of JSON, ``name: {dtype, shape,
+data_offsets}`` and an optional ``__metadata__``, and then the values, little-endian, row by row, without gaps; offsets
+count from the end of the header.  Nothing of a file is believed: a header longer than the file, offsets outside of it,
+gaps, overlaps and sizes that do not fit are refused.
+
+Own code, although there is a library: the shipped model must answer without extras, bf16 has no type in numpy, and the
+library says of a damaged file neither tensor nor place.  A test reads and writes files of the library.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from traces.atomic import atomic_file
+from wse_core.errors import ConfigError
+
+__all__ = ["MAX_HEADER", "Tensor", "read_tensors", "write_tensors"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+MAX_HEADER = 100 << 20
+"""Longest header that is read [bytes], as in the library."""
+
+TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+"""What is read, and how it lies in memory; bf16 as bit patterns."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named array of a file.
+
+    Attributes
+    ----------
+    name : str
+    dtype : {"F32", "F16", "BF16"}
+        Of the file.
+    data : numpy.ndarray
+        float32, float16, or uint16 bit patterns of bf16.
+    """
+
+    name: str
+    dtype: str
+    data: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the tensor."""
+        return self.data.shape
+
+    def f32(self) -> Array:
+        """Return the values as float32; exact, since every type of `TYPES` is part of it."""
+        if self.dtype == "BF16":
+            return (self.data.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return self.data.astype(np.float32)
+
+
+def _refused(what: str, path: Path, **parts: Any) -> ConfigError:
+    return ConfigError(what, where=path, path=str(path), **parts)
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int, int]:
+    """Return the header of a file, where its data begin and how many bytes they are."""
+    try:
+        with open(path, "rb") as file:
+            total = path.stat().st_size
+            first = file.read(8)
+            length = int.from_bytes(first, "little")
+            if len(first) < 8 or 8 + length > total:
+                raise _refused(
+                    f"a header of {length:,} bytes in a file of {total:,}",
+                    path,
+                    cause="cut off, or no safetensors file",
+                )
+            if length > MAX_HEADER:
+                raise _refused(f"a header of {length:,} bytes; at most {MAX_HEADER:,} are read", path)
+            raw = file.read(length)
+    except FileNotFoundError:
+        raise _refused("no such file", path) from None
+    except OSError as error:
+        raise _refused(f"cannot be read: {error.strerror}", path) from None
+    try:
+        header = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise _refused("its header is not JSON", path, cause="damaged, or no safetensors file") from None
+    if not isinstance(header, dict):
+        raise _refused("its header is no table of tensors", path)
+    header.pop("__metadata__", None)
+    return header, 8 + length, total - 8 - length
+
+
+def _whole(values: Any, count: int | None = None) -> bool:
+    """Whether this is a list of whole numbers that are not negative."""
+    return (
+        isinstance(values, list)
+        and (count is None or len(values) == count)
+        and all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in values)
+    )
+
+
+def read_tensors(path: str | Path) -> dict[str, Tensor]:
+    """Return the tensors of a file by name, as views of its memory map.
+
+    Raises
+    ------
+    ConfigError
+        The file is missing, damaged, or holds a type other than F32, F16 and BF16; the message names the tensor.
+    """
+    path = Path(path)
+    header, begin, size = _header(path)
+    places: list[tuple[int, int, str]] = []
+    for name, entry in header.items():
+        if not isinstance(entry, dict):
+            raise _refused(f"tensor {name}: no dtype, shape and offsets", path)
+        dtype: Any = entry.get("dtype")
+        shape: Any = entry.get("shape")
+        offsets: Any = entry.get("data_offsets")
+        if not isinstance(dtype, str) or dtype not in TYPES:
+            raise _refused(f"tensor {name}: values of type {dtype}", path, hint="F32, F16 and BF16 are read")
+        if not _whole(shape):
+            raise _refused(f"tensor {name}: a shape of {shape!r}", path)
+        if not _whole(offsets, 2) or not offsets[0] <= offsets[1] <= size:
+            raise _refused(f"tensor {name}: bytes {offsets!r} of {size:,}", path, cause="cut off or damaged")
+        if offsets[1] - offsets[0] != math.prod(shape) * TYPES[dtype].itemsize:
+            raise _refused(f"tensor {name}: {offsets[1] - offsets[0]:,} bytes for {shape} of {dtype}", path)
+        places.append((offsets[0], offsets[1], name))
+    end = 0
+    for first, last, name in sorted(places):
+        if first != end:
+            raise _refused(f"tensor {name}: begins at byte {first:,}, the one before it ends at {end:,}", path)
+        end = last
+    if end != size:
+        raise _refused(f"{size - end:,} bytes behind the last tensor", path)
+    data = np.memmap(path, np.uint8, "r", begin, (size,)) if size else np.zeros(0, np.uint8)
+    found = {}
+    for first, last, name in places:
+        entry = header[name]
+        # A start that is no multiple of the item's size is legal; numpy reads such views as well.
+        values = np.ndarray(tuple(entry["shape"]), TYPES[entry["dtype"]], data[first:last].data)
+        found[name] = Tensor(name, entry["dtype"], values)
+    return found
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, Tensor | Array]) -> None:
+    """Write tensors as a file of the format, all or nothing; arrays are float32 or float16.
+
+    Raises
+    ------
+    ConfigError
+        An array of another type, or the file cannot be written.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    parts: list[bytes] = []
+    end = 0
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            kind = {"float32": "F32", "float16": "F16"}.get(tensor.dtype.name)
+            if kind is None:
+                raise ConfigError(f"tensor {name}: values of type {tensor.dtype}", hint="float32 or float16")
+            tensor = Tensor(name, kind, tensor)
+        parts.append(np.ascontiguousarray(tensor.data, TYPES[tensor.dtype]).tobytes())
+        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [end, end + len(parts[-1])]}
+        end += len(parts[-1])
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # data begin at a multiple of eight, as the library wants them
+    with atomic_file(path) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.writelines(parts)

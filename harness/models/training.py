@@ -1,0 +1,162 @@
+"""Training of the shipped model: characters of Python's own help texts, with numpy, from a seed.
+
+The text is `pydoc_data.topics`, which every Python installation has: what ``help("assert")`` and the like print.  It is
+brought to plain ASCII, so that 96 characters are the whole vocabulary; topics whose place in the alphabet is a multiple
+of 16 are held out.  A run takes about twenty minutes of one core and prints the loss of both parts::
+
+    python -m harness.models.training DIRECTORY
+
+The result is a directory as of the hub: ``config.json``, ``model.safetensors`` (f16), ``tokenizer.json``.  The same
+Python version, numpy and seed give the same text and, up to the rounding of the host's products, the same weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fabric.networks.inference.decoder import Decoder
+from harness.models.gradients import loss_and_gradients
+from memx.optimizer import AdamW
+
+__all__ = ["ALPHABET", "PYDOC", "Schedule", "encode_text", "initial_weights", "texts", "train"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Weights = dict[str, Array]
+
+ALPHABET = "\n" + "".join(chr(code) for code in range(32, 127))
+"""The vocabulary: a token's id is its place here."""
+
+PYDOC = Decoder(
+    hidden=64,
+    layers=4,
+    heads=4,
+    kv_heads=2,
+    head_size=16,
+    ffn=192,
+    vocabulary=len(ALPHABET),
+    context=256,
+    epsilon=1e-5,
+    rope_base=10_000.0,
+    tied=True,
+)
+"""The shipped model: small enough for a mesh of a few PEs a side, large enough for words."""
+
+PLAIN = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u2013": "-", "\u2014": "-"})
+HELD_OUT = 16
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long, how fast and from which seed.
+
+    Attributes
+    ----------
+    steps, windows, length : int
+        Updates, and windows of so many tokens in each.
+    lr, lr_end : float
+        Learning rate after the warm-up and at the end, between them half a cosine.
+    warm : int
+        Steps in which the rate rises to `lr`.
+    decay, clip : float
+        Of AdamW; and the largest norm of all gradients together.
+    seed : int
+    """
+
+    steps: int = 3400
+    windows: int = 8
+    length: int = 256
+    lr: float = 4e-3
+    lr_end: float = 1e-4
+    warm: int = 100
+    decay: float = 0.02
+    clip: float = 1.0
+    seed: int = 1
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step, from 1."""
+        if step <= self.warm:
+            return self.lr * step / self.warm
+        along = (step - self.warm) / max(1, self.steps - self.warm)
+        return self.lr_end + (self.lr - self.lr_end) * 0.5 * (1 + math.cos(math.pi * along))
+
+
+def texts() -> tuple[str, str]:
+    """Return the text to learn and the text held out, both of the characters of `ALPHABET` only."""
+    from pydoc_data.topics import topics
+
+    known = set(ALPHABET)
+    plain = ["".join(c for c in topics[name].translate(PLAIN) if c in known) for name in sorted(topics)]
+    parts: list[list[str]] = [[], []]
+    for place, text in enumerate(plain):
+        parts[place % HELD_OUT == HELD_OUT - 1].append(text.rstrip("\n") + "\n\n")
+    return "".join(parts[0]), "".join(parts[1])
+
+
+def encode_text(text: str) -> Array:
+    """Return the token ids of a text of the alphabet."""
+    return np.array([ALPHABET.index(c) for c in text], np.int64)
+
+
+def initial_weights(decoder: Decoder, rng: np.random.Generator) -> Weights:
+    """Return f32 weights to begin with: variance one over the inputs, smaller where a product joins the residual."""
+
+    def drawn(rows: int, columns: int, scale: float) -> Array:
+        return (rng.standard_normal((rows, columns)) * scale).astype(np.float32)
+
+    weights: Weights = {"model.embed_tokens.weight": drawn(decoder.vocabulary, decoder.hidden, 0.05)}
+    for number in range(decoder.layers):
+        prefix = f"model.layers.{number}."
+        for name, (rows, columns) in decoder.shapes().items():
+            joins = name in ("o_proj", "down_proj")
+            part = "self_attn" if name in ("q_proj", "k_proj", "v_proj", "o_proj") else "mlp"
+            scale = columns**-0.5 * ((2 * decoder.layers) ** -0.5 if joins else 1)
+            weights[f"{prefix}{part}.{name}.weight"] = drawn(rows, columns, scale)
+            if decoder.qkv_bias and name in ("q_proj", "k_proj", "v_proj"):
+                weights[f"{prefix}{part}.{name}.bias"] = np.zeros(rows, np.float32)
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            weights[f"{prefix}{norm}.weight"] = np.ones(decoder.hidden, np.float32)
+    weights["model.norm.weight"] = np.ones(decoder.hidden, np.float32)
+    if not decoder.tied:
+        weights["lm_head.weight"] = drawn(decoder.vocabulary, decoder.hidden, decoder.hidden**-0.5)
+    return weights
+
+
+def train(decoder: Decoder, text: Array, schedule: Schedule) -> Iterator[tuple[int, float, Weights]]:
+    """Train from the seed; yield (step, loss, weights) after each update, the weights being views that go on changing.
+
+    All parameters lie in one vector, which the optimizer of the memory service updates.
+    """
+    rng = np.random.default_rng(schedule.seed)
+    first = initial_weights(decoder, rng)
+    flat = np.concatenate([weight.ravel() for weight in first.values()])
+    ends = np.cumsum([weight.size for weight in first.values()])[:-1]
+
+    def views() -> Weights:
+        parts = np.split(flat, ends)
+        return {name: part.reshape(weight.shape) for (name, weight), part in zip(first.items(), parts, strict=True)}
+
+    optimizer = AdamW(lr=schedule.lr, weight_decay=schedule.decay, beta2=0.99)
+    state = {slot: np.zeros_like(flat) for slot in optimizer.slots}
+    reach = np.arange(schedule.length + 1)
+    weights = views()
+    for step in range(1, schedule.steps + 1):
+        starts = rng.integers(0, len(text) - schedule.length, schedule.windows)
+        loss, gradients = loss_and_gradients(decoder, weights, text[starts[:, None] + reach])
+        gradient = np.concatenate([gradients[name].ravel() for name in first])
+        norm = float(np.sqrt(np.dot(gradient, gradient)))
+        if norm > schedule.clip:
+            gradient *= np.float32(schedule.clip / norm)
+        flat = optimizer.update(step, flat, gradient, state, schedule.rate(step))
+        weights = views()
+        yield step, loss, weights
+
+
+def digest(text: str) -> str:
+    """Return the first characters of the text's SHA-256: whether two runs have read the same."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

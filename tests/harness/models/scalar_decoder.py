@@ -1,0 +1,66 @@
+"""The decoder written one number at a time from its formulas, in f64 and without numpy's products: slow and plain."""
+
+from __future__ import annotations
+
+import math
+
+
+def _product(matrix, x, bias=None):
+    out = [sum(float(w) * v for w, v in zip(row, x, strict=True)) for row in matrix]
+    return out if bias is None else [a + float(b) for a, b in zip(out, bias, strict=True)]
+
+
+def _norm(x, weight, epsilon):
+    scale = 1 / math.sqrt(sum(v * v for v in x) / len(x) + epsilon)
+    return [float(w) * v * scale for w, v in zip(weight, x, strict=True)]
+
+
+def _turned(head, position, base):
+    half = len(head) // 2
+    out = [0.0] * len(head)
+    for i in range(half):
+        angle = position * base ** (-2 * i / len(head))
+        out[i] = head[i] * math.cos(angle) - head[i + half] * math.sin(angle)
+        out[i + half] = head[i + half] * math.cos(angle) + head[i] * math.sin(angle)
+    return out
+
+
+def _cut(values, size):
+    return [values[k : k + size] for k in range(0, len(values), size)]
+
+
+def scalar_logits(decoder, weights, ids):
+    """Return the logits behind the last token of a text that is read from its beginning."""
+    e, rows = decoder.head_size, []
+    xs = [[float(v) for v in weights["model.embed_tokens.weight"][token]] for token in ids]
+    for number in range(decoder.layers):
+        part = f"model.layers.{number}."
+
+        def project(y, name, part=part):
+            bias = weights.get(f"{part}self_attn.{name}.bias")
+            return _product(weights[f"{part}self_attn.{name}.weight"], y, bias)
+
+        keys, values, rows = [], [], []
+        for position, x in enumerate(xs):
+            y = _norm(x, weights[f"{part}input_layernorm.weight"], decoder.epsilon)
+            queries = [_turned(h, position, decoder.rope_base) for h in _cut(project(y, "q_proj"), e)]
+            keys.append([_turned(h, position, decoder.rope_base) for h in _cut(project(y, "k_proj"), e)])
+            values.append(_cut(project(y, "v_proj"), e))
+            joined = []
+            for j, q in enumerate(queries):
+                shared = j // (decoder.heads // decoder.kv_heads)
+                scores = [sum(a * b for a, b in zip(q, k[shared], strict=True)) / math.sqrt(e) for k in keys]
+                weight = [math.exp(s - max(scores)) for s in scores]
+                for i in range(e):
+                    mixed = sum(w * v[shared][i] for w, v in zip(weight, values, strict=True))
+                    joined.append(mixed / sum(weight))
+            x = [a + b for a, b in zip(x, _product(weights[f"{part}self_attn.o_proj.weight"], joined), strict=True)]
+            z = _norm(x, weights[f"{part}post_attention_layernorm.weight"], decoder.epsilon)
+            gate = _product(weights[f"{part}mlp.gate_proj.weight"], z)
+            up = _product(weights[f"{part}mlp.up_proj.weight"], z)
+            inner = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up, strict=True)]
+            down = _product(weights[f"{part}mlp.down_proj.weight"], inner)
+            rows.append([a + b for a, b in zip(x, down, strict=True)])
+        xs = rows
+    y = _norm(xs[-1], weights["model.norm.weight"], decoder.epsilon)
+    return _product(weights["model.embed_tokens.weight" if decoder.tied else "lm_head.weight"], y)

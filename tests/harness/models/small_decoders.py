@@ -1,0 +1,41 @@
+"""Random decoders of a few features, and weights for them; what the tests of this directory share."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fabric.networks.inference.decoder import Decoder
+from harness.models.hub import tensor_shapes
+
+TINY = Decoder(hidden=6, layers=2, heads=4, kv_heads=2, head_size=4, ffn=5, vocabulary=11, context=24, epsilon=1e-5)
+
+
+def random_weights(decoder, seed=0):
+    """Return f32 weights of ordinary size for every tensor of a decoder."""
+    rng = np.random.default_rng(seed)
+    weights = {}
+    for name, shape in tensor_shapes(decoder).items():
+        drawn = rng.standard_normal(shape)
+        weights[name] = (drawn * shape[-1] ** -0.5 if len(shape) == 2 else 1 + 0.1 * drawn).astype(np.float32)
+    return weights
+
+
+@st.composite
+def decoders(draw):
+    """Draw a decoder: heads 1 to 8 in groups, even heads, odd sizes, with and without biases, tied or not."""
+    kv_heads = draw(st.integers(1, 4))
+    return Decoder(
+        hidden=draw(st.integers(1, 12)),
+        layers=draw(st.integers(1, 2)),
+        heads=kv_heads * draw(st.integers(1, 8 // kv_heads)),
+        kv_heads=kv_heads,
+        head_size=2 * draw(st.integers(1, 4)),
+        ffn=draw(st.integers(1, 11)),
+        vocabulary=draw(st.integers(2, 20)),
+        context=16,
+        epsilon=draw(st.sampled_from([1e-6, 1e-5])),
+        rope_base=draw(st.sampled_from([1e4, 5e5])),
+        qkv_bias=draw(st.booleans()),
+        tied=draw(st.booleans()),
+    )

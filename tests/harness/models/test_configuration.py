@@ -1,0 +1,146 @@
+"""Keys of config.json: what they make, what is missing, and which other models are refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fabric.networks.inference.decoder import Decoder
+from harness.models.configuration import Configuration, configuration_of, read_configuration, write_configuration
+from harness.models.presets import PRESETS, find_preset
+from wse_core.errors import ConfigError, UnsupportedError
+
+TABLE = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "vocab_size": 50,
+    "max_position_embeddings": 64,
+    "torch_dtype": "bfloat16",
+    "rope_scaling": None,
+}
+
+
+def test_defaults():
+    found = configuration_of(TABLE)
+    assert found == Configuration(Decoder(24, 2, 4, 4, 6, 40, 50, 64))
+    assert not found.decoder.qkv_bias
+    assert not found.decoder.tied
+
+
+def test_every_key():
+    more = {
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 500000,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+        "bos_token_id": 1,
+        "eos_token_id": [2, 3],
+        "hidden_act": "silu",
+    }
+    found = configuration_of(TABLE | more)
+    assert found == Configuration(
+        Decoder(24, 2, 4, 2, 8, 40, 50, 64, 1e-5, 500000, True, True), "LlamaForCausalLM", 1, (2, 3)
+    )
+
+
+def test_a_nested_base_and_the_biases_of_qwen2():
+    assert configuration_of(TABLE | {"rope_parameters": {"rope_theta": 7.0}}).decoder.rope_base == 7.0
+    qwen = {key: value for key, value in TABLE.items() if key != "architectures"} | {"model_type": "qwen2"}
+    assert configuration_of(qwen).decoder.qkv_bias
+    mistral = TABLE | {"architectures": ["MistralForCausalLM"], "sliding_window": None}
+    assert configuration_of(mistral).architecture == "MistralForCausalLM"
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"architectures": ["GPT2LMHeadModel"]}, "architecture GPT2LMHeadModel"),
+        ({"architectures": None, "model_type": "gemma"}, "architecture gemma"),
+        ({"architectures": None}, "architecture None"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "type llama3"),
+        ({"rope_scaling": {"type": "yarn"}}, "type yarn"),
+        ({"rope_scaling": {"factor": 2.0}}, "type without a name"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "type linear"),
+        ({"use_sliding_window": True}, "use_sliding_window"),
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": 4096}, "sliding_window 4096"),
+        ({"mlp_bias": True}, "mlp_bias"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+    ],
+)
+def test_other_models_are_refused_by_name(tmp_path, change, what):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(TABLE | change))
+    with pytest.raises(UnsupportedError, match=what) as caught:
+        read_configuration(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"num_attention_heads": 5}, "no multiple of 5 heads"),
+        ({"num_attention_heads": "4"}, "heads is '4'"),
+        ({"num_key_value_heads": 3}, "do not share 3"),
+        ({"head_dim": 7}, "in pairs"),
+        ({"hidden_size": 0}, "hidden is 0"),
+        ({"vocab_size": None}, "vocabulary is None"),
+        ({"eos_token_id": 50}, "eos_token_id is 50"),
+        ({"bos_token_id": [True]}, "bos_token_id is True"),
+        ({"rope_scaling": 3}, "no table"),
+        ({"rms_norm_eps": "small"}, "epsilon"),
+        ({"tie_word_embeddings": "yes"}, "tied"),
+    ],
+)
+def test_senseless_values(tmp_path, change, what):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(TABLE | change))
+    with pytest.raises(ConfigError, match=what) as caught:
+        read_configuration(path)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("key", [key for key in TABLE if key.endswith(("size", "layers", "heads", "embeddings"))])
+def test_a_missing_key_is_named(key):
+    with pytest.raises(ConfigError, match=f"key {key} is missing"):
+        configuration_of({name: value for name, value in TABLE.items() if name != key})
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, '"x"'])
+def test_files_that_are_none(tmp_path, text):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"not valid JSON|no table"):
+        read_configuration(path)
+
+
+def test_what_is_written_is_read(tmp_path):
+    for decoder in PRESETS.values():
+        for kept in (Configuration(decoder), Configuration(decoder, "Qwen2ForCausalLM", 1, (2, 7))):
+            if kept.architecture == "Qwen2ForCausalLM" and not decoder.qkv_bias:
+                continue
+            path = tmp_path / "config.json"
+            path.write_text(write_configuration(kept))
+            assert read_configuration(path) == kept
+
+
+def test_presets_have_their_published_sizes():
+    published = {
+        "LLaMA3-8B": (218_103_808, 8_030_261_248, 4_096),
+        "LLaMA2-13B": (317_194_240, 13_015_864_320, 20_480),
+        "CodeLLaMA-34B": (692_060_160, 33_743_970_304, 4_096),
+        "QWen2-72B": (877_658_112, 72_706_203_648, 4_096),
+    }
+    for name, (products, parameters, token) in published.items():
+        decoder = PRESETS[name]
+        assert (decoder.product_parameters, decoder.parameters, decoder.token_bytes()) == (products, parameters, token)
+    assert find_preset("llama3-8b") == ("LLaMA3-8B", PRESETS["LLaMA3-8B"])
+    with pytest.raises(ConfigError, match="did you mean LLaMA3-8B"):
+        find_preset("LLaMA3-9B")
