@@ -96,7 +96,7 @@ def describe(rows: Sequence[Row], result: Mapping[str, Any]) -> str:
         )
         lines.append(
             f"{row.id:<{wide}} {row.measured:>12,.0f} {row.published:>12,.0f} {100 * row.error:>+7.1f}%  "
-            f"{row.recipe}, {row.method}{band}; {row.source}"
+            f"{row.recipe}, {row.method}{'; assumed: ' + row.assumed if row.assumed else ''}{band}; {row.source}"
         )
     skipped = [row for row in rows if row.error is None]
     if skipped:
@@ -111,8 +111,17 @@ def describe(rows: Sequence[Row], result: Mapping[str, Any]) -> str:
                 f"{100 * part['mean_absolute_error']:5.2f} %, worst {100 * worst['error']:+.1f} % "
                 f"({worst['id']})"
             )
+    for name, part in result["generations"].items():
+        if part["compared"]:
+            worst = part["worst"]
+            lines.append(
+                f"{name}, whose numbers are published in part only (not judged): {part['compared']} of "
+                f"{part['points']} compared, mean absolute error {100 * part['mean_absolute_error']:.2f} %, "
+                f"worst {100 * worst['error']:+.1f} % ({worst['id']})"
+            )
     if result["worst"] is None:
-        return "\n".join([*lines, "no measurement compared: FAILED"])
+        verdict = "nothing compared: FAILED" if not result["passed"] else "nothing compared that is judged: passed"
+        return "\n".join([*lines, verdict])
     mean, worst = 100 * result["mean_absolute_error"], result["worst"]
     limits = 100 * compare.MEAN_LIMIT, 100 * compare.WORST_LIMIT
     lines.append(

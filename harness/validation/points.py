@@ -3,6 +3,9 @@
 A *point* says what ran, with which parameters, how many cycles it took, and who published it.  ``calibration.json``
 beside this module holds the known ones; a file of the same form can take its place.  Keys that a point may have are
 `REQUIRED` and `OPTIONAL`; any other is refused, for a misspelt one would be lost silently.
+
+What a source leaves open and the comparison needs stands in ``assumed``, apart from ``params``: parameters of the
+program, and ``clock_ghz`` where a time was published and no cycles.  Every table repeats it.
 """
 
 from __future__ import annotations
@@ -16,18 +19,31 @@ from typing import Any
 from wse_core.errors import ConfigError
 from wse_core.schema import described, suggestion
 
-__all__ = ["OPTIONAL", "QUICK", "REQUIRED", "load_points", "select"]
+__all__ = [
+    "OPTIONAL",
+    "QUICK",
+    "REQUIRED",
+    "assumptions",
+    "generations",
+    "load_points",
+    "program_params",
+    "published_cycles",
+    "select",
+]
 
 MAX_BYTES = 1 << 24
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""Units of published times."""
 REQUIRED = {"id": str, "kind": str, "recipe": str, "params": dict}
 OPTIONAL = {
     **dict.fromkeys(("workload", "source", "exactness", "generation", "platform", "run", "notes"), str),
     "published_unit": str,
+    "assumed": dict,
     **dict.fromkeys(("cycles", "clock_ghz", "gcell_per_s"), float),
     "published_value": object,  # as printed, which may be ">270000"
     **dict.fromkeys(("cycles_wse3", "cycles_at_0p85_ghz", "cycles_at_1p1_ghz"), float),
 }
-"""Keys that a point may have: texts, and numbers above zero; null says that it is not known."""
+"""Keys that a point may have: texts, numbers above zero, and what is assumed; null says that it is not known."""
 QUICK = (
     "SUMMA-P32-T4",
     "MATVEC-N10",
@@ -105,6 +121,58 @@ def _check(point, where):
             raise ConfigError(f"{key}: expected a text or null, found {_short(value)}", where=where)
         if kind is float and not (value is None or _positive(value)):
             raise ConfigError(f"{key}: expected a positive number or null, found {_short(value)}", where=where)
+    if point.get("assumed") is not None:
+        _check_assumed(point, where)
+
+
+def _check_assumed(point, where):
+    """Refuse assumptions that are no table, contradict what the source says, or name no clock that can be one."""
+    assumed = point["assumed"]
+    if not isinstance(assumed, Mapping):
+        raise ConfigError(f"assumed: expected a table of parameters, found {_short(assumed)}", where=where)
+    for key in assumed:
+        if key in point["params"]:
+            raise ConfigError(f"assumed: {key} stands among the parameters too; the source says it", where=where)
+    clock = assumed.get("clock_ghz")
+    if clock is None:
+        return
+    if not _positive(clock):
+        raise ConfigError(f"assumed: clock_ghz: expected a positive number, found {_short(clock)}", where=where)
+    if point.get("published_unit") not in SECONDS or not _positive(point.get("published_value")):
+        raise ConfigError(
+            "assumed: a clock makes cycles of a time, and no time was published",
+            where=where,
+            hint=f"published_value is a number above zero, published_unit one of {', '.join(SECONDS)}",
+        )
+
+
+def published_cycles(point: Mapping[str, Any]) -> float | None:
+    """Return the published cycles of a point: as printed, or of a time at the clock assumed; None if neither."""
+    clock = (point.get("assumed") or {}).get("clock_ghz")
+    if point.get("cycles") is None and clock is not None:
+        return point["published_value"] * SECONDS[point["published_unit"]] * clock * 1e9
+    return point.get("cycles") or point.get("cycles_at_0p85_ghz")
+
+
+def program_params(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the program behind a point: what was published and what is assumed, no result."""
+    told = point["params"] | {k: v for k, v in (point.get("assumed") or {}).items() if k != "clock_ghz"}
+    return {key: value for key, value in told.items() if key not in ("values", "min", "max")}
+
+
+def assumptions(point: Mapping[str, Any]) -> str:
+    """Return what is assumed about a point as a text; empty if nothing is."""
+    return ", ".join(
+        f"{value:g} GHz" if key == "clock_ghz" else f"{key} = {str(value).lower() if value is True else value}"
+        for key, value in (point.get("assumed") or {}).items()
+    )
+
+
+def generations(point: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a point, and behind it the same program on the WSE-3 if its cycles there were published too."""
+    if point.get("cycles_wse3") is None:
+        return [point]
+    return [point, point | {"id": f"{point['id']} on WSE-3", "cycles": point["cycles_wse3"], "generation": "WSE-3"}]
 
 
 def _positive(value):

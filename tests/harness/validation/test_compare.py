@@ -63,7 +63,7 @@ def run(capsys, *words):
 
 def test_points_of_the_package():
     points = load_points()
-    assert len(points) == 216
+    assert len(points) == 218
     assert all(p["source"] and p["recipe"].startswith("R") for p in points)
     ids = {p["id"] for p in points}
     assert set(QUICK) <= ids
@@ -160,6 +160,66 @@ def test_formulas_are_listed_but_not_judged(tmp_path, capsys, toys):
     assert status == 0
     assert "+50.0%" in out
     assert "mean absolute error 0.00 %" in out
+
+
+def test_a_time_is_compared_at_the_clock_that_is_assumed(tmp_path, capsys, toys):
+    timed = point("timed", None, runs=500, dtype="f32") | {
+        "published_value": 2,
+        "published_unit": "us",
+        "assumed": {"clock_ghz": 0.5, "pe_grid": "4x4"},
+    }
+    status, out, _ = run(capsys, "--points", write(tmp_path, [timed]), "--no-limits")
+    assert status == 0
+    assert "500        1,000   -50.0%  R0, by hand; assumed: 0.5 GHz, pe_grid = 4x4; a paper" in out
+    assert toys[0]["params"] == {"runs": 500, "dtype": "f32", "pe_grid": "4x4"}  # no clock: a program has none
+    for changed, said in (
+        ({"assumed": {"dtype": "f16"}}, "dtype stands among the parameters too"),
+        ({"assumed": {"clock_ghz": 0}}, "clock_ghz: expected a positive number"),
+        ({"assumed": [1]}, "expected a table"),
+        ({"published_unit": "tokens/s"}, "no time was published"),
+        ({"published_value": None}, "no time was published"),
+    ):
+        status, _, err = run(capsys, "--points", write(tmp_path, [timed | changed]))
+        assert status == 2
+        assert said in err
+
+
+def test_another_generation_is_shown_and_not_judged(tmp_path, capsys, toys):
+    path = write(tmp_path, [point("a", 100, runs=101) | {"cycles_wse3": 202}])
+    status, out, _ = run(capsys, "--points", path)
+    assert status == 0
+    assert "a on WSE-3" in out
+    assert "not judged): 1 of 1 compared, mean absolute error 50.00 %, worst -50.0 % (a on WSE-3)" in out
+    assert out.rstrip().endswith(
+        "all: 1 compared, 0 not; mean absolute error 1.00 % (limit 4 %), worst +1.0 % (a; "
+        "limit 10 %), 0 over the limit: passed"
+    )
+    page = tmp_path / "page.md"
+    page.write_text("<!-- begin validation -->\n<!-- end validation -->\n")
+    run(capsys, "--points", path, "--write", str(page))
+    assert "| all on WSE-3, not judged | 1 of 1 | 50.0 % | a on WSE-3: -50.0 % |" in page.read_text()
+
+
+def test_where_nothing_is_judged_it_says_so(tmp_path, capsys, toys):
+    path = write(tmp_path, [point("f", None, kind="formula", runs=150, reference=100)])
+    status, out, _ = run(capsys, "--points", path)
+    assert (status, out.splitlines()[-1]) == (0, "nothing compared that is judged: passed")
+    path = write(tmp_path, [point("f", 3, runs="too large")])
+    status, out, _ = run(capsys, "--points", path)
+    assert (status, out.splitlines()[-1]) == (1, "nothing compared: FAILED")
+
+
+def test_published_times_of_products_on_a_mesh():
+    """WaferLLM's tables 6 and 7, with what they leave open said; the long ones come out as published."""
+    rows = {row.id: row for row in compare.validate(select(load_points(), recipes=["R11"]), machine(), Progress())}
+    assert sorted(rows) == [f"WLLM-GEM{kind}-{size}K" for kind in "MV" for size in (16, 32)]
+    for row in rows.values():
+        assert row.assumed.startswith("0.85 GHz, pe_grid = 720x720, sums = 16-bit, ")
+        assert row.low is row.high is None
+        assert not row.counts
+    assert abs(rows["WLLM-GEMV-32K"].error) < 0.01
+    assert abs(rows["WLLM-GEMM-32K"].error) < 0.05
+    assert "PEs with the same tiles" in rows["WLLM-GEMM-16K"].method
 
 
 def test_a_failing_program_is_not_a_skipped_point(tmp_path, capsys, toys):

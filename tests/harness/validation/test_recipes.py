@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -159,18 +161,28 @@ def test_formulas_with_the_published_ramp():
 # --- products on a mesh -----------------------------------------------------------------------------------------------
 
 
-def test_mesh_gemm_is_continued_from_small_meshes():
-    near = run("R11", "llm-kernel", "MeshGEMM", shape="64 x 64 x 64", pe_grid="8x8", dtype="16-bit")
-    far = run("R11", "llm-kernel", "MeshGEMM", shape="96 x 96 x 96", pe_grid="12x12", dtype="16-bit")
-    assert (near.method, far.method) == ("fabric", "line through 4 and 8 PEs a side")
-    real = mesh_products.mesh_gemm(M, 12, (8, 8, 8), "f16")
-    assert far.cycles == pytest.approx(real, rel=0.02)
+@pytest.mark.parametrize(("align", "sums"), [("fabric", "16-bit"), ("host", "f32")])
+def test_mesh_gemm_of_many_pes_is_composed(align, sums):
+    chosen = {"dtype": "16-bit", "align": align, "sums": sums}
+    near = run("R11", "llm-kernel", "MeshGEMM", shape="64 x 64 x 64", pe_grid="8x8", **chosen)
+    far = run("R11", "llm-kernel", "MeshGEMM", shape="96 x 96 x 96", pe_grid="12x12", **chosen)
+    assert near.method == "fabric"
+    off = re.fullmatch(
+        r"composed: closed form of 12 x 12 PEs, (\S+) % off on 8 x 8 PEs with the same tiles", far.method
+    )
+    real, form = mesh_products.mesh_gemm(M, 12, (8, 8, 8), "f16", "same" if sums == "16-bit" else "f32", align)
+    assert far.cycles == form == pytest.approx(real, rel=0.01)
+    measured, expected = mesh_products.mesh_gemm(M, 8, (8, 8, 8), "f16", "same" if sums == "16-bit" else "f32", align)
+    assert near.cycles == measured
+    assert float(off[1]) == pytest.approx(100 * (expected / measured - 1), abs=0.01)
 
 
 def test_mesh_gemv_is_one_row_of_the_mesh():
     found = run("R11", "llm-kernel", "MeshGEMV", shape="[1,64] x [64, 24]", pe_grid="9x6", dtype="16-bit")
-    whole = KERNELS["gemv"].run(M, p=9, height=6, m=24, n=64, algorithm="ktree", sums="same", replicated=True)
-    assert found.cycles == whole["cycles"]
+    chosen = {"p": 9, "height": 6, "m": 24, "n": 64, "algorithm": "ktree", "sums": "same", "replicated": True}
+    assert found.cycles == KERNELS["gemv"].run(M, **chosen)["cycles"]
+    back = run("R11", "llm-kernel", "MeshGEMV", shape="[1,64] x [64, 24]", pe_grid="9x6", broadcast=True)
+    assert back.cycles == KERNELS["gemv"].run(M, broadcast=True, **chosen)["cycles"] > found.cycles
 
 
 @pytest.mark.parametrize(
@@ -180,6 +192,15 @@ def test_mesh_gemv_is_one_row_of_the_mesh():
         ("MeshGEMV", {"shape": "[1,16K]x[8K,16K]", "pe_grid": "660x660"}, r"\[1, N\]"),
         ("MeshGEMV", {"shape": "[1,16K]x[16K,16K]", "pe_grid": "8x4"}, "does not fit"),
         ("MeshGEMM", {"shape": "16K", "pe_grid": "660x660"}, "M x K x N"),
+        ("MeshGEMM", {"shape": "64K x 64K x 64K", "pe_grid": "720x720"}, "does not fit|words"),
+        (
+            "MeshGEMM",
+            {"shape": "8 x 8 x 8", "pe_grid": "2x2", "sums": "64-bit"},
+            "sums='64-bit'; known are 16-bit, f32",
+        ),
+        ("MeshGEMM", {"shape": "8 x 8 x 8", "pe_grid": "2x2", "align": []}, "align="),
+        ("MeshGEMM", {"shape": "8 x 8 x 8", "pe_grid": "2x2", "broadcast": True}, "nothing is broadcast"),
+        ("MeshGEMV", {"shape": "[1,8]x[8,8]", "pe_grid": "2x2", "align": "host"}, "nothing is aligned"),
     ],
 )
 def test_mesh_products_that_cannot_run(workload, params, reason):
