@@ -48,6 +48,13 @@ class Optimizer(ABC):
         for name, value in vars(self).items():
             if not 0 <= value <= float(np.finfo(F).max):
                 raise ConfigError(f"{value} is impossible", where=f"optimizer: {name}", value=value)
+        if self.lr * self.weight_decay >= 1:
+            raise ConfigError(
+                f"a decay of {self.weight_decay:g} at a rate of {self.lr:g} takes more than the weight in each step",
+                where="optimizer: weight_decay",
+                value=self.weight_decay,
+                hint=f"less than {1 / self.lr:g}",
+            )
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -82,6 +89,13 @@ class SGD(Optimizer):
     """Stochastic gradient descent; see the head of this module."""
 
     momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.momentum >= 1:
+            raise ConfigError(
+                f"a momentum of {self.momentum:g} never forgets", where="optimizer: momentum", value=self.momentum
+            )
 
     @property
     def slots(self) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 While a run of ``run.h5`` goes on, its events collect in the directory ``run.h5.part``: ``00000.h5``, ``00001.h5`` and
 so on, each a complete run file of `SEGMENT` events that appears at once when it is full.  A killed run therefore loses
-what was not yet in a segment and nothing else; `traces.trace.Trace` opens the directory as it opens a finished file.
+what was not yet in a segment and nothing else; `traces.trace.Trace` opens the directory as it opens a finished file,
+until the next recording of that name removes it.  A lock on the directory says that its process is alive.
 `RunWriter.join_events` copies the compressed chunks of all segments into the run file, after which the directory goes.
 
 In a file, ``/events`` holds a dataset per column of `wse_core.events.EVENT_DTYPE`, all of one length, in the order of
@@ -14,6 +15,7 @@ a range of cycles is found without reading others.  Attributes of the group: ``c
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -43,7 +45,7 @@ class EventLog:
     Parameters
     ----------
     path : path-like
-        The run file to be; segments go to ``path.part``, which must not hold segments of another run.
+        The run file to be; segments go to ``path.part``.  What a killed process left there is removed.
     meta : RunMeta
         Provenance, in every segment.
     filter : TraceFilter
@@ -58,6 +60,11 @@ class EventLog:
     ----------
     count : int
         Events taken.
+
+    Raises
+    ------
+    TraceError
+        Another process records to `path`, or it cannot be written.
     """
 
     def __init__(
@@ -74,16 +81,18 @@ class EventLog:
         self.segments: list[Path] = []
         self._pending = [np.empty(0, EVENT_DTYPE)]
         self._waiting = 0
+        self._lock: int | None = None
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            if segments_of(path):
-                raise TraceError(
-                    f"{self.directory} holds the events of a run that did not end",
-                    path=self.path,
-                    hint="open them with Trace.open, then delete the directory",
-                    exit_code=2,
-                )
+            self._lock = _locked(self.directory)
+            for left in segments_of(path):
+                left.unlink()
+        except BlockingIOError:
+            raise TraceError(
+                "another process is recording to it", path=self.path, hint="another file, or wait for it", exit_code=2
+            ) from None
         except OSError as error:
+            self.release()
             raise TraceError(f"cannot be written: {error.strerror}", path=self.directory, exit_code=2) from None
 
     def append(self, events: np.ndarray, clock: int) -> None:
@@ -127,10 +136,19 @@ class EventLog:
         finally:
             if not self.segments:
                 self.remove()
+            self.release()
 
     def remove(self) -> None:
         """Remove the segments; call it when the run file has its name."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self._lock is not None:  # once released, the directory may be that of somebody else
+            shutil.rmtree(self.directory, ignore_errors=True)
+        self.release()
+
+    def release(self) -> None:
+        """Let others record to this name; segments that are there stay until they do."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _write(self, complete_only):
         events = sorted_events(joined(self._pending))
@@ -149,6 +167,19 @@ class EventLog:
             if self.marks:
                 writer.add_marks(self.marks)
         self.segments.append(path)
+
+
+def _locked(directory: Path) -> int:
+    """Return a descriptor of a directory, locked as long as it is open."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
+    except OSError:  # a file system without locks
+        pass
+    return descriptor
 
 
 @contextlib.contextmanager

@@ -37,8 +37,12 @@ from wse_core.wake cimport ring_set, schedule, wheel_remove
 
 
 # --- the picker -------------------------------------------------------------------------------------------------------
-cdef inline void start_task(region_t* s, ce_t* ce, uint64_t t, int32_t entry) noexcept nogil:
+cdef inline void start_task(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int32_t entry, int id,
+                            bint control) noexcept nogil:
+    if TRACE:
+        emit(s, cell, t, EV_TASK_START, NO_COLOR, id, ce.prog.code[entry].at, control)
     ce.main_state = MAIN_STARTING
+    ce.main.task = <uint8_t>(id + N_CONTROL_IDS if control else id)     # kept untraced too: a trace may begin later
     ce.pc = entry
     if ce.prog.calls:
         depth_of(ce)[0] = 0
@@ -74,11 +78,6 @@ cdef uint64_t heads_for_picker(ce_t* ce, uint64_t t, uint32_t* ready) noexcept n
             when = r
     return when
 
-cdef inline void traced_start(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int32_t entry, int id,
-                              bint control) noexcept nogil:
-    if TRACE:
-        emit(s, cell, t, EV_TASK_START, NO_COLOR, id, ce.prog.code[entry].at, control)
-
 cdef void pick(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Let the picker choose in cycle t.
     cdef program_t* g = ce.prog
@@ -100,8 +99,7 @@ cdef void pick(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     ce.last_task = id
     if (able >> id) & 1:
         ce.activated &= ~(<uint32_t>1 << id)
-        traced_start(s, ce, cell, t, g.entry[id], id, False)
-        start_task(s, ce, t, g.entry[id])
+        start_task(s, ce, cell, t, g.entry[id], id, False)
         return
     q = inq_of(ce, g.inq_of_task[id])
     word = inq_take(s, ce, cell, q, t)
@@ -111,12 +109,10 @@ cdef void pick(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
             touched(s, t)
             return
         take_arguments(ce, word)
-        traced_start(s, ce, cell, t, g.control_entry[k], k, True)
-        start_task(s, ce, t, g.control_entry[k])
+        start_task(s, ce, cell, t, g.control_entry[k], k, True)
     else:
         take_arguments(ce, word)
-        traced_start(s, ce, cell, t, g.entry[id], id, False)
-        start_task(s, ce, t, g.entry[id])
+        start_task(s, ce, cell, t, g.entry[id], id, False)
 
 
 # --- a look at a CE ---------------------------------------------------------------------------------------------------

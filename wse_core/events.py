@@ -18,7 +18,7 @@ enter         the host's stream handing a wavelet to an      port               
 take          a CE taking a wavelet from an input queue      input queue               payload
 activate      the activated bit of a task being set          task id                   0
 task_start    the picker's choice                            task id                   code word of the entry
-task_end      the instruction `done`                         what the picker chose by  0
+task_end      the instruction `done`                         task id                   0
 op_start      the issue of a vector operation                thread (8 = main)         code word, opcode << 16
 op_end        its last step                                  thread                    elements done
 conflict      the last step of an operation that lost        thread                    cycles lost by the operation
@@ -35,9 +35,8 @@ mark          the beginning of a phase, see `traces.marks`   0                  
 
 ``color`` is `NO_COLOR` where none is concerned.  Bit 0 of ``flags`` says that the wavelet is a control wavelet; for
 `depart` bits 1 to 3 are the port from which it came and bit 4 says that it arrived as the other color of its pair
-(color swap).  For `wait` bits 1 to 3 are the number of the queue.  For `task_start` bit 0 says that ``aux`` is the id
-of a control task; these are numbered by themselves.  The picker chooses a control task by the color of its wavelet, and
-that is what `task_end` says; it ends the task that its PE started last.
+(color swap).  For `wait` bits 1 to 3 are the number of the queue.  For `task_start` and `task_end` bit 0 says that
+``aux`` is the id of a control task; these are numbered by themselves.
 """
 
 from __future__ import annotations

@@ -182,6 +182,7 @@ ctypedef struct thread_t:   # a vector operation in progress; all that a flow ne
     uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[FILE_REG]     # DSRs in use, per file
     opnd_t a, b, c
+    uint8_t task            # of the main thread: the task it runs; control tasks are numbered from N_CONTROL_IDS
 
 ctypedef struct fifo_t:
     uint16_t head

@@ -235,7 +235,8 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
         elif ins.op == OP_DONE:
             ce.main_state = MAIN_IDLE
             if TRACE:
-                emit(s, cell, t, EV_TASK_END, NO_COLOR, ce.last_task, 0, 0)
+                emit(s, cell, t, EV_TASK_END, NO_COLOR, ce.main.task % N_CONTROL_IDS, 0,
+                     ce.main.task >= N_CONTROL_IDS)
     elif form == FORM_TASK:
         if ins.op == OP_ACTIVATE:
             activate(s, ce, cell, t, ins.a)

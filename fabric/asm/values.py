@@ -49,7 +49,7 @@ def encode_array(values: ArrayLike, dtype: str, bias: int | None = None, what: s
     Raises
     ------
     ProgramError
-        Integer out of range, a complex or otherwise unfit value.
+        A finite number out of range, a complex or otherwise unfit value.
     """
     raw = isinstance(values, np.ndarray) and values.dtype == np.dtype(f"u{2 * WORDS[dtype]}")
     try:
@@ -59,16 +59,18 @@ def encode_array(values: ArrayLike, dtype: str, bias: int | None = None, what: s
     if array.dtype.kind not in "fiub":
         raise ProgramError(f"{what}: {array.dtype} is not a kind of number that {dtype} can hold")
     if dtype in ("f16", "f32", "cb16"):
+        bias = PARAMETERS["num.cb16_bias"].value if bias is None else bias
         if raw:
             bits = array
         elif dtype == "cb16":
             from wse_core import numerics
 
-            bias = PARAMETERS["num.cb16_bias"].value if bias is None else bias
             bits = np.asarray(numerics.encode(array.astype(np.float64), "cb16", bias), np.uint16).reshape(array.shape)
         else:
             with np.errstate(over="ignore", invalid="ignore"):
                 bits = array.astype(NUMPY[dtype])
+        if not raw:
+            _refuse_overflow(array, bits, dtype, bias, what)
     else:
         if array.dtype.kind == "f":
             raise ProgramError(f"{what}: floating point given for {dtype}", hint="convert it with numpy first")
@@ -83,6 +85,20 @@ def encode_array(values: ArrayLike, dtype: str, bias: int | None = None, what: s
         .view("<u2")
         .astype(np.uint16, copy=False)
     )
+
+
+def _refuse_overflow(array: NDArray[Any], bits: NDArray[Any], dtype: str, bias: int, what: str) -> None:
+    """Refuse finite numbers that have become infinite."""
+    if dtype == "cb16":
+        from wse_core import numerics
+
+        infinite = np.isinf(numerics.decode(bits, "cb16", bias)).reshape(array.shape)
+    else:
+        infinite = np.isinf(bits)
+    if infinite.any() and (lost := infinite & np.isfinite(array)).any():
+        raise ProgramError(
+            f"{what}: {array[lost].flat[0]:g} is too large for {dtype}", hint="numpy.inf, if infinity is meant"
+        )
 
 
 def decode_array(words: NDArray[np.uint16], dtype: str) -> NDArray[Any]:

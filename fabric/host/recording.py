@@ -32,7 +32,7 @@ from wse_core.errors import ConfigError, CycleLimitError, DeadlockError, Machine
 from wse_core.events import FOREVER, LEVELS, TraceFilter
 from wse_core.image import FabricSpec
 
-__all__ = ["Recorder", "names_of", "record"]
+__all__ = ["Recorder", "names_of", "record", "status_of", "write"]
 
 TRACES = ("off", "counters", *LEVELS)
 ENDINGS = ((DeadlockError, "deadlock"), (MachineFault, "fault"), (CycleLimitError, "cycle limit"))
@@ -133,6 +133,11 @@ class Recorder:
             self.fabric.engine.trace(None)
             self.fabric.on_host = None
 
+    def release(self) -> None:
+        """Let others record to the same name."""
+        if self.log is not None:
+            self.log.release()
+
     def finish(self, writer: RunWriter) -> None:
         """Put what was recorded into the run file."""
         self.stop()
@@ -207,21 +212,25 @@ def record(
 
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(RunWriter(path, recorder.meta))  # what cannot be written is said before the run
+        stack.callback(recorder.release)
         recorder.marks = stack.enter_context(collecting())
         if fabric is not None:
             watch(fabric)
-        status = "completed"
         try:
             with around(default, watch):
                 yield recorder
         except BaseException as error:
-            status = next((word for kind, word in ENDINGS if isinstance(error, kind)), "interrupted")
             if recorder.fabric is not None:
-                _write(recorder, writer, trace, status, time.perf_counter() - before)
+                write(recorder, writer, trace, status_of(error), time.perf_counter() - before)
             raise
         if recorder.fabric is None:
             raise ConfigError("no fabric was built while it was recorded", where="record", hint="Fabric in the block")
-        _write(recorder, writer, trace, status, time.perf_counter() - before)
+        write(recorder, writer, trace, "completed", time.perf_counter() - before)
+
+
+def status_of(error: BaseException) -> str:
+    """Return how a run ended that ended by an error, one of `traces.run_format.STATUSES`."""
+    return next((word for kind, word in ENDINGS if isinstance(error, kind)), "interrupted")
 
 
 def _prepared(
@@ -261,8 +270,22 @@ def _meta_of(meta: RunMeta, spec: FabricSpec, job: str | None) -> RunMeta:
     return meta.replace(job=job or named or "program", machine=dict(spec.machine), preset=spec.machine.preset)
 
 
-def _write(recorder: Recorder, writer: RunWriter, trace: str, status: str, seconds: float) -> None:
-    """Write the run file and let go of the fabric."""
+def write(recorder: Recorder, writer: RunWriter, trace: str, status: str, seconds: float) -> None:
+    """Write the run file with all that a recording has, and let go of the fabric.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        Its fabric was built.
+    writer : RunWriter
+        Closed afterwards.
+    trace : str
+        What is recorded, as for `record`.
+    status : str
+        How the run ended.
+    seconds : float
+        Seconds of the host.
+    """
     start = recorder.meta.first_cycle
     writer.meta = recorder.meta.replace(status=status)
     recorder.stop()

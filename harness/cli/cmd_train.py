@@ -97,6 +97,8 @@ def main(args: argparse.Namespace) -> int:
     if args.validate_only:
         return _say(args, {"valid": True, **summary})
     _check(args, source)
+    if args.reference:
+        need("harness.train.plain", PURPOSE).check_memory(config)
     with make_progress(args.progress) as progress, contextlib.ExitStack() as stack:
         progress.phase("compile")
         out = _directory(args, config, source)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from wse_core.errors import ConfigError
 from wse_core.events import FOREVER, KINDS, LEVELS, TraceFilter
 
 if TYPE_CHECKING:
+    from fabric.host.recording import Recorder
     from traces.run_format import RunMeta
 
 __all__ = ["add_options", "recorder"]
@@ -52,7 +55,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def recorder(args: argparse.Namespace, path: str | Path | None, meta: RunMeta | None) -> Iterator[Any]:
     """Record the run of the block as the options say; gives a `Recorder`, or None if there is no file to record to.
 
-    If the block fails, what was recorded stays in segments beside the run file that did not come to be.
+    If the block fails, the events up to there become a run file that says how the run ended; without events nothing is
+    left.
     """
     from fabric.host.engines import around
 
@@ -73,18 +77,37 @@ def recorder(args: argparse.Namespace, path: str | Path | None, meta: RunMeta | 
     from fabric.host.recording import Recorder
     from traces.marks import collecting
 
+    before = time.perf_counter()
     with collecting() as marks:
         found = Recorder(path, meta, _filter_of(args), args.trace_window, marks, "--trace-")
         try:
             with around(args.backend, found.watch):
                 yield found
-        except BaseException:
+        except BaseException as error:
             found.stop()
             if found.log is not None:
-                found.log.abandon()
+                _keep(found, args.trace, error, time.perf_counter() - before)
             raise
     if found.log is not None:
         found.log.remove()
+
+
+def _keep(found: Recorder, trace: str, error: BaseException, seconds: float) -> None:
+    """Make a run file of what was recorded of a run that failed; as segments, if even that fails."""
+    from fabric.host.recording import status_of, write
+    from traces.writer import RunWriter
+
+    log = found.log
+    assert log is not None
+    try:
+        if log.count:
+            with RunWriter(found.path, found.meta) as writer:
+                write(found, writer, trace, status_of(error), seconds)
+            print(f"wse: {found.path} has what was recorded until then", file=sys.stderr)
+    except BaseException:
+        log.abandon()
+        raise
+    log.remove()
 
 
 def _filter_of(args: argparse.Namespace) -> TraceFilter | None:

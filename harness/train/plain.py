@@ -25,27 +25,54 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from harness.config.options import place
 from harness.train import checkpoint, sparsity
 from harness.train.config import TrainConfig
 from harness.train.data import DataService, Dataset, load
 from harness.train.loss_scale import LossScale
 from memx.parameter import Parameter
 from wse_core import numerics
-from wse_core.errors import CheckpointError, ConfigError, TrainingError
+from wse_core.errors import CheckpointError, ConfigError, MemoryLimitError, TrainingError
 
 if TYPE_CHECKING:
     from wse_core.numerics import Stored
 
-__all__ = ["FORMATS", "PlainNetwork", "PlainStep", "PlainTrainer"]
+__all__ = ["FORMATS", "PlainNetwork", "PlainStep", "PlainTrainer", "check_memory"]
 
 FORMATS = ("f16", "cb16", "bf16", "f64")
 EPSILON = 1e-5
 """Added to the variance."""
+WEIGHT_BYTES = 64
+"""Bytes of the host that each weight needs besides its optimizer state: measured, most of them in the first draw and in
+an update, where masters, masks, gradients and their copies are there at once."""
+
+
+def check_memory(config: TrainConfig) -> None:
+    """Refuse a network that cannot be trained in the memory of this host, before anything is made for it.
+
+    Raises
+    ------
+    MemoryLimitError
+    """
+    from fabric.host.engines import available_bytes
+
+    weights = sum((inputs + 1) * outputs for inputs, outputs in pairwise(config.widths))
+    state = 4 * len(config.train.optimizer.build().slots)
+    needed, limit = weights * (WEIGHT_BYTES + state), available_bytes()
+    if limit is not None and needed > limit:
+        raise MemoryLimitError(
+            f"{weights:,} weights need about {needed / 2**30:.1f} GiB of host memory, there are {limit / 2**30:.1f}",
+            where=place(config.source, "network.layers"),
+            needed_bytes=needed,
+            available_bytes=limit,
+            hint="fewer outputs",
+        )
 
 
 @dataclass

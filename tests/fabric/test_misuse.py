@@ -9,6 +9,7 @@ import pickle
 import pytest
 
 from fabric import Fabric, Layout, Program
+from fabric.asm.values import encode_array
 from wse_core.errors import LayoutError, ProgramError, UnsupportedError, WseError
 
 
@@ -38,6 +39,18 @@ def test_a_place_that_is_none(fabric, place):
 def test_a_symbol_that_is_none(fabric, symbol):
     with pytest.raises(LayoutError, match="is no symbol"):
         fabric.read(symbol, 0, 0)
+
+
+def test_numbers_too_large_for_their_format(fabric):
+    """They would be infinite without a word; who means infinity says so."""
+    with pytest.raises(ProgramError, match=r"write 'x': 1e\+40 is too large for f32"):
+        fabric.write("x", [[1.0, 1e40, math.inf, 0.0]], 0, 0)
+    fabric.write("x", [[1.0, math.inf, -math.inf, 3.4e38]], 0, 0)
+    assert fabric.read("x", 0, 0).ravel()[:3].tolist() == [1.0, math.inf, -math.inf]
+    for dtype, largest in (("f16", 65504.0), ("cb16", 2.0**20)):
+        encode_array([largest, math.inf, math.nan], dtype)
+        with pytest.raises(ProgramError, match=f"too large for {dtype}"):
+            encode_array([1.0, -1e30], dtype)
 
 
 def test_ragged_rows(fabric):

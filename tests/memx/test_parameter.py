@@ -197,6 +197,13 @@ def test_what_cannot_be_is_refused():
     for name in ("lr", "weight_decay"):
         with pytest.raises(ConfigError, match=r"1e\+300 is impossible"):  # infinite in f32
             make_optimizer("adam", **{name: 1e300})
+    for momentum in (1.0, 50.0):
+        with pytest.raises(ConfigError, match="never forgets"):
+            make_optimizer("sgd", momentum=momentum)
+    for name in ("sgd", "adam", "adamw"):
+        with pytest.raises(ConfigError, match="takes more than the weight in each step"):
+            make_optimizer(name, lr=0.1, weight_decay=10.0)
+        assert make_optimizer(name, lr=0.1, weight_decay=9.0).weight_decay == 9
     with pytest.raises(ConfigError, match="eps of 1e-60 is zero in f32"):
         make_optimizer("adamw", eps=1e-60)
     with pytest.raises(ConfigError, match="cannot be streamed"):

@@ -62,8 +62,22 @@ def test_a_start_says_the_task_and_its_kind(trace):
     starts = trace.events(kinds=("task_start",))
     assert starts["aux"].tolist()[:3] == [5, 5, 40]
     assert starts["flags"].tolist() == [0, 1, 1, 0]
+    ends = trace.events(kinds=("task_end",))
+    assert ends["aux"].tolist() == starts["aux"].tolist()
+    assert ends["flags"].tolist() == starts["flags"].tolist()
     assert trace.names["control_tasks"] == {"5": "forward", "40": "loss"}
     assert trace.names["tasks"]["5"] == "weight"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_task_that_runs_when_a_trace_begins_is_known_at_its_end(backend):
+    fabric, heard = prepared(backend), []
+    debugger = Debugger(fabric)
+    assert debugger.until_task("loss")
+    fabric.engine.trace(lambda events, clock: heard.extend(events), TraceFilter(("task_end",)))
+    fabric.run()
+    fabric.engine.trace(None)
+    assert next((int(event["aux"]), int(event["flags"])) for event in heard) == (40, 1)
 
 
 def test_every_view_has_the_names(trace, tmp_path):

@@ -259,8 +259,12 @@ def test_a_killed_run_keeps_whole_segments(tmp_path, root, child_env, delay):
         assert trace.meta.status == "interrupted"
         assert trace.committed % (2 * CHUNK) == 0
         assert np.array_equal(trace.events(), many(1 << 20)[: trace.committed])
-    with pytest.raises(TraceError, match="did not end"):
+    log = EventLog(path, META, TraceFilter())  # the next recording of that name
+    assert segments_of(path) == []
+    with pytest.raises(TraceError, match="another process is recording"):
         EventLog(path, META, TraceFilter())
+    log.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_damaged_events_are_refused(tmp_path):

@@ -62,6 +62,7 @@ class CE:
         self.reg_ready = [0] * isa.N_REGS
         self.activated, self.blocked = int(image.active), int(image.blocked)
         self.last_picked = N_TASK_IDS - 1
+        self.running, self.running_control = N_TASK_IDS - 1, False  # the task that was started last
         self.main = "idle"  # idle, starting, run, vector, fault
         self.pc = -1
         self.main_next = 0
@@ -164,6 +165,7 @@ class CE:
     def start_task(self, entry, t, task, control=False):
         """Start the task that was picked, at code word index `entry`; control tasks have ids of their own."""
         self.emit(self.x, self.y, t, "task_start", None, task, entry, int(control))
+        self.running, self.running_control = task, control
         self.main, self.pc, self.return_to = "starting", entry, []
         self.main_next = t + self.machine["task.start"]
         self.counters["tasks"] += 1

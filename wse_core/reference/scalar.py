@@ -169,7 +169,7 @@ def exec_none(ce, ins, t):
         ce.go_to, ce.next_in = ce.return_to.pop(), ce.machine["ce.ret"]
     elif ins.op.name == "done":
         ce.main, ce.go_to, ce.return_to = "idle", -1, []
-        ce.emit(ce.x, ce.y, t, "task_end", None, ce.last_picked)
+        ce.emit(ce.x, ce.y, t, "task_end", None, ce.running, 0, int(ce.running_control))
 
 
 def exec_alu(ce, ins, t):

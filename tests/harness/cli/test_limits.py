@@ -82,6 +82,18 @@ def test_a_network_larger_than_its_wafer_is_refused_before_it_is_made(capsys, tm
     assert (status, "10,000,000" in out or "10000000" in out) == (0, True)
 
 
+def test_a_network_larger_than_the_host_is_refused_before_it_is_made(capsys, tmp_path, monkeypatch):
+    """Plain numpy keeps all weights in the memory of the host."""
+    from harness.train.plain import PlainTrainer
+
+    monkeypatch.setattr(PlainTrainer, "__init__", lambda *_: pytest.fail("weights were drawn"))
+    monkeypatch.setattr("fabric.host.engines.available_bytes", lambda: 40 << 30)
+    (tmp_path / "a.toml").write_text(NETWORK.format(outputs=10**7))
+    err = refused(capsys, "750,000,010 weights need about", "train", "a.toml", "--reference")
+    assert "there are 40.0" in err
+    assert not (tmp_path / "a").exists()
+
+
 @pytest.mark.parametrize("name", ["gemm-scaling", "gemv-scaling"])
 def test_a_mesh_larger_than_the_fabric(capsys, name):
     assert refused(capsys, "the most is 757 PEs a side", "figure", name, "--max-cycle-level", 10**9)

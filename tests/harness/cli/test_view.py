@@ -14,6 +14,7 @@ import tomllib
 import pytest
 from PIL import Image
 
+from fabric import Fabric
 from harness.cli import main as cli
 from tests.traces.samples import chain
 from traces import movie
@@ -133,6 +134,23 @@ def test_a_killed_run_is_looked_at(wse, root, child_env, tmp_path):
     with Trace.open(path) as trace:
         for file in trace.files:
             file.verify()
+
+
+def test_a_run_that_fails_is_looked_at(monkeypatch, capsys, tmp_path):
+    """What was recorded until then becomes a run file; of a run without events nothing is left."""
+    run = Fabric.run
+    monkeypatch.setattr(Fabric, "run", lambda self, *_, **__: run(self, max_cycles=60))
+    words = ["kernel", "chain_reduce", "pes=8", "n=40", "--out", str(tmp_path / "a" / "run.h5")]
+    assert cli.main(words) != 0
+    assert list(tmp_path.iterdir()) == []
+    assert cli.main([*words, "--trace", "full", "--trace-window", "20"]) != 0
+    assert "run.h5 has what was recorded until then" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["run.h5"]
+    with Trace.open(tmp_path / "a" / "run.h5") as trace:
+        assert (trace.complete, trace.meta.status) == (True, "cycle limit")
+        assert 40 < trace.events()["cycle"].max() <= 60
+        assert trace.files[0].counter("busy").values.shape[0] >= 3
+        assert trace.meta.machine["router.hop"] == 1
 
 
 def test_kinds_are_chosen(wse, tmp_path):
