@@ -74,7 +74,7 @@ class EventLog:
         filter: TraceFilter,
         names: dict[str, Any] | None = None,
         marks: Sequence[Mark] = (),
-    ):
+    ) -> None:
         self.path, self.directory = Path(path), Path(f"{path}.part")
         self.meta, self.filter, self.names = meta.replace(status="interrupted"), filter, names or {}
         self.count, self.clock, self.marks = 0, 0, marks
@@ -150,7 +150,7 @@ class EventLog:
             os.close(self._lock)
             self._lock = None
 
-    def _write(self, complete_only):
+    def _write(self, complete_only: bool) -> None:
         events = sorted_events(joined(self._pending))
         complete = int(np.searchsorted(events["cycle"], self.clock)) if complete_only else len(events)
         start = 0
@@ -160,7 +160,7 @@ class EventLog:
             start = stop
         self._pending, self._waiting = [events[start:]], len(events) - start
 
-    def _segment(self, events):
+    def _segment(self, events: np.ndarray) -> None:
         path = self.directory / f"{len(self.segments):05d}.h5"
         with RunWriter(path, self.meta) as writer:
             writer.add_events(events, self.clock, self.filter, self.names)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from traces.atomic import atomic_file
 from traces.naming import clean
@@ -23,7 +24,7 @@ MOST_TEXTS, MOST_COLUMNS = 64, 16
 """PEs and columns up to which the numbers are written into the cells."""
 
 
-def plane(values, window=None, link=None):
+def plane(values: ArrayLike, window: int | None = None, link: str | None = None) -> np.ndarray:
     """Return one number per PE from a counter.
 
     Parameters
@@ -62,7 +63,7 @@ def plane(values, window=None, link=None):
 
 
 @styled
-def write_heatmap(path, values, title, unit):
+def write_heatmap(path: str | Path, values: ArrayLike, title: str, unit: str) -> tuple[Path, Path]:
     """Draw an array over the rectangle and write the PNG and the CSV beside it.
 
     Parameters

@@ -15,15 +15,20 @@ Heat maps of counters are in `traces.heatmap`, animations in `traces.movie`, wha
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from traces.atomic import atomic_file
-from traces.marks import lanes
+from traces.marks import Mark, lanes
 from traces.naming import clean, task_name
+from traces.reader import Counter
 from traces.state import spans
 from traces.style import COLOURS, DPI, OTHER, TASKS, USE_TEXT, USES, WAIT_COLOURS, integer_axes, new_figure, styled
+from traces.trace import Trace
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
 
@@ -37,7 +42,7 @@ class NothingToDraw(TraceError):
     """The run did nothing of what the picture shows."""
 
 
-def _save(path, figure, header, rows):
+def _save(path: str | Path, figure: Any, header: str, rows: Iterable[Sequence[object]]) -> tuple[Path, Path]:
     """Write the PNG and the CSV; return both paths."""
     path = Path(path)
     with atomic_file(path) as stream:
@@ -51,7 +56,7 @@ def _save(path, figure, header, rows):
 
 
 @styled
-def links(path, traffic, title="wavelets per link"):
+def links(path: str | Path, traffic: ArrayLike, title: str = "wavelets per link") -> tuple[Path, Path]:
     """Draw link roses.
 
     Parameters
@@ -94,7 +99,9 @@ def links(path, traffic, title="wavelets per link"):
 
 
 @styled
-def stalls(path, counters, axis="x", title="where the cycles went"):
+def stalls(
+    path: str | Path, counters: Mapping[str, ArrayLike], axis: str = "x", title: str = "where the cycles went"
+) -> tuple[Path, Path]:
     """Draw the uses of cycles, averaged over the rows (``axis="x"``) or columns of PEs.
 
     Parameters
@@ -113,7 +120,7 @@ def stalls(path, counters, axis="x", title="where the cycles went"):
     return _save(path, figure, f"{axis},{','.join(USES)}", ((k, *row) for k, row in enumerate(sums.T.tolist())))
 
 
-def _stack(axes, edges, parts):
+def _stack(axes: Any, edges: np.ndarray, parts: np.ndarray) -> None:
     """Draw the uses of cycles on top of each other; those that never occur are left out."""
     there = [k for k in range(len(USES)) if parts[k].any()]
     axes.stackplot(
@@ -126,7 +133,13 @@ def _stack(axes, edges, parts):
 
 
 @styled
-def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
+def timeline(
+    path: str | Path,
+    trace: Trace,
+    region: tuple[int, int, int, int] | None = None,
+    cycles: tuple[int, int] | None = None,
+    title: str = "tasks and waits",
+) -> tuple[Path, Path]:
     """Draw tasks (those that take most cycles in colours) and waits (dark) of PEs over cycles, one line per PE."""
     cycles = (trace.meta.first_cycle, trace.clock) if cycles is None else cycles
     events = trace.events(kinds=("task_start", "task_end", "wait"), region=region)
@@ -168,7 +181,7 @@ def timeline(path, trace, region=None, cycles=None, title="tasks and waits"):
     return _save(path, figure, "x,y,what,begin,end", rows)
 
 
-def longest(tasks, cycles):
+def longest(tasks: np.ndarray, cycles: tuple[int, int]) -> list[int]:
     """Return the numbers of the tasks that took most cycles, as many as have a colour, in the order of numbers."""
     begin = np.maximum(tasks["begin"].astype(np.float64), cycles[0])
     end = np.minimum(tasks["end"].astype(np.float64), cycles[1])
@@ -178,7 +191,13 @@ def longest(tasks, cycles):
 
 
 @styled
-def utilisation(path, trace, region=None, bins=200, title="utilisation over time"):
+def utilisation(
+    path: str | Path,
+    trace: Trace,
+    region: tuple[int, int, int, int] | None = None,
+    bins: int = 200,
+    title: str = "utilisation over time",
+) -> tuple[Path, Path]:
     """Draw the share of PEs inside a task and of PEs that wait, and the grants per PE and cycle, over time."""
     kinds = [kind for kind in ("task_start", "task_end", "wait", "depart") if kind in trace.filter.kinds]
     events = trace.events(kinds=kinds, region=region)
@@ -204,7 +223,9 @@ def utilisation(path, trace, region=None, bins=200, title="utilisation over time
 
 
 @styled
-def windows(path, counters, title="where the cycles went, over time", first=0):
+def windows(
+    path: str | Path, counters: Mapping[str, Counter], title: str = "where the cycles went, over time", first: int = 0
+) -> tuple[Path, Path]:
     """Draw the shares of the uses of cycles in each window of the run, and the grants per PE and cycle.
 
     Parameters
@@ -223,7 +244,9 @@ def windows(path, counters, title="where the cycles went, over time", first=0):
     if not length:
         raise TraceError("the counters have no windows", hint="record with --trace-window CYCLES", exit_code=2)
     sums = np.array([counters[use].values.sum(axis=(1, 2), dtype=np.float64) for use in USES])
-    total = sum(counters[use].values.astype(np.int64) for use in USES)  # cycles of each PE in each window
+    total = np.zeros(counters["busy"].values.shape, np.int64)  # cycles of each PE in each window
+    for use in USES:
+        total += counters[use].values.astype(np.int64)
     cycles, pes = total.max(axis=(1, 2)), max(1, int(np.count_nonzero(total.sum(axis=0))))
     edges = first + np.concatenate([[0], np.cumsum(cycles)])
     shares = sums / np.maximum(1, cycles * pes)
@@ -250,7 +273,7 @@ def windows(path, counters, title="where the cycles went, over time", first=0):
     return _save(path, figure, f"cycle,cycles,{','.join(USES)},grants_per_pe_cycle", rows)
 
 
-def _phases(axes, marks, cycles):
+def _phases(axes: Any, marks: Sequence[Mark], cycles: tuple[int, int]) -> None:
     """Draw the phases of the program as bands over cycles."""
     from matplotlib import colormaps
 
@@ -275,7 +298,7 @@ def _phases(axes, marks, cycles):
             axes.text(begin, line, f" {clean(mark.label)}", fontsize=7, verticalalignment="center", clip_on=True)
 
 
-def _with_phases(width, height, trace, cycles):
+def _with_phases(width: float, height: float, trace: Trace, cycles: tuple[int, int]) -> tuple[Any, Any]:
     """Return a figure and its axes, under a strip of the program's phases if there are any."""
     tracks = len({*zip((mark.track for mark in trace.marks), lanes(trace.marks), strict=True)})
     if not tracks:
@@ -288,12 +311,12 @@ def _with_phases(width, height, trace, cycles):
     return figure, axes
 
 
-def _overlap(found, edges):
+def _overlap(found: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return how many cycles of spans fall between consecutive edges, over all spans."""
     begin = np.sort(np.clip(found["begin"].astype(np.float64), edges[0], edges[-1]))
     end = np.sort(np.clip(found["end"].astype(np.float64), edges[0], edges[-1]))
 
-    def before(times):  # the sum over spans of cycles from `times` to each edge
+    def before(times: np.ndarray) -> np.ndarray:  # the sum over spans of cycles from `times` to each edge
         sums = np.concatenate([[0.0], np.cumsum(times)])
         count = np.searchsorted(times, edges, side="right")
         return count * edges - sums[count]

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ class RunFile:
             self.close()
             raise
 
-    def _open(self):
+    def _open(self) -> None:
         if not self.path.exists():
             raise self._error("no such file")
         if not self.path.is_file():
@@ -111,7 +111,8 @@ class RunFile:
             )
         with self._guarded():
             known = {item.name: item for item in dataclasses.fields(RunMeta)}
-            values, self.extra = {}, {}
+            values: dict[str, Any] = {}
+            self.extra: dict[str, Any] = {}
             for name, value in _attributes(self._file["meta"]).items():
                 (values if name in known else self.extra)[name] = value
             values["machine"] = json.loads(values.get("machine", "{}"))
@@ -214,7 +215,7 @@ class RunFile:
                 result[name] = group[name][start:stop]
             return result
 
-    def _event_group(self):
+    def _event_group(self) -> Any:
         if self._file is None:
             raise self._error("is closed already")
         if self._events is None:
@@ -225,17 +226,18 @@ class RunFile:
         """Read everything, so that every checksum is compared; raise `TraceError` at the first that does not fit."""
         if self.has_events:
             with self._guarded():
-                if self._events["cycle"].size != self.event_attributes["committed"]:
+                group = self._event_group()
+                if group["cycle"].size != self.event_attributes["committed"]:
                     raise ValueError("number of events")
-                for name in self._events:
-                    self._events[name][()]
+                for name in group:
+                    group[name][()]
         self.marks()
         for name in self.counters:
             self.counter(name)
         for name in self.results:
             self.result(name)
 
-    def _dataset(self, group, name):
+    def _dataset(self, group: str, name: str) -> Any:
         """Return a dataset that must be there."""
         listing = self._counters if group == "counters" else self._results
         if name not in listing:
@@ -248,7 +250,7 @@ class RunFile:
             return dataset
 
     @contextlib.contextmanager
-    def _guarded(self):
+    def _guarded(self) -> Iterator[None]:
         """Turn whatever damage makes h5py raise into one `TraceError`."""
         try:
             yield
@@ -260,19 +262,19 @@ class RunFile:
             text = " ".join(str(error).split())
             raise self._error("is damaged", f"cut short or changed on disk ({text})") from error
 
-    def _error(self, what, cause=None, hint=None):
+    def _error(self, what: str, cause: str | None = None, hint: str | None = None) -> TraceError:
         """Return a `TraceError` about this file."""
         return TraceError(what, path=self.path, cause=cause, hint=hint, exit_code=2)
 
 
-def _refuse_heap(dtype):
+def _refuse_heap(dtype: np.dtype[Any]) -> None:
     """Raise on texts of variable length: no run file has them, and reading damaged ones may never end."""
     text = h5py.check_string_dtype(dtype)
     if text is not None and text.length is None:
         raise ValueError("a text of variable length")
 
 
-def _attributes(item):
+def _attributes(item: Any) -> dict[str, Any]:
     """Return the attributes of a file, group or dataset as Python objects."""
     found = {}
     for name in item.attrs:
@@ -283,12 +285,12 @@ def _attributes(item):
     return found
 
 
-def _text(value):
+def _text(value: Any) -> Any:
     """Return a value read from HDF5 with a text as str."""
     return value.decode("utf-8") if isinstance(value, bytes) else value
 
 
-def _python(value):
+def _python(value: Any) -> Any:
     """Return a value read from HDF5 with texts and scalars as Python objects."""
     value = _text(value)
     return value.item() if isinstance(value, np.generic) else value

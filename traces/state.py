@@ -87,7 +87,7 @@ class RegionStates:
         x, y, width, height.
     """
 
-    def __init__(self, trace: Trace, region: tuple[int, int, int, int]):
+    def __init__(self, trace: Trace, region: tuple[int, int, int, int]) -> None:
         self.trace, self.region = trace, region
         lasting = ("task_start", "task_end", "op_start", "op_end", "wait")
         kinds = [kind for kind in lasting if kind in trace.filter.kinds]
@@ -112,5 +112,5 @@ class RegionStates:
         return states
 
 
-def _during(found, cycle):
+def _during(found: np.ndarray, cycle: int) -> np.ndarray:
     return found[(found["begin"] <= cycle) & (found["end"] > cycle)]

@@ -9,7 +9,13 @@ A PE is a cell of three lines: task or wait, operation, and the links on which i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from traces.naming import operation_name, task_name
+from traces.state import PEState, RegionStates
 from wse_core.events import KINDS
 
 __all__ = ["as_data", "describe_wavelet", "grid", "task_table"]
@@ -20,7 +26,7 @@ SHORT = {"input": "in", "output": "out", "fifo": "fifo", "resource": "res"}
 PORTS = "WENSR"
 
 
-def grid(region, cycle, names):
+def grid(region: RegionStates, cycle: int, names: Mapping[str, Any]) -> list[str]:
     """Return the lines of a picture of a `traces.state.RegionStates` in a cycle.
 
     Parameters
@@ -43,7 +49,7 @@ def grid(region, cycle, names):
     return lines
 
 
-def as_data(region, cycle, names):
+def as_data(region: RegionStates, cycle: int, names: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `grid` shows as plain data: cycle, region and, per PE, task, wait, operations and grants."""
     states = region.at(cycle)
     pes = []
@@ -69,7 +75,7 @@ def as_data(region, cycle, names):
     return {"cycle": cycle, "region": list(region.region), "pes": pes}
 
 
-def _cell(state, names):
+def _cell(state: PEState, names: Mapping[str, Any]) -> tuple[str, str, str]:
     if state.wait is not None:
         first = f"wait {SHORT[state.wait]}"
     elif state.task is not None:
@@ -88,7 +94,7 @@ def _cell(state, names):
     return first, second, "".join(mark for bit, mark in enumerate(ARROWS) if used >> bit & 1)
 
 
-def task_table(region, x, y, names):
+def task_table(region: RegionStates, x: int, y: int, names: Mapping[str, Any]) -> list[str]:
     """Return lines: the tasks of one PE, begin, end and length."""
     found = region.tasks[(region.tasks["x"] == x) & (region.tasks["y"] == y)]
     lines = [f"{'task':<20} {'begin':>12} {'end':>12} {'cycles':>10}"]
@@ -103,7 +109,7 @@ def task_table(region, x, y, names):
     return lines if len(found) else [f"PE ({x}, {y}) started no task"]
 
 
-def describe_wavelet(events):
+def describe_wavelet(events: np.ndarray) -> list[str]:
     """Return lines: the way of one wavelet, from the events that `traces.paths.follow` gives."""
     lines = []
     for event in events:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,11 +146,11 @@ class Trace:
         marks = self._mark_events(wanted.cycles) if "mark" in kinds else np.empty(0, EVENT_DTYPE)
         if not derived and not len(marks):
             return joined(self._chosen(wanted, columns), _fields(columns))
-        found = list(self._chosen(wanted, EVENT_DTYPE.names)) if stored else []
+        found = list(self._chosen(wanted, tuple(COLUMNS))) if stored else []
         found += [self._derive(kind, wanted) for kind in derived]
         return _only(sorted_events(joined([*found, marks])), columns)
 
-    def _mark_events(self, cycles):
+    def _mark_events(self, cycles: tuple[int, int]) -> np.ndarray:
         """Return the marks that begin in a range of cycles as events."""
         events = np.zeros(len(self.marks), EVENT_DTYPE)
         events["cycle"] = [mark.begin for mark in self.marks]
@@ -188,7 +188,7 @@ class Trace:
         found = {name: ("event", np.ascontiguousarray(events[name]), about[name]) for name in about}
         return xarray.Dataset(found, attrs={"job": self.meta.job, "kinds": [*KINDS, *DERIVED]})
 
-    def _chosen(self, wanted, columns):
+    def _chosen(self, wanted: TraceFilter, columns: Sequence[str]) -> Iterator[np.ndarray]:
         """Yield the stored events of a filter, file by file."""
         tests = {"kind"}
         if wanted.colors is not None:
@@ -199,11 +199,11 @@ class Trace:
             tests.add("cycle")
         for file in self.files:
             start, stop = file.event_range(*wanted.cycles)
-            needed = [name for name in EVENT_DTYPE.names if name in columns or name in tests]
+            needed = [name for name in COLUMNS if name in columns or name in tests]
             events = file.read_events(start, stop, needed)
             yield _only(wanted.chosen(events), columns)
 
-    def _derive(self, kind, wanted):
+    def _derive(self, kind: str, wanted: TraceFilter) -> np.ndarray:
         """Return the events of a derived kind."""
         needed = "router.hop" if kind == "land" else "ramp.in"
         if needed not in self.meta.machine:
@@ -217,7 +217,7 @@ class Trace:
         cycles = max(0, wanted.cycles[0] - late), wanted.cycles[1]
         grants = TraceFilter(("depart", "enter") if kind == "land" else ("depart",), wanted.colors, None, cycles)
         found = []
-        for events in self._chosen(grants, EVENT_DTYPE.names):
+        for events in self._chosen(grants, tuple(COLUMNS)):
             departing = events[events["kind"] == KINDS.index("depart")]
             if kind == "deliver":
                 found.append(_moved(departing[departing["aux"] >> RAMP & 1 == 1], (0, 0), 0))
@@ -240,7 +240,7 @@ class Trace:
         return result[within.keeps(as_stored)]
 
 
-def _whole_segments(path):
+def _whole_segments(path: Path) -> tuple[list[RunFile], bool, list[str]]:
     """Return what the segments of a run that did not end still hold: files, False (incomplete), what is lost."""
     files, gaps = [], []
     failure = None
@@ -267,11 +267,11 @@ def _whole_segments(path):
     return files, False, gaps
 
 
-def _fields(columns):
+def _fields(columns: Sequence[str]) -> np.dtype[Any]:
     return np.dtype([(name, EVENT_DTYPE[name]) for name in columns])
 
 
-def _only(events, columns):
+def _only(events: np.ndarray, columns: Sequence[str]) -> np.ndarray:
     """Return events with the fields `columns` alone."""
     if tuple(columns) == events.dtype.names:
         return events
@@ -281,7 +281,7 @@ def _only(events, columns):
     return result
 
 
-def _moved(events, step, port):
+def _moved(events: np.ndarray, step: tuple[int, int], port: int) -> np.ndarray:
     """Return events at the neighbour in the direction of `step`, arriving through `port`."""
     result = events.copy()
     result["x"] += np.uint16(step[0] & 0xFFFF)

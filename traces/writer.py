@@ -21,7 +21,7 @@ import dataclasses
 import json
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +50,21 @@ class _GuardedFile:
         The first failure.  Every write after it is dropped.
     """
 
-    def __init__(self, descriptor):
+    def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.position = 0
         self.size = 0
-        self.failure = None
+        self.failure: BaseException | None = None
 
-    def seek(self, offset, whence=os.SEEK_SET):
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self.position, os.SEEK_END: self.size}[whence]
         self.position = base + offset
         return self.position
 
-    def tell(self):
+    def tell(self) -> int:
         return self.position
 
-    def write(self, data):
+    def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         try:
             done = 0
@@ -76,12 +76,12 @@ class _GuardedFile:
         self.size = max(self.size, self.position)
         return len(view)
 
-    def read(self, count=-1):
+    def read(self, count: int = -1) -> bytes:
         """Return bytes from the current position; h5py recognises a file by having this method."""
         data = bytearray(self.size - self.position if count < 0 else count)
         return bytes(data[: self.readinto(data)])
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         data = os.pread(self.descriptor, len(view), self.position)
         view[: len(data)] = data
@@ -89,7 +89,7 @@ class _GuardedFile:
         self.position += len(view)
         return len(view)
 
-    def truncate(self, size=None):
+    def truncate(self, size: int | None = None) -> int:
         size = self.position if size is None else size
         try:
             if self.failure is None:
@@ -99,7 +99,7 @@ class _GuardedFile:
         self.size = size
         return size
 
-    def flush(self):
+    def flush(self) -> None:
         pass
 
 
@@ -213,9 +213,9 @@ class RunWriter:
             raise TraceError(f"results/{name} is a text with a zero byte in it", path=self.path)
         self._add("results", name, value, attributes)
 
-    def _label(self, dataset, window_cycles):
+    def _label(self, dataset: Any, window_cycles: int) -> None:
         """Name the axes of a counter: HDF5 dimension scales, which lie beside the groups and are shared."""
-        about = {
+        about: dict[str, tuple[Callable[[int], np.ndarray], str]] = {
             "window": (np.arange, f"number of the window, each of {window_cycles} cycles; 0 = one covers the run"),
             "y": (np.arange, "row of the PE, north is 0"),
             "x": (np.arange, "column of the PE, west is 0"),
@@ -314,7 +314,7 @@ class RunWriter:
             _set(dataset.attrs, "crc32", crc32(text))
             self._file.flush()
 
-    def _events_group(self, clock, count, filter, names):
+    def _events_group(self, clock: int, count: int, filter: TraceFilter, names: dict[str, Any] | None) -> Any:
         """Create the group of the events with its attributes."""
         if self._pending is None:
             raise TraceError("the file is closed already", path=self.path)
@@ -359,7 +359,7 @@ class RunWriter:
                 self._file.close()
         pending.discard()
 
-    def _add(self, group, name, value, attributes):
+    def _add(self, group: str, name: str, value: Any, attributes: dict[str, Any]) -> None:
         """Create one dataset with its attributes."""
         check_name(name)
         if self._pending is None:
@@ -388,7 +388,7 @@ class RunWriter:
             self._file.flush()
 
     @contextlib.contextmanager
-    def _translated(self):
+    def _translated(self) -> Iterator[None]:
         """Report a failure of the disk that the block met, in place of what HDF5 made of it."""
         try:
             yield
@@ -397,7 +397,7 @@ class RunWriter:
             raise
         self._check()
 
-    def _check(self):
+    def _check(self) -> None:
         """Raise if a write has failed."""
         failure = self._guard.failure
         if isinstance(failure, OSError):
@@ -405,7 +405,7 @@ class RunWriter:
         if failure is not None:
             raise failure
 
-    def _error(self, error):
+    def _error(self, error: OSError) -> TraceError:
         """Return the `TraceError` for a failed write."""
         return TraceError(
             f"cannot be written: {error.strerror or error}; nothing was left behind",
@@ -414,13 +414,13 @@ class RunWriter:
         )
 
 
-def _compresses(values):
+def _compresses(values: np.ndarray) -> bool:
     """Return whether compression saves a quarter of a column, going by its first chunk; payloads often do not."""
     sample = np.ascontiguousarray(values[:CHUNK].view(np.uint8).reshape(-1, values.itemsize).T)  # bytes as shuffled
-    return len(zlib.compress(sample, 1)) < 0.75 * sample.size
+    return len(zlib.compress(sample.data, 1)) < 0.75 * sample.size
 
 
-def _column(group, name, values, length=None, compress=True):
+def _column(group: Any, name: str, values: np.ndarray, length: int | None = None, compress: bool = True) -> Any:
     """Create one column of events, of `length` values if not all are there yet."""
     length = len(values) if length is None else length
     options = {"compression": "gzip", "compression_opts": 1} if compress else {}
@@ -448,13 +448,13 @@ def crc32(value: Any) -> np.uint32:
     return np.uint32(zlib.crc32(data))
 
 
-def _fixed(text):
+def _fixed(text: str) -> tuple[bytes, np.dtype[Any]]:
     """Return a text as bytes and the HDF5 type of that length."""
     data = text.encode("utf-8")
     return data, h5py.string_dtype("utf-8", max(1, len(data)))
 
 
-def _set(attributes, name, value):
+def _set(attributes: Any, name: str, value: Any) -> None:
     """Set an attribute; a text gets a fixed length, so that it lies in a header that HDF5 checksums."""
     if isinstance(value, str):
         data, dtype = _fixed(value)
@@ -463,14 +463,14 @@ def _set(attributes, name, value):
         attributes[name] = value
 
 
-def _listed(value):
+def _listed(value: object) -> Any:
     """Return NumPy data inside a structured value as lists and numbers."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be stored as a result")
 
 
-def _chunks(shape, item_bytes):
+def _chunks(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
     """Return a chunk shape of at most about 1 MiB that cuts leading axes first."""
     chunk = list(shape)
     for axis in range(len(chunk)):

@@ -231,11 +231,11 @@ def _drawn(trace: Trace, args: argparse.Namespace, name: str, stem: Path) -> Any
         axis = "x" if next(iter(counters.values())).shape[1] > 1 else "y"
         return pictures.stalls(path, counters, axis, f"{title}: where the cycles went")
     if name == "windows":
-        counters = {key: run.counter(key) for key in run.counters}
-        if not set(USES) <= set(counters):
+        counted = {key: run.counter(key) for key in run.counters}
+        if not set(USES) <= set(counted):
             raise TraceError("holds no counters of the uses of cycles", path=run.path, exit_code=2)
         over = f"{title}: where the cycles went, over time"
-        return pictures.windows(path, counters, over, trace.meta.first_cycle)
+        return pictures.windows(path, counted, over, trace.meta.first_cycle)
     if name == "timeline":
         return pictures.timeline(path, trace, chosen["region"], cycles, f"{title}: tasks and waits")
     if name == "utilisation":

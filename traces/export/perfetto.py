@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 
-from traces.export.trackevent import TrackEventWriter
+from traces.export.trackevent import Facts, TrackEventWriter
 from traces.marks import lanes
 from traces.naming import operation_name, task_name, task_number
 from traces.paths import identify
@@ -64,7 +64,7 @@ class _Event(NamedTuple):
 class _Picture:
     """Tell a writer what each event means; a method per kind of event, found by its name."""
 
-    def __init__(self, trace: Trace, events: np.ndarray, writer: TrackEventWriter):
+    def __init__(self, trace: Trace, events: np.ndarray, writer: TrackEventWriter) -> None:
         self.trace, self.events, self.writer = trace, events, writer
         self.width = int(events["x"].max(initial=0)) + 1
         self.numbers = identify(events)
@@ -95,13 +95,13 @@ class _Picture:
 
     # --- wavelets -----------------------------------------------------------------------------------------------------
 
-    def inject(self, event, index):
+    def inject(self, event: _Event, index: int) -> None:
         self._moved("inject", event, index)
 
-    def take(self, event, index):
+    def take(self, event: _Event, index: int) -> None:
         self._moved("take", event, index)
 
-    def depart(self, event, index):
+    def depart(self, event: _Event, index: int) -> None:
         self._moved("grant", event, index)
         for direction in range(len(LINKS)):
             if event.aux >> direction & 1:
@@ -111,28 +111,28 @@ class _Picture:
                     self.shown[link] = event.cycle
                     self._count(event.cycle, link)
 
-    def _moved(self, word, event, index):
+    def _moved(self, word: str, event: _Event, index: int) -> None:
         track, wavelet = self._track(event, ROUTER, "router"), int(self.numbers[index])
         flow, last = (wavelet + 1, self.last[wavelet] == index) if wavelet >= 0 else (None, False)
-        facts = {"color": event.color, "payload": f"{event.data:08x}", "control": event.flags & 1}
+        facts: Facts = {"color": event.color, "payload": f"{event.data:08x}", "control": event.flags & 1}
         self.writer.instant(event.cycle, track, f"{word} C{event.color}", flow, last, facts)
 
-    def _count(self, cycle, link):
+    def _count(self, cycle: int, link: tuple[int, int, int]) -> None:
         x, y, direction = link
         track = self._pe_track(x, y, LINK + direction, f"link {LINKS[direction]}", counter=True)
         self.writer.count(cycle, track, self.sent[link])
 
     # --- tasks and operations -----------------------------------------------------------------------------------------
 
-    def task_start(self, event, index):
+    def task_start(self, event: _Event, index: int) -> None:
         name = task_name(self.trace.names, task_number(event.aux, event.flags))
         facts = {"id": event.aux, "kind": "control task" if event.flags & 1 else "task", "code word": event.data}
         self._begin(event.cycle, self._track(event, TASKS, "tasks"), name, facts)
 
-    def task_end(self, event, index):
+    def task_end(self, event: _Event, index: int) -> None:
         self._end(event.cycle, self._track(event, TASKS, "tasks"))
 
-    def op_start(self, event, index):
+    def op_start(self, event: _Event, index: int) -> None:
         facts = {"code word": event.data & 0xFFFF}
         line = self.trace.names.get("lines", {}).get(str(event.data & 0xFFFF))
         if line:
@@ -141,22 +141,22 @@ class _Picture:
             facts["elements"] = self.elements[index]
         self._begin(event.cycle, self._thread(event), operation_name(self.trace.names, event.data >> 16), facts)
 
-    def op_end(self, event, index):
+    def op_end(self, event: _Event, index: int) -> None:
         self._end(event.cycle, self._thread(event))
 
-    def _thread(self, event):
+    def _thread(self, event: _Event) -> int:
         return self._track(event, THREADS + event.aux, "main" if event.aux == MAIN else f"ut{event.aux}")
 
-    def _begin(self, cycle, track, name, facts):
+    def _begin(self, cycle: int, track: int, name: str, facts: Facts) -> None:
         self.open[track] = self.open.get(track, 0) + 1
         self.writer.begin(cycle, track, name, facts)
 
-    def _end(self, cycle, track):
+    def _end(self, cycle: int, track: int) -> None:
         if self.open.get(track, 0) > 0:  # what began before the first event is not shown
             self.open[track] -= 1
             self.writer.end(cycle + 1, track)
 
-    def wait(self, event, index):
+    def wait(self, event: _Event, index: int) -> None:
         track = self._track(event, WAITING, "waits")
         facts = {"cycles": event.data}
         if event.color != NO_COLOR:
@@ -166,24 +166,24 @@ class _Picture:
 
     # --- instants of a PE ---------------------------------------------------------------------------------------------
 
-    def activate(self, event, index):
+    def activate(self, event: _Event, index: int) -> None:
         self._note(event, f"activate {task_name(self.trace.names, event.aux)}")
 
-    def conflict(self, event, index):
+    def conflict(self, event: _Event, index: int) -> None:
         self._note(event, "bank conflicts", {"cycles": event.data})
 
-    def switch(self, event, index):
+    def switch(self, event: _Event, index: int) -> None:
         self._note(event, f"switch C{event.color} to {event.aux}")
 
-    def teardown(self, event, index):
+    def teardown(self, event: _Event, index: int) -> None:
         self._note(event, f"teardown C{event.color} {'begins' if event.aux else 'ends'}")
 
-    def _note(self, event, text, facts=None):
+    def _note(self, event: _Event, text: str, facts: Facts | None = None) -> None:
         self.writer.instant(event.cycle, self._track(event, TASKS, "tasks"), text, facts=facts)
 
     # --- program and host ---------------------------------------------------------------------------------------------
 
-    def mark(self, event, index):
+    def mark(self, event: _Event, index: int) -> None:
         phase = self.trace.marks[event.data]
         number = self.rows.index((phase.track, self.lane[event.data])) % MOST_PHASES + 1
         track = self.writer.track(PROGRAM, "program", number, phase.track)
@@ -193,21 +193,21 @@ class _Picture:
             self.writer.begin(event.cycle, track, phase.label)
             self.writer.end(phase.end, track)
 
-    def host(self, event, index):
+    def host(self, event: _Event, index: int) -> None:
         what = HOST_ACCESSES[event.aux]
         track = self.writer.track(HOST, "host", event.aux + 1, what)
         self.writer.instant(event.cycle, track, what, facts={"x": event.x, "y": event.y, "count": event.data})
 
     # --- tracks -------------------------------------------------------------------------------------------------------
 
-    def _track(self, event, number, name):
+    def _track(self, event: _Event, number: int, name: str) -> int:
         return self._pe_track(event.x, event.y, number, name)
 
-    def _pe_track(self, x, y, number, name, counter=False):
+    def _pe_track(self, x: int, y: int, number: int, name: str, counter: bool = False) -> int:
         return self.writer.track(y * self.width + x + FIRST_PE, f"PE ({x}, {y})", number, name, counter)
 
 
-def _elements(events):
+def _elements(events: np.ndarray) -> dict[int, int]:
     """Return how many elements each operation did: index of its `op_start` -> elements; what did not end is missing."""
     running = {}  # (x, y, thread) -> index of the start
     found = {}

@@ -31,14 +31,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import numpy as np
 
 from traces.naming import CONTROL, operation_name, task_name
 from traces.paths import identify
 from traces.state import spans
-from traces.trace import DERIVED
+from traces.trace import DERIVED, Trace
 from wse_core.events import KINDS, WAITS, sorted_events
 
 __all__ = ["write_log"]
@@ -53,16 +55,24 @@ ENDLESS = 1 << 63
 IDLE = "[EX OP] IDLE"
 AGAIN, ENDED, SHOWN, WAITING, STALLED = 0.1, 0.2, 0.3, 0.4, 0.5  # order of the lines of a cycle
 
+_Place: TypeAlias = tuple[int, int]
+_Line: TypeAlias = tuple[float, str]
+"""Cycle, with a part that puts the lines of one cycle into order, and text."""
+_Span: TypeAlias = tuple[int, int, int, int]
+"""Begin, end, lane and what, as in `traces.state.spans`."""
+_Entry = TypeVar("_Entry", bound=tuple[Any, ...])
 
-def write_log(trace, events, stream):
+
+def write_log(trace: Trace, events: np.ndarray, stream: BinaryIO) -> None:
     """Write the log of the events; landings are derived if they are not among them."""
     if not np.any(events["kind"] == len(KINDS)):
         events = sorted_events(np.concatenate([events, _landings(trace, events)]))
     numbers = identify(events)
     width, height = (int(events[name].max(initial=0)) + 1 for name in ("x", "y"))
     stream.write(f"@0 dimX={width}, dimY={height}\n".encode())
-    idents, issued = {}, {}  # wavelet -> its ident; origin and color -> wavelets so far
-    queue_of = {}  # output queue of a color
+    idents: dict[int, str] = {}  # of a wavelet
+    issued: dict[int, int] = {}  # origin and color -> wavelets so far
+    queue_of: dict[tuple[int, int, int], int] = {}  # output queue of a color
     landings = events[events["kind"] == len(KINDS)]
     landed = set(zip(*(landings[name].tolist() for name in ("cycle", "x", "y", "color", "aux")), strict=True))
     out = []
@@ -105,11 +115,12 @@ def write_log(trace, events, stream):
         stream.write("".join(f"{line}\n" for _, line in out[start : start + LINES]).encode())
 
 
-def _work(trace, events):
+def _work(trace: Trace, events: np.ndarray) -> list[_Line]:
     """Return (cycle, line) of what CEs do: a part of a cycle puts the lines of one cycle into order."""
-    tasks, operations, waits = _places(spans(events, "task")), _places(spans(events, "op")), {}
+    tasks, operations = _places(spans(events, "task")), _places(spans(events, "op"))
+    waits: dict[_Place, list[tuple[int, int, str]]] = {}
     for event in events[events["kind"] == KINDS.index("wait")]:
-        stall = _stall(WAITS[event["aux"]], event["color"], event["flags"] >> 1 & 7)
+        stall = _stall(WAITS[event["aux"]], int(event["color"]), int(event["flags"]) >> 1 & 7)
         begin, end = int(event["cycle"]) - int(event["data"]), int(event["cycle"])
         waits.setdefault((int(event["x"]), int(event["y"])), []).append((begin, end, stall))
     for event in events[events["kind"] == KINDS.index("conflict")]:
@@ -126,45 +137,52 @@ def _work(trace, events):
     return found
 
 
-def _during(entries, cycle):
+def _during(entries: Sequence[_Entry], cycle: int) -> _Entry | None:
     """Return which of some entries (begin, end, ...) one after the other lasts in a cycle, or None."""
     at = bisect_right(entries, cycle, key=itemgetter(0)) - 1
     return entries[at] if at >= 0 and cycle < entries[at][1] else None
 
 
-def _places(found):
+def _places(found: np.ndarray) -> dict[_Place, list[_Span]]:
     """Return spans by place: (x, y) -> [(begin, end, lane, what)]."""
-    result = {}
+    result: dict[_Place, list[_Span]] = {}
     for span in found.tolist():
         begin, end, x, y, lane, what = span
         result.setdefault((x, y), []).append((begin, end, lane, what))
     return result
 
 
-def _of_pe(trace, place, tasks, operations, waits, codes):
+def _of_pe(
+    trace: Trace,
+    place: _Place,
+    tasks: Sequence[_Span],
+    operations: Sequence[_Span],
+    waits: Sequence[tuple[int, int, str]],
+    codes: Mapping[tuple[int, int, int, int, int], int],
+) -> list[_Line]:
     """Return the lines of one PE."""
     x, y = place
     found = []
 
-    def say(cycle, order, text):
+    def say(cycle: int, order: float, text: str) -> None:
         found.append((cycle + order, f"@{cycle} P{x}.{y}: (hwtile) {text}"))
 
-    lanes = {}
+    lanes: dict[int, list[_Span]] = {}
     for entry in operations:
         lanes.setdefault(entry[2], []).append(entry)
     order = sorted(lanes, key=lambda lane: (lane != MAIN, lane))  # whose operation is shown, of several
 
-    def task_at(cycle):
+    def task_at(cycle: int) -> _Span | None:
         return _during(tasks, cycle)
 
-    def operation(entry, cycle):
+    def operation(entry: _Span, cycle: int) -> str:
         begin, _, lane, what = entry
         task = task_at(cycle)
         thread = f"T{task[3] % CONTROL if task else 0}" + ("" if lane == MAIN else f".UT{lane}")
         name = operation_name(trace.names, what).upper().replace(" ", "_")
         return f"[EX OP] ^ 0x{codes[x, y, OP_START, begin, lane]:04x}: {thread} {name} "
 
-    def going_on(cycle):
+    def going_on(cycle: int) -> str | None:
         """Return what runs in a cycle: the main thread's operation, a microthread's, the task; None if nothing."""
         for lane in order:
             running = _during(lanes[lane], cycle)
@@ -173,7 +191,7 @@ def _of_pe(trace, place, tasks, operations, waits, codes):
         task = task_at(cycle)
         return None if task is None else named(task, "CONTINUE")
 
-    def named(task, word):
+    def named(task: _Span, word: str) -> str:
         label = task_name(trace.names, task[3]).upper().replace(" ", "_")
         return f"[EX OP] ^ 0x{codes[x, y, TASK_START, task[0], 0]:04x}: T{task[3] % CONTROL} {word}_{label} "
 
@@ -198,13 +216,13 @@ def _of_pe(trace, place, tasks, operations, waits, codes):
     return found
 
 
-def _rows(events):
+def _rows(events: np.ndarray) -> Iterator[tuple[int, ...]]:
     return zip(
         *(events[name].tolist() for name in ("cycle", "data", "x", "y", "kind", "color", "aux", "flags")), strict=True
     )
 
 
-def _landings(trace, events):
+def _landings(trace: Trace, events: np.ndarray) -> np.ndarray:
     """Return the landings within the cycles of the events; none if the file does not say what a hop takes."""
     if not len(events) or "depart" not in trace.filter.kinds or "router.hop" not in trace.meta.machine:
         return events[:0]
@@ -215,14 +233,14 @@ def _landings(trace, events):
     return trace.events(cycles=cycles, kinds=("land",), region=region, colors=colors)
 
 
-def _decoded(data):
+def _decoded(data: int) -> str:
     """Return the lower half as the viewer shows it: value of an f16 and its exponent."""
     value = float(np.uint16(data & 0xFFFF).view(np.float16))
     exponent = math.frexp(value)[1] - 1 if value and math.isfinite(value) else -15
     return f"({value:+.3f}({exponent}))"
 
 
-def _stall(reason, color, queue):
+def _stall(reason: str, color: int, queue: int) -> str:
     """Return the text of a wait."""
     return {
         "input": f"Not enough wavelets (0/1) for SRC0 with C{color}, IN_Q[{queue}], SIMD-1",

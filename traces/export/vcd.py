@@ -13,10 +13,13 @@ signal              value
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
 from traces.naming import task_name, task_number
+from traces.trace import Trace
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
 
@@ -24,10 +27,12 @@ __all__ = ["MOST_PES", "write_vcd"]
 
 MOST_PES = 1024
 NONE = "-"
+_Signal: TypeAlias = str | tuple[str, str]
+"""Name of a signal of a PE, those per direction with the direction."""
 DEPART, TASK_START, TASK_END, WAIT = (KINDS.index(kind) for kind in ("depart", "task_start", "task_end", "wait"))
 
 
-def write_vcd(trace, events, stream):
+def write_vcd(trace: Trace, events: np.ndarray, stream: BinaryIO) -> None:
     """Write the value change dump.
 
     Raises
@@ -47,7 +52,7 @@ def write_vcd(trace, events, stream):
     text = io.TextIOWrapper(stream, encoding="ascii", write_through=True)
     first = int(events["cycle"].min(initial=0)) if len(events) else 0
     with VCDWriter(text, timescale="1 ns", date="", version="wse-sim", init_timestamp=first) as writer:
-        signals = {}
+        signals: dict[tuple[int, int], dict[_Signal, Any]] = {}
         wide, high = (len(str(int(events[name].max(initial=0)))) for name in ("x", "y"))
         for place in places:
             x, y = int(place["x"]), int(place["y"])
@@ -66,14 +71,14 @@ def write_vcd(trace, events, stream):
     text.detach()
 
 
-def _word(text):
+def _word(text: str) -> str:
     """Return a text as one word of ASCII, which is all that a value of this format can be."""
     return "".join(letter if letter.isascii() and letter.isprintable() and letter != " " else "_" for letter in text)
 
 
-def _changes(events, names):
+def _changes(events: np.ndarray, names: Mapping[str, Any]) -> list[tuple[int, int, int, _Signal, int | str]]:
     """Return (cycle, x, y, signal, value) in order; of several values in a cycle the last stands."""
-    changes = {}
+    changes: dict[tuple[int, int, int, _Signal], int | str] = {}
     columns = [events[name].tolist() for name in ("cycle", "x", "y", "kind", "color", "aux", "data", "flags")]
     for cycle, x, y, kind, color, aux, data, flags in zip(*columns, strict=True):
         if kind == TASK_START:
