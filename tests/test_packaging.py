@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import time
 import tomllib
@@ -62,6 +63,18 @@ TOY = {
 def environment(**changes):
     """Return the environment for a child without settings of the outer build."""
     return {k: v for k, v in os.environ.items() if not k.startswith("WSE_") and k != "LD_PRELOAD"} | changes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_optimisation(tmp_path_factory):
+    """Let the builds of this file call a compiler that leaves out optimisation: what they show does not depend on it."""
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    script = tmp_path_factory.mktemp("compiler") / "cc"
+    script.write_text(f'#!/bin/bash\nexec {compiler} "${{@/#-O[123]/-O0}}"\n', encoding="utf-8")
+    script.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CC", str(script))
+        yield
 
 
 def python(*words, cwd, **changes):
