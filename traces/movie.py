@@ -6,7 +6,7 @@ that calculate are darker than those that wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ MARKS = "<>^vD"
 PIXELS = 900
 """Width that an animation comes to, or its height if that is more."""
 DPI = 100
+PALETTE_FRAMES = 8
+"""Frames, spread over the whole, whose colours the palette of a GIF is made from."""
 SHADES = {"calculates": COLOURS["stall_pipe"], "waits": "#f0cfc8", "does nothing": COLOURS["idle"]}
 """Colour of a PE by what it does."""
 
@@ -82,21 +84,51 @@ def animate(
     starts = np.searchsorted(events["cycle"], np.arange(first, stop + 1))
     title = clean(trace.meta.job)
 
-    def frame(k: int) -> tuple[Any, ...]:
-        shown = stage.show(events[starts[k] : starts[k + 1]], states[k], f"{title}: cycle {first + k:,}")
-        if progress is not None:
-            progress(k + 1, stop - first)
-        return shown
+    def show(k: int) -> None:
+        stage.show(events[starts[k] : starts[k + 1]], states[k], f"{title}: cycle {first + k:,}")
 
-    film = animation.FuncAnimation(stage.figure, frame, frames=stop - first, init_func=lambda: (), blit=False)
-    writer = animation.FFMpegWriter(per_second) if path.suffix == ".mp4" else animation.PillowWriter(per_second)
+    def told() -> Iterator[int]:
+        for k in range(stop - first):
+            yield k
+            if progress is not None:
+                progress(k + 1, stop - first)
+
     partial = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
-        film.save(partial, writer=writer, dpi=DPI)
+        if path.suffix == ".mp4":
+            writer = animation.FFMpegWriter(per_second)
+            with writer.saving(stage.figure, partial, DPI):
+                for k in told():
+                    show(k)
+                    writer.grab_frame()
+        else:
+            _save_gif(partial, stage, show, told(), stop - first, per_second)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     return path
+
+
+def _save_gif(
+    path: Path, stage: _Stage, show: Callable[[int], None], order: Iterator[int], count: int, per_second: int
+) -> None:
+    """Write frames as a GIF; all share the palette of a few of them, which saves finding one for each."""
+    from PIL import Image
+
+    def image(k: int) -> Image.Image:
+        show(k)
+        return Image.fromarray(stage.pixels())
+
+    few = [np.asarray(image(k)) for k in np.unique(np.linspace(0, count - 1, PALETTE_FRAMES).astype(int))]
+    palette = Image.fromarray(np.concatenate(few)).quantize(256)
+    entries = np.array(palette.getpalette()).reshape(-1, 3)
+    paper = few[0][0, 0]
+    entries[np.abs(entries - paper).max(1) <= 8] = paper  # the search for a palette makes white nearly white
+    palette.putpalette(entries.ravel().tolist())
+    images = (image(k).quantize(palette=palette, dither=Image.Dither.NONE) for k in order)
+    next(images).save(
+        path, format="GIF", save_all=True, append_images=images, duration=1000 // per_second, loop=0, disposal=1
+    )
 
 
 class _Stage:
@@ -131,6 +163,8 @@ class _Stage:
         self.pes = self.axes.scatter(columns, lines, marker="s", s=0.22 * size, zorder=0)
         self.moving = [self.axes.scatter([], [], marker=mark, s=0.045 * size, zorder=2, linewidth=0) for mark in MARKS]
         self.look = self._legend(events["color"])
+        self.title = self.axes.set_title(" ")  # so that the layout leaves room for it
+        self._still: Any = None
 
     def _legend(self, used: np.ndarray) -> dict[int, Any]:
         """Explain colours and marks, and return the colour of each color."""
@@ -146,8 +180,8 @@ class _Stage:
         self.axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0)
         return look
 
-    def show(self, now: np.ndarray, states: np.ndarray, title: str) -> tuple[Any, ...]:
-        """Show the grants of a cycle and, per PE, which of `SHADES` it has; return what changed."""
+    def show(self, now: np.ndarray, states: np.ndarray, title: str) -> None:
+        """Show the grants of a cycle and, per PE, which of `SHADES` it has."""
         self.pes.set_color([list(SHADES.values())[state] for state in states])
         for direction, (dx, dy) in enumerate(STEPS):
             here = now[now["aux"] >> direction & 1 == 1]
@@ -155,8 +189,25 @@ class _Stage:
             places = np.stack([here["x"] + 0.5 * dx + dy * side, here["y"] + 0.5 * dy + dx * side], 1)
             self.moving[direction].set_offsets(places.reshape(-1, 2))
             self.moving[direction].set_color([self.look[color] for color in here["color"].tolist()])
-        self.axes.set_title(title)
-        return (self.pes, *self.moving)
+        self.title.set_text(title)
+
+    def pixels(self) -> np.ndarray:
+        """Return the picture, shape (height, width, 3) of uint8.
+
+        What never changes is drawn once; a frame is that and the few things that changed, drawn over it.
+        """
+        canvas = self.figure.canvas
+        changing = (self.pes, *self.moving, self.title)
+        if self._still is None:
+            for artist in changing:
+                artist.set_animated(True)
+            canvas.draw()
+            self.figure.set_layout_engine("none")
+            self._still = canvas.copy_from_bbox(self.figure.bbox)
+        canvas.restore_region(self._still)
+        for artist in changing:
+            self.axes.draw_artist(artist)
+        return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
 def _states(trace: Trace, region: tuple[int, int, int, int], first: int, stop: int) -> np.ndarray:

@@ -271,9 +271,9 @@ def encode(op, a=0, b=0, c=0, d=0, imm=None):
 
 def decode(words):
     """Yield ``(word_index, op, a, b, c, d, imm or None)`` for each instruction in a sequence of 32-bit words."""
-    index = 0
+    index, words = 0, [int(word) for word in words]
     while index < len(words):
-        word = int(words[index])
+        word = words[index]
         code = word >> 25
         if code >= len(OPS):
             raise ValueError(f"word {index}: {word:#010x} has no op code")
@@ -282,7 +282,7 @@ def decode(words):
         if word >> 24 & 1:
             if index >= len(words):
                 raise ValueError(f"word {at}: the extension word is missing")
-            imm = int(words[index])
+            imm = words[index]
             index += 1
         yield at, OPS[code], word >> 18 & 63, word >> 12 & 63, word >> 6 & 63, word & 63, imm
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from types import FrameType
 
 from fabric.asm.instruction import Place
@@ -14,11 +15,15 @@ _FABRIC = os.path.dirname(os.path.dirname(__file__))
 _INSIDE = (os.path.join(_FABRIC, "program", ""), os.path.join(_FABRIC, "asm", ""), "<string>")
 
 
+@cache
+def _passed_over(file: str) -> bool:
+    """Whether code of a file is between the user's program and the assembler."""
+    return file.startswith(_INSIDE) or file.endswith("contextlib.py")
+
+
 def here() -> Place | None:
     """Return the place of the first caller outside of this package, the assembler and contextlib."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (
-        frame.f_code.co_filename.startswith(_INSIDE) or frame.f_code.co_filename.endswith("contextlib.py")
-    ):
+    while frame is not None and _passed_over(frame.f_code.co_filename):
         frame = frame.f_back
     return None if frame is None else Place(os.path.basename(frame.f_code.co_filename), frame.f_lineno)

@@ -13,6 +13,7 @@ smallest commands are over before the others would have been loaded.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import signal
@@ -36,6 +37,8 @@ COMMANDS = (
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+COLLECT_AFTER = 100_000
+"""New objects between two collections of garbage: assembling programs makes many that stay and few that die."""
 
 
 class Terminated(BaseException):
@@ -146,7 +149,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complete(build_parser, COMMANDS)
     argv = sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in argv or os.environ.get("WSE_DEBUG", "") not in ("", "0")
-    restore = _catch_signals()
+    restore, collect = _catch_signals(), gc.get_threshold()
+    gc.set_threshold(COLLECT_AFTER, *collect[1:])
     try:
         return _run(argv, debug)
     except BrokenPipeError:
@@ -154,6 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _silence_stdout()
         return EXIT_BROKEN_PIPE
     finally:
+        gc.set_threshold(*collect)
         for number, handler in restore.items():
             signal.signal(number, handler)
 

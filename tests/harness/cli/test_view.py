@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import shutil
 import subprocess
@@ -11,8 +12,9 @@ import sys
 import time
 import tomllib
 
+import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
 
 from fabric import Fabric
 from harness.cli import main as cli
@@ -205,6 +207,9 @@ def test_an_animation_has_a_frame_for_each_cycle(run_file, tmp_path):
         movie.animate(tmp_path / "a.gif", trace, (24, 31))
     with Image.open(tmp_path / "a.gif") as image:
         assert image.n_frames == 7
+        frames = [np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(image)]
+    assert all((frame[0, 0] == 255).all() for frame in frames)
+    assert all((one != other).any() for one, other in itertools.pairwise(frames))
 
 
 def test_a_region_at_a_cycle(wse, run_file):
