@@ -12,7 +12,10 @@ separately, since weights can be placed in advance.  `efficiency` = compute / cy
 ``lockstep_cycles`` is no simulation and no algorithm of this package: it is what the analysis of the paper would give
 on this machine, in which no PE begins a step before the longest way of the step before is over.  Here nothing
 synchronises the steps, so that a way of n - 1 hops is paid once: Cannon takes as long as MeshGEMM, and SUMMA is slower
-by the instructions that turn its routers.  The published factors of 2 to 3 lie between the two readings.
+by the instructions that turn its routers.
+
+The published factors of 2 to 3 are those over another SUMMA, the example program of the vendor: `vendor_summa` runs it
+beside MeshGEMM, in the last column of the figure.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.figures import Result, figure
+from harness.figures import Result, figure, vendor_summa
 from wse_core.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -41,6 +44,26 @@ LIMIT = 64
 """PEs a side that are simulated if nothing else is asked for."""
 CHECKED = 16
 """PEs a side on which the tiles of large meshes are simulated."""
+KEYS = (
+    "size",
+    "pes_per_side",
+    "algorithm",
+    "method",
+    "tile",
+    "dtype",
+    "cycles",
+    "compute_cycles",
+    "communication_cycles",
+    "align_cycles",
+    "closed_form",
+    "error",
+    "checked_on",
+    "efficiency",
+    "lower_bound",
+    "lockstep_cycles",
+    "words_per_pe",
+)
+"""Columns; those of `vendor_summa` follow."""
 
 
 @figure(
@@ -58,6 +81,9 @@ def gemm_scaling(machine: Machine, max_cycle_level: int | None, progress: Progre
     for done, (size, p, name) in enumerate(points):
         rows.append(point(machine, name, p, size, p <= limit and size <= 4 * limit))
         progress.update(done, len(points))
+    progress.phase("the vendor's SUMMA beside MeshGEMM")
+    rows += vendor_summa.rows(machine, min(limit, most))
+    rows = [dict.fromkeys((*KEYS, *vendor_summa.COLUMNS)) | row for row in rows]
     return Result(rows, notes(rows), lambda canvas: draw(canvas, rows))
 
 
@@ -100,22 +126,10 @@ def point(machine: Machine, name: str, p: int, size: int, exact: bool) -> dict[s
         "algorithm": name,
         "method": "cycle-level" if exact else "closed form",
         "tile": f"{product.shape.rows}x{product.shape.depth}x{product.shape.columns}",
+        "dtype": product.dtype,
     }
-    keys = (
-        "cycles",
-        "compute_cycles",
-        "communication_cycles",
-        "align_cycles",
-        "closed_form",
-        "error",
-        "checked_on",
-        "efficiency",
-        "lower_bound",
-        "lockstep_cycles",
-        "words_per_pe",
-    )
     if not fits:
-        return row | {"method": "does not fit"} | dict.fromkeys(keys)
+        return row | {"method": "does not fit"}
     closed, align = product.expected(), product.expected_align()
     tested, measured = p, None
     if exact:
@@ -165,19 +179,23 @@ def notes(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     errors = [abs(row["error"]) for row in rows if row["error"] is not None]
     found = {"largest error of a closed form": max(errors)}
     for size in PANELS:
-        last = {row["algorithm"]: row for row in rows if row["size"] == size}
+        last = {row["algorithm"]: row for row in rows if row["size"] == size and row["multiply_adds"] is None}
         p = last["meshgemm"]["pes_per_side"]
         for name in ("summa", "cannon"):
             for key, what in (("cycles", ""), ("lockstep_cycles", ", lockstep")):
                 found[f"{size} on {p} x {p}: {name} / meshgemm{what}"] = last[name][key] / last["meshgemm"][key]
         found[f"{size} on {p} x {p}: efficiency of meshgemm"] = last["meshgemm"]["efficiency"]
-    return found
+    return found | vendor_summa.notes(rows)
 
 
 def draw(canvas: Figure, rows: Sequence[dict[str, Any]]) -> None:
-    """Paint cycles over meshes, and below what they are made of."""
+    """Paint cycles over meshes, and below what they are made of; in the last column steps of the vendor's SUMMA."""
     colors = dict(zip(ORDER, ("tab:orange", "tab:red", "tab:blue", "tab:gray"), strict=True))
-    upper, lower = canvas.subplots(2, len(PANELS), sharex="col")
+    upper, lower = canvas.subplots(2, len(PANELS) + 1, sharex="col")
+    vendor_summa.draw_steps(upper[-1], rows, colors | {vendor_summa.VENDOR: "tab:brown"})
+    upper[-1].legend(fontsize="x-small")
+    vendor_summa.draw_parts(lower[-1], rows)
+    rows = [row for row in rows if row["multiply_adds"] is None]
     for column, size in enumerate(PANELS):
         lines, bars = upper[column], lower[column]
         meshes = sorted({row["pes_per_side"] for row in rows if row["size"] == size})

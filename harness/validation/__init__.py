@@ -8,5 +8,6 @@ registry     all recipes by name and kind
 compare      runs recipes, compares with the points, judges and tabulates
 ===========  =============================================================================================
 
-Nothing of the product imports this package; `wse validate` and tests do.
+Nothing of the product imports this package; `wse validate`, tests, and the one published figure that shows a published
+program (`harness.figures.vendor_summa`) do.
 """

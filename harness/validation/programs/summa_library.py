@@ -43,7 +43,7 @@ from harness.validation.programs.compiled import Multiplier, counted, load_at, s
 from harness.validation.recipe import CannotRun, Measurement, agree, grid, recipe
 from wse_core.errors import ProgramError
 
-__all__ = ["SLOPE", "cycles", "emit_product", "loops", "multiply"]
+__all__ = ["SLOPE", "cycles", "emit_product", "loops", "multiply", "run"]
 
 SLOPE = (8, 16)
 """Sizes that larger P are continued from."""
@@ -292,7 +292,7 @@ def _ends(size):
     return [place for place in (("first", 0, 1), ("inner", 1, size - 2), ("last", size - 1, 1)) if place[2] > 0]
 
 
-def multiply(machine, size, t, a, b, progress=None):
+def run(machine, size, t, a, b, progress=None):
     """Multiply on the fabric.
 
     Parameters
@@ -304,7 +304,8 @@ def multiply(machine, size, t, a, b, progress=None):
 
     Returns
     -------
-    cycles : int
+    session : Session
+        The finished run, with the stamps of all PEs.
     c : ndarray of float32
     """
     layout = Layout(size, size, machine)
@@ -333,9 +334,15 @@ def multiply(machine, size, t, a, b, progress=None):
 
     told = None if progress is None else (lambda cycle, *rest: progress(f"{size} x {size} PEs, cycle {cycle}"))
     session = Session(layout, [("a", tiles(a), 0, 0), ("b", tiles(b), 0, 0)], progress=told)
-    first, last = session.stamps(0, 0, size, size)
     c = session.read("c", 0, 0, size, size).view(np.float32).reshape(size, size, t, t)
-    return int((last - first).max()), c.transpose(0, 3, 1, 2).reshape(size * t, size * t)
+    return session, c.transpose(0, 3, 1, 2).reshape(size * t, size * t)
+
+
+def multiply(machine, size, t, a, b, progress=None):
+    """Return (cycles, C) of a run."""
+    session, c = run(machine, size, t, a, b, progress)
+    first, last = session.stamps(0, 0, size, size)
+    return int((last - first).max()), c
 
 
 @functools.lru_cache(maxsize=64)
