@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from traces.atomic import atomic_file
 from traces.naming import clean
 from traces.run_format import LINKS
-from traces.style import DPI, integer_axes, new_figure, styled
+from traces.style import DPI, grouped, integer_axes, new_figure, short, styled
 from wse_core.errors import TraceError
 
 __all__ = ["plane", "write_heatmap"]
@@ -103,9 +103,10 @@ def write_heatmap(path: str | Path, values: ArrayLike, title: str, unit: str) ->
     if values.size <= MOST_TEXTS and width <= MOST_COLUMNS:
         for (y, x), value in np.ndenumerate(shown):
             dark = value < 0.6 * limits["vmax"]
-            axes.text(x, y, f"{value:,.4g}", ha="center", va="center", fontsize=6, color="white" if dark else "black")
+            axes.text(x, y, short(value), ha="center", va="center", fontsize=6, color="white" if dark else "black")
     bar = figure.colorbar(image, ax=axes, aspect=30, shrink=0.9)
-    bar.set_label(f"{clean(unit)}: {low:,.6g} to {high:,.6g}")
+    grouped(bar.ax.yaxis)
+    bar.set_label(f"{clean(unit)}: {short(low)} to {short(high)}")
     table = path.with_suffix(".csv")
     with atomic_file(path) as stream:
         figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})

@@ -144,10 +144,9 @@ def timeline(
     cycles = (trace.meta.first_cycle, trace.clock) if cycles is None else cycles
     events = trace.events(kinds=("task_start", "task_end", "wait"), region=region)
     tasks, waits = spans(events, "task"), spans(events, "wait")
-    places = sorted({(int(s["y"]), int(s["x"])) for part in (tasks, waits) for s in part})
-    if not places:
+    places = np.unique(np.concatenate([_place(tasks), _place(waits)]))
+    if not len(places):
         raise NothingToDraw("nothing ran in this region", path=trace.files[0].path, exit_code=2)
-    line = {place: k for k, place in enumerate(places)}
     figure, axes = _with_phases(9, min(14, 1.5 + 0.22 * len(places)), trace, cycles)
     shown = longest(tasks, cycles)
     rows = [
@@ -156,29 +155,44 @@ def timeline(
         if mark.begin < cycles[1] and mark.end >= cycles[0]
     ]
     for part, kind in ((tasks, "task"), (waits, "wait")):
-        for number in sorted({int(what) for what in part["what"]}):
+        for number in np.unique(part["what"]).tolist():
             found = part[part["what"] == number]
             found = found[(found["begin"] < cycles[1]) & (found["end"] > cycles[0])]
-            begin = np.maximum(found["begin"].astype(np.float64), cycles[0])
-            end = np.minimum(found["end"].astype(np.float64), cycles[1])
-            at = np.array([line[int(s["y"]), int(s["x"])] for s in found])
             if kind == "task":
                 name = task_name(trace.names, number)
-                look = {"color": TASKS[shown.index(number)] if number in shown else OTHER, "height": 0.8}
+                colour, height = TASKS[shown.index(number)] if number in shown else OTHER, 0.8
                 legend = name if number in shown else OTHERS
             else:
                 name = legend = f"waits: {WAITS[number]}"
-                look = {"color": WAIT_COLOURS[number], "height": 0.4}
-            axes.barh(at, end - begin, left=begin, label=legend, linewidth=0, **look)
-            rows += [(int(s["x"]), int(s["y"]), name, int(s["begin"]), int(min(s["end"], cycles[1]))) for s in found]
+                colour, height = WAIT_COLOURS[number], 0.4
+            _bars(axes, np.searchsorted(places, _place(found)), found, cycles, height, color=colour, label=legend)
+            ends = np.minimum(found["end"], np.uint64(cycles[1]))
+            columns = (found["x"], found["y"], found["begin"], ends)
+            rows += [(x, y, name, begin, end) for x, y, begin, end in zip(*(c.tolist() for c in columns), strict=True)]
     step = max(1, len(places) // 40)
-    axes.set_yticks(range(0, len(places), step), [f"({x}, {y})" for y, x in places[::step]], fontsize=7)
-    axes.invert_yaxis()
-    axes.set(xlim=cycles, xlabel="cycle", title=clean(title))
+    labels = [f"({place & 0xFFFF}, {place >> 16})" for place in places[::step].tolist()]
+    axes.set_yticks(range(0, len(places), step), labels, fontsize=7)
+    axes.set(xlim=cycles, ylim=(len(places) - 0.5, -0.5), xlabel="cycle", title=clean(title))
     integer_axes(axes, "x")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     axes.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 1))
     return _save(path, figure, "x,y,what,begin,end", rows)
+
+
+def _place(found: np.ndarray) -> np.ndarray:
+    """Return one number per span for its PE, in the order of rows and then columns."""
+    return found["y"].astype(np.int64) << 16 | found["x"]
+
+
+def _bars(axes: Any, lines: np.ndarray, found: np.ndarray, cycles: tuple[int, int], height: float, **look: Any) -> None:
+    """Draw spans on their lines, all as one collection: a bar of its own for each takes minutes beyond 10^5."""
+    from matplotlib.collections import PolyCollection
+
+    begin = np.maximum(found["begin"].astype(np.float64), cycles[0])
+    end = np.minimum(found["end"].astype(np.float64), cycles[1])
+    upper, lower = lines - height / 2, lines + height / 2
+    corners = np.stack([begin, upper, end, upper, end, lower, begin, lower], axis=1).reshape(-1, 4, 2)
+    axes.add_collection(PolyCollection(list(corners), linewidths=0, **look), autolim=False)
 
 
 def longest(tasks: np.ndarray, cycles: tuple[int, int]) -> list[int]:
@@ -264,6 +278,7 @@ def windows(
         xlim=(first, edges[-1]),
         ylim=(0, 1),
     )
+    integer_axes(axes, "x")
     traffic = axes.twinx()
     traffic.spines.right.set_visible(True)
     traffic.stairs(grants, edges, color="black")

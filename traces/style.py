@@ -18,8 +18,10 @@ __all__ = [
     "USES",
     "USE_TEXT",
     "WAIT_COLOURS",
+    "grouped",
     "integer_axes",
     "new_figure",
+    "short",
     "styled",
 ]
 
@@ -100,4 +102,19 @@ def new_figure(width: float, height: float) -> Any:
 def integer_axes(axes: Any, which: str = "xy") -> None:
     """Let the ticks of axes stand at whole numbers: PEs and counts have no halves."""
     for name in which:
-        getattr(axes, f"{name}axis").get_major_locator().set_params(integer=True, min_n_ticks=1)
+        axis = getattr(axes, f"{name}axis")
+        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        grouped(axis)
+
+
+def grouped(axis: Any) -> None:
+    """Write the numbers of an axis in groups of three digits, unless it has labels of its own."""
+    from matplotlib.ticker import FixedFormatter
+
+    if not isinstance(axis.get_major_formatter(), FixedFormatter):
+        axis.set_major_formatter(lambda value, _: short(value))
+
+
+def short(value: float) -> str:
+    """Return a number for a picture: a whole one with all its digits in groups of three, others with four digits."""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:,.4g}"

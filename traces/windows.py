@@ -62,7 +62,7 @@ class Windows:
 
     def stop(self) -> None:
         """Read no further windows."""
-        self.fabric.every(0, _nothing)
+        self.fabric.no_longer(self.read)
 
     def finish(self, writer: RunWriter) -> None:
         """End the last window, which may be shorter, and write all counters to a `RunWriter`."""
@@ -71,7 +71,3 @@ class Windows:
         for name, parts in self.values.items():
             windows = np.stack(parts) if parts[0].ndim == 2 else np.concatenate(parts)
             writer.add_counter(name, windows, self._before[name][1], window_cycles=self.cycles)
-
-
-def _nothing() -> None:
-    """End no window."""

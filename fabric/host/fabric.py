@@ -117,8 +117,7 @@ class Fabric:
         self.engine: Any = engines.make_engine(self.spec, backend)
         self._copies = Copies(self.engine, self.spec)
         self._totals: dict[str, int] | None = None
-        self._period = 0
-        self._periodic: Callable[[], object] = _nothing
+        self._ticks: list[tuple[int, Callable[[], object]]] = []
         self.on_host: Callable[[str, int, int, int], object] | None = None
         if self.layout is not None:
             for address, words, x, y in self.layout.param_writes():
@@ -366,7 +365,7 @@ class Fabric:
         before = self._totals
         clock = time.perf_counter()
         stop = start + (_FOREVER if max_cycles is None else max_cycles)
-        status = run_pieces(self.engine, stop, self.backend == "reference", self._period, self._periodic, hear)
+        status = run_pieces(self.engine, stop, self.backend == "reference", self._ticks, hear)
         seconds = time.perf_counter() - clock
         if status == "fault":
             raise fault_error(self.engine, self.spec)
@@ -403,8 +402,14 @@ class Fabric:
         return status
 
     def every(self, cycles: int, call: Callable[[], object]) -> None:
-        """Call ``call()`` during runs whenever the clock comes to a multiple of `cycles`."""
-        self._period, self._periodic = cycles, call
+        """Call ``call()`` during runs at every multiple of `cycles`, besides what else is called so."""
+        if cycles < 1:
+            raise ConfigError(f"{cycles} cycles are no period", where="every", hint="at least one cycle")
+        self._ticks.append((cycles, call))
+
+    def no_longer(self, call: Callable[[], object]) -> None:
+        """Do not call what `every` was given any more."""
+        self._ticks = [tick for tick in self._ticks if tick[1] != call]
 
     def _sums(self) -> dict[str, int]:
         sums = {key: int(values.sum()) for key, values in self.engine.counters().items()}
@@ -427,7 +432,3 @@ class Fabric:
         for color, values in self.link_counts().items():
             found[f"moved_color_{color}"] = values[np.newaxis], "wavelets"
         return found
-
-
-def _nothing() -> None:
-    """Hear of no period."""

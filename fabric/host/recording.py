@@ -86,6 +86,12 @@ class Recorder:
         if self.fabric is not None:
             return
         self._check(fabric.spec)
+        if self.filter is not None and fabric.on_host is not None:
+            raise ConfigError(
+                "its events are being recorded to another file",
+                where=self.option + "trace",
+                hint='trace="counters" here, or one recording after the other',
+            )
         self.fabric = fabric
         if fabric.cycle:
             self.meta = self.meta.replace(first_cycle=fabric.cycle)

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 __all__ = ["Progress", "print_progress", "run_pieces"]
@@ -16,7 +16,7 @@ Progress = Callable[[int, float], object]
 
 
 def run_pieces(
-    engine: Any, stop: int, plain: bool, period: int, call: Callable[[], object], progress: Progress | None
+    engine: Any, stop: int, plain: bool, ticks: Sequence[tuple[int, Callable[[], object]]], progress: Progress | None
 ) -> str:
     """Run an engine to cycle `stop` in pieces of about `PIECE_SECONDS`; return its status.
 
@@ -26,8 +26,8 @@ def run_pieces(
     stop : int
     plain : bool
         It is plain Python: slow, and Ctrl-C may come inside of a cycle.
-    period, call
-        Call ``call()`` whenever the clock comes to a multiple of `period`, if that is not 0.
+    ticks : sequence of (period, call)
+        Call ``call()`` whenever the clock comes to a multiple of its period.
     progress : callable or None
         Called between pieces with (cycles since the start, host seconds).
     """
@@ -37,10 +37,11 @@ def run_pieces(
     with _held_interrupt(plain) as interrupted:
         while True:
             before, tick = engine.cycle, time.perf_counter()
-            edge = before - before % period + period if period else stop
-            status = engine.run(min(stop, before + piece, edge))
-            if engine.cycle == edge and period:
-                call()
+            edges = [before - before % period + period for period, _ in ticks]
+            status = engine.run(min(stop, before + piece, *edges))
+            for edge, (_, call) in zip(edges, tuple(ticks), strict=True):
+                if engine.cycle == edge:
+                    call()
             now = time.perf_counter()
             if interrupted():
                 raise KeyboardInterrupt

@@ -91,13 +91,13 @@ def _timeline(trace: Trace) -> str:
     figure.update_layout(
         barmode="overlay",
         height=min(1400, 160 + 20 * len(order)),
-        margin={"l": 10, "r": 10, "t": 40, "b": 40},
-        title={"text": "Tasks and waits" + (f" ({left_out:,} of the shortest left out)" if left_out else "")},
+        margin={"l": 10, "r": 10, "t": 30, "b": 40},
         xaxis={"title": "cycle", "range": list(cycles), "tickformat": ",d"},
         yaxis={"categoryorder": "array", "categoryarray": order, "autorange": "reversed", "automargin": True},
         **LOOK,
     )
-    return _html(figure, "timeline")
+    title = "Tasks and waits" + (f" ({left_out:,} of the shortest left out)" if left_out else "")
+    return f"<p><b>{text(title)}</b></p>" + _html(figure, "timeline")
 
 
 def _lengths(part: np.ndarray, clock: int) -> np.ndarray:
@@ -169,7 +169,16 @@ def _maps(trace: Trace) -> str:
         margin={"l": 10, "r": 10, "t": 60, "b": 40},
         updatemenus=[{"buttons": buttons, "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}],
         xaxis={"title": "x (east)", "tickformat": "d", "constrain": "domain"},
-        yaxis={"title": "y (south)", "tickformat": "d", "autorange": "reversed", "scaleanchor": "x"},
+        yaxis={
+            "title": "y (south)",
+            "tickformat": "d",
+            "range": [height - 0.5, -0.5],
+            "scaleanchor": "x",
+            "constrain": "domain",
+        },
         **LOOK,
     )
-    return _html(figure, "maps")
+    for axis, places in ((figure.layout.xaxis, width), (figure.layout.yaxis, height)):
+        if places < 10:  # there are no PEs between or beside them
+            axis.update(dtick=1, tick0=0)
+    return "<p><b>Counters of the PEs</b></p>" + _html(figure, "maps")

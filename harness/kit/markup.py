@@ -28,6 +28,7 @@ h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em; border-bottom: 
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: .6em 0; overflow-wrap: normal; }
 td, th { padding: .15em .8em .15em 0; text-align: left; vertical-align: top; } th { color: var(--soft);
 font-weight: 600; } td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.t { text-align: right; overflow-wrap: anywhere; min-width: 6em; } td:first-child { min-width: min(10em, 30vw); }
 img { max-width: 100%; height: auto; background: #ffffff; border-radius: 4px; }
 code, pre { background: var(--box); padding: .1em .3em; border-radius: 3px; } pre { white-space: pre-wrap; }
 .head { display: flex; flex-wrap: wrap; gap: .8em; margin: 1em 0; } .head div { flex: 1 1 9em; background: var(--box);
@@ -59,13 +60,13 @@ def number(value: float | None) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> str:
-    """Return a table; columns `right` hold numbers.  A cell may be (text, class)."""
+    """Return a table; columns `right` hold numbers.  A cell may be (text, class), ``t`` a long text there."""
     lines = ["<div class='wide'><table>", "<tr>" + "".join(f"<th>{text(cell)}</th>" for cell in head) + "</tr>"]
     for row in rows:
         cells = []
         for k, cell in enumerate(row):
             shown, look = cell if isinstance(cell, tuple) else (cell, "")
-            classes = " ".join(word for word in ("n" if k in right else "", look) if word)
+            classes = " ".join(word for word in ("n" if k in right and look != "t" else "", look) if word)
             cells.append(f"<td class='{classes}'>{text(shown)}</td>" if classes else f"<td>{text(shown)}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return "\n".join([*lines, "</table></div>"])

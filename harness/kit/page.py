@@ -201,7 +201,7 @@ def _meant(keys: Sequence[str], results: Mapping[str, Any]) -> str:
     for key in keys:
         value, (unit, meaning) = results[key], of_result(key)
         if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-            shown = value if isinstance(value, str) else number(value)
+            shown = (value, "t") if isinstance(value, str) else number(value)
             rows.append((meaning or key, key, shown, "" if unit == "1" else unit))
     return table(("", "name in the file", "", ""), rows, right=(2,))
 
@@ -315,7 +315,7 @@ def _roofline_picture(point: Mapping[str, Any], limits: Mapping[int, str]) -> st
     axes = figure.add_subplot()
     x = np.geomspace(min(0.05, intensity / 4), max(64, intensity * 4), 200)
     for lanes, name in limits.items():
-        axes.loglog(x, np.minimum(x, lanes), label=f"{lanes} lane(s): {name}")
+        axes.loglog(x, np.minimum(x, lanes), label=f"{lanes} lane{'s' * (lanes > 1)}: {name}")
     axes.plot([intensity], [rate], "o", color="#b3261e")
     axes.set(xlabel="multiply-adds per wavelet received", ylabel="multiply-adds per PE-cycle")
     axes.legend()

@@ -176,6 +176,38 @@ def test_a_recording_inside_another_hears_too(tmp_path):
             assert np.array_equal(trace.files[0].counter("busy").values[0], fabric.counters()["busy"])
 
 
+def test_windows_of_several_recordings_do_not_disturb_each_other(tmp_path):
+    fabric = chain("compiled")
+    with fabric.record(tmp_path / "outer.h5", windows=50):
+        with fabric.record(tmp_path / "inner.h5", windows=30):
+            fabric.launch("main")
+            first = fabric.run().cycles
+        fabric.launch("main")
+        fabric.run()
+    busy = {}
+    for name, length in (("outer", 50), ("inner", 30)):
+        with Trace.open(tmp_path / f"{name}.h5") as trace:
+            busy[name] = trace.files[0].counter("busy")
+        assert busy[name].window_cycles == length
+    assert len(busy["inner"].values) == -(-first // 30)
+    assert len(busy["outer"].values) == -(-fabric.cycle // 50)
+    assert np.array_equal(busy["outer"].values.sum(axis=0), fabric.counters()["busy"])
+    assert 2 * busy["inner"].values.sum() == busy["outer"].values.sum()
+
+
+def test_events_go_to_one_file_at_a_time(tmp_path):
+    fabric = chain("compiled")
+    with fabric.record(tmp_path / "outer.h5", trace="events"):
+        inner = fabric.record(tmp_path / "inner.h5", trace="events")
+        with pytest.raises(ConfigError, match="are being recorded to another file"):
+            inner.__enter__()
+        fabric.launch("main")
+        fabric.run()
+    with Trace.open(tmp_path / "outer.h5") as trace:
+        assert len(trace.events()) > 10
+    assert not (tmp_path / "inner.h5").exists()
+
+
 def test_what_the_writer_writes_every_reader_reads(tmp_path):
     """A run file needs no field of its provenance: neither exports nor pages ask for one."""
     events = np.zeros(40, EVENT_DTYPE)

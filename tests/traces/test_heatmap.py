@@ -10,6 +10,7 @@ import pytest
 from traces import writer
 from traces.heatmap import plane, write_heatmap
 from traces.run_format import LINKS
+from traces.style import integer_axes, new_figure, short
 from wse_core.errors import TraceError
 from wse_core.image import DIRS
 
@@ -57,6 +58,40 @@ def test_picture_and_table(tmp_path):
     picture = imread(png)
     assert picture.ndim == 3
     assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 50
+
+
+def colours(path):
+    """Return the colours that a picture has much of, white and black apart."""
+    from matplotlib.image import imread
+
+    found, counts = np.unique(imread(path)[..., :3].reshape(-1, 3), axis=0, return_counts=True)
+    return [tuple(c) for c, n in zip(found.tolist(), counts, strict=True) if n > 2000 and 0.1 < sum(c) < 2.9]
+
+
+def test_scales_begin_at_zero(tmp_path):
+    """116 cycles beside 117 are nearly the same colour, not the two ends of the scale."""
+    one, other = (
+        colours(write_heatmap(tmp_path / "a.png", [values], "t", "u")[0]) for values in ([116, 117], [1, 117])
+    )
+    assert max(abs(np.subtract(a, b)).max() for a in one for b in one) < 0.1
+    assert max(abs(np.subtract(a, b)).max() for a in other for b in other) > 0.5
+
+
+def test_numbers_have_all_their_digits():
+    assert [short(v) for v in (0.0, 117, 326583.0, 0.123456, 1234.5, 3e12)] == [
+        "0", "117", "326,583", "0.1235", "1,234", "3e+12",
+    ]  # fmt: skip
+
+
+def test_axes_of_pes_and_cycles_have_no_halves():
+    for limits in ((-0.5, 0.5), (-0.5, 3.5), (0, 400_000)):
+        axes = new_figure(4, 3).add_subplot()
+        axes.set(xlim=limits)
+        integer_axes(axes)
+        ticks = axes.get_xticks()
+        assert np.array_equal(ticks, np.round(ticks))
+        labels = axes.xaxis.get_major_formatter().format_ticks(ticks)
+        assert labels[-1] == f"{ticks[-1]:,.0f}"
 
 
 def test_row_zero_is_at_the_top(tmp_path):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import inspect
 import re
+import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from fabric.host.fabric import Fabric
 from fabric.host.recording import record
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from tests.conftest import ROOT
 from tests.traces.export import perfetto_file
 from tests.traces.samples import chain
 from traces.export import formats
@@ -268,6 +271,24 @@ def test_a_missing_package_is_named(trace, events, tmp_path, monkeypatch):
     with pytest.raises(TraceError, match="pyarrow"):
         export(trace, "parquet", tmp_path / "t.parquet", events)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [name for name, entry in formats.FORMATS.items() if entry.needs])
+def test_a_hint_names_the_extra_that_brings_the_package(trace, events, tmp_path, monkeypatch, name):
+    """A distribution may be called otherwise than what one imports, and that name be somebody else's package."""
+    entry = formats.FORMATS[name]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert any(re.match(rf"{entry.package}\b", requirement) for requirement in extras[entry.extra])
+    monkeypatch.setitem(sys.modules, entry.needs, None)
+    for module in list(sys.modules):
+        if module.startswith(f"{entry.needs}."):
+            monkeypatch.setitem(sys.modules, module, None)
+        elif module.startswith("traces.export.") and module != formats.__name__:
+            monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(TraceError) as caught:
+        export(trace, name, tmp_path / "t", events)
+    assert f"needs {entry.package}," in str(caught.value)
+    assert f"pip install 'wse-sim[{entry.extra}]'" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", list(formats.FORMATS))
