@@ -27,6 +27,8 @@ from wse_core.encoding import CONFLICT_RULES, MAX_BANKS
 __all__ = ["PRESETS", "ROWS"]
 
 PAPER = "weight streaming white paper"
+WAFERLLM = "WaferLLM (OSDI 2025)"
+COUNTED = "authors' program of WaferLLM, counted from the source by hand"
 HUGE = 1 << 62
 
 ROWS: list[dict[str, Any]] = []
@@ -193,6 +195,52 @@ _p("plan.memory_bytes", 40 * 10**9, "bytes", f"{PAPER}, section 6.1", "published
    low=1, high=HUGE)
 _p("plan.memory_rate", 20 * 10**15, "bytes/s", f"{PAPER}, section 6.1", "published",
    "bandwidth of that SRAM, for the planner", low=1, high=HUGE)
+
+# --- inference as the fifth source has it: for the composed model of `harness.inference` ------------------------------
+_p("infer.script_ghz", 1.1, "GHz", f"{WAFERLLM}: its host scripts convert cycles at 1.1, the vendor's at `clock.ghz`",
+   "published", "the other clock at which every time of an inference is printed", high=100)
+_p("infer.glue", 40, "cycles/step", COUNTED, "inferred", "their decode: calls and descriptors of a step of a layer",
+   high=10**6)
+_p("infer.norm", 180, "cycles", COUNTED, "inferred", "their decode: squares, root and scaling of a norm", high=10**6)
+_p("infer.rotation", 120, "cycles", COUNTED, "inferred", "their decode: rotation of a vector, whatever its length",
+   high=10**6)
+_p("infer.rotation_value", 0.75, "cycles/value", COUNTED, "inferred", "their decode: the same, per feature", high=10**6)
+_p("infer.exp", 64, "cycles/value", COUNTED + "; one division", "inferred", "their decode: exponential of a score",
+   high=10**6)
+_p("infer.silu", 122, "cycles/value", COUNTED + "; two divisions, a scalar loop", "inferred", "their decode: silu",
+   high=10**6)
+_p("infer.prefill_depth", 42, "cycles", COUNTED + "; three descriptors, a base, a loop", "inferred",
+   "their prefill: per feature of depth of a product of tiles", high=10**6)
+_p("infer.prefill_column", 2, "cycles", COUNTED, "inferred", "their prefill: per column of a product of tiles, beyond "
+   "its steps", high=10**6)
+_p("infer.prefill_step", 110, "cycles", COUNTED + "; four tasks, four descriptors", "inferred",
+   "their prefill: per step of a product, and per sum along a row", high=10**6)
+_p("infer.prefill_turn", 70, "cycles", COUNTED, "inferred", "their prefill: per turn of an alignment", high=10**6)
+_p("infer.prefill_exp", 104, "cycles/value", COUNTED + "; the library's f16 exponential", "inferred",
+   "their prefill: exponential of a score", high=10**6)
+_p("infer.prefill_silu", 170, "cycles/value", COUNTED, "inferred", "their prefill: silu", high=10**6)
+_p("infer.weight_step", 40, "cycles/step", "as the `infer.glue` of their decode", "assumed",
+   "instructions of a step of P V by floods, which no kernel has measured", high=10**6)
+_p("infer.code", 6042, "bytes", "sizes of pieces that exist (products, trees, functions), guesses for the others",
+   "assumed", "code and temporaries of decode on a PE", high=10**6)
+_p("infer.handover", 100, "cycles", "no public figure; descriptors, an issue and the ramps", "assumed",
+   "from region to region beyond one cycle per column", high=10**6)
+_p("t10.prefill_step", 0.285, "cycles", f"{WAFERLLM}, table 3: one constant for 12 cells", "inferred",
+   "T10's prefill: per pair of PEs a side and feature", high=10**6)
+_p("t10.prefill_word", 595.0, "cycles", f"{WAFERLLM}, table 3: one constant for 12 cells", "inferred",
+   "T10's prefill: per weight of a column of PEs", high=10**6)
+_p("ladder.decode_line", 2958, "cycles", f"{WAFERLLM}, table 4: one constant for 12 cells", "inferred",
+   "Ladder's decode: per row or column of PEs and layer", high=10**6)
+_p("ladder.decode_word", 0.99, "cycles", f"{WAFERLLM}, table 4: one weight passes a row of PEs per cycle", "inferred",
+   "Ladder's decode: per weight of a row of PEs", high=10**6)
+_p("ladder.prefill_pair", 6102, "cycles", f"{WAFERLLM}, table 3: one constant for 12 cells", "inferred",
+   "Ladder's prefill: per pair of PEs a side", high=10**6)
+_p("ladder.prefill_word", 1.27, "cycles", f"{WAFERLLM}, table 3: one weight passes the wafer per cycle", "inferred",
+   "Ladder's prefill: per weight and activation", high=10**6)
+_p("power.kernels", 27.0, "ratio", f"{WAFERLLM}, tables 6 and 7: speed-up over energy ratio, 27.00 to 27.04",
+   "inferred", "power of the wafer over that of an A100, products alone", high=10**6)
+_p("power.inference", 22.5, "ratio", f"{WAFERLLM}, table 8: 22.45 and 22.58", "inferred",
+   "the same, whole inference: the A100 draws more", high=10**6)
 
 # --- counters and generators ------------------------------------------------------------------------------------------
 _p("tsc.bits", 48, "bits", "arch §10.3", "published", "width of the time-stamp counter", low=16, high=63)

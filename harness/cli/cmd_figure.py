@@ -1,4 +1,4 @@
-"""``wse figure NAME``: calculate a published figure anew and write it as a picture and as a table."""
+"""``wse figure NAME``: calculate a published figure or table anew and write it as a picture, as CSV and as a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.cli.completion import complete_by
 from harness.cli.shared import add_machine_options
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
-from harness.kit.files import write_picture, write_table
+from harness.kit.files import write_markdown, write_picture, write_table
 from harness.kit.staging import staged_directory
 from wse_core.schema import Field
 
@@ -26,9 +26,9 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser = sub.add_parser(
         "figure",
         parents=[common],
-        help="regenerate a published figure",
-        description="Calculate a published figure anew and write NAME.png and NAME.csv.  Small meshes are simulated "
-        "cycle by cycle, larger ones come from closed forms; every point says which.  Names: "
+        help="regenerate a published figure or table",
+        description="Calculate a published figure or table anew and write NAME.png, NAME.csv and NAME.md.  Small "
+        "meshes are simulated cycle by cycle, larger ones come from closed forms; every point says which.  Names: "
         f"{', '.join(figures.NAMES)}.",
     )
     name = parser.add_argument("name", metavar="NAME", help="which figure")
@@ -56,8 +56,9 @@ def main(args: argparse.Namespace) -> None:
         with make_progress(args.progress) as progress:
             result = spec.function(machine, args.max_cycle_level, progress)
         write_table(stage / f"{spec.name}.csv", result.rows)
+        write_markdown(stage / f"{spec.name}.md", f"{spec.name}: {spec.summary}", result.rows, result.notes)
         write_picture(stage / f"{spec.name}.png", result.draw)
-    files = [str(Path(args.out) / f"{spec.name}.{end}") for end in ("png", "csv")]
+    files = [str(Path(args.out) / f"{spec.name}.{end}") for end in ("png", "csv", "md")]
     if args.json:
         print_json(
             {"figure": spec.name, "source": spec.source, "files": files, "notes": result.notes, "rows": result.rows}

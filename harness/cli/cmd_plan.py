@@ -1,4 +1,4 @@
-"""``wse plan``: what training a model needs in compute, memory, links and time; published tables; schedules."""
+"""``wse plan``: what training or answering needs in compute, memory, links and time; published tables; schedules."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from wse_core.schema import Field, suggestion
 __all__ = ["add_parser", "main"]
 
 DEVICES = Field("devices", int, low=1, high=10**12)
+LENGTH = Field("tokens", int, low=1, high=10**7, unit="tokens")
+SIDE = Field("side", int, low=1, high=65535, unit="PEs")
 DAYS = Field("days", float, low=1e-6, high=1e9, unit="days")
 
 SHAPE = {
@@ -82,6 +84,16 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         dest="shape",
         help=f"of a wafer: machine.plan.cores and other modelled numbers; of a schedule: {', '.join(SHAPE)}",
     )
+    inference = parser.add_argument_group("inference", "what answering takes instead, by a model composed of parts")
+    inference.add_argument(
+        "--inference", action="store_true", help="plan a request; MODEL is a preset or a directory of the hub's layout"
+    )
+    inference.add_argument("--mesh", metavar="WxH", help="PEs of a region of decode")
+    inference.add_argument("--prefill-mesh", metavar="WxH", help="PEs of prefill (default: those of decode)")
+    inference.add_argument(
+        "--prompt-length", metavar="S", help="tokens in (default: half of the context, at most 4096)"
+    )
+    inference.add_argument("--tokens", metavar="T", help="tokens out (default: 128)")
     parser.add_argument("--reproduce", action="store_true", help="print every published cell and what is derived")
     parser.add_argument("--figures", metavar="NAME,...", help="write these published figures, or all")
     parser.add_argument("--out", metavar="DIR", help="directory for figures and timelines")
@@ -89,7 +101,9 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
 
 
 def main(args: argparse.Namespace) -> int | None:
-    """Do one of the four things."""
+    """Do one of the five things."""
+    if args.inference:
+        return _inference(args)
     chosen = [name for name in ("reproduce", "figures", "schedule", "model") if getattr(args, name)]
     if len(chosen) != 1:
         raise ConfigError(
@@ -97,7 +111,46 @@ def main(args: argparse.Namespace) -> int | None:
             where="wse plan",
             hint="for example: wse plan X160, or wse plan --reproduce",
         )
+    only = [name for name in ("mesh", "prefill_mesh", "prompt_length", "tokens") if getattr(args, name) is not None]
+    if only:
+        raise ConfigError("says something about inference", where=f"--{only[0].replace('_', '-')}", hint="--inference")
     return {"reproduce": _reproduce, "figures": _figures, "schedule": _schedule, "model": _plan}[chosen[0]](args)
+
+
+def _inference(args: argparse.Namespace) -> int:
+    """Plan the inference of one model."""
+    from harness.inference.report import described, planned
+    from harness.models.hub import find_decoder
+
+    if not args.model or not args.mesh:
+        raise ConfigError(
+            "--inference needs a model and --mesh",
+            where="wse plan",
+            hint="for example: wse plan LLaMA3-8B --inference --mesh 360x360",
+        )
+    machine = of_words("wse2", args.shape)
+    name, decoder = find_decoder(args.model)
+    mesh = _mesh(args.mesh, "--mesh")
+    first = mesh if args.prefill_mesh is None else _mesh(args.prefill_mesh, "--prefill-mesh")
+    prompt = (
+        max(1, min(4096, decoder.context // 2))
+        if args.prompt_length is None
+        else LENGTH.parse(args.prompt_length, "--prompt-length")
+    )
+    tokens = (
+        max(1, min(128, decoder.context - prompt)) if args.tokens is None else LENGTH.parse(args.tokens, "--tokens")
+    )
+    facts = planned(machine, name, decoder, mesh, first, prompt, tokens)
+    print_json(facts) if args.json else print(described(facts))
+    return 0
+
+
+def _mesh(text: str, where: str) -> tuple[int, int]:
+    """Return what WxH means."""
+    width, cross, height = text.partition("x")
+    if not cross:
+        raise ConfigError(f"{text!r} is no mesh", where=where, hint="WxH, for example 360x360")
+    return SIDE.parse(width, where), SIDE.parse(height, where)
 
 
 def _plan(args: argparse.Namespace) -> int | None:

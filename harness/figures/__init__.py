@@ -22,7 +22,13 @@ from wse_core.schema import suggestion
 
 __all__ = ["FIGURES", "NAMES", "Result", "Spec", "figure", "load"]
 
-NAMES = {"gemm-scaling": "gemm_scaling", "gemv-scaling": "gemv_scaling", "throughput": "throughput"}
+NAMES = {
+    "gemm-scaling": "gemm_scaling",
+    "gemv-scaling": "gemv_scaling",
+    "throughput": "throughput",
+    **{f"waferllm-table-{number}": "waferllm_tables" for number in range(2, 9)},
+    "waferllm-parts": "waferllm_parts",
+}
 """Module of this package by the name of its figure."""
 
 FIGURES: dict[str, Spec] = {}

@@ -1,4 +1,4 @@
-"""Results as files that other programs read: a table as CSV, a picture as PNG."""
+"""Results as files that other programs read: a table as CSV or Markdown, a picture as PNG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.kit.console import plain
 
-__all__ = ["write_picture", "write_table"]
+__all__ = ["write_markdown", "write_picture", "write_table"]
 
 
 def write_table(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -18,6 +18,21 @@ def write_table(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows({key: plain(value) for key, value in row.items()} for row in rows)
+
+
+def write_markdown(path: str | Path, title: str, rows: Sequence[Mapping[str, Any]], notes: Mapping[str, Any]) -> None:
+    """Write rows of equal keys as a page: a title, facts in few numbers, and a table."""
+
+    def shown(value: Any) -> str:
+        value = plain(value)
+        text = f"{value:.5g}" if isinstance(value, float) else "" if value is None else str(value)
+        return text.replace("|", "\\|")
+
+    keys = list(rows[0])
+    lines = [f"# {title}", "", *(f"- {name}: {shown(value)}" for name, value in notes.items()), ""]
+    lines += [f"| {' | '.join(keys)} |", "|" + "---|" * len(keys)]
+    lines += [f"| {' | '.join(shown(row[key]) for key in keys)} |" for row in rows]
+    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def write_picture(path: str | Path, draw: Callable[[Any], object]) -> None:

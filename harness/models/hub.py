@@ -17,7 +17,7 @@ import numpy as np
 from fabric.networks.inference.decoder import Decoder
 from harness.kit.staging import staged_directory
 from harness.models.configuration import Configuration, read_configuration, write_configuration
-from harness.models.presets import PRESETS
+from harness.models.presets import PRESETS, find_preset
 from harness.models.rounding import Loss, rounded_weights
 from harness.models.tensors import Tensor, read_tensors, write_tensors
 from harness.models.tokens import Tokenizer, load_tokenizer
@@ -25,7 +25,7 @@ from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 from wse_core.schema import suggestion
 
-__all__ = ["EXAMPLES", "LanguageModel", "find_model", "load_model", "save_model", "tensor_shapes"]
+__all__ = ["EXAMPLES", "LanguageModel", "find_decoder", "find_model", "load_model", "save_model", "tensor_shapes"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -190,6 +190,21 @@ def find_model(name: str) -> LanguageModel:
     raise ConfigError(
         f"no model {name!r}: neither shipped nor a directory", hint=suggestion(name, [*shipped, *PRESETS])
     )
+
+
+def find_decoder(name: str) -> tuple[str, Decoder]:
+    """Return name and sizes of a preset, of a shipped model, or of a directory with ``config.json``.
+
+    Raises
+    ------
+    ConfigError
+        There is none of these.
+    """
+    shipped = EXAMPLES / name
+    for directory in (shipped, Path(name)):
+        if (directory / CONFIG).exists():
+            return directory.resolve().name, read_configuration(directory / CONFIG).decoder
+    return find_preset(name)
 
 
 def save_model(

@@ -1,6 +1,6 @@
 """Published models by name: their sizes, never their weights.
 
-Source: the configuration files that their makers publish; the sizes are those of the paper's table of models (WL-11).
+Source: He et al., WaferLLM (OSDI 2025), section 7; sizes from the configuration files that their makers publish.
 """
 
 from __future__ import annotations

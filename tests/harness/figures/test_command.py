@@ -50,10 +50,15 @@ def test_files_and_output(toy, tmp_path, capsys):
     status, text, _ = run(capsys, "toy", "--out", str(out), "--max-cycle-level", "4", "--set", "router.hop=2")
     assert status == 0
     assert toy == [(2, 4)]
-    assert sorted(path.name for path in out.iterdir()) == ["toy.csv", "toy.png"]
+    assert sorted(path.name for path in out.iterdir()) == ["toy.csv", "toy.md", "toy.png"]
     assert (out / "toy.png").read_bytes().startswith(b"\x89PNG")
     with open(out / "toy.csv", newline="", encoding="utf-8") as file:
         assert list(csv.reader(file)) == [["side", "cycles", "error"], ["1", "5", ""], ["2", "7", "0.125"]]
+    assert (
+        (out / "toy.md")
+        .read_text(encoding="utf-8")
+        .endswith("| side | cycles | error |\n|---|---|---|\n| 1 | 5 |  |\n| 2 | 7 | 0.125 |\n")
+    )
     assert "two points" in text
     assert "a paper" in text
     assert "ratio  1.4" in text
@@ -67,7 +72,7 @@ def test_json(toy, tmp_path, capsys):
     assert toy == [(1, None)]
     assert found["rows"][1] == {"side": 2, "cycles": 7, "error": 0.125}
     assert found["notes"] == {"ratio": 1.4}
-    assert [name.rsplit("/", 1)[1] for name in found["files"]] == ["toy.png", "toy.csv"]
+    assert [name.rsplit("/", 1)[1] for name in found["files"]] == ["toy.png", "toy.csv", "toy.md"]
 
 
 def test_nothing_is_left_of_a_failure(toy, tmp_path, capsys):

@@ -1,0 +1,165 @@
+"""What fits: layers on a region of PEs, tokens in its cache, regions on the wafer.
+
+The cache is shifted, so that every row of PEs holds as many tokens as the next, to one; a cache that only grows at the
+bottom row holds what one row does.  Two ways to count: `by_arithmetic` for the paper's cells, from tiles cut without
+regard to rotary pairs, layers and reserved bytes being declared; and `Memory` for program B as it would run, with
+whole pairs, code and temporaries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fabric.networks.inference.decoder import Decoder
+from harness.inference.correct import tiles
+from harness.inference.costs import cdiv
+from wse_core.errors import PlanError
+from wse_core.params import Machine
+
+__all__ = ["Arithmetic", "Memory", "admit", "by_arithmetic", "memory_of", "places_of", "smallest_mesh"]
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Tokens that a cache holds, by plain division.
+
+    Attributes
+    ----------
+    per_row : float
+        Tokens of a row, not cut to whole ones.
+    rows : int
+    weights, token : int
+        Bytes of a layer's weights, and of a token, on a PE.
+    """
+
+    per_row: float
+    rows: int
+    weights: int
+    token: int
+
+    @property
+    def concat(self) -> int:
+        """Tokens of a cache that grows at the bottom row only."""
+        return int(self.per_row)
+
+    @property
+    def shift(self) -> int:
+        """Tokens of a shifted cache, whole ones per row."""
+        return self.rows * self.concat
+
+    @property
+    def shift_bytes(self) -> int:
+        """The same if rows shared their bytes: what the published numbers, no multiples of the rows, seem to be."""
+        return int(self.rows * self.per_row + 1e-6)  # whole numbers survive the division
+
+
+def by_arithmetic(machine: Machine, decoder: Decoder, side: int, layers: float, reserved: int) -> Arithmetic:
+    """Return the tokens that a square of PEs holds beside so many layers and reserved bytes per PE.
+
+    Layers may be a fraction: those of the model over its regions, as if regions shared layers.
+    """
+    d, kv, f = (cdiv(n, side) for n in (decoder.hidden, decoder.kv_features, decoder.ffn))
+    weights, token = 2 * (2 * d * d + 2 * d * kv + 3 * d * f), 4 * kv
+    left = 2 * machine["mem.words"] - layers * weights - reserved
+    return Arithmetic(left / (layers * token), side, weights, token)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of a PE in decode by program B.
+
+    Attributes
+    ----------
+    total : int
+        Bytes of a PE.
+    code : int
+        Bytes of the program and its temporaries.
+    weights, token : int
+        Bytes of a layer's weights, and of keys and values of a token of a layer, on the fullest PE.
+    rows : int
+        Rows of PEs over which tokens are spread.
+    layers : int
+        Of the model.
+    """
+
+    total: int
+    code: int
+    weights: int
+    token: int
+    rows: int
+    layers: int
+
+    def layers_that_fit(self, tokens: int) -> int:
+        """Return the layers of a region that keeps so many tokens."""
+        each = self.weights + cdiv(tokens, self.rows) * self.token
+        return min(self.layers, max(0, (self.total - self.code) // each))
+
+    def regions(self, tokens: int) -> int:
+        """Return the regions of this size that the model needs, 0 if not even one layer fits."""
+        fit = self.layers_that_fit(tokens)
+        return cdiv(self.layers, fit) if fit else 0
+
+    def tokens(self, layers: int) -> int:
+        """Return the tokens of a shifted cache beside so many layers."""
+        return self.rows * max(0, (self.total - self.code - layers * self.weights) // (layers * self.token))
+
+
+def memory_of(machine: Machine, decoder: Decoder, width: int, height: int) -> Memory:
+    """Return the memory of a PE of a region of width x height."""
+    t = tiles(decoder, width, height)
+    heads = t.rounds * t.queries
+    values = t.along * (t.projected + heads * t.values + 3 * t.inner + 2)
+    token = t.rounds * (t.keys + t.values)
+    return Memory(2 * machine["mem.words"], machine["infer.code"], 2 * values, 2 * token, height, decoder.layers)
+
+
+def smallest_mesh(machine: Machine, decoder: Decoder, tokens: int) -> int | None:
+    """Return the side of the smallest square on which one layer fits, None if the wafer is too small."""
+    for side in range(1, min(machine["fabric.width"], machine["fabric.height"]) + 1):
+        if memory_of(machine, decoder, side, side).layers_that_fit(tokens):
+            return side
+    return None
+
+
+def places_of(machine: Machine, width: int, height: int) -> int:
+    """Return how many rectangles of width x height lie side by side on the wafer."""
+    return int(machine["fabric.width"] // width) * int(machine["fabric.height"] // height)
+
+
+def admit(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int) -> Memory:
+    """Return the memory of a PE, or refuse a mesh that the wafer has not or on which no layer fits.
+
+    Raises
+    ------
+    PlanError
+        Names the limit, what the largest tensor takes, and the smallest square that would do.
+    """
+    for name, asked, limit in (("width", width, machine["fabric.width"]), ("height", height, machine["fabric.height"])):
+        if asked > limit:
+            raise PlanError(
+                f"{asked} PEs, the wafer has {limit}", where=f"mesh {name}", limit=name, needed=asked, available=limit
+            )
+    found = memory_of(machine, decoder, width, height)
+    if not found.layers_that_fit(tokens):
+        t = tiles(decoder, width, height)
+        cache = cdiv(tokens, height) * found.token
+        name, size = max(
+            {
+                "gate_proj and up_proj": 4 * t.inner * t.along,
+                "q_proj, k_proj and v_proj": 2 * t.projected * t.along,
+                "down_proj": 2 * t.inner * t.along,
+                "the cache": cache,
+            }.items(),
+            key=lambda each: each[1],
+        )
+        side = smallest_mesh(machine, decoder, tokens)
+        need = found.weights + cache + found.code
+        raise PlanError(
+            f"one layer takes {need:,} bytes of PE (0, 0), {size:,} of them {name}; a PE has {found.total:,}",
+            where=f"mesh {width}x{height}",
+            hint=f"--mesh {side}x{side} carries a layer" if side else "fewer tokens; no mesh of this wafer carries it",
+            limit="memory",
+            needed=cdiv(need, 2),
+            available=found.total // 2,
+        )
+    return found

@@ -1,0 +1,208 @@
+"""Program B: a decoder that computes what the model says, composed of this project's parts.
+
+Columns of PEs are cut into as many groups as there are heads of keys; a group holds its key head and the query heads
+that share it, each column whole pairs of rotary features.  So scores are summed inside a group only, which is short,
+and the rest takes longer than program A: sums are f32, silu runs over all of the feed-forward's width, exponentials
+over every head.  With fewer columns than key heads, columns hold several heads, one after the other.
+
+Decode: the sums and lines of `fabric.networks.inference`, ten all-reduces as the paper counts them::
+
+    norm (1) y   q, k, v y   scores, group x   max y   sum y   P V y   O x   norm (1) y   gate, up y   down x
+
+Prefill: sequence over y, features over x; products by MeshGEMM with weights in place, the left matrix aligned by one
+turn less than there are columns, as the kernel does; scores as `gemm_t` inside a group, P V by floods inside a group.
+P V by floods has no kernel yet: its step is written from the step of `gemm_t` and not measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fabric.kernels.kit.data import wavelets_of
+from fabric.networks.inference.decoder import Decoder
+from harness.inference.costs import (
+    alignment,
+    axis_sums,
+    cdiv,
+    elementwise,
+    even,
+    group_sum,
+    matrix_vector,
+    mesh_gemm,
+    scores,
+    vector_function,
+)
+from harness.inference.phase import Phase
+from wse_core.params import Machine
+
+__all__ = ["Tiles", "decode", "prefill", "tiles"]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Features of a PE, the largest of all PEs.
+
+    Attributes
+    ----------
+    group : int
+        Columns of a head group.
+    rounds : int
+        Groups that a column serves, one after the other: 1 unless there are more key heads than columns.
+    keys, values : int
+        Features of a key head and of a value head on a column; keys are whole rotary pairs.
+    queries : int
+        Query heads of a group.
+    across, along : int
+        Hidden features of a column, and of a row.
+    inner : int
+        Features of the feed-forward part on a column.
+    """
+
+    group: int
+    rounds: int
+    keys: int
+    values: int
+    queries: int
+    across: int
+    along: int
+    inner: int
+
+    @property
+    def projected(self) -> int:
+        """Features of queries, keys and values of a column."""
+        return self.rounds * ((self.queries + 1) * self.keys + self.values)
+
+
+def tiles(decoder: Decoder, width: int, height: int) -> Tiles:
+    """Return the tiles of a decoder on a mesh."""
+    group = max(1, width // decoder.kv_heads)
+    return Tiles(
+        group=group,
+        rounds=cdiv(decoder.kv_heads, width),
+        keys=2 * cdiv(decoder.head_size // 2, group),
+        values=cdiv(decoder.head_size, group),
+        queries=decoder.group,
+        across=cdiv(decoder.hidden, width),
+        along=cdiv(decoder.hidden, height),
+        inner=cdiv(decoder.ffn, width),
+    )
+
+
+def _norm(machine: Machine, n: int, rows: int = 1) -> int:
+    """Return the cycles of a norm of so many rows of n features beside its all-reduce."""
+    m = machine
+    own = elementwise(m, "fmachs", n, 3) + 3 * elementwise(m, "fmuls", n)
+    return rows * own + vector_function(m, "rsqrt", rows)
+
+
+def _rotation(machine: Machine, features: int) -> int:
+    """Return the cycles of turning queries and keys: four products of halves, and one rounding of all."""
+    return 4 * elementwise(machine, "fmuls", features // 2, 3) + elementwise(machine, "fmuls", features)
+
+
+def _softmax(machine: Machine, heads: int, tokens: int, values: int) -> int:
+    """Return the cycles of scaling, maximum, exponentials, sums and the division of so many heads' scores."""
+    m = machine
+    each = elementwise(m, "fmaxs", tokens) + elementwise(m, "fsubs", tokens) + elementwise(m, "fadds", tokens)
+    whole = 2 * elementwise(m, "fmuls", heads * tokens) + vector_function(m, "exp", heads * tokens)
+    return heads * (each + elementwise(m, "fmuls", values)) + whole + vector_function(m, "reciprocal", heads)
+
+
+def _swiglu(machine: Machine, n: int) -> int:
+    """Return the cycles of silu(gate) * up over n values: exp and reciprocal, and what stands around them."""
+    m = machine
+    around = 4 * elementwise(m, "fmuls", n) + elementwise(m, "fmaxs", n) + elementwise(m, "fadds", n)
+    return vector_function(m, "exp", n) + vector_function(m, "reciprocal", n) + around
+
+
+def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, sums: str = "f32") -> Phase:
+    """Return a step of decode over a cache of so many tokens; `sums` is f32, or f16 as in program A."""
+    m, t = machine, tiles(decoder, width, height)
+    rows, heads = cdiv(tokens, height), t.rounds * t.queries
+    along_y = {
+        "norm": 1,
+        "q, k, v": t.projected,
+        "max": heads,
+        "sum": heads,
+        "P V": heads * t.values,
+        "second norm": 1,
+        "gate, up": 2 * t.inner,
+    }
+    along_x = {"O": t.along, "down": t.along}
+    kind = "f32" if sums == "f32" else "same"
+    levels = 2 if sums != "f32" and min(width, height) > 3 else 0
+    y, _ = axis_sums(m, height, tuple(along_y.values()), sums, levels)
+    x, _ = axis_sums(m, width, tuple(along_x.values()), sums, levels)
+    found: dict[str, float] = {**dict(zip(along_y, y, strict=True)), **dict(zip(along_x, x, strict=True))}
+    found["scores"] = t.rounds * group_sum(m, t.group, even(t.queries * rows), sums)
+    return Phase(
+        "B",
+        "decode",
+        decoder.layers,
+        found,
+        {
+            "q, k, v": matrix_vector(m, t.projected, t.along, kind),
+            "scores": heads * matrix_vector(m, rows, t.keys, kind),
+            "P V": heads * matrix_vector(m, t.values, rows, kind),
+            "O": matrix_vector(m, t.along, heads * t.values, kind),
+            "gate, up": matrix_vector(m, 2 * t.inner, t.along, kind),
+            "down": matrix_vector(m, t.along, t.inner, kind),
+        },
+        {
+            "norms": 2 * _norm(m, t.along),
+            "rotation": t.rounds * _rotation(m, (t.queries + 1) * t.keys),
+            "softmax": _softmax(m, heads, rows, t.values),
+            "silu": _swiglu(m, t.inner),
+            "residuals": 2 * elementwise(m, "fadds", t.along),
+        },
+    )
+
+
+def prefill(
+    machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, sums: str = "f32"
+) -> Phase:
+    """Return the prefill of so many tokens; `sums` is f32, or f16 as in program A."""
+    m, t = machine, tiles(decoder, width, height)
+    rows, heads = cdiv(tokens, height), t.rounds * t.queries
+    slices = math.lcm(width, height)
+    kind = "f32" if sums == "f32" else "same"
+    depth, attention, inner = (cdiv(n, slices) for n in (decoder.hidden, heads * t.values * width, decoder.ffn))
+
+    def left(k: int) -> int:
+        return alignment(m, (height - 1) * (slices // width), wavelets_of(even(rows * k), "f16"))
+
+    def gemm(k: int, columns: int) -> float:
+        return mesh_gemm(m, width, height, rows, k, columns, kind) + left(k)
+
+    def tile(k: int, columns: int) -> int:
+        return wavelets_of(even(k * columns), "f16")
+
+    asked = scores(m, t.group, height, rows, t.keys, kind, heads, t.rounds)
+    weighted = height * (
+        heads * (matrix_vector(m, rows, rows, kind, t.values) + tile(rows, rows))
+        + t.rounds * (2 * tile(rows, t.values) + m["infer.weight_step"])
+    )
+    width_of_scores = cdiv(tokens, t.group)
+    norms = axis_sums(m, width, (rows, rows), sums)[0]
+    return Phase(
+        "B",
+        "prefill",
+        decoder.layers,
+        {"norms": sum(norms), "softmax": 2 * t.rounds * group_sum(m, t.group, even(t.queries * rows), sums)},
+        {
+            "q, k, v": gemm(depth, t.projected),
+            "scores": asked,
+            "P V": float(weighted),
+            "O": gemm(attention, t.across),
+            "gate, up": gemm(depth, 2 * t.inner),
+            "down": gemm(inner, t.across),
+        },
+        {
+            "norms": 2 * _norm(m, t.across, rows),
+            "rotation": t.rounds * _rotation(m, rows * (t.queries + 1) * t.keys),
+            "softmax": _softmax(m, heads * rows, width_of_scores, t.values),
+            "silu": _swiglu(m, rows * t.inner),
+            "residuals": 2 * elementwise(m, "fadds", rows * t.across),
+        },
+    )

@@ -1,0 +1,54 @@
+"""A phase of an inference, layer by layer: what takes how long, in cycles, and what it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Phase"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Cycles of one layer of prefill, or of one layer of a step of decode, by parts.
+
+    Attributes
+    ----------
+    program : {"A", "B"}
+        That of the paper's authors, or a correct one.
+    name : {"prefill", "decode"}
+    layers : int
+        How often a layer is done.
+    sums, products, local : dict
+        Cycles of the all-reduces, of the products, and of all that stays on a PE, by name.
+    """
+
+    program: str
+    name: str
+    layers: int
+    sums: dict[str, float]
+    products: dict[str, float]
+    local: dict[str, float]
+
+    @property
+    def layer(self) -> float:
+        """Cycles of one layer."""
+        return sum(sum(part.values()) for part in (self.sums, self.products, self.local))
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of all layers."""
+        return self.layer * self.layers
+
+    def seconds(self, gigahertz: float) -> float:
+        """Return the time of all layers at a clock."""
+        return self.cycles / (gigahertz * 1e9)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the parts as plain data."""
+        return {
+            "layer": round(self.layer, 1),
+            "cycles": round(self.cycles),
+            "sums": {name: round(value, 1) for name, value in self.sums.items()},
+            "products": {name: round(value, 1) for name, value in self.products.items()},
+            "local": {name: round(value, 1) for name, value in self.local.items()},
+        }

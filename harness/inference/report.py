@@ -1,0 +1,176 @@
+"""What ``wse plan MODEL --inference`` says: time of a request by both programs at both clocks, memory, what limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.networks.inference.decoder import Decoder
+from harness.inference.capacity import admit, places_of
+from harness.inference.phase import Phase
+from harness.inference.requests import PROGRAMS, clocks, extras, growing, transition
+from harness.kit.console import table
+from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.params import Machine
+
+__all__ = ["described", "planned"]
+
+Mesh = tuple[int, int]
+
+
+def _largest(phase: Phase) -> str:
+    """Return what takes most of a layer."""
+    kinds = {"sum": phase.sums, "product": phase.products, "on a PE": phase.local}
+    found = [(value, f"{name} ({kind})") for kind, parts in kinds.items() for name, value in parts.items()]
+    value, name = max(found)
+    return f"{name}: {value / phase.layer:.0%} of a layer"
+
+
+def _program(
+    machine: Machine, name: str, decoder: Decoder, meshes: tuple[Mesh, Mesh], prompt: int, tokens: int
+) -> dict[str, Any]:
+    """Return phases and rates of one program."""
+    first, mesh = meshes
+    phases = PROGRAMS[name]
+    before = phases.prefill(machine, decoder, *first, prompt)
+    last = phases.decode(machine, decoder, *mesh, prompt + tokens)
+    steps = growing(machine, name, decoder, mesh, prompt, tokens)
+    moved = transition(machine, decoder, min(first))
+    whole = before.cycles + moved + steps
+    lanes = machine["lanes.fmach"]
+    useful = decoder.layers * decoder.product_parameters
+    return {
+        "prefill": before.as_dict() | {"limit": _largest(before)},
+        "transition_cycles": round(moved),
+        "decode": last.as_dict() | {"limit": _largest(last)},
+        "decode_cycles": round(steps),
+        "request_cycles": round(whole),
+        "utilisation": {
+            "prefill": useful * prompt / (before.cycles * first[0] * first[1] * lanes),
+            "decode": useful / (last.cycles * mesh[0] * mesh[1] * lanes),
+        },
+        "rates": {
+            f"{clock:g} GHz": {
+                "prefill_tokens_per_s": prompt / before.seconds(clock),
+                "decode_tokens_per_s": 1 / last.seconds(clock),
+                "request_tokens_per_s": tokens * clock * 1e9 / whole,
+                "time_to_first_token_s": (before.cycles + moved) / (clock * 1e9),
+            }
+            for clock in clocks(machine)
+        },
+    }
+
+
+def planned(
+    machine: Machine, name: str, decoder: Decoder, mesh: Mesh, prefill_mesh: Mesh, prompt: int, tokens: int
+) -> dict[str, Any]:
+    """Return the facts of an inference.
+
+    Parameters
+    ----------
+    mesh, prefill_mesh : (width, height)
+        PEs of a region of decode, and of prefill.
+    prompt, tokens : int
+        In and out.
+
+    Raises
+    ------
+    ConfigError
+        The request is longer than the model's context.
+    PlanError
+        The mesh is larger than the wafer, or not even one layer fits.
+    """
+    if prompt + tokens > decoder.context:
+        raise ConfigError(
+            f"{prompt:,} tokens in and {tokens:,} out; the model's context holds {decoder.context:,}", where=name
+        )
+    memory = admit(machine, decoder, *mesh, prompt + tokens)
+    admit(machine, decoder, *prefill_mesh, 1)
+    fit, regions = memory.layers_that_fit(prompt + tokens), memory.regions(prompt + tokens)
+    places = places_of(machine, *mesh)
+    programs: dict[str, Any] = {}
+    for each in PROGRAMS:
+        try:
+            programs[each] = _program(machine, each, decoder, (prefill_mesh, mesh), prompt, tokens)
+        except UnsupportedError as error:
+            programs[each] = {"impossible": str(error)}
+    return {
+        "model": name,
+        "parameters": decoder.parameters,
+        "bytes": decoder.bytes(),
+        "mesh": list(mesh),
+        "prefill_mesh": list(prefill_mesh),
+        "prompt_length": prompt,
+        "tokens": tokens,
+        "memory_per_pe": {
+            "bytes": memory.total,
+            "code": memory.code,
+            "weights_of_a_layer": memory.weights,
+            "token_of_a_layer": memory.token,
+        },
+        "regions": {
+            "layers_each": fit,
+            "needed": regions,
+            "beside_each_other_on_the_wafer": places,
+            "fit": regions <= places,
+            "used_by_one_request": 1 / regions,
+        },
+        "cache_tokens": memory.tokens(-(-decoder.layers // regions)),
+        "programs": programs,
+        "beside_the_layers": extras(machine, decoder, *mesh, regions).as_dict(),
+    }
+
+
+def _phase(label: str, facts: dict[str, Any]) -> tuple[str, str]:
+    """Return a phase as a line: cycles of a layer, by kind."""
+    kinds = {kind: sum(facts[kind].values()) for kind in ("sums", "products", "local")}
+    shares = ", ".join(f"{kind} {value:,.0f}" for kind, value in kinds.items())
+    return f"{label}, cycles of a layer", f"{facts['layer']:,.0f} ({shares}); most: {facts['limit']}"
+
+
+def described(facts: dict[str, Any]) -> str:
+    """Return the facts as text for a terminal."""
+    memory, regions = facts["memory_per_pe"], facts["regions"]
+    width, height = facts["mesh"]
+    fits = "they fit" if regions["fit"] else "they do not fit: times are those of layers on virtual regions"
+    rows = [
+        (
+            "memory of a PE",
+            f"{memory['weights_of_a_layer']:,} bytes of weights and {memory['token_of_a_layer']} a token for a layer, "
+            f"{memory['code']:,} of code, of {memory['bytes']:,}",
+        ),
+        (
+            "regions",
+            f"{regions['needed']} of {width} x {height} with up to {regions['layers_each']} layers; "
+            f"{regions['beside_each_other_on_the_wafer']} lie side by side on the wafer: {fits}",
+        ),
+        ("one request uses", f"{regions['used_by_one_request']:.0%} of its regions at a time"),
+        ("cache", f"{facts['cache_tokens']:,} tokens"),
+    ]
+    first = "x".join(map(str, facts["prefill_mesh"]))
+    lines = [
+        f"{facts['model']}: {facts['parameters']:,} parameters, {facts['bytes'] / 1e9:.2f} GB; "
+        f"{facts['prompt_length']:,} tokens in on {first}, {facts['tokens']:,} out on {width}x{height}",
+        table(rows, "  "),
+    ]
+    titles = {"A": "program A, the authors' as it is", "B": "program B, a correct model"}
+    for name, found in facts["programs"].items():
+        if "impossible" in found:
+            lines.append(f"\n{titles[name]}\n  impossible: {found['impossible']}")
+            continue
+        rows = [_phase("prefill", found["prefill"]), _phase("last step of decode", found["decode"])]
+        used = found["utilisation"]
+        rows.append(("useful multiply-adds", f"{used['prefill']:.1%} of prefill, {used['decode']:.1%} of decode"))
+        for clock, rates in found["rates"].items():
+            rows.append(
+                (
+                    f"at {clock}",
+                    f"{rates['prefill_tokens_per_s']:,.0f} tokens/s in, first token after "
+                    f"{rates['time_to_first_token_s']:.3g} s, {rates['decode_tokens_per_s']:,.0f} tokens/s out, "
+                    f"{rates['request_tokens_per_s']:,.1f} of the whole request",
+                )
+            )
+        lines.append(f"\n{titles[name]}\n{table(rows, '  ')}")
+    beside = facts["beside_the_layers"]
+    lines.append(f"\nbeside the layers, per token: {beside['cycles']:,} cycles (output matrix, arg max, hand-overs)")
+    lines.append("Composed of closed forms; `wse figure waferllm-parts` holds them against simulations.")
+    return "\n".join(lines)

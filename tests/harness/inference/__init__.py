@@ -1,0 +1,1 @@
+"""The composed model of inference, its parts, and the published tables."""

@@ -1,0 +1,114 @@
+"""``wse plan --inference`` and the figures of the tables, as a user calls them."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from harness.cli import main as cli
+from harness.figures import NAMES, load
+from wse_core.params import machine
+
+
+def run(capsys, *words):
+    code = cli.main(list(words))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_plan_prints_both_programs_at_both_clocks(capsys):
+    words = ("plan", "LLaMA3-8B", "--inference", "--mesh", "360x360", "--prompt-length", "512", "--tokens", "4")
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    for text in ("program A", "program B", "at 0.85 GHz", "at 1.1 GHz", "regions", "beside the layers"):
+        assert text in out
+    code, out, _ = run(capsys, *words, "--json")
+    facts = json.loads(out)
+    assert facts["regions"]["needed"] == 3  # 43,110 bytes beside the code, 3,768 + 2 x 14 for a layer: 11 of 32
+    assert facts["memory_per_pe"]["bytes"] == 49152
+    b = facts["programs"]["B"]
+    parts = [sum(b["decode"][kind].values()) for kind in ("sums", "products", "local")]
+    assert sum(parts) == pytest.approx(b["decode"]["layer"], rel=1e-3)
+    assert b["request_cycles"] == pytest.approx(
+        b["prefill"]["cycles"] + b["transition_cycles"] + b["decode_cycles"], rel=1e-6
+    )
+    rates = b["rates"]
+    assert rates["1.1 GHz"]["decode_tokens_per_s"] / rates["0.85 GHz"]["decode_tokens_per_s"] == pytest.approx(
+        1.1 / 0.85
+    )
+
+
+def test_a_mesh_that_is_no_square_is_planned_for_one_program(capsys):
+    code, out, _ = run(capsys, "plan", "llama3-8b", "--inference", "--mesh", "300x240", "--json")
+    assert code == 0
+    programs = json.loads(out)["programs"]
+    assert "square" in programs["A"]["impossible"]
+    assert programs["B"]["request_cycles"] > 0
+
+
+def test_a_directory_is_planned_by_its_sizes(capsys, tmp_path):
+    table = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 96,
+        "vocab_size": 96,
+        "max_position_embeddings": 32,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    code, out, _ = run(capsys, "plan", str(tmp_path), "--inference", "--mesh", "4x4", "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert (facts["prompt_length"], facts["tokens"]) == (16, 16)
+    assert facts["regions"]["needed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("LLaMA3-8B", "--inference"), "--inference needs a model and --mesh"),
+        (("--inference", "--mesh", "4x4"), "--inference needs a model and --mesh"),
+        (("LLaMA3-8B", "--mesh", "4x4"), "--mesh: says something about inference"),
+        (("LLaMA3-8B", "--inference", "--mesh", "4"), "'4' is no mesh"),
+        (("LLaMA3-8B", "--inference", "--mesh", "axb"), "--mesh"),
+        (("LLaMA3-8B", "--inference", "--mesh", "0x4"), "--mesh"),
+        (("LLaMA3-8B", "--inference", "--mesh", "90x90"), "one layer takes"),
+        (("LLaMA3-8B", "--inference", "--mesh", "360x360", "--tokens", "0"), "--tokens"),
+        (("LLaMA3-8B", "--inference", "--mesh", "360x360", "--tokens", "9000"), "context holds 8,192"),
+        (("nothing", "--inference", "--mesh", "4x4"), "unknown model 'nothing'"),
+    ],
+)
+def test_what_is_refused_in_one_line(capsys, words, what):
+    code, out, err = run(capsys, "plan", *words)
+    assert code == 2
+    assert out == ""
+    assert what in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_table_is_picture_csv_and_page(capsys, tmp_path):
+    code, out, _ = run(capsys, "figure", "waferllm-table-4", "--out", str(tmp_path), "--json")
+    assert code == 0
+    files = json.loads(out)["files"]
+    assert [name.rpartition(".")[2] for name in files] == ["png", "csv", "md"]
+    with open(files[1], newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12 * 4 + 24
+    assert {row["gigahertz"] for row in rows} == {"0.85", "1.1"}
+    page = (tmp_path / "waferllm-table-4.md").read_text(encoding="utf-8")
+    assert page.count("\n|") == len(rows) + 2
+    assert "largest mesh over smallest: published 0.94, A 0.97, B 1.09" in page
+    assert (tmp_path / "waferllm-table-4.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("waferllm-table")])
+def test_every_table_is_drawn(name, tmp_path):
+    from harness.kit.files import write_picture
+
+    result = load(name).function(machine("wse2"), None, None)
+    write_picture(tmp_path / "t.png", result.draw)
+    assert {"published", "modelled", "error", "program", "gigahertz"} <= set(result.rows[0])
+    assert result.notes

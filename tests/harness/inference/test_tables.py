@@ -1,0 +1,178 @@
+"""The paper's tables: how many cells the composed model meets, by which program, at which clock; trends, ratios."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.inference import comparators, published
+from harness.inference.capacity import admit, by_arithmetic, memory_of, places_of, smallest_mesh
+from harness.inference.requests import extras, growing, request, transition
+from harness.inference.tables import FAR, TABLES, cells, ratios
+from harness.models.presets import PRESETS
+from wse_core.errors import PlanError
+from wse_core.params import machine
+
+WSE2 = machine("wse2")
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {number: cells(WSE2, number) for number in TABLES}
+
+
+def near(found, program, gigahertz, system="WaferLLM", limit=FAR):
+    """Return (cells within the limit, cells) of a program at a clock."""
+    mine = [c for c in found if (c.program, c.gigahertz, c.system) == (program, gigahertz, system)]
+    return sum(abs(cell.error) <= limit for cell in mine), len(mine)
+
+
+@pytest.mark.parametrize(
+    ("table", "program", "gigahertz", "least", "of"),
+    [
+        ("4", "A", 0.85, 12, 12),
+        ("3", "A", 1.1, 12, 12),
+        ("2", "A", 0.85, 6, 8),
+        ("4", "B", 0.85, 10, 12),
+        ("2", "B", 0.85, 8, 8),
+    ],
+)
+def test_cells_within_fifteen_percent(tables, table, program, gigahertz, least, of):
+    found, all_of_them = near(tables[table], program, gigahertz)
+    assert all_of_them == of
+    assert found >= least
+
+
+def test_no_clock_makes_the_skeleton_right_in_both_phases(tables):
+    """What the two clocks are printed for: decode agrees at one, prefill at the other."""
+    assert near(tables["4"], "A", 1.1)[0] == 0
+    assert near(tables["3"], "A", 0.85)[0] == 0
+    assert near(tables["4"], "A", 0.85, limit=0.05)[0] == 12
+    assert near(tables["3"], "A", 1.1, limit=0.08)[0] == 12
+
+
+def test_comparators(tables):
+    assert near(tables["4"], "T10", 0.85, "T10", 0.06) == (11, 12)
+    assert near(tables["3"], "T10", 0.85, "T10", 0.09) == (12, 12)
+    assert near(tables["4"], "Ladder", 0.85, "Ladder", 0.05) == (12, 12)
+    assert near(tables["3"], "Ladder", 0.85, "Ladder", 0.05) == (12, 12)
+    for system in ("T10", "Ladder"):
+        assert near(tables["2"], system, 0.85, system) == (8, 8)
+
+
+def test_every_far_cell_says_why(tables):
+    for found in tables.values():
+        assert found
+        for cell in found:
+            row = cell.as_dict()
+            assert bool(row["reason"]) == (abs(cell.error) > FAR), cell
+
+
+def test_order_of_the_systems_in_every_cell(tables):
+    for number in "234":
+        values = {}
+        for cell in tables[number]:
+            values.setdefault((cell.model, cell.setting), {}).setdefault(cell.system, []).append(cell.modelled)
+        for found in values.values():
+            assert min(found["WaferLLM"]) > max(found["T10"])
+            assert min(found["T10"]) > max(found["Ladder"])
+
+
+def test_trends(tables):
+    """More PEs help prefill and harm decode; the correct program's large models are the declared exception."""
+    for model in published.MODELS:
+        for program in "AB":
+            for clock in (0.85, 1.1):
+                rise = ratios(tables["3"], model, program, clock)
+                assert rise["published"] > 1
+                assert rise["modelled"] > 1
+                if program == "A":
+                    assert rise["modelled"] == pytest.approx(rise["published"], rel=0.25)
+        fall = ratios(tables["4"], model, "A", 0.85)
+        assert fall["modelled"] < 1
+        assert fall["modelled"] == pytest.approx(fall["published"], rel=0.25)
+        large = model in ("CodeLLaMA-34B", "QWen2-72B")
+        assert (ratios(tables["4"], model, "B", 0.85)["modelled"] > 1) == large
+    for model in published.MODELS:
+        row = [c.modelled for c in tables["3"] if c.model == model and c.system == "T10"]
+        assert row == sorted(row, reverse=True)
+
+
+def test_ratios_at_420(tables):
+    for model, t10, ladder in zip(published.MODELS, (6.46, 5.97, 5.21, 4.98), (185, 185, 239, 260), strict=True):
+        mine = {
+            cell.program: cell.modelled
+            for cell in tables["4"]
+            if cell.model == model and cell.setting == "420 x 420" and cell.gigahertz == 0.85
+        }
+        assert mine["A"] / mine["T10"] == pytest.approx(t10, rel=0.05)
+        assert mine["A"] / mine["Ladder"] == pytest.approx(ladder, rel=0.1)
+
+
+def test_capacities():
+    plain = by_arithmetic(WSE2, PRESETS["LLaMA3-8B"], 360, 6, 0)
+    assert (plain.concat, plain.shift) == (382, 137_520)
+    assert plain.shift // plain.concat == 360
+    for model, (side, _, layers, reserved, concat, shift) in published.CAPACITY.items():
+        found = by_arithmetic(WSE2, PRESETS[model], side, layers, reserved)
+        assert (found.concat, found.shift_bytes) == (concat, shift)
+        assert memory_of(WSE2, PRESETS[model], side, side).tokens(round(layers)) < shift
+
+
+def test_kernels_and_energy(tables):
+    at = [c for c in tables["6"] + tables["7"] if c.gigahertz == 0.85 and c.unit == "s"]
+    assert len(at) == 4
+    assert all(abs(cell.error) <= FAR for cell in at)
+    stated = [c for c in tables["6"] + tables["7"] + tables["8"] if c.program.startswith("published")]
+    assert len(stated) == 6
+    assert all(abs(cell.error) <= 0.005 for cell in stated)
+    assert comparators.energy_ratio(WSE2, 27.0, True) == 1.0
+
+
+def test_published_cells_solved_for_their_parts():
+    """Both input lengths of table 2 give one time of a step, which is why its cache is taken as of fixed length."""
+    for columns in ((0, 2), (1, 3)):
+        rates = [published.REQUESTS["LLaMA3-8B", "WaferLLM"][k] for k in columns]
+        counts = [published.REQUEST_COLUMNS[k].tokens for k in columns]
+        times = [count / rate for count, rate in zip(counts, rates, strict=True)]
+        step = (times[1] - times[0]) / (counts[1] - counts[0])
+        assert step == pytest.approx(362.8e-6, rel=1e-3)
+
+
+def test_a_request_adds_up():
+    decoder = PRESETS["LLaMA3-8B"]
+    found = request(WSE2, "B", decoder, (660, 660), (360, 360), 2048, 3)
+    assert found.cycles == found.prefill + found.transition + found.steps
+    assert found.rate(0.85) == pytest.approx(3 * 0.85e9 / found.cycles)
+    assert found.transition == transition(WSE2, decoder, 660) == decoder.bytes() / 2 / 4 / 1320
+
+
+def test_steps_grow_with_the_cache():
+    decoder = PRESETS["LLaMA3-8B"]
+    one = growing(WSE2, "B", decoder, (360, 360), 350, 11)  # 350 to 360 tokens: one on each row
+    more = growing(WSE2, "B", decoder, (360, 360), 350, 12)
+    assert more - one > one / 11  # the twelfth step has two tokens on a row
+    assert growing(WSE2, "B", decoder, (360, 360), 361, 1) == more - one
+
+
+def test_what_does_not_fit():
+    decoder = PRESETS["LLaMA3-8B"]
+    side = smallest_mesh(WSE2, decoder, 128)
+    admit(WSE2, decoder, side, side, 128)
+    with pytest.raises(
+        PlanError, match=f"of PE .* gate_proj and up_proj.*--mesh {side}x{side} carries a layer"
+    ) as caught:
+        admit(WSE2, decoder, side - 1, side - 1, 128)
+    assert caught.value.limit == "memory"
+    assert caught.value.needed > caught.value.available
+    with pytest.raises(PlanError, match="the cache"):
+        admit(WSE2, decoder, 360, 360, 4_000_000)
+    with pytest.raises(PlanError, match="the wafer has 757"):
+        admit(WSE2, decoder, 758, 10, 1)
+    assert places_of(WSE2, 360, 360) == 4
+    assert places_of(WSE2, 252, 498) == 6
+
+
+def test_the_output_matrix_is_small_beside_the_layers():
+    beside = extras(WSE2, PRESETS["LLaMA3-8B"], 360, 360, 4)
+    step = 32 * 10_000
+    assert 0.01 < beside.cycles / step < 0.05
