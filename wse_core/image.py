@@ -176,7 +176,7 @@ class Symbol:
     dtype: str  # "f16", "cb16", "f32", "i16", "u16", "i32", "u32"
 
     @property
-    def words(self):
+    def words(self) -> int:
         """SRAM words taken."""
         return self.count * (2 if self.dtype in ("f32", "i32", "u32") else 1)
 
@@ -225,14 +225,14 @@ class ProgramImage:
     active: int
     blocked: int
     high: int
-    inq_color: tuple
-    outq_color: tuple
+    inq_color: tuple[int, ...]
+    outq_color: tuple[int, ...]
     half: str = "f16"
     main_priority: int = MAIN_PRIORITY["medium_low"]
-    data: tuple = ()
-    symbols: dict = field(default_factory=dict)
-    labels: dict = field(default_factory=dict)
-    lines: dict = field(default_factory=dict)
+    data: tuple[tuple[int, np.ndarray], ...] = ()
+    symbols: dict[str, Symbol] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    lines: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -257,9 +257,9 @@ class FabricSpec:
     machine: Machine
     width: int
     height: int
-    programs: tuple
+    programs: tuple[ProgramImage, ...]
     program_index: np.ndarray
-    routes: dict
+    routes: dict[int, np.ndarray]
     filters: np.ndarray | None = None
     inputs: tuple[tuple[int, int, int, int], ...] = ()
     outputs: tuple[tuple[int, int, int, int], ...] = ()

@@ -28,8 +28,9 @@ Sources: arch §4.2 (SIMD widths), §4.3 (vector builtins), §3 (scalar).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wse_core.encoding import (
     ASYNC,
@@ -44,6 +45,9 @@ from wse_core.encoding import (
     RETURN_DEPTH,
     UT_DERIVED,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "ASYNC",
@@ -97,13 +101,13 @@ class Op:
     code: int
     form: str
     types: str
-    lanes: tuple
+    lanes: tuple[int, int]
     cost: str
     source: str
     doc: str
 
     @property
-    def is_mac(self):
+    def is_mac(self) -> bool:
         """Whether the op multiplies and accumulates (a = b + c * d)."""
         return self.types[3] != "-"
 
@@ -231,7 +235,9 @@ UNSUPPORTED = {
 PRIORITIES = ("low", "medium", "high")
 
 
-def async_word(priority="medium", ut=None, activate=None, unblock=None):
+def async_word(
+    priority: str = "medium", ut: int | None = None, activate: int | None = None, unblock: int | None = None
+) -> int:
     """Return the extension word of an asynchronous vector operation."""
     fields = {"async": 1, "priority": PRIORITIES.index(priority), "ut": UT_DERIVED if ut is None else ut}
     if activate is not None:
@@ -241,7 +247,7 @@ def async_word(priority="medium", ut=None, activate=None, unblock=None):
     return sum(value << ASYNC[name][0] for name, value in fields.items())
 
 
-def async_fields(word):
+def async_fields(word: int) -> dict[str, Any]:
     """Return the attributes in `word` as a dict (inverse of `async_word`)."""
     get = {key: word >> low & (1 << bits) - 1 for key, (low, bits) in ASYNC.items()}
     return {
@@ -252,7 +258,7 @@ def async_fields(word):
     }
 
 
-def is_vector(op, a, b, c):
+def is_vector(op: Op, a: int, b: int, c: int) -> bool:
     """Whether an instruction with these operand fields is a vector operation (False for what is not an ALU op)."""
     if op.form not in ("alu", "dfilt"):
         return False
@@ -260,7 +266,7 @@ def is_vector(op, a, b, c):
     return (op.types[0] != "-" and a >> 4 != FILE_REG) or any(f >> 4 in (FILE_SRC0, FILE_SRC1) for f in sources)
 
 
-def encode(op, a=0, b=0, c=0, d=0, imm=None):
+def encode(op: Op, a: int = 0, b: int = 0, c: int = 0, d: int = 0, imm: int | None = None) -> list[int]:
     """Return the list of one or two 32-bit words of an instruction."""
     for field in (a, b, c, d):
         if not 0 <= field < 64:
@@ -269,7 +275,7 @@ def encode(op, a=0, b=0, c=0, d=0, imm=None):
     return [word] if imm is None else [word, imm & 0xFFFFFFFF]
 
 
-def decode(words):
+def decode(words: Sequence[int] | NDArray[Any]) -> Iterator[tuple[int, Op, int, int, int, int, int | None]]:
     """Yield ``(word_index, op, a, b, c, d, imm or None)`` for each instruction in a sequence of 32-bit words."""
     index, words = 0, [int(word) for word in words]
     while index < len(words):
@@ -287,7 +293,7 @@ def decode(words):
         yield at, OPS[code], word >> 18 & 63, word >> 12 & 63, word >> 6 & 63, word & 63, imm
 
 
-def opcodes_pxd():
+def opcodes_pxd() -> str:
     """Return the text of ``opcodes.pxd``: the op codes as C constants."""
     lines = ["# Generated from wse_core/isa.py by setup.py; do not edit.", "cdef enum:"]
     lines += [f"    OP_{op.name.upper()} = {op.code}" for op in OPS]

@@ -35,7 +35,7 @@ ROWS: list[dict[str, Any]] = []
 """Keyword arguments of `wse_core.params.Param`, in the order in which the numbers are listed."""
 
 
-def _p(name, value, unit, source, confidence, doc, **limits):
+def _p(name: str, value: Any, unit: str, source: str, confidence: str, doc: str, **limits: Any) -> None:
     ROWS.append(
         {"name": name, "value": value, "unit": unit, "source": source, "confidence": confidence, "doc": doc, **limits}
     )

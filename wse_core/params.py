@@ -6,7 +6,7 @@ A *preset* (``wse2``, ``wse3``) is a column of that table; a `Machine` is a pres
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -45,7 +45,7 @@ class Param:
     doc: str
     low: int = 0
     high: int = 2**31 - 1
-    choices: tuple = ()
+    choices: tuple[Any, ...] = ()
     any_length: bool = False
 
     @property
@@ -73,7 +73,7 @@ PARAMETERS: Mapping[str, Param] = MappingProxyType({row["name"]: Param(**row) fo
 """All modelled numbers by name, in the order of the table."""
 
 
-class Machine(Mapping):
+class Machine(Mapping[str, Any]):
     """A preset with overrides: an immutable mapping from parameter name to value.
 
     ``machine("wse2")["router.hop"]`` is 1.  Equal machines compare and hash equal.
@@ -81,26 +81,26 @@ class Machine(Mapping):
 
     __slots__ = ("_values", "preset")
 
-    def __init__(self, preset: str, values: Mapping[str, Any]):
+    def __init__(self, preset: str, values: Mapping[str, Any]) -> None:
         self.preset = preset
         self._values = MappingProxyType(dict(values))
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._values)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.preset, tuple(self._values.items())))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Machine) and dict(self) == dict(other) and self.preset == other.preset
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         column = PRESETS.get(self.preset, {})
         changed = {k: v for k, v in self.items() if v != column.get(k, PARAMETERS[k].value)}
         return f"machine({self.preset!r}{''.join(f', {k}={v!r}' for k, v in changed.items())})"

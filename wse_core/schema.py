@@ -95,7 +95,7 @@ class Field:
     doc: str = ""
     low: float | None = None
     high: float | None = None
-    choices: tuple = ()
+    choices: tuple[Any, ...] = ()
     unit: str = ""
     length: int | None = None
 

@@ -11,13 +11,16 @@ escape is ours (the paper does not say what happens to larger gaps).
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["ESCAPE", "decode_steps", "encode_steps", "pack", "unpack"]
 
 ESCAPE = 0xFFFF
 
 
-def encode_steps(indptr, indices):
+def encode_steps(
+    indptr: ArrayLike, indices: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.uint16], NDArray[np.int64]]:
     """Return the steps of a sparsity pattern.
 
     Parameters
@@ -49,7 +52,7 @@ def encode_steps(indptr, indices):
     return starts, steps, source
 
 
-def decode_steps(starts, steps):
+def decode_steps(starts: ArrayLike, steps: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (indptr, indices) of steps; the inverse of `encode_steps`."""
     starts, steps = np.asarray(starts, np.int64), np.asarray(steps, np.int64)
     ends = np.cumsum(steps)
@@ -61,12 +64,13 @@ def decode_steps(starts, steps):
     return indptr, indices
 
 
-def pack(values, steps):
+def pack(values: ArrayLike, steps: ArrayLike) -> NDArray[np.uint32]:
     """Return wavelets (uint32) of 16-bit values and steps."""
-    return np.asarray(values, np.uint16).astype(np.uint32) | np.asarray(steps, np.uint16).astype(np.uint32) << 16
+    upper = np.asarray(steps, np.uint16).astype(np.uint32) << np.uint32(16)
+    return np.asarray(values, np.uint16).astype(np.uint32) | upper
 
 
-def unpack(words):
+def unpack(words: ArrayLike) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     """Return (values, steps) of wavelets, uint16 each."""
     words = np.asarray(words, np.uint32)
     return (words & 0xFFFF).astype(np.uint16), (words >> 16).astype(np.uint16)

@@ -179,7 +179,7 @@ def _plan(args: argparse.Namespace) -> int | None:
             faults.append({"strategy": name, "impossible": str(error)})
     if not plans and first is not None:
         raise first
-    facts = {
+    facts: dict[str, Any] = {
         "model": model.name,
         "parameters": model.parameters,
         "critical_batch": model.critical_batch,

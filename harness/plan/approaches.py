@@ -11,7 +11,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
+from harness.plan.hardware import Device
+from harness.plan.models import Model
 from harness.plan.strategies import STEPS
 from harness.plan.units import DAY, WEEK
 from wse_core.errors import ConfigError
@@ -45,12 +48,21 @@ class Parts:
     traffic: float
 
     @property
-    def memory(self):
+    def memory(self) -> float:
         """Elements stored in all."""
         return self.activations + self.parameters
 
 
-def stored(model, approach, batch, data=1, tensor=1, pipeline=1, shard=1, square=True):
+def stored(
+    model: Model,
+    approach: str,
+    batch: float,
+    data: int = 1,
+    tensor: int = 1,
+    pipeline: int = 1,
+    shard: float = 1,
+    square: bool = True,
+) -> Parts:
     """Return what one compute unit stores and exchanges when weights are kept in the compute units.
 
     Parameters
@@ -118,22 +130,22 @@ def stored(model, approach, batch, data=1, tensor=1, pipeline=1, shard=1, square
     return Parts(kept, weights, traffic)
 
 
-def buffered_shards(stages):
+def buffered_shards(stages: int) -> list[int]:
     """Return the shards that each stage of a full pipeline buffers: 2 (N_p - s) - 1 for stage s from 0 (3.2.2)."""
     return [2 * (stages - stage) - 1 for stage in range(stages)]
 
 
-def operations(model, tokens=None):
+def operations(model: Model, tokens: float | None = None) -> float:
     """Return operations of a training run: 6 per parameter and token (5.1)."""
     return 6 * _known(model, "tokens", tokens) * model.parameters
 
 
-def target_rate(model, seconds=WEEK, tokens=None):
+def target_rate(model: Model, seconds: float = WEEK, tokens: float | None = None) -> float:
     """Return operations per second that finish a training run in a time (5.1)."""
     return operations(model, tokens) / seconds
 
 
-def service_bytes(model, momenta=2, sparse_copy=True):
+def service_bytes(model: Model, momenta: int = 2, sparse_copy: bool = True) -> float:
     """Return bytes of the memory service: FP32 weight, gradient and momenta, with 16-bit index and copy (5.2)."""
     if momenta not in (0, 1, 2):
         raise ConfigError(f"{momenta} momenta: 0 for plain SGD, 1 with momentum, 2 for Adam")
@@ -141,7 +153,7 @@ def service_bytes(model, momenta=2, sparse_copy=True):
     return model.parameters * (sum(parts[: 2 + momenta]) + (sum(parts[4:]) if sparse_copy else 0))
 
 
-def link_rate(model, seconds=WEEK, iterations=None):
+def link_rate(model: Model, seconds: float = WEEK, iterations: float | None = None) -> float:
     """Return bytes per second in each direction between memory service and compute units (5.3).
 
     Per batch a weight goes in twice in 16 bit, a gradient comes out once in 32 bit: 4 bytes in each direction.
@@ -149,7 +161,7 @@ def link_rate(model, seconds=WEEK, iterations=None):
     return 4 * model.parameters * _known(model, "iterations", iterations) / seconds
 
 
-def streaming(model, hardware, samples, element=2):
+def streaming(model: Model, hardware: Device, samples: float, element: int = 2) -> dict[str, Any]:
     """Return the tensors that a wafer keeps for the backward pass, and refuse those that do not fit.
 
     Parameters
@@ -176,7 +188,8 @@ def streaming(model, hardware, samples, element=2):
     each = [(t.name, t.elements) for t in model.tensors] or [
         (f"activations of layer {layer}", model.width * model.sequence) for layer in range(1, model.layers + 1)
     ]
-    used, kept = 0, []
+    used: float = 0
+    kept = []
     for name, elements in each:
         used += elements * element * samples
         if used > hardware.memory:
@@ -191,7 +204,9 @@ def streaming(model, hardware, samples, element=2):
     return {"tensors": kept, "bytes": used, "parameters resident": 0}
 
 
-def streaming_run(model, hardware, systems=None, seconds=None):
+def streaming_run(
+    model: Model, hardware: Device, systems: int | None = None, seconds: float | None = None
+) -> dict[str, Any]:
     """Return what a training run by weight streaming needs on a number of systems, or on the fewest for a time.
 
     Without either, as many systems as the batch has sequences.
@@ -219,7 +234,7 @@ def streaming_run(model, hardware, systems=None, seconds=None):
     each = streaming(model, hardware, 1)["bytes"]
     rate = min(hardware.links[name].each_way for name in ("network", "service") if name in hardware.links)
 
-    def run(number):
+    def run(number: int) -> dict[str, Any]:
         share = math.ceil(limit / number)
         passes = math.ceil(share / math.floor(hardware.memory / each))
         samples = math.ceil(share / passes)
@@ -261,7 +276,7 @@ def streaming_run(model, hardware, systems=None, seconds=None):
     return run(high)
 
 
-def _known(model, name, value):
+def _known(model: Model, name: str, value: float | None) -> float:
     """Return a number that was given or that the model's published run has."""
     value = getattr(model, name) if value is None else value
     if not value:

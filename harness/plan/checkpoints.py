@@ -11,12 +11,16 @@ Source: "Layered gradient accumulation and modular pipeline parallelism", sectio
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 
-from harness.plan.strategies import intensities
+from harness.plan.hardware import Device
+from harness.plan.models import Model
+from harness.plan.strategies import Config, intensities
+from harness.plan.tensors import TensorTrainer
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
 
@@ -39,33 +43,33 @@ class Store:
         Layers of the network.
     """
 
-    def __init__(self, path, layers):
+    def __init__(self, path: str | os.PathLike[str], layers: int) -> None:
         self.path, self.layers = Path(path), layers
         self.path.mkdir(parents=True, exist_ok=True)
 
-    def found(self):
+    def found(self) -> dict[int, set[int]]:
         """Return {version: set of layers} of the files that are there."""
-        found = {}
+        found: dict[int, set[int]] = {}
         for path in self.path.iterdir():
             match = NAME.fullmatch(path.name)
             if match:
                 found.setdefault(int(match[2]), set()).add(int(match[1]))
         return found
 
-    def save(self, trainer, layer):
+    def save(self, trainer: TensorTrainer, layer: int) -> None:
         """Save a layer as it is now; use it as `on_update` of a `Trainer`."""
         with atomic_file(self.path / f"layer{layer}.v{trainer.versions[layer]}.npy") as stream:
             np.save(stream, trainer.whole(layer), allow_pickle=False)
         if len(self.found()[trainer.versions[layer]]) == self.layers:
             self.drop_before(trainer.versions[layer])
 
-    def drop_before(self, version):
+    def drop_before(self, version: int) -> None:
         """Remove versions that a complete later one has replaced."""
         for older, layers in self.found().items():
             for layer in layers if older < version else ():
                 (self.path / f"layer{layer}.v{older}.npy").unlink()
 
-    def restore(self, trainer):
+    def restore(self, trainer: TensorTrainer) -> int:
         """Put the newest complete version into a trainer, whatever its number of ranks, and return its number.
 
         Raises
@@ -90,7 +94,7 @@ class Store:
         return version
 
 
-def media(model, config, hardware):
+def media(model: Model, config: Config, hardware: Device) -> dict[str, str | None]:
     """Return what each medium can keep up with: {link: ``layer``, ``batch`` or None}, the loss by a crash."""
     need = intensities(model, config)
     answer = {}

@@ -9,13 +9,20 @@ Source: "Layered gradient accumulation and modular pipeline parallelism", sectio
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from harness.plan.schedules import Schedule, ScheduleTimeline
+from harness.plan.tensors import TensorTrainer
 from wse_core.errors import ConfigError
 
 __all__ = ["growth", "train_elastic"]
 
 
-def train_elastic(trainer, schedule, batches, ranks):
+def train_elastic(
+    trainer: TensorTrainer, schedule: Schedule, batches: Iterable[tuple[np.ndarray, np.ndarray]], ranks: Iterable[int]
+) -> list[ScheduleTimeline]:
     """Train on batches with a number of data-parallel ranks for each; return the timelines.
 
     Parameters
@@ -35,7 +42,7 @@ def train_elastic(trainer, schedule, batches, ranks):
     return timelines
 
 
-def growth(critical, micro, count):
+def growth(critical: Sequence[float], micro: float, count: float) -> list[int]:
     """Return the largest data-parallel degree within each critical batch.
 
     Raises

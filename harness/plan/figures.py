@@ -17,12 +17,15 @@ lga8       memory and time over Ethernet                           `sweep`
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
 import numpy as np
 
 from harness.plan import approaches, sweep
-from harness.plan.hardware import A100
-from harness.plan.models import PRESETS
-from harness.plan.schedules import COMPUTE, NETWORK, Schedule, simulate
+from harness.plan.hardware import A100, Device
+from harness.plan.models import PRESETS, Model
+from harness.plan.schedules import COMPUTE, NETWORK, Schedule, ScheduleTimeline, simulate
 from harness.plan.strategies import intensities
 from harness.plan.units import GIB
 from wse_core.errors import ConfigError
@@ -30,12 +33,16 @@ from wse_core.schema import suggestion
 
 __all__ = ["NAMES", "draw_timeline", "figure", "timelines"]
 
+Row: TypeAlias = dict[str, Any]
+Drawn: TypeAlias = tuple[list[Row], Callable[[Any], None]]
+"""The numbers of a figure, and what draws them into one of Matplotlib."""
+
 SHADES = {"forward": 0.9, "recompute": 0.7, "gradient": 0.5}
 STREAMED = ("gpt2-xl", "megatron-8.3b", "turing-nlg", "gpt-3", "megatron-turing")
 METHODS = ("baseline", "partitioned", "improved")
 
 
-def timelines(name):
+def timelines(name: str) -> list[tuple[str, ScheduleTimeline]]:
     """Return [(title, ScheduleTimeline)] of Figure 1, 2 or 3."""
     shapes = {
         "lga1": [Schedule(kind, 4, 4, reduce=6.0) for kind in ("standard", "layered")],
@@ -45,7 +52,7 @@ def timelines(name):
     return [(f"{shape.kind}, {shape.devices} device{'s' * (shape.devices > 1)}", simulate(shape)) for shape in shapes]
 
 
-def draw_timeline(axes, title, timeline):
+def draw_timeline(axes: Any, title: str, timeline: ScheduleTimeline) -> None:
     """Draw compute and network of each device; the color is the layer, the shade the pass, the number the micro-batch.
 
     Only a timeline of few steps gets numbers.
@@ -81,7 +88,7 @@ def draw_timeline(axes, title, timeline):
     axes.set_xlim(0, timeline.end)
 
 
-def _timeline_figure(name):
+def _timeline_figure(name: str) -> Drawn:
     pairs = timelines(name)
     rows = [
         {
@@ -97,14 +104,20 @@ def _timeline_figure(name):
         for s in timeline.of(*COMPUTE, *NETWORK)
     ]
 
-    def draw(picture):
+    def draw(picture: Any) -> None:
         for axes, (title, timeline) in zip(picture.subplots(len(pairs), 1), pairs, strict=True):
             draw_timeline(axes, title, timeline)
 
     return rows, draw
 
 
-def _lines(picture, rows, panels, methods, limits=()):
+def _lines(
+    picture: Any,
+    rows: Sequence[Row],
+    panels: Sequence[tuple[str, str]],
+    methods: Iterable[str],
+    limits: Sequence[tuple[str, str, float]] = (),
+) -> None:
     """Draw one panel per key over the number of parameters, a line per method, dashed horizontal limits."""
     for axes, (key, label) in zip(np.atleast_1d(picture.subplots(1, len(panels))), panels, strict=True):
         for method in methods:
@@ -118,7 +131,7 @@ def _lines(picture, rows, panels, methods, limits=()):
         axes.legend(fontsize=6)
 
 
-def _sweep_figure(hardware, methods=METHODS, extra=()):
+def _sweep_figure(hardware: Device, methods: Sequence[str] = METHODS, extra: Iterable[Row] = ()) -> Drawn:
     rows = sweep.sweep(hardware, methods, 1e9, 1e17, 41)
     rows += [row | {"method": f"{row['method']}, InfiniBand"} for row in extra]
     panels = [("resident_gib", "not offloadable [GiB]"), ("offloadable_gib", "offloadable [GiB]"), ("days", "days")]
@@ -132,7 +145,7 @@ def _sweep_figure(hardware, methods=METHODS, extra=()):
     return rows, lambda picture: _lines(picture, rows, panels, names, limits)
 
 
-def _ratio_figure():
+def _ratio_figure() -> Drawn:
     sizes = np.geomspace(1e9, 1e16, 36).tolist()
     rows = [sweep.month_ratio(size, A100, method) for method in METHODS for size in sizes]
     panels = [
@@ -145,7 +158,7 @@ def _ratio_figure():
     return rows, lambda picture: _lines(picture, rows, panels, METHODS, limits)
 
 
-def _offload_figure():
+def _offload_figure() -> Drawn:
     rows = []
     for method in METHODS:
         for size in np.geomspace(1e9, 1e17, 41).tolist():
@@ -176,10 +189,10 @@ def _offload_figure():
     return rows, lambda picture: _lines(picture, rows, panels, METHODS, limits)
 
 
-def _bars(key, label, value):
+def _bars(key: str, label: str, value: Callable[[Model], float]) -> Drawn:
     rows = [{"model": name, key: value(PRESETS[name])} for name in STREAMED]
 
-    def draw(picture):
+    def draw(picture: Any) -> None:
         axes = picture.subplots()
         axes.bar([row["model"] for row in rows], [row[key] for row in rows])
         axes.set_yscale("log")
@@ -188,12 +201,12 @@ def _bars(key, label, value):
     return rows, draw
 
 
-def _ethernet_figure():
+def _ethernet_figure() -> Drawn:
     slow = A100.with_network("ethernet")
     return _sweep_figure(slow, (*METHODS, "improved-whole"), sweep.sweep(A100, METHODS, 1e9, 1e17, 41))
 
 
-_FIGURES = {
+_FIGURES: dict[str, Callable[[], Drawn]] = {
     "ws3": lambda: _bars("ops_per_second", "operations per second for one week", approaches.target_rate),
     "ws4": lambda: _bars("bytes", "memory service [bytes]", approaches.service_bytes),
     "ws5": lambda: _bars("bits_per_second", "link, each direction [bit/s]", lambda m: 8 * approaches.link_rate(m)),
@@ -209,7 +222,7 @@ _FIGURES = {
 NAMES = tuple(_FIGURES)
 
 
-def figure(name):
+def figure(name: str) -> Drawn:
     """Return (rows, draw) of a figure; `draw` fills a matplotlib figure.
 
     Raises

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.config import toml
 from harness.config.options import from_table, option
@@ -57,8 +58,8 @@ class Device:
         Operations per second of one device in 16 bit.
     memory : float
         Bytes of one device.
-    node : int
-        Devices joined by `links`["node"].
+    node : float
+        Devices joined by `links`["node"]; infinite for the what-if of `harness.plan.sweep.wide_node`.
     links : dict[str, Link]
         Of one device.  ``node`` carries tensor parallelism, ``network`` everything between nodes, ``cpu`` what is
         offloaded, ``pcie`` both of these together, ``service`` weights and gradients at the memory service; others are
@@ -68,16 +69,16 @@ class Device:
     name: str
     flops: float
     memory: float
-    node: int = 1
+    node: float = 1
     links: dict[str, Link] = dataclasses.field(default_factory=dict)
 
-    def threshold(self, link):
+    def threshold(self, link: str) -> float:
         """Return operations per byte from which an operation is bound by compute, not by the link."""
         if link not in self.links:
             raise UnsupportedError(f"{self.name} has no link {link!r}", hint=suggestion(link, self.links))
         return self.flops / self.links[link].both
 
-    def with_network(self, link):
+    def with_network(self, link: str) -> Device:
         """Return the same hardware with another link between its nodes."""
         self.threshold(link)
         return dataclasses.replace(self, name=f"{self.name}, {link}", links=self.links | {"network": self.links[link]})
@@ -128,7 +129,7 @@ class _File:
     links: dict = option({}, doc='bandwidth of each link, with its unit: "50 GB/s", or "25 GB/s each way"')
 
 
-def load_hardware(path):
+def load_hardware(path: str | Path) -> Device:
     """Return the hardware that a TOML file describes; memory and links are texts with a unit."""
     table = toml.parse(toml.read_text(path, f"hardware by name: {', '.join(PRESETS)}"), path)
     given = from_table(_File, table, path)

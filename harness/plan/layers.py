@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 from harness.plan.approaches import streaming
-from harness.plan.hardware import CS2
+from harness.plan.hardware import CS2, Device
 from harness.plan.models import Model
 from harness.plan.models import find_model as planned
 from swarm.cluster.layer_costs import LayerShape
@@ -42,12 +42,12 @@ LADDER = ("gpt2-small", "gpt2-xl", "gpt3-6.7b", "gpt-neox", "gpt-3")
 """From the smallest to GPT-3 with 175 billion parameters."""
 
 
-def find_model(name):
+def find_model(name: str) -> Model:
     """Return the `Model` of a name: one of `GPT`, or what `harness.plan.models.find_model` knows."""
     return GPT.get(name.lower()) or planned(name)
 
 
-def layers_of(model, density=1.0):
+def layers_of(model: Model, density: float = 1.0) -> tuple[LayerShape, ...]:
     """Return the streamed layers of a model, first to last.
 
     Parameters
@@ -76,7 +76,7 @@ def layers_of(model, density=1.0):
     return tuple(found)
 
 
-def saving(sparsity, share=0.8):
+def saving(sparsity: float, share: float = 0.8) -> float:
     """Return the factor by which operations fall if so much of a model is zero: 1 / (1 - share * sparsity).
 
     Parameters
@@ -93,7 +93,7 @@ def saving(sparsity, share=0.8):
     return 1 / (1 - share * sparsity)
 
 
-def sequences(model, most=None, hardware=CS2):
+def sequences(model: Model, most: int | None = None, hardware: Device = CS2) -> int:
     """Return how many sequences of a model a wafer takes at once: what its memory holds, at most `most`.
 
     One stored tensor per layer, as the white paper counts (`harness.plan.approaches.streaming`).
@@ -104,4 +104,5 @@ def sequences(model, most=None, hardware=CS2):
         Not even one; the message names the tensor and the bytes.
     """
     held = streaming(model, hardware, 1)["bytes"]
-    return max(1, min(math.floor(hardware.memory / held), most or math.inf))
+    fits = math.floor(hardware.memory / held)
+    return max(1, min(fits, most) if most else fits)

@@ -11,13 +11,24 @@ import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from harness.config import toml
 from harness.config.options import from_table, option
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
-__all__ = ["CRITICAL_CONSTANT", "PRESETS", "Model", "Tensor", "find_model", "load_model", "x_model"]
+__all__ = [
+    "CRITICAL_CONSTANT",
+    "PRESETS",
+    "Model",
+    "Sizes",
+    "Tensor",
+    "critical_sequences",
+    "find_model",
+    "load_model",
+    "x_model",
+]
 
 CRITICAL_CONSTANT = 573.0
 """Critical batch in tokens over the cube root of the parameters (equation 2; fixed by GPT-3 at 3.2 M tokens)."""
@@ -34,6 +45,34 @@ class Tensor:
     name: str = option(doc="name of the tensor")
     elements: int = option(doc="elements per sample", low=1)
     parameters: int = option(0, doc="parameters of the layer that makes it", low=0)
+
+
+class Sizes(Protocol):
+    """What the formulas of `harness.plan.strategies` ask of a model; `Model` says what each is.
+
+    Sizes are whole numbers in every model but those of `harness.plan.sweep`.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def layers(self) -> float: ...
+    @property
+    def width(self) -> float: ...
+    @property
+    def sequence(self) -> float: ...
+    @property
+    def heads(self) -> float: ...
+    @property
+    def layer_parameters(self) -> float: ...
+    @property
+    def core(self) -> float: ...
+    @property
+    def counted(self) -> float: ...
+    @property
+    def factor(self) -> float: ...
+    @property
+    def critical_batch(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -80,52 +119,57 @@ class Model:
     critical: float = option(0.0, doc="critical batch in sequences; 0: by the scaling law", low=0)
     tensors: list[Tensor] = field(default_factory=list)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.heads > 1 and self.width % self.heads:
             raise ConfigError(f"width {self.width} is no multiple of {self.heads} heads", where=self.name)
         if self.kv_heads and self.heads % self.kv_heads:
             raise ConfigError(f"{self.heads} heads do not share {self.kv_heads} key heads", where=self.name)
 
     @property
-    def inner(self):
+    def inner(self) -> int:
         """Width inside the feed-forward part."""
         return self.intermediate or 4 * self.width
 
     @property
-    def layer_parameters(self):
+    def layer_parameters(self) -> int:
         """p_l, weights of the matrices of one layer; for standard layers (4 + 2 n_I) d_m^2."""
         keys = self.width // self.heads * self.kv_heads if self.kv_heads else self.width
         return 2 * self.width * (self.width + keys) + (3 if self.gated else 2) * self.width * self.inner
 
     @property
-    def core(self):
+    def core(self) -> int:
         """p, weights of the matrices of all layers; what memory, traffic and time are computed from."""
         return self.layer_parameters * self.layers
 
     @property
-    def counted(self):
+    def counted(self) -> int:
         """Parameters of the layers including biases and norms; what Table B.1 prints for X_[x]."""
         return self.core + self.small * self.width * self.layers
 
     @property
-    def parameters(self):
+    def parameters(self) -> float:
         """P, all parameters: as published, else layers and embedding."""
         if self.tensors:
             return sum(tensor.parameters for tensor in self.tensors)
         return self.total or self.counted + self.vocabulary * self.width * (2 if self.untied else 1)
 
     @property
-    def factor(self):
+    def factor(self) -> float:
         """4 + 2 n_I: weights per layer over the square of the width (equation 12 and others)."""
         return self.layer_parameters / self.width**2
 
     @property
-    def critical_batch(self):
+    def critical_batch(self) -> float:
         """b_c in sequences (equation 2)."""
-        return self.critical or CRITICAL_CONSTANT * self.core ** (1 / 3) / self.sequence
+        return self.critical or critical_sequences(self.core, self.sequence)
 
 
-def x_model(x):
+def critical_sequences(core: float, sequence: float) -> float:
+    """Return the critical batch in sequences of a model with `core` weights (equation 2)."""
+    return CRITICAL_CONSTANT * core ** (1 / 3) / sequence
+
+
+def x_model(x: int) -> Model:
     """Return X_[x] (equation 1): d_a = x/2, d_h = 2x, d_l = x, d_s = 16x, d_m = x^2, n_I = 4.
 
     Raises
@@ -188,7 +232,7 @@ PRESETS = {
 """Models by name; X2, X32, X160 and so on are made by `find_model`."""
 
 
-def load_model(path):
+def load_model(path: str | Path) -> Model:
     """Return the model that a TOML file describes; unknown keys are errors."""
     table = toml.parse(toml.read_text(path, f"a model by name: {', '.join(PRESETS)}, X<even number>"), path)
     model = from_table(Model, {"name": Path(path).stem} | table, path)
@@ -197,7 +241,7 @@ def load_model(path):
     return model
 
 
-def find_model(name):
+def find_model(name: str) -> Model:
     """Return the model of a name: a preset, ``X160``, or a TOML file.
 
     Raises

@@ -86,12 +86,12 @@ def fewest(model: Model, hardware: Device, method: str, limit: float, fixed: Map
     best = optimum(model, hardware, method, None, fixed)
     if days(model, best, hardware) > limit:
         raise too_few_days(model, hardware, method, limit, best)
-    low, high = math.ceil(gpu_days(model, hardware) / limit) - 1, best.devices
+    low, high = math.ceil(gpu_days(model, hardware) / limit) - 1, int(best.devices)
     while high - low > 1:  # the fastest of more devices is never slower
         middle = (low + high) // 2
         found = _Space(model, hardware, method, middle, dict(fixed or {})).best(limit)
         if found is not None and days(model, found, hardware) <= limit:
-            high = found.devices
+            high = int(found.devices)
         else:
             low = middle
     return optimum(model, hardware, method, high, fixed)
@@ -149,7 +149,7 @@ class _Space:
         """Return the tensor degrees."""
         if "tensor" in self.fixed:
             return [self.fixed["tensor"]]
-        most = min(self.hardware.node, self.model.heads) if "node" in self.hardware.links else 1
+        most = math.floor(min(self.hardware.node, self.model.heads)) if "node" in self.hardware.links else 1
         found = [n for n in range(1, most + 1) if self.hardware.node % n == 0 or n & (n - 1) == 0]
         least = Config(self.method, micro=self.fixed.get("micro", 1))
 

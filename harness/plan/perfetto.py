@@ -5,6 +5,9 @@ One unit of time is written as a millisecond.
 
 from __future__ import annotations
 
+import os
+
+from harness.plan.schedules import ScheduleTimeline
 from traces.atomic import atomic_file
 from traces.export.trackevent import TrackEventWriter
 from wse_core.errors import UnsupportedError
@@ -21,7 +24,7 @@ TRACKS = {
 }
 
 
-def write_timeline(timeline, path):
+def write_timeline(timeline: ScheduleTimeline, path: str | os.PathLike[str]) -> None:
     """Write the steps of a timeline; buffers and sends are left out, for they overlap each other.
 
     Raises
@@ -30,7 +33,7 @@ def write_timeline(timeline, path):
         The package of the format is not installed.
     """
     device_tracks = {}
-    events = []
+    events: list[tuple[float, int, int, str]] = []
     with atomic_file(path) as stream:
         try:
             writer = TrackEventWriter(stream, tracks=16)

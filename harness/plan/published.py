@@ -7,7 +7,9 @@ and counts as a misprint; one read off a plot carries the deviation that it may 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["CELLS", "CONFIGS", "SMALL_CLUSTERS", "Cell"]
 
@@ -45,13 +47,13 @@ class Cell:
     within: float = 0.0
 
     @property
-    def value(self):
+    def value(self) -> float:
         """The printed number."""
         number, _, letter = self.text.partition(" ")
         return float(number) * SCALE.get(letter, 1.0)
 
     @property
-    def half_unit(self):
+    def half_unit(self) -> float:
         """Half a unit of the last printed digit."""
         number, _, letter = self.text.partition(" ")
         mantissa, _, exponent = number.lower().partition("e")
@@ -66,7 +68,14 @@ class Cell:
 CELLS: list[Cell] = []
 
 
-def _table(paper, table, columns, rows, digits=(), notes=None):
+def _table(
+    paper: str,
+    table: str,
+    columns: Sequence[str],
+    rows: Iterable[tuple[Any, ...]],
+    digits: Mapping[str, int] | Iterable[tuple[str, int]] = (),
+    notes: Mapping[tuple[str, str], tuple[Any, ...]] | None = None,
+) -> None:
     """Add a table; a cell printed as None is left out, `notes` maps (row, column) to (kind, note[, within])."""
     digits = dict(digits)
     for name, *texts in rows:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from harness.plan import approaches, strategies, sweep
 from harness.plan.hardware import A100
-from harness.plan.models import PRESETS, find_model, x_model
+from harness.plan.models import PRESETS, Model, find_model, x_model
 from harness.plan.published import CELLS, CONFIGS, SMALL_CLUSTERS, Cell
 from harness.plan.search import complete, fastest
+from harness.plan.strategies import Config
 from harness.plan.units import GIB, WEEK
 
 __all__ = ["Outcome", "derive", "outcomes"]
@@ -27,12 +30,12 @@ class Outcome:
     derived: float
 
     @property
-    def error(self):
+    def error(self) -> float:
         """Relative error of the derived value."""
         return self.derived / self.cell.value - 1 if self.cell.value else float(self.derived != 0)
 
     @property
-    def agrees(self):
+    def agrees(self) -> bool:
         """Whether the derived value lies within half a unit of the last printed digit, or within what a plot allows."""
         if not math.isfinite(self.derived):
             return False
@@ -41,11 +44,11 @@ class Outcome:
         return abs(self.derived - self.cell.value) <= self.cell.half_unit * (1 + 1e-9)
 
     @property
-    def verdict(self):
+    def verdict(self) -> str:
         """``ok``, ``off``, or ``misprint`` for a print that does not follow from its own paper."""
         return "misprint" if self.cell.kind == "misprint" else "ok" if self.agrees else "off"
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, Any]:
         """Return what the table shows."""
         cell = self.cell
         return {
@@ -62,12 +65,12 @@ class Outcome:
         }
 
 
-def outcomes():
+def outcomes() -> list[Outcome]:
     """Return the outcome of every published cell, in the order of the tables."""
     return [Outcome(cell, derive(cell)) for cell in CELLS]
 
 
-def derive(cell):
+def derive(cell: Cell) -> float:
     """Return the value of a cell from formulas, search or simulation.
 
     Raises
@@ -78,7 +81,7 @@ def derive(cell):
     return float(_TABLES[cell.paper, cell.table](cell.row, cell.column))
 
 
-def _streaming(row, column):
+def _streaming(row: str, column: str) -> float:
     model = PRESETS[row]
     return {
         "operations": lambda: approaches.operations(model),
@@ -89,13 +92,13 @@ def _streaming(row, column):
     }[column]()
 
 
-def _streaming_text(row, column):
+def _streaming_text(row: str, column: str) -> float:
     if row.startswith("gpt-3"):
         return 4 * PRESETS["gpt-3"].parameters
     return approaches.target_rate(PRESETS["megatron-turing"], WEEK) / 1.1e18
 
 
-def _model(row, column):
+def _model(row: str, column: str) -> float:
     model = find_model(row)
     if column == "p":
         return model.counted
@@ -110,18 +113,18 @@ def _model(row, column):
 
 
 @functools.cache
-def _x160():
+def _x160() -> Model:
     return x_model(160)
 
 
 @functools.cache
-def _found(row):
+def _found(row: str) -> Config:
     if row in CONFIGS:
         return fastest(_x160(), A100, *CONFIGS[row])
     return complete(_x160(), A100, *SMALL_CLUSTERS[row])
 
 
-def _configuration(row, column):
+def _configuration(row: str, column: str) -> float:
     config = _found(row)
     if column in ("days", "years"):
         return strategies.days(_x160(), config, A100) / (1 if column == "days" else 365.25)
@@ -131,57 +134,57 @@ def _configuration(row, column):
     return parts[column] / GIB if column in parts else config.as_dict()[column]
 
 
-def _buffers(row, column):
+def _buffers(row: str, column: str) -> float:
     from harness.plan.schedules import mixed_buffering
 
     return mixed_buffering()[row][column]
 
 
-def _text(row, column):
+def _text(row: str, column: str) -> float:
     return _TEXT[row]()
 
 
-def _bubble(kind, layers, devices, count):
+def _bubble(kind: str, layers: int, devices: int, count: int) -> float:
     from harness.plan.schedules import Schedule, simulate
 
     return simulate(Schedule(kind, layers, count, devices)).bubble
 
 
-def _traffic(kind, what):
+def _traffic(kind: str, what: str) -> int:
     from harness.plan.schedules import Schedule, simulate
 
     return simulate(Schedule(kind, 4, 4, 1, partitioned=True)).count(what)
 
 
-def _smallest():
+def _smallest() -> float:
     parts = strategies.memory(_x160(), _found("3d, improved"))
     return parts["offloadable"] + parts["resident"]
 
 
-def _month():
+def _month() -> float:
     found = sweep.row(sweep.limit_days(A100, "improved", 30), A100, "improved")
     return found["resident_gib"] + found["offloadable_gib"]
 
 
-def _year():
+def _year() -> float:
     found = sweep.row(sweep.limit_days(A100, "improved", 365), A100, "improved")
     return found["resident_gib"] + found["offloadable_gib"]
 
 
-def _ethernet():
+def _ethernet() -> float:
     slow = A100.with_network("ethernet")
     here, there = _found("3d, improved"), fastest(_x160(), slow, *CONFIGS["3d, improved"])
     return strategies.days(_x160(), there, slow) / strategies.days(_x160(), here, A100) - 1
 
 
-def _tensor_from(link):
+def _tensor_from(link: str) -> float:
     """Return the size from which 16-way tensor parallelism over a link stays within the tolerance."""
     width = 3 * 15 * A100.threshold(link) / (strategies.TOLERANCE * 12)
     return 12 * width**2.5
 
 
 _WIDE = sweep.wide_node(A100)
-_TEXT = {
+_TEXT: dict[str, Callable[[], float]] = {
     "addition (2.3)": lambda: 1 / 6,  # one operation; two operands and a result of 16 bit
     "1024 x 1024 product (2.3)": lambda: 2 * 1024**3 / (3 * 1024**2 * 2),
     "X160 operations (6)": lambda: 8 * strategies.STEPS * 2420 * _x160().sequence * _x160().core,
@@ -211,7 +214,7 @@ _TEXT = {
     "restores, layered 4 x 4 (Fig. 2)": lambda: _traffic("layered", "restore"),
     "reductions, layered 4 x 4 (Fig. 2)": lambda: _traffic("layered", "reduce"),
 }
-_TABLES = {
+_TABLES: dict[tuple[str, str], Callable[[str, str], float]] = {
     ("ws", "3"): _streaming,
     ("ws", "4"): _streaming,
     ("ws", "5"): _streaming,

@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import importlib
 from collections import defaultdict
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from wse_core.errors import ConfigError, InternalError, UnsupportedError
 from wse_core.schema import suggestion
@@ -37,6 +39,9 @@ KINDS = ("standard", "layered", "modular")
 NETWORK = ("restore", "reduce")
 MOST_STEPS = 100_000
 """Most pairs of layer and micro-batch that are simulated: about half a minute."""
+
+Step: TypeAlias = tuple[str, int, int]
+"""``forward`` or ``backward``, layer and micro-batch."""
 
 COMPUTE = ("forward", "recompute", "gradient")
 
@@ -76,7 +81,7 @@ class Schedule:
     transfer: float = 0.0
     gradient_buffers: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ConfigError(f"no schedule {self.kind!r}", hint=suggestion(self.kind, KINDS))
         for name in ("layers", "count", "devices", "gradient_buffers"):
@@ -116,44 +121,44 @@ class ScheduleTimeline:
     """What happened in a simulated batch."""
 
     schedule: Schedule
-    spans: list = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
 
-    def of(self, *kinds, device=None):
+    def of(self, *kinds: str, device: int | None = None) -> list[Span]:
         """Return the spans of some kinds, by start."""
         found = [s for s in self.spans if s.kind in kinds and device in (None, s.device)]
         return sorted(found, key=lambda span: (span.start, span.end))
 
-    def count(self, kind):
+    def count(self, kind: str) -> int:
         """Return how often something happened."""
         return sum(span.kind == kind for span in self.spans)
 
     @property
-    def compute_end(self):
+    def compute_end(self) -> float:
         """When the last device stops computing."""
         return max(span.end for span in self.of(*COMPUTE))
 
     @property
-    def end(self):
+    def end(self) -> float:
         """When everything is done."""
         return max(span.end for span in self.of(*COMPUTE, *NETWORK))
 
     @property
-    def busy(self):
+    def busy(self) -> float:
         """Compute time of all devices."""
         return sum(span.end - span.start for span in self.of(*COMPUTE))
 
     @property
-    def bubble(self):
+    def bubble(self) -> float:
         """Idle time over compute time, while anything computes."""
         return self.compute_end * self.schedule.devices / self.busy - 1
 
     @property
-    def exposed(self):
+    def exposed(self) -> float:
         """Time after the last computation until the last reduction is done."""
         return self.end - self.compute_end
 
     @property
-    def overlap(self):
+    def overlap(self) -> float:
         """Share of restores and reductions during which their device computes; 1 if there are none."""
         total = hidden = 0.0
         for device in range(self.schedule.devices):
@@ -164,12 +169,12 @@ class ScheduleTimeline:
         return hidden / total if total else 1.0
 
     @property
-    def reduction_window(self):
+    def reduction_window(self) -> float:
         """Compute time on the first device from when its first reduction can begin to its end."""
         start = min((span.start for span in self.of("reduce", device=0)), default=0.0)
         return sum(s.end - s.start for s in self.of(*COMPUTE, device=0) if s.start >= start)
 
-    def peak(self, kind, device=None):
+    def peak(self, kind: str, device: int | None = None) -> int:
         """Return the most buffers alive at once on one device; a buffer freed at a moment is gone by then."""
         devices = range(self.schedule.devices) if device is None else [device]
         most = 0
@@ -186,7 +191,7 @@ class ScheduleTimeline:
                 most = max(most, alive)
         return most
 
-    def summary(self):
+    def summary(self) -> dict[str, float]:
         """Return what a table shows."""
         return {
             "time": self.end,
@@ -203,14 +208,14 @@ class ScheduleTimeline:
         }
 
 
-def owner(schedule, layer):
+def owner(schedule: Schedule, layer: int) -> int:
     """Return the device of a layer."""
     if schedule.kind == "modular":
         return layer % schedule.devices
     return layer * schedule.devices // schedule.layers
 
 
-def order(schedule, device):
+def order(schedule: Schedule, device: int) -> list[Step]:
     """Return the operations of a device in order: (``forward`` or ``backward``, layer, micro-batch)."""
     own = [layer for layer in range(schedule.layers) if owner(schedule, layer) == device]
     micros = list(range(schedule.count))
@@ -227,9 +232,9 @@ def order(schedule, device):
     return [step for group in groups for step in group]
 
 
-def runs(schedule, device):
+def runs(schedule: Schedule, device: int) -> list[tuple[int, list[Step]]]:
     """Return the operations of a device in runs that use the parameters of one restore: [(layer, [operations])]."""
-    found = []
+    found: list[tuple[tuple[int, int | None], list[Step]]] = []
     for step in order(schedule, device):
         key = (step[1], step[2] if schedule.kind == "standard" else None)
         if not found or found[-1][0] != key:
@@ -238,7 +243,7 @@ def runs(schedule, device):
     return [(key[0], steps) for key, steps in found]
 
 
-def simulate(schedule, work=None):
+def simulate(schedule: Schedule, work: object | None = None) -> ScheduleTimeline:
     """Simulate one batch.
 
     Parameters
@@ -266,7 +271,7 @@ def simulate(schedule, work=None):
 class _Simulation:
     """One run of the event simulation."""
 
-    def __init__(self, schedule, work):
+    def __init__(self, schedule: Schedule, work: object | None) -> None:
         try:
             self.simpy = importlib.import_module("simpy")
         except ImportError:
@@ -275,15 +280,17 @@ class _Simulation:
             ) from None
         self.schedule, self.work, self.timeline = schedule, work, ScheduleTimeline(schedule)
         self.env = self.simpy.Environment()
-        self.arrived = {}  # (name, layer, micro) -> event: the input of a step is on the device that needs it
+        self.arrived: dict[
+            tuple[str, int, int], Any
+        ] = {}  # (name, layer, micro) -> event: the input of a step is on the device that needs it
         devices = range(schedule.devices)
         self.network = [self.simpy.Resource(self.env) for _ in devices]
         self.links = {(device, way): self.simpy.Resource(self.env) for device in devices for way in (1, -1)}
         self.parameters = [self.simpy.Resource(self.env, 2) for _ in devices]
         self.gradients = [self.simpy.Resource(self.env, schedule.gradient_buffers) for _ in devices]
-        self.kept = {}  # (layer, micro) -> start of its checkpoint
+        self.kept: dict[tuple[int, int], float] = {}  # (layer, micro) -> start of its checkpoint
 
-    def run(self):
+    def run(self) -> None:
         """Run until nothing is left, and make sure that everything was done."""
         for device in range(self.schedule.devices):
             self.env.process(self.device(device))
@@ -292,31 +299,31 @@ class _Simulation:
         if self.timeline.count("forward") + self.timeline.count("gradient") != wanted:
             raise InternalError("the schedule stopped before all steps were done", where=self.schedule)
 
-    def event(self, name, layer, micro):
+    def event(self, name: str, layer: int, micro: int) -> Any:
         """Return the event of an input's arrival."""
         return self.arrived.setdefault((name, layer, micro), self.env.event())
 
-    def note(self, device, kind, layer, micro, start):
+    def note(self, device: int, kind: str, layer: int, micro: int, start: float) -> None:
         """Record what ends now."""
         self.timeline.spans.append(Span(device, kind, layer, micro, start, self.env.now))
 
-    def call(self, name, *words):
+    def call(self, name: str, *words: object) -> None:
         """Let real tensors follow."""
         if self.work is not None:
             getattr(self.work, name)(*words)
 
-    def device(self, device):
+    def device(self, device: int) -> Generator[Any, Any, None]:
         """Compute the operations of one device in order."""
         schedule = self.schedule
         plan = runs(schedule, device)
         restored = [self.env.event() for _ in plan]
         if schedule.partitioned:
             self.env.process(self.restores(device, plan, restored))
-        left = defaultdict(int)
+        left: defaultdict[int, int] = defaultdict(int)
         for _, steps in plan:
             for name, layer, _ in steps:
                 left[layer] += name == "backward"
-        held = {}  # layer -> (request, start) of its gradient buffer
+        held: dict[int, tuple[Any, float]] = {}  # layer -> (request, start) of its gradient buffer
         for index, (layer, steps) in enumerate(plan):
             if schedule.partitioned:
                 request, begun = yield restored[index]
@@ -336,14 +343,14 @@ class _Simulation:
                 self.note(device, "parameters", layer, -1, begun)
                 self.parameters[device].release(request)
 
-    def step(self, device, kind, layer, micro):
+    def step(self, device: int, kind: str, layer: int, micro: int) -> Generator[Any, Any, None]:
         """Compute for the duration of a step."""
         start = self.env.now
         yield self.env.timeout(getattr(self.schedule, kind))
         self.call(kind, device, layer, micro)
         self.note(device, kind, layer, micro, start)
 
-    def forward(self, device, layer, micro):
+    def forward(self, device: int, layer: int, micro: int) -> Generator[Any, Any, None]:
         """One forward step: wait for the input, keep it as checkpoint, compute, pass the output on."""
         if layer:
             yield self.event("output", layer - 1, micro)
@@ -351,7 +358,9 @@ class _Simulation:
         yield from self.step(device, "forward", layer, micro)
         self.pass_on(device, layer + 1, "output", layer, micro)
 
-    def backward(self, device, layer, micro, held):
+    def backward(
+        self, device: int, layer: int, micro: int, held: dict[int, tuple[Any, float]]
+    ) -> Generator[Any, Any, None]:
         """One backward step: recompute, wait for the output's gradient and a buffer, compute gradients."""
         name, source = ("input gradient", layer + 1) if layer + 1 < self.schedule.layers else ("output", layer)
         yield self.event(name, source, micro)
@@ -368,7 +377,7 @@ class _Simulation:
         self.note(device, "checkpoint", layer, micro, self.kept.pop((layer, micro)))
         self.pass_on(device, layer - 1, "input gradient", layer, micro)
 
-    def pass_on(self, device, target, name, layer, micro):
+    def pass_on(self, device: int, target: int, name: str, layer: int, micro: int) -> None:
         """Hand a result to the device of the target layer: at once if it is the same, else over a link."""
         event = self.event(name, layer, micro)
         place = owner(self.schedule, target) if 0 <= target < self.schedule.layers else device
@@ -377,7 +386,7 @@ class _Simulation:
         else:
             self.env.process(self.send(device, place, name, layer, micro, event))
 
-    def send(self, device, place, name, layer, micro, event):
+    def send(self, device: int, place: int, name: str, layer: int, micro: int, event: Any) -> Generator[Any, Any, None]:
         """Occupy a link, then announce the arrival."""
         with self.links[device, 1 if name == "output" else -1].request() as turn:
             yield turn
@@ -387,7 +396,9 @@ class _Simulation:
             self.note(device, "send", layer, micro, start)
         event.succeed()
 
-    def restores(self, device, plan, restored):
+    def restores(
+        self, device: int, plan: Sequence[tuple[int, list[Step]]], restored: Sequence[Any]
+    ) -> Generator[Any, Any, None]:
         """Restore the parameters of each run as soon as a buffer and the network are free."""
         for event, (layer, steps) in zip(restored, plan, strict=True):
             request = self.parameters[device].request()
@@ -400,7 +411,9 @@ class _Simulation:
                 self.note(device, "restore", layer, steps[0][2], start)
             event.succeed((request, start))
 
-    def reduction(self, device, layer, micro, turn, request, begun):
+    def reduction(
+        self, device: int, layer: int, micro: int, turn: Any, request: Any, begun: float
+    ) -> Generator[Any, Any, None]:
         """Reduce the gradient of a layer, then free its buffer; the place in the network's queue is already taken."""
         yield turn
         start = self.env.now
@@ -413,7 +426,7 @@ class _Simulation:
             self.gradients[device].release(request)
 
 
-def mixed_buffering():
+def mixed_buffering() -> dict[str, dict[str, float]]:
     """Return the rows of Table C.1 as measured in the middle of a simulated batch.
 
     One micro-batch, and a network that takes as long for a layer as the forward pass does.  Each row counts what is

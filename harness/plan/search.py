@@ -22,7 +22,10 @@ look for the best configuration of a cluster, or the smallest cluster for a time
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Iterator
 
+from harness.plan.hardware import Device
+from harness.plan.models import Model
 from harness.plan.strategies import METHODS, TOLERANCE, Config, check, days, intensities, memory, overheads
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
@@ -42,18 +45,18 @@ __all__ = [
 PARALLELISM = ("data", "pipe", "tensor")
 
 
-def tensor_degree(model, hardware, limit=None):
+def tensor_degree(model: Model, hardware: Device, limit: int | None = None) -> int:
     """Return the largest power of two whose tensor overhead is within `TOLERANCE`, inside a node."""
-    limit = min(hardware.node, model.heads) if limit is None else limit
+    most = min(hardware.node, model.heads) if limit is None else limit
     degree = 1
     while (
-        2 * degree <= limit and overheads(model, Config("baseline", tensor=2 * degree), hardware)["tensor"] <= TOLERANCE
+        2 * degree <= most and overheads(model, Config("baseline", tensor=2 * degree), hardware)["tensor"] <= TOLERANCE
     ):
         degree *= 2
     return degree
 
 
-def micro_batches(model, hardware, pipeline):
+def micro_batches(model: Model, hardware: Device, pipeline: int) -> int:
     """Return the fewest micro-batches that keep a standard pipeline busy and hide its transfers (C.4.2)."""
     if pipeline == 1:
         return 1
@@ -61,7 +64,7 @@ def micro_batches(model, hardware, pipeline):
     return math.ceil(pipeline * (1 + hardware.threshold("network") / need))
 
 
-def fastest(model, hardware, method, parallelism):
+def fastest(model: Model, hardware: Device, method: str, parallelism: Collection[str]) -> Config:
     """Return the fastest configuration of one method.
 
     Parameters
@@ -86,7 +89,7 @@ def fastest(model, hardware, method, parallelism):
     batch = math.floor(model.critical_batch)
     tensor = tensor_degree(model, hardware) if "tensor" in parallelism else 1
     rule = METHODS[method]
-    for pipeline in [None] if rule.layered else reversed(_depths(model, method, parallelism)):
+    for pipeline in [1] if rule.layered else _depths(model, method, parallelism)[::-1]:
         for offload in (False, True):
             if rule.layered:
                 found = _layered(model, hardware, method, parallelism, batch, tensor, offload)
@@ -98,7 +101,9 @@ def fastest(model, hardware, method, parallelism):
     raise too_large(model, hardware, method, parallelism)
 
 
-def complete(model, hardware, method, parallelism, batch, devices, tensor):
+def complete(
+    model: Model, hardware: Device, method: str, parallelism: Collection[str], batch: int, devices: int, tensor: int
+) -> Config:
     """Return the configuration of a given batch, number of devices and tensor degree, by the same rules.
 
     Raises
@@ -127,7 +132,9 @@ def complete(model, hardware, method, parallelism, batch, devices, tensor):
     )
 
 
-def for_devices(model, hardware, method, devices, parallelism=PARALLELISM):
+def for_devices(
+    model: Model, hardware: Device, method: str, devices: int, parallelism: Collection[str] = PARALLELISM
+) -> Config:
     """Return the fastest configuration with at most a number of devices, or raise `ConfigError`."""
     _known(method, parallelism)
     if devices < 1:
@@ -138,14 +145,16 @@ def for_devices(model, hardware, method, devices, parallelism=PARALLELISM):
     return min(found, key=lambda config: (days(model, config, hardware), config.devices))
 
 
-def for_days(model, hardware, method, limit, parallelism=PARALLELISM):
+def for_days(
+    model: Model, hardware: Device, method: str, limit: float, parallelism: Collection[str] = PARALLELISM
+) -> Config:
     """Return the configuration with the fewest devices that trains within a number of days, or raise `ConfigError`."""
     if not limit > 0:
         raise ConfigError(f"{limit} days: must be above zero", where=model.name)
     best = fastest(model, hardware, method, parallelism)
     if days(model, best, hardware) > limit:
         raise too_few_days(model, hardware, method, limit, best)
-    low, high = 0, best.devices
+    low, high = 0, int(best.devices)
     while high - low > max(1, high // 500):
         middle = (low + high) // 2
         options = [
@@ -153,13 +162,13 @@ def for_days(model, hardware, method, limit, parallelism=PARALLELISM):
         ]
         if options:
             best = min(options, key=lambda config: (config.devices, days(model, config, hardware)))
-            high = min(best.devices, middle)
+            high = min(int(best.devices), middle)
         else:
             low = middle
     return best
 
 
-def too_few_days(model, hardware, method, limit, best):
+def too_few_days(model: Model, hardware: Device, method: str, limit: float, best: Config) -> ConfigError:
     """Return the error of a time that the fastest configuration, `best`, exceeds."""
     return ConfigError(
         f"{limit:g} days are too few: the fastest {method} configuration needs "
@@ -169,7 +178,7 @@ def too_few_days(model, hardware, method, limit, best):
     )
 
 
-def _known(method, parallelism):
+def _known(method: str, parallelism: Collection[str]) -> None:
     """Raise unless method and kinds of parallelism exist and go together."""
     if method not in METHODS:
         raise ConfigError(f"no strategy {method!r}", hint=suggestion(method, METHODS))
@@ -180,7 +189,7 @@ def _known(method, parallelism):
         raise ConfigError("the partitioned method uses no pipeline; it divides over data parallelism")
 
 
-def _depths(model, method, parallelism):
+def _depths(model: Model, method: str, parallelism: Collection[str]) -> list[int]:
     """Return the pipeline depths that a method considers, shallow first; the standard one has equal chunks."""
     if "pipe" not in parallelism or method == "partitioned":
         return [1]
@@ -188,19 +197,28 @@ def _depths(model, method, parallelism):
     return list(depths) if METHODS[method].layered else _divisors(model.layers, depths)
 
 
-def _divisors(number, options):
+def _divisors(number: int, options: Iterable[int]) -> list[int]:
     """Return those options that divide a number."""
     return [option for option in options if number % option == 0]
 
 
-def _bottleneck(model, config, hardware):
+def _bottleneck(model: Model, config: Config, hardware: Device) -> bool:
     """Whether the reduction or the host's link slows a configuration more than the rules allow."""
     costs = overheads(model, config, hardware)
     hidden = config.rule.layered or config.rule.partitioned or config.pipeline == 1
     return costs["reduction"] > (0 if hidden else TOLERANCE) or costs["offload"] > 0
 
 
-def _standard(model, hardware, method, parallelism, batch, tensor, pipeline, offload):
+def _standard(
+    model: Model,
+    hardware: Device,
+    method: str,
+    parallelism: Collection[str],
+    batch: int,
+    tensor: int,
+    pipeline: int,
+    offload: bool,
+) -> Config | None:
     """Return the configuration of the baseline or partitioned rules, or None if there is no micro-batch for it."""
     count = micro_batches(model, hardware, pipeline)
     for micro in range(1, batch // count + 1):
@@ -212,7 +230,9 @@ def _standard(model, hardware, method, parallelism, batch, tensor, pipeline, off
     return None
 
 
-def _layered(model, hardware, method, parallelism, batch, tensor, offload):
+def _layered(
+    model: Model, hardware: Device, method: str, parallelism: Collection[str], batch: int, tensor: int, offload: bool
+) -> Config | None:
     """Return the configuration of the improved rules, or None."""
     for count in range(1, batch + 1):
         data = batch // count if "data" in parallelism else 1
@@ -226,7 +246,9 @@ def _layered(model, hardware, method, parallelism, batch, tensor, offload):
     return min(options, key=lambda option: (days(model, option, hardware), option.pipeline))
 
 
-def _split(model, hardware, method, share, data, pipeline, tensor):
+def _split(
+    model: Model, hardware: Device, method: str, share: int, data: int, pipeline: int, tensor: int
+) -> Config | None:
     """Return the configuration whose instances take `share` sequences each: the smallest micro-batch that works."""
     layered = METHODS[method].layered
     least = pipeline if layered else micro_batches(model, hardware, pipeline)
@@ -240,7 +262,9 @@ def _split(model, hardware, method, share, data, pipeline, tensor):
     return None
 
 
-def _within(model, hardware, method, devices, parallelism):
+def _within(
+    model: Model, hardware: Device, method: str, devices: int, parallelism: Collection[str]
+) -> Iterator[Config]:
     """Yield a configuration per tensor degree and pipeline depth, each with as much data parallelism as is possible."""
     batch = math.floor(model.critical_batch)
     most = tensor_degree(model, hardware) if "tensor" in parallelism else 1
@@ -256,13 +280,13 @@ def _within(model, hardware, method, devices, parallelism):
                 data = batch // (batch // data + 1) if "data" in parallelism else 0
 
 
-def _fits(model, config, hardware):
+def _fits(model: Model, config: Config, hardware: Device) -> bool:
     """Whether a device holds what it must."""
     parts = memory(model, config)
     return parts["resident"] + (0 if config.offload else parts["offloadable"]) <= hardware.memory
 
 
-def too_large(model, hardware, method, parallelism):
+def too_large(model: Model, hardware: Device, method: str, parallelism: Collection[str]) -> ConfigError:
     """Return the error of a model that fits no device under the rules."""
     tensor = tensor_degree(model, hardware) if "tensor" in parallelism else 1
     least = memory(model, Config(method, tensor=tensor))["resident"]

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.plan.hardware import Device
+from harness.plan.models import Sizes
 from harness.plan.units import DAY
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
@@ -110,26 +112,26 @@ class Config:
     offload: bool = False
 
     @property
-    def rule(self):
+    def rule(self) -> Method:
         """The `Method`."""
         return METHODS[self.method]
 
     @property
-    def batch(self):
+    def batch(self) -> float:
         """b, sequences in a batch."""
         return self.micro * self.count * self.data
 
     @property
-    def devices(self):
+    def devices(self) -> float:
         """n_gpu."""
         return self.data * self.pipeline * self.tensor
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, Any]:
         """Return the degrees with batch and devices."""
         return asdict(self) | {"batch": self.batch, "devices": self.devices}
 
 
-def check(model, config, hardware=None):
+def check(model: Sizes, config: Config, hardware: Device | None = None) -> None:
     """Raise `ConfigError` unless the degrees are possible; the message names the bound."""
     if config.method not in METHODS:
         raise ConfigError(f"no strategy {config.method!r}", hint=suggestion(config.method, METHODS))
@@ -137,7 +139,7 @@ def check(model, config, hardware=None):
         value = getattr(config, name)
         if not (value >= 1 and math.isfinite(value)) or value != int(value):
             raise ConfigError(f"degree {name} = {value} must be a whole number from 1", where=model.name)
-    bounds = [
+    bounds: list[tuple[str, float, float, str]] = [
         ("pipeline", config.pipeline, model.layers, "layers of the model"),
         ("tensor", config.tensor, model.heads, "attention heads of the model"),
         ("batch", config.batch, math.floor(model.critical_batch), "critical batch in sequences"),
@@ -151,7 +153,7 @@ def check(model, config, hardware=None):
             raise ConfigError(f"{name} = {value:g} exceeds {bound:g}, the {what}", where=model.name)
 
 
-def intensities(model, config):
+def intensities(model: Sizes, config: Config) -> dict[str, Any]:
     """Return operations per byte of each kind of traffic; those that do not occur are infinite.
 
     Returns
@@ -179,7 +181,7 @@ def intensities(model, config):
     }
 
 
-def reduction_bytes(model, config):
+def reduction_bytes(model: Sizes, config: Config) -> float:
     """Return bytes that one device sends and receives per batch to restore parameters and reduce gradients (C.4.1).
 
     Whole state: 8 bytes per parameter that the device holds; partitioned, 12, which the standard order repeats for each
@@ -191,7 +193,7 @@ def reduction_bytes(model, config):
     return (12 if config.rule.partitioned else 8) * repeats * model.core / config.pipeline / config.tensor
 
 
-def overheads(model, config, hardware):
+def overheads(model: Sizes, config: Config, hardware: Device) -> dict[str, Any]:
     """Return each overhead as a fraction of the compute time.
 
     Returns
@@ -225,12 +227,12 @@ def overheads(model, config, hardware):
     return {"bubble": bubble, "tensor": tensor, "transfer": transfer, "reduction": reduction, "offload": offload}
 
 
-def _hides_reduction(config):
+def _hides_reduction(config: Config) -> bool:
     """Whether reductions happen behind compute; in a standard pipeline they come after it."""
     return config.rule.layered or config.rule.partitioned or config.pipeline == 1
 
 
-def slowdown(model, config, hardware):
+def slowdown(model: Sizes, config: Config, hardware: Device) -> Any:
     """Return how many times longer a batch takes than its compute alone."""
     costs = overheads(model, config, hardware)
     behind, stops = [costs["transfer"], costs["offload"]], costs["tensor"]
@@ -241,12 +243,12 @@ def slowdown(model, config, hardware):
     return (1 + costs["bubble"]) * (1 + stops + _most(*behind))
 
 
-def efficiency(model, config, hardware):
+def efficiency(model: Sizes, config: Config, hardware: Device) -> Any:
     """Return the share of time in which devices compute."""
     return 1 / slowdown(model, config, hardware)
 
 
-def memory(model, config):
+def memory(model: Sizes, config: Config) -> dict[str, Any]:
     """Return bytes per device (C.3).
 
     Returns
@@ -270,7 +272,7 @@ def memory(model, config):
     }
 
 
-def gpu_days(model, hardware, steps=STEPS, batch=None):
+def gpu_days(model: Sizes, hardware: Device, steps: float = STEPS, batch: float | None = None) -> float:
     """Return device days at perfect efficiency: 8 operations per token and parameter (C.1)."""
     # Memory and traffic take p as the weights of the matrices, work as the parameters of Table B.1: each is what gives
     # the printed digits (61.2 K GiB in Table 6.2, 180 days in Table 6.3); the two differ by 5e-5 for X160.
@@ -278,6 +280,6 @@ def gpu_days(model, hardware, steps=STEPS, batch=None):
     return 8 * steps * batch * model.sequence * model.counted / hardware.flops / DAY
 
 
-def days(model, config, hardware):
+def days(model: Sizes, config: Config, hardware: Device) -> Any:
     """Return days of a training run of fixed work: `STEPS` critical batches, whatever the batch is."""
     return gpu_days(model, hardware) / config.devices * slowdown(model, config, hardware)

@@ -10,25 +10,65 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from harness.plan.models import Model
+from harness.plan.hardware import Device
+from harness.plan.models import Sizes, critical_sequences
 from harness.plan.strategies import METHODS, TOLERANCE, Config, days, intensities, memory
 from harness.plan.units import GIB
 
-__all__ = ["continuous", "limit_days", "limit_memory", "month_ratio", "row", "smooth_model", "sweep"]
+__all__ = ["SmoothModel", "continuous", "limit_days", "limit_memory", "month_ratio", "row", "smooth_model", "sweep"]
 
 MONTH, YEAR = 30.0, 365.0
 
 
-def smooth_model(parameters):
+@dataclass(frozen=True)
+class SmoothModel:
+    """X_[x] with real sizes and one head, the `Sizes` of a sweep; `harness.plan.models.Model` says what each is."""
+
+    name: str
+    layers: float
+    width: float
+    sequence: float
+    heads: float = 1
+
+    @property
+    def layer_parameters(self) -> float:
+        """p_l, weights of the matrices of one layer."""
+        return 2 * self.width * (self.width + self.width) + 2 * self.width * (4 * self.width)
+
+    @property
+    def core(self) -> float:
+        """p, weights of the matrices of all layers."""
+        return self.layer_parameters * self.layers
+
+    @property
+    def counted(self) -> float:
+        """The same: biases and norms are left out."""
+        return self.core
+
+    @property
+    def factor(self) -> float:
+        """Weights per layer over the square of the width."""
+        return self.layer_parameters / self.width**2
+
+    @property
+    def critical_batch(self) -> float:
+        """b_c in sequences (equation 2)."""
+        return critical_sequences(self.core, self.sequence)
+
+
+def smooth_model(parameters: float) -> SmoothModel:
     """Return X_[x] of a number of parameters, x real."""
     x = (parameters / 12) ** 0.2
-    return Model(f"X{x:.4g}", layers=x, width=x * x, sequence=16 * x)
+    return SmoothModel(f"X{x:.4g}", layers=x, width=x * x, sequence=16 * x)
 
 
-def tensor_degrees(model, hardware):
+def tensor_degrees(model: Sizes, hardware: Device) -> list[float]:
     """Return the largest real degrees within the tolerance: inside a node, and over the network if that is more.
 
     Which of the two is faster is for time to decide: just above the size of a node the network costs the whole
@@ -40,7 +80,7 @@ def tensor_degrees(model, hardware):
     return [inside, over] if over > hardware.node else [max(inside, over)]
 
 
-def continuous(model, hardware, method, tensor=None):
+def continuous(model: Sizes, hardware: Device, method: str, tensor: float | None = None) -> Config:
     """Return the fastest of the configurations with real degrees that follow the rules of `harness.plan.search`.
 
     Where the rules take another branch the fastest of both is taken, so days are a continuous function of the size:
@@ -51,7 +91,7 @@ def continuous(model, hardware, method, tensor=None):
     return min(options, key=lambda config: days(model, config, hardware))
 
 
-def _branches(model, hardware, method, tensor):
+def _branches(model: Sizes, hardware: Device, method: str, tensor: float) -> Iterator[Config]:
     """Yield a configuration for each branch of the rules of a method."""
     batch, need = max(1.0, model.critical_batch), hardware.threshold("network")
     rule, each = METHODS[method], need / model.sequence  # each: sequences per operation and byte of the network
@@ -77,7 +117,7 @@ def _branches(model, hardware, method, tensor):
         yield Config(method, micro, count, batch / (micro * count), depth, tensor)
 
 
-def _fastest_depth(model, hardware, flat, low, high):
+def _fastest_depth(model: Sizes, hardware: Device, flat: Config, low: float, high: float) -> Config:
     """Return the fastest depth between two; days have one minimum there, as sums of a/n, b n and c n^2."""
     for _ in range(60):
         left, right = low + (high - low) / 3, high - (high - low) / 3
@@ -86,7 +126,7 @@ def _fastest_depth(model, hardware, flat, low, high):
     return dataclasses.replace(flat, pipeline=(low + high) / 2)
 
 
-def row(parameters, hardware, method):
+def row(parameters: float, hardware: Device, method: str) -> dict[str, Any]:
     """Return one point of a sweep: parameters, days, and bytes that stay and that may be offloaded."""
     model = smooth_model(parameters)
     config = continuous(model, hardware, method)
@@ -101,18 +141,24 @@ def row(parameters, hardware, method):
     }
 
 
-def sweep(hardware, methods=("baseline", "partitioned", "improved"), low=1e9, high=1e17, points=49):
+def sweep(
+    hardware: Device,
+    methods: Sequence[str] = ("baseline", "partitioned", "improved"),
+    low: float = 1e9,
+    high: float = 1e17,
+    points: int = 49,
+) -> list[dict[str, Any]]:
     """Return the points of a figure, method by method."""
     sizes = np.geomspace(low, high, points).tolist()
     return [row(size, hardware, method) for method in methods for size in sizes]
 
 
-def wide_node(hardware):
+def wide_node(hardware: Device) -> Device:
     """Return the same hardware with nodes of any size (Figure 5)."""
     return dataclasses.replace(hardware, name=f"{hardware.name}, any node", node=math.inf)
 
 
-def month_ratio(parameters, hardware, method):
+def month_ratio(parameters: float, hardware: Device, method: str) -> dict[str, Any]:
     """Return bytes per operation/s that training in a month needs (Figure 6).
 
     Data and pipeline parallelism are as in the fastest configuration; the tensor degree, which may be below one, is
@@ -135,7 +181,7 @@ def month_ratio(parameters, hardware, method):
     }
 
 
-def _crossing(value, low=1e8, high=1e19):
+def _crossing(value: Callable[[float], float], low: float = 1e8, high: float = 1e19) -> float:
     """Return where an increasing function of the parameters crosses zero, on a logarithmic axis."""
     low, high = math.log(low), math.log(high)
     for _ in range(60):
@@ -144,15 +190,15 @@ def _crossing(value, low=1e8, high=1e19):
     return math.exp(low)
 
 
-def limit_days(hardware, method, limit):
+def limit_days(hardware: Device, method: str, limit: float) -> float:
     """Return the number of parameters that trains in `limit` days."""
     return _crossing(lambda size: row(size, hardware, method)["days"] - limit)
 
 
-def limit_memory(hardware, method, offload):
+def limit_memory(hardware: Device, method: str, offload: bool) -> float:
     """Return the number of parameters from which a device is full, with or without what may be offloaded."""
 
-    def excess(size):
+    def excess(size: float) -> float:
         found = row(size, hardware, method)
         used = found["resident_gib"] + (0 if offload else found["offloadable_gib"])
         return used - hardware.memory / GIB

@@ -11,11 +11,13 @@ schedule agree bitwise; two schedules differ by rounding only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from harness.plan.schedules import owner, simulate
+from harness.plan.schedules import Schedule, ScheduleTimeline, owner, simulate
 from wse_core.errors import ConfigError, InternalError
 
 __all__ = ["TensorAdam", "TensorTrainer", "plain_gradients", "random_layers"]
@@ -32,7 +34,7 @@ class TensorAdam:
     second: float = 0.999
     epsilon: float = 1e-8
 
-    def update(self, state, gradient, step):
+    def update(self, state: np.ndarray, gradient: np.ndarray, step: int) -> None:
         """Update ``state`` (rows: weights, mean, variance) in place with the gradient of batch number `step` from 1."""
         weights, mean, variance = state
         mean[:] = F32(self.first) * mean + F32(1 - self.first) * gradient
@@ -41,19 +43,21 @@ class TensorAdam:
         weights -= F32(self.rate) * (mean / F32(1 - self.first**step)) / size
 
 
-def random_layers(layers, width, seed=0):
+def random_layers(layers: int, width: int, seed: int = 0) -> np.ndarray:
     """Return the flat fp32 parameters (matrix, then bias) of a random network, float32 (layers, width^2 + width)."""
     values = np.random.default_rng(seed).normal(0, 0.5, (layers, width + 1, width)) / np.sqrt(width)
     return values.astype(F32).reshape(layers, -1)
 
 
-def _apply(flat, x):
+def _apply(flat: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return tanh(x W + b)."""
     width = x.shape[1]
     return np.tanh(x @ flat[: width * width].reshape(width, width) + flat[width * width :])
 
 
-def _gradient(flat, x, activation, out):
+def _gradient(
+    flat: np.ndarray, x: np.ndarray, activation: np.ndarray, out: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return (flat gradient of the parameters, gradient of the input) from the gradient of the output."""
     width = x.shape[1]
     inner = out * (F32(1) - activation * activation)
@@ -61,7 +65,7 @@ def _gradient(flat, x, activation, out):
     return weights, out + inner @ flat[: width * width].reshape(width, width).T
 
 
-def plain_gradients(parameters, inputs, targets):
+def plain_gradients(parameters: np.ndarray, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Return the gradients of a whole batch at once, without any schedule."""
     kept, x = [], inputs
     for flat in parameters:
@@ -102,16 +106,23 @@ class TensorTrainer:
         Reduced gradient of each layer in the last batch.
     """
 
-    def __init__(self, parameters, ranks=1, partitioned=False, optimizer=None, on_update=None):
+    def __init__(
+        self,
+        parameters: np.ndarray,
+        ranks: int = 1,
+        partitioned: bool = False,
+        optimizer: TensorAdam | None = None,
+        on_update: Callable[[TensorTrainer, int], object] | None = None,
+    ) -> None:
         self.layers, self.elements = parameters.shape
         self.partitioned, self.optimizer, self.on_update = partitioned, optimizer or TensorAdam(), on_update
         self.step, self.versions = 0, [0] * self.layers
-        self.gradients = [None] * self.layers
+        self.gradients: list[np.ndarray | None] = [None] * self.layers
         whole = np.zeros((self.layers, 3, self.elements), F32)
         whole[:, 0] = parameters
         self.place(whole, ranks)
 
-    def place(self, whole, ranks):
+    def place(self, whole: np.ndarray, ranks: int) -> None:
         """Divide the state of all layers, float32 (layers, 3, elements), over a number of ranks."""
         if ranks < 1:
             raise ConfigError(f"{ranks} data-parallel ranks: at least one is needed")
@@ -120,22 +131,22 @@ class TensorTrainer:
         self.shares = [slice(*bounds[r : r + 2]) if self.partitioned else slice(0, self.elements) for r in range(ranks)]
         self.state = [[whole[layer][:, share].copy() for layer in range(self.layers)] for share in self.shares]
 
-    def whole(self, layer):
+    def whole(self, layer: int) -> np.ndarray:
         """Return the state of a layer put together from its shares, float32 (3, elements)."""
         if self.partitioned:
             return np.concatenate([self.state[rank][layer] for rank in range(self.ranks)], axis=1)
         return self.state[0][layer].copy()
 
     @property
-    def parameters(self):
+    def parameters(self) -> np.ndarray:
         """Weights of all layers, float32 (layers, elements)."""
         return np.stack([self.whole(layer)[0] for layer in range(self.layers)])
 
-    def resize(self, ranks):
+    def resize(self, ranks: int) -> None:
         """Change the number of data-parallel ranks between two batches; every element moves, none changes."""
         self.place(np.stack([self.whole(layer) for layer in range(self.layers)]), ranks)
 
-    def train(self, schedule, inputs, targets):
+    def train(self, schedule: Schedule, inputs: np.ndarray, targets: np.ndarray) -> ScheduleTimeline:
         """Train on one batch, float32 (samples, width), and return the timeline.
 
         Raises
@@ -160,11 +171,19 @@ class TensorTrainer:
 class _Batch:
     """The tensors of one batch: called by the simulation, everything keyed by the device that holds it."""
 
-    def __init__(self, trainer, schedule, inputs, targets, samples):
+    def __init__(
+        self, trainer: TensorTrainer, schedule: Schedule, inputs: np.ndarray, targets: np.ndarray, samples: int
+    ) -> None:
         self.trainer, self.schedule, self.total = trainer, schedule, F32(len(inputs))
-        self.held = [{} for _ in range(schedule.devices)]  # on each device: name -> tensor
-        self.buffers = [[] for _ in range(schedule.devices)]  # restored parameters, oldest first
-        self.queued = {}  # layer -> gradient buffers that wait for their reduction, oldest first
+        self.held: list[dict[tuple[Any, ...], Any]] = [
+            {} for _ in range(schedule.devices)
+        ]  # on each device: name -> tensor
+        self.buffers: list[list[tuple[int, list[np.ndarray]]]] = [
+            [] for _ in range(schedule.devices)
+        ]  # restored parameters, oldest first
+        self.queued: dict[
+            int, list[list[np.ndarray]]
+        ] = {}  # layer -> gradient buffers that wait for their reduction, oldest first
         last = owner(schedule, schedule.layers - 1)
         first = owner(schedule, 0)
         for rank in range(trainer.ranks):
@@ -174,13 +193,13 @@ class _Batch:
                 self.held[last]["target", micro, rank] = targets[begin : begin + samples]
         self.left = [schedule.count] * schedule.layers
 
-    def get(self, device, *name):
+    def get(self, device: int, *name: str | int) -> Any:
         """Return a tensor that must be on the device."""
         if name not in self.held[device]:
             raise InternalError(f"{name} is not on device {device}", where=self.schedule)
         return self.held[device][name]
 
-    def weights(self, device, layer, rank):
+    def weights(self, device: int, layer: int, rank: int) -> np.ndarray:
         """Return the parameters of a layer as a rank sees them: its own copy, or what was restored."""
         if self.trainer.partitioned:
             found, buffers = self.buffers[device][0] if self.buffers[device] else (None, ())
@@ -189,18 +208,18 @@ class _Batch:
             return buffers[rank]
         return self.trainer.state[rank][layer][0]
 
-    def restore(self, device, layer):
+    def restore(self, device: int, layer: int) -> None:
         """Gather the shares of a layer on every rank."""
         gathered = [self.trainer.whole(layer)[0] for _ in range(self.trainer.ranks)]
         self.buffers[device].append((layer, gathered))
 
-    def drop(self, device, layer):
+    def drop(self, device: int, layer: int) -> None:
         """Free the oldest buffer, which must be that of the layer."""
         found, _ = self.buffers[device].pop(0)
         if found != layer:
             raise InternalError(f"the oldest buffer holds layer {found}, not {layer}", where=self.schedule)
 
-    def forward(self, device, layer, micro):
+    def forward(self, device: int, layer: int, micro: int) -> None:
         """Compute the output; keep the input as checkpoint and drop what lies inside the layer."""
         for rank in range(self.trainer.ranks):
             x = self.get(device, "output", layer - 1, micro, rank)
@@ -212,7 +231,7 @@ class _Batch:
                 gap = (y - self.get(device, "target", micro, rank)) / self.total
                 self.held[device]["input gradient", layer + 1, micro, rank] = gap
 
-    def recompute(self, device, layer, micro):
+    def recompute(self, device: int, layer: int, micro: int) -> None:
         """Compute the activations inside a layer again, from its checkpoint and the same version of its weights."""
         for rank in range(self.trainer.ranks):
             x, version = self.get(device, "checkpoint", layer, micro, rank)
@@ -220,7 +239,7 @@ class _Batch:
                 raise InternalError(f"layer {layer} changed between the passes of micro-batch {micro}")
             self.held[device]["inner", layer, micro, rank] = _apply(self.weights(device, layer, rank), x)
 
-    def gradient(self, device, layer, micro):
+    def gradient(self, device: int, layer: int, micro: int) -> None:
         """Compute both gradients; add that of the parameters to the layer's buffer."""
         held = self.held[device]
         for rank in range(self.trainer.ranks):
@@ -235,18 +254,18 @@ class _Batch:
                 del held[*name, micro, rank]
         self.left[layer] -= 1
 
-    def send(self, source, target, name, layer, micro):
+    def send(self, source: int, target: int, name: str, layer: int, micro: int) -> None:
         """Move an output, or the gradient of an input, to the neighbour that needs it."""
         for rank in range(self.trainer.ranks):
             self.held[target][name, layer, micro, rank] = self.get(source, name, layer, micro, rank)
             del self.held[source][name, layer, micro, rank]
 
-    def collect(self, device, layer):
+    def collect(self, device: int, layer: int) -> None:
         """Close the gradient buffers of a layer: their reduction is due."""
         closed = [self.held[device].pop(("gradient", layer, rank)) for rank in range(self.trainer.ranks)]
         self.queued.setdefault(layer, []).append(closed)
 
-    def reduce(self, device, layer):
+    def reduce(self, device: int, layer: int) -> None:
         """Sum the oldest closed buffers over the ranks; update each rank's state when nothing is missing."""
         trainer, held = self.trainer, self.held[device]
         total = held.pop(("reduced", layer), None)

@@ -27,7 +27,7 @@ SIZES = (
 SIZE = re.compile(r"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]+)(/s)?\s*")
 
 
-def parse_bytes(text, place, per_second=False):
+def parse_bytes(text: object, place: object, per_second: bool = False) -> float:
     """Return bytes (or bytes/s) from a text such as ``80 GiB`` or ``600 GB/s``.
 
     Raises
@@ -52,12 +52,12 @@ def parse_bytes(text, place, per_second=False):
     return value
 
 
-def rounded(value, digits):
+def rounded(value: float, digits: int) -> float:
     """Return `value` rounded to a number of significant digits; an exact half goes to the even digit."""
     return float(f"{value:.{digits - 1}e}") if math.isfinite(value) else value
 
 
-def printed(value, digits=3):
+def printed(value: float, digits: int = 3) -> str:
     """Return a number in the way papers print it: significant digits and k, M, B, T, Q (10^15) for thousands."""
     if value == 0 or not math.isfinite(value):
         return str(value)
@@ -70,7 +70,7 @@ def printed(value, digits=3):
     return f"{value:.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
 
 
-def amount(value, binary=False):
+def amount(value: float, binary: bool = False) -> str:
     """Return bytes as text, in GB (10^9) or GiB (2^30) as named."""
     base, suffix = (1024, "iB") if binary else (1000, "B")
     for power, letter in ((5, "P"), (4, "T"), (3, "G"), (2, "M"), (1, "K" if binary else "k")):
@@ -79,7 +79,7 @@ def amount(value, binary=False):
     return f"{value:.4g} B"
 
 
-def span(seconds):
+def span(seconds: float) -> str:
     """Return a time as years, days, hours, minutes or seconds, two to three digits."""
     for unit, length in (("y", YEAR), ("d", DAY), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:

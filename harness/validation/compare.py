@@ -10,12 +10,16 @@ generation (`of_generation`), whose numbers are known in part only, and their er
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
+from harness.kit.console import Progress
 from harness.kit.modules import need
 from harness.validation.points import assumptions, generations, program_params, published_cycles
+from harness.validation.recipe import Point, Tell
 from wse_core.errors import ConfigError, WseError
-from wse_core.params import PARAMETERS
+from wse_core.params import PARAMETERS, Machine
 from wse_core.params import machine as preset
 from wse_core.schema import suggestion
 
@@ -76,12 +80,12 @@ class Row:
     assumed: str = ""
 
     @property
-    def counts(self):
+    def counts(self) -> bool:
         """Whether the criteria look at this row."""
         return self.error is not None and self.kind not in UNJUDGED and self.generation == JUDGED
 
 
-def validate(points, machine, progress):
+def validate(points: Sequence[Point], machine: Machine, progress: Progress) -> list[Row]:
     """Run the recipes of all points.
 
     Parameters
@@ -101,7 +105,7 @@ def validate(points, machine, progress):
     for k, point in enumerate(points):
         progress.update(k, len(points), point=point["id"])
 
-        def tell(text, point=point, k=k):
+        def tell(text: str, point: Point = point, k: int = k) -> None:
             progress.update(k, len(points), point=point["id"], at=text)
 
         rows.append(_compare(registry, machine, point, tell))
@@ -109,7 +113,7 @@ def validate(points, machine, progress):
     return rows
 
 
-def _compare(registry, machine, point, tell):
+def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> Row:
     """Return the row of one point."""
     fixed = {key: point[key] for key in ("id", "kind", "recipe")}
     fixed |= {"source": point.get("source", ""), "generation": point.get("generation", JUDGED)}
@@ -143,7 +147,7 @@ def _compare(registry, machine, point, tell):
     return Row(**fixed, error=error, low=point["params"].get("min", low), high=point["params"].get("max", high))
 
 
-def of_generation(machine, generation):
+def of_generation(machine: Machine, generation: str) -> Machine:
     """Return the machine that a point of a generation runs on: its preset, with the numbers that were changed.
 
     A machine of another preset than the default is taken as it is.
@@ -163,7 +167,7 @@ def of_generation(machine, generation):
     return preset(wanted, changed)
 
 
-def summarise(rows):
+def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     """Return what a list of rows amounts to.
 
     Returns
@@ -193,26 +197,26 @@ def summarise(rows):
     return total
 
 
-def _summary(rows):
-    compared = [row for row in rows if row.error is not None]
-    errors = [abs(row.error) for row in compared]
-    worst = max(compared, key=lambda row: abs(row.error), default=None)
+def _summary(rows: Sequence[Row]) -> dict[str, Any]:
+    compared = [(row, row.error) for row in rows if row.error is not None]
+    errors = [abs(error) for _, error in compared]
+    worst, error = max(compared, key=lambda pair: abs(pair[1]), default=(None, 0.0))
     return {
         "points": len(rows),
         "compared": len(compared),
         "skipped": len(rows) - len(compared),
         "mean_absolute_error": sum(errors) / len(errors) if errors else None,
-        "worst": None if worst is None else {"id": worst.id, "error": worst.error},
-        "over_limit": [row.id for row in compared if abs(row.error) > WORST_LIMIT],
+        "worst": None if worst is None else {"id": worst.id, "error": error},
+        "over_limit": [row.id for row, error in compared if abs(error) > WORST_LIMIT],
     }
 
 
-def as_data(rows):
+def as_data(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return rows as plain data for JSON."""
     return [asdict(row) for row in rows]
 
 
-def markdown(rows):
+def markdown(rows: Sequence[Row]) -> str:
     """Return the comparison as Markdown: a summary per kind, all compared points, all skipped points by reason."""
     result = summarise(rows)
     lines = [
@@ -245,7 +249,7 @@ def markdown(rows):
                 f"| {row.id} | {row.measured:.0f} | {row.published:.10g} | {_percent(row.error, sign=True)} | "
                 f"{row.method}{'; assumed: ' + row.assumed if row.assumed else ''} | {_cell(row.source)} |"
             )
-    reasons = {}
+    reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.error is None:
             reasons.setdefault(row.reason, []).append(row.id)
@@ -255,10 +259,10 @@ def markdown(rows):
     return "\n".join(lines)
 
 
-def _cell(text):
+def _cell(text: str) -> str:
     """Return a text that may stand in a cell of a Markdown table."""
     return text.replace("|", "\\|")
 
 
-def _percent(value, sign=False):
+def _percent(value: float | None, sign: bool = False) -> str:
     return "-" if value is None else f"{100 * value:{'+' if sign else ''}.1f} %"

@@ -101,7 +101,7 @@ def load_points(path: str | None = None) -> list[dict[str, Any]]:
     return points
 
 
-def _check(point, where):
+def _check(point: Any, where: str) -> None:
     """Refuse a point of another form."""
     if not isinstance(point, Mapping):
         raise ConfigError("a point is a table of keys and values", where=where)
@@ -116,16 +116,16 @@ def _check(point, where):
         if key not in REQUIRED and key not in OPTIONAL:
             raise ConfigError(f"unknown key {key!r}", where=where, hint=suggestion(key, (*REQUIRED, *OPTIONAL)))
     for key, value in point.items():
-        kind = OPTIONAL.get(key)
-        if kind is str and not (value is None or isinstance(value, str)):
+        wanted = OPTIONAL.get(key)
+        if wanted is str and not (value is None or isinstance(value, str)):
             raise ConfigError(f"{key}: expected a text or null, found {_short(value)}", where=where)
-        if kind is float and not (value is None or _positive(value)):
+        if wanted is float and not (value is None or _positive(value)):
             raise ConfigError(f"{key}: expected a positive number or null, found {_short(value)}", where=where)
     if point.get("assumed") is not None:
         _check_assumed(point, where)
 
 
-def _check_assumed(point, where):
+def _check_assumed(point: Mapping[str, Any], where: str) -> None:
     """Refuse assumptions that are no table, contradict what the source says, or name no clock that can be one."""
     assumed = point["assumed"]
     if not isinstance(assumed, Mapping):
@@ -175,7 +175,7 @@ def generations(point: dict[str, Any]) -> list[dict[str, Any]]:
     return [point, point | {"id": f"{point['id']} on WSE-3", "cycles": point["cycles_wse3"], "generation": "WSE-3"}]
 
 
-def _positive(value):
+def _positive(value: object) -> bool:
     """Whether a value is a number above zero that a decimal number can hold."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
@@ -185,7 +185,7 @@ def _positive(value):
         return False
 
 
-def _short(value):
+def _short(value: object) -> str:
     """Return a value as a message repeats it."""
     return described(value) if isinstance(value, (list, dict, int)) else repr(value)[:60]
 

@@ -16,10 +16,25 @@ where the original took it.  What it cannot run it refuses with `CannotRun` and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-__all__ = ["RECIPES", "CannotRun", "Measurement", "Recipe", "agree", "grid", "integer", "recipe"]
+from wse_core.params import Machine
+
+__all__ = [
+    "RECIPES",
+    "CannotRun",
+    "Measurement",
+    "Point",
+    "Recipe",
+    "Runs",
+    "Tell",
+    "agree",
+    "grid",
+    "integer",
+    "recipe",
+]
 
 RECIPES: dict[tuple[str, str], Recipe] = {}
 """All recipes by (name, kind of point)."""
@@ -49,6 +64,14 @@ class Measurement:
     reference: float | None = None
 
 
+Point: TypeAlias = dict[str, Any]
+"""What a recipe is shown of a point: see `harness.validation.points`."""
+Tell: TypeAlias = Callable[[str], object]
+"""Called with a line of text now and then; may raise to stop the run."""
+Runs: TypeAlias = Callable[[Machine, Point, Tell], Measurement]
+"""The function of a recipe."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A recipe for one or more kinds of points.
@@ -71,13 +94,13 @@ class Recipe:
     """
 
     name: str
-    kinds: tuple
+    kinds: tuple[str, ...]
     summary: str
-    function: Callable = field(repr=False)
-    params: tuple = ()
-    dtypes: tuple = ("f32",)
+    function: Runs = field(repr=False)
+    params: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ("f32",)
 
-    def admit(self, params):
+    def admit(self, params: Mapping[str, Any]) -> None:
         """Refuse parameters that the recipe does not honour: what ran would not be what the point says.
 
         Raises
@@ -94,13 +117,15 @@ class Recipe:
             raise CannotRun(f"dtype {str(dtype)[:40]!r}: the recipe is for {' or '.join(self.dtypes)}")
 
 
-def recipe(name, kinds, summary, params=(), dtypes=("f32",)):
+def recipe(
+    name: str, kinds: Sequence[str], summary: str, params: Sequence[str] = (), dtypes: Sequence[str] = ("f32",)
+) -> Callable[[Runs], Runs]:
     """Return a decorator that enters a function into `RECIPES` and leaves it as it is.
 
     `params` are the parameters that the recipe honours, `dtypes` the formats; a point with others is refused.
     """
 
-    def enter(function):
+    def enter(function: Runs) -> Runs:
         entry = Recipe(name, tuple(kinds), summary, function, tuple(params), tuple(dtypes))
         for kind in kinds:
             RECIPES[name, kind] = entry
@@ -109,14 +134,14 @@ def recipe(name, kinds, summary, params=(), dtypes=("f32",)):
     return enter
 
 
-def agree(params, expected):
+def agree(params: Mapping[str, Any], expected: Mapping[str, object]) -> None:
     """Refuse a point that states a size differently from `expected`, what follows from its other parameters."""
     for key, value in expected.items():
         if key in params and params[key] != value:
             raise CannotRun(f"{key}={params[key]!r:.40}, but the other parameters say {value}")
 
 
-def integer(params, key, default=None):
+def integer(params: Mapping[str, Any], key: str, default: int | None = None) -> int:
     """Return a parameter of a point as a positive integer; `CannotRun` if it is missing or something else."""
     value = params.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -128,7 +153,7 @@ def integer(params, key, default=None):
     return value
 
 
-def grid(params, key, dimensions=2):
+def grid(params: Mapping[str, Any], key: str, dimensions: int = 2) -> tuple[int, ...]:
     """Return a parameter such as ``46x46x46`` as a tuple of positive integers; `CannotRun` if it has another form."""
     text = str(params.get(key, ""))
     words = text.split(" ")[0].split("x")

@@ -10,27 +10,29 @@ Sources   wse_core/isa.py (column doc); IEEE 754-2019 through `Num`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 __all__ = ["ALU", "CONDITION", "signed"]
 
 
-def signed(value, bits):
+def signed(value: int, bits: int) -> int:
     """Return a bit pattern of `bits` bits as a two's complement number."""
     return value - (1 << bits) if value >> bits - 1 & 1 else value
 
 
-def leading_zeros(value):
+def leading_zeros(value: int) -> int:
     """Return the number of zeros above the highest one of 16 bits."""
     return 16 - value.bit_length()
 
 
-def trailing_zeros(value):
+def trailing_zeros(value: int) -> int:
     """Return the number of zeros below the lowest one of 16 bits; 16 for 0."""
     return (value & -value).bit_length() - 1 if value else 16
 
 
 LOW16, LOW32 = 0xFFFF, 0xFFFFFFFF
 
-ALU = {
+ALU: dict[str, Callable[..., int]] = {
     # 16-bit integers
     "add16": lambda num, b, c, d: b + c & LOW16,
     "sub16": lambda num, b, c, d: b - c & LOW16,
@@ -100,7 +102,7 @@ ALU = {
 """Result of an instruction a = op(b, c, d)."""
 
 
-def _integer_conditions(bits):
+def _integer_conditions(bits: int) -> dict[str, Callable[..., int]]:
     return {
         "eq": lambda num, a, b: a == b,
         "ne": lambda num, a, b: a != b,
@@ -111,7 +113,7 @@ def _integer_conditions(bits):
     }
 
 
-CONDITION = {
+CONDITION: dict[str, dict[str, Callable[..., int]]] = {
     "br16": _integer_conditions(16),
     "br32": _integer_conditions(32),
     "brh": {

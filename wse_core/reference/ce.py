@@ -16,14 +16,18 @@ Sources   docs/machine.md; arch §3 to §6.
 
 from __future__ import annotations
 
+from typing import Any
+
 from wse_core import isa
 from wse_core.encoding import COUNTERS, MAIN, WAITS
-from wse_core.image import DSD_FABIN, DSD_FABOUT, N_TASK_IDS, TASK_TEARDOWN
+from wse_core.image import DSD_FABIN, DSD_FABOUT, N_TASK_IDS, TASK_TEARDOWN, ProgramImage
+from wse_core.params import Machine
 from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
-from wse_core.reference.operand import LOW16, Fault, queue_of
-from wse_core.reference.queue import Queue, no_trace
+from wse_core.reference.operand import LOW16, Dsr, Fault, Fifo, queue_of
+from wse_core.reference.queue import Emit, Queue, Wavelet, no_trace
+from wse_core.reference.router import Router
 from wse_core.reference.scalar import Instruction, exec_main, main_waits_for
-from wse_core.reference.vecop import vec_step, vec_waits_for
+from wse_core.reference.vecop import Operation, vec_step, vec_waits_for
 
 __all__ = ["CE"]
 
@@ -43,10 +47,10 @@ class CE:
         Of the same PE.
     """
 
-    def __init__(self, x, y, machine, image, router):
+    def __init__(self, x: int, y: int, machine: Machine, image: ProgramImage, router: Router) -> None:
         self.x, self.y, self.machine, self.image, self.router = x, y, machine, image, router
         self.num = Num(FMT_CB16 if image.half == "cb16" else FMT_F16, machine["num.cb16_bias"], machine["num.ftz"])
-        self.code = {}
+        self.code: dict[int, Instruction] = {}
         for at, op, a, b, c, d, imm in isa.decode(image.code):
             self.code[at] = Instruction(op, a, b, c, d, imm, at + (1 if imm is None else 2))
 
@@ -66,24 +70,27 @@ class CE:
         self.main = "idle"  # idle, starting, run, vector, fault
         self.pc = -1
         self.main_next = 0
-        self.return_to = []
+        self.return_to: list[int] = []
         # Of the scalar instruction that is being executed: where its result is ready, what comes next and when.
         self.result_ready, self.go_to, self.next_in = 0, -1, 1
-        self.operations = dict.fromkeys(THREADS)  # thread -> Operation or None
+        self.operations: dict[int, Operation | None] = dict.fromkeys(THREADS)
         self.last_issued = MAIN
         self.pipe_free = 0
         self.busy_until = 0  # an issue books the cycles before this one as busy, those before pipe_free as conflict
-        self.dsrs, self.fifos = {}, {}
+        self.dsrs: dict[tuple[int, int], Dsr] = {}  # by file and id
+        self.fifos: dict[int, Fifo] = {}
         self.active_prng = 0
         self.prng = [machine["prng.seed"]] * 4
         self.counters = dict.fromkeys(COUNTERS, 0)
-        self.teardowns = []
-        self.fault = None
-        self.emit = no_trace  # see wse_core/events.py
+        self.teardowns: list[int] = []
+        self.fault: dict[str, Any] | None = None
+        self.emit: Emit = no_trace  # see wse_core/events.py
         self.now = 0
-        self.waits, self.wait_since = (None, None, None), 0
+        self.waits: tuple[str | None, int | None, int | None] = None, None, None
+        self.wait_since = 0
 
-        self.in_queues, self.out_queues = {}, {}
+        self.in_queues: dict[int, Queue] = {}
+        self.out_queues: dict[int, Queue] = {}
         for number, color in enumerate(image.inq_color):
             if color >= 0:
                 depth = machine["queue.in_depth"][number] + machine["ramp.in_buffer"]
@@ -95,7 +102,7 @@ class CE:
 
     # --- the phase ----------------------------------------------------------------------------------------------------
 
-    def phase(self, t):
+    def phase(self, t: int) -> bool:
         """Run the CE phase of cycle t; return whether anything started, issued or ended."""
         self.now = t
         if t in self.teardowns:
@@ -112,7 +119,7 @@ class CE:
 
     # --- picker -------------------------------------------------------------------------------------------------------
 
-    def pick(self, t):
+    def pick(self, t: int) -> bool:
         """Start a task if the main thread is idle and one can start; return whether something was picked."""
         if self.main != "idle":
             return False
@@ -130,7 +137,9 @@ class CE:
             self.activated &= ~(1 << task)
             self.start_task(int(self.image.entry[task]), t, task)
             return True
-        wavelet = self.inq_take(self.queue_of_color(task), t)
+        queue = self.queue_of_color(task)
+        assert queue is not None  # can_start saw a wavelet in it
+        wavelet = self.inq_take(queue, t)
         if wavelet.control:
             task = wavelet.payload >> 16 & 63
             entry = int(self.image.control_entry[task])
@@ -142,14 +151,14 @@ class CE:
             self.start_task(entry, t, task, wavelet.control)
         return True
 
-    def queue_of_color(self, color):
+    def queue_of_color(self, color: int) -> Queue | None:
         """Return the input queue bound to a color, or None."""
         for queue in self.in_queues.values():
             if queue.color == color:
                 return queue
         return None
 
-    def can_start(self, task, t):
+    def can_start(self, task: int, t: int) -> bool:
         """Whether the picker may choose task id `task` in cycle t."""
         if self.blocked >> task & 1:
             return False
@@ -162,7 +171,7 @@ class CE:
             return False
         return wavelet.control or bool(self.image.data_tasks >> task & 1 and has_entry)
 
-    def start_task(self, entry, t, task, control=False):
+    def start_task(self, entry: int, t: int, task: int, control: bool = False) -> None:
         """Start the task that was picked, at code word index `entry`; control tasks have ids of their own."""
         self.emit(self.x, self.y, t, "task_start", None, task, entry, int(control))
         self.running, self.running_control = task, control
@@ -174,11 +183,15 @@ class CE:
 
     # --- arbitration --------------------------------------------------------------------------------------------------
 
-    def level_of(self, thread):
+    def level_of(self, thread: int) -> int:
         """Return the issue priority of a thread."""
-        return self.image.main_priority if thread == MAIN else self.operations[thread].level
+        if thread == MAIN:
+            return self.image.main_priority
+        operation = self.operations[thread]
+        assert operation is not None
+        return operation.level
 
-    def issue(self, t):
+    def issue(self, t: int) -> bool:
         """Let one able thread issue; return whether one did."""
         if t < self.pipe_free:
             return False
@@ -200,7 +213,7 @@ class CE:
             self.book(t, 0)
         return True
 
-    def waits_for(self, thread, t):
+    def waits_for(self, thread: int, t: int) -> str | None:
         """Return why a thread cannot issue in cycle t: free, pipe, resource, input, fifo, output; None if it can."""
         operation = self.operations[thread]
         if operation is not None:
@@ -209,29 +222,29 @@ class CE:
             return "free"
         return main_waits_for(self, t)
 
-    def book(self, t, cost, conflict=0):
+    def book(self, t: int, cost: int, conflict: int = 0) -> None:
         """Book cycles t .. t + cost - 1 for an issue; the last `conflict` of them are lost to a bank conflict."""
         self.pipe_free = t + cost
         self.busy_until = t + cost - conflict
 
     # --- tasks and input queues ---------------------------------------------------------------------------------------
 
-    def activate(self, task):
+    def activate(self, task: int) -> None:
         """Set the activated bit of a task that has an entry."""
         if task >= N_TASK_IDS or self.image.entry[task] < 0:
             raise Fault("program", f"activate of id {task}, which has no entry")
         self.set_activated(task)
 
-    def set_activated(self, task):
+    def set_activated(self, task: int) -> None:
         """Set the activated bit of a task."""
         self.activated |= 1 << task
         self.emit(self.x, self.y, self.now, "activate", None, task)
 
-    def unblock(self, task):
+    def unblock(self, task: int) -> None:
         """Clear the blocked bit of a task."""
         self.blocked &= ~(1 << task)
 
-    def inq_take(self, queue, t):
+    def inq_take(self, queue: Queue, t: int) -> Wavelet:
         """Take the wavelet at the head of an input queue and return it."""
         wavelet = queue.take(t)
         self.counters["received"] += 1
@@ -241,7 +254,7 @@ class CE:
 
     # --- accounting ---------------------------------------------------------------------------------------------------
 
-    def account(self, t):
+    def account(self, t: int) -> None:
         """Book cycle t."""
         use, thread = self.use_of(t)
         self.counters[use] += 1
@@ -252,14 +265,14 @@ class CE:
             self.end_wait(t)
             self.waits, self.wait_since = waits, t
 
-    def end_wait(self, t):
+    def end_wait(self, t: int) -> None:
         """Report the wait that is over in cycle t, if there was one."""
         reason, queue, color = self.waits
         if reason in WAITS and t > self.wait_since:
             self.emit(self.x, self.y, t, "wait", color, WAITS.index(reason), t - self.wait_since, (queue or 0) << 1)
             self.wait_since = t
 
-    def use_of(self, t):
+    def use_of(self, t: int) -> tuple[str, int | None]:
         """Return the counter to which cycle t belongs, and the thread whose wait it is or None."""
         if t < self.busy_until:
             return "busy", None
@@ -270,13 +283,15 @@ class CE:
         for thread in IN_ORDER_OF_BOOKING:
             reason = self.waits_for(thread, t)
             if reason != "free":
-                return "stall_" + reason, thread
+                return f"stall_{reason}", thread
         return "idle", None
 
-    def queue_waited_for(self, thread, t):
+    def queue_waited_for(self, thread: int | None, t: int) -> tuple[int | None, int | None]:
         """Return number and color of the first queue that keeps a thread's operation waiting, or (None, None)."""
         operation = None if thread is None else self.operations[thread]
-        reason = None if operation is None else self.waits_for(thread, t)
+        if thread is None or operation is None:
+            return None, None
+        reason = self.waits_for(thread, t)
         for operand in operation.operands() if reason in ("input", "output") else ():
             if operand.kind == DSD_FABIN:
                 lacks = reason == "input" and queue_of(self, operand).head(t) is None
@@ -288,7 +303,7 @@ class CE:
 
     # --- what is left -------------------------------------------------------------------------------------------------
 
-    def future(self, t):
+    def future(self, t: int) -> bool:
         """Whether something here is due after cycle t."""
         times = [self.pipe_free, *self.teardowns]
         if self.main != "idle":
@@ -297,7 +312,7 @@ class CE:
         times += [wavelet.ready for queue in self.in_queues.values() for wavelet in queue.wavelets]
         return any(time > t for time in times)
 
-    def unfinished(self, t):
+    def unfinished(self, t: int) -> bool:
         """Whether something here is left to do although nothing moves any more."""
         if any(queue.wavelets for queue in self.in_queues.values()):
             return True

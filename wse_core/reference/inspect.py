@@ -5,15 +5,17 @@ Both functions return plain data in the form of docs/internals.md and change not
 
 from __future__ import annotations
 
+from typing import Any
+
 from wse_core.encoding import MAIN
 from wse_core.image import DSD_FABIN, ENDLESS, N_TASK_IDS
-from wse_core.reference.ce import IN_ORDER_OF_BOOKING
+from wse_core.reference.ce import CE, IN_ORDER_OF_BOOKING
 from wse_core.reference.operand import sram_read
 
 __all__ = ["snapshot", "waiters"]
 
 
-def snapshot(ce):
+def snapshot(ce: CE) -> dict[str, Any]:
     """Return the state as plain data (docs/internals.md)."""
     fifos = {}
     for number, fifo in sorted(ce.fifos.items()):
@@ -40,7 +42,7 @@ def snapshot(ce):
     }
 
 
-def waiters(ce, t):
+def waiters(ce: CE, t: int) -> list[dict[str, Any]]:
     """Return who waits here, as a list of dicts (docs/internals.md)."""
     found, here = [], {"x": ce.x, "y": ce.y}
     taken = set()
@@ -50,7 +52,7 @@ def waiters(ce, t):
             taken |= {operand.dsr.queue for operand in operation.of_kind(DSD_FABIN)}
         if reason in ("free", "pipe", None):
             continue
-        entry = {
+        entry: dict[str, Any] = {
             "kind": "thread",
             **here,
             "thread": "main" if thread == MAIN else f"ut{thread}",
@@ -64,19 +66,19 @@ def waiters(ce, t):
         if operation is None:
             entry["op"] = ce.code[ce.pc].op.name
         else:
-            queue, color = ce.queue_waited_for(thread, t)
+            number, color = ce.queue_waited_for(thread, t)
             entry |= {
                 "op": operation.op.name,
                 "done": operation.k,
                 "length": operation.n,
-                "queue": queue,
+                "queue": number,
                 "color": color,
             }
         found.append(entry)
-    for number, queue in ce.in_queues.items():
-        if queue.wavelets and number not in taken:
+    for bound, queue in ce.in_queues.items():
+        if queue.wavelets and bound not in taken:
             found.append(
-                {"kind": "queue", **here, "queue": number, "color": queue.color, "wavelets": len(queue.wavelets)}
+                {"kind": "queue", **here, "queue": bound, "color": queue.color, "wavelets": len(queue.wavelets)}
             )
     for task in range(N_TASK_IDS):
         if ce.activated >> task & 1 and ce.image.entry[task] >= 0:

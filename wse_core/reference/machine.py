@@ -14,13 +14,17 @@ Sources   docs/machine.md, docs/internals.md.
 from __future__ import annotations
 
 import copy
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wse_core.encoding import COUNTERS
 from wse_core.errors import SramFault
 from wse_core.events import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
-from wse_core.image import DIR_R, ROUTE_DTYPE, STEP
+from wse_core.image import DIR_R, ROUTE_DTYPE, STEP, FabricSpec
 from wse_core.reference import inspect
 from wse_core.reference.ce import CE
 from wse_core.reference.queue import InputStream, OutputStream, no_trace
@@ -51,30 +55,31 @@ class ReferenceMachine:
         Keys kind, x, y, cycle, address, color, detail, and for a trap value.
     """
 
-    def __init__(self, spec, shuffle=None):
+    def __init__(self, spec: FabricSpec, shuffle: random.Random | None = None) -> None:
         self.spec, self.machine, self.shuffle = spec, spec.machine, shuffle
-        self.cycle, self.last_active, self.fault = 0, -1, None
+        self.cycle, self.last_active = 0, -1
+        self.fault: dict[str, Any] | None = None
         self.places = [(x, y) for y in range(spec.height) for x in range(spec.width)]
         self.routers = {place: self._make_router(*place) for place in self.places}
-        self.ces = {}
+        self.ces: dict[tuple[int, int], CE] = {}
         for x, y in self.places:
             program = int(spec.program_index[y, x])
             if program >= 0:
                 self.ces[x, y] = CE(x, y, spec.machine, spec.programs[program], self.routers[x, y])
-        self.outputs = {}  # (x, y, direction, color) -> OutputStream
-        for link in spec.outputs:
-            self.outputs[tuple(link)] = OutputStream()
+        self.outputs = {link: OutputStream() for link in map(_link, spec.outputs)}
         for place in self.places:
             self._wire(*place)
         self.inputs = [
             InputStream(self.routers[x, y].colors[color].queues[direction], x, y, direction)
             for x, y, direction, color in spec.inputs
         ]
-        self.events, self.sink, self.filter = [], None, None
+        self.events: list[tuple[int, ...]] = []
+        self.sink: Callable[[np.ndarray, int], object] | None = None
+        self.filter = TraceFilter()
 
     # --- construction ----------------------------------------------------------------------------------------------
 
-    def _make_router(self, x, y):
+    def _make_router(self, x: int, y: int) -> Router:
         routes = {color: table[y, x] for color, table in self.spec.routes.items()}
         for program in self.spec.programs:  # a color that is sent without a route anywhere waits at the ramp
             for color in program.outq_color:
@@ -83,7 +88,7 @@ class ReferenceMachine:
         filters = [] if self.spec.filters is None else self.spec.filters[y, x]
         return Router(x, y, self.machine, routes, filters)
 
-    def _wire(self, x, y):
+    def _wire(self, x: int, y: int) -> None:
         """Tell a router what each direction of each color leads to."""
         router, ce = self.routers[x, y], self.ces.get((x, y))
         for color in router.colors:
@@ -93,8 +98,9 @@ class ReferenceMachine:
                     router.targets[color, direction] = neighbour.colors[color].queues[direction ^ 1]
                 elif (x, y, direction, color) in self.outputs:
                     router.targets[color, direction] = self.outputs[x, y, direction, color]
-            if ce is not None and ce.queue_of_color(color) is not None:
-                router.targets[color, DIR_R] = ce.queue_of_color(color)
+            own = None if ce is None else ce.queue_of_color(color)
+            if own is not None:
+                router.targets[color, DIR_R] = own
         if ce is not None:
             router.ce = ce
             for queue in ce.out_queues.values():
@@ -102,7 +108,7 @@ class ReferenceMachine:
 
     # --- running ---------------------------------------------------------------------------------------------------
 
-    def run(self, limit):
+    def run(self, limit: int) -> Literal["limit", "complete", "stuck", "fault"]:
         """Run to cycle `limit` at most.
 
         Returns
@@ -116,7 +122,7 @@ class ReferenceMachine:
                 return "stuck" if self.unfinished() else "complete"
         return "limit" if self.fault is None else "fault"
 
-    def step(self):
+    def step(self) -> bool:
         """Run one cycle; return whether anything moved, issued, started or ended."""
         t = self.cycle
         router_faults, active = {}, False
@@ -158,19 +164,19 @@ class ReferenceMachine:
             self._report()
         return active or pushed
 
-    def _order(self):
+    def _order(self) -> list[tuple[int, int]]:
         if self.shuffle is None:
             return self.places
         order = list(self.places)
         self.shuffle.shuffle(order)
         return order
 
-    def future(self, t):
+    def future(self, t: int) -> bool:
         """Whether anything becomes ready or due after cycle t."""
-        parts = [*self.routers.values(), *self.ces.values(), *self.inputs, *self.outputs.values()]
-        return any(part.future(t) for part in parts)
+        parts = (self.routers.values(), self.ces.values(), self.inputs, self.outputs.values())
+        return any(part.future(t) for group in parts for part in group)
 
-    def unfinished(self):
+    def unfinished(self) -> bool:
         """Whether work is left in a machine in which nothing can change."""
         return (
             any(
@@ -183,7 +189,7 @@ class ReferenceMachine:
             or any(ce.unfinished(self.cycle) for ce in self.ces.values())
         )
 
-    def waiters(self):
+    def waiters(self) -> list[dict[str, Any]]:
         """Return why the machine is stuck: a list of dicts (docs/internals.md)."""
         found = []
         for place in self.places:
@@ -199,7 +205,7 @@ class ReferenceMachine:
 
     # --- memory ----------------------------------------------------------------------------------------------------
 
-    def _data(self, x, y, address, count):
+    def _data(self, x: int, y: int, address: int, count: int) -> list[int]:
         """Return the memory of a PE after checking that the words lie in its data."""
         ce = self.ces.get((x, y))
         if ce is None:
@@ -208,18 +214,19 @@ class ReferenceMachine:
             raise SramFault("host access outside the data of the program", x=x, y=y, cycle=self.cycle, address=address)
         return ce.memory
 
-    def read_words(self, x, y, address, count):
+    def read_words(self, x: int, y: int, address: int, count: int) -> NDArray[np.uint16]:
         """Return `count` words of one PE as uint16; SramFault outside its data."""
         memory = self._data(x, y, address, count)
         return np.array(memory[address : address + count], np.uint16)
 
-    def write_words(self, x, y, address, words):
+    def write_words(self, x: int, y: int, address: int, words: ArrayLike) -> None:
         """Write words to one PE; SramFault outside its data."""
-        memory = self._data(x, y, address, len(words))
-        for offset, word in enumerate(words):
+        values = np.asarray(words).tolist()
+        memory = self._data(x, y, address, len(values))
+        for offset, word in enumerate(values):
             memory[address + offset] = int(word) & 0xFFFF
 
-    def read_rect(self, address, count, x, y, w, h):
+    def read_rect(self, address: int, count: int, x: int, y: int, w: int, h: int) -> NDArray[np.uint16]:
         """Return words of a rectangle of PEs, shape (h, w, count)."""
         result = np.zeros((h, w, count), np.uint16)
         for row in range(h):
@@ -227,15 +234,15 @@ class ReferenceMachine:
                 result[row, column] = self.read_words(x + column, y + row, address, count)
         return result
 
-    def write_rect(self, address, words, x, y):
+    def write_rect(self, address: int, words: ArrayLike, x: int, y: int) -> None:
         """Write words, shape (h, w, count), to a rectangle of PEs with its corner at (x, y)."""
-        for row in range(len(words)):
-            for column in range(len(words[row])):
-                self.write_words(x + column, y + row, address, words[row][column])
+        for row, line in enumerate(np.asarray(words)):
+            for column, own in enumerate(line):
+                self.write_words(x + column, y + row, address, own)
 
     # --- tasks and streams -----------------------------------------------------------------------------------------
 
-    def activate(self, task_id, x, y, w, h):
+    def activate(self, task_id: int, x: int, y: int, w: int, h: int) -> None:
         """Set the activated bit of a task in every PE of a rectangle that has a program."""
         for row in range(y, y + h):
             for column in range(x, x + w):
@@ -243,7 +250,9 @@ class ReferenceMachine:
                     self.ces[column, row].now = self.cycle
                     self.ces[column, row].set_activated(int(task_id))
 
-    def push_input(self, index, payload, control=None, cycles=None):
+    def push_input(
+        self, index: int, payload: ArrayLike, control: ArrayLike | None = None, cycles: ArrayLike | None = None
+    ) -> None:
         """Append wavelets to input stream `index`.
 
         `control` is a truth per wavelet or for all, default data; `cycles` the first cycle in which each may enter,
@@ -251,25 +260,24 @@ class ReferenceMachine:
         """
         payload = np.atleast_1d(np.asarray(payload))
         control = np.broadcast_to(False if control is None else control, payload.shape)
-        given = cycles is not None
-        cycles = np.broadcast_to(cycles if given else 0, payload.shape)
+        first_cycles = np.broadcast_to(0 if cycles is None else cycles, payload.shape)
         stream = self.inputs[index]
         if not stream.logged:
             stream.entered = []
-        stream.logged = stream.logged or given
+        stream.logged = stream.logged or cycles is not None
         waiting = stream.waiting
-        for bits, flag, first in zip(payload, control, cycles, strict=True):
+        for bits, flag, first in zip(payload, control, first_cycles, strict=True):
             waiting.append((int(bits) & 0xFFFFFFFF, bool(flag), max(int(first), waiting[-1][2] if waiting else 0)))
 
-    def entered(self, index):
+    def entered(self, index: int) -> NDArray[np.int64]:
         """Return the cycles in which words of input stream `index` entered since the last call."""
         stream = self.inputs[index]
         cycles, stream.entered, stream.logged = stream.entered, [], True
         return np.array(cycles, np.int64)
 
-    def limit_output(self, index, cycles):
+    def limit_output(self, index: int, cycles: ArrayLike | None) -> None:
         """Let the host take one wavelet per entry of `cycles`, none before that cycle; None: all that comes."""
-        stream = self.outputs[tuple(self.spec.outputs[index])]
+        stream = self.outputs[_link(self.spec.outputs[index])]
         if cycles is None:
             stream.places = None
             return
@@ -277,9 +285,9 @@ class ReferenceMachine:
         for first in np.atleast_1d(cycles):
             stream.places.append(max(int(first), stream.places[-1] if stream.places else 0))
 
-    def pop_output(self, index):
+    def pop_output(self, index: int) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.bool_]]:
         """Return (cycles, payloads, controls) of what came to output stream `index` since the last call."""
-        stream = self.outputs[tuple(self.spec.outputs[index])]
+        stream = self.outputs[_link(self.spec.outputs[index])]
         arrived, stream.arrived = stream.arrived, []
         return (
             np.array([wavelet.ready for wavelet in arrived], np.int64),
@@ -289,23 +297,23 @@ class ReferenceMachine:
 
     # --- keeping a state ---------------------------------------------------------------------------------------------
 
-    def save_state(self):
+    def save_state(self) -> dict[str, Any]:
         """Return the whole state, for `restore_state` of this very machine."""
         state = {name: value for name, value in vars(self).items() if name not in CONSTANT}
         return copy.deepcopy(state, {id(value): value for value in self._shared()})
 
-    def restore_state(self, saved):
+    def restore_state(self, saved: dict[str, Any]) -> None:
         """Go back to a state that `save_state` of this machine returned."""
         vars(self).update(copy.deepcopy(saved, {id(value): value for value in self._shared()}))
 
-    def _shared(self):
+    def _shared(self) -> list[object]:
         """Return what states have in common: what never changes, and who listens."""
         code = [ce.code for ce in self.ces.values()]
         return [self, self.spec, self.machine, self.spec.machine, *self.spec.programs, self.shuffle, self.sink, *code]
 
     # --- events ----------------------------------------------------------------------------------------------------
 
-    def trace(self, sink, filter=None):
+    def trace(self, sink: Callable[[np.ndarray, int], object] | None, filter: TraceFilter | None = None) -> None:
         """Report events to ``sink(events, clock)`` from now on, or no longer if `sink` is None.
 
         Parameters
@@ -320,21 +328,32 @@ class ReferenceMachine:
             ce.end_wait(self.cycle)
         self._report()
         self.sink, self.filter = sink, filter or TraceFilter()
-        for reporter in (*self.routers.values(), *self.ces.values(), *self.inputs):
-            reporter.emit = no_trace if sink is None else self._emit
+        for group in (self.routers.values(), self.ces.values(), self.inputs):
+            for reporter in group:
+                reporter.emit = no_trace if sink is None else self._emit
 
-    def _report(self):
+    def _report(self) -> None:
         if self.sink is not None:
             events, self.events = np.array(self.events, EVENT_DTYPE), []
             self.sink(self.filter.chosen(events), self.cycle)
 
-    def _emit(self, x, y, cycle, kind, color=None, aux=0, data=0, flags=0):
+    def _emit(
+        self,
+        x: int,
+        y: int,
+        cycle: int,
+        kind: str,
+        color: int | None = None,
+        aux: int = 0,
+        data: int = 0,
+        flags: int = 0,
+    ) -> None:
         number = NO_COLOR if color is None else color
         self.events.append((cycle, data & 0xFFFFFFFF, x, y, KINDS.index(kind), number, aux, flags))
 
     # --- views -----------------------------------------------------------------------------------------------------
 
-    def counters(self):
+    def counters(self) -> dict[str, NDArray[np.uint64]]:
         """Return name -> uint64 array (height, width)."""
         result = {name: np.zeros((self.spec.height, self.spec.width), np.uint64) for name in COUNTERS}
         for (x, y), ce in self.ces.items():
@@ -342,7 +361,7 @@ class ReferenceMachine:
                 result[name][y, x] = ce.counters[name]
         return result
 
-    def link_counts(self):
+    def link_counts(self) -> dict[int, NDArray[np.uint64]]:
         """Return color -> uint64 array (height, width, 5): wavelets moved out of each input port's queue."""
         result = {}
         for color in self.spec.routes:
@@ -351,10 +370,15 @@ class ReferenceMachine:
                 result[color][y, x] = router.colors[color].moved
         return result
 
-    def snapshot(self):
+    def snapshot(self) -> dict[str, Any]:
         """Return the whole state as plain data (docs/internals.md)."""
         return {
             "cycle": self.cycle,
             "pe": {place: inspect.snapshot(ce) for place, ce in self.ces.items()},
             "router": {place: router.snapshot() for place, router in self.routers.items()},
         }
+
+
+def _link(link: Iterable[int]) -> tuple[int, int, int, int]:
+    x, y, direction, color = link
+    return x, y, direction, color

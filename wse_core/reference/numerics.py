@@ -32,27 +32,33 @@ class Real(NamedTuple):
     size: Fraction | str
 
     @property
-    def value(self):
-        """Signed value of a finite number, a Fraction."""
-        return -self.size if self.negative else self.size
+    def finite(self) -> Fraction:
+        """Size of a finite number."""
+        assert isinstance(self.size, Fraction)
+        return self.size
+
+    @property
+    def value(self) -> Fraction:
+        """Signed value of a finite number."""
+        return -self.finite if self.negative else self.finite
 
 
 INFINITE, NAN = "infinite", "nan"
 NOT_A_NUMBER = Real(False, NAN)
 
 
-def power_of_two(n):
+def power_of_two(n: int) -> Fraction:
     """Return 2**n as a Fraction, for any whole n."""
     return Fraction(1 << n) if n >= 0 else Fraction(1, 1 << -n)
 
 
-def floor_log2(x):
+def floor_log2(x: Fraction) -> int:
     """Return the whole e with 2**e <= x < 2**(e+1), for a Fraction x > 0."""
     e = x.numerator.bit_length() - x.denominator.bit_length()
     return e if power_of_two(e) <= x else e - 1
 
 
-def nearest_even(x):
+def nearest_even(x: Fraction) -> int:
     """Return the whole number nearest to the Fraction x >= 0, the even one of two equally near."""
     whole, rest = divmod(x, 1)
     return int(whole) + (rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1))
@@ -66,26 +72,26 @@ class Format(NamedTuple):
     bias: int
 
     @property
-    def infinity(self):
+    def infinity(self) -> int:
         """Code of +infinity."""
         return (1 << self.exponent_bits) - 1 << self.fraction_bits
 
     @property
-    def sign(self):
+    def sign(self) -> int:
         """The sign bit."""
         return 1 << self.exponent_bits + self.fraction_bits
 
     @property
-    def nan(self):
+    def nan(self) -> int:
         """Code of the one NaN that arithmetic returns: positive, quiet, no payload."""
         return self.infinity | 1 << self.fraction_bits - 1
 
     @property
-    def e_min(self):
+    def e_min(self) -> int:
         """Exponent of the smallest normal number."""
         return 1 - self.bias
 
-    def decode(self, code):
+    def decode(self, code: int) -> Real:
         """Return the `Real` that a code stands for."""
         negative = bool(code & self.sign)
         exponent, fraction = divmod(code & self.sign - 1, 1 << self.fraction_bits)
@@ -95,7 +101,7 @@ class Format(NamedTuple):
             fraction += 1 << self.fraction_bits
         return Real(negative, fraction * power_of_two(max(exponent, 1) - self.bias - self.fraction_bits))
 
-    def encode(self, number):
+    def encode(self, number: Real) -> int:
         """Return the code of a `Real` rounded to this format: to nearest even, gradual underflow, overflow."""
         if number.size == NAN:
             return self.nan
@@ -104,14 +110,14 @@ class Format(NamedTuple):
             return sign | self.infinity
         if number.size == 0:
             return sign
-        exponent = max(floor_log2(number.size), self.e_min)
-        units = nearest_even(number.size / power_of_two(exponent - self.fraction_bits))
+        exponent = max(floor_log2(number.finite), self.e_min)
+        units = nearest_even(number.finite / power_of_two(exponent - self.fraction_bits))
         # A normal number has 2**fraction_bits units or more: that leading one steps the exponent field up by one, and
         # so does a rounding that reaches the next power of two.
         code = (exponent - self.e_min << self.fraction_bits) + units
         return sign | min(code, self.infinity)
 
-    def is_subnormal(self, code):
+    def is_subnormal(self, code: int) -> bool:
         """Return whether a code is zero or subnormal."""
         return code & self.infinity == 0
 
@@ -121,12 +127,12 @@ BF16 = Format(8, 7, 127)
 F32 = Format(8, 23, 127)
 
 
-def cb16_format(bias=BIAS_DEFAULT):
+def cb16_format(bias: int = BIAS_DEFAULT) -> Format:
     """Return CB16 with the given exponent bias."""
     return Format(6, 9, bias)
 
 
-def add(x, y):
+def add(x: Real, y: Real) -> Real:
     """Return the exact sum of two `Real`, signs of zero as in round-to-nearest."""
     if NAN in (x.size, y.size):
         return NOT_A_NUMBER
@@ -140,17 +146,17 @@ def add(x, y):
     return Real(total < 0, abs(total))
 
 
-def multiply(x, y):
+def multiply(x: Real, y: Real) -> Real:
     """Return the exact product of two `Real`."""
     if NAN in (x.size, y.size):
         return NOT_A_NUMBER
     negative = x.negative != y.negative
     if INFINITE in (x.size, y.size):
         return NOT_A_NUMBER if 0 in (x.size, y.size) else Real(negative, INFINITE)
-    return Real(negative, x.size * y.size)
+    return Real(negative, x.finite * y.finite)
 
 
-def divide(x, y):
+def divide(x: Real, y: Real) -> Real:
     """Return the exact quotient of two `Real`."""
     if NAN in (x.size, y.size) or (x.size == y.size and x.size in (0, INFINITE)):
         return NOT_A_NUMBER
@@ -159,38 +165,38 @@ def divide(x, y):
         return Real(negative, INFINITE)
     if y.size == INFINITE:
         return Real(negative, Fraction(0))
-    return Real(negative, x.size / y.size)
+    return Real(negative, x.finite / y.finite)
 
 
-def square_root(x):
+def square_root(x: Real) -> Real:
     """Return the square root of a `Real`; an irrational one with 64 bits and a last bit that says "and more"."""
     if x.size == NAN or (x.negative and x.size != 0):
         return NOT_A_NUMBER
     if x.size in (0, INFINITE):
         return x
-    shift = 64 - floor_log2(x.size) // 2
-    scaled = x.size * power_of_two(2 * shift)
+    shift = 64 - floor_log2(x.finite) // 2
+    scaled = x.finite * power_of_two(2 * shift)
     root = isqrt(scaled.numerator // scaled.denominator)
     more = root * root != scaled
     return Real(False, Fraction(2 * root + more) * power_of_two(-shift - 1))
 
 
-def negated(x):
+def negated(x: Real) -> Real:
     """Return -x."""
     return Real(not x.negative, x.size)
 
 
-def larger(x, y):
+def larger(x: Real, y: Real) -> Real:
     """Return IEEE 754-2019 maximum of two `Real`."""
     if NAN in (x.size, y.size):
         return NOT_A_NUMBER
     if x.negative != y.negative:  # decides zeros as well
         return y if x.negative else x
-    x_is_bigger = x.size == INFINITE or (y.size != INFINITE and x.size >= y.size)
+    x_is_bigger = x.size == INFINITE or (y.size != INFINITE and x.finite >= y.finite)
     return x if x_is_bigger != x.negative else y
 
 
-def order(x, y):
+def order(x: Real, y: Real) -> int | None:
     """Return -1, 0 or 1 as x is below, equal to or above y, and None if either is NaN."""
     if NAN in (x.size, y.size):
         return None
@@ -199,17 +205,17 @@ def order(x, y):
     return 1 if larger(x, y) == x else -1
 
 
-def whole_number(x, low, high, rne):
+def whole_number(x: Real, low: int, high: int, rne: int) -> int:
     """Return a `Real` as a whole number: rounded or truncated, then held within low..high; NaN gives 0."""
     if x.size == NAN:
         return 0
     if x.size == INFINITE:
         return low if x.negative else high
-    size = nearest_even(x.size) if rne else int(x.size)
+    size = nearest_even(x.finite) if rne else int(x.finite)
     return max(low, min(high, -size if x.negative else size))
 
 
-def real(value):
+def real(value: int) -> Real:
     """Return a whole number as a `Real`."""
     return Real(value < 0, Fraction(abs(value)))
 
@@ -237,19 +243,19 @@ class Num:
     '0xdabf'
     """
 
-    def __init__(self, half=FMT_F16, bias=BIAS_DEFAULT, ftz=0):
+    def __init__(self, half: int = FMT_F16, bias: int = BIAS_DEFAULT, ftz: int = 0) -> None:
         if half not in (FMT_F16, FMT_CB16) or not 1 <= bias <= 62 or ftz not in (0, 1):
             raise ValueError(f"no such settings: half {half}, bias {bias}, ftz {ftz}")
         self.half, self.bias, self.ftz = half, bias, ftz
         self.formats = {FMT_F16: F16, FMT_CB16: cb16_format(bias), FMT_BF16: BF16, FMT_F32: F32}
         self.h = self.formats[half]
 
-    def _in(self, fmt, code):
+    def _in(self, fmt: Format, code: int) -> Real:
         if self.ftz and fmt.is_subnormal(code):
             code &= fmt.sign
         return fmt.decode(code)
 
-    def _out(self, fmt, number):
+    def _out(self, fmt: Format, number: Real) -> int:
         code = fmt.encode(number)
         if self.ftz and fmt.is_subnormal(code):
             code &= fmt.sign
@@ -257,151 +263,151 @@ class Num:
 
     # f32
 
-    def f32_add(self, a, b):
+    def f32_add(self, a: int, b: int) -> int:
         return self._out(F32, add(self._in(F32, a), self._in(F32, b)))
 
-    def f32_sub(self, a, b):
+    def f32_sub(self, a: int, b: int) -> int:
         return self._out(F32, add(self._in(F32, a), negated(self._in(F32, b))))
 
-    def f32_mul(self, a, b):
+    def f32_mul(self, a: int, b: int) -> int:
         return self._out(F32, multiply(self._in(F32, a), self._in(F32, b)))
 
-    def f32_div(self, a, b):
+    def f32_div(self, a: int, b: int) -> int:
         return self._out(F32, divide(self._in(F32, a), self._in(F32, b)))
 
-    def f32_fma(self, a, b, c):
+    def f32_fma(self, a: int, b: int, c: int) -> int:
         return self._out(F32, add(multiply(self._in(F32, a), self._in(F32, b)), self._in(F32, c)))
 
-    def f32_sqrt(self, a):
+    def f32_sqrt(self, a: int) -> int:
         return self._out(F32, square_root(self._in(F32, a)))
 
-    def f32_max(self, a, b):
+    def f32_max(self, a: int, b: int) -> int:
         return self._out(F32, larger(self._in(F32, a), self._in(F32, b)))
 
-    def f32_min(self, a, b):
+    def f32_min(self, a: int, b: int) -> int:
         return self._out(F32, negated(larger(negated(self._in(F32, a)), negated(self._in(F32, b)))))
 
-    def f32_neg(self, a):
+    def f32_neg(self, a: int) -> int:
         return a ^ F32.sign
 
-    def f32_abs(self, a):
+    def f32_abs(self, a: int) -> int:
         return a & F32.sign - 1
 
-    def f32_scale(self, a, n):
+    def f32_scale(self, a: int, n: int) -> int:
         return self._out(F32, multiply(self._in(F32, a), Real(False, power_of_two(n))))
 
-    def f32_eq(self, a, b):
+    def f32_eq(self, a: int, b: int) -> int:
         return int(order(self._in(F32, a), self._in(F32, b)) == 0)
 
-    def f32_lt(self, a, b):
+    def f32_lt(self, a: int, b: int) -> int:
         return int(order(self._in(F32, a), self._in(F32, b)) == -1)
 
-    def f32_le(self, a, b):
+    def f32_le(self, a: int, b: int) -> int:
         return int(order(self._in(F32, a), self._in(F32, b)) in (-1, 0))
 
     # the chosen 16-bit format
 
-    def h_add(self, a, b):
+    def h_add(self, a: int, b: int) -> int:
         return self._out(self.h, add(self._in(self.h, a), self._in(self.h, b)))
 
-    def h_sub(self, a, b):
+    def h_sub(self, a: int, b: int) -> int:
         return self._out(self.h, add(self._in(self.h, a), negated(self._in(self.h, b))))
 
-    def h_mul(self, a, b):
+    def h_mul(self, a: int, b: int) -> int:
         return self._out(self.h, multiply(self._in(self.h, a), self._in(self.h, b)))
 
-    def h_div(self, a, b):
+    def h_div(self, a: int, b: int) -> int:
         return self._out(self.h, divide(self._in(self.h, a), self._in(self.h, b)))
 
-    def h_fma(self, a, b, c):
+    def h_fma(self, a: int, b: int, c: int) -> int:
         return self._out(self.h, add(multiply(self._in(self.h, a), self._in(self.h, b)), self._in(self.h, c)))
 
-    def h_sqrt(self, a):
+    def h_sqrt(self, a: int) -> int:
         return self._out(self.h, square_root(self._in(self.h, a)))
 
-    def h_max(self, a, b):
+    def h_max(self, a: int, b: int) -> int:
         return self._out(self.h, larger(self._in(self.h, a), self._in(self.h, b)))
 
-    def h_min(self, a, b):
+    def h_min(self, a: int, b: int) -> int:
         return self._out(self.h, negated(larger(negated(self._in(self.h, a)), negated(self._in(self.h, b)))))
 
-    def h_neg(self, a):
+    def h_neg(self, a: int) -> int:
         return a ^ self.h.sign
 
-    def h_abs(self, a):
+    def h_abs(self, a: int) -> int:
         return a & self.h.sign - 1
 
-    def h_scale(self, a, n):
+    def h_scale(self, a: int, n: int) -> int:
         return self._out(self.h, multiply(self._in(self.h, a), Real(False, power_of_two(n))))
 
-    def h_eq(self, a, b):
+    def h_eq(self, a: int, b: int) -> int:
         return int(order(self._in(self.h, a), self._in(self.h, b)) == 0)
 
-    def h_lt(self, a, b):
+    def h_lt(self, a: int, b: int) -> int:
         return int(order(self._in(self.h, a), self._in(self.h, b)) == -1)
 
-    def h_le(self, a, b):
+    def h_le(self, a: int, b: int) -> int:
         return int(order(self._in(self.h, a), self._in(self.h, b)) in (-1, 0))
 
     # mixed
 
-    def hs_fma(self, a, b, c):
+    def hs_fma(self, a: int, b: int, c: int) -> int:
         return self._out(F32, add(multiply(self._in(self.h, a), self._in(self.h, b)), self._in(F32, c)))
 
-    def hs_add(self, a, b):
+    def hs_add(self, a: int, b: int) -> int:
         return self._out(F32, add(self._in(self.h, a), self._in(F32, b)))
 
     # float formats to float formats; widening never meets a subnormal result that was not one before
 
-    def h_to_f32(self, a):
+    def h_to_f32(self, a: int) -> int:
         return F32.encode(self._in(self.h, a))
 
-    def f32_to_h(self, a):
+    def f32_to_h(self, a: int) -> int:
         return self._out(self.h, self._in(F32, a))
 
-    def f32_to_bf16(self, a):
+    def f32_to_bf16(self, a: int) -> int:
         return self._out(BF16, self._in(F32, a))
 
-    def bf16_to_f32(self, a):
+    def bf16_to_f32(self, a: int) -> int:
         return F32.encode(BF16.decode(a))
 
-    def convert(self, from_fmt, to_fmt, bits):
+    def convert(self, from_fmt: int, to_fmt: int, bits: int) -> int:
         return self._out(self.formats[to_fmt], self._in(self.formats[from_fmt], bits))
 
     # floats to whole numbers and back
 
-    def h_to_i16(self, a, rne):
+    def h_to_i16(self, a: int, rne: int) -> int:
         return whole_number(self.h.decode(a), -(2**15), 2**15 - 1, rne)
 
-    def h_to_u16(self, a, rne):
+    def h_to_u16(self, a: int, rne: int) -> int:
         return whole_number(self.h.decode(a), 0, 2**16 - 1, rne)
 
-    def h_to_i32(self, a, rne):
+    def h_to_i32(self, a: int, rne: int) -> int:
         return whole_number(self.h.decode(a), -(2**31), 2**31 - 1, rne)
 
-    def f32_to_i16(self, a, rne):
+    def f32_to_i16(self, a: int, rne: int) -> int:
         return whole_number(F32.decode(a), -(2**15), 2**15 - 1, rne)
 
-    def f32_to_u16(self, a, rne):
+    def f32_to_u16(self, a: int, rne: int) -> int:
         return whole_number(F32.decode(a), 0, 2**16 - 1, rne)
 
-    def f32_to_i32(self, a, rne):
+    def f32_to_i32(self, a: int, rne: int) -> int:
         return whole_number(F32.decode(a), -(2**31), 2**31 - 1, rne)
 
-    def i16_to_h(self, v):
+    def i16_to_h(self, v: int) -> int:
         return self.h.encode(real(v))
 
-    def u16_to_h(self, v):
+    def u16_to_h(self, v: int) -> int:
         return self.h.encode(real(v))
 
-    def i32_to_h(self, v):
+    def i32_to_h(self, v: int) -> int:
         return self.h.encode(real(v))
 
-    def i16_to_f32(self, v):
+    def i16_to_f32(self, v: int) -> int:
         return F32.encode(real(v))
 
-    def u16_to_f32(self, v):
+    def u16_to_f32(self, v: int) -> int:
         return F32.encode(real(v))
 
-    def i32_to_f32(self, v):
+    def i32_to_f32(self, v: int) -> int:
         return F32.encode(real(v))

@@ -11,7 +11,11 @@ Sources   docs/machine.md; arch §3, §5.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from wse_core import isa
 from wse_core.image import (
@@ -27,6 +31,11 @@ from wse_core.image import (
     F_PACKED,
     NO_TASK,
 )
+from wse_core.reference.queue import Queue, Wavelet
+
+if TYPE_CHECKING:
+    from wse_core.reference.ce import CE
+    from wse_core.reference.vecop import Operation
 
 __all__ = [
     "Dsr",
@@ -58,7 +67,7 @@ LOW16, LOW32 = 0xFFFF, 0xFFFFFFFF
 class Fault(Exception):
     """Something that the hardware forbids; `kind` is sram_range, sram_align, program or queue."""
 
-    def __init__(self, kind, detail, **more):
+    def __init__(self, kind: str, detail: str, **more: Any) -> None:
         super().__init__(detail)
         self.record = {"kind": kind, "address": None, "color": None, "detail": detail, **more}
 
@@ -66,7 +75,7 @@ class Fault(Exception):
 class Dsr:
     """A data structure register: the descriptor that was loaded into it; `row` is a record of `DESC_DTYPE`."""
 
-    def __init__(self, row):
+    def __init__(self, row: np.void | np.ndarray) -> None:
         self.kind, self.flags = int(row["kind"]), int(row["flags"])
         self.queue, self.fifo = int(row["queue"]), int(row["xdsr"])
         self.on_control, self.control_task = int(row["on_control"]), int(row["control_task"])
@@ -76,17 +85,17 @@ class Dsr:
         self.extent = [int(v) for v in row["extent"]]
         self.stride = [int(v) for v in row["stride"]]
 
-    def elements(self):
+    def elements(self) -> int | None:
         """Return the number of elements, None if endless."""
         if self.extent[0] == ENDLESS:
             return None
         return prod(self.extent[: self.ndim]) if self.kind == DSD_MEM4D else self.extent[0]
 
-    def innermost_stride(self):
+    def innermost_stride(self) -> int:
         """Return the stride from one element to the next of a mem1d or mem4d."""
         return self.stride[self.ndim - 1] if self.kind == DSD_MEM4D else self.stride[0]
 
-    def address(self, k, words):
+    def address(self, k: int, words: int) -> int:
         """Return the word address of element k of a mem1d, mem4d or circular descriptor."""
         if self.kind == DSD_MEM1D:
             return self.base + k * self.stride[0] * words
@@ -105,7 +114,7 @@ class Dsr:
 class Fifo:
     """State of one FIFO number: where the oldest element stands, how many there are, words of one; data are in SRAM."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.head, self.count, self.words, self.base, self.length = 0, 0, 1, 0, 1
 
 
@@ -118,27 +127,38 @@ class Operand:
         Operand field of the instruction.
     words : int
         SRAM words of an element, 1 or 2.
-    dsr : Dsr or None
-        None for a register.
+    loaded : Dsr or None
+        What its DSR held when the operation began; None for a register.
     scalar : int or None
         Value captured from a register; None for one that is read anew for each element.
     """
 
-    def __init__(self, field, letter, dsr):
-        self.field, self.words, self.dsr = field, isa.WORDS[letter], dsr
-        self.scalar = None
+    def __init__(self, field: int, letter: str, dsr: Dsr | None) -> None:
+        self.field, self.words, self.loaded = field, isa.WORDS[letter], dsr
+        self.scalar: int | None = None
 
     @property
-    def kind(self):
+    def is_register(self) -> bool:
+        """Whether it is a register and not a descriptor."""
+        return self.loaded is None
+
+    @property
+    def dsr(self) -> Dsr:
+        """The DSR of an operand that has one."""
+        assert self.loaded is not None
+        return self.loaded
+
+    @property
+    def kind(self) -> int:
         """Kind of its descriptor, DSD_NONE for a register."""
-        return DSD_NONE if self.dsr is None else self.dsr.kind
+        return DSD_NONE if self.loaded is None else self.loaded.kind
 
-    def has(self, flag):
+    def has(self, flag: int) -> bool:
         """Whether its descriptor has a flag."""
-        return self.dsr is not None and bool(self.dsr.flags & flag)
+        return self.loaded is not None and bool(self.loaded.flags & flag)
 
     @property
-    def is_packed(self):
+    def is_packed(self) -> bool:
         """Whether it is a fabric operand with two elements per wavelet."""
         return self.kind in FABRIC_KINDS and self.has(F_PACKED) and self.words == 1
 
@@ -146,7 +166,7 @@ class Operand:
 # --- registers and memory ---------------------------------------------------------------------------------------------
 
 
-def reg_read(ce, field, words):
+def reg_read(ce: CE, field: int, words: int) -> int:
     """Return the value of a register (1 word) or of a pair (2)."""
     number = field & 15
     if words == 1:
@@ -154,7 +174,7 @@ def reg_read(ce, field, words):
     return ce.regs[number] | ce.regs[number + 1] << 16
 
 
-def reg_write(ce, field, words, value, ready=None):
+def reg_write(ce: CE, field: int, words: int, value: int, ready: int | None = None) -> None:
     """Set a register or a pair; `ready` is the first cycle in which an instruction can use it."""
     for k in range(words):
         ce.regs[(field & 15) + k] = value >> 16 * k & LOW16
@@ -162,7 +182,7 @@ def reg_write(ce, field, words, value, ready=None):
             ce.reg_ready[(field & 15) + k] = ready
 
 
-def check_address(ce, address, words):
+def check_address(ce: CE, address: int, words: int) -> None:
     """Raise a `Fault` unless `words` words at `address` are data and aligned."""
     if not (ce.image.code_words <= address and address + words <= ce.image.footprint):
         raise Fault("sram_range", "", address=address)
@@ -170,7 +190,7 @@ def check_address(ce, address, words):
         raise Fault("sram_align", "", address=address)
 
 
-def sram_read(ce, address, words):
+def sram_read(ce: CE, address: int, words: int) -> int:
     """Return the value of 16 or 32 bits at a word address."""
     check_address(ce, address, words)
     if words == 1:
@@ -178,7 +198,7 @@ def sram_read(ce, address, words):
     return ce.memory[address] | ce.memory[address + 1] << 16
 
 
-def sram_write(ce, address, words, value):
+def sram_write(ce: CE, address: int, words: int, value: int) -> None:
     """Set the value of 16 or 32 bits at a word address."""
     check_address(ce, address, words)
     for k in range(words):
@@ -188,7 +208,7 @@ def sram_write(ce, address, words, value):
 # --- descriptors and queues -------------------------------------------------------------------------------------------
 
 
-def dsr_of(ce, op, place, field):
+def dsr_of(ce: CE, op: isa.Op, place: str, field: int) -> Dsr | None:
     """Return the DSR of an operand field (None for a register), or raise a `Fault` if it does not fit its place."""
     file, number = divmod(field, 16)
     if file == isa.FILE_REG:
@@ -203,7 +223,7 @@ def dsr_of(ce, op, place, field):
     return dsr
 
 
-def queue_of(ce, operand):
+def queue_of(ce: CE, operand: Operand) -> Queue:
     """Return the queue of a fabric operand, or raise a `Fault`."""
     queues = ce.in_queues if operand.kind == DSD_FABIN else ce.out_queues
     if operand.dsr.queue not in queues:
@@ -212,12 +232,12 @@ def queue_of(ce, operand):
     return queues[operand.dsr.queue]
 
 
-def fifo_of(ce, operand):
+def fifo_of(ce: CE, operand: Operand) -> Fifo:
     """Return the state of the FIFO of an operand."""
     return ce.fifos.setdefault(operand.dsr.fifo, Fifo())
 
 
-def send(ce, operand, payload, control, t, cost):
+def send(ce: CE, operand: Operand, payload: int, control: bool, t: int, cost: int) -> None:
     """Push a wavelet to the ramp in the step of cycle t that costs `cost`."""
     ready = t + (cost - 1) + ce.machine["ramp.execute"] + ce.machine["ramp.out"]
     queue = queue_of(ce, operand)
@@ -229,11 +249,12 @@ def send(ce, operand, payload, control, t, cost):
 # --- elements ---------------------------------------------------------------------------------------------------------
 
 
-def read_element(ce, operation, operand, wavelet, j):
+def read_element(ce: CE, operation: Operation, operand: Operand, wavelet: Wavelet | None, j: int) -> int:
     """Return element k + j of a source; `wavelet` is the one at the head of a fabin."""
     if operand.kind == DSD_NONE:
         return reg_read(ce, operand.field, operand.words) if operand.scalar is None else operand.scalar
     if operand.kind == DSD_FABIN:
+        assert wavelet is not None
         if operand.words == 2:
             return wavelet.payload
         return wavelet.index if operand.is_packed and j == 1 else wavelet.data
@@ -243,9 +264,9 @@ def read_element(ce, operation, operand, wavelet, j):
     return sram_read(ce, operand.dsr.address(operation.k + j, operand.words), operand.words)
 
 
-def write_element(ce, operation, heads, j, value):
+def write_element(ce: CE, operation: Operation, heads: Mapping[str, Wavelet], j: int, value: int) -> None:
     """Write element k + j to a destination in memory, a register or a FIFO."""
-    dest = operation.dest
+    dest = operation.destination
     if dest.kind == DSD_NONE:
         reg_write(ce, dest.field, dest.words, value)
     elif dest.kind == DSD_FIFO:
@@ -259,7 +280,7 @@ def write_element(ce, operation, heads, j, value):
         sram_write(ce, address, dest.words, value)
 
 
-def move_fifo(ce, operand, pushed, group):
+def move_fifo(ce: CE, operand: Operand, pushed: bool, group: int) -> None:
     """Move head or tail of a FIFO by `group` elements and activate the task that its descriptor names."""
     fifo, dsr = fifo_of(ce, operand), operand.dsr
     fifo.words, fifo.base, fifo.length = operand.words, dsr.base, dsr.length
@@ -276,7 +297,7 @@ def move_fifo(ce, operand, pushed, group):
 # --- bank conflicts ---------------------------------------------------------------------------------------------------
 
 
-def conflict_of(ce, operation, group):
+def conflict_of(ce: CE, operation: Operation, group: int) -> int:
     """Return the cycles that the next step, of `group` elements, loses in memory.
 
     Two sources in one bank are read one after the other; what counts are the first elements of the step, and all of
@@ -296,7 +317,7 @@ def conflict_of(ce, operation, group):
         or collide(ce, *(banks_of(ce, operation, operand, both) for operand in sources))
     ):
         lost = ce.machine["mem.conflict_cycles"]
-    dest, n = operation.dest, operation.n
+    dest, n = operation.destination, operation.n
     if (
         dest.kind == DSD_MEM1D
         and (n is None or n > 1)
@@ -308,7 +329,7 @@ def conflict_of(ce, operation, group):
     return lost
 
 
-def banks_of(ce, operation, operand, group):
+def banks_of(ce: CE, operation: Operation, operand: Operand, group: int) -> set[int]:
     """Return the banks, as far as conflicts distinguish them, of the first `group` elements of the next step."""
     count = ce.machine["mem.banks"]
     if ce.machine["mem.conflict_rule"] == "mod4":
@@ -316,6 +337,6 @@ def banks_of(ce, operation, operand, group):
     return {operand.dsr.address(operation.k + i, operand.words) % count for i in range(group)}
 
 
-def collide(ce, first, second):
+def collide(ce: CE, first: set[int], second: set[int]) -> bool:
     """Whether accesses to two sets of banks cannot happen in one cycle."""
     return ce.machine["mem.conflict_rule"] != "none" and not first.isdisjoint(second)

@@ -9,20 +9,28 @@ Sources   docs/machine.md; arch §7.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from wse_core.image import DIR_W
 
-__all__ = ["NEVER", "InputStream", "OutputStream", "Queue", "Wavelet", "no_trace"]
+__all__ = ["NEVER", "Emit", "InputStream", "OutputStream", "Queue", "Wavelet", "no_trace"]
 
 NEVER = -1  # a cycle before the first
 
 
-def no_trace(x, y, cycle, kind, color=None, aux=0, data=0, flags=0):
+Emit = Callable[..., None]
+"""What takes the events of a part; called as `no_trace` is."""
+
+
+def no_trace(
+    x: int, y: int, cycle: int, kind: str, color: int | None = None, aux: int = 0, data: int = 0, flags: int = 0
+) -> None:
     """Report nothing: what `emit` is when nobody listens."""
 
 
-class Wavelet(NamedTuple):
+@dataclass(slots=True)
+class Wavelet:
     """What is in a queue: 32 bits, the control bit, the first cycle in which the receiver can use it."""
 
     payload: int
@@ -30,12 +38,12 @@ class Wavelet(NamedTuple):
     ready: int
 
     @property
-    def index(self):
+    def index(self) -> int:
         """Upper half of the payload."""
         return self.payload >> 16
 
     @property
-    def data(self):
+    def data(self) -> int:
         """Lower half of the payload."""
         return self.payload & 0xFFFF
 
@@ -49,76 +57,76 @@ class Queue:
     color : int
     """
 
-    def __init__(self, capacity, color):
+    def __init__(self, capacity: int, color: int) -> None:
         self.capacity, self.color = capacity, color
-        self.wavelets = []
+        self.wavelets: list[Wavelet] = []
         self.removed_in = NEVER  # cycle of the last removal ...
         self.removed = 0  # ... and how many were removed in it
 
-    def has_room(self, t):
+    def has_room(self, t: int) -> bool:
         """Whether a wavelet can be pushed in cycle t: those removed in t still count."""
         still_there = self.removed if self.removed_in == t else 0
         return len(self.wavelets) + still_there < self.capacity
 
-    def head(self, t):
+    def head(self, t: int) -> Wavelet | None:
         """Return the first wavelet if it is ready in cycle t, else None."""
         if self.wavelets and self.wavelets[0].ready <= t:
             return self.wavelets[0]
         return None
 
-    def push(self, payload, control, ready):
+    def push(self, payload: int, control: bool, ready: int) -> None:
         """Append a wavelet."""
         self.wavelets.append(Wavelet(payload, control, ready))
 
-    def take(self, t):
+    def take(self, t: int) -> Wavelet:
         """Remove the first wavelet in cycle t and return it."""
         if self.removed_in != t:
             self.removed_in, self.removed = t, 0
         self.removed += 1
         return self.wavelets.pop(0)
 
-    def contents(self):
+    def contents(self) -> list[tuple[int, bool, int]]:
         """Return the wavelets as plain tuples (payload, control, ready)."""
-        return [tuple(wavelet) for wavelet in self.wavelets]
+        return [(wavelet.payload, wavelet.control, wavelet.ready) for wavelet in self.wavelets]
 
 
 class OutputStream:
     """Where a link leaves the rectangle and the host takes what comes: all of it, or from given cycles on."""
 
-    def __init__(self):
-        self.arrived = []
-        self.places = None  # cycles from which the next wavelets are taken; None = all, at once
+    def __init__(self) -> None:
+        self.arrived: list[Wavelet] = []
+        self.places: list[int] | None = None  # cycles from which the next wavelets are taken; None = all, at once
 
-    def has_room(self, t):
+    def has_room(self, t: int) -> bool:
         """Whether the host takes a wavelet in cycle t."""
         return self.places is None or (bool(self.places) and self.places[0] <= t)
 
-    def push(self, payload, control, ready):
+    def push(self, payload: int, control: bool, ready: int) -> None:
         """Note a wavelet."""
         self.arrived.append(Wavelet(payload, control, ready))
         if self.places is not None:
             self.places.pop(0)
 
-    def future(self, t):
+    def future(self, t: int) -> bool:
         """Whether the host takes a wavelet after cycle t that it does not take in t."""
-        return bool(self.places) and self.places[0] > t
+        return self.places is not None and bool(self.places) and self.places[0] > t
 
 
 class InputStream:
     """Wavelets that the host wants to send, and the queue of the edge PE that takes them."""
 
-    def __init__(self, queue, x=0, y=0, port=DIR_W):
+    def __init__(self, queue: Queue, x: int = 0, y: int = 0, port: int = DIR_W) -> None:
         self.queue, self.x, self.y, self.port = queue, x, y, port
-        self.waiting = []  # (payload, control, first cycle)
-        self.entered = []  # cycles
+        self.waiting: list[tuple[int, bool, int]] = []  # (payload, control, first cycle)
+        self.entered: list[int] = []  # cycles
         self.logged = False  # the host asks for them
-        self.emit = no_trace
+        self.emit: Emit = no_trace
 
-    def future(self, t):
+    def future(self, t: int) -> bool:
         """Whether the next wavelet may enter only after cycle t."""
         return bool(self.waiting) and self.waiting[0][2] > t
 
-    def phase(self, t, hop):
+    def phase(self, t: int, hop: int) -> bool:
         """Push the next wavelet if its time has come and there is room; return whether one was pushed."""
         if not self.waiting or self.waiting[0][2] > t or not self.queue.has_room(t):
             return False

@@ -14,7 +14,10 @@ Sources   docs/machine.md; arch §7 and §8.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from wse_core.image import (
     CMD_ADV,
@@ -31,7 +34,10 @@ from wse_core.image import (
     FILTER_NONE,
     FILTER_RANGE,
 )
-from wse_core.reference.queue import NEVER, Queue, Wavelet, no_trace
+from wse_core.reference.queue import NEVER, Emit, OutputStream, Queue, Wavelet, no_trace
+
+if TYPE_CHECKING:
+    from wse_core.reference.ce import CE
 
 __all__ = ["ColorState", "Filter", "Request", "Router", "command", "pop"]
 
@@ -44,13 +50,13 @@ PORTS = (DIR_W, DIR_E, DIR_N, DIR_S, DIR_R)
 _COMMAND_BITS = ((22, 23, 24), (25, 26, 27), (28, 29, 0), (1, 2, 3), (4, 5, 6), (7, 8, 9), (10, 11, 12), (13, 14, 15))
 
 
-def command(payload, k=0):
+def command(payload: int, k: int = 0) -> tuple[int, bool]:
     """Return (command, whether it forbids delivery to the CE) in place `k` of a control wavelet."""
     low, high, stop = _COMMAND_BITS[k]
     return (payload >> low & 1) | (payload >> high & 1) << 1, bool(payload >> stop & 1)
 
 
-def pop(payload):
+def pop(payload: int) -> int:
     """Return a control payload without command 0: command k + 1 moves to place k, place 7 becomes an undelivered NOP.
 
     Examples
@@ -73,18 +79,18 @@ def pop(payload):
 class Filter:
     """A filter on delivery to the CE; `row` is a record of `FILTER_DTYPE`."""
 
-    def __init__(self, row):
+    def __init__(self, row: np.void) -> None:
         self.kind = int(row["kind"])
         self.count_data, self.count_control = bool(row["count_data"]), bool(row["count_control"])
         self.filter_control = bool(row["filter_control"])
         self.counter, self.max, self.limit = int(row["counter"]), int(row["max"]), int(row["limit"])
         self.min_idx, self.max_idx = int(row["min_idx"]), int(row["max_idx"])
 
-    def counts(self, wavelet):
+    def counts(self, wavelet: Wavelet) -> bool:
         """Whether the counter goes on by one when this wavelet moves."""
         return self.kind == FILTER_COUNTER and (self.count_control if wavelet.control else self.count_data)
 
-    def passes(self, wavelet):
+    def passes(self, wavelet: Wavelet) -> bool:
         """Whether this wavelet may be delivered."""
         if self.kind == FILTER_NONE:
             return True
@@ -94,7 +100,7 @@ class Filter:
             return True
         return not self.counts(wavelet) or self.counter <= self.max
 
-    def count(self):
+    def count(self) -> None:
         """Go on by one, and back to 0 beyond the limit."""
         self.counter += 1
         if self.counter > self.limit:
@@ -104,7 +110,7 @@ class Filter:
 class ColorState:
     """Configuration and queues of one color at one router; `row` is a record of `ROUTE_DTYPE`."""
 
-    def __init__(self, row, color, depth):
+    def __init__(self, row: np.void | np.ndarray, color: int, depth: int) -> None:
         self.color = color
         self.valid, self.pos, self.ring = int(row["valid"]), int(row["pos"]), bool(row["ring"])
         # A position that is not valid has no inputs and no outputs.
@@ -117,19 +123,19 @@ class ColorState:
         self.last_grant = [NEVER] * 5
         self.moved = [0] * 5
 
-    def takes_from(self, port):
+    def takes_from(self, port: int) -> bool:
         """Whether the current position has `port` among its inputs; a color with CE injection always takes R."""
         return bool(self.rx[self.pos] >> port & 1) or (port == DIR_R and self.inject != 0)
 
-    def outputs(self):
+    def outputs(self) -> list[int]:
         """Return the directions in tx of the current position."""
         return [d for d in PORTS if self.tx[self.pos] >> d & 1]
 
-    def holds(self, ports):
+    def holds(self, ports: Iterable[int]) -> bool:
         """Whether one of the queues of `ports` holds any wavelet."""
         return any(self.queues[port].wavelets for port in ports if port in self.queues)
 
-    def advance(self):
+    def advance(self) -> None:
         """Go to the next valid switch position."""
         for position in range(self.pos + 1, 4):
             if self.valid >> position & 1:
@@ -138,7 +144,7 @@ class ColorState:
         if self.ring:
             self.pos = 0
 
-    def pops(self, payload):
+    def pops(self, payload: int) -> bool:
         """Whether the pop mode removes command 0 of this control payload here."""
         first, _ = command(payload)
         return (
@@ -155,7 +161,7 @@ class Request(NamedTuple):
     port: int
     effective: int  # color as which it leaves
     wavelet: Wavelet
-    outputs: tuple  # directions
+    outputs: tuple[int, ...]  # directions
     counting: Filter | None  # filter whose counter moves with it
 
 
@@ -179,17 +185,24 @@ class Router:
     ce : CE or None
     """
 
-    def __init__(self, x, y, machine, routes, filters):
+    def __init__(
+        self,
+        x: int,
+        y: int,
+        machine: Mapping[str, Any],
+        routes: Mapping[int, np.void | np.ndarray],
+        filters: Iterable[np.void],
+    ) -> None:
         self.x, self.y, self.machine = x, y, machine
         self.colors = {color: ColorState(row, color, machine["router.depth"]) for color, row in sorted(routes.items())}
         self.filters = [Filter(row) for row in filters]
-        self.targets = {}
-        self.ce = None
-        self.emit = no_trace  # emit(x, y, cycle, kind, color, aux, data, flags), see wse_core/events.py
+        self.targets: dict[tuple[int, int], Queue | OutputStream] = {}
+        self.ce: CE | None = None
+        self.emit: Emit = no_trace  # emit(x, y, cycle, kind, color, aux, data, flags), see wse_core/events.py
 
     # --- step 1 ----------------------------------------------------------------------------------------------------
 
-    def landing_fault(self, t):
+    def landing_fault(self, t: int) -> tuple[int, str] | None:
         """Return (color, text) if two inputs of one color receive in cycle t, else None."""
         for color, state in self.colors.items():
             inputs = [port for port in PORTS if state.rx[state.pos] >> port & 1]
@@ -208,7 +221,7 @@ class Router:
 
     # --- steps 2 and 3 ---------------------------------------------------------------------------------------------
 
-    def effective(self, color, port):
+    def effective(self, color: int, port: int) -> int:
         """Return the color as which a wavelet of `color` in `port` leaves: the other of the pair with color swap."""
         partner = self.colors.get(color ^ 1)
         if partner is None:
@@ -217,7 +230,7 @@ class Router:
         both = self.colors[color].swap & partner.swap
         return color ^ 1 if both & axes == axes else color
 
-    def held_by_injection(self, color, port):
+    def held_by_injection(self, color: int, port: int) -> bool:
         """Whether CE injection holds back the queue (color, port)."""
         state = self.colors[color]
         inject = self.colors[self.effective(color, port)].inject
@@ -227,7 +240,7 @@ class Router:
             return state.holds((DIR_R,))
         return False
 
-    def request(self, color, port, t):
+    def request(self, color: int, port: int, t: int) -> Request | None:
         """Return the `Request` of a queue in cycle t, or None."""
         queue = self.colors[color].queues.get(port)
         wavelet = None if queue is None else queue.head(t)
@@ -250,12 +263,12 @@ class Router:
 
     # --- step 4 ----------------------------------------------------------------------------------------------------
 
-    def has_room(self, color, direction, t):
+    def has_room(self, color: int, direction: int, t: int) -> bool:
         """Whether the queue that `direction` of a color leads to can take a wavelet in cycle t."""
         target = self.targets.get((color, direction))
         return target is not None and target.has_room(t)
 
-    def decide(self, t):
+    def decide(self, t: int) -> list[Request]:
         """Return the requests that are granted in cycle t."""
         requests = []
         for color in self.colors:
@@ -264,7 +277,9 @@ class Router:
                 if request is not None:
                     requests.append(request)
         requests.sort(key=lambda r: (self.colors[r.color].last_grant[r.port], r.color, r.port))
-        granted, taken, served = [], set(), set()
+        granted: list[Request] = []
+        taken: set[int] = set()
+        served: set[int] = set()
         for request in requests:
             if request.effective in served or taken & set(request.outputs):
                 continue
@@ -276,7 +291,7 @@ class Router:
 
     # --- step 5 ----------------------------------------------------------------------------------------------------
 
-    def apply(self, granted, t):
+    def apply(self, granted: Iterable[Request], t: int) -> bool:
         """Move the granted wavelets; return whether there was any."""
         for request in granted:
             state, route = self.colors[request.color], self.colors[request.effective]
@@ -304,7 +319,7 @@ class Router:
                 self.obey(route, command(payload)[0], t)
         return bool(granted)
 
-    def obey(self, route, first, t):
+    def obey(self, route: ColorState, first: int, t: int) -> None:
         """Carry out command 0 of a control wavelet on the color as which it left, from cycle t + 1 on."""
         if first == CMD_ADV:
             route.advance()
@@ -320,13 +335,13 @@ class Router:
 
     # --- configuration from the CE; a color without routes or a filter that does not exist has nothing to configure ---
 
-    def set_position(self, color, position, t):
+    def set_position(self, color: int, position: int, t: int) -> None:
         """Set the switch position of a color."""
         if color in self.colors:
             self.colors[color].pos = position
             self.emit(self.x, self.y, t, "switch", color, position, 1)
 
-    def set_route(self, color, position, rx, tx, t):
+    def set_route(self, color: int, position: int, rx: int, tx: int, t: int) -> None:
         """Set the inputs and outputs of one switch position, which becomes a valid one."""
         if color in self.colors:
             self.emit(self.x, self.y, t, "route", color, position, rx | tx << 5)
@@ -334,25 +349,25 @@ class Router:
             state.rx[position], state.tx[position] = rx, tx
             state.valid |= 1 << position
 
-    def exit_teardown(self, color, t):
+    def exit_teardown(self, color: int, t: int) -> None:
         """End teardown of a color."""
         if color in self.colors:
             self.colors[color].teardown = False
             self.emit(self.x, self.y, t, "teardown", color, 0)
 
-    def in_teardown(self, color):
+    def in_teardown(self, color: int) -> bool:
         """Whether a color is in teardown, as the routers left it in this cycle."""
         state = self.colors.get(color)
         return state is not None and state.teardown
 
-    def set_filter(self, number, field, value):
+    def set_filter(self, number: int, field: int, value: int) -> None:
         """Set the counter (field 0), its maximum (1) or its limit (2) of a filter."""
         if number < len(self.filters):
             setattr(self.filters[number], ("counter", "max", "limit")[field], value)
 
     # --- views -----------------------------------------------------------------------------------------------------
 
-    def future(self, t):
+    def future(self, t: int) -> bool:
         """Whether a wavelet here becomes ready after cycle t."""
         return any(
             wavelet.ready > t
@@ -361,9 +376,9 @@ class Router:
             for wavelet in queue.wavelets
         )
 
-    def snapshot(self):
+    def snapshot(self) -> dict[int, dict[str, Any]]:
         """Return the state as plain data (docs/internals.md)."""
-        result = {
+        result: dict[int, dict[str, Any]] = {
             color: {
                 "pos": state.pos,
                 "teardown": state.teardown,
@@ -376,7 +391,7 @@ class Router:
             result[-1] = {"filters": [rule.counter for rule in self.filters]}
         return result
 
-    def waiters(self, t):
+    def waiters(self, t: int) -> list[dict[str, Any]]:
         """Return why the wavelets here do not move, one dict per queue (docs/internals.md)."""
         found = []
         for color, state in self.colors.items():
@@ -385,7 +400,7 @@ class Router:
                     continue
                 effective = self.effective(color, port)
                 route = self.colors[effective]
-                blocked = []
+                blocked: list[int] = []
                 if route.teardown:
                     reason = "teardown"
                 elif not route.takes_from(port):

@@ -11,7 +11,7 @@ Sources   docs/machine.md; arch §3, §4.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from wse_core import isa
 from wse_core.encoding import MAIN
@@ -19,6 +19,9 @@ from wse_core.image import DSD_MEM4D, DSD_NONE
 from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.operand import LOW16, LOW32, Dsr, Fault, reg_read, reg_write, sram_read, sram_write
 from wse_core.reference.vecop import async_ut, issue_vector
+
+if TYPE_CHECKING:
+    from wse_core.reference.ce import CE
 
 __all__ = [
     "Instruction",
@@ -56,12 +59,18 @@ class Instruction(NamedTuple):
     imm: int | None
     next: int
 
-    def operands(self):
+    @property
+    def immediate(self) -> int:
+        """The immediate of a form that has one."""
+        assert self.imm is not None
+        return self.imm
+
+    def operands(self) -> list[tuple[str, int, str]]:
         """Return (place, field, type letter) of the operands that an ALU form has, destination first."""
         places = zip("abcd", (self.a, self.b, self.c, self.d), self.op.types, strict=True)
         return [(place, field, letter) for place, field, letter in places if letter != "-"]
 
-    def dsrs(self):
+    def dsrs(self) -> list[tuple[int, int]]:
         """Return the DSRs that the instruction names, as (file, id)."""
         if self.op.form == "dsr":
             fields = [self.a]
@@ -71,11 +80,11 @@ class Instruction(NamedTuple):
             fields = []
         return [divmod(field, 16) for field in fields if field >> 4 != isa.FILE_REG]
 
-    def is_vector(self):
+    def is_vector(self) -> bool:
         """Whether it is a vector operation."""
         return isa.is_vector(self.op, self.a, self.b, self.c)
 
-    def is_async(self):
+    def is_async(self) -> bool:
         """Whether it is an asynchronous vector operation."""
         return self.is_vector() and self.imm is not None and bool(self.imm & 1)
 
@@ -83,7 +92,7 @@ class Instruction(NamedTuple):
 # --- issue ------------------------------------------------------------------------------------------------------------
 
 
-def main_waits_for(ce, t):
+def main_waits_for(ce: CE, t: int) -> str | None:
     """Return why the main thread's next instruction cannot issue in cycle t, None if it can."""
     if t < ce.main_next:
         return "pipe"
@@ -103,7 +112,7 @@ def main_waits_for(ce, t):
     return None
 
 
-def source_registers(ce, ins):
+def source_registers(ce: CE, ins: Instruction) -> list[int]:
     """Return the ids of the registers that an instruction reads at its issue."""
     form, types = ins.op.form, ins.op.types
     fields = []  # (field, words)
@@ -127,7 +136,7 @@ def source_registers(ce, ins):
     return found
 
 
-def exec_main(ce, t):
+def exec_main(ce: CE, t: int) -> None:
     """Issue the main thread's next instruction in cycle t."""
     ins = ce.code.get(ce.pc)
     if ins is None:
@@ -137,8 +146,8 @@ def exec_main(ce, t):
         ce.counters["instructions"] += 1
         return
     cost = ins.op.cost
-    slots = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}.get(cost)
-    slots = 1 if slots is None else ce.machine[slots]
+    slow = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}.get(cost)
+    slots = 1 if slow is None else ce.machine[slow]
     latency = {
         "int": ce.machine["ce.int_latency"],
         "fp": ce.machine["ce.fp_latency"],
@@ -153,7 +162,7 @@ def exec_main(ce, t):
     ce.pc = ce.go_to
 
 
-def write_result(ce, field, words, value):
+def write_result(ce: CE, field: int, words: int, value: int) -> None:
     """Write the result of a scalar instruction."""
     reg_write(ce, field, words, value, ce.result_ready)
 
@@ -161,7 +170,7 @@ def write_result(ce, field, words, value):
 # --- one function per form --------------------------------------------------------------------------------------------
 
 
-def exec_none(ce, ins, t):
+def exec_none(ce: CE, ins: Instruction, t: int) -> None:
     """nop, ret, done"""
     if ins.op.name == "ret":
         if not ce.return_to:
@@ -172,7 +181,7 @@ def exec_none(ce, ins, t):
         ce.emit(ce.x, ce.y, t, "task_end", None, ce.running, 0, int(ce.running_control))
 
 
-def exec_alu(ce, ins, t):
+def exec_alu(ce: CE, ins: Instruction, t: int) -> None:
     """Arithmetic on registers."""
     values = {"b": 0, "c": 0, "d": 0}
     for place, field, letter in ins.operands():
@@ -187,36 +196,36 @@ def exec_alu(ce, ins, t):
         ce.counters["macs"] += 1
 
 
-def exec_dfilt(ce, ins, t):
+def exec_dfilt(ce: CE, ins: Instruction, t: int) -> None:
     """Only the vector form exists."""
     raise Fault("program", "dfilt of a register")
 
 
-def exec_ldi(ce, ins, t):
+def exec_ldi(ce: CE, ins: Instruction, t: int) -> None:
     """Immediate to register."""
     words = isa.WORDS[ins.op.types[0]]
-    write_result(ce, ins.a, words, ins.imm & (LOW16 if words == 1 else LOW32))
+    write_result(ce, ins.a, words, ins.immediate & (LOW16 if words == 1 else LOW32))
 
 
-def effective_address(ce, ins):
+def effective_address(ce: CE, ins: Instruction) -> int:
     """Return immediate + register b, modulo 2^16; b is absent if its field is 0."""
     register = reg_read(ce, ins.b, 1) if ins.b >> 4 == isa.FILE_REG else 0
-    return register + ins.imm & LOW16
+    return register + ins.immediate & LOW16
 
 
-def exec_ld(ce, ins, t):
+def exec_ld(ce: CE, ins: Instruction, t: int) -> None:
     """Memory to register."""
     words = isa.WORDS[ins.op.types[0]]
     write_result(ce, ins.a, words, sram_read(ce, effective_address(ce, ins), words))
 
 
-def exec_st(ce, ins, t):
+def exec_st(ce: CE, ins: Instruction, t: int) -> None:
     """Register to memory."""
     words = isa.WORDS[ins.op.types[0]]
     sram_write(ce, effective_address(ce, ins), words, reg_read(ce, ins.a, words))
 
 
-def exec_br(ce, ins, t):
+def exec_br(ce: CE, ins: Instruction, t: int) -> None:
     """Conditional branch."""
     words = isa.WORDS[ins.op.types[0]]
     a = reg_read(ce, ins.a, words)
@@ -226,10 +235,10 @@ def exec_br(ce, ins, t):
         raise Fault("program", f"{ins.op.name} with condition {ins.d}")
     ce.next_in = ce.machine["ce.branch_not_taken"]
     if CONDITION[ins.op.name][condition](ce.num, a, b):
-        ce.go_to, ce.next_in = ins.imm, ce.machine["ce.branch_taken"]
+        ce.go_to, ce.next_in = ins.immediate, ce.machine["ce.branch_taken"]
 
 
-def exec_jmp(ce, ins, t):
+def exec_jmp(ce: CE, ins: Instruction, t: int) -> None:
     """jmp, call, trap"""
     if ins.op.name == "trap":
         raise Fault("program", f"trap {ins.imm}", value=ins.imm)
@@ -237,11 +246,11 @@ def exec_jmp(ce, ins, t):
         if len(ce.return_to) >= isa.RETURN_DEPTH:
             raise Fault("program", f"call deeper than {isa.RETURN_DEPTH}")
         ce.return_to.append(ins.next)
-    ce.go_to = ins.imm
+    ce.go_to = ins.immediate
     ce.next_in = ce.machine["ce.call" if ins.op.name == "call" else "ce.branch_taken"]
 
 
-def exec_task(ce, ins, t):
+def exec_task(ce: CE, ins: Instruction, t: int) -> None:
     """activate, block, unblock, prng"""
     if ins.op.name == "activate":
         ce.activate(ins.a)
@@ -253,12 +262,12 @@ def exec_task(ce, ins, t):
         ce.active_prng = ins.a
 
 
-def exec_dsr(ce, ins, t):
+def exec_dsr(ce: CE, ins: Instruction, t: int) -> None:
     """Load a DSR, or change one of its fields."""
     name = divmod(ins.a, 16)
     if ins.op.name == "dsr_load":
-        ce.dsrs[name] = dsr = Dsr(ce.image.descriptors[ins.imm])
-        further = dsr.ndim - 1 if dsr.kind == DSD_MEM4D else 0
+        ce.dsrs[name] = loaded = Dsr(ce.image.descriptors[ins.immediate])
+        further = loaded.ndim - 1 if loaded.kind == DSD_MEM4D else 0
         ce.next_in = ce.machine["ce.dsr_load"] + further * ce.machine["ce.dsr_dimension"]
         return
     dsr = ce.dsrs.get(name)
@@ -276,14 +285,14 @@ def exec_dsr(ce, ins, t):
         dsr.stride[0] = signed
 
 
-def exec_tsc(ce, ins, t):
+def exec_tsc(ce: CE, ins: Instruction, t: int) -> None:
     """Cycle counter to three registers."""
     stamp = t % (1 << ce.machine["tsc.bits"])
     for k in range(3):
         write_result(ce, ins.a + k, 1, stamp >> 16 * k & LOW16)
 
 
-def exec_rand(ce, ins, t):
+def exec_rand(ce: CE, ins: Instruction, t: int) -> None:
     """Draw 16 bits from the active generator."""
     s = ce.prng[ce.active_prng]
     for _ in range(ce.machine["prng.steps"]):
@@ -293,24 +302,24 @@ def exec_rand(ce, ins, t):
     write_result(ce, ins.a, 1, s & LOW16)
 
 
-def exec_route(ce, ins, t):
+def exec_route(ce: CE, ins: Instruction, t: int) -> None:
     """sw_pos, route, td_exit; routers see it from cycle t + 1 on"""
     if ins.op.name == "sw_pos":
-        ce.router.set_position(ins.a, ins.imm, t)
+        ce.router.set_position(ins.a, ins.immediate, t)
     elif ins.op.name == "route":
-        ce.router.set_route(ins.a, ins.imm >> 10 & 3, ins.imm & 31, ins.imm >> 5 & 31, t)
+        ce.router.set_route(ins.a, ins.immediate >> 10 & 3, ins.immediate & 31, ins.immediate >> 5 & 31, t)
     else:
         ce.router.exit_teardown(ins.a, t)
 
 
-def exec_in_td(ce, ins, t):
+def exec_in_td(ce: CE, ins: Instruction, t: int) -> None:
     """Ask whether a color is in teardown."""
-    write_result(ce, ins.a, 1, int(ce.router.in_teardown(ins.imm)))
+    write_result(ce, ins.a, 1, int(ce.router.in_teardown(ins.immediate)))
 
 
-def exec_flt(ce, ins, t):
+def exec_flt(ce: CE, ins: Instruction, t: int) -> None:
     """Set a field of a filter."""
-    ce.router.set_filter(ins.a, ins.imm, reg_read(ce, ins.b, 1))
+    ce.router.set_filter(ins.a, ins.immediate, reg_read(ce, ins.b, 1))
 
 
 EXECUTE = {

@@ -11,6 +11,8 @@ Sources   docs/machine.md; arch §3 to §6.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from wse_core import isa
 from wse_core.encoding import ADVANCE_PAYLOAD, MAIN
 from wse_core.image import (
@@ -37,6 +39,7 @@ from wse_core.reference.operand import (
     FABRIC_KINDS,
     LOW16,
     MEMORY_KINDS,
+    Dsr,
     Fault,
     Operand,
     conflict_of,
@@ -50,6 +53,11 @@ from wse_core.reference.operand import (
     sram_write,
     write_element,
 )
+from wse_core.reference.queue import Wavelet
+
+if TYPE_CHECKING:
+    from wse_core.reference.ce import CE
+    from wse_core.reference.scalar import Instruction
 
 __all__ = [
     "Operation",
@@ -74,29 +82,44 @@ __all__ = [
 class Operation:
     """A vector operation in flight."""
 
-    def __init__(self, op, dest, sources, level, activate=None, unblock=None):
+    def __init__(
+        self,
+        op: isa.Op,
+        dest: Operand | None,
+        sources: dict[str, Operand],
+        level: int,
+        activate: int | None = None,
+        unblock: int | None = None,
+    ) -> None:
         self.op, self.dest, self.sources = op, dest, sources  # sources: dict place -> Operand
         self.level, self.activate, self.unblock = level, activate, unblock
-        self.dsr_names = set()
-        self.n, self.k = 0, 0  # n: length, None = endless; k: elements done
+        self.dsr_names: set[tuple[int, int]] = set()
+        self.n: int | None = 0  # length, None = endless
+        self.k = 0  # elements done
         self.first_step = 0
         self.lost = 0  # cycles to bank conflicts
 
-    def operands(self):
+    def operands(self) -> list[Operand]:
         """Return all operands: sources in the order b, c, d, then the destination."""
         return [*self.sources.values(), *([] if self.dest is None else [self.dest])]
 
-    def of_kind(self, *kinds):
+    def of_kind(self, *kinds: int) -> list[Operand]:
         """Return the operands whose descriptor is of one of `kinds`, sources first."""
         return [operand for operand in self.operands() if operand.kind in kinds]
 
     @property
-    def advances(self):
+    def destination(self) -> Operand:
+        """The destination of an operation that has one, as all have but dfilt."""
+        assert self.dest is not None
+        return self.dest
+
+    @property
+    def advances(self) -> bool:
         """Whether a control wavelet that advances switches follows the last element."""
         return self.dest is not None and self.dest.kind == DSD_FABOUT and self.dest.has(F_ADVANCE)
 
     @property
-    def has_all_elements(self):
+    def has_all_elements(self) -> bool:
         """Whether no element is left to do."""
         return self.n is not None and self.k >= self.n
 
@@ -104,14 +127,12 @@ class Operation:
 # --- set-up -----------------------------------------------------------------------------------------------------------
 
 
-def issue_vector(ce, ins, t):
+def issue_vector(ce: CE, ins: Instruction, t: int) -> None:
     """Issue a vector operation in cycle t."""
     operation = vec_setup(ce, ins)
-    thread = MAIN
-    if ins.is_async():
-        thread = async_ut(ce, ins)
-        if thread is None:
-            raise Fault("program", f"{ins.op.name}: asynchronous, but no microthread follows from its operands")
+    thread = async_ut(ce, ins) if ins.is_async() else MAIN
+    if thread is None:
+        raise Fault("program", f"{ins.op.name}: asynchronous, but no microthread follows from its operands")
     ce.book(t, 1)
     ce.emit(ce.x, ce.y, t, "op_start", None, thread, ce.pc | ins.op.code << 16)
     ce.pc = ins.next
@@ -131,12 +152,13 @@ def issue_vector(ce, ins, t):
         ce.main_next = t + 1
 
 
-def vec_setup(ce, ins):
+def vec_setup(ce: CE, ins: Instruction) -> Operation:
     """Return the `Operation` of an instruction, its scalars captured, or raise a `Fault`."""
     op = ins.op
     if ce.machine.lanes(op) == 0:
         raise Fault("program", f"{op.name} has no vector form")
-    dest, sources = None, {}
+    dest: Operand | None = None
+    sources: dict[str, Operand] = {}
     for place, field, letter in ins.operands():
         operand = Operand(field, letter, dsr_of(ce, op, place, field))
         if place == "a":
@@ -145,10 +167,10 @@ def vec_setup(ce, ins):
             sources[place] = operand
     for operand in sources.values():
         is_destination = dest is not None and operand.field == dest.field
-        if operand.dsr is None and not is_destination:
+        if operand.is_register and not is_destination:
             operand.scalar = reg_read(ce, operand.field, operand.words)
     if ins.is_async():
-        get = isa.async_fields(ins.imm)
+        get = isa.async_fields(ins.immediate)
         level = UT_PRIORITY[isa.PRIORITIES.index(get["priority"])]
         operation = Operation(op, dest, sources, level, get["activate"], get["unblock"])
     else:
@@ -175,14 +197,14 @@ def vec_setup(ce, ins):
     for operand in operation.of_kind(DSD_MEM4D):
         if 0 in operand.dsr.extent[1 : operand.dsr.ndim]:
             raise Fault("program", f"{op.name}: four-dimensional descriptor with an inner extent of 0")
-    measure = next(operand for operand in operation.operands() if operand.dsr is not None)
+    measure = next(operand for operand in operation.operands() if not operand.is_register)
     operation.n = measure.dsr.elements()
     return operation
 
 
-def async_ut(ce, ins):
+def async_ut(ce: CE, ins: Instruction) -> int | None:
     """Return the microthread of an asynchronous operation, None if it has none."""
-    named = isa.async_fields(ins.imm)["ut"]
+    named = isa.async_fields(ins.immediate)["ut"]
     if named is not None:
         return named if named < ce.machine["ut.count"] else None
     for kind in (DSD_FABOUT, DSD_FABIN):
@@ -196,7 +218,7 @@ def async_ut(ce, ins):
 # --- when and how much ------------------------------------------------------------------------------------------------
 
 
-def vec_waits_for(ce, operation, t):
+def vec_waits_for(ce: CE, operation: Operation, t: int) -> str | None:
     """Return why a vector operation cannot step in cycle t, None if it can."""
     if t < operation.first_step:
         return "pipe"
@@ -213,7 +235,7 @@ def vec_waits_for(ce, operation, t):
     return None
 
 
-def control_operand(ce, operation, t):
+def control_operand(ce: CE, operation: Operation, t: int) -> Operand | None:
     """Return the first fabin (b, then c) with a ready control wavelet at its head, or None."""
     for operand in operation.of_kind(DSD_FABIN):
         wavelet = queue_of(ce, operand).head(t)
@@ -222,7 +244,7 @@ def control_operand(ce, operation, t):
     return None
 
 
-def fifo_lacks(ce, operation):
+def fifo_lacks(ce: CE, operation: Operation) -> list[Operand]:
     """Return the FIFO operands that hold too few elements, or have too little room, for the next step."""
     if operation.op.form == "dfilt":
         return []
@@ -236,12 +258,12 @@ def fifo_lacks(ce, operation):
     return lacking
 
 
-def fifo_ends(ce, operation):
+def fifo_ends(ce: CE, operation: Operation) -> bool:
     """Whether a FIFO that is full or empty ends the operation instead of holding it."""
     return any(operand.has(F_TERMINATE) for operand in fifo_lacks(ce, operation))
 
 
-def lanes_of(ce, operation):
+def lanes_of(ce: CE, operation: Operation) -> int:
     """Return the SIMD width of an operation with its strides."""
     lanes = ce.machine.lanes(operation.op)
     for operand in operation.of_kind(DSD_MEM1D, DSD_MEM4D):
@@ -258,9 +280,9 @@ def lanes_of(ce, operation):
     return lanes
 
 
-def group_of(ce, operation):
+def group_of(ce: CE, operation: Operation) -> int:
     """Return the number of elements of the next step."""
-    dest = operation.dest
+    dest = operation.destination
     left = None if operation.n is None else operation.n - operation.k
     if operation.of_kind(*FABRIC_KINDS, DSD_FIFO):
         group = 2 if any(operand.is_packed for operand in operation.operands()) else 1
@@ -277,16 +299,17 @@ def group_of(ce, operation):
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-def vec_step(ce, thread, t):
+def vec_step(ce: CE, thread: int, t: int) -> None:
     """Let a vector operation take one step in cycle t."""
     operation = ce.operations[thread]
+    assert operation is not None
     if operation.has_all_elements:
-        send(ce, operation.dest, ADVANCE_PAYLOAD, True, t, 1)
+        send(ce, operation.destination, ADVANCE_PAYLOAD, True, t, 1)
         cost, conflict, ended = 1, 0, True
     elif operation.op.form == "dfilt":
         cost, conflict, ended = 1, 0, discard(ce, operation, t)
-    elif control_operand(ce, operation, t) is not None:
-        cost, conflict, ended = 1, 0, take_control(ce, control_operand(ce, operation, t), t)
+    elif (control := control_operand(ce, operation, t)) is not None:
+        cost, conflict, ended = 1, 0, take_control(ce, control, t)
     elif fifo_ends(ce, operation):
         cost, conflict, ended = 1, 0, True
     else:
@@ -305,7 +328,7 @@ def vec_step(ce, thread, t):
         vec_complete(ce, thread, t, cost)
 
 
-def discard(ce, operation, t):
+def discard(ce: CE, operation: Operation, t: int) -> bool:
     """Take one wavelet of a dfilt; return whether that was its last one."""
     wavelet = ce.inq_take(queue_of(ce, operation.sources["b"]), t)
     if wavelet.control:
@@ -314,7 +337,7 @@ def discard(ce, operation, t):
     return operation.has_all_elements
 
 
-def take_control(ce, operand, t):
+def take_control(ce: CE, operand: Operand, t: int) -> bool:
     """Take a control wavelet and do what the descriptor says; return whether the operation ends."""
     ce.inq_take(queue_of(ce, operand), t)
     if operand.dsr.on_control & ON_ACTIVATE:
@@ -324,14 +347,14 @@ def take_control(ce, operand, t):
     return bool(operand.dsr.on_control & ON_TERMINATE)
 
 
-def vec_elements(ce, operation, group, cost, t):
+def vec_elements(ce: CE, operation: Operation, group: int, cost: int, t: int) -> None:
     """Do the elements k .. k + group - 1, one after the other."""
-    heads = {
-        place: queue_of(ce, operand).head(t)
-        for place, operand in operation.sources.items()
-        if operand.kind == DSD_FABIN
-    }
-    dest, outgoing = operation.dest, 0
+    heads: dict[str, Wavelet] = {}
+    for place, operand in operation.sources.items():
+        head = queue_of(ce, operand).head(t) if operand.kind == DSD_FABIN else None
+        if head is not None:
+            heads[place] = head
+    dest, outgoing = operation.destination, 0
     for j in range(group):
         values = {"b": 0, "c": 0, "d": 0}
         for place, operand in operation.sources.items():
@@ -357,14 +380,15 @@ def vec_elements(ce, operation, group, cost, t):
 # --- completion -------------------------------------------------------------------------------------------------------
 
 
-def vec_complete(ce, thread, t, cost):
+def vec_complete(ce: CE, thread: int, t: int, cost: int) -> None:
     """End the operation of a thread with its step of cycle t."""
     operation = ce.operations[thread]
+    assert operation is not None
     ce.operations[thread] = None
     ce.emit(ce.x, ce.y, t, "op_end", None, thread, operation.k)
     if operation.lost:
         ce.emit(ce.x, ce.y, t, "conflict", None, thread, operation.lost)
-    saved = []
+    saved: list[Dsr] = []
     for operand in operation.operands():
         if not operand.has(F_SAVE) or any(dsr is operand.dsr for dsr in saved):
             continue
@@ -385,7 +409,7 @@ def vec_complete(ce, thread, t, cost):
         finish_microthread(ce, operation)
 
 
-def finish_microthread(ce, operation):
+def finish_microthread(ce: CE, operation: Operation) -> None:
     """Let the end of an asynchronous operation take effect on tasks."""
     if operation.activate is not None:
         ce.activate(operation.activate)

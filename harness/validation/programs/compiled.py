@@ -23,7 +23,11 @@ None of this is published; the instructions seen in public traces (shifts, IMUL1
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+
+from fabric.asm.operands import Dsd, Dsr, Reg
+from fabric.program.program import Program
 
 __all__ = [
     "FOLDED",
@@ -51,7 +55,7 @@ PRIORITY = "low"
 """Of an asynchronous operation that names none (CSL page on DSDs)."""
 
 
-def unrolls(turns, body, folds=False):
+def unrolls(turns: int, body: int, folds: bool = False) -> bool:
     """Return whether a loop is unrolled.
 
     Parameters
@@ -66,7 +70,7 @@ def unrolls(turns, body, folds=False):
     return turns * body <= (FOLDED if folds else UNROLLED)
 
 
-def powers(constant):
+def powers(constant: int) -> tuple[int, int, int] | None:
     """Return ``(high, low, sign)`` with `constant` = 2^high + sign 2^low, sign 0 for a power of two; None if none."""
     if constant < 1:
         return None
@@ -82,7 +86,7 @@ def powers(constant):
     return None
 
 
-def size_of_product(constant):
+def size_of_product(constant: int) -> int:
     """Return how many instructions a product with a constant takes where it stands; a routine is called by four."""
     parts = powers(constant)
     if parts is None:
@@ -104,20 +108,22 @@ class Multiplier:
         Registers that the routine uses besides, and preserves; default free ones.
     """
 
-    def __init__(self, program, constants, scratch=None):
+    def __init__(self, program: Program, constants: Iterable[int], scratch: tuple[Reg, Reg] | None = None) -> None:
         self.p, self.scratch = program, scratch
-        self.left = self.right = None
+        self.factors: tuple[Reg, Reg] | None = None
         if any(powers(constant) is None for constant in constants):
-            self.left, self.right = program.reg16("left factor"), program.reg16("right factor")
+            self.factors = program.reg16("left factor"), program.reg16("right factor")
 
-    def emit(self, dst, src, constant):
+    def emit(self, dst: Reg, src: Reg, constant: int) -> None:
         """Set register `dst` to `src` times `constant` modulo 2^16; `dst` is not `src`."""
         p, parts = self.p, powers(constant)
         if parts is None:
-            p.mov16(self.left, src)
-            p.ldi(self.right, constant)
+            assert self.factors is not None, "a constant that was not announced"
+            left, right = self.factors
+            p.mov16(left, src)
+            p.ldi(right, constant)
             p.call("multiply")
-            p.mov16(dst, self.left)
+            p.mov16(dst, left)
             return
         high, low, sign = parts
         if high == 0 and not sign:
@@ -133,27 +139,27 @@ class Multiplier:
             if low:
                 p.free(other)
 
-    def routine(self):
+    def routine(self) -> None:
         """Write the function: a b = a0 b0 + 2^11 (a1 b0 + a0 b1) with 11 low and 5 high bits of each."""
-        if self.left is None:
+        if self.factors is None:
             return
-        p = self.p
+        p, (left, right) = self.p, self.factors
         a1, b1 = self.scratch or (p.reg16("a1"), p.reg16("b1"))
         with p.function("multiply"), saved(p, "multiply", (a1, b1)):
-            p.slr16(a1, self.left, 11)
-            p.slr16(b1, self.right, 11)
-            p.and16(self.left, self.left, 0x7FF)
-            p.and16(self.right, self.right, 0x7FF)
-            p.mul16(a1, a1, self.right)
-            p.mul16(b1, b1, self.left)
-            p.mul16(self.left, self.left, self.right)
+            p.slr16(a1, left, 11)
+            p.slr16(b1, right, 11)
+            p.and16(left, left, 0x7FF)
+            p.and16(right, right, 0x7FF)
+            p.mul16(a1, a1, right)
+            p.mul16(b1, b1, left)
+            p.mul16(left, left, right)
             p.add16(a1, a1, b1)
             p.sll16(a1, a1, 11)
-            p.add16(self.left, self.left, a1)
+            p.add16(left, left, a1)
 
 
 @contextmanager
-def saved(p, name, registers):
+def saved(p: Program, name: str, registers: Sequence[Reg]) -> Iterator[None]:
     """Keep 16-bit registers over the body of the function `name`: what a function does that needs them."""
     place = p.array(f"saved by {name}", len(registers), "u16")
     for k, register in enumerate(registers):
@@ -163,7 +169,7 @@ def saved(p, name, registers):
         p.ld16(register, place, offset=k)
 
 
-def load_at(p, dsrs, dsd, offset=None):
+def load_at(p: Program, dsrs: Iterable[Dsr], dsd: Dsd, offset: Reg | int | None = None) -> None:
     """Load a descriptor into DSRs, its base moved by the words in the register `offset`, or by a number of them."""
     for dsr in dsrs:
         p.load(dsr, dsd)
@@ -172,7 +178,7 @@ def load_at(p, dsrs, dsd, offset=None):
 
 
 @contextmanager
-def counted(p, index, end):
+def counted(p: Program, index: Reg, end: int) -> Iterator[None]:
     """Repeat the body with the register `index` = 0 .. `end` - 1 (a number, at least 1)."""
     p.ldi(index, 0)
     start = p.label()

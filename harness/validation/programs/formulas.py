@@ -12,13 +12,16 @@ Sources: Luczynski et al., HPDC 2024, arXiv 2404.15888; Wang-oss-tech/csl-experi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from fabric.kernels import registry
 from fabric.kernels.collectives import costs
 from harness.validation.programs import summa_multicast
-from harness.validation.recipe import CannotRun, Measurement, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, integer, recipe
+from wse_core.params import Machine
 
 __all__ = ["FORMULAS", "SUMMA"]
 
@@ -26,16 +29,16 @@ SUMMA = (4, 14)
 """P and side of the tiles at which the author of the formula of a whole SUMMA checked it."""
 
 
-def _gather(p, b, s, wire):
+def _gather(p: int, b: int, s: int, wire: costs.Wire) -> float:
     """The general form for a gather, which has none of its own: P - 1 vectors through one ramp."""
     return costs.general((p - 1) * b, b * p * (p - 1) / 2, p - 1, p - 1, 1, wire)
 
 
-def _line(p, b, s):
+def _line(p: int, b: int, s: int) -> dict[str, Any]:
     return {"form": "row", "width": p, "height": 1, "n": b, "dtype": "f32"}
 
 
-FORMULAS = {
+FORMULAS: dict[str, tuple[Callable[..., float], str, Callable[[int, int, int], dict[str, Any]]]] = {
     "chain reduce": (
         lambda p, b, s, wire: costs.chain(p, b, wire),
         "reduce",
@@ -87,7 +90,7 @@ FORMULAS = {
     "closed forms of published models against our kernels",
     ("formula", "P", "B", "S", "tile", "dtype"),
 )
-def formula(machine, point, progress):
+def formula(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the kernel that the formula is about."""
     name, params = point.get("workload", "").lower(), point["params"]
     if name.startswith("summa with hand-written multicast"):
@@ -107,7 +110,9 @@ def formula(machine, point, progress):
     entry = registry.KERNELS.get(kernel)
     wanted = arguments(p, b, s)
     choices = {param.name: param.choices for param in entry.params} if entry else {}
-    if any(key not in choices or (choices[key] and value not in choices[key]) for key, value in wanted.items()):
+    if entry is None or any(
+        key not in choices or (choices[key] and value not in choices[key]) for key, value in wanted.items()
+    ):
         raise CannotRun(f"there is no kernel {kernel} that does it")
     result = entry.run(machine, **wanted)
     return Measurement(

@@ -28,17 +28,19 @@ Source: pr0f3ss/SpMM_Cerebras (benchmarks); the compiled stream follows `harness
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from fabric.asm.operands import Reg
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import Multiplier, counted, load_at, saved, unrolls
-from harness.validation.recipe import CannotRun, Measurement, agree, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, agree, grid, integer, recipe
 from wse_core.errors import ProgramError
+from wse_core.params import Machine
 
 __all__ = ["FORMATS", "dense", "padded_count", "sparse"]
 
@@ -48,7 +50,7 @@ FORMATS = ("COO", "CSC", "CSR", "ELLPACK")
 # --- dense ------------------------------------------------------------------------------------------------------------
 
 
-def _dense_program(machine, rows, cols, columns):
+def _dense_program(machine: Machine, rows: int, cols: int, columns: int) -> Program:
     p = Program("dense product", machine)
     c = p.array("c", rows * columns, "f32", align=8)
     a = p.array("a", rows * cols, "f32", align=8)
@@ -77,7 +79,7 @@ def _dense_program(machine, rows, cols, columns):
     return p
 
 
-def _run(machine, program, data):
+def _run(machine: Machine, program: Program, data: Mapping[str, np.ndarray]) -> tuple[int, np.ndarray]:
     layout = Layout(1, 1, machine)
     layout.place(program, 0, 0)
     session = Session(layout, [(k, np.asarray(v).reshape(1, 1, -1), 0, 0) for k, v in data.items()])
@@ -85,7 +87,7 @@ def _run(machine, program, data):
     return int(last[0, 0] - first[0, 0]), session.read("c").view(np.float32).ravel()
 
 
-def dense(machine, a, b):
+def dense(machine: Machine, a: np.ndarray, b: np.ndarray) -> tuple[int, np.ndarray]:
     """Return (cycles, C) of ``A B``; both float32, C starts as zeros."""
     (rows, cols), columns = a.shape, b.shape[1]
     try:
@@ -100,18 +102,10 @@ def dense(machine, a, b):
 # --- sparse -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Storage:
-    """A sparse matrix as the PE holds it: names and values of its arrays, and the code that walks through them."""
-
-    arrays: dict
-    walk: Callable[..., None]
-
-
 class _Walker:
     """Emits what all formats share: the fmacs of one stored element."""
 
-    def __init__(self, p, columns, arrays, shape):
+    def __init__(self, p: Program, columns: int, arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> None:
         self.p, self.columns = p, columns
         self.rows, self.cols = shape
         self.var = {
@@ -126,21 +120,21 @@ class _Walker:
         self.value = p.reg32("value")
         self.multiplier = Multiplier(p, [columns], (self.offset, self.value.low))
 
-    def row_of_c(self, index):
+    def row_of_c(self, index: Reg) -> None:
         """Set the offset of C's row to number `index` (a register)."""
         self.multiplier.emit(self.at_c, index, self.columns)
         self.p.add16(self.at_c, self.at_c, self.at_c)
 
-    def row_of_b(self, index):
+    def row_of_b(self, index: Reg) -> None:
         """Set the offset of B's row to number `index` (a register); its elements are a column's length apart."""
         self.p.add16(self.at_b, index, index)
 
-    def load_value(self, index):
+    def load_value(self, index: Reg) -> None:
         """Load the value of the stored element number `index`."""
         self.p.add16(self.offset, index, index)
         self.p.ld32(self.value, self.var["values"], index=self.offset)
 
-    def multiply_add(self):
+    def multiply_add(self) -> None:
         """Issue C row += value * B row with descriptors loaded for it."""
         p = self.p
         load_at(p, (self.dc, self.sc), p.mem1d(self.c, self.columns), self.at_c)
@@ -148,7 +142,7 @@ class _Walker:
         p.fmacs(self.dc, self.sc, self.db, self.value)
 
 
-def _coo(w, count):
+def _coo(w: _Walker, count: int) -> None:
     p, e, index = w.p, w.p.reg16("element"), w.p.reg16("index")
     with counted(p, e, count):
         p.ld16(index, w.var["row"], index=e)
@@ -159,7 +153,9 @@ def _coo(w, count):
         w.multiply_add()
 
 
-def _compressed(w, lines, outer, inner):
+def _compressed(
+    w: _Walker, lines: int, outer: Callable[[Reg], None], inner: Callable[[Reg], None]
+) -> Callable[[], None]:
     """CSC and CSR: for each line the elements between two pointers, in a function."""
     p = w.p
     line, e, end, index = (p.reg16(name) for name in ("line", "element", "end", "index"))
@@ -167,7 +163,7 @@ def _compressed(w, lines, outer, inner):
         p.mov16(index, line)  # the argument
         p.call("line")
 
-    def function():
+    def function() -> None:
         with p.function("line"), saved(p, "line", (e, end, index, w.at_b, w.at_c, w.offset, w.value.low, w.value.high)):
             outer(index)
             p.ld16(e, w.var["pointer"], index=index)
@@ -186,11 +182,11 @@ def _compressed(w, lines, outer, inner):
     return function
 
 
-def _ellpack(w, width):
+def _ellpack(w: _Walker, width: int) -> None:
     p = w.p
     row, k, e, index = (p.reg16(name) for name in ("row", "k", "element", "index"))
 
-    def unrolled():
+    def unrolled() -> None:
         p.add16(w.offset, e, e)
         for turn in range(width):
             p.ld16(index, w.var["index"], offset=turn, index=e)
@@ -199,7 +195,7 @@ def _ellpack(w, width):
             w.multiply_add()
         p.add16(e, e, width)
 
-    def loop():
+    def loop() -> None:
         with counted(p, k, width):
             p.ld16(index, w.var["index"], index=e)
             w.row_of_b(index)
@@ -214,7 +210,11 @@ def _ellpack(w, width):
         (unrolled if unrolls(width, turn) else loop)()
 
 
-def _store(fmt, a, padded):
+Walk: TypeAlias = Callable[[_Walker], Callable[[], None] | None]
+"""Writes the loops over the stored elements; returns what writes the function that they call, if any."""
+
+
+def _store(fmt: str, a: np.ndarray, padded: int) -> tuple[dict[str, np.ndarray], Walk]:
     """Return the arrays of a matrix in a format, and the function that emits the loops."""
     shape = a.shape
     if fmt == "COO":
@@ -225,8 +225,8 @@ def _store(fmt, a, padded):
     if fmt == "ELLPACK":
         index, values = np.zeros((shape[0], padded), int), np.zeros((shape[0], padded), np.float32)
         for i, line in enumerate(a):
-            found = np.flatnonzero(line)
-            index[i, : len(found)], values[i, : len(found)] = found, line[found]
+            stored = np.flatnonzero(line)
+            index[i, : len(stored)], values[i, : len(stored)] = stored, line[stored]
         return {"index": index.ravel(), "values": values.ravel()}, lambda w: _ellpack(w, padded)
     lines = a if fmt == "CSR" else a.T
     found = [np.flatnonzero(line) for line in lines]
@@ -240,7 +240,7 @@ def _store(fmt, a, padded):
     return arrays, lambda w: _compressed(w, shape[1], w.row_of_b, w.row_of_c)
 
 
-def sparse(machine, fmt, a, b, padded=0):
+def sparse(machine: Machine, fmt: str, a: np.ndarray, b: np.ndarray, padded: int = 0) -> tuple[int, np.ndarray]:
     """Return (cycles, C) of ``A B`` with A stored in a sparse format.
 
     Parameters
@@ -271,7 +271,7 @@ def sparse(machine, fmt, a, b, padded=0):
     return cycles, c.reshape(a.shape[0], b.shape[1])
 
 
-def padded_count(n, density, draws):
+def padded_count(n: int, density: float, draws: int) -> int:
     """Return the median of the largest of `draws` binomial (n, density) numbers."""
     tail, k = 0.0, n
     while k >= 0:
@@ -286,7 +286,7 @@ def padded_count(n, density, draws):
 # --- points -----------------------------------------------------------------------------------------------------------
 
 
-def _tile(params):
+def _tile(params: Mapping[str, Any]) -> tuple[int, int]:
     """Return (rows, columns) of A that a PE holds."""
     width, height = grid(params, "pe_grid")
     n, k = integer(params, "N"), integer(params, "K")
@@ -302,7 +302,7 @@ def _tile(params):
     "dense local product",
     ("pe_grid", "N", "K", "M", "density_pct", "rows_per_pe", "cols_per_pe", "dtype"),
 )
-def local_gemm(machine, point, progress):
+def local_gemm(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the product of one PE."""
     rows, cols = _tile(point["params"])
     agree(point["params"], {"density_pct": 100})
@@ -318,7 +318,7 @@ def local_gemm(machine, point, progress):
     "sparse local product",
     ("pe_grid", "N", "K", "M", "density_pct", "rows_per_pe", "cols_per_pe", "dtype"),
 )
-def local_spmm(machine, point, progress):
+def local_spmm(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the product of a PE with the mean number of stored elements."""
     params, workload = point["params"], point.get("workload", "")
     fmt = next((name for name in FORMATS if name in workload), None)
@@ -330,10 +330,9 @@ def local_spmm(machine, point, progress):
     if density >= 1:
         raise CannotRun("a density of 100 % leaves nothing sparse")
     rng = np.random.default_rng(1)
-    a = np.zeros(rows * cols, np.float32)
+    a = np.zeros((rows, cols), np.float32)
     chosen = rng.choice(rows * cols, max(1, round(rows * cols * density)), replace=False)
-    a[chosen] = rng.standard_normal(len(chosen))
-    a = a.reshape(rows, cols)
+    a.flat[chosen] = rng.standard_normal(len(chosen))
     padded = 0
     if fmt == "COO":
         padded = max(len(chosen), padded_count(rows * cols, density, width * height))

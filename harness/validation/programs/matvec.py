@@ -18,12 +18,13 @@ import numpy as np
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.recipe import Measurement, integer, recipe
+from harness.validation.recipe import Measurement, Point, Tell, integer, recipe
+from wse_core.params import Machine
 
 __all__ = ["multiply"]
 
 
-def program(machine, n, rows, repetitions):
+def program(machine: Machine, n: int, rows: int, repetitions: int) -> Program:
     """Return the program: n columns of `rows` elements each."""
     p = Program("matvec", machine)
     y = p.array("y", rows, "f32", align=8)
@@ -31,7 +32,7 @@ def program(machine, n, rows, repetitions):
     x = p.array("x", n, "f32")
     stamps = Stamps(p)
 
-    def repetition():
+    def repetition() -> None:
         p.load(total, y)
         p.load(column, p.mem1d(a, rows, save=True))
         p.load(elements, p.mem1d(x, n))
@@ -54,7 +55,9 @@ def program(machine, n, rows, repetitions):
     return p
 
 
-def multiply(machine, n, rows, repetitions, a, x, y):
+def multiply(
+    machine: Machine, n: int, rows: int, repetitions: int, a: np.ndarray, x: np.ndarray, y: np.ndarray
+) -> tuple[int, np.ndarray]:
     """Return (cycles between the stamps, result); `a` has shape (n, rows): column after column."""
     layout = Layout(1, 1, machine)
     layout.place(program(machine, n, rows, repetitions), 0, 0)
@@ -70,7 +73,7 @@ def multiply(machine, n, rows, repetitions, a, x, y):
     "matrix-vector product of one PE with @map",
     ("pe_grid", "N", "padded_rows", "iterations", "dtype"),
 )
-def matvec(machine, point, progress):
+def matvec(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the product of the point."""
     n = integer(point["params"], "N")
     rows = integer(point["params"], "padded_rows", -(-n // 4) * 4)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from harness.validation.recipe import CannotRun, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, recipe
+from wse_core.params import Machine
 
 __all__ = []
 
 
-def _refuse(name, kinds, summary, reason):
+def _refuse(name: str, kinds: tuple[str, ...], summary: str, reason: str) -> None:
     @recipe(name, kinds, summary)
-    def refuse(machine, point, progress):
+    def refuse(machine: Machine, point: Point, progress: Tell) -> Measurement:
         raise CannotRun(reason)
 
 

@@ -15,8 +15,9 @@ Source: pr0f3ss/SpMM_Cerebras, src/mpi_collectives/reduce_0_pe/reduce_2colors_2p
 from __future__ import annotations
 
 from fabric.kernels import registry
-from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, grid, integer, recipe
 from wse_core.errors import InternalError, WseError
+from wse_core.params import Machine
 
 __all__ = ["reduce_1d"]
 
@@ -28,7 +29,7 @@ __all__ = ["reduce_1d"]
     ("pe_grid", "words_per_pe", "group_size", "dtype"),
     ("f32", "f16", "cb16"),
 )
-def reduce_1d(machine, point, progress):
+def reduce_1d(machine: Machine, point: Point, progress: Tell | None) -> Measurement:
     """Run a point: pe_grid ("512x1"), words_per_pe, group_size (missing: one group, the chain), dtype (f32)."""
     params = point["params"]
     width, height = grid(params, "pe_grid")

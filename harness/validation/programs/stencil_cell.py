@@ -23,8 +23,9 @@ import numpy as np
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, grid, integer, recipe
 from wse_core.errors import ConfigError, LayoutError
+from wse_core.params import Machine
 
 __all__ = ["WEIGHTS", "expected", "iterate", "stencil_cell"]
 
@@ -33,11 +34,11 @@ STEP = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
 OPPOSITE = dict(zip("WENS", "EWSN", strict=True))
 
 
-def _color(x, y):
+def _color(x: int, y: int) -> int:
     return (x + 2 * y) % 5
 
 
-def _cell_program(machine, x, y, iterations):
+def _cell_program(machine: Machine, x: int, y: int, iterations: int) -> Program:
     p = Program(f"cell, color {_color(x, y)}", machine)
     a, s, t = p.array("a", 1, "f32", align=8), p.array("s", 1, "f32"), p.array("t", 1, "f32")
     stamps = Stamps(p)
@@ -68,7 +69,7 @@ def _cell_program(machine, x, y, iterations):
     return p
 
 
-def _ring_program(machine, here, there, iterations):
+def _ring_program(machine: Machine, here: int, there: int, iterations: int) -> Program:
     """Return the program of a PE of the outer ring; `here` and `there` are its color and that of the inner PE."""
     p = Program(f"ring, colors {here} and {there}", machine)
     constant, sink = p.array("constant", 1, "f32"), p.array("sink", 1, "f32")
@@ -79,7 +80,7 @@ def _ring_program(machine, here, there, iterations):
     return p
 
 
-def iterate(machine, cells, boundary, iterations):
+def iterate(machine: Machine, cells: np.ndarray, boundary: float, iterations: int) -> tuple[int, np.ndarray]:
     """Run iterations of the stencil.
 
     Parameters
@@ -98,16 +99,17 @@ def iterate(machine, cells, boundary, iterations):
     """
     rows, columns = cells.shape
     layout = Layout(columns + 2, rows + 2, machine)
-    programs, ring = {}, []
+    programs: dict[int | tuple[int, int], Program] = {}
+    ring = []
 
-    def inside(x, y):
+    def inside(x: int, y: int) -> bool:
         return 1 <= x <= columns and 1 <= y <= rows
 
     for y in range(rows + 2):
         for x in range(columns + 2):
             near = {d: (x + dx, y + dy) for d, (dx, dy) in STEP.items()}
             if inside(x, y):
-                key = _color(x, y)
+                key: int | tuple[int, int] = _color(x, y)
                 if key not in programs:
                     programs[key] = _cell_program(machine, x, y, iterations)
                 targets = "WENS"
@@ -115,9 +117,9 @@ def iterate(machine, cells, boundary, iterations):
                 targets = "".join(d for d, place in near.items() if inside(*place))
                 if not targets:
                     continue  # a corner
-                key = _color(x, y), _color(*near[targets])
+                key = here, there = _color(x, y), _color(*near[targets])
                 if key not in programs:
-                    programs[key] = _ring_program(machine, *key, iterations)
+                    programs[key] = _ring_program(machine, here, there, iterations)
                 ring.append((x, y))
             layout.place(programs[key], x, y)
             layout.route(_color(x, y), (x, y), rx="R", tx=targets)
@@ -131,7 +133,7 @@ def iterate(machine, cells, boundary, iterations):
     return int(last[0, 0] - first[0, 0]), session.read("a", 1, 1, columns, rows)[:, :, 0].view(np.float32)
 
 
-def expected(cells, boundary, iterations):
+def expected(cells: np.ndarray, boundary: float, iterations: int) -> np.ndarray:
     """Return the cells after some iterations in the order of the PEs, in the type of `cells`."""
     kind = cells.dtype.type
     for _ in range(iterations):
@@ -142,7 +144,7 @@ def expected(cells, boundary, iterations):
 
 
 @recipe("R4", ("stencil-1cell",), "a star stencil, one cell per PE", ("grid", "radius", "dtype"))
-def stencil_cell(machine, point, progress):
+def stencil_cell(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the grid of a point."""
     params = point["params"]
     width, height = grid(params, "grid")

@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.asm.operands import Dsd, Reg
 from fabric.kernels.collectives.pieces.lines import Line, compose
@@ -41,8 +42,9 @@ from fabric.kernels.stencil.points25 import weights
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import PRIORITY, load_at
-from harness.validation.recipe import CannotRun, Measurement, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, integer, recipe
 from wse_core.errors import ProgramError
+from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
 __all__ = ["RADIUS", "expected", "iterate", "stencil_columns"]
@@ -54,18 +56,18 @@ GROUP = 4
 """Cells of fp32 in a group of banks."""
 
 
-def _factors():
+def _factors() -> NDArray[np.float32]:
     """Return the weights of the laplacian by distance as float32, that of the cell itself first."""
     near = weights(RADIUS)[1:] * 10
     return np.array([-6 * near.sum(), *near], np.float32)
 
 
-def _pitch(block):
+def _pitch(block: int) -> int:
     """Return the cells from row to row of the buffer: rows of whole groups of banks, so that all begin in one bank."""
     return -(-block // GROUP) * GROUP
 
 
-def _ways(width, height, block):
+def _ways(width: int, height: int, block: int) -> list[Nearby]:
     east, south = Line.rows(width, height), Line.columns(width, height)
     lines = east, Line(east.rects[::-1]), Line(south.rects[::-1]), south
     return [Nearby(line, RADIUS, color, block, own=True) for color, line in enumerate(lines)]
@@ -215,7 +217,9 @@ class _Column:
             self.stamps.store(1)
 
 
-def iterate(machine, cells, previous, block, steps):
+def iterate(
+    machine: Machine, cells: np.ndarray, previous: np.ndarray, block: int, steps: int
+) -> tuple[int, np.ndarray]:
     """Run steps of the wave equation.
 
     Parameters
@@ -254,7 +258,7 @@ def iterate(machine, cells, previous, block, steps):
     return int(last[0, 0] - first[0, 0]), values[:, :, begin : begin + nz]
 
 
-def expected(arithmetic, cells, previous, steps):
+def expected(arithmetic: Arithmetic, cells: np.ndarray, previous: np.ndarray, steps: int) -> np.ndarray:
     """Return the cells after some steps as bit patterns, in the order of additions of the PEs.
 
     Parameters
@@ -296,7 +300,7 @@ def expected(arithmetic, cells, previous, steps):
     "a wave equation with 25 points, a column of z per PE",
     ("pe_grid", "nz", "block", "steps", "dtype"),
 )
-def stencil_columns(machine, point, progress):
+def stencil_columns(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the column of a point on 9 x 9 PEs."""
     params = point["params"]
     nz = integer(params, "nz")

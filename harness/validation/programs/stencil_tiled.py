@@ -25,14 +25,18 @@ Source: Jorineg/cerebras (tiled-stencil).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
+from fabric.asm.operands import Dsd, Dsr, Reg, Var
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import PRIORITY
-from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, grid, integer, recipe
 from wse_core.errors import ProgramError
+from wse_core.params import Machine
 
 __all__ = ["WEIGHTS", "expected", "iterate", "stencil_tiled"]
 
@@ -43,51 +47,51 @@ OPPOSITE = dict(zip("WENS", "EWSN", strict=True))
 STEP = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
 
 
-def _weight(distance):
+def _weight(distance: int) -> float:
     return WEIGHTS[distance % len(WEIGHTS)]
 
 
-def _color(direction, parity):
+def _color(direction: str, parity: int) -> int:
     return 2 * DIRECTIONS.index(direction) + parity
 
 
-def _parity(direction, x, y):
+def _parity(direction: str, x: int, y: int) -> int:
     return (x if direction in "WE" else y) % 2
 
 
 class _Tile:
     """Sizes of a tile and descriptors of its parts."""
 
-    def __init__(self, w, h, r):
+    def __init__(self, w: int, h: int, r: int) -> None:
         self.w, self.h, self.r = w, h, r
         self.row, self.rows = w + 2 * r + 1, h + 2 * r
 
-    def edge(self, direction):
+    def edge(self, direction: str) -> tuple[int, int, int, int]:
         """Return (x, y, width, height) of what is sent to `direction`."""
         w, h, r = self.w, self.h, self.r
         return {"W": (r, r, r, h), "E": (w, r, r, h), "N": (r, r, w, r), "S": (r, h, w, r)}[direction]
 
-    def halo(self, direction):
+    def halo(self, direction: str) -> tuple[int, int, int, int]:
         """Return (x, y, width, height) of what is received from the PE in `direction`."""
         w, h, r = self.w, self.h, self.r
         return {"W": (0, r, r, h), "E": (r + w, r, r, h), "N": (r, 0, w, r), "S": (r, r + h, w, r)}[direction]
 
-    def words(self, direction):
+    def words(self, direction: str) -> int:
         """Return the wavelets sent to `direction` in an iteration."""
         return self.r * (self.h if direction in "WE" else self.w)
 
-    def part(self, p, array, x, y, width, height):
+    def part(self, p: Program, array: Var, x: int, y: int, width: int, height: int) -> Dsd:
         """Return the descriptor of a rectangle of an array; of one dimension if it is a row or a column."""
         if min(width, height) == 1:
             return p.mem1d(array, max(width, height), 1 if height == 1 else self.row, offset=y * self.row + x)
         return p.mem4d(array, (height, width), (self.row, 1), offset=y * self.row + x)
 
-    def shifted(self, p, array, dx=0, dy=0):
+    def shifted(self, p: Program, array: Var, dx: int = 0, dy: int = 0) -> Dsd:
         """Return the descriptor of the tile moved by (dx, dy)."""
         return self.part(p, array, self.r + dx, self.r + dy, self.w, self.h)
 
 
-def _program(machine, tile, parities, iterations):
+def _program(machine: Machine, tile: _Tile, parities: tuple[int, int], iterations: int) -> Program:
     """Return the program of a PE with a tile; `parities` are those of its column and row."""
     p = Program(f"tile {parities}", machine)
     r = tile.r
@@ -146,7 +150,9 @@ def _program(machine, tile, parities, iterations):
     return p
 
 
-def _one_ring(p, tile, a, total, result, kept, factors):
+def _one_ring(
+    p: Program, tile: _Tile, a: Var, total: Dsr, result: Dsr, kept: Sequence[Dsr], factors: Sequence[Reg]
+) -> None:
     center, *neighbours = kept
     p.fmuls(total, center, factors[0])
     for dsr in neighbours:
@@ -154,7 +160,9 @@ def _one_ring(p, tile, a, total, result, kept, factors):
     p.fmuls(result, total, factors[1])
 
 
-def _rings(p, tile, a, total, result, kept, factors):
+def _rings(
+    p: Program, tile: _Tile, a: Var, total: Dsr, result: Dsr, kept: Sequence[Dsr], factors: Sequence[Reg]
+) -> None:
     own, factor = factors
     for k in range(1, tile.r + 1):
         p.ldi32(factor, _weight(k))
@@ -169,7 +177,7 @@ def _rings(p, tile, a, total, result, kept, factors):
     p.fmacs(result, total, kept[0], own)
 
 
-def _ring_program(machine, tile, direction, parity, iterations):
+def _ring_program(machine: Machine, tile: _Tile, direction: str, parity: int, iterations: int) -> Program:
     """Return the program of a boundary PE whose tile PE lies in `direction`; `parity` is its own."""
     p = Program(f"boundary, {direction}, {parity}", machine)
     constant, sink = p.array("constant", 1, "f32"), p.array("sink", 1, "f32")
@@ -184,7 +192,9 @@ def _ring_program(machine, tile, direction, parity, iterations):
     return p
 
 
-def iterate(machine, cells, boundary, pes, radius, iterations):
+def iterate(
+    machine: Machine, cells: np.ndarray, boundary: float, pes: tuple[int, int], radius: int, iterations: int
+) -> tuple[int, np.ndarray]:
     """Run iterations of the stencil.
 
     Parameters
@@ -211,21 +221,22 @@ def iterate(machine, cells, boundary, pes, radius, iterations):
     across, down = pes
     tile = _Tile(cells.shape[1] // across, cells.shape[0] // down, radius)
     layout = Layout(across + 2, down + 2, machine)
-    programs, at = {}, {}
+    programs: dict[tuple[int | str, int], Program] = {}
+    border = []
     try:
         for y in range(down + 2):
             for x in range(across + 2):
                 inner = 1 <= x <= across, 1 <= y <= down
                 if all(inner):
-                    key = x % 2, y % 2
+                    key: tuple[int | str, int] = x % 2, y % 2
                     if key not in programs:
-                        programs[key] = _program(machine, tile, key, iterations)
+                        programs[key] = _program(machine, tile, (x % 2, y % 2), iterations)
                 elif any(inner):
                     d = ("E" if x == 0 else "W") if inner[1] else "S" if y == 0 else "N"
                     key = d, _parity(d, x, y)
                     if key not in programs:
-                        programs[key] = _ring_program(machine, tile, *key, iterations)
-                    at.setdefault("boundary", []).append((x, y))
+                        programs[key] = _ring_program(machine, tile, d, _parity(d, x, y), iterations)
+                    border.append((x, y))
                 else:
                     continue
                 layout.place(programs[key], x, y)
@@ -247,16 +258,18 @@ def iterate(machine, cells, boundary, pes, radius, iterations):
         layout,
         [
             ("a", padded.reshape(down, across, -1).view(np.uint32), 1, 1),
-            *(("constant", constant, x, y) for x, y in at["boundary"]),
+            *(("constant", constant, x, y) for x, y in border),
         ],
     )
     first, last = session.stamps(1 + across // 2, 1 + down // 2)
-    values = session.read("a", 1, 1, across, down).view(np.float32).reshape(padded.shape)
-    values = values[:, :, radius : radius + tile.h, radius : radius + tile.w].transpose(0, 2, 1, 3).reshape(cells.shape)
-    return int(last[0, 0] - first[0, 0]), values
+    found = session.read("a", 1, 1, across, down).view(np.float32).reshape(padded.shape)
+    values = found[:, :, radius : radius + tile.h, radius : radius + tile.w].transpose(0, 2, 1, 3)
+    return int(last[0, 0] - first[0, 0]), values.reshape(cells.shape)
 
 
-def expected(cells, boundary, radius, iterations, fma):
+def expected(
+    cells: np.ndarray, boundary: float, radius: int, iterations: int, fma: Callable[..., np.ndarray]
+) -> np.ndarray:
     """Return the cells after some iterations, in the order of additions of the PEs.
 
     Parameters
@@ -272,7 +285,7 @@ def expected(cells, boundary, radius, iterations, fma):
     for _ in range(iterations):
         padded = np.pad(cells, radius, constant_values=kind(boundary))
 
-        def moved(dx, dy, padded=padded, shape=cells.shape):
+        def moved(dx: int, dy: int, padded: np.ndarray = padded, shape: tuple[int, ...] = cells.shape) -> np.ndarray:
             return padded[radius + dy : radius + dy + shape[0], radius + dx : radius + dx + shape[1]]
 
         if radius == 1:
@@ -297,7 +310,7 @@ def expected(cells, boundary, radius, iterations, fma):
     "a star stencil over a tile of cells per PE, halo exchange with four neighbours",
     ("tile", "radius", "grids", "dtype"),
 )
-def stencil_tiled(machine, point, progress):
+def stencil_tiled(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the tile and the radius of a point on 3 x 3 PEs."""
     params = point["params"]
     w, h = grid(params, "tile")

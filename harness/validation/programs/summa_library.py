@@ -36,12 +36,14 @@ import functools
 import numpy as np
 
 from fabric.asm.control import encode
+from fabric.asm.operands import Dsd, Reg, Var
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import Multiplier, counted, load_at, size_of_product, unrolls
-from harness.validation.recipe import CannotRun, Measurement, agree, grid, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, agree, grid, recipe
 from wse_core.errors import ProgramError
+from wse_core.params import Machine
 
 __all__ = ["SLOPE", "cycles", "emit_product", "loops", "multiply", "run"]
 
@@ -57,7 +59,7 @@ TEARDOWN = encode("teardown", deliver=False)
 class _Axis:
     """One instance of the library in one program."""
 
-    def __init__(self, p, axis, t, end, registers):
+    def __init__(self, p: Program, axis: str, t: int, end: str, registers: tuple[Reg, Reg, Reg]) -> None:
         self.p, self.axis, self.end = p, axis, end
         self.step, self.at, self.count_in = registers
         self.color, q_out, q_in, self.low, self.high = AXES[axis]
@@ -69,7 +71,7 @@ class _Axis:
         self.to, self.source = p.dsr("dest", name=f"{axis} to"), p.dsr("src1", name=f"{axis} from")
         self.links = ("" if end == "first" else self.low) + ("" if end == "last" else self.high)
 
-    def transfer(self, to, source):
+    def transfer(self, to: Dsd, source: Dsd) -> None:
         """Load both descriptors with what the caller has passed, leave teardown, and begin."""
         p = self.p
         p.load(self.to, to)
@@ -83,7 +85,7 @@ class _Axis:
         p.td_exit(self.color)
         p.mov32(self.to, self.source, async_=True, activate=f"{self.axis} moved")
 
-    def choose(self, step_var, own, buffer):
+    def choose(self, step_var: Var, own: Var, buffer: Var) -> None:
         """Note which tile the user passes to the library: the own one at the root, else the buffer."""
         p = self.p
         p.ld16(self.step, step_var)
@@ -93,7 +95,7 @@ class _Axis:
             p.ldi(self.count_in, own)
         p.st16(self.count_in, self.pointer)
 
-    def broadcast(self, step_var, own, buffer):
+    def broadcast(self, step_var: Var, own: Var, buffer: Var) -> None:
         """Write the function ``broadcast``: set the route and begin the transfer of this step."""
         p, words = self.p, self.words
         with p.function(f"broadcast {self.axis}"):
@@ -117,7 +119,7 @@ class _Axis:
                     p.route(self.color, self.high, self.links.replace(self.high, "") + "R")
             self.transfer(p.mem1d(buffer), p.fabin(self.into, words))
 
-    def moved(self, step_var):
+    def moved(self, step_var: Var) -> None:
         """Write the library's two tasks: for a complete transfer, where the root ends the broadcast, and for rest."""
         p = self.p
         with p.task(f"{self.axis} moved"):
@@ -132,7 +134,7 @@ class _Axis:
         with p.task(f"{self.axis} resting"):
             self.count()
 
-    def count(self):
+    def count(self) -> None:
         """One of the two things has happened; after both the user's task is activated."""
         p, phase = self.p, self.count_in
         p.ld16(phase, self.phase)
@@ -141,7 +143,7 @@ class _Axis:
         with p.if_("eq", phase, 0):
             p.activate(f"{self.axis} done")
 
-    def in_teardown(self, active):
+    def in_teardown(self, active: Var) -> None:
         """In the teardown task: note it if the color has come to rest since its broadcast began."""
         p = self.p
         resting, waiting = self.step, self.at
@@ -155,7 +157,7 @@ class _Axis:
             p.activate(f"{self.axis} resting")
 
 
-def emit_product(p, t, a_at, b_at, c, a, multiplier, at):
+def emit_product(p: Program, t: int, a_at: Reg, b_at: Reg, c: Var, a: Var, multiplier: Multiplier, at: Reg) -> None:
     """Write C += A B for tiles of T x T stored by columns.
 
     Parameters
@@ -176,17 +178,19 @@ def emit_product(p, t, a_at, b_at, c, a, multiplier, at):
     k, j = (None if unrolled else p.reg16(name) for name, unrolled in (("k", outer), ("j", inner)))
     c_at = None if inner else p.reg16("c at")
 
-    def turn(c_offset):
+    def turn(c_offset: Reg | int) -> None:
         load_at(p, (dc, sc), p.mem1d(c, t), c_offset)
         load_at(p, [da], p.mem1d(a, t), a_at)
         p.fmacs(dc, sc, da, factor)
 
-    def columns(row):
+    def columns(row: int) -> None:
         if inner:
             for column in range(t):
                 p.ld32(factor, b_at, offset=2 * (column * t + row))
                 turn(2 * t * column)
             return
+        assert j is not None
+        assert c_at is not None
         p.ldi(c_at, 0)
         with counted(p, j, t):
             multiplier.emit(at, j, 2 * t)
@@ -200,6 +204,7 @@ def emit_product(p, t, a_at, b_at, c, a, multiplier, at):
             columns(row)
             p.add16(a_at, a_at, 2 * t)
     else:
+        assert k is not None
         with counted(p, k, t):
             columns(0)
             p.add16(a_at, a_at, 2 * t)
@@ -207,7 +212,7 @@ def emit_product(p, t, a_at, b_at, c, a, multiplier, at):
     p.free(factor, *(register for register in (k, j, c_at) if register is not None))
 
 
-def loops(t):
+def loops(t: int) -> tuple[bool, bool]:
     """Return whether the compiler unrolls the loop over columns, and the one over k around it."""
     turn = 3 * 2 + 1  # three descriptors into DSRs, each with its offset, and the multiply-add
     body = size_of_product(2 * t) + 2 + turn + 1 + 2  # the element of B, the next column of C, counting
@@ -215,7 +220,7 @@ def loops(t):
     return inner, inner and unrolls(t, t * (1 + turn) + 1 + 1 + 2, folds=True)
 
 
-def program(machine, size, t, column, row):
+def program(machine: Machine, size: int, t: int, column: str, row: str) -> Program:
     """Return the program of the PEs at one kind of place; `column`, `row`: first, inner or last."""
     p = Program(f"summa {column} column, {row} row", machine)
     tile = t * t
@@ -248,12 +253,12 @@ def program(machine, size, t, column, row):
 
     axes["x"].broadcast(step_var, a, a_buffer)
     axes["y"].broadcast(step_var, b, b_buffer)
-    for axis in axes.values():
-        axis.moved(step_var)
+    for library in axes.values():
+        library.moved(step_var)
 
     with p.task("teardown", id=29):
-        for key, axis in axes.items():
-            axis.in_teardown(active[key])
+        for axis, library in axes.items():
+            library.in_teardown(active[axis])
 
     with p.task("x done"):
         p.activate("compute")
@@ -287,12 +292,14 @@ def program(machine, size, t, column, row):
     return p
 
 
-def _ends(size):
+def _ends(size: int) -> list[tuple[str, int, int]]:
     """Return (place, first, count) of the PEs along a side that need code of their own."""
     return [place for place in (("first", 0, 1), ("inner", 1, size - 2), ("last", size - 1, 1)) if place[2] > 0]
 
 
-def run(machine, size, t, a, b, progress=None):
+def run(
+    machine: Machine, size: int, t: int, a: np.ndarray, b: np.ndarray, progress: Tell | None = None
+) -> tuple[Session, np.ndarray]:
     """Multiply on the fabric.
 
     Parameters
@@ -329,7 +336,7 @@ def run(machine, size, t, a, b, progress=None):
     layout.set_param("px", np.broadcast_to(place, (size, size)).copy())
     layout.set_param("py", np.broadcast_to(place[:, np.newaxis], (size, size)).copy())
 
-    def tiles(matrix):
+    def tiles(matrix: np.ndarray) -> np.ndarray:
         return matrix.reshape(size, t, size, t).transpose(0, 2, 3, 1).reshape(size, size, t * t)
 
     told = None if progress is None else (lambda cycle, *rest: progress(f"{size} x {size} PEs, cycle {cycle}"))
@@ -338,7 +345,9 @@ def run(machine, size, t, a, b, progress=None):
     return session, c.transpose(0, 3, 1, 2).reshape(size * t, size * t)
 
 
-def multiply(machine, size, t, a, b, progress=None):
+def multiply(
+    machine: Machine, size: int, t: int, a: np.ndarray, b: np.ndarray, progress: Tell | None = None
+) -> tuple[int, np.ndarray]:
     """Return (cycles, C) of a run."""
     session, c = run(machine, size, t, a, b, progress)
     first, last = session.stamps(0, 0, size, size)
@@ -346,7 +355,7 @@ def multiply(machine, size, t, a, b, progress=None):
 
 
 @functools.lru_cache(maxsize=64)
-def cycles(machine, size, t):
+def cycles(machine: Machine, size: int, t: int) -> int:
     """Return the cycles of a run; the same run serves all points of one process that are continued from it."""
     rng = np.random.default_rng(size * 1000 + t)
     a, b = rng.standard_normal((2, size * t, size * t)).astype(np.float32)
@@ -359,7 +368,7 @@ def cycles(machine, size, t):
     "SUMMA with broadcasts of a collectives library",
     ("pe_grid", "tile", "M", "K", "N", "dtype"),
 )
-def summa(machine, point, progress):
+def summa(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the product, or continue the line through two smaller ones."""
     params = point["params"]
     width, height = grid(params, "pe_grid")

@@ -19,12 +19,13 @@ from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.programs.compiled import Multiplier
 from harness.validation.programs.summa_library import emit_product, loops
-from harness.validation.recipe import CannotRun, Measurement, grid, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, grid, integer, recipe
+from wse_core.params import Machine
 
 __all__ = ["products", "send"]
 
 
-def products(machine, t, count, a, b):
+def products(machine: Machine, t: int, count: int, a: np.ndarray, b: np.ndarray) -> tuple[int, np.ndarray]:
     """Return (cycles, C) of `count` products of the same tiles, summed up; tiles as float32 of shape (t, t)."""
     p = Program("products", machine)
     c_var, a_var, b_var = (p.array(name, t * t, "f32") for name in "cab")
@@ -50,7 +51,7 @@ def products(machine, t, count, a, b):
     return int(last[0, 0] - first[0, 0]), session.read("c").view(np.float32).reshape(t, t).T
 
 
-def send(machine, words):
+def send(machine: Machine, words: int) -> tuple[int, np.ndarray]:
     """Return (cycles, received words) of one asynchronous send to the neighbour."""
     p, q = Program("send", machine), Program("receive", machine)
     data = p.array("data", words, "u32", np.arange(words))
@@ -84,7 +85,7 @@ def send(machine, words):
     "spans of tasks of a SUMMA with hand-written multicast",
     ("pe_grid", "tile", "fmacs", "words", "dtype"),
 )
-def summa_multicast(machine, point, progress):
+def summa_multicast(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the task that the point describes."""
     params = point["params"]
     if "words" in params:

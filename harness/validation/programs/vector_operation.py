@@ -12,20 +12,24 @@ Sources: SPMM (pr0f3ss/SpMM_Cerebras, fmacs_test), lingzhi227/MIMD_dataflow (Sys
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from fabric.host.fabric import Fabric
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.recipe import CannotRun, Measurement, integer, recipe
+from harness.validation.recipe import CannotRun, Measurement, Point, Tell, integer, recipe
+from wse_core.params import Machine
 
 __all__ = ["OPERATIONS", "distance", "operate"]
 
 CONFLICT_FREE = ("no bank conflict",)
 
 
-def _conflict(params):
+def _conflict(params: Mapping[str, Any]) -> bool:
     """Return whether the operands share a bank class."""
     text = params.get("alignment")
     if text is None:
@@ -37,7 +41,9 @@ OPERATIONS = {"c*b": "fmuls", "c+b": "fadds", "c-b": "fsubs"}
 """What a workload without blanks contains -> operation."""
 
 
-def operate(machine, n, conflict, op="fmuls"):
+def operate(
+    machine: Machine, n: int, conflict: bool, op: str = "fmuls"
+) -> tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return (cycles between the stamps, data) of ``C = C op B``; data are C before, B, C after, as float32."""
     p = Program(op, machine)
     c, b = p.array("c", n, "f32", align=8), p.array("b", n, "f32", bank=0 if conflict else 4)
@@ -58,13 +64,15 @@ def operate(machine, n, conflict, op="fmuls"):
     return int(last[0, 0] - first[0, 0]), (x, y, session.read("c").view(np.float32).ravel())
 
 
-def distance(machine, n, conflict, scalars=15):
+def distance(
+    machine: Machine, n: int, conflict: bool, scalars: int = 15
+) -> tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return (cycles from one fmacs to the next with `scalars` instructions between, data).
 
     The data are A, b and ``A b1 + A b2`` as float32: both fmacs add A times a multiplier to a C that starts as zeros.
     """
 
-    def program(rounds):
+    def program(rounds: int) -> Program:
         p = Program(f"{rounds} multiply-adds", machine)
         c, a = p.array("c", n, "f32", align=8), p.array("a", n, "f32", bank=0 if conflict else 2)
         b = p.array("b", 2, "f32")
@@ -97,7 +105,7 @@ def distance(machine, n, conflict, scalars=15):
         times.append((stamps[3] - stamps[0]) % 65536)
         if rounds == 2:
             result = fabric.read("c").ravel().view(np.float32)
-    return times[0] - times[1], (a, b, result)
+    return int(times[0] - times[1]), (a, b, result)
 
 
 @recipe(
@@ -106,7 +114,7 @@ def distance(machine, n, conflict, scalars=15):
     "one vector operation, between two time stamps or issue to issue",
     ("pe_grid", "elements", "alignment", "dtype"),
 )
-def vector_operation(machine, point, progress):
+def vector_operation(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the operation that the point describes."""
     params, workload = point["params"], point.get("workload", "").lower()
     n = integer(params, "elements")
