@@ -1,0 +1,75 @@
+"""Pages and comments name files and modules of this project: what is named in backticks is there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fabric import Fabric
+from tests.conftest import ROOT
+from wse_core.params import PARAMETERS
+
+PACKAGES = "wse_core|fabric|memx|swarm|harness|traces|tests"
+FILE = re.compile(rf"`((?:{PACKAGES})/[\w./*]+)`")
+DOTTED = re.compile(rf"`((?:{PACKAGES})(?:\.\w+)+)`")
+SUFFIXES = (".py", ".pyx", ".pyi", ".pxd")
+
+
+def texts():
+    """Yield (name, text) of all pages and sources; copies that setup.py makes and pages that are generated aside."""
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    for package in PACKAGES.split("|"):
+        found += [path for suffix in SUFFIXES for path in (ROOT / package).rglob(f"*{suffix}")]
+    for path in found:
+        if not path.name.startswith("traced_") and path.name not in ("api.md", "test_names.py"):
+            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def exists(name, root):
+    """Whether a dotted name is a module or package, or what one of them defines or imports."""
+    parts = name.split(".")
+    for k in range(len(parts), 0, -1):
+        base = root.joinpath(*parts[:k])
+        files = [path for suffix in SUFFIXES if (path := base.with_suffix(suffix)).exists()]
+        if base.is_dir():
+            files.append(base / "__init__.py")
+        if files:
+            word = parts[k] if k < len(parts) else None
+            bound = re.compile(
+                rf"^\s*(?:(?:async |c|cp)?(?:def|class)\b.*\b{word}\b|[^#\n=]*\b{word}\b[^\n=]*[=:,(])", re.M
+            )
+            return word is None or any(bound.search(path.read_text(encoding="utf-8")) for path in files)
+    return False
+
+
+def missing(text, root):
+    """Return the names in a text that lead nowhere."""
+    files = [name for name in FILE.findall(text) if not any(root.glob(name.rstrip("/")))]
+    dotted = [name for name in DOTTED.findall(text) if name not in PARAMETERS and not exists(name, root)]
+    return files + [name for name in dotted if not (name.startswith("fabric.") and hasattr(Fabric, name.split(".")[1]))]
+
+
+def test_what_is_named_is_there():
+    found = {name: lost for name, text in texts() if (lost := missing(text, ROOT))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("`memx/a.py` and `memx/*.py`", []),
+        ("`memx/b.py`", ["memx/b.py"]),
+        ("`memx.a`, `memx.a.f`, `memx.a.LIMIT` and `memx.a.Part.field`", []),
+        ("`memx.a.g`", ["memx.a.g"]),
+        ("`memx.b`", ["memx.b"]),
+        ("`router.hop`, `fabric.width` and `fabric.read`", []),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_seen(tmp_path, text, lost):
+    (tmp_path / "memx").mkdir()
+    (tmp_path / "memx" / "a.py").write_text(
+        "LIMIT: int = 3\n\n\ndef f():\n    pass\n\n\nclass Part:\n    pass\n", "utf-8"
+    )
+    (tmp_path / "memx" / "__init__.py").touch()
+    assert missing(text, tmp_path) == lost
