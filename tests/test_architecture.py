@@ -28,6 +28,15 @@ def test_stations_name_modules_that_exist():
         assert (ROOT / module).is_file(), module
 
 
+def test_the_page_names_every_room():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", page, re.MULTILINE))
+    for package in PACKAGES:
+        rooms = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+        named = {word.rpartition("/")[2] for word in re.findall(r"`([\w/]+)`", rows[package])}
+        assert rooms - {"errors"} == named, package  # errors are no part of the machine
+
+
 def test_the_picture_is_small_and_has_words_beside_it():
     path = ROOT / architecture.PICTURE
     assert path.read_bytes().startswith(b"\x89PNG")
