@@ -7,6 +7,7 @@ import contextlib
 import json
 import resource
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -261,10 +262,11 @@ def _watching(progress: Progress, aloud: bool) -> Iterator[None]:
     """Show how far the run of the block is; say what is left of one beyond `LONG` seconds, again if it changes."""
     from fabric.kernels.kit.watch import Status, watching
 
-    said, again = 0.0, LONG / 4
+    said, again, begun = 0.0, LONG / 4, threading.Event()
 
     def hear(status: Status) -> None:
         nonlocal said, again
+        begun.set()
         progress.update(status.cycles, None if status.expected is None else round(status.expected))
         if not aloud or status.left is None or status.seconds < again:
             return
@@ -280,8 +282,27 @@ def _watching(progress: Progress, aloud: bool) -> Iterator[None]:
                 flush=True,
             )
 
-    with watching(hear):
-        yield
+    waiting = threading.Thread(target=_say_what_is_made, args=(begun,), daemon=True)
+    if aloud:
+        waiting.start()
+    try:
+        with watching(hear):
+            yield
+    finally:
+        begun.set()
+
+
+def _say_what_is_made(begun: threading.Event) -> None:
+    """Say once that programs and data are being made, if that takes long."""
+    start = time.process_time()
+    while not begun.wait(LONG / 40):
+        if time.process_time() - start > LONG / 4:
+            print(
+                "wse: programs and data are being made; how long the run takes is said when it goes on",
+                file=sys.stderr,
+                flush=True,
+            )
+            return
 
 
 def _text(key: str, value: Any) -> str:

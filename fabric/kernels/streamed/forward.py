@@ -249,10 +249,11 @@ def reference(
     result = np.zeros((n_rows, inputs.tokens), np.uint16)
     owned = np.searchsorted(inputs.feature_starts, indices, side="right") - 1
     for row in range(n_rows):
-        entries = range(indptr[row], indptr[row + 1])
+        entries = slice(indptr[row], indptr[row + 1])
         parts = np.zeros((columns, inputs.tokens), np.uint32)
-        for k in entries:
-            parts[owned[k]] = given.call("fma_mixed", values[k], x[indices[k]], parts[owned[k]])
+        for column in np.unique(owned[entries]):
+            mine = np.flatnonzero(owned[entries] == column) + indptr[row]  # in the order in which they arrive
+            parts[column] = given.product(values[mine][np.newaxis], x[indices[mine]], parts[column][np.newaxis])
         owner = outputs.owner(row)
         total = parts[(owner + 1) % columns]
         for step in range(2, columns + 1):

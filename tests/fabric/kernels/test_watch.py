@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from fabric.host import running
 from fabric.kernels.kit.watch import Status, Watch, watching
 from fabric.kernels.registry import KERNELS
+from fabric.layout.layout import Layout
 from harness.cli import cmd_kernel
 from harness.cli import main as cli
 from tests.conftest import heed_interrupts
@@ -67,6 +69,33 @@ def test_a_long_run_says_what_is_left(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_long_preparations_are_said(monkeypatch, capsys):
+    """Before a large run begins nothing is known of its time, but that something goes on."""
+    prepared = Layout.build
+
+    def slowly(self):
+        start, err = time.process_time(), ""
+        while not err and time.process_time() < start + 20:
+            err = capsys.readouterr().err
+        heard.append(err)
+        return prepared(self)
+
+    heard = []
+    monkeypatch.setattr(cmd_kernel, "LONG", 1e-3)
+    monkeypatch.setattr(Layout, "build", slowly)
+    assert cli.main(["kernel", "gemv", "p=2", "m=4", "n=4", "--json"]) == 0
+    assert heard[0] == "wse: programs and data are being made; how long the run takes is said when it goes on\n"
+
+
+def test_a_large_fabric_is_heard_of_after_few_cycles():
+    """A piece of 4,096 cycles would be a minute there."""
+    heard = []
+    with watching(heard.append):
+        KERNELS["broadcast"].run(machine(), width=64, n=2000)
+    assert heard
+    assert heard[0].cycles <= 64
+
+
 def test_an_interrupt_ends_a_long_kernel_and_leaves_no_file(tmp_path, child_env):
     """Nothing is made after Ctrl-C; the process would take minutes otherwise."""
     code = (
@@ -82,7 +111,8 @@ def test_an_interrupt_ends_a_long_kernel_and_leaves_no_file(tmp_path, child_env)
         text=True,
         preexec_fn=heed_interrupts,
     ) as process:
-        assert "of simulation are left" in process.stderr.readline()
+        while "of simulation are left" not in (line := process.stderr.readline()):
+            assert "are being made" in line
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
     assert process.returncode == 130

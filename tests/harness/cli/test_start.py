@@ -79,7 +79,12 @@ sys.exit(status)
 
 
 @pytest.mark.parametrize(
-    "words", [["gemm", "p=16", "m=960", "k=960", "n=960"], ["allreduce", "form=xy", "width=256", "height=256", "n=64"]]
+    "words",
+    [
+        ["gemm", "p=16", "m=960", "k=960", "n=960"],
+        ["allreduce", "form=xy", "width=256", "height=256", "n=64"],
+        ["ws_forward", "inputs=512", "outputs=512", "tokens=512", "width=16", "height=16"],
+    ],
 )
 def test_a_command_of_some_seconds_takes_at_most_twice_the_cpu_of_its_simulation(words):
     """Jobs above ten seconds keep more distance; these are the shortest for which a test has the time."""
