@@ -8,8 +8,9 @@
 3. The scores are compared bit for bit with a reference in the order of the PEs, and, within the bound derived in
    `fabric.kernels.kit.check`, with plain numpy in float64 on the same 16-bit numbers.
 
-Files: ``digits.h5`` (configuration, results, counters per PE and per link; see `traces.run_format`) and heat maps as
-PNG with the plotted numbers as CSV beside them.
+Files: ``digits.h5`` (configuration, results, counters per PE and per link; see `traces.run_format`) and, if asked for,
+heat maps as PNG with the plotted numbers as CSV beside them.  Drawing takes longer than the whole simulation, so it is
+asked for; ``wse view`` draws more of the run file at any time.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Options:
     batch: int = option(0, doc="images per pass over the fabric; 0 means as many as fit", low=0)
     dtype: str = option("f16", doc="format of images and weights; sums are f32", choices=("f16", "cb16"))
     ridge: float = option(0.01, doc="weight of the penalty when the layer is fitted, per image", low=0.0)
+    pictures: bool = option(False, doc="draw heat maps beside the run file")
     held_out: float = option(0.2, doc="share of the digits that the fit does not see", low=0.0, high=0.9)
 
 
@@ -173,7 +175,7 @@ def run(config: JobConfig, out_dir: Path, progress: Progress) -> dict[str, Any]:
         "same_class_as_numpy": int(np.count_nonzero(plain == predicted)),
         **measured(config, machine, passes),
     }
-    progress.phase("write the run file and the heat maps")
+    progress.phase("write the run file")
     arrays = {"scores": values, "predicted": predicted, "labels": labels, "weights": b, "held_out": unseen}
     write_files(config, machine, out_dir, result, passes.counters, arrays)
     return result
@@ -260,8 +262,7 @@ def write_files(
     counters: dict[str, tuple[NDArray[np.uint64], str]],
     arrays: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write the run file and the heat maps into `out_dir`."""
-    from traces.heatmap import plane, write_heatmap
+    """Write the run file, and the heat maps if they are wanted, into `out_dir`."""
     from traces.run_format import RunMeta
     from traces.writer import RunWriter
 
@@ -279,7 +280,15 @@ def write_files(
         for name, value in {**result, **arrays}.items():
             if value is not None:
                 writer.add_result(name, value)
-    share = 100.0 * counters["busy"][0] / result["cycles"]
+    if config.options.pictures:
+        draw(out_dir, counters, result["cycles"])
+
+
+def draw(out_dir: Path, counters: Mapping[str, tuple[NDArray[np.uint64], str]], cycles: int) -> None:
+    """Draw where PEs were busy and what came from the west."""
+    from traces.heatmap import plane, write_heatmap
+
+    share = 100.0 * counters["busy"][0] / cycles
     write_heatmap(out_dir / "utilisation.png", share, "digits: busy cycles of each PE", "% of the run")
     links = [plane(values, link="W") for name, (values, _) in counters.items() if name.startswith("moved_color_")]
     if links:
@@ -328,4 +337,6 @@ def report(result: dict[str, Any]) -> str:
         ),
         ("files", ", ".join(r["files"])),
     ]
+    if len(r["files"]) == 1:
+        rows.append(("pictures", f"wse view {r['files'][0]} --figure heat,links,stalls"))
     return table(rows)

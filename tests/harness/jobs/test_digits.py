@@ -82,17 +82,23 @@ def test_the_run_file(default):
         assert (np.diff(rows[0, :, LINKS.index("W")].astype(int)) > 0).all()
 
 
-def test_the_pictures(default):
-    _, path, _ = default
-    names = sorted(item.name for item in path.iterdir())
+def test_pictures_are_drawn_if_asked_for(default, tmp_path):
+    """They would take longer than the simulation; what draws them later is said."""
+    assert [item.name for item in default[1].iterdir()] == ["digits.h5"]
+    text = digits.report(default[0] | {"files": ["runs/digits.h5"], "total_seconds": 1.0})
+    words = text[text.index("wse view") :].split("\n")[0].split()[1:]
+    assert words[:2] == ["view", "runs/digits.h5"]
+    assert cli.main(["view", str(default[1] / "digits.h5"), *words[2:], "--out", str(tmp_path / "later")]) == 0
+    work(tmp_path, config(pictures=True, pes=10))
+    names = sorted(item.name for item in tmp_path.iterdir() if item.is_file())
     assert names == [
         "digits.h5",
         *(f"{name}.{kind}" for name in ("traffic_from_west", "utilisation") for kind in ("csv", "png")),
     ]
     for name in names:
         if name.endswith(".png"):
-            assert (path / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    rows = (path / "utilisation.csv").read_text().splitlines()
+            assert (tmp_path / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    rows = (tmp_path / "utilisation.csv").read_text().splitlines()
     assert len(rows) == 2 + 10
 
 
