@@ -31,7 +31,8 @@ from wse_core.errors.base import EXIT_RUN
 __all__ = ["COMMANDS", "build_parser", "main"]
 
 COMMANDS = (
-    "run", "train", "kernel", "kernels", "csl", "validate", "figure", "view", "export", "report", "plan", "doctor",
+    "run", "train", "generate", "kernel", "kernels", "csl", "validate", "figure", "view", "export", "report", "plan",
+    "doctor",
 )  # fmt: skip
 """Subcommands in the order of the help text."""
 

@@ -1,7 +1,10 @@
-"""Inference of large models on the wafer, put together from parts: what no simulation of every cycle could carry.
+"""Inference on the wafer: answers of small models cycle by cycle, and requests to large ones put together from parts.
 
-`costs` has the parts, each a closed form of a kernel or a run on one PE; `parts` holds them against the cycle level.
-`authors` puts together program A, that of the paper's authors as it is, `correct` program B, a decoder that computes
-what the model says.  `requests` makes tokens per second of them, `capacity` says what fits, `comparators` are the two
-systems that the paper compares with, and `published` and `tables` set all of it beside the paper's cells.
+`generate` lets a model answer by PE programs, token by token.
+
+What no simulation of every cycle could carry is put together: `costs` has the parts, each a closed form of a kernel or
+a run on one PE; `parts` holds them against the cycle level.  `authors` puts together program A, that of the paper's
+authors as it is, `correct` program B, a decoder that computes what the model says.  `requests` makes tokens per second
+of them, `capacity` says what fits, `comparators` are the two systems that the paper compares with, and `published` and
+`tables` set all of it beside the paper's cells.
 """

@@ -79,6 +79,8 @@ class LineSum:
     queues : Queues
     among : sequence of str
         What ``auto`` chooses from.
+    combine : {"add", "max", "min"}
+        What makes one number of two; the largest and the smallest are for a K-tree of f32 only.
 
     Attributes
     ----------
@@ -110,8 +112,9 @@ class LineSum:
         broadcast: bool = False,
         queues: Queues | None = None,
         among: tuple[str, ...] = ALGORITHMS,
+        combine: str = "add",
     ) -> None:
-        self.line, self.n, self.dtype, self.machine = line, n, dtype, machine
+        self.line, self.n, self.dtype, self.machine, self.combine = line, n, dtype, machine, combine
         self.broadcast, self.queues, self.pool = broadcast and len(line) > 1, queues or Queues(), tuple(colors)
         names = among if algorithm == "auto" else (algorithm,)
         found = [self._piece(name, k, group) for name in names for k in self._choices(name, levels, algorithm)]
@@ -142,7 +145,7 @@ class LineSum:
                     available=len(self.queues.levels),
                 )
             return ktree.KTree(
-                self.line, groups, self.pool[: 2 * len(groups)], self.n, self.dtype, self.queues.levels
+                self.line, groups, self.pool[: 2 * len(groups)], self.n, self.dtype, self.queues.levels, self.combine
             ), name
         if name in RINGS:
             self._check(name, 3, False)
@@ -261,6 +264,22 @@ class LineSum:
     def end(self, start: int) -> int:
         """Return the cycle in which the last place with the sum can go on, if all places begin in cycle `start`."""
         return self._end(self.piece, start)
+
+    def ends(self, starts: Sequence[int]) -> list[int]:
+        """Return when each place of a K-tree whose sum is given to all can go on, if each begins when `starts` says."""
+        assert isinstance(self.piece, ktree.KTree)
+        m, root, now = self.machine, self.piece.root, self.piece.end(starts, self.machine)
+        if not self.floods:
+            return [now] * len(self.line)
+        w, into, out = self.wavelets, self.queues.flood_in, self.queues.flood_out
+        load, issue = timing.load(m, 2), timing.issue(m)
+        first = now + load + issue  # the step that sends the first wavelet
+        found = []
+        for place, start in enumerate(starts):
+            arrival = first + timing.way(m, abs(place - root))
+            found.append(int(timing.received(m, w, start + load + issue, arrival, into, out)) + m["vec.drain"])
+        found[root] = first + timing.sending(m, w, into, out) + m["vec.drain"]
+        return found
 
     def _end(self, piece: Piece, start: int) -> int:
         m = self.machine

@@ -57,6 +57,7 @@ class Emit(Functions):
 
     def __init__(self, p: Program, count: int) -> None:
         self.p, self.count = p, count
+        self.length: Reg | None = None
         self.at: dict[tuple[str, str], Address | Reg] = {}  # where each DSR points
         # Two sources in one bank take turns.  Sources that meet lie in different banks; added ones half of all
         # banks apart, except q + v, once in gelu, since q and w are multiplied.
@@ -68,6 +69,17 @@ class Emit(Functions):
             for width in ("f32", "u16")
             for file in ("dest", "src0", "src1")
         }
+
+    @contextmanager
+    def first(self, count: int, length: Reg | None = None) -> Iterator[None]:
+        """Inside the block vectors have `count` elements, no more than at first, or as many as a register says.
+
+        A register may hold 1 to `count`.
+        """
+        before = self.count, self.length
+        self.count, self.length = count, length
+        yield
+        self.count, self.length = before
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -103,6 +115,8 @@ class Emit(Functions):
             p.load(dsr, p.mem1d(var, self.count, stride=stride, offset=offset, dtype=width))
             if isinstance(place, Reg):
                 p.dsr_base(dsr, place)
+            if self.length is not None:
+                p.dsr_len(dsr, self.length)
         elif self.at[key] != place:
             p.dsr_base(dsr, place)
         self.at[key] = place

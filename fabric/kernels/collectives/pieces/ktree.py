@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from fabric.asm.operands import Var
 from fabric.kernels.collectives.pieces import trees
-from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
+from fabric.kernels.collectives.pieces.line_reduce import COMBINE, Reduce, Role
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
@@ -98,6 +98,8 @@ class KTree:
         Format of the data and of the sums.
     queues : tuple of int
         Input and output queue of each level.
+    combine : {"add", "max", "min"}
+        What makes one number of two; the largest and the smallest are for f32 only.
     """
 
     line: Line
@@ -106,6 +108,7 @@ class KTree:
     n: int
     dtype: str
     queues: tuple[int, ...] = QUEUES
+    combine: str = "add"
 
     @property
     def wavelets(self) -> int:
@@ -179,20 +182,21 @@ class KTree:
         one = trees.star(1)  # `Reduce.emit` asks its tree only whether messages of one PE are one operation
         for role, queue in zip(roles, self.queues, strict=False):
             if role is not None:
-                Reduce(self.line, one, (), self.n, self.dtype, self.dtype, queue).emit(p, role, x, total)
+                Reduce(self.line, one, (), self.n, self.dtype, self.dtype, queue, self.combine).emit(p, role, x, total)
 
     # --- reference, counts, cycles ------------------------------------------------------------------------------------
 
     def total(self, parts: Sequence[Bits], arithmetic: Arithmetic, result: Arithmetic) -> Bits:
         """Return the bits of the sum in the order of the PEs; both arithmetics are the same, as for other pieces."""
         values: list[NDArray[Any]] = list(parts)
+        combine = COMBINE[self.combine][1]
         for group in (group for level in self.levels for group in level):
             root = group[len(group) // 2]
             for side in self._sides(group):
                 total = values[side[0]]
                 for place in side[1:]:
-                    total = result.call("add", values[place], total)
-                values[root] = result.call("add", values[root], total)
+                    total = result.call(combine, values[place], total)
+                values[root] = result.call(combine, values[root], total)
         return values[self.root]
 
     @property
@@ -223,11 +227,14 @@ class KTree:
         """Additions of elements, all copies together: (P - 1) n each."""
         return self.line.copies * (len(self.line) - 1) * self.n
 
-    def end(self, start: int, machine: Machine) -> int:
-        """Return the cycle in which the root can issue what follows, if all places begin in cycle `start`."""
+    def end(self, start: int | Sequence[int], machine: Machine) -> int:
+        """Return the cycle in which the root can issue what follows, if the places begin in cycle `start`.
+
+        `start` is one number for all places or a sequence with one for each.
+        """
         m, w = machine, self.wavelets
         load, issue = timing.load(m), timing.issue(m)
-        times = [start] * len(self.line)
+        times = list(start) if isinstance(start, Sequence) else [start] * len(self.line)
         for number, level in enumerate(self.levels):
             queue = self.queues[number]
             room = m["queue.in_depth"][queue] + m["ramp.in_buffer"]

@@ -35,7 +35,10 @@ from wse_core.formats import Arithmetic, Bits
 from wse_core.image import ENDLESS
 from wse_core.params import Machine
 
-__all__ = ["Reduce", "Role"]
+__all__ = ["COMBINE", "Reduce", "Role"]
+
+COMBINE = {"add": ("fadds", "add"), "max": ("fmaxs", "maximum"), "min": ("fmins", "minimum")}
+"""What makes one number of two: the operation of f32 vectors and its name in `wse_core.numerics`."""
 
 
 class Role(NamedTuple):
@@ -72,6 +75,8 @@ class Reduce:
         Formats of the data and of the sums; different only for 16-bit data with f32 sums.
     queue : int
         Input and output queue.
+    combine : {"add", "max", "min"}
+        What makes one number of two; the largest and the smallest are for f32 only.
     """
 
     line: Line
@@ -81,6 +86,7 @@ class Reduce:
     dtype: str
     sums: str
     queue: int = 2
+    combine: str = "add"
 
     @property
     def mixed(self) -> bool:
@@ -157,7 +163,8 @@ class Reduce:
             if arriving is None:
                 (p.fh2s if widen else p.mov32 if self.sums == "f32" else p.mov16)(target, source)
                 continue
-            add = p.faddhs if widen else p.fadds if self.sums == "f32" else p.faddh
+            combine = getattr(p, COMBINE[self.combine][0])
+            add = p.faddhs if widen else combine if self.sums == "f32" else p.faddh
             if step.form == "merged":
                 walk = p.mem4d(source, (step.messages, n), (0, 1))
                 many = step.messages * n
@@ -192,7 +199,7 @@ class Reduce:
                 values[k] = (
                     given.call("add_mixed", values[k], values[child])
                     if self.mixed and not i
-                    else result.call("add", values[k], values[child])
+                    else result.call(COMBINE[self.combine][1], values[k], values[child])
                 )
                 del values[child]
         return values[0]

@@ -1,0 +1,70 @@
+"""The token with the largest logit, found on the wafer.
+
+Logits lie cut over x, the same on all rows.  A PE takes its largest, an all-reduce along x the largest of all; then the
+id of every logit that equals it stands, all others become larger than any id, and a second all-reduce takes the
+smallest: of equal logits the lowest token wins.  Ids are f32 numbers, exact up to 2^24.  A logit that is no number, or
+infinite, makes the id no number.
+
+Two logits that differ by less than 2^-149 * 2^254 < 2^24 cannot be: the difference of two unequal f32 numbers times
+2^254 is at least 2^105, unless the machine flushes subnormal numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fabric.networks.inference.writer import Writer
+
+__all__ = ["BEYOND", "RAISE", "ArgMax"]
+
+RAISE = 2.0**127
+"""Multiplied twice: makes every difference larger than `BEYOND`."""
+BEYOND = 2.0**24
+"""Larger than any id."""
+LOWEST = -3.4e38
+
+
+class ArgMax:
+    """The search in a program.
+
+    Parameters
+    ----------
+    w : Writer
+    """
+
+    def __init__(self, w: Writer) -> None:
+        p, n = w.p, w.place.vocabulary
+        self.w = w
+        self.ids = p.array("ids", n, "f32", bank=0)
+        self.known = p.param("known", "u16")  # logits of this column that belong to a token
+        self.far = p.array("far", n, "f32", bank=4)
+        self.answer = p.array("answer", 2, "f32")  # id, its logit
+        self.top = p.array("top", 1, "f32")
+
+    def emit(self, largest: Callable[[], None], smallest: Callable[[], None]) -> None:
+        """Write answer = (id, logit); the callables emit the all-reduces along x of ``top``."""
+        w, p, n = self.w, self.w.p, self.w.place.vocabulary
+        value, known = p.reg32("value"), p.reg16("known")
+        p.ld16(known, self.known)
+        p.load(w.second, p.mem1d(w.logits, n))
+        p.dsr_len(w.second, known)
+        p.ldi32(value, LOWEST)
+        p.fmaxs(value, value, w.second)
+        p.st32(value, self.top)
+        largest()
+        p.ld32(value, self.top)
+        p.st32(value, self.answer[1])
+        p.fsubs(self.far, value, w.logits)
+        p.fmuls(self.far, self.far, RAISE)
+        p.fmuls(self.far, self.far, RAISE)
+        p.fmins(self.far, self.far, BEYOND)
+        p.fadds(self.far, self.far, self.ids)
+        p.load(w.second, p.mem1d(self.far, n))
+        p.dsr_len(w.second, known)
+        p.ldi32(value, 2 * BEYOND)
+        p.fmins(value, value, w.second)
+        p.st32(value, self.top)
+        smallest()
+        p.ld32(value, self.top)
+        p.st32(value, self.answer)
+        p.free(value, known)

@@ -1,0 +1,329 @@
+"""The decoder as one resident program: a token enters at the west edge, the next one leaves there.
+
+A step
+    The embedding row of the token enters row by row at column 0 and is given to each row by an all-reduce in which all
+    others hold zeros.  Then, layer by layer: norm; queries, keys and values (summed along y); rotary positions; the
+    cache takes the new entry; attention; output projection (along x) into the residual stream; norm; gate and up (along
+    y); SwiGLU; down (along x) into the residual stream.  Behind the last layer: norm, logits (along y), the largest of
+    them (along x); its token and its value leave PE (0, 0).
+
+    There are nine all-reduces per layer: six along y (two of them of one value, for the norms, one a maximum), two
+    along x, one inside the columns of a head.
+
+The program loops: a PE that is through waits for the next token, and counts tokens itself.
+
+Cycles: `fabric.networks.inference.decode_cycles`.
+Source: WaferLLM, section 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.asm.operands import Var
+from fabric.kernels.collectives.pieces.ktree import KTree
+from fabric.kernels.collectives.pieces.line_reduce import Role
+from fabric.kernels.collectives.pieces.lines import compose
+from fabric.kernels.kit.session import Stamps
+from fabric.kernels.matvec.line_sum import LineSum
+from fabric.layout.layout import Layout
+from fabric.networks.inference.argmax import ArgMax
+from fabric.networks.inference.attention import Attention
+from fabric.networks.inference.axes import COLOR_HEAD, COLOR_IN, COLOR_OUT, QUEUE_HEAD, QUEUE_IN, axes
+from fabric.networks.inference.cache import CacheCode, route_shift
+from fabric.networks.inference.elementwise import Rotary, emit_norm, emit_residual, emit_swiglu
+from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.writer import Writer
+from fabric.program.program import Program
+from wse_core.params import Machine
+
+__all__ = ["PARTS", "Decode"]
+
+Summed = Callable[[str, Var], Callable[[], None]]
+"""Gives, for an all-reduce of `Decode.sums` and a variable, what writes it."""
+
+PARTS = (
+    "enter",
+    "begin",
+    "norm 1",
+    "qkv",
+    "rotary",
+    "cache",
+    "scores",
+    "peaks",
+    "shares",
+    "mix",
+    "divide",
+    "o",
+    "norm 2",
+    "gate_up",
+    "swiglu",
+    "down",
+    "norm 3",
+    "head",
+    "argmax",
+)
+"""Parts of a step in order; a timed program notes when each is done, those of layers in the last layer."""
+
+
+@dataclass(frozen=True)
+class ColumnRole:
+    """What a program depends on along x."""
+
+    tree: tuple[Any, bool]
+    first: bool
+
+
+@dataclass(frozen=True)
+class RowRole:
+    """What a program depends on along y."""
+
+    tree: tuple[Any, bool]
+    parity: int
+    first: bool
+    last: bool
+
+
+class Decode:
+    """Programs, routes and data of a decoder that generates.
+
+    Parameters
+    ----------
+    machine : Machine
+    place : Placement
+    policy : {"shift", "concat", "round"}
+        Of the cache.
+    timed : bool
+        Whether every PE notes when each of `PARTS` is done; costs some cycles each.
+
+    Attributes
+    ----------
+    x, y : Axis
+        The all-reduces of both axes.
+    inputs : list of Stream
+        One per row: the chunk of an embedding row, two numbers of 16 bits per wavelet.
+    output : Stream
+        Two wavelets per token, f32: the next token, its logit.
+    """
+
+    def __init__(self, machine: Machine, place: Placement, policy: str = "shift", timed: bool = False) -> None:
+        self.machine, self.place, self.policy, self.timed = machine, place, policy, timed
+        self.x, self.y = axes(machine, place)
+        heads, hidden, shapes = place.heads, place.hidden, place.shapes
+        self.sums: dict[str, LineSum] = {
+            "norm": self.y.sum(1),
+            "qkv": self.y.sum(shapes["qkv"].rows),
+            "peaks": self.y.sum(heads, "max"),
+            "mixed": self.y.sum(heads * place.part + heads),
+            "back": self.x.sum(hidden),
+            "gate_up": self.y.sum(shapes["gate_up"].rows),
+            "head": self.y.sum(shapes["head"].rows),
+            "largest": self.x.sum(1, "max"),
+            "smallest": self.x.sum(1, "min"),
+        }
+
+    # --- programs -----------------------------------------------------------------------------------------------------
+
+    def program(self, column: ColumnRole, row: RowRole) -> Program:
+        """Return the program of a PE."""
+        place = self.place
+        p = Program(f"decoder {column} {row}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
+        w = Writer(p, place)
+        rotary, search = Rotary(w), ArgMax(w)
+        cache = CacheCode(w, self.policy, row.parity, row.first, row.last)
+        attention = Attention(w, cache, self.level(column), self.x.queues.levels[0])
+        stamps = Stamps(p, len(PARTS) + 1) if self.timed else None
+
+        def summed(name: str, var: Var) -> Callable[[], None]:
+            line = self.sums[name]
+            role = column.tree if line.line is self.x.line else row.tree
+            return lambda: line.emit(p, role, var)
+
+        def done(part: str) -> None:
+            if stamps is not None:
+                stamps.store(1 + PARTS.index(part))
+
+        with p.task("token"):
+            turn = p.reg16("layers left")
+            start = p.label("next token")
+            self._enter(w, column)
+            if stamps is not None:
+                stamps.store(0)
+            summed("back", w.back)()
+            p.mov32(w.x, w.back)
+            w.rewind()
+            done("enter")
+            cache.begin()
+            rotary.position()
+            done("begin")
+            with p.loop(place.decoder.layers, counter=turn):
+                self._layer(w, rotary, cache, attention, summed, done)
+            self._norm(w, "norm 3", summed, done)
+            self._product(w, "head", w.logits, w.given, summed("head", w.logits))
+            done("head")
+            search.emit(summed("largest", search.top), summed("smallest", search.top))
+            done("argmax")
+            if column.first and row.first:
+                p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_OUT), 2), search.answer)
+            rotary.advance()
+            p.jump(start)
+        p.assemble()
+        return p
+
+    @staticmethod
+    def _norm(w: Writer, part: str, summed: Summed, done: Callable[[str], None]) -> None:
+        """Write a norm."""
+        emit_norm(w, summed("norm", w.one))
+        done(part)
+
+    def _layer(
+        self,
+        w: Writer,
+        rotary: Rotary,
+        cache: CacheCode,
+        attention: Attention,
+        summed: Summed,
+        done: Callable[[str], None],
+    ) -> None:
+        """Write a layer; `summed` gives the emitter of an all-reduce of a variable, `done` notes the end of a part."""
+        self._norm(w, "norm 1", summed, done)
+        self._product(w, "qkv", w.qkv, w.given, summed("qkv", w.qkv))
+        done("qkv")
+        rotary.turn()
+        done("rotary")
+        cache.update()
+        done("cache")
+        attention.scores()
+        attention.sum_scores()
+        done("scores")
+        attention.peaks()
+        summed("peaks", w.peaks)()
+        done("peaks")
+        attention.shares()
+        done("shares")
+        attention.mix()
+        summed("mixed", w.mixed)()
+        done("mix")
+        attention.divide()
+        done("divide")
+        self._product(w, "o", w.back, w.mixed_half, summed("back", w.back))
+        emit_residual(w)
+        done("o")
+        self._norm(w, "norm 2", summed, done)
+        self._product(w, "gate_up", w.gate_up, w.given, summed("gate_up", w.gate_up))
+        done("gate_up")
+        emit_swiglu(w)
+        done("swiglu")
+        self._product(w, "down", w.back, w.inner_half, summed("back", w.back))
+        emit_residual(w)
+        with w.taking("cache", self.place.cache_words):
+            pass
+        done("down")
+
+    def _enter(self, w: Writer, column: ColumnRole) -> None:
+        """Write that the token's embedding enters ``back``: at column 0 from outside, elsewhere zeros."""
+        p = w.p
+        if column.first:
+            p.mov16(w.given, p.fabin(p.input_queue(QUEUE_IN, COLOR_IN), w.place.hidden))
+            p.fh2s(w.back, w.given)
+        else:
+            p.mov32(w.back, 0)
+
+    def _product(self, w: Writer, name: str, result: Var, vector: Var, total: Callable[[], None]) -> None:
+        """Write a product and the sum of its parts; the biases of queries, keys and values behind it."""
+        p = w.p
+        w.product(name, result, vector)
+        total()
+        if name == "qkv" and w.place.decoder.qkv_bias:
+            rows = w.place.shapes["qkv"].rows
+            with w.taking("biases", rows) as address:
+                bias = p.dsr("src0", name="biases")
+                p.load(bias, p.mem1d(w.qkv_half, rows))
+                p.dsr_base(bias, address)
+                p.faddhs(result, bias, result)
+
+    def level(self, column: ColumnRole) -> Role | None:
+        """Return a column's part in the lowest level of the tree along x; None: it is the only one of its head."""
+        found: Role | None = column.tree[0][0] if self.place.group > 1 else None
+        return found
+
+    # --- layout -------------------------------------------------------------------------------------------------------
+
+    def layout(self) -> Layout:
+        """Return the `Layout`, with the streams in `inputs` and `output`; not yet built."""
+        place, height, width = self.place, self.place.height, self.place.width
+        layout = Layout(width, height, self.machine)
+        columns = [ColumnRole(tree, k == 0) for k, tree in enumerate(self.sums["back"].roles())]
+        rows = [
+            RowRole(tree, k % 2 if self.policy == "shift" else 0, k == 0, k == height - 1)
+            for k, tree in enumerate(self.sums["qkv"].roles())
+        ]
+        compose(layout, [(self.x.line, columns), (self.y.line, rows)], lambda roles: self.program(*roles))
+        self.sums["back"].routes(layout)
+        self.sums["qkv"].routes(layout)
+        if place.group > 1:
+            self._route_heads(layout)
+        if self.policy == "shift":
+            route_shift(layout, place)
+        layout.route(COLOR_IN, (0, 0, 1, height), rx="W", tx="R")
+        layout.route(COLOR_OUT, (0, 0), rx="R", tx="W")
+        self.inputs = [layout.input_stream(0, row, "W", COLOR_IN) for row in range(height)]
+        self.output = layout.output_stream(0, 0, "W", COLOR_OUT)
+        for name, values, rect in self.parameters():
+            layout.set_param(name, values, rect)
+        layout.build()
+        return layout
+
+    def groups(self) -> list[list[int]]:
+        """Return the columns of each lowest group of the tree along x."""
+        piece = self.sums["back"].piece
+        assert isinstance(piece, KTree)
+        return piece.levels[0] if self.place.group > 1 else [[c] for c in range(self.place.width)]
+
+    def _route_heads(self, layout: Layout) -> None:
+        """Paint the floods from the middle of each group of columns."""
+        for group in self.groups():
+            root = group[len(group) // 2]
+            for column in group if len(group) > 1 else ():
+                west = "W" * (column > group[0] and column <= root)
+                east = "E" * (column < group[-1] and column >= root)
+                rx = "R" if column == root else "E" if column < root else "W"
+                tx = west + east + "R" * (column != root)
+                layout.route(COLOR_HEAD, (column, 0, 1, self.place.height), rx=rx, tx=tx)
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    def parameters(self) -> list[tuple[str, NDArray[Any], tuple[int, int, int, int]]]:
+        """Return (symbol, values of shape (h, w, n), rectangle) of what differs between PEs but does not change."""
+        from fabric.networks.inference.angles import Angles
+
+        place, width, height = self.place, self.place.width, self.place.height
+        whole = 0, 0, width, height
+        angles = Angles(place, self.machine)
+        ids = np.maximum(place.ids, 0).astype(np.float32)
+        known = (place.ids >= 0).sum(axis=1).astype(np.uint16)
+        rows = np.arange(height, dtype=np.uint16)
+
+        def per_column(values: NDArray[Any]) -> NDArray[Any]:
+            values = values if values.ndim > 1 else values[:, np.newaxis]
+            return np.broadcast_to(values, (height, width, values.shape[-1]))
+
+        found = [
+            ("ids", per_column(ids)),
+            ("known", per_column(known)),
+            ("row", np.broadcast_to(rows[:, np.newaxis, np.newaxis], (height, width, 1))),
+        ]
+        found += [(name, per_column(bits.view(np.float32))) for name, bits in angles.state(0).items()]
+        found.append(("passed", np.full((height, width, 1), angles.passed(0), np.uint16)))
+        return [(name, values, whole) for name, values in found]
+
+    def tables(self, weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return what the host writes before the first token: symbol -> bit patterns of shape (h, w, n)."""
+        from fabric.networks.inference.tiles import place_weights
+
+        return place_weights(self.place, self.machine, weights)

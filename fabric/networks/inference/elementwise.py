@@ -1,0 +1,157 @@
+"""Norm, rotary positions and SwiGLU of a decoder's step, and the way back into the residual stream.
+
+All of it is f32, with one rounding to 16 bits where a product reads the result.  The residual stream stays f32.
+Nothing moves but the one value of the sum of squares.
+
+Angles.  A PE turns its own: the cosines and sines of a position are those of a multiple of `FINE` positions turned by
+the rest, each a chain of turns by a constant angle, so that a position t costs t / FINE + FINE roundings and not t.
+
+Rounding
+    norm: squares summed in order of features, then over rows; (x * rsqrt(mean + eps)) * weight, two roundings.
+    rotary: four products, then a difference and a sum; queries are multiplied by 1 / sqrt(head_size) behind it.
+    SwiGLU: gate * (1 / (1 + exp(min(-gate, 86)))), then times up.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fabric.asm.operands import Dsd, Var
+from fabric.networks.inference.writer import Writer
+
+__all__ = [
+    "ANGLE_BANK",
+    "FINE",
+    "LARGEST_EXPONENT",
+    "TURNED_BANK",
+    "Rotary",
+    "emit_norm",
+    "emit_residual",
+    "emit_swiglu",
+]
+
+FINE = 64
+"""Positions between two turns of the coarse angles."""
+ANGLE_BANK, TURNED_BANK = 2, 4
+"""Banks in which cosines and products begin; queries begin in bank 0, so heads of an even number of pairs never meet
+them in one bank."""
+LARGEST_EXPONENT = 86.0
+"""Of 1 + exp(-z), so that its reciprocal is in range."""
+
+
+def emit_norm(w: Writer, sum_one: object) -> None:
+    """Write given = norm(x) with the next norm's weights; `sum_one` emits the all-reduce of ``one`` along y."""
+    p, n, decoder = w.p, w.place.hidden, w.place.decoder
+    value = p.reg32("sum of squares")
+    p.fmuls(w.scratch, w.x, w.x)
+    p.ldi32(value, 0.0)
+    p.fadds(value, value, w.scratch)
+    p.st32(value, w.one)
+    sum_one()  # type: ignore[operator]
+    p.ld32(value, w.one)
+    p.fmuls(value, value, 1.0 / decoder.hidden)
+    p.fadds(value, value, decoder.epsilon)
+    p.st32(value, w.one)
+    with w.functions.first(1):
+        w.functions.rsqrt(w.one, w.one)
+    p.ld32(value, w.one)
+    p.fmuls(w.scratch, w.x, value)
+    p.free(value)
+    with w.taking("norms", 2 * n) as address:
+        p.load(w.second, p.mem1d(w.x, n))
+        p.dsr_base(w.second, address)
+        p.fmuls(w.scratch, w.scratch, w.second)
+    p.fs2h(w.given, w.scratch)
+
+
+def emit_residual(w: Writer) -> None:
+    """Write x = x + back."""
+    w.p.fadds(w.x, w.x, w.back)
+
+
+def emit_swiglu(w: Writer) -> None:
+    """Write inner_half = silu(gate) * up."""
+    p, n = w.p, w.place.ffn
+    gate, up = p.mem1d(w.gate_up, n), p.mem1d(w.gate_up, n, offset=n)
+    p.fnegs(w.inner, gate)
+    p.fmins(w.inner, w.inner, LARGEST_EXPONENT)
+    with w.functions.first(n):
+        w.functions.exp(w.inner, w.inner)
+        p.fadds(w.inner, w.inner, 1.0)
+        w.functions.reciprocal(w.inner, w.inner)
+    p.fmuls(w.inner, w.inner, gate)
+    p.fmuls(w.inner, w.inner, up)
+    p.fs2h(w.inner_half, w.inner)
+
+
+class Rotary:
+    """The angles of a PE and the turning of its queries and keys.
+
+    Parameters
+    ----------
+    w : Writer
+    """
+
+    def __init__(self, w: Writer) -> None:
+        p, n = w.p, w.place.pairs
+        self.w, self.pairs = w, n
+        # Cosines, then sines, of all pairs: of one position, of `FINE`, of the rest, of the multiple, of both.
+        self.step, self.leap = p.param("step", "f32", count=2 * n), p.param("leap", "f32", count=2 * n)
+        self.fine, self.coarse = p.param("fine", "f32", count=2 * n), p.param("coarse", "f32", count=2 * n)
+        self.angle = p.array("angle", 2 * n, "f32", bank=ANGLE_BANK)
+        self.passed = p.param("passed", "u16")  # positions since the last leap
+        self.products = p.array("turned", 2 * (w.place.heads + w.place.kv_heads) * n, "f32", bank=TURNED_BANK)
+
+    def _turn(self, result: Var, a: Var, b: Var) -> None:
+        """Write result = a turned by b; `result` may be a."""
+        p, n = self.w.p, self.pairs
+
+        def parts(var: Var) -> tuple[Dsd, Dsd]:
+            return p.mem1d(var, n), p.mem1d(var, n, offset=n)
+
+        (a_cos, a_sin), (b_cos, b_sin), (cos, sin) = parts(a), parts(b), parts(result)
+        left, right = p.mem1d(self.products, n), p.mem1d(self.products, n, offset=n)
+        p.fmuls(left, a_cos, b_sin)
+        p.fmuls(right, a_sin, b_sin)
+        p.fmuls(cos, a_cos, b_cos)
+        p.fmuls(sin, a_sin, b_cos)
+        p.fsubs(cos, cos, right)
+        p.fadds(sin, sin, left)
+
+    def position(self) -> None:
+        """Write what a step begins with: the angles of its position."""
+        self._turn(self.angle, self.coarse, self.fine)
+
+    def advance(self) -> None:
+        """Write what a step ends with: the next position."""
+        w, p, n = self.w, self.w.p, self.pairs
+        count = p.reg16("passed")
+        self._turn(self.fine, self.fine, self.step)
+        p.ld16(count, self.passed)
+        p.add16(count, count, 1)
+        with p.if_("eq", count, FINE, "16"):
+            p.ldi(count, 0)
+            p.mov32(p.mem1d(self.fine, n), 1.0)
+            p.mov32(p.mem1d(self.fine, n, offset=n), 0.0)
+            self._turn(self.coarse, self.coarse, self.leap)
+        p.st16(count, self.passed)
+        p.free(count)
+        assert w is self.w
+
+    def turn(self) -> None:
+        """Write qkv_half = queries and keys of qkv turned, queries scaled, and values as they are."""
+        w, p, n = self.w, self.w.p, self.pairs
+        heads = w.place.heads + w.place.kv_heads
+        a = p.mem4d(w.qkv, (heads, n), (2 * n, 1))
+        b = p.mem4d(w.qkv, (heads, n), (2 * n, 1), offset=n)
+        cos, sin = p.mem4d(self.angle, (heads, n), (0, 1)), p.mem4d(self.angle, (heads, n), (0, 1), offset=n)
+        left, right = p.mem1d(self.products, heads * n), p.mem1d(self.products, heads * n, offset=heads * n)
+        p.fmuls(left, a, sin)
+        p.fmuls(right, b, sin)
+        p.fmuls(a, a, cos)
+        p.fmuls(b, b, cos)
+        p.fsubs(a, a, right)
+        p.fadds(b, b, left)
+        queries = p.mem1d(w.qkv, w.place.query_rows)
+        p.fmuls(queries, queries, 1.0 / math.sqrt(w.place.decoder.head_size))
+        p.fs2h(w.qkv_half, w.qkv)

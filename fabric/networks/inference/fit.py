@@ -1,0 +1,103 @@
+"""Whether a decoder fits into the memory of the PEs, and the smallest mesh on which it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.writer import CHUNK
+from wse_core.errors import PlanError
+from wse_core.params import Machine
+
+__all__ = ["CODE_WORDS", "admit", "needed_words", "smallest_mesh", "temporary_words"]
+
+CODE_WORDS = 4096
+"""Words kept for the program; a test assembles programs and sees that none is longer."""
+GAPS = 128
+"""Words lost before variables that have to begin in a certain bank."""
+
+
+def temporary_words(place: Placement) -> int:
+    """Return the words of vectors, angles, lists and numbers that a PE has beside what `Placement.words` counts."""
+    shapes, hidden, heads = place.shapes, place.hidden, place.heads
+    scores = heads * place.capacity
+    vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
+    vectors += 2 * heads * (place.part + 1) + heads * place.part
+    vectors += (4 + 2 + 1) * place.ffn + (2 + 2 + 2) * place.vocabulary
+    functions = 6 * 2 * max(CHUNK, place.ffn, heads)
+    angles = (5 * 4 + 4 * (heads + place.kv_heads)) * place.pairs
+    return vectors + functions + angles + place.capacity + 4 * place.kv_rows
+
+
+def needed_words(place: Placement) -> dict[str, int]:
+    """Return all words that a PE needs, by what they are, the largest first."""
+    found = place.words() | {"code": CODE_WORDS, "vectors": temporary_words(place) + GAPS}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def tokens_per_row(tokens: int, height: int, policy: str) -> int:
+    """Return how many tokens a row must have room for."""
+    return tokens if policy == "concat" else -(-tokens // height)
+
+
+def _on(place: Placement, width: int, height: int, tokens: int, policy: str) -> Placement:
+    room = tokens_per_row(tokens, height, policy)
+    return replace(place, width=width, height=height, tokens_per_row=room)
+
+
+def smallest_mesh(place: Placement, machine: Machine, tokens: int, policy: str) -> tuple[int, int] | None:
+    """Return (width, height) of the fewest PEs that hold a decoder and so many tokens; None: no wafer does.
+
+    Of equally many PEs the mesh that is nearest to a square is taken.
+    """
+    room, best = machine["mem.words"], None
+    for width in range(1, machine["fabric.width"] + 1):
+        low, high = 1, machine["fabric.height"] + 1
+        if best is not None:
+            high = min(high, best[0] * best[1] // width + 1)
+        top = high
+        while low < high:
+            height = (low + high) // 2
+            if sum(needed_words(_on(place, width, height, tokens, policy)).values()) <= room:
+                high = height
+            else:
+                low = height + 1
+        if low < top and (
+            best is None or (width * low, abs(width - low)) < (best[0] * best[1], abs(best[0] - best[1]))
+        ):
+            best = width, low
+    return best
+
+
+def admit(place: Placement, machine: Machine, tokens: int, policy: str) -> None:
+    """Refuse a decoder that does not fit.
+
+    Parameters
+    ----------
+    tokens : int
+        Of prompt and answer together.
+
+    Raises
+    ------
+    PlanError
+        Names the largest tensor of the PE, its bytes, and the smallest mesh that carries the decoder.
+    """
+    needed, room = needed_words(place), machine["mem.words"]
+    total = sum(needed.values())
+    if total <= room:
+        return
+    name, words = next(item for item in needed.items() if item[0] not in ("code", "vectors"))
+    mesh = smallest_mesh(place, machine, tokens, policy)
+    parts = ", ".join(f"{key} {2 * value:,}" for key, value in needed.items())
+    raise PlanError(
+        f"the decoder does not fit into {place.width} x {place.height} PEs: PE (0, 0) needs {2 * total:,} of "
+        f"{2 * room:,} bytes, the most of them for {name} ({2 * words:,} bytes)",
+        where="decoder",
+        cause=f"bytes: {parts}",
+        hint=f"the smallest mesh that carries it with {tokens} tokens is {mesh[0]} x {mesh[1]}"
+        if mesh
+        else f"no mesh of one wafer carries it with {tokens} tokens",
+        limit="memory",
+        needed=2 * total,
+        available=2 * room,
+    )

@@ -1,0 +1,271 @@
+"""What a generating decoder must give, bit by bit: numpy in the order of the PEs, slow and plain.
+
+Every array has one entry per PE, row or column, in the order of the placement.  Sums inside a PE go through
+`Arithmetic.product` (ascending, from zero, one rounding each) or are added one after the other; sums over PEs are
+those of the trees (`LineSum.total`); functions are `Evaluate`; each rounding to 16 bits is one `_half`.  Tokens lie
+where `rows.Rows` puts them by the rule itself, while the program uses its closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fabric.networks.inference.angles import Angles
+from fabric.networks.inference.argmax import BEYOND, RAISE
+from fabric.networks.inference.attention import LOWEST
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.elementwise import LARGEST_EXPONENT
+from fabric.networks.inference.rows import Rows
+from fabric.networks.inference.tiles import embedding_rows, place_weights
+from fabric.program.functions import Evaluate
+from wse_core import numerics
+from wse_core.formats import Arithmetic, Bits, Format
+
+__all__ = ["Oracle"]
+
+
+class Oracle:
+    """A decoder with its cache, token after token.
+
+    Parameters
+    ----------
+    decode : Decode
+        Placement, trees and policy; none of its programs are used.
+    weights : mapping
+        Tensors by the hub's names.
+
+    Attributes
+    ----------
+    rows : Rows
+        Which row holds which token in which slot.
+    keys, values : ndarray
+        Bits of the caches, shapes (layers, height, width, kv_heads, part, capacity) and (..., kv_heads, capacity,
+        part).
+    """
+
+    def __init__(self, decode: Decode, weights: Mapping[str, ArrayLike]) -> None:
+        self.decode, self.place, self.weights = decode, decode.place, weights
+        place, machine = self.place, decode.machine
+        self.half, self.single = Arithmetic.of(machine, place.dtype), Arithmetic.of(machine, "f32")
+        self.functions, self.angles = Evaluate(machine), Angles(place, machine)
+        self.rows = Rows(place.height, place.tokens_per_row, decode.policy)
+        tables = place_weights(place, machine, weights)
+        self.norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)
+        self.biases = tables["biases"][0].reshape(place.width, place.decoder.layers, -1) if "biases" in tables else None
+        self.tiles = self._tiles(tables["weights"])
+        self._before: list[list[int]] = [[] for _ in range(place.height)]  # tokens in slots before the step
+        size = place.decoder.layers, place.height, place.width, place.kv_heads
+        self.keys = np.zeros((*size, place.part, place.capacity), np.uint16)
+        self.values = np.zeros((*size, place.capacity, place.part), np.uint16)
+
+    def _tiles(self, words: Bits) -> list[dict[str, Bits]]:
+        """Return the matrices of each layer, and of the head behind the last: (height, width, rows, depth)."""
+        place, at = self.place, 0
+        found: list[dict[str, Bits]] = []
+        names = [n for n in place.shapes if n != "head"]
+        for layer in range(place.decoder.layers + 1):
+            entry = {}
+            for name in names if layer < place.decoder.layers else ["head"]:
+                shape = place.shapes[name]
+                flat = words[:, :, at : at + shape.rows * shape.depth]
+                entry[name] = flat.reshape(*words.shape[:2], shape.depth, shape.rows).swapaxes(2, 3)
+                at += place.tile_words(shape)
+            found.append(entry)
+        return found
+
+    # --- small parts --------------------------------------------------------------------------------------------------
+
+    def _number(self, value: float) -> Bits:
+        return self.single.encode(value)
+
+    def _do(self, name: str, *operands: ArrayLike) -> Bits:
+        return self.single.call(name, *operands)
+
+    def _half(self, bits: Bits) -> Bits:
+        return self._converted(bits, "f32", self.half.fmt)
+
+    def _wide(self, bits: Bits) -> Bits:
+        return self._converted(bits, self.half.fmt, "f32")
+
+    def _converted(self, bits: Bits, given: Format, wanted: Format) -> Bits:
+        flat = np.ascontiguousarray(bits).ravel()
+        found: Bits = np.asarray(numerics.convert(flat, given, wanted, self.half.bias, self.half.ftz))
+        return found.reshape(bits.shape)
+
+    def _in_order(self, start: float, terms: Bits, name: str = "add") -> Bits:
+        """Return the terms of the last axis put together one after the other."""
+        total = np.full(terms.shape[:-1], self._number(start), np.uint32)
+        for k in range(terms.shape[-1]):
+            total = self._do(name, total, terms[..., k])
+        return total
+
+    def _sum(self, name: str, parts: Bits) -> Bits:
+        """Return what an all-reduce makes of the parts of the places, the first axis."""
+        return np.asarray(self.decode.sums[name].total(list(parts), self.single))
+
+    def _product(self, matrix: Bits, vector: Bits) -> Bits:
+        """Return f32 bits of a product of 16-bit numbers, matrix (rows, depth) by (depth, columns)."""
+        zeros = np.zeros((matrix.shape[0], vector.shape[1]), np.uint32)
+        return np.asarray(self.half.product(np.ascontiguousarray(matrix), np.ascontiguousarray(vector), zeros))
+
+    def _along_y(self, name: str, tiles: Bits, vector: Bits) -> Bits:
+        """Return the product of tiles with a vector cut over rows (height, depth): bits (width, rows)."""
+        height, width, rows, depth = tiles.shape
+        parts = [
+            self._product(tiles[r].reshape(-1, depth), vector[r][:, np.newaxis]).reshape(width, rows)
+            for r in range(height)
+        ]
+        return self._sum(name, np.array(parts))
+
+    def _along_x(self, tiles: Bits, vector: Bits) -> Bits:
+        """Return the product of tiles with a vector cut over columns (width, depth): bits (height, rows)."""
+        height, width, rows, depth = tiles.shape
+        parts = [
+            self._product(tiles[:, c].reshape(-1, depth), vector[c][:, np.newaxis]).reshape(height, rows)
+            for c in range(width)
+        ]
+        return self._sum("back", np.array(parts))
+
+    # --- a step -------------------------------------------------------------------------------------------------------
+
+    def norm(self, x: Bits, weight: Bits) -> Bits:
+        """Return a normalised vector (height, hidden), rounded to 16 bits."""
+        decoder = self.place.decoder
+        squares = self._sum("norm", self._in_order(0.0, self._do("mul", x, x))[:, np.newaxis])
+        mean = self._do("mul", squares, self._number(1.0 / decoder.hidden))
+        scale = self.functions.rsqrt(self._do("add", mean, self._number(decoder.epsilon)))
+        return self._half(self._do("mul", self._do("mul", x, scale), weight))
+
+    def turned(self, qkv: Bits, position: int) -> Bits:
+        """Return queries, keys and values of all columns behind the rotary positions, rounded to 16 bits."""
+        place, n = self.place, self.place.pairs
+        count = place.heads + place.kv_heads
+        angle = self.angles.at(position)[:, np.newaxis]
+        cos, sin = angle[..., :n], angle[..., n:]
+        z = qkv[:, : count * place.part].reshape(place.width, count, 2, n)
+        a, b = z[:, :, 0], z[:, :, 1]
+        first = self._do("sub", self._do("mul", a, cos), self._do("mul", b, sin))
+        second = self._do("add", self._do("mul", b, cos), self._do("mul", a, sin))
+        found = np.concatenate([first, second], axis=2).reshape(place.width, -1)
+        scale = self._number(1.0 / math.sqrt(place.decoder.head_size))
+        queries = self._do("mul", found[:, : place.query_rows], scale)
+        return self._half(np.concatenate([queries, found[:, place.query_rows :], qkv[:, found.shape[1] :]], axis=1))
+
+    def remember(self, layer: int, qkv: Bits) -> None:
+        """Put the newest token's keys and values where the cache has its token now; move those that moved."""
+        place, keys, values = self.place, self.keys[layer], self.values[layer]
+        own_keys = qkv[:, place.query_rows : place.query_rows + place.kv_rows].reshape(place.width, place.kv_heads, -1)
+        own_values = qkv[:, place.query_rows + place.kv_rows :].reshape(place.width, place.kv_heads, -1)
+        old_keys, old_values = keys.copy(), values.copy()
+        was = self._before
+        for r, row in enumerate(self.rows.rows):
+            for slot, token in enumerate(row.slots):
+                if slot < len(was[r]) and was[r][slot] == token:
+                    continue
+                if token == self.rows.count - 1:
+                    keys[r, ..., slot], values[r, :, :, slot] = own_keys, own_values
+                else:
+                    source = was[r + 1].index(token)
+                    keys[r, ..., slot] = old_keys[r + 1, ..., source]
+                    values[r, :, :, slot] = old_values[r + 1, :, :, source]
+
+    def attention(self, layer: int, qkv: Bits) -> Bits:
+        """Return what the heads of each column give, (width, query_rows), rounded to 16 bits."""
+        place, group = self.place, self.place.decoder.group
+        widths = [4 * -(-len(row.slots) // 4) for row in self.rows.rows]
+        queries = qkv[:, : place.query_rows].reshape(place.width, place.kv_heads, group, place.part)
+        scores = [self._scores(layer, r, widths[r], queries) for r in range(place.height)]
+        peaks = np.array([self._in_order(LOWEST, s, "maximum") for s in scores])
+        peak = self._sum("peaks", peaks)[..., np.newaxis]
+        parts = []
+        for r, row in enumerate(scores):
+            terms = self.functions.exp(self._do("sub", row, peak)) if widths[r] else row
+            sums = self._in_order(0.0, terms)
+            shares = self._half(terms).reshape(place.width, place.kv_heads, group, -1)
+            mixed = np.zeros((place.width, place.kv_heads, group, place.part), np.uint32)
+            for c in range(place.width):
+                for k in range(place.kv_heads):
+                    if widths[r]:
+                        entries = self.values[layer, r, c, k, : widths[r]].T
+                        mixed[c, k] = self._product(entries, shares[c, k].T).T
+            parts.append(np.concatenate([mixed.reshape(place.width, -1), sums], axis=1))
+        total = self._sum("mixed", np.array(parts))
+        values = total[:, : place.query_rows].reshape(place.width, place.heads, place.part)
+        inverse = self.functions.reciprocal(total[:, place.query_rows :])[..., np.newaxis]
+        return self._half(self._do("mul", values, inverse).reshape(place.width, -1))
+
+    def _scores(self, layer: int, r: int, width: int, queries: Bits) -> Bits:
+        """Return the scores of a row of PEs, (width, heads, slots), summed over the columns of each head."""
+        place = self.place
+        found = np.zeros((place.width, place.heads, width), np.uint32)
+        for c in range(place.width if width else 0):
+            for k in range(place.kv_heads):
+                product = self._product(self.keys[layer, r, c, k, :, :width].T, queries[c, k].T)
+                found[c, k * place.decoder.group : (k + 1) * place.decoder.group] = product.T
+        for columns in self.decode.groups():
+            found[columns] = self._group_sum(found[columns])
+        found[..., len(self.rows.rows[r].slots) :] = self._number(LOWEST)
+        return found
+
+    def _group_sum(self, parts: Bits) -> Bits:
+        """Return the sum over the columns of a head: both ends of the group toward its middle, the east end first."""
+        middle = len(parts) // 2
+        total = parts[middle]
+        for side in (range(len(parts) - 1, middle, -1), range(middle)):
+            chain = None
+            for k in side:
+                chain = parts[k] if chain is None else self._do("add", parts[k], chain)
+            total = total if chain is None else self._do("add", total, chain)
+        return total
+
+    def swiglu(self, gate_up: Bits) -> Bits:
+        """Return silu(gate) * up, (width, ffn), rounded to 16 bits."""
+        gate, up = gate_up[:, : self.place.ffn], gate_up[:, self.place.ffn :]
+        power = self.functions.exp(self._do("minimum", gate ^ np.uint32(1 << 31), self._number(LARGEST_EXPONENT)))
+        inverse = self.functions.reciprocal(self._do("add", power, self._number(1.0)))
+        return self._half(self._do("mul", self._do("mul", inverse, gate), up))
+
+    def embedding(self, token: int) -> Bits:
+        """Return the residual stream that a token begins with, (height, hidden)."""
+        place = self.place
+        rows = self._wide(embedding_rows(place, self.decode.machine, self.weights, token))
+        parts = np.zeros((place.width, *rows.shape), np.uint32)
+        parts[0] = rows
+        return self._sum("back", parts)
+
+    def step(self, token: int) -> tuple[int, Bits]:
+        """Take a token; return (the next one, bits of the logits of all tokens).
+
+        Raises
+        ------
+        ConfigError
+            The cache is full.
+        """
+        place, position = self.place, self.rows.count
+        self._before = [list(row.slots) for row in self.rows.rows]
+        self.rows.append()
+        x = self.embedding(token)
+        for layer, tiles in enumerate(self.tiles[:-1]):
+            qkv = self._along_y("qkv", tiles["qkv"], self.norm(x, self.norms[:, 2 * layer]))
+            if self.biases is not None:
+                bias = self.biases[:, layer]
+                qkv = self.half.call("add_mixed", bias, qkv)
+            qkv = self.turned(qkv, position)
+            self.remember(layer, qkv)
+            x = self._do("add", x, self._along_x(tiles["o"], self.attention(layer, qkv)))
+            gate_up = self._along_y("gate_up", tiles["gate_up"], self.norm(x, self.norms[:, 2 * layer + 1]))
+            x = self._do("add", x, self._along_x(tiles["down"], self.swiglu(gate_up)))
+        logits = self._along_y("head", self.tiles[-1]["head"], self.norm(x, self.norms[:, -1]))
+        return self.search(logits), logits[place.ids >= 0]
+
+    def search(self, logits: Bits) -> int:
+        """Return the token that the wafer finds."""
+        known = self.place.ids >= 0
+        values = self.single.decode(logits)
+        top = values[known].max()
+        far = np.minimum((top - values) * RAISE * RAISE, BEYOND) + self.place.ids
+        return int(far[known].min())

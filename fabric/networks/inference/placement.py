@@ -1,0 +1,224 @@
+"""Where a decoder's numbers lie on a mesh when it generates: which features, weights and tokens each PE has.
+
+A vector between layers is cut over y: row r has its chunk, and every column has the same.  A product that reads it is
+summed along y and leaves its result cut over x, the same on all rows; the next product reads that, is summed along x
+and leaves its result cut over y again.  So no vector is ever transposed, whatever the mesh.
+
+Heads.  With as many columns as heads of keys and values, each of those heads has a *group* of neighbouring columns and
+its query heads lie on the same ones; columns that are left over have no head.  With fewer columns a column has several
+heads whole.  A column always has whole rotary pairs (i, i + head_size / 2), first the first halves, then the second
+ones, so that turning a vector by its position moves nothing.  Values are cut like keys.
+
+All tiles of a kind have the size of the largest; what is over is zero.  The tokens in the cache are cut over y.
+
+Source: He et al., WaferLLM (OSDI 2025), sections 4.2 and 4.3; heads and pairs on columns are derived here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.kernels.matmul.local import Shape
+from fabric.networks.inference.decoder import Decoder
+from wse_core.errors import ConfigError
+
+__all__ = ["NOTHING", "Placement"]
+
+NOTHING = -1
+"""In a list of features: a place that has none."""
+
+
+def even(count: int, parts: int) -> int:
+    """Return the size of the largest of `parts` equal parts that hold `count` things, an even number."""
+    return 2 * -(-count // (2 * parts))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A decoder on a mesh.
+
+    Attributes
+    ----------
+    decoder : Decoder
+    width, height : int
+        PEs along x and y.
+    tokens_per_row : int
+        Tokens of the cache that a row of PEs has room for.
+    dtype : {"f16", "cb16"}
+        Format of weights, keys, values and of what products read.
+    """
+
+    decoder: Decoder
+    width: int
+    height: int
+    tokens_per_row: int
+    dtype: str = "f16"
+
+    def __post_init__(self) -> None:
+        for name in ("width", "height", "tokens_per_row"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it is at least 1", where="placement")
+
+    # --- sizes of what a PE has ---------------------------------------------------------------------------------------
+
+    @property
+    def hidden(self) -> int:
+        """Features of a vector between layers in a row; even."""
+        return even(self.decoder.hidden, self.height)
+
+    @property
+    def ffn(self) -> int:
+        """Features inside the feed-forward part in a column."""
+        return -(-self.decoder.ffn // self.width)
+
+    @property
+    def vocabulary(self) -> int:
+        """Rows of the output matrix in a column; even."""
+        return even(self.decoder.vocabulary, self.width)
+
+    @property
+    def group(self) -> int:
+        """Columns that share a head of keys and values."""
+        return max(1, self.width // self.decoder.kv_heads)
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values that a column has a part of."""
+        return -(-self.decoder.kv_heads // self.width)
+
+    @property
+    def heads(self) -> int:
+        """Query heads that a column has a part of."""
+        return self.kv_heads * self.decoder.group
+
+    @property
+    def pairs(self) -> int:
+        """Rotary pairs of a head in a column."""
+        return -(-self.decoder.head_size // (2 * self.group))
+
+    @property
+    def part(self) -> int:
+        """Features of a head in a column: two of each pair."""
+        return 2 * self.pairs
+
+    @property
+    def capacity(self) -> int:
+        """Places for tokens in a PE's cache: a multiple of 4."""
+        return 4 * -(-self.tokens_per_row // 4)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the cache has room for."""
+        return self.tokens_per_row * self.height
+
+    @property
+    def query_rows(self) -> int:
+        """Query features in a column."""
+        return self.heads * self.part
+
+    @property
+    def kv_rows(self) -> int:
+        """Features of keys in a column; of values as many."""
+        return self.kv_heads * self.part
+
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        """The local products of a step, in order, by what they make: rows of the result x depth of the sum."""
+        depth = self.hidden
+        sizes = {
+            "qkv": (self.query_rows + 2 * self.kv_rows, depth),
+            "o": (depth, self.query_rows),
+            "gate_up": (2 * self.ffn, depth),
+            "down": (depth, self.ffn),
+            "head": (self.vocabulary, depth),
+        }
+        return {name: Shape(rows, deep, 1, self.dtype, "f32") for name, (rows, deep) in sizes.items()}
+
+    @staticmethod
+    def tile_words(shape: Shape) -> int:
+        """Return the words of a tile of weights; the next begins in the same bank modulo 4."""
+        return 4 * -(-shape.rows * shape.depth // 4)
+
+    @property
+    def layer_words(self) -> int:
+        """Words of a layer's weights in a PE."""
+        return sum(self.tile_words(shape) for name, shape in self.shapes.items() if name != "head")
+
+    @property
+    def cache_words(self) -> int:
+        """Words of a layer's keys and values in a PE."""
+        return 2 * self.kv_rows * self.capacity
+
+    def words(self) -> dict[str, int]:
+        """Return the words of 16 bits that a PE holds, by what they are; code and temporaries apart."""
+        layers, decoder = self.decoder.layers, self.decoder
+        found = {name: layers * self.tile_words(self.shapes[name]) for name in ("qkv", "o", "gate_up", "down")}
+        found["output matrix"] = self.tile_words(self.shapes["head"])
+        found["norms"] = 2 * (2 * layers + 1) * self.hidden
+        if decoder.qkv_bias:
+            found["biases"] = layers * self.shapes["qkv"].rows
+        found["cache"] = layers * self.cache_words
+        return found
+
+    # --- which features lie where -------------------------------------------------------------------------------------
+
+    def _heads_of(self, column: int) -> list[int]:
+        """Return the heads of keys and values of a column, `NOTHING` where it has none."""
+        count = self.decoder.kv_heads
+        if self.group > 1 or self.kv_heads == 1:
+            head = column // self.group
+            return [head if head < count else NOTHING]
+        heads = range(column * self.kv_heads, (column + 1) * self.kv_heads)
+        return [head if head < count else NOTHING for head in heads]
+
+    def pairs_of(self, column: int) -> list[int]:
+        """Return the rotary pairs that a column has of each of its heads, `NOTHING` where it has none."""
+        first = (column % self.group) * self.pairs
+        return [i if i < self.decoder.head_size // 2 else NOTHING for i in range(first, first + self.pairs)]
+
+    def _features(self, column: int, each: int) -> list[int]:
+        """Return the features of a column, of `each` heads for every head of keys and values."""
+        half, found = self.decoder.head_size // 2, []
+        for kv_head in self._heads_of(column):
+            for k in range(each):
+                head = kv_head * each + k
+                for offset in (0, half):
+                    for i in self.pairs_of(column):
+                        known = kv_head != NOTHING and i != NOTHING
+                        found.append(head * 2 * half + offset + i if known else NOTHING)
+        return found
+
+    @cached_property
+    def queries(self) -> NDArray[np.int64]:
+        """Features of the queries of each column, shape (width, query_rows)."""
+        return np.array([self._features(c, self.decoder.group) for c in range(self.width)], np.int64)
+
+    @cached_property
+    def keys(self) -> NDArray[np.int64]:
+        """Features of the keys of each column, shape (width, kv_rows); values lie alike."""
+        return np.array([self._features(c, 1) for c in range(self.width)], np.int64)
+
+    @staticmethod
+    def _chunks(count: int, parts: int, size: int) -> NDArray[np.int64]:
+        """Return contiguous chunks of `count` features, shape (parts, size)."""
+        found = np.arange(parts * size).reshape(parts, size)
+        return np.where(found < count, found, NOTHING)
+
+    @cached_property
+    def hidden_rows(self) -> NDArray[np.int64]:
+        """Hidden features of each row, shape (height, hidden)."""
+        return self._chunks(self.decoder.hidden, self.height, self.hidden)
+
+    @cached_property
+    def ffn_columns(self) -> NDArray[np.int64]:
+        """Features inside the feed-forward part of each column, shape (width, ffn)."""
+        return self._chunks(self.decoder.ffn, self.width, self.ffn)
+
+    @cached_property
+    def ids(self) -> NDArray[np.int64]:
+        """Tokens whose logits each column has, shape (width, vocabulary)."""
+        return self._chunks(self.decoder.vocabulary, self.width, self.vocabulary)

@@ -1,0 +1,118 @@
+"""A decoder that stays on the wafer: the host sends a token and receives the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fabric.host.fabric import Fabric
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.rows import Rows
+from fabric.networks.inference.tiles import embedding_rows
+from wse_core.errors import ConfigError, InternalError
+from wse_core.formats import Bits
+
+__all__ = ["Resident", "Step"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one token gave.
+
+    Attributes
+    ----------
+    token : int
+        The next token, the one with the largest logit.
+    logits : ndarray of uint32, shape (vocabulary,)
+        Bits of f32 numbers.
+    cycles : int
+        From the cycle in which the token begins to enter to that in which the next has left, hand-over to hand-over.
+    hops : int
+        Wavelet hops.
+    """
+
+    token: int
+    logits: Bits
+    cycles: int
+    hops: int
+
+
+class Resident:
+    """A decoder on a fabric.
+
+    Parameters
+    ----------
+    decode : Decode
+    weights : mapping
+        Tensors by the hub's names.
+    backend : {"compiled", "reference"}, optional
+        Default as `fabric.host.fabric.Fabric`.
+
+    Attributes
+    ----------
+    fabric : Fabric
+    count : int
+        Tokens taken so far.
+    """
+
+    def __init__(self, decode: Decode, weights: Mapping[str, ArrayLike], backend: str | None = None) -> None:
+        self.decode, self.place, self.weights = decode, decode.place, weights
+        tables = decode.tables(weights)
+        self.fabric = Fabric(decode.layout(), backend)
+        for symbol, bits in tables.items():
+            self.fabric.write(symbol, bits)
+        self.fabric.entered(decode.inputs[0])  # from now on it is noted when wavelets enter
+        self.fabric.launch("token")
+        self.count = 0
+
+    def step(self, token: int) -> Step:
+        """Send a token and return what came back.
+
+        Raises
+        ------
+        ConfigError
+            No such token, the cache is full, or the logits are no numbers.
+        """
+        place, fabric = self.place, self.fabric
+        if not 0 <= token < place.decoder.vocabulary:
+            raise ConfigError(
+                f"token {token} does not exist",
+                where="decoder",
+                hint=f"0 .. {place.decoder.vocabulary - 1}",
+                value=token,
+            )
+        most = Rows.most(place.height, place.tokens_per_row, self.decode.policy)
+        if self.count >= most:
+            raise ConfigError(f"the cache is full: it has room for {most} tokens", where="decoder")
+        rows = embedding_rows(place, self.decode.machine, self.weights, token)
+        for stream, chunk in zip(self.decode.inputs, rows, strict=True):
+            fabric.send(stream, chunk)
+        run = fabric.run(on_wait="return")
+        self.count += 1
+        left = fabric.receive(self.decode.output)
+        if len(left) != 2:
+            raise InternalError(f"{len(left)} wavelets left the decoder instead of two")
+        found = float(left.values("f32")[0])
+        logits = self.logits()
+        if not np.isfinite(found) or not np.isfinite(logits.view(np.float32)).all():
+            raise ConfigError(
+                f"logits of token {self.count - 1} are no finite numbers",
+                where="decoder",
+                hint="weights that overflow 16-bit numbers; cb16 has a larger range",
+            )
+        begin = int(fabric.entered(self.decode.inputs[0])[0])
+        return Step(int(found), logits, int(left.cycles[-1]) + 1 - begin, run.wavelet_hops)
+
+    def logits(self) -> Bits:
+        """Return the bits of the logits of the last token, as the PEs of row 0 hold them."""
+        found = self.fabric.read("logits", 0, 0, self.place.width, 1)[0].view(np.uint32)
+        return found[self.place.ids >= 0]
+
+    def stamps(self) -> np.ndarray:
+        """Return when each part of the last step was done, per PE: int64 (parts, height, width); of a timed program."""
+        words = self.fabric.read("stamps").astype(np.int64)
+        readings = words.reshape(*words.shape[:2], -1, 3) @ (1 << 16 * np.arange(3, dtype=np.int64))
+        return np.moveaxis(readings, -1, 0)

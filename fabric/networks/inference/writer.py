@@ -1,0 +1,108 @@
+"""What the parts of a decoder's program share: variables of a PE, its registers of descriptors, small idioms.
+
+Weights, norms, biases and caches of all layers lie in the order in which a step uses them; a *pointer* in memory to the
+next one moves on with every use, so one copy of the code serves all layers.  A step sets the pointers back when it
+begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from fabric.asm.operands import Reg, Var
+from fabric.kernels.matmul.local import emit_product
+from fabric.networks.inference.placement import Placement
+from fabric.program.functions import Emit
+from fabric.program.program import Program
+
+__all__ = ["CHUNK", "Writer"]
+
+CHUNK = 32
+"""Scores whose exponentials are taken at a time, at least."""
+
+
+class Writer:
+    """Variables and descriptors of one PE's program.
+
+    Parameters
+    ----------
+    p : Program
+        Empty.
+    place : Placement
+    """
+
+    def __init__(self, p: Program, place: Placement) -> None:
+        self.p, self.place = p, place
+        shapes, layers, hidden = place.shapes, place.decoder.layers, place.hidden
+        heads, part = place.heads, place.part
+        count = layers * place.layer_words + place.tile_words(shapes["head"])
+        self.weights = p.array("weights", count, place.dtype, bank=1)
+        self.cache = p.array("cache", layers * place.cache_words, place.dtype, bank=1)
+        self.norms = p.array("norms", (2 * layers + 1) * hidden, "f32", bank=4)
+        if place.decoder.qkv_bias:
+            self.biases = p.array("biases", layers * shapes["qkv"].rows, place.dtype)
+
+        self.x = p.array("x", hidden, "f32", bank=0)  # the residual stream
+        self.given = p.array("given", hidden, place.dtype)  # what a product reads
+        self.scratch = p.array("scratch", hidden, "f32", bank=2)
+        self.back = p.array("back", hidden, "f32", bank=4)  # result of a product along x
+        self.one = p.array("one", 1, "f32")
+        self.qkv = p.array("qkv", shapes["qkv"].rows, "f32", bank=0)
+        self.qkv_half = p.array("qkv_half", shapes["qkv"].rows, place.dtype)
+        self.scores = p.array("scores", heads * place.capacity, "f32", bank=0)
+        self.shares = p.array("shares", heads * place.capacity, place.dtype)
+        self.peaks = p.array("peaks", heads, "f32")
+        self.mixed = p.array("mixed", heads * part + heads, "f32", bank=0)  # values by shares, then sums of shares
+        self.mixed_half = p.array("mixed_half", heads * part, place.dtype)
+        self.gate_up = p.array("gate_up", 2 * place.ffn, "f32", bank=0)
+        self.inner = p.array("inner", place.ffn, "f32", bank=4)
+        self.inner_half = p.array("inner_half", place.ffn, place.dtype)
+        self.logits = p.array("logits", place.vocabulary, "f32", bank=0)
+
+        self.pointers = {name: p.scalar(f"{name}_at", "u16") for name in ("weights", "norms", "biases", "cache")}
+        self.functions = Emit(p, max(CHUNK, place.ffn, heads))
+        self.total, self.column = p.dsr("src0", name="product"), p.dsr("src1", name="factors")
+        self.first, self.second = p.dsr("src0", name="first"), p.dsr("src1", name="second")
+        self.written = p.dsr("dest", name="written")
+
+    # --- pointers -----------------------------------------------------------------------------------------------------
+
+    def rewind(self) -> None:
+        """Set all pointers to the first layer."""
+        address = self.p.reg16("address")
+        named = {"weights": self.weights, "norms": self.norms, "cache": self.cache}
+        if self.place.decoder.qkv_bias:
+            named["biases"] = self.biases
+        for name, var in named.items():
+            self.p.ldi(address, var)
+            self.p.st16(address, self.pointers[name])
+        self.p.free(address)
+
+    @contextmanager
+    def taking(self, name: str, words: int) -> Iterator[Reg]:
+        """Give a pointer in a register; behind the block it points so many words further."""
+        p = self.p
+        address = p.reg16(name)
+        p.ld16(address, self.pointers[name])
+        yield address
+        p.ld16(address, self.pointers[name])
+        p.add16(address, address, words)
+        p.st16(address, self.pointers[name])
+        p.free(address)
+
+    # --- idioms -------------------------------------------------------------------------------------------------------
+
+    def times(self, count: int) -> AbstractContextManager[object]:
+        """Repeat what the block writes, without a loop for one turn."""
+        return self.p.loop(count) if count > 1 else nullcontext()
+
+    def product(self, name: str, result: Var, vector: Var) -> None:
+        """Write result = A vector with the next tile of weights."""
+        p, shape = self.p, self.place.shapes[name]
+        p.mov32(p.mem1d(result, shape.rows), 0)
+        with self.taking("weights", self.place.tile_words(shape)) as a_base:
+            b_base = p.reg16("vector")
+            p.ldi(b_base, vector)
+            emit_product(p, shape, result, self.total, self.weights, self.column, a_base, b_base)
+            p.free(b_base)

@@ -1,0 +1,213 @@
+"""``wse generate MODEL``: let a language model answer, every number computed by PE programs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.cli.shared import add_machine_options
+from harness.config.machine import of_words
+from harness.kit.console import print_json, printable, table
+from wse_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from harness.inference.generate import Answer
+    from harness.models.hub import LanguageModel
+    from harness.models.tokens import Tokenizer
+    from wse_core.params import Machine
+
+__all__ = ["add_parser", "main"]
+
+CLOCKS = ("clock.ghz", "plan.core_ghz")
+"""Numbers of the machine at which tokens per second are given: the vendor's scripts, and the published rate."""
+
+
+def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Register the subcommand and return its parser."""
+    parser: argparse.ArgumentParser = sub.add_parser(
+        "generate",
+        parents=[common],
+        help="let a language model answer on the wafer",
+        description="Let a language model answer a prompt. The whole decoder is one resident program of the PEs: a "
+        "token goes in, the next one comes out. The prompt is read by the same program, token by token.",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a shipped model, or a directory in the layout of the hub")
+    prompt = parser.add_mutually_exclusive_group(required=True)
+    prompt.add_argument("--prompt", metavar="TEXT", help="text to go on with")
+    prompt.add_argument("--prompt-ids", metavar="1,2,3", help="the same as tokens")
+    parser.add_argument("--mesh", metavar="WxH", default="8x8", help="PEs along x and y (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=16, metavar="N", help="tokens to generate (default: %(default)s)")
+    parser.add_argument(
+        "--cache",
+        choices=("shift", "concat", "round"),
+        default="shift",
+        help="who holds keys and values: rows that keep balance by passing the oldest on (default), the bottom row "
+        "alone, or the rows in turn",
+    )
+    parser.add_argument("--dtype", choices=("f16", "cb16"), default="f16", help="16-bit format (default: %(default)s)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0: the likeliest token (default)")
+    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="draw among the K likeliest (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="of the drawing (default: %(default)s)")
+    parser.add_argument("--logits", metavar="FILE.npz", help="write the logits of each generated token")
+    parser.add_argument(
+        "--verify",
+        choices=("full", "off"),
+        default="full",
+        help="compare every step with numpy in the order of the PEs, bit by bit (default), or nothing",
+    )
+    parser.add_argument(
+        "--backend", choices=("compiled", "reference"), help="the engine, or the slow plain-Python twin"
+    )
+    add_machine_options(parser)
+    return parser
+
+
+def _mesh(text: str) -> tuple[int, int]:
+    """Return PEs along x and y."""
+    parts = text.lower().split("x")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in parts):
+        raise ConfigError(f"{text!r} is no mesh", where="--mesh", hint="WxH, for example 16x16")
+    return int(parts[0]), int(parts[1])
+
+
+def _tokens(args: argparse.Namespace, tokenizer: Tokenizer | None, begin: int | None) -> list[int]:
+    """Return the prompt as tokens."""
+    if args.prompt_ids is not None:
+        try:
+            return [int(word) for word in args.prompt_ids.replace(",", " ").split()]
+        except ValueError:
+            raise ConfigError(
+                f"{args.prompt_ids!r} is no list of tokens", where="--prompt-ids", hint="--prompt-ids 1,2,3"
+            ) from None
+    assert tokenizer is not None
+    found = tokenizer.encode(args.prompt)
+    return found if begin is None or found[:1] == [begin] else [begin, *found]
+
+
+def _tokenizer(args: argparse.Namespace, model: LanguageModel) -> Tokenizer | None:
+    """Return the model's tokenizer; None if tokens were given and there is no way to make text of them."""
+    if args.prompt is not None:
+        return model.tokenizer()
+    with contextlib.suppress(ConfigError):
+        return model.tokenizer()
+    return None
+
+
+def main(args: argparse.Namespace) -> int:
+    """Generate; return 1 if a step differs from the oracle."""
+    from harness.inference.generate import Sampling, generate
+    from harness.models.hub import find_model
+    from harness.models.tokens import Unfolding
+
+    mesh = _mesh(args.mesh)
+    machine = of_words(args.preset, args.overrides)
+    sampling = Sampling(args.temperature, args.top_k, args.seed)
+    model = find_model(args.model)
+    tokenizer = _tokenizer(args, model)
+    prompt = _tokens(args, tokenizer, model.configuration.begin)
+    if args.logits:
+        _writable(args.logits)
+    text = Unfolding(tokenizer) if tokenizer is not None else None
+
+    def hear(number: int, token: int) -> None:
+        if not args.json:
+            sys.stdout.write(printable(text.push(token)) if text else f"{'' if number == 1 else ' '}{token}")
+            sys.stdout.flush()
+
+    answer = generate(
+        machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, args.verify == "full", hear,
+        args.backend,
+    )  # fmt: skip
+    if args.logits:
+        _write_logits(args.logits, answer)
+    result = _result(args, machine, model, prompt, mesh, answer)
+    result["text"] = tokenizer.decode(answer.tokens) if tokenizer is not None else None
+    if args.json:
+        print_json(result)
+    else:
+        print(printable(text.rest()) if text else "")
+        print(table(_rows(result, machine), indent="    "))
+    return 1 if answer.bit_exact is False else 0
+
+
+def _result(
+    args: argparse.Namespace,
+    machine: Machine,
+    model: LanguageModel,
+    prompt: list[int],
+    mesh: tuple[int, int],
+    answer: Answer,
+) -> dict[str, Any]:
+    """Return what is printed as JSON."""
+    from fabric.networks.inference.placement import Placement
+
+    decoder, pes = model.configuration.decoder, mesh[0] * mesh[1]
+    steps = answer.token_cycles or answer.prompt_cycles[-1:]
+    mean = sum(steps) / len(steps)
+    useful = decoder.layers * decoder.product_parameters + decoder.vocabulary * decoder.hidden
+    lanes = Placement(decoder, *mesh, 1, args.dtype).shapes["head"].lanes(machine)
+    return {
+        "model": model.name,
+        "mesh": f"{mesh[0]}x{mesh[1]}",
+        "cache": args.cache,
+        "dtype": args.dtype,
+        "prompt": prompt,
+        "prompt_read_by": "decode, token by token",
+        "tokens": answer.tokens,
+        "text": None,
+        "cycles": {"prefill": sum(answer.prompt_cycles), "transition": 0, "tokens": answer.token_cycles},
+        "tokens_per_second": {f"{machine[key]} GHz": machine[key] * 1e9 / mean for key in CLOCKS},
+        "utilisation": useful / (pes * lanes * mean),
+        "wavelet_hops": answer.hops,
+        "bit_exact": answer.bit_exact,
+        "max_abs_error": answer.max_abs_error,
+        "memory_per_pe": sum(answer.memory.values()),
+        "memory_parts": answer.memory,
+        "host_seconds": answer.host_seconds,
+    }
+
+
+def _rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
+    """Return what is printed for people."""
+    cycles = result["cycles"]
+    tokens = cycles["tokens"]
+    speed = ", ".join(f"{value:,.0f} at {clock}" for clock, value in result["tokens_per_second"].items())
+    exact = {True: "yes", False: "NO", None: "not checked"}[result["bit_exact"]]
+    rows = [
+        ("mesh", f"{result['mesh']} PEs, {result['cache']} cache, {result['dtype']}"),
+        ("prompt", f"{len(result['prompt'])} tokens, {cycles['prefill']:,} cycles (by {result['prompt_read_by']})"),
+    ]
+    if tokens:
+        rows.append(("cycles per token", f"{sum(tokens) / len(tokens):,.0f} ({min(tokens):,} to {max(tokens):,})"))
+    rows += [
+        ("tokens per second", speed),
+        ("utilisation", f"{100 * result['utilisation']:.3g} % of the multiply-adds of all PEs"),
+        ("memory of a PE", f"{result['memory_per_pe']:,} of {2 * machine['mem.words']:,} bytes"),
+        ("bits as numpy's", exact),
+    ]
+    if result["max_abs_error"] is not None:
+        rows.append(("largest error", f"{result['max_abs_error']:.3g} of a logit, against float64"))
+    return [*rows, ("host seconds", f"{result['host_seconds']:.1f}")]
+
+
+def _writable(path: str) -> None:
+    """Refuse a file whose directory does not exist, before time is spent."""
+    if not Path(path).resolve().parent.is_dir():
+        raise ConfigError("its directory does not exist", where=path)
+
+
+def _write_logits(path: str, answer: Answer) -> None:
+    """Write the logits of the generated tokens, all or nothing."""
+    target = Path(path)
+    staging = target.with_name(f".{target.name}.part")
+    try:
+        with staging.open("wb") as stream:
+            np.savez(stream, logits=np.array(answer.logits), tokens=np.array(answer.tokens))
+        staging.replace(target)
+    finally:
+        staging.unlink(missing_ok=True)

@@ -1,0 +1,222 @@
+"""An answer by PE programs: a prompt goes in token by token, then each token that comes out goes in again.
+
+The prompt is read by the decoding program itself, one token per step; the cycles of those steps are its *prefill*.
+Nothing moves between prompt and answer, so the transition takes no cycles.
+
+With `verify` every step is compared bit by bit with the oracle (numpy in the order of the PEs), and its logits with a
+plain decoder in float64 on the same rounded weights.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
+from fabric.networks.inference.oracle import Oracle
+from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.resident import Resident, Step
+from fabric.networks.inference.rows import POLICIES
+from harness.models.hub import LanguageModel
+from harness.models.plain import PlainDecoder
+from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic
+from wse_core.params import Machine
+
+__all__ = ["Answer", "Sampling", "generate"]
+
+Hear = Callable[[int, int], None]
+"""Called with the number of a step and its token, as each token of the answer comes."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen.
+
+    Attributes
+    ----------
+    temperature : float
+        0: the likeliest, found on the wafer.  Else the host draws from softmax(logits / temperature).
+    top_k : int
+        Draw among so many of the likeliest only; 0: all.
+    seed : int
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.temperature) and self.temperature >= 0):
+            raise ConfigError(f"{self.temperature} is no temperature", where="--temperature", hint="0 or more")
+        if self.top_k < 0:
+            raise ConfigError(f"{self.top_k} tokens to draw from", where="--top-k", hint="1 or more; 0: all")
+
+    def drawer(self) -> Callable[[NDArray[np.float32], int], int]:
+        """Return a function of logits and the likeliest token that gives the next one."""
+        rng = np.random.default_rng(self.seed)
+
+        def draw(logits: NDArray[np.float32], likeliest: int) -> int:
+            if self.temperature == 0:
+                return likeliest
+            values = logits.astype(np.float64) / self.temperature
+            order = np.argsort(-values, kind="stable")[: self.top_k or len(values)]
+            shares = np.exp(values[order] - values[order[0]])
+            return int(rng.choice(order, p=shares / shares.sum()))
+
+        return draw
+
+
+@dataclass
+class Answer:
+    """What was generated, and what it took.
+
+    Attributes
+    ----------
+    tokens : list of int
+    logits : list of ndarray
+        From which each was chosen, f32.
+    prompt_cycles, token_cycles : list of int
+        Of each step, from the entering of its token to the leaving of the next.
+    hops : int
+        Wavelet hops of all steps.
+    bit_exact : bool or None
+        Whether all steps gave the oracle's bits; None: not compared.
+    max_abs_error : float or None
+        Largest difference of a logit from plain numpy in float64.
+    memory : dict
+        Bytes of a PE by what they hold.
+    host_seconds : float
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    logits: list[NDArray[np.float32]] = field(default_factory=list)
+    prompt_cycles: list[int] = field(default_factory=list)
+    token_cycles: list[int] = field(default_factory=list)
+    hops: int = 0
+    bit_exact: bool | None = None
+    max_abs_error: float | None = None
+    memory: dict[str, int] = field(default_factory=dict)
+    host_seconds: float = 0.0
+
+
+def _checked(model: LanguageModel, prompt: Sequence[int], count: int) -> int:
+    """Return how many tokens the cache must take, or refuse a prompt that cannot be answered."""
+    decoder = model.configuration.decoder
+    if not prompt:
+        raise ConfigError("an empty prompt", where="prompt", hint="at least one token")
+    if count < 1:
+        raise ConfigError(f"{count} tokens to generate", where="--tokens", hint="1 or more")
+    wrong = next((token for token in prompt if not 0 <= token < decoder.vocabulary), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"token {wrong} is none of the {decoder.vocabulary} of the model", where="prompt", value=int(wrong)
+        )
+    tokens = len(prompt) + count - 1  # the last one is never read
+    if tokens + 1 > decoder.context:
+        raise ConfigError(
+            f"{len(prompt)} tokens of prompt and {count} of answer; the context of the model holds {decoder.context}",
+            where="prompt",
+            hint=f"a prompt of {max(1, decoder.context - count)} tokens, or a shorter answer",
+        )
+    return tokens
+
+
+class _Yardsticks:
+    """What every step of an answer is compared with; notes in the answer how they agree."""
+
+    def __init__(self, decode: Decode, weights: Mapping[str, NDArray[np.float32]], answer: Answer) -> None:
+        self.oracle = Oracle(decode, weights)
+        self.plain = PlainDecoder(decode.place.decoder, weights, np.float64)
+        self.answer = answer
+        answer.bit_exact, answer.max_abs_error = True, 0.0
+
+    def compare(self, token: int, step: Step) -> None:
+        """Let both take a token and compare."""
+        likeliest, bits = self.oracle.step(token)
+        same = likeliest == step.token and np.array_equal(bits, step.logits)
+        error = np.abs(step.logits.view(np.float32) - self.plain.forward([token])[0]).max()
+        self.answer.bit_exact = bool(self.answer.bit_exact and same)
+        self.answer.max_abs_error = max(self.answer.max_abs_error or 0.0, float(error))
+
+
+def generate(
+    machine: Machine,
+    model: LanguageModel,
+    prompt: Sequence[int],
+    count: int,
+    mesh: tuple[int, int],
+    policy: str = "shift",
+    dtype: str = "f16",
+    sampling: Sampling | None = None,
+    verify: bool = True,
+    hear: Hear | None = None,
+    backend: str | None = None,
+) -> Answer:
+    """Return the answer to a prompt.
+
+    Parameters
+    ----------
+    machine : Machine
+    model : LanguageModel
+    prompt : sequence of int
+        Tokens.
+    count : int
+        Tokens to generate; fewer if the model ends its answer.
+    mesh : (int, int)
+        PEs along x and y.
+    policy : {"shift", "concat", "round"}
+        Of the cache.
+    dtype : {"f16", "cb16"}
+    sampling : Sampling, optional
+        Default: the likeliest token, found on the wafer.
+    verify : bool
+        Whether every step is compared with the oracle and with plain numpy.
+    hear : callable, optional
+        Hears of every token as it comes.
+    backend : {"compiled", "reference"}, optional
+
+    Raises
+    ------
+    ConfigError
+        An empty prompt, a token that does not exist, more tokens than the context.
+    PlanError
+        The model does not fit; names tensor, PE and the smallest mesh that carries it.
+    """
+    started = time.perf_counter()
+    if policy not in POLICIES:
+        raise ConfigError(f"unknown cache policy {policy!r}", where="--cache", hint=", ".join(POLICIES))
+    decoder, tokens = model.configuration.decoder, _checked(model, prompt, count)
+    place = Placement(decoder, *mesh, tokens_per_row(tokens, mesh[1], policy), dtype)
+    admit(place, machine, tokens, policy)
+    weights, _ = model.rounded(Arithmetic.of(machine, dtype))
+    decode = Decode(machine, place, policy)
+    resident = Resident(decode, weights, backend)
+    answer = Answer(memory={name: 2 * words for name, words in needed_words(place).items()})
+    yardsticks = _Yardsticks(decode, weights, answer) if verify else None
+    draw, stops = (sampling or Sampling()).drawer(), set(model.configuration.stops)
+    queue = list(prompt)
+    for position in range(tokens):
+        step = resident.step(queue[position])
+        logits = step.logits.view(np.float32)
+        answer.hops += step.hops
+        (answer.prompt_cycles if position < len(prompt) else answer.token_cycles).append(step.cycles)
+        if yardsticks is not None:
+            yardsticks.compare(queue[position], step)
+        if position < len(prompt) - 1:
+            continue
+        token = draw(logits, step.token)
+        answer.tokens.append(token)
+        answer.logits.append(logits)
+        queue.append(token)
+        if hear is not None:
+            hear(len(answer.tokens), token)
+        if token in stops:
+            break
+    answer.host_seconds = time.perf_counter() - started
+    return answer

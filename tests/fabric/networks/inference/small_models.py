@@ -1,0 +1,63 @@
+"""Small random decoders for tests: sizes that do not divide, weights of a size that keeps numbers near one."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fabric.networks.inference.decoder import Decoder
+from wse_core.formats import Arithmetic
+from wse_core.params import machine
+
+__all__ = ["decoders", "random_weights", "rounded"]
+
+
+@st.composite
+def decoders(draw, layers=2):
+    """Return decoders of 1 to 8 heads, grouped or not, with odd sizes."""
+    kv_heads, group = draw(st.sampled_from([(1, 1), (1, 4), (2, 1), (2, 3), (3, 2), (4, 1), (4, 2), (8, 1), (5, 1)]))
+    return Decoder(
+        hidden=draw(st.integers(1, 23)),
+        layers=draw(st.integers(1, layers)),
+        heads=kv_heads * group,
+        kv_heads=kv_heads,
+        head_size=2 * draw(st.integers(1, 5)),
+        ffn=draw(st.integers(1, 21)),
+        vocabulary=draw(st.integers(2, 29)),
+        context=64,
+        epsilon=1e-5,
+        rope_base=draw(st.sampled_from([100.0, 10_000.0])),
+        qkv_bias=draw(st.booleans()),
+        tied=draw(st.booleans()),
+    )
+
+
+def random_weights(decoder, seed=0):
+    """Return weights by the hub's names, float64."""
+    rng = np.random.default_rng(seed)
+    found = {
+        "model.embed_tokens.weight": rng.standard_normal((decoder.vocabulary, decoder.hidden)),
+        "model.norm.weight": 1 + 0.2 * rng.standard_normal(decoder.hidden),
+    }
+    if not decoder.tied:
+        found["lm_head.weight"] = rng.standard_normal((decoder.vocabulary, decoder.hidden))
+    for layer in range(decoder.layers):
+        base = f"model.layers.{layer}"
+        for name, (rows, columns) in decoder.shapes().items():
+            room = "self_attn" if name[0] in "qkvo" else "mlp"
+            found[f"{base}.{room}.{name}.weight"] = rng.standard_normal((rows, columns)) / np.sqrt(columns)
+            if decoder.qkv_bias and name[0] in "qkv":
+                found[f"{base}.{room}.{name}.bias"] = 0.3 * rng.standard_normal(rows)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            found[f"{base}.{name}.weight"] = 1 + 0.2 * rng.standard_normal(decoder.hidden)
+    return found
+
+
+def rounded(weights, dtype):
+    """Return weights as the PEs have them: matrices, biases and embeddings of 16 bits, norms of f32."""
+    half = Arithmetic.of(machine(), dtype)
+
+    def held(name, values):
+        return values.astype(np.float32) if "norm" in name else half.decode(half.encode(values))
+
+    return {name: held(name, values).astype(np.float64) for name, values in weights.items()}

@@ -1,0 +1,126 @@
+"""The resident decoder gives the oracle's bits on any mesh, and plain numpy's logits within rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.oracle import Oracle
+from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.rows import POLICIES
+from harness.models.plain import PlainDecoder
+from tests.examples import examples
+from tests.fabric.networks.inference.small_models import decoders, random_weights, rounded
+from wse_core.errors import ConfigError
+from wse_core.params import machine
+
+SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
+
+
+def run(decoder, width, height, tokens, policy="shift", dtype="f16", backend=None, seed=0):
+    """Feed tokens and compare each step with the oracle; return (resident, oracle, logits as numbers, weights)."""
+    weights = random_weights(decoder, seed)
+    room = tokens if policy == "concat" else -(-tokens // height)
+    decode = Decode(machine(), Placement(decoder, width, height, room, dtype), policy)
+    resident, oracle = Resident(decode, weights, backend), Oracle(decode, weights)
+    token, logits, fed = seed % decoder.vocabulary, [], []
+    for _ in range(tokens):
+        step = resident.step(token)
+        wanted, bits = oracle.step(token)
+        assert np.array_equal(step.logits, bits)
+        values = step.logits.view(np.float32)
+        assert step.token == wanted == int(np.argmax(values))
+        fed.append(token)
+        logits.append(values)
+        token = (3 * token + 1 + len(fed)) % decoder.vocabulary
+    return resident, oracle, np.array(logits), weights, fed
+
+
+@examples(25)
+@given(
+    decoder=decoders(),
+    width=st.integers(1, 12),
+    height=st.integers(1, 9),
+    rounds=st.floats(0, 3),
+    policy=st.sampled_from(POLICIES),
+    dtype=st.sampled_from(["f16", "f16", "cb16"]),
+    seed=st.integers(0, 99),
+)
+def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, seed):
+    """Heads, groups, odd sizes, any mesh, up to three rounds over the rows: the same bits, and near plain numpy."""
+    tokens = min(12, 1 + round(rounds * height))
+    _, _, logits, weights, fed = run(decoder, width, height, tokens, policy, dtype, seed=seed)
+    plain = PlainDecoder(decoder, rounded(weights, dtype), np.float64).forward(fed)
+    unit = {"f16": 2.0**-11, "cb16": 2.0**-10}[dtype]
+    assert np.abs(logits - plain).max() <= 60 * unit * (1 + np.abs(plain).max())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_many_tokens_over_few_rows(policy):
+    """Three times as many tokens as rows and some more: entries moved many times give the oracle's bits."""
+    resident, oracle, *_ = run(SMALL, 4, 3, 17, policy)
+    place = resident.place
+    keys = np.array([resident.fabric.read("held")[r, 0, 0] for r in range(place.height)])
+    assert keys.tolist() == [len(row.slots) for row in oracle.rows.rows]
+
+
+def test_cache_holds_the_oracles_entries():
+    """Keys and values in SRAM are those of the oracle, entry by entry, after shifts."""
+    resident, oracle, *_ = run(SMALL, 4, 3, 11)
+    place, layers = resident.place, SMALL.layers
+    held = resident.fabric.read("cache").view(np.uint16).reshape(3, 4, layers, place.cache_words)
+    half = place.kv_rows * place.capacity
+    for r, row in enumerate(oracle.rows.rows):
+        n = len(row.slots)
+        assert n >= 3
+        for c in range(4):
+            for layer in range(layers):
+                keys = held[r, c, layer, :half].reshape(place.kv_heads, place.part, -1)
+                values = held[r, c, layer, half:].reshape(place.kv_heads, -1, place.part)
+                assert np.array_equal(keys[..., :n], oracle.keys[layer, r, c, ..., :n])
+                assert np.array_equal(values[:, :n], oracle.values[layer, r, c, :, :n])
+
+
+def test_both_engines_give_the_same():
+    """The plain-Python machine gives the same bits, cycles and hops."""
+    found = {}
+    for backend in ("compiled", "reference"):
+        weights = random_weights(SMALL)
+        resident = Resident(Decode(machine(), Placement(SMALL, 4, 2, 2)), weights, backend)
+        found[backend] = [resident.step(token) for token in (3, 5, 1)]
+    for a, b in zip(*found.values(), strict=True):
+        assert (a.token, a.cycles, a.hops) == (b.token, b.cycles, b.hops)
+        assert np.array_equal(a.logits, b.logits)
+
+
+def test_positions_beyond_a_leap():
+    """Angles are exact where fine steps begin anew: 70 tokens stay near plain numpy."""
+    decoder = Decoder(4, 1, 1, 1, 4, 3, 5, 128, 1e-5, 100.0)
+    _, _, logits, weights, fed = run(decoder, 2, 2, 70)
+    plain = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward(fed)
+    assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
+
+
+def test_what_is_refused():
+    """Tokens that do not exist, and one more than the cache holds, are refused by name."""
+    resident = Resident(Decode(machine(), Placement(SMALL, 2, 2, 1)), random_weights(SMALL))
+    with pytest.raises(ConfigError, match="token 17 does not exist"):
+        resident.step(17)
+    resident.step(0)
+    resident.step(1)
+    with pytest.raises(ConfigError, match="room for 2 tokens"):
+        resident.step(2)
+
+
+def test_no_number_is_an_error_and_not_a_token():
+    """A weight that makes a logit infinite ends the run with a message."""
+    weights = random_weights(SMALL)
+    weights["lm_head.weight"][3] = np.inf
+    resident = Resident(Decode(machine(), Placement(SMALL, 2, 2, 1)), weights)
+    with pytest.raises(ConfigError, match="no finite numbers"):
+        resident.step(0)

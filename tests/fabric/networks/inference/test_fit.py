@@ -1,0 +1,44 @@
+"""What a PE needs is at least what its program takes, so that what is admitted also assembles."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.fit import CODE_WORDS, GAPS, admit, needed_words, smallest_mesh
+from fabric.networks.inference.placement import Placement
+from harness.models.presets import PRESETS
+from tests.examples import examples
+from tests.fabric.networks.inference.small_models import decoders
+from wse_core.errors import PlanError
+from wse_core.params import machine
+
+
+@examples(15)
+@given(decoder=decoders(), width=st.integers(1, 9), height=st.integers(1, 7), room=st.integers(1, 9))
+def test_programs_take_what_is_reckoned(decoder, width, height, room):
+    """Code stays below its share; variables are those that are counted, but for the gaps between them."""
+    place = Placement(decoder, width, height, room)
+    counted = {name: words for name, words in needed_words(place).items() if name != "code"}
+    for image in Decode(machine(), place).layout().build().programs:
+        code = 2 * len(image.code)
+        assert code <= CODE_WORDS
+        words = sum(symbol.words for symbol in image.symbols.values())
+        assert sum(counted.values()) - GAPS <= words + 64
+        assert words <= sum(counted.values())
+
+
+def test_published_models_are_refused_with_a_mesh_that_carries_one():
+    """The 8B model needs most of a wafer; on 64 x 64 the largest tensor is named."""
+    place = Placement(PRESETS["LLaMA3-8B"], 64, 64, 1)
+    with pytest.raises(PlanError, match=r"PE \(0, 0\) needs .* the most of them for gate_up"):
+        admit(place, machine(), 64, "shift")
+    mesh = smallest_mesh(place, machine(), 64, "shift")
+    assert mesh is not None
+    assert 360_000 < mesh[0] * mesh[1] < 750_000
+    large = Placement(PRESETS["QWen2-72B"], 64, 64, 1)
+    assert smallest_mesh(large, machine(), 64, "shift") is None
+    with pytest.raises(PlanError, match="no mesh of one wafer"):
+        admit(large, machine(), 64, "shift")

@@ -1,0 +1,146 @@
+"""`wse generate`: tokens of the wafer are those of numpy; what cannot be answered is said in one line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from fabric.networks.inference.decoder import Decoder
+from harness.cli.main import main
+from harness.models.configuration import Configuration
+from harness.models.hub import save_model
+from harness.models.plain import PlainDecoder
+from harness.models.tokens import character_file
+from tests.fabric.networks.inference.small_models import random_weights, rounded
+
+DECODER = Decoder(24, 2, 4, 2, 8, 20, 17, 32, 1e-5)
+LETTERS = "abcdefghijklmnopq"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Return the directory of a small random model, with letters as tokens."""
+    directory = tmp_path_factory.mktemp("models") / "letters"
+    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
+    save_model(directory, Configuration(DECODER), weights, character_file(LETTERS))
+    return directory
+
+
+def generated(capsys, *words):
+    """Return (exit status, JSON)."""
+    status = main(["generate", *map(str, words), "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_tokens_are_those_of_numpy(model, capsys, tmp_path):
+    """Text in, text out; cycles of every step; logits near plain numpy and equal to the oracle's."""
+    file = tmp_path / "logits.npz"
+    status, result = generated(
+        capsys,
+        model,
+        "--prompt",
+        "dab",
+        "--mesh",
+        "4x3",
+        "--tokens",
+        6,
+        "--logits",
+        file,
+        "--set",
+        "machine.clock.ghz=1",
+    )
+    assert status == 0
+    assert result["bit_exact"] is True
+    assert result["prompt"] == [3, 0, 1]
+    weights = rounded(random_weights(DECODER), "f16")
+    tokens, logits = PlainDecoder(DECODER, weights, np.float64).generate([3, 0, 1], 6)
+    assert result["tokens"] == tokens
+    assert result["text"] == "".join(LETTERS[token] for token in tokens)
+    cycles = result["cycles"]
+    assert len(cycles["tokens"]) == 5
+    assert cycles["transition"] == 0
+    assert min(cycles["tokens"]) > 1000
+    assert cycles["prefill"] > 3 * min(cycles["tokens"]) * 0.9
+    with np.load(file) as found:
+        assert np.abs(found["logits"] - logits).max() == pytest.approx(result["max_abs_error"], rel=0.5)
+        assert found["logits"].shape == (6, 17)
+    assert result["max_abs_error"] < 0.02
+    assert sum(result["memory_parts"].values()) == result["memory_per_pe"] < 49152
+    mean = np.mean(cycles["tokens"])
+    assert result["tokens_per_second"]["1.0 GHz"] == pytest.approx(1e9 / mean)
+
+
+def test_meshes_caches_and_formats_agree(model, capsys):
+    """The same tokens on other meshes, with other caches and with the other 16-bit format."""
+    found = set()
+    for words in (["--mesh", "1x2"], ["--mesh", "5x2", "--cache", "concat"], ["--mesh", "2x4", "--dtype", "cb16"]):
+        status, result = generated(capsys, model, "--prompt-ids", "3,0,1", "--tokens", 4, *words)
+        assert status == 0
+        found.add(tuple(result["tokens"]))
+    assert len(found) == 1
+
+
+def test_drawing_repeats_with_its_seed(model, capsys):
+    """Temperature draws; the same seed draws the same, and top-k 1 is the likeliest."""
+    words = [model, "--prompt-ids", "3", "--tokens", 8, "--mesh", "3x2", "--verify", "off"]
+    hot = [generated(capsys, *words, "--temperature", 3, "--seed", seed)[1]["tokens"] for seed in (1, 1, 2)]
+    assert hot[0] == hot[1] != hot[2]
+    greedy = generated(capsys, *words)[1]
+    assert generated(capsys, *words, "--temperature", 3, "--top-k", 1)[1]["tokens"] == greedy["tokens"]
+    assert greedy["bit_exact"] is None
+
+
+def test_text_streams_and_a_table_follows(model, capsys):
+    """Without --json the text comes first, then what it took."""
+    assert main(["generate", str(model), "--prompt", "da", "--tokens", "3", "--mesh", "2x2"]) == 0
+    out = capsys.readouterr().out
+    first, rest = out.split("\n", 1)
+    assert len(first) == 3
+    assert "cycles per token" in rest
+    assert "bits as numpy's    yes" in rest
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prompt", ""], "an empty prompt"),
+        (["--prompt", "z"], "no token for 'z'"),
+        (["--prompt-ids", "3,x"], "no list of tokens"),
+        (["--prompt-ids", "17"], "token 17 is none of the 17"),
+        (["--prompt", "a", "--mesh", "4by4"], "'4by4' is no mesh"),
+        (["--prompt", "a", "--tokens", "0"], "0 tokens to generate"),
+        (["--prompt", "a", "--tokens", "40"], "context of the model holds 32"),
+        (["--prompt", "a", "--temperature", "-1"], "no temperature"),
+        (["--prompt", "a", "--logits", "nowhere/at/all.npz"], "directory does not exist"),
+        (["--prompt", "a", "--mesh", "800x1"], "800"),
+    ],
+)
+def test_what_cannot_be_answered(model, capsys, words, message):
+    """One line, exit status 2."""
+    assert main(["generate", str(model), *words]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_preset_has_no_weights_here(capsys):
+    """A published model is answered with the command that knows its sizes."""
+    assert main(["generate", "LLaMA3-8B", "--prompt", "a"]) == 2
+    assert "wse plan LLaMA3-8B --inference" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_names_tensor_and_mesh(tmp_path, capsys):
+    """The message has the tensor, the PE, its bytes and the smallest mesh; on that mesh it runs."""
+    decoder = Decoder(64, 2, 4, 2, 16, 150, 40, 64, 1e-5)
+    directory = tmp_path / "wide"
+    weights = {name: values.astype(np.float32) for name, values in random_weights(decoder).items()}
+    save_model(directory, Configuration(decoder), weights)
+    words = ["generate", str(directory), "--prompt-ids", "1,2", "--tokens", "3", "--verify", "off"]
+    assert main([*words, "--mesh", "1x1"]) != 0
+    err = capsys.readouterr().err
+    assert "PE (0, 0) needs" in err
+    assert "the most of them for gate_up (" in err
+    mesh = err.split("with 4 tokens is ")[1].split(".")[0].replace(" ", "")
+    assert main([*words, "--mesh", mesh]) == 0
