@@ -129,6 +129,8 @@ class Operand:
         SRAM words of an element, 1 or 2.
     loaded : Dsr or None
         What its DSR held when the operation began; None for a register.
+    kind, flags : int
+        Of its descriptor; DSD_NONE and 0 for a register.
     scalar : int or None
         Value captured from a register; None for one that is read anew for each element.
     """
@@ -136,6 +138,7 @@ class Operand:
     def __init__(self, field: int, letter: str, dsr: Dsr | None) -> None:
         self.field, self.words, self.loaded = field, isa.WORDS[letter], dsr
         self.scalar: int | None = None
+        self.kind, self.flags = (DSD_NONE, 0) if dsr is None else (dsr.kind, dsr.flags)
 
     @property
     def is_register(self) -> bool:
@@ -148,14 +151,9 @@ class Operand:
         assert self.loaded is not None
         return self.loaded
 
-    @property
-    def kind(self) -> int:
-        """Kind of its descriptor, DSD_NONE for a register."""
-        return DSD_NONE if self.loaded is None else self.loaded.kind
-
     def has(self, flag: int) -> bool:
         """Whether its descriptor has a flag."""
-        return self.loaded is not None and bool(self.loaded.flags & flag)
+        return bool(self.flags & flag)
 
     @property
     def is_packed(self) -> bool:
