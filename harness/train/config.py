@@ -312,6 +312,8 @@ class TrainConfig(_TrainFile):
         return self
 
     def _check_network(self) -> None:
+        if not self.checkpoint.directory.isprintable():
+            raise ConfigError("a name with control characters", where="checkpoint.directory")
         if not self.network.layers:
             raise ConfigError("a network without layers", where="network.layers")
         last = self.network.layers[-1]
@@ -444,7 +446,24 @@ def parse_train(text: str, source: str | PathLike[str] = "") -> TrainConfig:
             for layer, width in zip(file.network.layers, widened(plain, file.sparsity.density)[1:], strict=True)
         )
         values["network"] = dataclasses.replace(file.network, layers=layers)
-    return TrainConfig(**values, plain_widths=plain, warnings=warnings, text=text, source=str(source)).check()
+    config = TrainConfig(**values, plain_widths=plain, warnings=warnings, text=text, source=str(source)).check()
+    return dataclasses.replace(config, warnings=(*warnings, *_oddities(config)))
+
+
+def _oddities(config: TrainConfig) -> list[str]:
+    """Return what is possible and seldom meant."""
+    found = []
+    if config.train.optimizer.lr == 0:
+        found.append("train.optimizer.lr is 0: no weight will ever change")
+    if config.mesh.width > max(config.widths):
+        found.append(
+            f"mesh.width is {config.mesh.width}: no layer has more than {max(config.widths)} features, the other "
+            "columns of PEs have nothing to do"
+        )
+    for number, (inputs, outputs) in enumerate(pairwise(config.widths), 1):
+        if config.sparsity.density * inputs * outputs < 1:
+            found.append(f"sparsity.density is {config.sparsity.density:g}: layer {number} has a single weight")
+    return found
 
 
 def _format(file: _TrainFile) -> tuple[RunConfig, tuple[str, ...]]:

@@ -61,6 +61,7 @@ def test_examples_are_right(name):
             r"60 / \(2 x 4\) leaves 4.*56 or 64",
         ),
         ("height = 4", "height = 1000", "4 x 1000 PEs exceed the"),
+        ("", '[checkpoint]\ndirectory = "a\\nb"', r"checkpoint\.directory: a name with control characters"),
         ("iterations = 20", 'iterations = 20\ndtype = "f32"', "'f32' is not a possible value"),
         (
             "iterations = 20",
@@ -169,6 +170,18 @@ def test_names_without_a_file():
         load_train("digit")
     with pytest.raises(ConfigError, match="no such file"):
         load_train("digit.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("iterations = 20", "iterations = 20\noptimizer = {lr = 0.0}", "no weight will ever change"),
+        ("[mesh]\nwidth = 4", "[mesh]\nwidth = 700", "no layer has more than 64 features"),
+        ("", "[sparsity]\ndensity = 1e-9", "layer 2 has a single weight"),
+    ],
+)
+def test_what_is_seldom_meant_is_said(old, new, says):
+    assert any(says in warning for warning in change(old, new).warnings)
 
 
 def test_options_reach_the_optimizer():
