@@ -32,7 +32,7 @@ def run_pieces(
         Called between pieces with (cycles since the start, host seconds).
     """
     start = engine.cycle
-    piece = 1 << 3 if plain else 1 << 6  # a cycle of a whole wafer takes milliseconds
+    piece = 1 << (3 if plain else 4)  # a cycle of a whole wafer takes milliseconds, more while memory is new
     clock = time.perf_counter()
     with _held_interrupt(plain) as interrupted:
         while True:

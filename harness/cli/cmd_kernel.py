@@ -262,14 +262,15 @@ def _watching(progress: Progress, aloud: bool) -> Iterator[None]:
     """Show how far the run of the block is; say what is left of one beyond `LONG` seconds, again if it changes."""
     from fabric.kernels.kit.watch import Status, watching
 
-    said, again, begun = 0.0, LONG / 4, threading.Event()
+    said, again, begun, heard = 0.0, LONG / 4, threading.Event(), 0
 
     def hear(status: Status) -> None:
-        nonlocal said, again
+        nonlocal said, again, heard
         begun.set()
+        heard += 1
         progress.update(status.cycles, None if status.expected is None else round(status.expected))
-        if not aloud or status.left is None or status.seconds < again:
-            return
+        if not aloud or status.left is None or status.seconds < again or heard < 3:
+            return  # the first pieces, in which memory is new, say nothing of the rest
         again = 2 * status.seconds
         whole = status.seconds + status.left
         if whole > LONG and not said / 2 < whole < said * 2:

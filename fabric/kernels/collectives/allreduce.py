@@ -36,7 +36,7 @@ import numpy as np
 from fabric.asm.operands import Var
 from fabric.kernels.collectives import costs
 from fabric.kernels.collectives.pieces.flood import flood_line, flood_rectangle
-from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.collectives.pieces.lines import Areas, Line, compose
 from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
 from fabric.kernels.collectives.pieces.sums import admit, color_pool, lines_of, pick_sums, reduces
 from fabric.kernels.collectives.reduce import model_cycles, plain_sums, program, reduce_params, reference
@@ -115,7 +115,12 @@ class _Broadcast(_Case):
         layout = Layout(self.width, self.height, self.machine)
         color = color_pool(self.machine)[self.colors - 1]
         queue, n = 2 + len(self.lines), self.n
-        every = self.lines[0] if self.form != "xy" else Line.snake(self.width, self.height)
+        first = "sends" if self.distance else "alone"
+        every: Line | Areas
+        if self.form == "xy":
+            every, others = Areas([(0, 0, self.width, self.height), (0, 0, 1, 1)]), ["takes", first]
+        else:
+            every, others = self.lines[0], [first, *["takes"] * (len(self.lines[0]) - 1)]
 
         def after(p: Program, roles: tuple[Any, ...], total: Var) -> None:
             move = p.mov32 if self.sums == "f32" else p.mov16
@@ -124,15 +129,15 @@ class _Broadcast(_Case):
             elif roles[0] == "takes":
                 move(total, p.fabin(p.input_queue(queue, color), n))
 
-        parts: list[tuple[Line, Sequence[Hashable]]] = [(r.line, r.roles()) for r in self.pieces]
-        parts.append((every, ["sends" if self.distance else "alone", *["takes"] * (len(every) - 1)]))
+        parts: list[tuple[Line | Areas, Sequence[Hashable]]] = [(r.line, r.roles()) for r in self.pieces]
+        parts.append((every, others))
         compose(layout, parts, lambda roles: program(roles, self.pieces, n, self.dtype, self.sums, self.machine, after))
         for piece in self.pieces:
             piece.routes(layout)
         if self.distance and self.form == "xy":
             flood_rectangle(layout, color, self.width, self.height)
         elif self.distance:
-            flood_line(every, layout, color)
+            flood_line(self.lines[0], layout, color)
         return layout
 
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import lines_of
+from fabric.kernels.registry import KERNELS
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from wse_core.params import machine
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 3), st.integers(0, 3))
@@ -86,3 +88,5 @@ def test_only_the_lines_of_a_form_are_made(monkeypatch):
     assert {form: [len(line) for line in lines_of(form, 7, 5)] for form in wanted} == wanted
     monkeypatch.setattr(Line, "snake", None)
     assert [len(line) for line in lines_of("xy", 7, 5)] == [7, 5]
+    result = KERNELS["allreduce"].run(machine(), form="xy", algorithm="tree", width=7, height=5, n=3)
+    assert result["verified"]

@@ -9,6 +9,7 @@ take part in several lines one after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from fabric.layout.classes import occurring
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 
-__all__ = ["Line", "compose"]
+__all__ = ["Areas", "Line", "compose"]
 
 OPPOSITE = {"W": "E", "E": "W", "N": "S", "S": "N"}
 STEPS = {(1, 0): "E", (-1, 0): "W", (0, 1): "S", (0, -1): "N"}
@@ -98,15 +99,24 @@ class Line:
         )
 
 
+@dataclass(frozen=True)
+class Areas:
+    """Rectangles of PEs that take part without being a line; where they overlap, the later one counts."""
+
+    rects: Sequence[tuple[int, int, int, int]]
+
+
 def compose(
-    layout: Layout, parts: Sequence[tuple[Line, Sequence[Hashable]]], build: Callable[[tuple[Any, ...]], Program]
+    layout: Layout,
+    parts: Sequence[tuple[Line | Areas, Sequence[Hashable]]],
+    build: Callable[[tuple[Any, ...]], Program],
 ) -> None:
     """Place programs on all PEs that take part in lines.
 
     Parameters
     ----------
     layout : Layout
-    parts : sequence of (Line, sequence)
+    parts : sequence of (Line or Areas, sequence)
         Lines and the role of each of their places; a role is any hashable value.
     build : callable
         ``build(roles)`` returns the program of a PE with one role per part, None where it takes no part.  Called once
