@@ -343,6 +343,7 @@ def test_make_says_what_is_missing(root, tmp_path):
 
 
 GENERATED = ("opcodes.pxd", "constants.pxd", "_build_info.py", "traced_")
+KINDS = (".py", ".pyx", ".pxd", ".pyi", ".h", ".typed", ".toml", ".json", ".safetensors", ".md")
 
 
 def sources():
@@ -361,7 +362,7 @@ def sources():
     ]
     for package in (*PACKAGES, "tests", "docs"):
         for path in Path(ROOT, package).rglob("*"):
-            if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".h", ".typed", ".toml", ".md") and path.is_file():
+            if path.suffix in KINDS and path.is_file():
                 wanted.append(str(path.relative_to(ROOT)))
     return sorted(name for name in set(wanted) if not Path(name).name.startswith(GENERATED))
 

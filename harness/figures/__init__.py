@@ -28,6 +28,7 @@ NAMES = {
     "throughput": "throughput",
     **{f"waferllm-table-{number}": "waferllm_tables" for number in range(2, 9)},
     "waferllm-parts": "waferllm_parts",
+    "waferllm-layer": "waferllm_layer",
 }
 """Module of this package by the name of its figure."""
 

@@ -4,27 +4,47 @@ The text is `pydoc_data.topics`, which every Python installation has: what ``hel
 brought to plain ASCII, so that 96 characters are the whole vocabulary; topics whose place in the alphabet is a multiple
 of 16 are held out.  A run takes about twenty minutes of one core and prints the loss of both parts::
 
-    python -m harness.models.training DIRECTORY
+    python -m harness.models.training DIRECTORY [--steps N] [--seed N]
 
 The result is a directory as of the hub: ``config.json``, ``model.safetensors`` (f16), ``tokenizer.json``.  The same
-Python version, numpy and seed give the same text and, up to the rounding of the host's products, the same weights.
+Python version, numpy and seed give the same text and, up to the rounding of the host's products, the same weights; a
+digest of the text is printed, since the topics differ from version to version.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
+from harness.models.configuration import Configuration
 from harness.models.gradients import loss_and_gradients
+from harness.models.hub import save_model
+from harness.models.tokens import character_file
 from memx.optimizer import AdamW
+from wse_core.errors import ConfigError, WseError
 
-__all__ = ["ALPHABET", "PYDOC", "Schedule", "encode_text", "initial_weights", "texts", "train"]
+__all__ = [
+    "ALPHABET",
+    "PYDOC",
+    "Schedule",
+    "digest",
+    "encode_text",
+    "initial_weights",
+    "loss_of",
+    "main",
+    "save_trained",
+    "texts",
+    "train",
+]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Weights = dict[str, Array]
@@ -49,6 +69,8 @@ PYDOC = Decoder(
 
 PLAIN = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u2013": "-", "\u2014": "-"})
 HELD_OUT = 16
+REPORT = 100
+"""Updates between two lines of a run's report."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +117,9 @@ def texts() -> tuple[str, str]:
     parts: list[list[str]] = [[], []]
     for place, text in enumerate(plain):
         parts[place % HELD_OUT == HELD_OUT - 1].append(text.rstrip("\n") + "\n\n")
-    return "".join(parts[0]), "".join(parts[1])
+    learned, held = "".join(parts[0]), "".join(parts[1])
+    known_paragraphs = set(learned.split("\n\n"))  # topics share some
+    return learned, "\n\n".join(part for part in held.split("\n\n") if part not in known_paragraphs)
 
 
 def encode_text(text: str) -> Array:
@@ -160,3 +184,50 @@ def train(decoder: Decoder, text: Array, schedule: Schedule) -> Iterator[tuple[i
 def digest(text: str) -> str:
     """Return the first characters of the text's SHA-256: whether two runs have read the same."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def loss_of(decoder: Decoder, weights: Weights, text: Array, length: int, windows: int = 32) -> float:
+    """Return the mean loss over the first windows of a text, side by side."""
+    count = min(windows, (len(text) - 1) // length)
+    starts = np.arange(count)[:, None] * length
+    return loss_and_gradients(decoder, weights, text[starts + np.arange(length + 1)], gradients=False)[0]
+
+
+def save_trained(directory: str | Path, decoder: Decoder, weights: Weights) -> None:
+    """Write weights as f16 with their configuration and the table of characters."""
+    halves = {name: weight.astype(np.float16) for name, weight in weights.items()}
+    save_model(directory, Configuration(decoder), halves, character_file(ALPHABET))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Train the shipped model and write it."""
+    parser = argparse.ArgumentParser(prog="python -m harness.models.training", description="Train the shipped model.")
+    parser.add_argument("directory", help="where it is written")
+    parser.add_argument("--steps", type=int, default=Schedule.steps, help=f"updates (default: {Schedule.steps})")
+    parser.add_argument("--seed", type=int, default=Schedule.seed, help=f"default: {Schedule.seed}")
+    args = parser.parse_args(words)
+    try:
+        if args.steps < 1 or args.seed < 0:
+            raise ConfigError(f"{args.steps} steps from seed {args.seed}", hint="at least one step, a seed from 0")
+        schedule = replace(Schedule(), steps=args.steps, seed=args.seed)
+        learned, held = texts()
+        print(f"text: {len(learned):,} characters, {len(held):,} held out, digest {digest(learned + held)}")
+        known, other = encode_text(learned), encode_text(held)
+        recent: list[float] = []
+        weights: Weights = {}
+        for step, loss, weights in train(PYDOC, known, schedule):
+            recent.append(loss)
+            if step % REPORT == 0 or step == schedule.steps:
+                mean = sum(recent) / len(recent)
+                print(f"step {step}: loss {mean:.4f}, held out {loss_of(PYDOC, weights, other, 256):.4f}", flush=True)
+                recent.clear()
+        save_trained(args.directory, PYDOC, weights)
+    except WseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(f"wrote {args.directory}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -9,6 +9,7 @@ from harness.inference.capacity import admit, by_arithmetic, memory_of, places_o
 from harness.inference.requests import extras, growing, request, transition
 from harness.inference.tables import FAR, TABLES, cells, ratios
 from harness.models.presets import PRESETS
+from tests.conftest import ROOT
 from wse_core.errors import PlanError
 from wse_core.params import machine
 
@@ -176,3 +177,14 @@ def test_the_output_matrix_is_small_beside_the_layers():
     beside = extras(WSE2, PRESETS["LLaMA3-8B"], 360, 360, 4)
     step = 32 * 10_000
     assert 0.01 < beside.cycles / step < 0.05
+
+
+def test_the_page_counts_what_the_tables_give(tables):
+    page = (ROOT / "docs" / "inference.md").read_text(encoding="utf-8")
+    for number in "234":
+        row = next(line for line in page.splitlines() if line.startswith(f"| {number}, "))
+        for cell, (program, clock) in zip(
+            row.split(" | ")[1:], (("A", 0.85), ("A", 1.1), ("B", 0.85), ("B", 1.1)), strict=True
+        ):
+            found, of = near(tables[number], program, clock)
+            assert cell.rstrip(" |") == f"{found} of {of}"
