@@ -68,6 +68,8 @@ class Checker(RunTimeStatements):
         if made is None:
             decl = function.decl
             made = tree.Function(function.name, decl.kind, tuple(params), result, decl.span, None, decl.inline)
+            made.module = function.module
+            made.known = {name: cell.value for name, cell in names.items() if isinstance(cell, Cell)}
             self._instances[key] = made
             scope = Scope(function.module, function.module.scope)
             scope.names.update(names)
@@ -163,7 +165,11 @@ class Checker(RunTimeStatements):
         """Whether a parameter of a type holds a known value: it does not exist at run time."""
         if kind == COMPTIME_INT and isinstance(value, Value):
             return True
-        if isinstance(kind, (FnType, DsrType)) or (isinstance(kind, IdType) and isinstance(value, Value)):
+        if (
+            kind == VOID
+            or isinstance(kind, (FnType, DsrType))
+            or (isinstance(kind, IdType) and isinstance(value, Value))
+        ):
             return True
         return kind.words is None and not (isinstance(kind, DsdType) and str(kind) != "fifo_dsd")
 

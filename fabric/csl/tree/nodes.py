@@ -331,7 +331,8 @@ class Continue(Statement):
 class Function:
     """An instance of a function or task: one per module instance and set of comptime arguments.
 
-    `body` is filled once the function was checked; `calls` are the functions that it calls, `sites` where.
+    `body` is filled once the function was checked; `calls` are the functions that it calls, `sites` where.  `known`
+    are the arguments that it is an instance for, `module` is the instance of the module that it belongs to.
     """
 
     name: str
@@ -343,3 +344,5 @@ class Function:
     inline: str | None = None
     calls: list[Function] = field(default_factory=list)
     sites: list[Call] = field(default_factory=list)
+    known: dict[str, Any] = field(default_factory=dict)
+    module: Any = None

@@ -1,0 +1,139 @@
+"""Coloring of the interference graph with sixteen registers, some of whose nodes need an even and an odd one.
+
+Registers with few neighbours are put aside first and colored last; what gets no color is kept in memory (constants are
+made again instead), and the coloring starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fabric.csl.allocate.interference import Graph
+from fabric.csl.allocate.spill import spill
+from fabric.csl.diagnostics import Fault
+from fabric.csl.ir import Function, Memory, Vreg
+
+__all__ = ["allocate"]
+
+N_REGS = 16
+ROUNDS = 30
+
+
+def allocate(function: Function, frame: Callable[[int], Memory]) -> None:
+    """Give every virtual register of a function a machine register (`Vreg.fixed`).
+
+    Parameters
+    ----------
+    function : Function
+        Its callees have their registers already.
+    frame : callable
+        Returns memory of a number of words for a register that is kept there.
+
+    Raises
+    ------
+    Fault
+        If an operation alone needs more registers than there are.
+    """
+    _arguments(function)
+    spilled: set[Vreg] = set()
+    for _ in range(ROUNDS):
+        graph = Graph(function)
+        colors, failed = _color(graph, spilled)
+        if not failed:
+            break
+        spilled |= spill(function, failed, frame)
+    else:
+        raise Fault(f"'{function.name}' needs more registers than there are", function.span)
+    for reg, color in colors.items():
+        reg.fixed = color
+    _finish(function, graph)
+
+
+def _arguments(function: Function) -> None:
+    """Put arguments where the functions that are called want them."""
+    for instr in function.instructions():
+        if instr.op == "call":
+            for argument, place in zip(instr.args, instr.data.places, strict=True):
+                argument.fixed = place
+
+
+def _finish(function: Function, graph: Graph) -> None:
+    """Drop copies of a register to itself, and note what the function changes."""
+    clobbers: set[int] = set()
+    for block in function.blocks:
+        kept = []
+        for instr in block.code:
+            for reg in instr.defs():
+                assert reg.fixed is not None
+                clobbers |= set(range(reg.fixed, reg.fixed + reg.size))
+            if instr.op in ("call", "tail"):
+                clobbers |= instr.data.clobbers
+            if instr.op == "copy" and instr.dst.fixed == instr.args[0].fixed:  # type: ignore[union-attr]
+                continue
+            kept.append(instr)
+        block.code = kept
+    function.clobbers = set(range(N_REGS)) if function.circle else clobbers
+    if not function.circle:
+        function.places = [param.fixed if param.fixed is not None else 0 for param in function.params]
+
+
+def _color(graph: Graph, spilled: set[Vreg]) -> tuple[dict[Vreg, int], set[Vreg]]:
+    """Return machine registers, and the virtual ones for which there are none."""
+    degree = {reg: _pressure(graph, reg) for reg in graph.edges if reg.fixed is None}
+    left = dict(degree)
+    order: list[Vreg] = []
+    remaining = set(left)
+    easy = [reg for reg in left if left[reg] + reg.size <= N_REGS - len(graph.banned[reg])]
+    while remaining:
+        if easy:
+            reg = easy.pop()
+            if reg not in remaining:
+                continue
+        else:
+            candidates = [r for r in remaining if r not in spilled] or list(remaining)
+            reg = min(candidates, key=lambda r: (graph.cost[r] / (left[r] + 1), r.number))
+        remaining.discard(reg)
+        order.append(reg)
+        for other in graph.edges[reg]:
+            if other in remaining:
+                left[other] -= reg.size if other.size == 1 else 2
+                if left[other] + other.size <= N_REGS - len(graph.banned[other]):
+                    easy.append(other)
+    colors: dict[Vreg, int] = {}
+    failed: set[Vreg] = set()
+    for reg in reversed(order):
+        taken = set(graph.banned[reg])
+        for other in graph.edges[reg]:
+            if other in colors:
+                taken |= set(range(colors[other], colors[other] + other.size))
+        color = _choice(graph, reg, taken, colors)
+        if color is None:
+            failed.add(reg)
+        else:
+            colors[reg] = color
+    if failed & spilled and not failed - spilled:
+        neighbours = {other for reg in failed for other in graph.edges[reg]} - spilled
+        failed = {min(neighbours, key=lambda r: (graph.cost[r], r.number))} if neighbours else failed
+    return colors, failed - spilled or failed
+
+
+def _pressure(graph: Graph, reg: Vreg) -> int:
+    return sum(other.size if reg.size == 1 else 2 for other in graph.edges[reg])
+
+
+def _choice(graph: Graph, reg: Vreg, taken: set[int], colors: dict[Vreg, int]) -> int | None:
+    """Return a register that is free: that of something it is copied from or to, if it can be."""
+    step = reg.size
+
+    def fits(at: int) -> bool:
+        return at % step == 0 and at + step <= N_REGS and not any(at + k in taken for k in range(step))
+
+    for other in graph.moves[reg]:
+        at = other.fixed if other.fixed is not None else colors.get(other)
+        if at is not None and other.size == reg.size and fits(at):
+            return at
+    if step == 2:
+        return next((at for at in range(0, N_REGS, 2) if fits(at)), None)
+    # Numbers of one word take odd places whose partner is taken first, so that pairs stay free.
+    free = [at for at in range(N_REGS) if fits(at)]
+    return min(free, key=lambda at: ((at ^ 1) not in taken, at)) if free else None

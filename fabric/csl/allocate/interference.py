@@ -1,0 +1,78 @@
+"""Which virtual registers are alive at the same time, and which machine registers each cannot have."""
+
+from __future__ import annotations
+
+from fabric.csl.ir import Function, Vreg
+from fabric.csl.optimise.dead import live_out
+
+__all__ = ["ALL", "Graph"]
+
+ALL = frozenset(range(16))
+
+
+class Graph:
+    """Interference of one function.
+
+    Attributes
+    ----------
+    edges : dict
+        Per register those that it cannot share a machine register with.
+    banned : dict
+        Per register the machine registers that it cannot have.
+    moves : dict
+        Per register those that it is copied from or to.
+    cost : dict
+        Per register what it would cost to keep it in memory.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.edges: dict[Vreg, set[Vreg]] = {}
+        self.banned: dict[Vreg, set[int]] = {}
+        self.moves: dict[Vreg, list[Vreg]] = {}
+        self.cost: dict[Vreg, float] = {}
+        out = live_out(function)
+        for block in function.blocks:
+            weight = 10.0 ** min(block.depth, 4)
+            live = set(out[block])
+            for instr in reversed(block.code):
+                defs, uses = instr.defs(), instr.uses()
+                for reg in (*defs, *uses):
+                    self._node(reg)
+                    self.cost[reg] += weight
+                after = live - set(defs)
+                if instr.op == "call":
+                    for reg in after:
+                        self._node(reg)
+                        self.banned[reg] |= instr.data.clobbers
+                source = instr.args[0] if instr.op == "copy" else None
+                for reg in defs:
+                    for other in after:
+                        if other is not source:
+                            self._edge(reg, other)
+                    for other in defs:
+                        self._edge(reg, other)
+                if isinstance(source, Vreg) and instr.dst is not None:
+                    self.moves[source].append(instr.dst)
+                    self.moves[instr.dst].append(source)
+                live = after | set(uses)
+                if instr.op in ("call", "tail", "ret"):
+                    for a in uses:
+                        for b in uses:
+                            self._edge(a, b)
+
+    def _node(self, reg: Vreg) -> None:
+        if reg not in self.edges:
+            self.edges[reg], self.banned[reg], self.moves[reg], self.cost[reg] = set(), set(), [], 0.0
+
+    def _edge(self, a: Vreg, b: Vreg) -> None:
+        if a is b:
+            return
+        self._node(a)
+        self._node(b)
+        if a.fixed is not None:
+            self.banned[b] |= set(range(a.fixed, a.fixed + a.size))
+        if b.fixed is not None:
+            self.banned[a] |= set(range(b.fixed, b.fixed + b.size))
+        if a.fixed is None and b.fixed is None:
+            self.edges[a].add(b)
+            self.edges[b].add(a)

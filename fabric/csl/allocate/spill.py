@@ -1,0 +1,46 @@
+"""Virtual registers that are kept in memory: loaded before each use, stored after each definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fabric.csl.ir import Function, Instr, Memory, Sym, Vreg
+
+__all__ = ["spill"]
+
+
+def spill(function: Function, registers: set[Vreg], frame: Callable[[int], Memory]) -> set[Vreg]:
+    """Keep registers in memory; return the short-lived ones that take their place."""
+    once = function.single()
+    constants = {reg: once[reg] for reg in registers if reg in once and once[reg].op == "const"}
+    slots = {reg: Sym(frame(reg.size)) for reg in registers if reg not in constants}
+    made: set[Vreg] = set()
+    for block in function.blocks:
+        out: list[Instr] = []
+        for instr in block.code:
+            if instr.dst in constants and instr.op == "const":
+                continue
+            held: dict[Vreg, Vreg] = {}
+            for reg in set(instr.uses()) & registers:
+                new = held[reg] = Vreg(reg.size, reg.name)
+                made.add(new)
+                if reg in constants:
+                    out.append(Instr("const", new, constants[reg].args, None, instr.span))
+                else:
+                    out.append(Instr("load", new, (), slots[reg], instr.span))
+            if held:
+                instr.args = tuple(held.get(arg, arg) if isinstance(arg, Vreg) else arg for arg in instr.args)
+            out.append(instr)
+            stores = []
+            if instr.op in ("entry", "tsc"):
+                stores += [(reg, reg) for reg in instr.data if reg in slots]
+            elif instr.dst in slots:
+                assert instr.dst is not None
+                old = instr.dst
+                instr.dst = Vreg(old.size, old.name)
+                made.add(instr.dst)
+                stores.append((old, instr.dst))
+            for old, new in stores:
+                out.append(Instr("store", None, (new,), slots[old], instr.span))
+        block.code = out
+    return made

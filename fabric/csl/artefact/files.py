@@ -1,0 +1,161 @@
+"""A bundle as files: ``out.json`` for scripts and the host's names, ``image.npz`` for all arrays.
+
+Both are written beside the directory and moved into place, so that a compilation that fails or is stopped leaves what
+was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fabric.csl.artefact.bundle import Bundle, HostName, HostProgram
+from wse_core.errors import ConfigError
+from wse_core.image import ProgramImage, Symbol
+
+__all__ = ["IMAGE", "OUT", "read_bundle", "write_bundle"]
+
+OUT, IMAGE, HOST = "out.json", "image.npz", "host.json"
+FORMAT = 1
+ARRAYS = ("code", "descriptors", "entry", "control_entry")
+PLAIN = (
+    "name", "code_words", "footprint", "data_tasks", "active", "blocked", "high", "inq_color", "outq_color", "half",
+    "main_priority", "labels",
+)  # fmt: skip
+
+
+def write_bundle(bundle: Bundle, directory: str | Path) -> None:
+    """Write a bundle into a directory, which is made or replaced file by file.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be written.
+    """
+    directory = Path(directory)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    except OSError as error:
+        raise ConfigError("the output directory cannot be made", where=str(directory), cause=str(error)) from None
+    try:
+        with (made / IMAGE).open("wb") as file:
+            np.savez_compressed(file, **_arrays(bundle))  # type: ignore[arg-type]
+        (made / HOST).write_text(json.dumps(_host(bundle), indent=1), encoding="utf-8")
+        known = {name: bundle.settings[name] for name in ("params", "colors")}
+        (made / OUT).write_text(json.dumps(known, indent=2), encoding="utf-8")
+        directory.mkdir(exist_ok=True)
+        for name in (IMAGE, HOST, OUT):
+            os.replace(made / name, directory / name)
+    except OSError as error:
+        raise ConfigError("the program cannot be written", where=str(directory), cause=str(error)) from None
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(made)
+
+
+def _arrays(bundle: Bundle) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {"index": bundle.index}
+    for color, table in bundle.routes.items():
+        found[f"route{color}"] = table
+    if bundle.filters is not None:
+        found["filters"] = bundle.filters
+    for k, image in enumerate(bundle.programs):
+        for name in ARRAYS:
+            found[f"p{k}.{name}"] = getattr(image, name)
+        found[f"p{k}.addresses"] = np.array([address for address, _ in image.data], np.int32)
+        found[f"p{k}.sizes"] = np.array([len(words) for _, words in image.data], np.int32)
+        words = [words for _, words in image.data]
+        found[f"p{k}.words"] = np.concatenate(words) if words else np.zeros(0, np.uint16)
+    return found
+
+
+def _host(bundle: Bundle) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "settings": bundle.settings,
+        "inputs": bundle.inputs,
+        "outputs": bundle.outputs,
+        "streams": bundle.streams,
+        "names": [asdict(entry) for entry in bundle.names],
+        "host": [asdict(entry) for entry in bundle.host],
+        "programs": [
+            {
+                **{name: getattr(image, name) for name in PLAIN},
+                "symbols": [[s.name, s.address, s.count, s.dtype] for s in image.symbols.values()],
+                "lines": image.lines,
+            }
+            for image in bundle.programs
+        ],
+    }
+
+
+def read_bundle(directory: str | Path) -> Bundle:
+    """Return the bundle of a directory.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, or it is of another version of the format.
+    """
+    directory = Path(directory)
+    try:
+        host = json.loads((directory / HOST).read_text(encoding="utf-8"))
+        arrays = dict(np.load(directory / IMAGE))
+    except (OSError, ValueError) as error:
+        hint = "compile it with cslc -o"
+        raise ConfigError("no compiled program here", where=str(directory), cause=str(error), hint=hint) from None
+    if host.get("format") != FORMAT:
+        raise ConfigError("the program is of another version of this format", where=str(directory), hint="compile anew")
+    for array in arrays.values():
+        array.setflags(write=False)
+    return Bundle(
+        [_image(k, entry, arrays) for k, entry in enumerate(host["programs"])],
+        arrays["index"],
+        {int(name[5:]): table for name, table in arrays.items() if name.startswith("route")},
+        arrays.get("filters"),
+        tuple(tuple(link) for link in host["inputs"]),
+        tuple(tuple(link) for link in host["outputs"]),
+        {kind: [tuple(place) for place in places] for kind, places in host["streams"].items()},
+        [HostName(e["name"], e["ident"], e["kind"], tuple(e["types"])) for e in host["names"]],
+        [_host_program(entry) for entry in host["host"]],
+        host["settings"],
+    )
+
+
+def _host_program(entry: dict[str, Any]) -> HostProgram:
+    return HostProgram(
+        entry["exports"],
+        entry["hidden"],
+        [tuple(record) for record in entry["records"]],
+        [[tuple(part) for part in shape] for shape in entry["shapes"]],
+        tuple(entry["inputs"]),
+        tuple(entry["outputs"]),
+        {int(word): tuple(place) for word, place in entry["places"].items()},
+    )
+
+
+def _image(k: int, entry: dict[str, Any], arrays: dict[str, np.ndarray]) -> ProgramImage:
+    plain: dict[str, Any] = {name: entry[name] for name in PLAIN}
+    plain |= {name: arrays[f"p{k}.{name}"] for name in ARRAYS}
+    for name in ("inq_color", "outq_color"):
+        plain[name] = tuple(plain[name])
+    ends = np.cumsum(arrays[f"p{k}.sizes"])
+    words = np.split(arrays[f"p{k}.words"], ends[:-1]) if len(ends) else []
+    for part in words:
+        part.setflags(write=False)
+    symbols = {name: Symbol(name, address, count, dtype) for name, address, count, dtype in entry["symbols"]}
+    return ProgramImage(
+        **plain,
+        data=tuple(zip(map(int, arrays[f"p{k}.addresses"]), words, strict=True)),
+        symbols=symbols,
+        lines={int(word): text for word, text in entry["lines"].items()},
+    )

@@ -1,0 +1,106 @@
+"""From a file to assembled programs and a layout: all stages of the compiler one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fabric.csl.allocate import allocate
+from fabric.csl.check.program import Compilation, check_file
+from fabric.csl.comptime.session import Options, Session
+from fabric.csl.diagnostics import Fault
+from fabric.csl.emit import Emitted, emit
+from fabric.csl.ir import Memory
+from fabric.csl.lower.program import ProgramLowering, lower
+from fabric.csl.optimise import optimise
+from wse_core.params import Machine
+
+__all__ = ["Compiled", "CompiledProgram", "compile_checked", "compile_file"]
+
+
+@dataclass(eq=False)
+class CompiledProgram:
+    """One program of a compilation: its image, and what the back end knows of it."""
+
+    emitted: Emitted
+    lowering: ProgramLowering
+
+
+@dataclass(eq=False)
+class Compiled:
+    """A layout with its programs, ready to be written out or run."""
+
+    checked: Compilation
+    options: Options
+    programs: list[CompiledProgram] = field(default_factory=list)
+
+
+def compile_file(path: str | Path, options: Options | None = None, machine: Machine | None = None) -> Compiled:
+    """Compile a layout file, or a file that is a program by itself.
+
+    Raises
+    ------
+    CslError
+        If there is a mistake; it has all messages.
+    ConfigError
+        If the file cannot be read.
+    """
+    options = options or Options()
+    return compile_checked(check_file(path, options), options, machine)
+
+
+def compile_checked(checked: Compilation, options: Options, machine: Machine | None = None) -> Compiled:
+    """Compile what was checked.
+
+    Raises
+    ------
+    CslError
+        For what the machine or the back end cannot do.
+    """
+    made = Compiled(checked, options)
+    session = Session(options, checked.report)
+    for number, program in enumerate(checked.programs):
+        try:
+            lowering = lower(session, program)
+            for function in lowering.made.functions:
+                optimise(function)
+                allocate(function, _Frame(lowering, function.name))
+            unit = program.unit
+            name = unit.ready[-1].source.path.stem if unit.ready and unit.ready[-1].source.path else f"program{number}"
+            emitted = emit(lowering.made, name, machine, options.fp16, _initial(lowering))
+            made.programs.append(CompiledProgram(emitted, lowering))
+        except Fault as fault:
+            checked.report.fault(fault)
+    checked.report.check()
+    return made
+
+
+class _Frame:
+    """Makes memory for registers that are kept there."""
+
+    def __init__(self, lowering: ProgramLowering, name: str) -> None:
+        self.lowering, self.name = lowering, name
+
+    def __call__(self, words: int) -> Memory:
+        memories = self.lowering.made.memories
+        memory = Memory(f"{self.name}:kept#{len(memories)}", 1, "u32" if words == 2 else "u16", None, words)
+        memories.append(memory)
+        return memory
+
+
+def _initial(lowering: ProgramLowering) -> dict[str, Any]:
+    """Return with what a program begins."""
+    unit = lowering.checked.unit
+    queues = {
+        number: fields["color"].data
+        for (kind, number), (fields, _) in unit.queues.items()
+        if kind == "input_queue" and "color" in fields
+    }
+    bound = {number for kind, number, _, _ in lowering.made.tasks if kind != "control"}
+    blocked = [ident for ident, (state, _) in unit.blocked.items() if state]
+    unblocked = [ident for ident, (state, _) in unit.blocked.items() if not state and ident not in bound]
+    active = list(unit.active)
+    if unit.loads:
+        active.append(27)
+    return {"queues": queues, "active": active, "blocked": blocked, "unblocked": unblocked}

@@ -1,0 +1,381 @@
+"""A program in intermediate form, written into a `Unit` and assembled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fabric.asm import checks
+from fabric.asm.instruction import Instruction, Place, TaskRef
+from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Var
+from fabric.asm.unit import Unit
+from fabric.csl.diagnostics import Span
+from fabric.csl.emit.queues import bind_queues
+from fabric.csl.ir import AutoDsr, Block, ExplicitDsr, Function, Instr, Memory, Sym, Template, Vreg
+from fabric.csl.ir.machine import Program
+from wse_core import image as im
+from wse_core import isa
+from wse_core.image import ProgramImage
+from wse_core.params import Machine
+
+__all__ = ["Emitted", "emit"]
+
+INVERSE = {"eq": "ne", "ne": "eq"}
+SWAPPED = {"lt": "le", "le": "lt", "ltu": "leu", "leu": "ltu"}
+"""The condition on exchanged operands that holds when another does not."""
+LONE_FIFO = 7
+"""Microthread of an asynchronous operation without an operand on the fabric."""
+
+
+@dataclass(eq=False)
+class Emitted:
+    """An assembled program.
+
+    Attributes
+    ----------
+    image : ProgramImage
+    places : dict
+        Per code word that begins an instruction where that stands in the source.
+    """
+
+    image: ProgramImage
+    places: dict[int, Place] = field(default_factory=dict)
+
+
+class Emitter:
+    """Writes one program into a unit."""
+
+    def __init__(self, unit: Unit, program: Program) -> None:
+        self.unit, self.program = unit, program
+        self.vars: dict[Memory, Var] = {}
+        self.dsrs: dict[Any, Dsr] = {}
+        self.names: dict[Function, str] = {}
+        self.fifos: dict[int, int] = {}
+        self.queues: dict[tuple[str, int | None, int | None], Queue] = {}
+        self.at: Place | None = None
+
+    # ---- memory
+
+    def variables(self) -> None:
+        """Declare all memories."""
+        for memory in self.program.memories:
+            name, k = memory.name, 1
+            while name in self.unit.variables:
+                k += 1
+                name = f"{memory.name}#{k}"
+            dtype = self.unit.half if memory.dtype == "half" else memory.dtype
+            var = self.unit.variable(name, memory.count, dtype, None, memory.align, at=None)
+            if memory.init is not None:
+                var.init = memory.init
+            self.vars[memory] = var
+
+    def address(self, sym: Sym) -> Address:
+        """Return an address of the assembler."""
+        return Address(self.vars[sym.memory], sym.offset)
+
+    # ---- functions
+
+    def function(self, function: Function, task: tuple[str, int, bool] | None) -> None:
+        """Write a function or task."""
+        name = self.names[function]
+        at = place_of(function.span)
+        if task is None:
+            self.unit.begin_function(name, at)
+        else:
+            kind, number, high = task
+            if kind == "data":
+                self.unit.begin_task(name, "data", None, number, high, at)
+            else:
+                self.unit.begin_task(name, kind, number, None, high, at)
+        labels = {block: self.unit.new_label(at=None) for block in function.blocks}
+        for k, block in enumerate(function.blocks):
+            self.unit.place_label(labels[block], None)
+            following = function.blocks[k + 1] if k + 1 < len(function.blocks) else None
+            for instr in block.code:
+                self.at = place_of(instr.span) if instr.span is not None else at
+                self._instr(instr, labels, following, task is not None)
+        self.unit.body = None
+
+    def put(self, name: str, a: Any = 0, b: Any = 0, c: Any = 0, d: Any = 0, imm: Any = None) -> Instruction:
+        """Append an instruction."""
+        return self.unit.emit(name, a, b, c, d, imm=imm, at=self.at)
+
+    def _instr(self, instr: Instr, labels: dict[Block, Label], following: Block | None, is_task: bool) -> None:
+        op = instr.op
+        if op == "entry":
+            return
+        if op in ("const", "copy"):
+            self._move(instr)
+        elif op in ("low", "high"):
+            assert instr.dst is not None
+            assert isinstance(instr.args[0], Vreg)
+            source = (instr.args[0].fixed or 0) + (op == "high")
+            if source != instr.dst.fixed:
+                self.put("mov16", reg(instr.dst), isa.FILE_REG << 4 | source)
+        elif op in ("load", "store"):
+            self._memory(instr)
+        elif op == "br":
+            self._branch(instr, labels, following)
+        elif op == "jmp":
+            if instr.data is not following:
+                self.put("jmp", imm=labels[instr.data])
+        elif op == "ret":
+            self.put("done" if is_task else "ret")
+        elif op == "call":
+            self.put("call", imm=self.names[instr.data])
+        elif op == "tail":
+            self.put("jmp", imm=self.names[instr.data])
+        elif op == "vector":
+            self._vector(instr)
+        elif op.startswith("dsr_"):
+            self._dsr(instr)
+        else:
+            self._machine(instr)
+
+    def _move(self, instr: Instr) -> None:
+        assert instr.dst is not None
+        source, wide = instr.args[0], instr.dst.size == 2
+        if isinstance(source, Vreg):
+            self.put("mov32" if wide else "mov16", reg(instr.dst), reg(source))
+        else:
+            self.put("ldi32" if wide else "ldi", reg(instr.dst), imm=self._immediate(source, wide))
+
+    def _immediate(self, value: Any, wide: bool = False) -> Any:
+        if isinstance(value, Sym):
+            return self.address(value)
+        return value & (0xFFFFFFFF if wide else 0xFFFF)
+
+    def _memory(self, instr: Instr) -> None:
+        if instr.op == "load":
+            value, base = instr.dst, instr.args[0] if instr.args else None
+        else:
+            value, base = instr.args[0], instr.args[1] if len(instr.args) > 1 else None
+        assert isinstance(value, Vreg)
+        name = ("ld" if instr.op == "load" else "st") + ("32" if value.size == 2 else "16")
+        self.put(name, reg(value), 0 if base is None else reg(base), imm=self._immediate(instr.data))
+
+    def _branch(self, instr: Instr, labels: dict[Block, Label], following: Block | None) -> None:
+        row, condition, then, otherwise = instr.data
+        a, b = instr.args
+        x, y = reg(a), reg(b) if isinstance(b, Vreg) else 0
+        if then is following and (condition in INVERSE or (row in ("br16", "br32") and y)):
+            if condition in INVERSE:
+                condition = INVERSE[condition]
+            else:
+                x, y, condition = y, x, SWAPPED[condition]
+            then, otherwise = otherwise, then
+        self.put(row, x, y, d=isa.CONDITIONS.index(condition), imm=labels[then])
+        if otherwise is not following:
+            self.put("jmp", imm=labels[otherwise])
+
+    def _machine(self, instr: Instr) -> None:
+        op = instr.op
+        row = isa.BY_NAME.get(op)
+        if op == "task":
+            name, number = instr.data
+            self.put(name, TaskRef(number, name))
+        elif op == "tsc":
+            self.put("tsc", reg(instr.data[0]))
+        elif op == "rand16":
+            self.put(op, reg(instr.dst))
+        elif op == "prng":
+            self.put(op, instr.data)
+        elif op == "trap":
+            self.put(op, imm=instr.data)
+        elif op == "td_exit":
+            self.put(op, instr.data)
+        elif op == "sw_pos":
+            self.put(op, instr.data[0], imm=instr.data[1])
+        elif op == "route":
+            color, rx, tx, position = instr.data
+            sets = [sum(1 << im.DIRS.index(letter) for letter in text) for text in (rx, tx)]
+            self.put(op, color, imm=sets[0] | sets[1] << 5 | position << 10)
+        elif op == "flt_set":
+            self.put(op, instr.data[0], reg(instr.args[0]), imm=instr.data[1])
+        else:
+            assert row is not None
+            assert row.form == "alu", op
+            self._alu(instr, row)
+
+    def _alu(self, instr: Instr, row: isa.Op) -> None:
+        fields: list[int] = []
+        imm = None
+        for k, value in enumerate(instr.args):
+            if isinstance(value, Vreg):
+                fields.append(reg(value))
+            else:
+                imm = self._immediate(value, isa.WORDS[row.types[k + 1]] == 2)
+                fields.append(isa.FILE_REG << 4)
+        self.unit.emit(row.name, reg(instr.dst), *fields, imm=imm, at=self.at)
+
+    # ---- vectors
+
+    def dsr(self, which: AutoDsr | ExplicitDsr) -> Dsr:
+        """Return a DSR of the assembler."""
+        found = self.dsrs.get(which)
+        if found is None:
+            if isinstance(which, ExplicitDsr):
+                found = self.unit.dsr(which.file, which.number, at=self.at)
+            else:
+                found = self.unit.automatic_dsr(which.file, which.thread, self.at)
+            self.dsrs[which] = found
+        return found
+
+    def _dsr(self, instr: Instr) -> None:
+        if instr.op == "dsr_load":
+            which, template = instr.data
+            dsr, dsd = self.dsr(which), self.dsd(template)
+            self.put("dsr_load", dsr, imm=(dsd, dsr))
+            if isinstance(template.base, int) and template.base:
+                self.put("dsr_base", dsr, imm=template.base)
+            return
+        value = instr.args[0]
+        dsr = self.dsr(instr.data)
+        if isinstance(value, Vreg):
+            self.put(instr.op, dsr, reg(value))
+        else:
+            self.put(instr.op, dsr, imm=self._immediate(value))
+
+    def dsd(self, template: Template) -> Dsd:
+        """Return a descriptor of the assembler."""
+        t = template
+        common: dict[str, Any] = {}
+        if t.kind in ("fabin", "fabout"):
+            queue = self.queues["input" if t.kind == "fabin" else "output", t.color, t.queue]
+            bits, task = t.on_control
+            common = {"queue": queue, "packed": t.packed, "flags": t.flags}
+            if bits:
+                common |= {"on_control": (bits,), "control_task": task}
+            return Dsd(t.kind, None, t.extents, (0,), **common)
+        if t.kind == "fifo":
+            assert t.fifo is not None
+            number = self.fifos.get(id(t.fifo))
+            if number is None:
+                number = self.fifos[id(t.fifo)] = self.unit.fifo(at=self.at)
+            memory = t.fifo.memory
+            return Dsd(
+                "fifo", None, t.extents, (1,), self.address(Sym(memory)), length=memory.count, fifo=number,
+                flags=t.flags, push_task=t.fifo.push, pop_task=t.fifo.pop,
+            )  # fmt: skip
+        base = self.address(t.base) if isinstance(t.base, Sym) else None
+        return Dsd(t.kind, None, t.extents, t.strides, base, length=t.length, flags=t.flags)
+
+    def _vector(self, instr: Instr) -> None:
+        vector = instr.data
+        row = isa.BY_NAME[vector.op]
+        ending = None
+        if vector.ending is not None:
+            e = vector.ending
+            alone = not any(self._is_fabric(slot) for slot in vector.slots)
+            ending = Async(e.priority, LONE_FIFO if alone else None, e.activate, e.unblock)
+        fields: list[Any] = []
+        for slot in vector.slots:
+            if slot == "dst":
+                fields.append(reg(instr.dst))
+            elif isinstance(slot, int):
+                fields.append(reg(instr.args[slot]))
+            else:
+                fields.append(self.dsr(slot))
+        if row.form == "dfilt":
+            self.put("dfilt", b=fields[0], imm=ending)
+            return
+        checks.pair(self.unit, self.unit.emit(vector.op, *fields, imm=ending, at=self.at))
+
+    def _is_fabric(self, slot: Any) -> bool:
+        if not isinstance(slot, (AutoDsr, ExplicitDsr)):
+            return False
+        return any(dsd.is_fabric for dsd in self.dsr(slot).loads)
+
+
+def reg(value: Any) -> int:
+    """Return the operand field of a register."""
+    return isa.FILE_REG << 4 | value.fixed
+
+
+def place_of(span: Span) -> Place:
+    """Return a place of the assembler."""
+    line, column = span.source.position(span.start)
+    return Place(span.source.name, line, column)
+
+
+def emit(
+    program: Program,
+    name: str,
+    machine: Machine | None = None,
+    half: str = "f16",
+    initial: dict[str, Any] | None = None,
+) -> Emitted:
+    """Return a program, assembled.
+
+    Parameters
+    ----------
+    program : Program
+        With machine registers.
+    name : str
+    machine : Machine, optional
+    half : str
+        The 16-bit float.
+    initial : dict
+        ``queues``: colors of input queues; ``active``, ``blocked``, ``unblocked``: ids; ``main``: priority.
+    """
+    initial = initial or {}
+    unit = Unit(name, machine, half, initial.get("main", "medium_low"))
+    emitter = Emitter(unit, program)
+    emitter.variables()
+    used = [
+        (instr.data[1], instr.span or function.span)
+        for function in program.functions
+        for instr in function.instructions()
+        if instr.op == "dsr_load" and instr.data[1].kind in ("fabin", "fabout")
+    ]
+    data_tasks = [(number, function.span) for kind, number, function, _ in program.tasks if kind == "data"]
+    emitter.queues = bind_queues(unit, initial.get("queues", {}), used, data_tasks)
+    tasks: dict[Function, list[tuple[str, int, bool]]] = {}
+    for kind, number, function, high in program.tasks:
+        tasks.setdefault(function, []).append((kind, number, high))
+    for function in program.functions:
+        emitter.names[function] = _unique(function.name, emitter.names.values())
+    for function in program.functions:
+        bound = tasks.get(function, [])
+        emitter.function(function, bound[0] if bound else None)
+        for k, other in enumerate(bound[1:]):
+            emitter.names[function] = _unique(f"{function.name}@{k + 1}", emitter.names.values())
+            emitter.function(function, other)
+    for key, note in (("active", unit.start), ("blocked", unit.block), ("unblocked", unit.unblock)):
+        for ident in initial.get(key, ()):
+            note(ident, None)
+    image = _relocated(unit.assemble(), emitter)
+    return Emitted(image, _places(unit))
+
+
+def _unique(name: str, taken: Any) -> str:
+    taken, found, k = set(taken), name, 1
+    while found in taken:
+        k += 1
+        found = f"{name}#{k}"
+    return found
+
+
+def _relocated(image: ProgramImage, emitter: Emitter) -> ProgramImage:
+    """Return the image with the addresses that memory holds at the start."""
+    data = dict(image.data)
+    for memory, var in emitter.vars.items():
+        if memory.relocations:
+            words = np.array(data.get(var.address, np.zeros(var.words)), np.uint16)
+            for k, sym in memory.relocations.items():
+                words[k] = (emitter.vars[sym.memory].address + sym.offset) & 0xFFFF
+            words.setflags(write=False)
+            data[var.address] = words
+    return replace(image, data=tuple(data.items()))
+
+
+def _places(unit: Unit) -> dict[int, Place]:
+    found: dict[int, Place] = {}
+    offset = 0
+    for ins in unit.instructions:
+        if ins.at is not None:
+            found[offset] = ins.at
+        offset += 1 + (ins.imm is not None)
+    return found

@@ -1,0 +1,79 @@
+"""Which queue each color of a program goes through.
+
+The descriptors of WSE-2 name color and queue both; this machine binds each queue to one color.  A color takes the queue
+that the program names if that is free, else the next free one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fabric.asm.operands import Queue
+from fabric.asm.unit import Unit
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.ir import Template
+
+__all__ = ["bind_queues"]
+
+
+def bind_queues(
+    unit: Unit, initial: dict[int, int], used: Iterable[tuple[Template, Span]], data_tasks: Iterable[tuple[int, Span]]
+) -> dict[tuple[str, int | None, int | None], Queue]:
+    """Bind the queues of a program.
+
+    Parameters
+    ----------
+    unit : Unit
+    initial : dict
+        Colors that comptime blocks bind input queues to.
+    used : iterable of (Template, Span)
+        Every fabric descriptor.
+    data_tasks : iterable of (color, Span)
+
+    Returns
+    -------
+    dict
+        Per (kind, color, queue) of a descriptor the queue that it goes through.
+    """
+    found: dict[tuple[str, int | None, int | None], Queue] = {}
+    wanted: dict[str, dict[int, tuple[int | None, Span | None]]] = {"input": {}, "output": {}}
+    for number, bound_color in initial.items():
+        wanted["input"].setdefault(bound_color, (number, None))
+    for template, span in used:
+        kind = "input" if template.kind == "fabin" else "output"
+        color = template.color
+        if color is None and kind == "input" and template.queue is not None:
+            color = initial.get(template.queue)
+        if color is None:
+            raise Fault("the color of this descriptor is not known", span, ".fabric_color = ..., or @initialize_queue")
+        before = wanted[kind].get(color)
+        if before is None or (before[0] is None and template.queue is not None):
+            wanted[kind][color] = (template.queue, span)
+        found[kind, template.color, template.queue] = Queue(kind, 0, color)
+    for color, span in data_tasks:
+        wanted["input"].setdefault(color, (None, span))
+    bound = {kind: _bind(unit, kind, colors) for kind, colors in wanted.items()}
+    return {key: bound[key[0]][queue.color] for key, queue in found.items()}
+
+
+def _bind(unit: Unit, kind: str, colors: dict[int, tuple[int | None, Span | None]]) -> dict[int, Queue]:
+    depths = unit.machine["queue.in_depth" if kind == "input" else "queue.out_depth"]
+    free = [number for number, depth in enumerate(depths) if depth]
+    asked = {queue for queue, _ in colors.values() if queue is not None}
+    bound: dict[int, Queue] = {}
+    for color, (queue, _) in colors.items():
+        if queue is not None and queue in free:
+            free.remove(queue)
+            bound[color] = unit.queue(kind, queue, color)
+    # Those that nobody asks for first, then what is left.
+    for color, (_, span) in colors.items():
+        if color in bound:
+            continue
+        left = [number for number in free if number not in asked] or free
+        if not left:
+            fault = f"the program uses {len(colors)} colors as {kind}s, a PE has {len(depths)} {kind} queues"
+            assert span is not None
+            raise Fault(fault, span, "a queue is bound to one color on this machine")
+        free.remove(left[0])
+        bound[color] = unit.queue(kind, left[0], color)
+    return bound

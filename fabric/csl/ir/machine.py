@@ -1,0 +1,111 @@
+"""What operations name beside registers: descriptors, DSRs, FIFOs, tasks; and the whole program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabric.csl.diagnostics import Span
+from fabric.csl.ir.code import Function, Memory, Sym, Vreg
+
+__all__ = ["AutoDsr", "Ending", "ExplicitDsr", "Fifo", "NamedTask", "Program", "Template", "Vector"]
+
+
+@dataclass(frozen=True)
+class NamedTask:
+    """The id of a local task, named by the function that is bound to it."""
+
+    id: int
+
+
+@dataclass(eq=False)
+class Fifo:
+    """A FIFO with its storage."""
+
+    memory: Memory
+    push: int | None = None
+    pop: int | None = None
+    terminate: bool = False
+
+
+@dataclass(frozen=True)
+class Template:
+    """A descriptor as the program's table holds it.
+
+    `color` and `queue` say what a fabric descriptor is bound to; `on_control` is (bits, task) of `wse_core.image`.
+    """
+
+    kind: str
+    base: Sym | int = 0
+    extents: tuple[int, ...] = (0,)
+    strides: tuple[int, ...] = (1,)
+    color: int | None = None
+    queue: int | None = None
+    packed: bool = False
+    flags: int = 0
+    index: int | None = None
+    on_control: tuple[int, int | None] = (0, None)
+    fifo: Fifo | None = None
+    length: int = 0
+
+
+class AutoDsr:
+    """A DSR that the compiler chooses; `thread` is the microthread of the operation that uses it, -1 for none."""
+
+    __slots__ = ("file", "thread")
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.thread = -1
+
+    def __repr__(self) -> str:
+        return f"{self.file}[auto{'' if self.thread < 0 else self.thread}]"
+
+
+@dataclass(frozen=True)
+class ExplicitDsr:
+    """A DSR that the program chose."""
+
+    file: str
+    number: int
+
+    def __repr__(self) -> str:
+        return f"{self.file}[{self.number}]"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Attributes of an asynchronous operation."""
+
+    priority: str = "low"
+    activate: int | None = None
+    unblock: int | None = None
+
+
+@dataclass(eq=False)
+class Vector:
+    """A vector operation: per operand of its row a DSR, or the number of an argument, or ``dst`` for a register."""
+
+    op: str
+    slots: tuple[Any, ...]
+    ending: Ending | None = None
+
+
+@dataclass(eq=False)
+class Program:
+    """A PE program in intermediate form.
+
+    Attributes
+    ----------
+    functions : list of Function
+        Callees before callers.
+    memories : list of Memory
+        In the order in which they were declared.
+    tasks : list of (kind, id, Function, high priority)
+    """
+
+    functions: list[Function] = field(default_factory=list)
+    memories: list[Memory] = field(default_factory=list)
+    tasks: list[tuple[str, int, Function, bool]] = field(default_factory=list)
+    spans: dict[int, Span] = field(default_factory=dict)
+    registers: list[Vreg] = field(default_factory=list)

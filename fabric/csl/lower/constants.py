@@ -1,0 +1,90 @@
+"""Known values as the bits that memory and registers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fabric.csl.comptime.numbers import bits_of
+from fabric.csl.comptime.values import Function, Pointer, Struct, Value
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.ir import Sym
+from fabric.csl.types import ArrayType, BoolType, EnumType, FloatType, IdType, IntType, PointerType, StructType, Type
+
+__all__ = ["element_of", "scalar_bits", "words_of", "words_of_type"]
+
+
+def words_of_type(kind: Type, span: Span) -> int:
+    """Return the size of a scalar in words, or refuse what registers cannot hold."""
+    size = kind.words
+    if size not in (1, 2) or isinstance(kind, (ArrayType, StructType)):
+        raise Fault(f"the back end has no {kind}", span, "numbers of at most 32 bits")
+    return size
+
+
+def element_of(kind: Type) -> tuple[int, str]:
+    """Return number and assembler type of the elements that a variable of a type takes in memory."""
+    if isinstance(kind, ArrayType):
+        count, name = element_of(kind.element)
+        return count * kind.count, name
+    if isinstance(kind, IntType) and kind.bits in (16, 32):
+        return 1, f"{'i' if kind.signed else 'u'}{kind.bits}"
+    if isinstance(kind, FloatType):
+        return 1, kind.name if kind.bits == 32 else "half"
+    if isinstance(kind, IntType) and kind.bits < 16:
+        return 1, "i16" if kind.signed else "u16"
+    if isinstance(kind, EnumType):
+        return element_of(kind.base)
+    return max(1, kind.words or 1), "u16"
+
+
+def scalar_bits(value: Value, span: Span) -> int:
+    """Return the bits of a known number; 16-bit numbers in 16 bits, those of less than 16 extended to 16."""
+    kind, data = value.type, value.data
+    if isinstance(kind, IntType):
+        return int(data) & (0xFFFF if kind.bits <= 16 else (1 << kind.bits) - 1)
+    if isinstance(kind, FloatType):
+        return bits_of(data, kind)
+    if isinstance(kind, BoolType):
+        return int(bool(data))
+    if isinstance(kind, (IdType, EnumType)) and isinstance(data, int):
+        return data & (0xFFFF if (kind.words or 1) == 1 else 0xFFFFFFFF)
+    raise Fault(f"a {kind} is no number at run time", span)
+
+
+def words_of(value: Value, span: Span, address: Callable[[Any, Span], Sym]) -> tuple[np.ndarray, dict[int, Sym]]:
+    """Return a known value as the words of memory, and which of them are addresses; `address` finds those."""
+    found: list[int] = []
+    relocations: dict[int, Sym] = {}
+    kind = value.type
+    if isinstance(kind, ArrayType) and isinstance(kind.element, (IntType, FloatType)) and not any(value.data):
+        return np.zeros(kind.words or 0, np.uint16), relocations
+    _collect(value, span, address, found, relocations)
+    return np.array(found, np.uint16), relocations
+
+
+def _collect(
+    value: Value, span: Span, address: Callable[[Any, Span], Sym], found: list[int], relocations: dict[int, Sym]
+) -> None:
+    kind, data = value.type, value.data
+    if isinstance(kind, ArrayType):
+        for entry in data:
+            _collect(
+                entry if entry.__class__ is Value else Value(kind.element, entry), span, address, found, relocations
+            )
+        return
+    if isinstance(kind, StructType) and isinstance(data, Struct):
+        for name, part in kind.fields:
+            entry = data.fields[name]
+            _collect(entry if entry.__class__ is Value else Value(part, entry), span, address, found, relocations)
+        return
+    if isinstance(kind, PointerType) and isinstance(data, (Pointer, Function)):
+        relocations[len(found)] = address(value, span)
+        found.append(0)
+        return
+    bits = scalar_bits(value, span)
+    found.append(bits & 0xFFFF)
+    if kind.words == 2:
+        found.append(bits >> 16)

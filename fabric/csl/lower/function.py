@@ -1,0 +1,261 @@
+"""One function or task: its frame, calls, builtins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.builtins.operations import OPERATIONS
+from fabric.csl.comptime.values import Value
+from fabric.csl.diagnostics import Fault
+from fabric.csl.ir import Function, Operand, Vreg
+from fabric.csl.lower.constants import words_of_type
+from fabric.csl.lower.dsd import Descriptor
+from fabric.csl.lower.routines import ROUTINES
+from fabric.csl.lower.routines.machine import Machine
+from fabric.csl.types import VOID, ArrayType, DsdType, StructType
+
+__all__ = ["FunctionLowering"]
+
+RESULT = 2
+"""First register of a result."""
+TO_COME = -1
+"""Register of an argument until the function that it is passed to has its registers."""
+
+
+class Given:
+    """An operand in place of an expression, for routines that stand where a function's body would be written."""
+
+    def __init__(self, operand: Operand) -> None:
+        self.operand = operand
+
+
+class FunctionLowering(Machine):
+    """Writes one function.
+
+    Parameters
+    ----------
+    program : fabric.csl.lower.program.ProgramLowering
+    node : tree.Function
+    made : Function
+        What is written.
+    kind : str
+        ``fn``, or ``local``, ``data``, ``control`` for a task.
+    """
+
+    def __init__(self, program: Any, node: tree.Function, made: Function, kind: str) -> None:
+        self.program, self.node = program, node
+        self.env: dict[int, Any] = {}
+        self.exits, self.returns = [], []
+        self.begin(made)
+        self.expanding: list[tree.Function] = [node]
+        self._enter(kind)
+        if node.body is not None:
+            self.statements(node.body)
+        self.leave(None)
+
+    # ---- entry and end
+
+    def _enter(self, kind: str) -> None:
+        params = self.node.params
+        if kind in ("data", "control"):
+            arriving: list[Vreg] = []
+            for k, param in enumerate(params):
+                size = words_of_type(param.type, param.span)
+                arriving.append(Vreg(size, param.name, 0 if size == 2 else k))
+        else:
+            arriving = self.function.params
+        if arriving:
+            self.put("entry", data=tuple(arriving))
+        for param, register in zip(params, arriving, strict=True):
+            self.begin_param(param, self.copied(register, register.size, param.name))
+
+    def begin_param(self, param: tree.Local, value: Operand) -> None:
+        """Let a parameter stand for a value."""
+        self._bind(param, value)
+
+    def leave(self, value: Operand | None) -> None:
+        if self.block.ended:
+            return
+        if value is None:
+            self.put("ret")
+            return
+        size = self.function.result
+        fixed = Vreg(size, "result", RESULT)
+        self.set(fixed, value)
+        self.put("ret", None, fixed)
+
+    # ---- calls
+
+    def call(self, expr: tree.Call) -> Operand | None:
+        function = expr.function
+        self.span = expr.span
+        if function.body is None:
+            return self._routine_of(expr)
+        if self.program.expands(function):
+            return self._expanded(function, expr)
+        arguments = [self.value(entry) for entry in expr.arguments]
+        return self._called(self.program.function(function), arguments, function.result != VOID)
+
+    def _called(self, made: Function, arguments: list[Operand], has_result: bool) -> Operand | None:
+        sizes = [param.size for param in made.params]
+        fixed = [Vreg(size, "argument", TO_COME) for size in sizes]
+        for target, value in zip(fixed, arguments, strict=True):
+            self.set(target, value)
+        if not has_result:
+            self.put("call", None, *fixed, data=made)
+            return None
+        arrived = Vreg(made.result, "result", RESULT)
+        self.put("call", arrived, *fixed, data=made)
+        return self.copied(arrived, made.result)
+
+    def tail_call(self, expr: tree.Call) -> bool:
+        made = self.program.circle_member(expr.function, self.node)
+        if made is None or self.returns:
+            return False
+        arguments = [
+            self.copied(self.value(entry), param.size) for entry, param in zip(expr.arguments, made.params, strict=True)
+        ]
+        fixed = []
+        for value, place in zip(arguments, made.places, strict=True):
+            target = Vreg(value.size, "argument", place)
+            self.set(target, value)
+            fixed.append(target)
+        self.put("tail", None, *fixed, data=made)
+        return True
+
+    def _expanded(self, function: tree.Function, expr: tree.Call) -> Operand | None:
+        """Write a function's body in place of a call."""
+        arguments: list[Any] = []
+        for param, entry in zip(function.params, expr.arguments, strict=True):
+            if isinstance(param.type, DsdType):
+                arguments.append(self.descriptor(entry))
+            elif isinstance(param.type, (ArrayType, StructType)):
+                arguments.append(entry)
+            else:
+                arguments.append(self.value(entry))
+        return self.expand(function, arguments)
+
+    def expand(self, function: tree.Function, arguments: list[Any]) -> Operand | None:
+        if function.body is None:
+            given: Any = tuple(Given(operand) for operand in arguments)
+            return self._routine_of(tree.Call(function.result, self.span, function, given))
+        if function in self.expanding:
+            raise Fault(f"'{function.name}' calls itself where its code is written in place", self.span)
+        for param, value in zip(function.params, arguments, strict=True):
+            if isinstance(param.type, DsdType):
+                self.env[id(param)] = value
+            elif isinstance(param.type, (ArrayType, StructType)):
+                self.declare(param, value)
+            else:
+                self._bind(param, value if not isinstance(value, Vreg) else self.copied(value, value.size, param.name))
+        result = None
+        if function.result != VOID and not isinstance(function.result, DsdType):
+            result = self.new(words_of_type(function.result, function.span))
+        end = self.new_block()
+        exits, self.exits = self.exits, []
+        span = self.span
+        self.returns.append((end, result))
+        self.expanding.append(function)
+        self.statements(function.body)
+        self.expanding.pop()
+        self.returns.pop()
+        self.exits, self.span = exits, span
+        self.place(end)
+        return result
+
+    def call_for_descriptor(self, expr: tree.Call) -> Descriptor | None:
+        body = expr.function.body
+        if body is None or len(body.body) != 1 or not isinstance(body.body[0], tree.Return):
+            raise Fault("a function that gives a descriptor must be one return at run time", expr.span)
+        for param, entry in zip(expr.function.params, expr.arguments, strict=True):
+            if isinstance(param.type, DsdType):
+                self.env[id(param)] = self.descriptor(entry)
+            else:
+                self._bind(param, self.copied(self.value(entry), words_of_type(param.type, param.span)))
+        return self.descriptor(body.body[0].value)
+
+    def value(self, expr: Any) -> Operand:
+        return expr.operand if isinstance(expr, Given) else super().value(expr)
+
+    def _routine_of(self, expr: tree.Call) -> Operand | None:
+        """Do what a function of the library says that has no body there."""
+        function = expr.function
+        name = function.name.rpartition(".")[2]
+        source = function.span.source.name
+        found: Callable[..., Operand | None] | None = ROUTINES.get((source, name))
+        if found is None:
+            raise Fault(f"the back end has no {name} of {source}", expr.span)
+        return found(self, expr)
+
+    def routine(self, name: str, arguments: tuple[Operand, ...]) -> Operand | None:
+        function = self.program.runtime(name, self.span)
+        if self.program.expands(function):
+            return self.expand(function, list(arguments))
+        return self._called(self.program.function(function), list(arguments), function.result != VOID)
+
+    # ---- builtins
+
+    def builtin(self, expr: tree.BuiltinCall) -> Operand | None:
+        self.span = expr.span
+        name = expr.name
+        if name in OPERATIONS:
+            self.operation(expr)
+            return None
+        if name == "@map":
+            self.map(expr)
+            return None
+        if name == "@dfilt":
+            self.filtered(expr)
+            return None
+        if name in ("@load_to_dsr", "@load_to_dsr_xdsr"):
+            self.load_to_dsr(expr)
+            return None
+        if name in ("@activate", "@block", "@unblock"):
+            self.put("task", None, data=(name[1:], self.task_of(expr.arguments[0])))
+            return None
+        if name == "@assert":
+            self.assertion(expr.arguments[0])
+            return None
+        if name == "@random16":
+            return self._drawn()
+        if name == "@set_dsr_base_addr":
+            base = self.value(expr.arguments[1])
+            self.put("dsr_base", None, base, data=self.explicit(expr.arguments[0]))
+            return None
+        if name == "@set_active_prng":
+            number = self.value(expr.arguments[0])
+            if not isinstance(number, int):
+                raise Fault("the number of the generator must be known", self.span)
+            self.put("prng", None, data=number % 4)
+            return None
+        if name == "@get_filter_id":
+            return self.program.filter_id(self.task_of(expr.arguments[0]), self.span)
+        raise Fault(f"the back end has no {name}", expr.span)
+
+    def _drawn(self) -> Vreg:
+        dst = self.new(1)
+        self.put("rand16", dst)
+        return dst
+
+    def task_of(self, value: Any) -> int:
+        """Return an id that is known when the program is compiled."""
+        value = value.value if isinstance(value, tree.Const) else value
+        if isinstance(value, Value):
+            made = self.known(value, self.span)
+            if isinstance(made, int):
+                return made
+        if isinstance(value, tree.Expr):
+            made = self.value(value)
+            if isinstance(made, int):
+                return made
+        raise Fault("this id must be known when the program is compiled", self.span)
+
+    def assertion(self, condition: Any) -> None:
+        """Stop the machine unless a condition holds."""
+        good, bad = self.new_block(), self.new_block()
+        self.condition(condition, good, bad)
+        self.place(bad)
+        self.put("trap", None, data=self.span.line)
+        self.place(good)

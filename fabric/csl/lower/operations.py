@@ -1,0 +1,283 @@
+"""Vector operations and `@map`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.builtins.operations import OPERATIONS
+from fabric.csl.comptime.values import Value
+from fabric.csl.diagnostics import Fault
+from fabric.csl.ir import AutoDsr, Ending, ExplicitDsr, Operand, Sym, Vector, Vreg
+from fabric.csl.lower.dsd import Descriptor, Fixed
+from fabric.csl.lower.statements import Statements
+from fabric.csl.types import DsdType, DsrType, PointerType, Type
+from wse_core import isa
+
+__all__ = ["Operations"]
+
+FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_dest": "dest", "dsr_fifo_src1": "src1"}
+
+
+class Operations(Statements):
+    """Vector operations; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+
+    # ---- operands
+
+    def is_vector(self, value: Any) -> bool:
+        """Whether an operand is a descriptor or DSR."""
+        return isinstance(value.type, (DsdType, DsrType))
+
+    def explicit(self, value: Any) -> ExplicitDsr:
+        """Return a DSR that the program names."""
+        value = value.value if isinstance(value, tree.Const) else value
+        if not isinstance(value, Value) or str(value.type) not in FILES:
+            raise Fault("this DSR must be known when it is compiled", self.span)
+        return ExplicitDsr(FILES[str(value.type)], value.data)
+
+    def operation(self, expr: tree.BuiltinCall) -> None:
+        """Write a vector operation."""
+        row = OPERATIONS[expr.name]
+        name = expr.name[1:]
+        dest, *sources = expr.arguments
+        if not any(self.is_vector(x) for x in (dest, *sources)):
+            self._scalar(name, dest, sources)
+            return
+        options = expr.options
+        if name == "faddhs" and self._is_f32(sources[0]):
+            sources = sources[::-1]
+        op = isa.BY_NAME[name]
+        operands: list[Any] = []
+        for value in (dest, *sources):
+            if isinstance(value.type, DsdType):
+                operands.append(self.descriptor(value))
+            elif isinstance(value.type, DsrType):
+                operands.append(self.explicit(value))
+            else:
+                operands.append(self.value(value))
+        if "index" in options:
+            operands = self._indexed(operands, self.value(options["index"]))
+        ending = self.program.ending(options, operands, self.span)
+        is_pointer = isinstance(dest.type, PointerType)
+        if is_pointer and (ending is not None or row.pointer == "move"):
+            operands[0] = Descriptor(Fixed("mem1d"), operands[0], 1, 0)
+            is_pointer = False
+        self._lengths(operands)
+        self._packings(op, operands)
+        result: Vreg | None = None
+        scalars: list[Operand] = []
+        slots: list[Any] = []
+        thread = self.program.thread_of(operands, ending)
+        on_control = self.program.on_control(options, self.span)
+        for place, value in enumerate(operands):
+            if place == 0 and is_pointer:
+                result = self.new(isa.WORDS[op.types[0]])
+                slots.append("dst")
+            elif isinstance(value, Descriptor):
+                dsr = AutoDsr(self._file(place, value, operands))
+                dsr.thread = thread
+                control = on_control if value.fixed.kind == "fabin" else (0, None)
+                self.load_dsr(dsr, value, control)
+                slots.append(dsr)
+            elif isinstance(value, ExplicitDsr):
+                slots.append(value)
+            else:
+                slots.append(len(scalars))
+                scalars.append(self.reg(value, isa.WORDS[op.types[place]]))
+        self.put("vector", result, *scalars, data=Vector(name, tuple(slots), ending))
+        if result is not None:
+            base, offset = self._split(operands[0])
+            self.store_at(base, offset, result, result.size)
+
+    @staticmethod
+    def _is_f32(value: Any) -> bool:
+        return str(value.type) == "f32"
+
+    @staticmethod
+    def _file(place: int, value: Descriptor, operands: list[Any]) -> str:
+        """Return the file of DSRs that a descriptor goes into."""
+        if place == 0:
+            return "dest"
+        first_of_two = place == 1 and any(isinstance(x, (Descriptor, ExplicitDsr)) for x in operands[2:3])
+        if value.fixed.kind == "fifo":
+            return "src1"
+        if first_of_two:
+            other = operands[2]
+            if isinstance(other, ExplicitDsr):
+                return "src0" if other.file == "src1" else "src1"
+            return "src0"
+        if place == 2 and isinstance(operands[1], ExplicitDsr):
+            return "src0" if operands[1].file == "src1" else "src1"
+        return "src1"
+
+    def _indexed(self, operands: list[Any], index: Operand) -> list[Any]:
+        """Return operands with the offset of the option `index` added to those that ask for it."""
+        found = []
+        for value in operands:
+            if isinstance(value, Descriptor) and value.fixed.indexed:
+                if not value.fixed.is_memory:
+                    raise Fault("the option 'index' of a fabout_dsd is not modelled", self.span)
+                base = value.base if value.base is not None else 0
+                base = self._moved(base, index) if isinstance(index, int) else self.alu("add16", index, base)
+                value = value.with_(base=base)
+            found.append(value)
+        return found
+
+    def _lengths(self, operands: list[Any]) -> None:
+        """Give FIFOs the length of the operand that decides."""
+        order = [*operands[1:3], operands[0]]
+        known = [x for x in order if isinstance(x, Descriptor) and x.fixed.kind != "fifo"]
+        for place, value in enumerate(operands):
+            if isinstance(value, Descriptor) and value.fixed.kind == "fifo":
+                if known and known[0].fixed.kind == "mem4d":
+                    raise Fault("a FIFO with a mem4d_dsd is not supported", self.span)
+                extent = value.extent if value.extent is not None else known[0].extent if known else 1
+                operands[place] = value.with_(extent=extent)
+
+    @staticmethod
+    def _packings(op: isa.Op, operands: list[Any]) -> None:
+        """Wavelets of 32-bit elements hold one each."""
+        for place, value in enumerate(operands):
+            if isinstance(value, Descriptor) and value.fixed.packed and isa.WORDS[op.types[place]] == 2:
+                operands[place] = value.with_(fixed=replace(value.fixed, packed=False))
+
+    def _scalar(self, name: str, dest: Any, sources: list[Any]) -> None:
+        """Write an operation on numbers whose result goes through a pointer."""
+        pointer = self.value(dest)
+        made = self.alu(name, *(self.value(value) for value in sources))
+        base, offset = self._split(pointer)
+        self.store_at(base, offset, made, made.size)
+
+    def load_to_dsr(self, expr: tree.BuiltinCall) -> None:
+        """Write a `@load_to_dsr`."""
+        dsr, dsd = self.explicit(expr.arguments[0]), self.descriptor(expr.arguments[-1])
+        self.load_explicit(dsr, dsd, expr.options)
+
+    def load_explicit(self, dsr: ExplicitDsr, dsd: Descriptor, options: dict[str, Any]) -> None:
+        """Load a DSR that the program named; its options hold for the operations that use it."""
+        save = "save_address" in options and bool(options["save_address"].data)
+        self.program.note_load(dsr, dsd, options, self.block, self.span)
+        self.load_dsr(dsr, dsd, self.program.on_control(options, self.span), save)
+
+    def filtered(self, expr: tree.BuiltinCall) -> None:
+        """Write a `@dfilt`."""
+        dsd = self.descriptor(expr.arguments[0])
+        ending = self.program.ending(expr.options, [dsd], self.span) or Ending()
+        dsr = AutoDsr("src1")
+        dsr.thread = self.program.thread_of([dsd], ending)
+        self.load_dsr(dsr, dsd, self.program.on_control(expr.options, self.span))
+        self.put("vector", None, data=Vector("dfilt", (dsr,), ending))
+
+    # ---- @map
+
+    def map(self, expr: tree.BuiltinCall) -> None:
+        """Write a `@map`: a loop around the function."""
+        function, *operands = expr.arguments
+        params = function.params
+        has_result = len(operands) > len(params)
+        kinds: list[Type] = [param.type for param in params] + ([function.result] if has_result else [])
+        walks = [
+            self._walk(value, kind, k == len(params))
+            for k, (value, kind) in enumerate(zip(operands, kinds, strict=True))
+        ]
+        turns = [walk.extent for walk in walks if isinstance(walk, Walk)]
+        known = [turn for turn in turns if isinstance(turn, int)]
+        count: Operand = min(known) if len(known) == len(turns) else next(t for t in turns if not isinstance(t, int))
+        body, done = self.new_block(), self.new_block()
+        if count == 0:
+            return
+        left = self.copied(count, 1, "left")
+        if isinstance(count, Vreg):
+            self.branch("br16", "ne", left, 0, body, done)
+        self.depth += 1
+        self.place(body)
+        arguments: list[Operand] = []
+        for walk, param in zip(walks, params, strict=False):
+            arguments.append(self._taken(walk, param.type) if isinstance(walk, Walk) else walk)
+        result = self.expand(function, arguments)
+        if has_result:
+            target = walks[-1]
+            assert result is not None
+            if isinstance(target, Walk):
+                self._given(target, result, function.result)
+            else:
+                base, offset = self._split(target)
+                self.store_at(base, offset, result, function.result.words)
+        for walk in walks:
+            if isinstance(walk, Walk) and walk.at is not None:
+                self.put("add16", walk.at, walk.at, walk.step)
+        self.put("sub16", left, left, 1)
+        self.branch("br16", "ne", left, 0, body, done)
+        self.depth -= 1
+        self.place(done)
+
+    @abstractmethod
+    def expand(self, function: tree.Function, arguments: list[Any]) -> Operand | None:
+        """Write a function's body here."""
+
+    def _walk(self, value: Any, kind: Type, is_result: bool) -> Any:
+        """Return how an operand of `@map` moves from turn to turn; a number stays as it is."""
+        if isinstance(value.type, DsrType):
+            raise Fault("@map over a DSR is not supported", self.span, "give it the DSD")
+        if not isinstance(value.type, DsdType):
+            return self.value(value)
+        dsd = self.descriptor(value)
+        words = kind.words or 1
+        if dsd.fixed.kind == "mem1d":
+            at = self.copied(dsd.base if dsd.base is not None else 0, 1, "at")
+            stride = dsd.stride if dsd.stride is not None else 1
+            return Walk(dsd, dsd.extent if dsd.extent is not None else 0, at, self._times(stride, words))
+        if dsd.fixed.kind in ("fabin", "fabout"):
+            return Walk(dsd, dsd.extent if dsd.extent is not None else 0, None, 0)
+        raise Fault(f"@map over a {value.type} is not supported", self.span)
+
+    def _taken(self, walk: Walk, kind: Type) -> Operand:
+        size = kind.words or 1
+        if walk.at is not None:
+            return self.load_at(walk.at, 0, size)
+        dsr = AutoDsr("src1")
+        self.load_dsr(dsr, walk.dsd.with_(extent=1))
+        dst = self.new(size)
+        self.put("vector", dst, data=Vector("mov32" if size == 2 else "mov16", ("dst", dsr)))
+        return dst
+
+    def _given(self, walk: Walk, value: Operand, kind: Type) -> None:
+        size = kind.words or 1
+        if walk.at is not None:
+            self.store_at(walk.at, 0, value, size)
+            return
+        dsr = AutoDsr("dest")
+        self.load_dsr(dsr, walk.dsd.with_(extent=1))
+        self.put("vector", None, self.reg(value, size), data=Vector("mov32" if size == 2 else "mov16", (dsr, 0)))
+
+    # ---- memory
+
+    def copy_words(
+        self, target: tuple[Vreg | None, int | Sym], source: tuple[Vreg | None, int | Sym], words: int
+    ) -> None:
+        """Copy words of memory."""
+        if words <= 4:
+            for k in range(words):
+                self.store_at(target[0], target[1] + k, self.load_at(source[0], source[1] + k, 1), 1)
+            return
+        dest, src = AutoDsr("dest"), AutoDsr("src1")
+        self.load_dsr(dest, Descriptor(Fixed("mem1d"), self.joined(*target), words, 1))
+        self.load_dsr(src, Descriptor(Fixed("mem1d"), self.joined(*source), words, 1))
+        self.put("vector", None, data=Vector("mov16", (dest, src)))
+
+    def spread(self, base: Vreg | None, offset: int | Sym, kind: Any, value: Operand) -> None:
+        """Fill an array with one number."""
+        size = kind.element.words
+        dest = AutoDsr("dest")
+        self.load_dsr(dest, Descriptor(Fixed("mem1d"), self.joined(base, offset), kind.count, 1))
+        op = "mov32" if size == 2 else "mov16"
+        self.put("vector", None, self.reg(value, size), data=Vector(op, (dest, 0)))
+
+
+class Walk:
+    """An operand of `@map` that moves: `at` is the register with its address, or None on the fabric."""
+
+    def __init__(self, dsd: Descriptor, extent: Operand, at: Vreg | None, step: Operand) -> None:
+        self.dsd, self.extent, self.at, self.step = dsd, extent, at, step

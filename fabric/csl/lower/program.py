@@ -1,0 +1,396 @@
+"""A PE program as a whole: memory, tasks, calls of the host, which functions are written in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fabric.csl import tree
+from fabric.csl.check.program import Program as Checked
+from fabric.csl.comptime.interpreter import Interpreter
+from fabric.csl.comptime.session import Session
+from fabric.csl.comptime.units import ProgramUnit
+from fabric.csl.comptime.values import Cell, Module, Pointer, Value
+from fabric.csl.comptime.values import Function as FunctionValue
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.ir import Function, Memory, Sym, Vreg
+from fabric.csl.ir.machine import Program
+from fabric.csl.lower.constants import element_of, words_of, words_of_type
+from fabric.csl.lower.function import FunctionLowering
+from fabric.csl.lower.runtime import Runtime
+from fabric.csl.lower.size import weight
+from fabric.csl.lower.vectors import Attributes
+from fabric.csl.types import VOID, ArrayType, DsdType, StructType
+
+__all__ = ["ProgramLowering", "lower"]
+
+SMALL = 14
+"""Nodes of a function that is written in place wherever it is called."""
+DEEPEST = 7
+"""Calls inside of each other that a task may make; the machine keeps eight addresses."""
+UNROLLED = 120
+"""Most instructions that a loop may grow to when its turns are written one after the other."""
+RPC, START = 28, 27
+"""Ids of the hidden tasks that do calls of the host, and that load DSRs before anything else."""
+FIRST, LAST = 2, 13
+"""Registers of parameters of functions that jump to each other."""
+
+
+class ProgramLowering(Attributes):
+    """Makes the intermediate form of a checked program.
+
+    Parameters
+    ----------
+    session : Session
+        For the run-time library.
+    checked : fabric.csl.check.program.Program
+    """
+
+    def __init__(self, session: Session, checked: Checked) -> None:
+        super().__init__(checked)
+        self.session = session
+        self.made = Program()
+        self._memories: dict[int, Memory] = {}
+        self._hidden: dict[str, Memory] = {}
+        self._functions: dict[int, Function] = {}
+        self._sites: dict[int, int] = {}
+        self._in_place: dict[int, bool] = {}
+        self._runtime: Runtime | None = None
+        self._circles: dict[int, set[int]] = {}
+        self.shapes: list[tuple[Any, ...]] = []
+        self.buffers: dict[int, tuple[Memory, str, str]] = {}
+        self.entry_points: list[tuple[str, Function, tuple[str, ...]]] = []
+        for function in checked.functions:
+            for call in function.sites:
+                self._sites[id(call.function)] = self._sites.get(id(call.function), 0) + 1
+        self._find_circles()
+
+    # ---- the whole
+
+    def lower(self) -> Program:
+        """Return the program."""
+        checked, unit = self.checked, self.checked.unit
+        for variable in checked.variables:
+            if variable.type.words and not isinstance(variable.type, DsdType):
+                self.memory_of(variable)
+        self._tasks()
+        names = {entry.name: entry for entry in unit.exports}
+        if any(isinstance(entry.target, FunctionValue) for entry in names.values()):
+            self._calls_of_the_host()
+        if unit.loads:
+            self._first_loads()
+        if unit.teardown:
+            self._teardown_task()
+        self.made.functions = self._in_order()
+        return self.made
+
+    def _tasks(self) -> None:
+        unit = self.checked.unit
+        for (table, number), (kind, function, _) in unit.tasks.items():
+            typed = self.checked.entries.get(id(function.decl))
+            typed = self._root(function) or typed
+            if typed is None:
+                raise Fault(f"'{function.name}' was not checked", function.decl.span)
+            high = number in self.high
+            self.made.tasks.append((kind, number, self.task(typed, kind), high and table != "control"))
+
+    def _root(self, function: FunctionValue) -> tree.Function | None:
+        """Return the checked form of a task of a certain instance of its module."""
+        for typed in self.checked.functions:
+            if typed.module is function.module and typed.span is function.decl.span:
+                return typed
+        return None
+
+    def _calls_of_the_host(self) -> None:
+        """Add the task that does calls of the host: a number says which function, hidden words hold its arguments."""
+        unit = self.checked.unit
+        number = self.hidden("call")
+        words = 1
+        made = Function("host calls", "task", next(iter(unit.exports)).span)
+        node = tree.Function("host calls", "task", (), VOID, made.span)
+        code = FunctionLowering(self, node, made, "local")
+        made.blocks[-1].code.pop()
+        which = code.load_at(None, Sym(number), 1)
+        cases: list[tuple[Any, tree.Function]] = []
+        for entry in unit.exports:
+            if isinstance(entry.target, FunctionValue):
+                typed = self._root(entry.target)
+                if typed is not None and unit.names[entry.name]:
+                    cases.append((unit.names[entry.name].ident, typed))
+                    words = max(words, 1 + sum(2 if p.type.words == 2 else 1 for p in typed.params) * 2)
+        memory = self.hidden("arguments", max(words, 2))
+        for ident, typed in cases:
+            here, after = code.new_block(), code.new_block()
+            code.branch("br16", "eq", which, ident, here, after)
+            code.place(here)
+            arguments = []
+            at = 0
+            for param in typed.params:
+                size = words_of_type(param.type, param.span)
+                arguments.append(code.load_at(None, Sym(memory, at), size))
+                at += 2
+            code.span = typed.span
+            if self.expands(typed):
+                code.expand(typed, list(arguments))
+            else:
+                code._called(self.function(typed), list(arguments), False)
+            code.put("ret")
+            code.place(after)
+        code.put("ret")
+        self.made.tasks.append(("local", RPC, made, False))
+
+    def _first_loads(self) -> None:
+        made, code = self._hidden_task("first loads")
+        for dsr, dsd, options, span in self.checked.unit.loads:
+            code.span = span
+            code.load_explicit(code.explicit(dsr), code.known_descriptor(dsd.data), options)
+        code.put("ret")
+        self.made.tasks.append(("local", START, made, True))
+
+    def _teardown_task(self) -> None:
+        made, code = self._hidden_task("teardown")
+        if len(self.checked.unit.teardown) > 1:
+            (_, span) = list(self.checked.unit.teardown.values())[1]
+            raise Fault("a second teardown handler is not supported yet", span)
+        for function, span in self.checked.unit.teardown.values():
+            code.span = span
+            typed = self._root(function)
+            assert typed is not None
+            code._called(self.function(typed), [], False)
+        code.put("ret")
+        self.made.tasks.append(("local", 29, made, False))
+
+    def _hidden_task(self, name: str) -> tuple[Function, FunctionLowering]:
+        span = self.checked.functions[0].span if self.checked.functions else self.checked.unit.loads[0][3]
+        made = Function(name, "task", span)
+        code = FunctionLowering(self, tree.Function(name, "task", (), VOID, span), made, "local")
+        made.blocks[-1].code.pop()
+        return made, code
+
+    def _in_order(self) -> list[Function]:
+        """Return all functions that were written, callees before callers."""
+        found: list[Function] = []
+        seen: set[int] = set()
+        stack: list[tuple[Function, Iterator[Function]]] = []
+        for _, _, task, _ in self.made.tasks:
+            if id(task) in seen:
+                continue
+            seen.add(id(task))
+            stack.append((task, _callees(task)))
+            while stack:
+                here, rest = stack[-1]
+                callee = next(rest, None)
+                if callee is None:
+                    stack.pop()
+                    found.append(here)
+                elif id(callee) not in seen:
+                    seen.add(id(callee))
+                    stack.append((callee, _callees(callee)))
+        return found
+
+    # ---- functions
+
+    def task(self, node: tree.Function, kind: str) -> Function:
+        """Return a task, written."""
+        made = self._functions.get(id(node))
+        if made is None:
+            made = self._functions[id(node)] = Function(node.name, "task", node.span)
+            FunctionLowering(self, node, made, kind)
+        return made
+
+    def function(self, node: tree.Function) -> Function:
+        """Return a function, written."""
+        made = self._functions.get(id(node))
+        if made is None:
+            made = self._functions[id(node)] = Function(node.name, "fn", node.span)
+            made.params = [Vreg(words_of_type(p.type, p.span), p.name) for p in node.params]
+            made.result = 0 if node.result == VOID else words_of_type(node.result, node.span)
+            if id(node) in self._circles:
+                made.circle = True
+                self._fix(made)
+            FunctionLowering(self, node, made, "fn")
+        return made
+
+    @staticmethod
+    def _fix(made: Function) -> None:
+        """Choose the registers of parameters beforehand."""
+        at = FIRST
+        for param in made.params:
+            at += at % 2 if param.size == 2 else 0
+            if at + param.size - 1 > LAST:
+                raise Fault(f"'{made.name}' has too many parameters for a circle of calls", made.span)
+            param.fixed = at
+            made.places.append(at)
+            at += param.size
+
+    def circle_member(self, callee: tree.Function, caller: tree.Function) -> Function | None:
+        """Return the function that a caller of its own circle jumps to, None if they are not of one circle."""
+        if id(callee) in self._circles.get(id(caller), ()):
+            return self.function(callee)
+        return None
+
+    def _find_circles(self) -> None:
+        """Find functions that reach themselves."""
+        reach: dict[int, set[int]] = {}
+        by_id = {id(f): f for f in self.checked.functions}
+        for function in self.checked.functions:
+            seen: set[int] = set()
+            stack = [id(callee) for callee in function.calls]
+            while stack:
+                here = stack.pop()
+                if here not in seen and here in by_id:
+                    seen.add(here)
+                    stack += [id(callee) for callee in by_id[here].calls]
+            reach[id(function)] = seen
+        for here, seen in reach.items():
+            if here in seen:
+                self._circles[here] = {other for other in seen if here in reach[other]}
+
+    def expands(self, node: tree.Function) -> bool:
+        """Whether a function is written in place of its calls."""
+        known = self._in_place.get(id(node))
+        if known is None:
+            known = self._in_place[id(node)] = self._decide(node)
+        return known
+
+    def _decide(self, node: tree.Function) -> bool:
+        if id(node) in self._circles:
+            return False
+        special = (DsdType, ArrayType, StructType)
+        if any(isinstance(p.type, special) for p in node.params) or isinstance(node.result, special):
+            return True
+        if node.inline is not None:
+            return node.inline == "inline"
+        if node.body is None:
+            return False
+        if self._depth(node, set()) >= DEEPEST:
+            return True
+        return self._sites.get(id(node), 0) <= 1 or weight(node.body) <= SMALL
+
+    def _depth(self, node: tree.Function, seen: set[int]) -> int:
+        """Return how many calls lie inside of each other below a function."""
+        if id(node) in seen:
+            return 0
+        inner = [self._depth(callee, seen | {id(node)}) for callee in node.calls if callee.body is not None]
+        return 1 + max(inner, default=-1)
+
+    def unrolls(self, node: tree.ForRange, turns: int) -> bool:
+        """Whether the turns of a loop are written one after the other."""
+        return turns * (weight(node.body) + 2) <= UNROLLED
+
+    def runtime(self, name: str, span: Span) -> tree.Function:
+        """Return a function of the run-time library."""
+        if self._runtime is None:
+            self._runtime = Runtime(self.session)
+        return self._runtime.function(name, span)
+
+    # ---- memory
+
+    def memory_of(self, variable: tree.Variable) -> Memory:
+        """Return where a global lies."""
+        made = self._memories.get(id(variable))
+        if made is None:
+            count, dtype = element_of(variable.type)
+            align = max(1, (variable.align or 0) // 2)
+            size = 2 if dtype in ("f32", "i32", "u32") else 1
+            made = Memory(variable.name, count, dtype, None, max(align, size), variable.const)
+            self._memories[id(variable)] = made
+            self.made.memories.append(made)
+            if variable.initial is not None:
+                made.init, made.relocations = self.words_of(variable.initial, variable.span)
+        return made
+
+    def words_of(self, value: Value, span: Span) -> tuple[np.ndarray, dict[int, Sym]]:
+        """Return a known value as words of memory."""
+        return words_of(value, span, self.address_of)
+
+    def frame(self, function: Function, local: tree.Local) -> Memory:
+        """Return memory for a local."""
+        count, dtype = element_of(local.type)
+        align = 2 if dtype in ("f32", "i32", "u32") else 1
+        memory = Memory(f"{function.name}:{local.name}#{len(self.made.memories)}", count, dtype, None, align)
+        self.made.memories.append(memory)
+        return memory
+
+    def constant(self, value: Value, span: Span) -> Memory:
+        """Return memory with a known value."""
+        count, dtype = element_of(value.type)
+        init, relocations = self.words_of(value, span)
+        align = 2 if dtype in ("f32", "i32", "u32") else 1
+        memory = Memory(f"constant#{len(self.made.memories)}", count, dtype, init, align, True, relocations)
+        self.made.memories.append(memory)
+        return memory
+
+    def hidden(self, name: str, count: int = 1) -> Memory:
+        """Return a word that the program does not see; made when it is first asked for."""
+        made = self._hidden.get(name)
+        if made is None:
+            made = self._hidden[name] = Memory(f".{name}", count, "u16", None, 2 if count > 1 else 1)
+            self.made.memories.append(made)
+        return made
+
+    def address_of(self, value: Value, span: Span) -> Sym:
+        """Return the address that a known pointer holds."""
+        pointer = value.data
+        if isinstance(pointer, FunctionValue):
+            raise Fault("pointers to functions are not supported", span)
+        assert isinstance(pointer, Pointer)
+        if isinstance(pointer.target, Cell):
+            raise Fault(f"'{pointer.target.name}' exists at compile time only", span)
+        kind = pointer.target.type
+        words = (kind.element.words if isinstance(kind, ArrayType) else 1) or 1
+        return Sym(self.memory_of(pointer.target), (pointer.offset or 0) * words)
+
+    def task_id(self, function: FunctionValue, span: Span) -> int:
+        """Return the id that a task is bound to."""
+        for (table, number), (_, bound, _) in self.checked.unit.tasks.items():
+            if table == "task" and bound.decl is function.decl and bound.module is function.module:
+                return number
+        raise Fault(f"'{function.name}' is not bound to an id", span)
+
+    # ---- records for the host
+
+    def buffer(self, module: Any, source: str) -> Memory:
+        """Return the buffer of records of an instance of <debug> or <simprint>."""
+        known = self.buffers.get(id(module))
+        if known is None:
+            key, words = "", 512
+            if source == "<debug>":
+                key = str(self.param(module, "key"))
+                words = max(8, int(self.param(module, "buffer_size")))
+            memory = Memory(f".records{len(self.buffers)}", words, "u16", np.array([1], np.uint16), 2)
+            self.made.memories.append(memory)
+            known = self.buffers[id(module)] = (memory, source, key)
+        return known[0]
+
+    def shape(self, parts: tuple[tuple[str, Any], ...]) -> int:
+        """Return the number of a kind of record."""
+        if parts not in self.shapes:
+            self.shapes.append(parts)
+        return self.shapes.index(parts)
+
+    def param(self, module: Module, name: str) -> Any:
+        """Return the value of a param of a module of the library."""
+        interpreter = Interpreter(self.session, ProgramUnit())
+        return interpreter.resolve(module.globals[name], module.globals[name].decl.span).data
+
+
+def _callees(function: Function) -> Iterator[Function]:
+    for instr in function.instructions():
+        if instr.op in ("call", "tail"):
+            yield instr.data
+
+
+def lower(session: Session, checked: Checked) -> ProgramLowering:
+    """Return the intermediate form of a checked program, with what the host needs to know of it.
+
+    Raises
+    ------
+    Fault
+        For what the machine or this compiler cannot do.
+    """
+    lowering = ProgramLowering(session, checked)
+    lowering.lower()
+    return lowering

@@ -1,0 +1,11 @@
+"""Functions of the library that have no body there: what the machine does for them.
+
+`ROUTINES` is keyed by the name of the module's source and of the function; each takes the `FunctionLowering` and the
+call.
+"""
+
+from __future__ import annotations
+
+from fabric.csl.lower.routines.library import ROUTINES
+
+__all__ = ["ROUTINES"]

@@ -1,0 +1,124 @@
+"""The table of routines, and those of <memcpy/memcpy>, <layout>, <time>, <math>, <random>."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.ir import Operand, Sym, Vreg
+
+__all__ = ["ROUTINES", "routine"]
+
+Routine = Callable[[Any, tree.Call], Operand | None]
+ROUTINES: dict[tuple[str, str], Routine] = {}
+"""Per module and function what writes the code of a call."""
+
+
+def routine(source: str, name: str) -> Callable[[Routine], Routine]:
+    """Enter a routine into the table."""
+
+    def enter(function: Routine) -> Routine:
+        ROUTINES[source, name] = function
+        return function
+
+    return enter
+
+
+@routine("<memcpy/memcpy>", "unblock_cmd_stream")
+def _unblock(code: Any, expr: tree.Call) -> None:
+    """Count up a hidden word: the host watches it."""
+    where = Sym(code.program.hidden("unblocked"))
+    value = code.load_at(None, where, 1)
+    code.store_at(None, where, code.alu("add16", value, 1), 1)
+
+
+def _coordinate(name: str) -> None:
+    @routine("<layout>", f"get_{name}_coord")
+    def coordinate(code: Any, expr: tree.Call) -> Operand:
+        return code.load_at(None, Sym(code.program.hidden(name)), 1)
+
+
+_coordinate("x")
+_coordinate("y")
+
+
+def _nothing(code: Any, expr: tree.Call) -> None:
+    """The counter of the model always runs."""
+
+
+for _name in ("enable_tsc", "disable_tsc", "reset_tsc_counter"):
+    ROUTINES["<time>", _name] = _nothing
+
+
+@routine("<time>", "get_timestamp")
+def _timestamp(code: Any, expr: tree.Call) -> None:
+    base, offset = code._split(code.value(expr.arguments[0]))
+    code.timestamp(base, offset)
+
+
+@routine("<random>", "set_global_prng_seed")
+def _seed(code: Any, expr: tree.Call) -> None:
+    """The generators of the model begin as the hardware's do; they have no seed to be set."""
+    code.value(expr.arguments[0])
+
+
+def _scalar(name: str, op: str) -> None:
+    @routine("<math>", name)
+    def scalar(code: Any, expr: tree.Call) -> Vreg:
+        return code.alu(op, *(code.value(entry) for entry in expr.arguments))
+
+
+for _suffix, _letter in (("f32", "s"), ("f16", "h")):
+    _scalar(f"sqrt_{_suffix}", f"fsqrt{_letter}")
+    _scalar(f"fscale_{_suffix}", f"fscale{_letter}")
+
+
+def _of_the_library(name: str) -> None:
+    """A function of the run-time library in f32; f16 goes through it."""
+
+    @routine("<math>", f"{name}_f32")
+    def wide(code: Any, expr: tree.Call) -> Operand | None:
+        return code.routine(f"{name}_f32", tuple(code.value(entry) for entry in expr.arguments))
+
+    @routine("<math>", f"{name}_f16")
+    def half(code: Any, expr: tree.Call) -> Operand | None:
+        arguments = tuple(code.alu("fh2s", code.value(entry)) for entry in expr.arguments)
+        return code.alu("fs2h", code.routine(f"{name}_f32", arguments))
+
+
+for _name in ("ceil", "floor", "sig", "tanh", "cos", "sin", "exp", "log", "pow"):
+    _of_the_library(_name)
+
+
+def _config(source: str, name: str, *fixed: Any) -> None:
+    @routine(source, name)
+    def config(code: Any, expr: tree.Call) -> None:
+        code.configure(name, expr, *fixed)
+
+
+for _name in (
+    "clear_current_position", "set_current_switch_position", "set_invalid_for_all_switch_positions",
+    *(f"set_{side}_switch_pos{k}" for side in ("rx", "tx") for k in (1, 2, 3)),
+):  # fmt: skip
+    _config("<tile_config/switch_config>", _name)
+_config("<tile_config/color_config>", "reset_routes")
+_config("<tile_config/teardown>", "exit")
+for _name in ("set_counter", "set_max_counter", "set_active_limit"):
+    _config("<tile_config/filters>", _name)
+
+
+def _print(source: str, name: str) -> None:
+    @routine(source, name)
+    def printing(code: Any, expr: tree.Call) -> None:
+        code.record(source, name, expr)
+
+
+for _name in ("u8", "i8", "u16", "i16", "u32", "i32", "f16", "f32", "bool", "string", "timestamp"):
+    _print("<debug>", f"trace_{_name}")
+_print("<debug>", "trace")
+for _name in (
+    "print_string", "fmt", "fmt_no_nl", "fmt_with_coords", "print_f16", "print_f32",
+    *(f"print_u{bits}_{form}" for bits in (16, 32) for form in ("decimal", "hex", "binary")),
+):  # fmt: skip
+    _print("<simprint>", _name)

@@ -1,0 +1,157 @@
+"""What routines need of the machine: time stamps, the router's configuration, records for the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.values import DIRECTIONS, Struct, Value
+from fabric.csl.diagnostics import Fault
+from fabric.csl.ir import Sym, Vreg
+from fabric.csl.lower.operations import Operations
+from fabric.csl.types import DIRECTION, ArrayType
+
+__all__ = ["Machine"]
+
+STAMP = 4
+"""First of the three registers that take a time stamp."""
+FILTER_FIELDS = {"set_counter": 0, "set_max_counter": 1, "set_active_limit": 2}
+STRING, TIME = "string", "time"
+
+
+class Machine(Operations):
+    """Instructions of the machine that no expression makes; a mix-in of `FunctionLowering`."""
+
+    # ---- time
+
+    def timestamp(self, base: Vreg | None, offset: int | Sym) -> None:
+        """Store the cycle counter as three words."""
+        fixed = tuple(Vreg(1, "tsc", STAMP + k) for k in range(3))
+        self.put("tsc", data=fixed)
+        for k, register in enumerate(fixed):
+            self.put("store", None, register, *(() if base is None else (base,)), data=offset + k)
+
+    # ---- the router
+
+    def configure(self, name: str, expr: tree.Call) -> None:
+        """Write a function of <tile_config>."""
+        known = expr.function.known
+        arguments = [*expr.arguments]
+        if name in FILTER_FIELDS:
+            number = self._known_number(known, arguments, "id")
+            self.put("flt_set", None, self.reg(self.value(arguments[-1]), 1), data=(number, FILTER_FIELDS[name]))
+            return
+        color = self._known_number(known, arguments, "where" if name == "reset_routes" else "c")
+        if name == "exit":
+            self.put("td_exit", None, data=color)
+        elif name == "clear_current_position":
+            self.put("sw_pos", None, data=(color, 0))
+        elif name == "set_current_switch_position":
+            self.put("sw_pos", None, data=(color, self._known_number(known, arguments, "position")))
+        elif name == "reset_routes":
+            value = known["routes"]
+            self.put("route", None, data=(color, *_sets(value, self), 0))
+        else:
+            raise Fault(f"{name} is not supported yet", expr.span, "the positions of the layout's configuration")
+
+    def _known_number(self, known: dict[str, Any], arguments: list[Any], name: str) -> int:
+        value = known.get(name)
+        if value is not None:
+            return int(value.data)
+        made = self.value(arguments[0])
+        if not isinstance(made, int):
+            raise Fault(f"'{name}' must be known when the program is compiled", self.span)
+        return made
+
+    # ---- records
+
+    def record(self, source: str, name: str, expr: tree.Call) -> None:
+        """Write words for the host to read after the run: a tag, then values; see `fabric.csl.lower.records`."""
+        module = expr.function.module
+        known = expr.function.known
+        if source == "<simprint>":
+            if not self.program.param(module, "enable"):
+                return
+            parts = self._print_parts(name, expr, known)
+        elif name == "trace_string":
+            parts = [(STRING, known["text"].data, None)]
+        elif name == "trace_timestamp":
+            parts = [(TIME, None, None)]
+        else:
+            parts = [self._part(known["value"] if "value" in known else expr.arguments[0])]
+        self._write(module, source, parts)
+
+    def _part(self, value: Any) -> tuple[str, Any, Any]:
+        return str(value.type), None, value
+
+    def _print_parts(self, name: str, expr: tree.Call, known: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+        """Return what a function of <simprint> writes: text and values with the form in which they are shown."""
+        if name == "print_string":
+            return [(STRING, known["text"].data, None)]
+        if name.startswith("print_"):
+            value = known["value"] if "value" in known else expr.arguments[0]
+            form = name.rpartition("_")[2]
+            return [(str(value.type), {"hex": "X", "binary": "b", "decimal": "d"}.get(form, "f"), value)]
+        text = known["text"].data + ("" if name == "fmt_no_nl" else "\n")
+        values = list(known["values"].data.fields.values())
+        parts: list[tuple[str, Any, Any]] = []
+        if name == "fmt_with_coords":
+            parts.append((STRING, "\x00", None))
+        while "{" in text:
+            before, _, rest = text.partition("{")
+            form, _, text = rest.partition("}")
+            if before:
+                parts.append((STRING, before, None))
+            if not values:
+                raise Fault("the text asks for more values than there are", expr.span)
+            value = values.pop(0)
+            parts.append((str(value.type), form, value))
+        if text:
+            parts.append((STRING, text, None))
+        return parts
+
+    def _write(self, module: Any, source: str, parts: list[tuple[str, Any, Any]]) -> None:
+        """Append a record to the buffer of a module; what does not fit any more is dropped."""
+        buffer = self.program.buffer(module, source)
+        full, done = self.new_block(), self.new_block()
+        sizes = [0 if kind == STRING else 3 if kind == TIME else self._words_of(value) for kind, _, value in parts]
+        words = 1 + sum(sizes)
+        head = Sym(buffer)
+        at = self.load_at(None, head, 1)
+        room = self.new_block()
+        self.branch("br16", "leu", at, buffer.words - words, room, full)
+        self.place(room)
+        shape = self.program.shape(tuple((kind, text) for kind, text, _ in parts))
+        self.store_at(at, head, shape, 1)
+        offset = 1
+        for (kind, _, value), size in zip(parts, sizes, strict=True):
+            if kind == TIME:
+                self.timestamp(at, head + offset)
+            elif size:
+                self.store_at(at, head + offset, self.value(value), size)
+            offset += size
+        self.store_at(None, head, self.alu("add16", at, words), 1)
+        self.jump(done)
+        self.place(full)
+        self.place(done)
+
+    def _words_of(self, value: Any) -> int:
+        return value.type.words or 1
+
+
+def _sets(value: Any, code: Machine) -> tuple[str, str]:
+    """Return the directions of a struct with ``rx`` and ``tx`` as letters."""
+    fields = value.data.fields
+    return tuple(  # type: ignore[return-value]
+        "".join(DIRECTIONS[number][0] for number in _directions(fields[name], code)) for name in ("rx", "tx")
+    )
+
+
+def _directions(value: Any, code: Machine) -> list[int]:
+    if value.type == DIRECTION:
+        return [value.data]
+    if isinstance(value.type, ArrayType):
+        return [entry.data if isinstance(entry, Value) else entry for entry in value.data]
+    if isinstance(value.data, Struct):
+        return [entry.data for entry in value.data.fields.values()]
+    raise Fault("these are no directions", code.span)

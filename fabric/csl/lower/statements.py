@@ -1,0 +1,366 @@
+"""Statements."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.values import Value
+from fabric.csl.diagnostics import Fault
+from fabric.csl.ir import Block, Operand, Sym, Vreg
+from fabric.csl.lower.constants import words_of_type
+from fabric.csl.lower.descriptors import Descriptors
+from fabric.csl.types import ArrayType, DsdType, IntType, StructType, Type
+
+__all__ = ["Statements"]
+
+
+@dataclass(eq=False)
+class Exit:
+    """Where `break` and `continue` of a loop or labelled block lead."""
+
+    label: str | None
+    after: Block
+    again: Block | None
+
+
+class Statements(Descriptors):
+    """Statements; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+
+    exits: list[Exit]
+    returns: list[tuple[Block, Vreg | None]]
+    """Of functions that are written where they are called: where they end, and the register of the result."""
+
+    def statements(self, block: tree.Block) -> None:
+        """Write a block."""
+        if block.label is None:
+            for statement in block.body:
+                self.statement(statement)
+            return
+        after = self.new_block()
+        self.exits.append(Exit(block.label, after, None))
+        for statement in block.body:
+            self.statement(statement)
+        self.exits.pop()
+        self.place(after)
+
+    def statement(self, statement: tree.Statement) -> None:
+        """Write a statement."""
+        self.span = statement.span
+        getattr(self, f"_write_{statement.__class__.__name__}")(statement)
+
+    def _write_Block(self, node: tree.Block) -> None:
+        self.statements(node)
+
+    # ---- variables
+
+    def _write_Declare(self, node: tree.Declare) -> None:
+        self.declare(node.local, node.value)
+
+    def declare(self, local: tree.Local, value: Any) -> None:
+        """Begin a local with a value, None for any."""
+        kind = local.type
+        if isinstance(kind, DsdType):
+            self.declare_dsd(local, value)
+        elif local.addressed or isinstance(kind, (ArrayType, StructType)):
+            memory = self.program.frame(self.function, local)
+            self.env[id(local)] = memory
+            if value is not None:
+                self.fill(None, Sym(memory), kind, value)
+        elif value is None:
+            register = self.new(words_of_type(kind, local.span), local.name)
+            self.env[id(local)] = register
+            self.put("const", register, 0)
+        else:
+            self.env[id(local)] = self.copied(self.value(value), words_of_type(kind, local.span), local.name)
+
+    def fill(self, base: Vreg | None, offset: int | Sym, kind: Type, value: Any) -> None:
+        """Store a number, an array or a struct at an address."""
+        if not isinstance(kind, (ArrayType, StructType)):
+            self.store_at(base, offset, self.value(value), words_of_type(kind, self.span))
+        elif isinstance(value, tree.BuiltinCall) and value.name == "array":
+            assert isinstance(kind, ArrayType)
+            for k, item in enumerate(value.arguments):
+                self.fill(base, offset + k * (kind.element.words or 0), kind.element, item)
+        elif isinstance(value, tree.BuiltinCall) and value.name == "struct":
+            assert isinstance(kind, StructType)
+            for name, part in kind.fields:
+                if name in value.options:
+                    self.fill(base, offset, part, value.options[name])
+                offset = offset + (part.words or 0)
+        elif isinstance(value, tree.BuiltinCall) and value.name == "@constants":
+            assert isinstance(kind, ArrayType)
+            self.spread(base, offset, kind, self.value(value.arguments[0]))
+        elif isinstance(value, (tree.Const, Value)):
+            self._fill_known(base, offset, kind, value.value if isinstance(value, tree.Const) else value)
+        elif isinstance(value, tree.Load):
+            self.copy_words((base, offset), self.address(value.place), kind.words or 0)
+        else:
+            raise Fault(f"the back end cannot make a {kind} of this", self.span)
+
+    def _fill_known(self, base: Vreg | None, offset: int | Sym, kind: Type, value: Value) -> None:
+        words = kind.words or 0
+        data = value.data if isinstance(value.data, list) else None
+        if isinstance(kind, ArrayType) and data and words > 4 and all(entry == data[0] for entry in data):
+            self.spread(base, offset, kind, self.known(Value(kind.element, data[0]), self.span))
+            return
+        if words > 8:
+            memory = self.program.constant(value, self.span)
+            self.copy_words((base, offset), (None, Sym(memory)), words)
+            return
+        made, addresses = self.program.words_of(value, self.span)
+        for k in range(words):
+            self.store_at(base, offset + k, addresses.get(k, int(made[k])), 1)
+
+    # ---- simple statements
+
+    def _write_Assign(self, node: tree.Assign) -> None:
+        kind = node.place.type
+        if isinstance(kind, DsdType):
+            self.assign_dsd(node)
+            return
+        if isinstance(kind, (ArrayType, StructType)):
+            self.fill(*self.address(node.place), kind, node.value)
+            return
+        size = words_of_type(kind, node.span)
+        if node.op == "=":
+            value = self.value(node.value)
+            self.store(node.place, value)
+            return
+        local = self.env.get(id(node.place.variable)) if isinstance(node.place, tree.VariablePlace) else None
+        if isinstance(local, Vreg):
+            made = self.binary(node.op[:-1], kind, local, self.value(node.value), node.value.type)
+            self.set(local, made)
+            return
+        base, offset = self.address(node.place)
+        right = self.value(node.value)
+        old = self.load_at(base, offset, size)
+        self.store_at(base, offset, self.binary(node.op[:-1], kind, old, right, node.value.type), size)
+
+    def _write_Evaluate(self, node: tree.Evaluate) -> None:
+        if isinstance(node.value, tree.Call):
+            self.call(node.value)
+        elif isinstance(node.value, tree.BuiltinCall):
+            self.builtin(node.value)
+        else:
+            self.value(node.value)
+
+    def _write_Return(self, node: tree.Return) -> None:
+        if isinstance(node.value, tree.Call) and not self.returns and self.tail_call(node.value):
+            return
+        value: Operand | None = None
+        if node.value is not None:
+            value = self.value(node.value)
+        if self.returns:
+            end, register = self.returns[-1]
+            if register is not None and value is not None:
+                self.set(register, value)
+            self.jump(end)
+        else:
+            self.leave(value)
+
+    @abstractmethod
+    def leave(self, value: Operand | None) -> None:
+        """End the function."""
+
+    @abstractmethod
+    def tail_call(self, expr: tree.Call) -> bool:
+        """Jump to a function of the same circle instead of a call; tell whether it is one."""
+
+    def _find(self, label: str | None, loop: bool) -> Exit:
+        for found in reversed(self.exits):
+            if (label is None and found.again is not None) or (label is not None and found.label == label):
+                return found
+        if label is None and not loop and self.exits:
+            return self.exits[-1]
+        raise Fault("this leads nowhere", self.span)
+
+    def _write_Break(self, node: tree.Break) -> None:
+        self.jump(self._find(node.label, False).after)
+
+    def _write_Continue(self, node: tree.Continue) -> None:
+        again = self._find(node.label, True).again
+        assert again is not None
+        self.jump(again)
+
+    # ---- choices
+
+    def _write_If(self, node: tree.If) -> None:
+        then, done = self.new_block(), self.new_block()
+        otherwise = self.new_block() if node.otherwise is not None else done
+        self.condition(node.condition, then, otherwise)
+        self.place(then)
+        self.statements(node.then)
+        if node.otherwise is not None:
+            self.jump(done)
+            self.place(otherwise)
+            self.statements(node.otherwise)
+        self.place(done)
+
+    def _write_Switch(self, node: tree.Switch) -> None:
+        subject = self.value(node.subject)
+        row = "br32" if node.subject.type.words == 2 else "br16"
+        done = self.new_block()
+        last: tree.Block | None = None
+        for values, body in node.cases:
+            if values is None:
+                last = body
+                continue
+            here, following = self.new_block(), self.new_block()
+            for k, entry in enumerate(values):
+                rest = following if k == len(values) - 1 else self.new_block()
+                self.branch(row, "eq", subject, self.value(entry), here, rest)
+                if k < len(values) - 1:
+                    self.place(rest)
+            self.place(here)
+            self.statements(body)
+            self.jump(done)
+            self.place(following)
+        if last is not None:
+            self.statements(last)
+        self.place(done)
+
+    # ---- loops
+
+    def _write_While(self, node: tree.While) -> None:
+        top, body, step, done = (self.new_block() for _ in range(4))
+        self.depth += 1
+        self.place(top)
+        if isinstance(node.condition, tree.Const):
+            self.jump(body)
+        else:
+            self.condition(node.condition, body, done)
+        self.place(body)
+        self.exits.append(Exit(node.label, done, step))
+        self.statements(node.body)
+        self.exits.pop()
+        self.place(step)
+        if node.step is not None:
+            self.statement(node.step)
+        self.jump(top)
+        self.depth -= 1
+        self.place(done)
+
+    def _write_ForRange(self, node: tree.ForRange) -> None:
+        kind = node.item.type
+        start, stop, step = (self.value(part) for part in (node.start, node.stop, node.step))
+        known = _known_turns(node)
+        if known is not None:
+            if known == 0:
+                return
+            if self.unrolled(node, known):
+                return
+        wide = words_of_type(kind, node.span) == 2
+        item = self.copied(start, 2 if wide else 1, node.item.name)
+        if known is None and isinstance(stop, Vreg):
+            stop = self.copied(stop, stop.size)
+        self._loop(node, item, step, stop, known, wide)
+
+    def _loop(
+        self, node: tree.ForRange, item: Vreg, step: Operand, stop: Operand, known: int | None, wide: bool
+    ) -> None:
+        """Write a counted loop: with known bounds it compares at its end, else at its top."""
+        row = "br32" if wide else "br16"
+        kind = node.item.type
+        signed = isinstance(kind, IntType) and kind.signed
+        index = self._index(node.index)
+        body, again, done = (self.new_block() for _ in range(3))
+        top = body
+        down = isinstance(step, int) and bool(step >> (31 if wide else 15))
+        less = "lt" if signed or down else "ltu"
+        self.depth += 1
+        if known is None:
+            top = self.new_block()
+            self.place(top)
+            a, b = (stop, item) if down else (item, stop)
+            self.branch(row, less, a, b, body, done)
+        self.place(body)
+        self._bind(node.item, item)
+        if node.index is not None and index is not None:
+            self._bind(node.index, index)
+        self.exits.append(Exit(node.label, done, again))
+        self.statements(node.body)
+        self.exits.pop()
+        self.place(again)
+        self.span = node.span
+        self.put("add32" if wide else "add16", item, item, step)
+        if index is not None:
+            self.put("add16", index, index, 1)
+        if known is None:
+            self.jump(top)
+        else:
+            start = node.start.value.data  # type: ignore[attr-defined]
+            end = (start + known * node.step.value.data) & (0xFFFFFFFF if wide else 0xFFFF)  # type: ignore[attr-defined]
+            self.branch(row, "ne", item, end, body, done)
+        self.depth -= 1
+        self.place(done)
+
+    def _index(self, local: tree.Local | None) -> Vreg | None:
+        return None if local is None else self.copied(0, 1, local.name)
+
+    def _bind(self, local: tree.Local, register: Operand) -> None:
+        """Let a loop's variable stand for a register; in memory if its address is taken."""
+        if local.addressed:
+            memory = self.program.frame(self.function, local)
+            self.env[id(local)] = memory
+            self.store_at(None, Sym(memory), register, words_of_type(local.type, local.span))
+        else:
+            self.env[id(local)] = register
+
+    def unrolled(self, node: tree.ForRange, turns: int) -> bool:
+        """Write all turns one after the other if they are few enough; tell whether that was done."""
+        if turns > 1 and not self.program.unrolls(node, turns):
+            return False
+        kind, done = node.item.type, self.new_block()
+        assert isinstance(kind, IntType)
+        start, step = node.start.value.data, node.step.value.data  # type: ignore[attr-defined]
+        for turn in range(turns):
+            number = (start + turn * step) & (0xFFFFFFFF if kind.words == 2 else 0xFFFF)
+            self._bind(node.item, number)
+            if node.index is not None:
+                self._bind(node.index, turn)
+            again = self.new_block()
+            self.exits.append(Exit(node.label, done, again))
+            self.statements(node.body)
+            self.exits.pop()
+            self.place(again)
+        self.place(done)
+        return True
+
+    def _write_ForArray(self, node: tree.ForArray) -> None:
+        kind: Any = node.array.type
+        place = node.array.place if isinstance(node.array, tree.Load) else node.array
+        base, offset = self.address(place)
+        words = kind.element.words or 0
+        at = self.copied(self.joined(base, offset), 1)
+        left = self.copied(kind.count, 1)
+        index = self._index(node.index)
+        body, again, done = (self.new_block() for _ in range(3))
+        self.depth += 1
+        self.place(body)
+        size = words_of_type(kind.element, node.span)
+        self._bind(node.item, self.load_at(at, 0, size))
+        if node.index is not None and index is not None:
+            self._bind(node.index, index)
+        self.exits.append(Exit(node.label, done, again))
+        self.statements(node.body)
+        self.exits.pop()
+        self.place(again)
+        self.put("add16", at, at, words)
+        if index is not None:
+            self.put("add16", index, index, 1)
+        self.put("sub16", left, left, 1)
+        self.branch("br16", "ne", left, 0, body, done)
+        self.depth -= 1
+        self.place(done)
+
+
+def _known_turns(node: tree.ForRange) -> int | None:
+    """Return how often a loop runs if that is known."""
+    parts = (node.start, node.stop, node.step)
+    if not all(isinstance(part, tree.Const) for part in parts):
+        return None
+    start, stop, step = (part.value.data for part in parts)  # type: ignore[attr-defined]
+    return max(0, -(-(stop - start) // step))

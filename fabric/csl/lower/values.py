@@ -1,0 +1,342 @@
+"""Expressions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.comptime.values import Function, Pointer, Value
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg
+from fabric.csl.lower.constants import scalar_bits, words_of_type
+from fabric.csl.lower.convert import Conversions
+from fabric.csl.types import ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type
+
+__all__ = ["Expressions"]
+
+COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "lt", ">=": "le"}
+SWAPPED = (">", ">=")
+INTEGER = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
+FLOAT = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
+
+
+class Expressions(Conversions):
+    """Values and places; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+
+    env: dict[int, Any]
+    """Per local (its identity) a register, a `Memory`, or a descriptor."""
+    program: Any
+
+    # ---- values
+
+    def value(self, expr: Any) -> Operand:
+        """Return a number: a register, or bits, or an address."""
+        if isinstance(expr, Value):
+            return self.known(expr, self.span)
+        before, self.span = self.span, expr.span
+        try:
+            return getattr(self, f"_value_{expr.__class__.__name__}")(expr)
+        finally:
+            self.span = before
+
+    def known(self, value: Value, span: Span) -> Operand:
+        """Return a known value."""
+        if isinstance(value.data, Pointer):
+            return self.program.address_of(value, span)
+        if isinstance(value.data, Function):
+            return self.program.task_id(value.data, span)
+        return scalar_bits(value, span)
+
+    def _value_Const(self, expr: tree.Const) -> Operand:
+        return self.known(expr.value, expr.span)
+
+    def _value_Load(self, expr: tree.Load) -> Operand:
+        return self.load(expr.place)
+
+    def _value_AddressOf(self, expr: tree.AddressOf) -> Operand:
+        return self.joined(*self.address(expr.place))
+
+    def _value_Unary(self, expr: tree.Unary) -> Operand:
+        if expr.op == "!":
+            return self.alu("xor16", self.value(expr.value), 1)
+        value, kind = self.value(expr.value), expr.type
+        wide = words_of_type(kind, expr.span) == 2
+        if isinstance(kind, FloatType):
+            return self.alu("fnegs" if wide else "fnegh", value)
+        if expr.op == "~":
+            return self._wrapped(
+                self.alu("xor32", value, 0xFFFFFFFF) if wide else self.alu("xor16", value, 0xFFFF), kind
+            )
+        return self._wrapped(self.alu("sub32" if wide else "sub16", 0, value), kind)
+
+    def _wrapped(self, value: Operand, kind: Type) -> Operand:
+        """Return a result cut to an integer type of less than 16 bits."""
+        kind = kind.base if isinstance(kind, EnumType) else kind
+        return self.narrowed(value, kind) if isinstance(kind, IntType) and kind.bits < 16 else value
+
+    def _value_Binary(self, expr: tree.Binary) -> Operand:
+        if expr.op in COMPARISONS or expr.op in ("and", "or"):
+            return self._as_number(expr)
+        left, right = self.value(expr.left), self.value(expr.right)
+        return self.binary(expr.op, expr.type, left, right, expr.right.type)
+
+    def binary(self, op: str, kind: Type, left: Operand, right: Operand, count: Type) -> Operand:
+        """Return the result of an operator; `count` is the type of the right side, for shifts."""
+        size = "32" if words_of_type(kind, self.span) == 2 else "16"
+        if isinstance(kind, FloatType):
+            if op == "%":
+                raise Fault("the machine has no remainder of floats", self.span)
+            return self.alu(FLOAT[op] + ("s" if size == "32" else "h"), left, right)
+        if op in ("<<", ">>"):
+            if count.words == 2:
+                right = self.converted(right, IntType(32, False), IntType(16, False))
+            signed = isinstance(kind, IntType) and kind.signed
+            name = "sll" if op == "<<" else "sar" if signed else "slr"
+            return self._wrapped(self.alu(name + size, left, right), kind)
+        if op in ("/", "%"):
+            return self._wrapped(self.divided(op, kind, left, right), kind)
+        return self._wrapped(self.alu(INTEGER[op] + size, left, right), kind)
+
+    def divided(self, op: str, kind: Type, left: Operand, right: Operand) -> Operand:
+        """Return a quotient or remainder of integers."""
+        assert isinstance(kind, IntType)
+        wide = kind.words == 2
+        bits, size = (32, "32") if wide else (16, "16")
+        if isinstance(right, int) and not kind.signed and right and right & right - 1 == 0:
+            if op == "%":
+                return self.alu("and" + size, left, right - 1)
+            return self.alu("slr" + size, left, right.bit_length() - 1)
+        if isinstance(right, int) and kind.signed and 0 < right < 1 << bits - 1 and right & right - 1 == 0:
+            shift = right.bit_length() - 1
+            if shift == 0:
+                return left if op == "/" else 0
+            # Towards zero: a negative number first grows by what a shift would lose.
+            bias = self.alu("and" + size, self.alu("sar" + size, left, bits - 1), right - 1)
+            sum_ = self.alu("add" + size, left, bias)
+            if op == "/":
+                return self.alu("sar" + size, sum_, shift)
+            mask = ~(right - 1) & (1 << bits) - 1
+            return self.alu("sub" + size, left, self.alu("and" + size, sum_, mask))
+        name = f"{'quotient' if op == '/' else 'remainder'}_{'i' if kind.signed else 'u'}{bits}"
+        result = self.routine(name, (left, right))
+        assert result is not None
+        return result
+
+    @abstractmethod
+    def routine(self, name: str, arguments: tuple[Operand, ...]) -> Operand | None:
+        """Call a function of the run-time library."""
+
+    def _value_Convert(self, expr: tree.Convert) -> Operand:
+        value = self.value(expr.value)
+        if expr.kind == "as":
+            return self.converted(value, expr.value.type, expr.type)
+        source, target = expr.value.type, expr.type
+        if expr.kind == "bitcast" and isinstance(target, IntType) and target.bits < 16 and source != target:
+            return self.narrowed(value, target)
+        return value
+
+    def _value_Select(self, expr: tree.Select) -> Operand:
+        size = words_of_type(expr.type, expr.span)
+        then, otherwise, done = self.new_block(), self.new_block(), self.new_block()
+        result = self.new(size)
+        self.condition(expr.condition, then, otherwise)
+        self.place(then)
+        self.set(result, self.value(expr.then))
+        self.jump(done)
+        self.place(otherwise)
+        self.set(result, self.value(expr.otherwise))
+        self.place(done)
+        return result
+
+    def _value_Call(self, expr: tree.Call) -> Operand:
+        result = self.call(expr)
+        assert result is not None
+        return result
+
+    def _value_BuiltinCall(self, expr: tree.BuiltinCall) -> Operand:
+        result = self.builtin(expr)
+        if result is None:
+            raise Fault(f"the back end does not take {expr.name} here", expr.span)
+        return result
+
+    @abstractmethod
+    def copy_words(
+        self, target: tuple[Vreg | None, int | Sym], source: tuple[Vreg | None, int | Sym], words: int
+    ) -> None:
+        """Copy words of memory."""
+
+    @abstractmethod
+    def spread(self, base: Vreg | None, offset: int | Sym, kind: Any, value: Operand) -> None:
+        """Fill an array with one number."""
+
+    @abstractmethod
+    def call(self, expr: tree.Call) -> Operand | None:
+        """Call a function."""
+
+    @abstractmethod
+    def builtin(self, expr: tree.BuiltinCall) -> Operand | None:
+        """Do what a builtin says."""
+
+    # ---- conditions
+
+    def _as_number(self, expr: tree.Expr) -> Vreg:
+        result, done, zero = self.new(1), self.new_block(), self.new_block()
+        self.put("const", result, 1)
+        self.condition(expr, done, zero)
+        self.place(zero)
+        self.put("const", result, 0)
+        self.place(done)
+        return result
+
+    def condition(self, expr: Any, then: Block, otherwise: Block) -> None:
+        """End the block with a choice by a condition."""
+        if isinstance(expr, tree.Unary) and expr.op == "!":
+            self.condition(expr.value, otherwise, then)
+        elif isinstance(expr, tree.Binary) and expr.op in ("and", "or"):
+            rest = self.new_block()
+            if expr.op == "and":
+                self.condition(expr.left, rest, otherwise)
+            else:
+                self.condition(expr.left, then, rest)
+            self.place(rest)
+            self.condition(expr.right, then, otherwise)
+        elif isinstance(expr, tree.Binary) and expr.op in COMPARISONS:
+            left, right = self.value(expr.left), self.value(expr.right)
+            self._compare(expr.op, expr.left.type, left, right, then, otherwise)
+        else:
+            value = self.value(expr)
+            if isinstance(value, int):
+                self.jump(then if value else otherwise)
+            else:
+                self.branch("br16", "ne", value, 0, then, otherwise)
+
+    def _compare(self, op: str, kind: Type, left: Operand, right: Operand, then: Block, otherwise: Block) -> None:
+        wide = (kind.words or 1) == 2
+        kind = kind.base if isinstance(kind, EnumType) else kind
+        condition = COMPARISONS[op]
+        if isinstance(kind, FloatType):
+            row = "brs" if wide else "brh"
+        else:
+            row = "br32" if wide else "br16"
+            if condition in ("lt", "le") and not (isinstance(kind, IntType) and kind.signed):
+                condition += "u"
+        if op in SWAPPED:
+            left, right = right, left
+        self.branch(row, condition, left, right, then, otherwise)
+
+    # ---- places
+
+    def joined(self, base: Vreg | None, offset: int | Sym) -> Operand:
+        """Return an address as one number."""
+        if base is None:
+            return offset
+        if isinstance(offset, int) and offset == 0:
+            return base
+        return self.alu("add16", base, offset)
+
+    def address(self, place: Any) -> tuple[Vreg | None, int | Sym]:
+        """Return where a place lies: a register to add, and a known part."""
+        if isinstance(place, tree.VariablePlace):
+            variable = place.variable
+            if isinstance(variable, tree.Variable):
+                return None, Sym(self.program.memory_of(variable))
+            where = self.env.get(id(variable))
+            if isinstance(where, Memory):
+                return None, Sym(where)
+            raise Fault(f"'{variable.name}' has no address", place.span)
+        if isinstance(place, tree.Deref):
+            return self._split(self.value(place.pointer))
+        if isinstance(place, tree.Element):
+            return self._element(place)
+        if isinstance(place, tree.Member):
+            base = place.base.place if isinstance(place.base, tree.Load) else place.base
+            reg, offset = self.address(base)
+            kind: Any = base.type
+            assert isinstance(kind, StructType)
+            return reg, offset + (0 if kind.form == "union" else _before(kind, place.name))
+        if isinstance(place, tree.Load):
+            return self.address(place.place)
+        raise Fault("this has no address", getattr(place, "span", self.span))
+
+    @staticmethod
+    def _split(value: Operand) -> tuple[Vreg | None, int | Sym]:
+        return (value, 0) if isinstance(value, Vreg) else (None, value)
+
+    def _element(self, place: tree.Element) -> tuple[Vreg | None, int | Sym]:
+        kind = place.base.type
+        if isinstance(kind, PointerType) and kind.many:
+            base, offset = self._split(self.value(place.base))
+            dims: tuple[int, ...] = (1,)
+            element = kind.target
+        else:
+            assert isinstance(kind, ArrayType)
+            base, offset = self.address(place.base)
+            dims, element = kind.dims, kind.element
+        index: Operand = 0
+        for size, subscript in zip(dims, place.subscripts, strict=True):
+            here = self.value(subscript)
+            if subscript.type.words == 2:
+                here = self.converted(here, IntType(32, False), IntType(16, False))
+            index = self._plus(self._times(index, size), here) if index != 0 else here
+        index = self._times(index, element.words or 1)
+        if isinstance(index, int):
+            return base, offset + _signed(index)
+        assert isinstance(index, Vreg)
+        return (index if base is None else self.alu("add16", base, index)), offset
+
+    def _times(self, value: Operand, factor: int) -> Operand:
+        if factor == 1:
+            return value
+        if isinstance(value, int):
+            return value * factor & 0xFFFF
+        return self.alu("mul16", value, factor)
+
+    def _plus(self, left: Operand, right: Operand) -> Operand:
+        if isinstance(left, int) and isinstance(right, int):
+            return left + right & 0xFFFF
+        return self.alu("add16", left, right) if isinstance(left, Vreg) else self.alu("add16", right, left)
+
+    def load(self, place: tree.Place) -> Operand:
+        """Return the number at a place."""
+        if isinstance(place, tree.VariablePlace):
+            where = self.env.get(id(place.variable))
+            if isinstance(where, (Vreg, int, Sym)):
+                return where
+        base, offset = self.address(place)
+        return self.load_at(base, offset, words_of_type(place.type, place.span))
+
+    def load_at(self, base: Vreg | None, offset: int | Sym, size: int) -> Vreg:
+        """Return the number at an address."""
+        dst = self.new(size)
+        self.put("load", dst, *(() if base is None else (base,)), data=offset)
+        return dst
+
+    def store(self, place: tree.Place, value: Operand) -> None:
+        """Put a number into a place."""
+        size = words_of_type(place.type, place.span)
+        if isinstance(place, tree.VariablePlace):
+            where = self.env.get(id(place.variable))
+            if isinstance(where, Vreg):
+                self.set(where, value)
+                return
+        base, offset = self.address(place)
+        self.store_at(base, offset, value, size)
+
+    def store_at(self, base: Vreg | None, offset: int | Sym, value: Operand, size: int) -> None:
+        """Put a number at an address."""
+        self.put("store", None, self.reg(value, size), *(() if base is None else (base,)), data=offset)
+
+
+def _before(kind: StructType, name: str) -> int:
+    """Return the words of a struct before a field."""
+    words = 0
+    for other, part in kind.fields:
+        if other == name:
+            return words
+        words += part.words or 0
+    return words
+
+
+def _signed(number: int) -> int:
+    return number - 0x10000 if number & 0x8000 else number

@@ -1,0 +1,300 @@
+"""What operations on vectors need to know of the whole program: attributes of DSRs, variables that hold descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fabric.csl import tree
+from fabric.csl.check.program import Program as Checked
+from fabric.csl.comptime.values import Dsd, Function, Pointer, Value
+from fabric.csl.diagnostics import Fault, Source, Span
+from fabric.csl.ir import Block, Ending, ExplicitDsr, Fifo, Memory
+from fabric.csl.ir import Function as Made
+from fabric.csl.lower.descriptors import Descriptors
+from fabric.csl.lower.dsd import FIELDS, Descriptor, DsdVariable, Fixed
+from fabric.csl.types import DsdType, IntType
+from wse_core import image as im
+
+__all__ = ["Attributes"]
+
+FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_dest": "dest", "dsr_fifo_src1": "src1"}
+PRIORITIES = ("low", "medium", "high")
+CHANGES = {
+    "@set_dsd_base_addr": "base",
+    "@increment_dsd_offset": "base",
+    "@set_dsd_length": "extent",
+    "@set_dsd_stride": "stride",
+}
+
+
+class Attributes:
+    """A mix-in of `fabric.csl.lower.program.ProgramLowering`."""
+
+    made: Any
+
+    def __init__(self, checked: Checked) -> None:
+        self.checked = checked
+        self.loads: dict[ExplicitDsr, list[dict[str, Any]]] = {}
+        self.last: dict[ExplicitDsr, tuple[Block, dict[str, Any], Descriptor]] = {}
+        self.high: set[int] = set()
+        self._dsd_variables: dict[int, DsdVariable] = {}
+        self._assigned: dict[int, list[Any]] = {}
+        self._fifos: dict[int, Fifo] = {}
+        self._scan()
+
+    # ---- what the program says somewhere
+
+    def _scan(self) -> None:
+        for function in self.checked.functions:
+            for node in nodes(function.body):
+                if isinstance(node, tree.BuiltinCall) and node.name.startswith("@load_to_dsr"):
+                    self._note(node.arguments[0], node.options)
+                elif isinstance(node, tree.Assign) and isinstance(node.place.type, DsdType):
+                    variable = getattr(node.place, "variable", None)
+                    if variable is not None:
+                        self._assigned.setdefault(id(variable), []).append(node.value)
+        for dsr, _, options, _ in self.checked.unit.loads:
+            self._note(dsr, options)
+        for name, arguments, _ in self.checked.unit.settings:
+            if name.endswith("task_priority"):
+                self.high.add(arguments[0].data)
+
+    def _note(self, dsr: Any, options: dict[str, Any]) -> None:
+        dsr = dsr.value if isinstance(dsr, tree.Const) else dsr
+        if isinstance(dsr, Value) and str(dsr.type) in FILES:
+            self.loads.setdefault(ExplicitDsr(FILES[str(dsr.type)], dsr.data), []).append(options)
+
+    # ---- attributes of operations
+
+    def note_load(self, dsr: ExplicitDsr, dsd: Descriptor, options: dict[str, Any], block: Block, span: Span) -> None:
+        """Keep in mind that a DSR was loaded here."""
+        self.last[dsr] = (block, options, dsd)
+
+    def task_id(self, function: Function, span: Span) -> int:
+        """Return the id that a task is bound to."""
+        raise NotImplementedError
+
+    def number(self, value: Any, span: Span) -> int:
+        """Return an id that is known."""
+        value = value.value if isinstance(value, tree.Const) else value
+        if isinstance(value, Value) and isinstance(value.data, Function):
+            return self.task_id(value.data, span)
+        if isinstance(value, Value):
+            return int(value.data)
+        raise Fault("an id that is known at run time only cannot be given to an operation", span)
+
+    def ending(self, options: dict[str, Any], operands: list[Any], span: Span) -> Ending | None:
+        """Return the attributes of an operation, None if it is synchronous."""
+        merged: dict[str, Any] = {}
+        for operand in operands:
+            if isinstance(operand, ExplicitDsr):
+                for name, value in self._resident(operand, span).items():
+                    merged.setdefault(name, value)
+        merged = {**merged, **options}
+        run = merged.get("async")
+        if run is None or not run.data:
+            return None
+        priority = "low"
+        if "priority" in merged:
+            chosen = [name for name, entry in merged["priority"].data.fields.items() if entry.data]
+            priority = chosen[0] if chosen else priority
+        activate = self.number(merged["activate"], span) if "activate" in merged else None
+        unblock = self.number(merged["unblock"], span) if "unblock" in merged else None
+        return Ending(priority, activate, unblock)
+
+    def _resident(self, dsr: ExplicitDsr, span: Span) -> dict[str, Any]:
+        """Return the attributes that a DSR was loaded with: those of all loads, or of the last one before."""
+        found = [
+            {name: value for name, value in options.items() if name in ("async", "activate", "unblock", "priority")}
+            for options in self.loads.get(dsr, ())
+        ]
+        if not found:
+            return {}
+        keys = [{name: _frozen(value) for name, value in entry.items()} for entry in found]
+        if all(entry == keys[0] for entry in keys):
+            return found[0]
+        if dsr in self.last:
+            return {k: v for k, v in self.last[dsr][1].items() if k in ("async", "activate", "unblock", "priority")}
+        raise Fault(f"{dsr} is loaded with different attributes, and none of the loads comes right before", span)
+
+    def on_control(self, options: dict[str, Any], span: Span) -> tuple[int, int | None]:
+        """Return what a control wavelet does to an operation."""
+        entry = options.get("on_control")
+        if entry is None:
+            return 0, None
+        fields = entry.data.fields
+        bits, task = im.ON_TERMINATE, None
+        if "terminate" in fields and not fields["terminate"].data:
+            bits = 0
+        for name, bit in (("activate", im.ON_ACTIVATE), ("unblock", im.ON_UNBLOCK)):
+            if name in fields:
+                bits |= bit
+                task = self.number(fields[name], span)
+        return bits, task
+
+    def thread_of(self, operands: list[Any], ending: Ending | None) -> int:
+        """Return a number for the microthread of an operation: operations of one number share their DSRs."""
+        if ending is None:
+            return -1
+        known = [x for x in operands if isinstance(x, Descriptor)]
+        known += [self.last[x][2] for x in operands if isinstance(x, ExplicitDsr) and x in self.last]
+        for kind, base in (("fabout", 0), ("fabin", 0)):
+            for dsd in known:
+                if dsd.fixed.kind == kind:
+                    if dsd.fixed.queue is not None:
+                        return base + dsd.fixed.queue
+                    return 8 + (dsd.fixed.color or 0)
+        return 40
+
+    # ---- FIFOs
+
+    def memory_of(self, variable: tree.Variable) -> Memory:
+        """Return where a global lies."""
+        raise NotImplementedError
+
+    def fifo_of(self, fields: dict[str, Any], span: Span) -> Fifo:
+        """Return the FIFO that a descriptor stands for."""
+        variable = fields["buffer"]
+        made = self._fifos.get(id(variable))
+        if made is None:
+            tasks = [
+                self.number(fields[name], span) if name in fields else None
+                for name in ("activate_push", "activate_pop")
+            ]
+            made = self._fifos[id(variable)] = Fifo(self.memory_of(variable), tasks[0], tasks[1])
+        return made
+
+    def filter_id(self, color: int, span: Span) -> int:
+        """Return the number of a color's filter at this PE: filters are numbered in the order of their colors."""
+        raise Fault("@get_filter_id is not supported yet", span)
+
+    # ---- variables that hold descriptors
+
+    def dsd_variable(self, variable: tree.Variable) -> DsdVariable:
+        """Return what lies in memory of a variable that holds a descriptor."""
+        found = self._dsd_variables.get(id(variable))
+        if found is not None:
+            return found
+        code = quiet(self)
+        if variable.initial is not None:
+            initial = code.known_descriptor(variable.initial.data)
+        else:
+            initial = self.first_value(variable, code)
+        changed: set[str] = set()
+        for value in self._assigned.get(id(variable), ()):
+            changed |= self._changed(value, variable)
+        fields = tuple(
+            name
+            for name in FIELDS
+            if name in changed and not (name == "base" and not initial.fixed.is_memory) and self._has(initial, name)
+        )
+        memory = Memory(f"{variable.name}", max(1, len(fields)), "u16", None, 1)
+        if fields:
+            self.made.memories.append(memory)
+            self._start(memory, initial, fields)
+        found = self._dsd_variables[id(variable)] = DsdVariable(memory, initial, fields)
+        return found
+
+    @staticmethod
+    def _has(initial: Descriptor, name: str) -> bool:
+        return not (initial.fixed.kind == "mem4d" and name != "base") and not (
+            initial.fixed.kind in ("fabin", "fabout") and name == "stride"
+        )
+
+    @staticmethod
+    def _start(memory: Memory, initial: Descriptor, fields: tuple[str, ...]) -> None:
+        words = np.zeros(len(fields), np.uint16)
+        for k, name in enumerate(fields):
+            number = getattr(initial, name)
+            if isinstance(number, int):
+                words[k] = number & 0xFFFF
+            elif number is not None:
+                memory.relocations[k] = number
+        memory.init = words
+
+    def _changed(self, value: Any, variable: Any) -> set[str]:
+        """Return which numbers of a variable an assigned descriptor may change."""
+        if isinstance(value, tree.BuiltinCall) and value.name in CHANGES:
+            return {CHANGES[value.name]} | self._changed(value.arguments[0], variable)
+        if isinstance(value, tree.Load) and getattr(value.place, "variable", None) is variable:
+            return set()
+        return set(FIELDS)
+
+    def first_value(self, variable: Any, code: Any) -> Descriptor:
+        """Return a descriptor of the kind that a variable without an initial value will hold."""
+        for value in self._assigned.get(id(variable), ()):
+            inner = value
+            while isinstance(inner, tree.BuiltinCall) and inner.name in CHANGES:
+                inner = inner.arguments[0]
+            if isinstance(inner, tree.Const):
+                inner = inner.value
+            if isinstance(inner, Value) and isinstance(inner.data, Dsd):
+                return quiet(self).known_descriptor(inner.data)
+            if isinstance(inner, tree.Load) and isinstance(getattr(inner.place, "variable", None), tree.Variable):
+                return self.dsd_variable(inner.place.variable).initial  # type: ignore[attr-defined]
+            if isinstance(inner, tree.BuiltinCall) and inner.name == "@get_dsd":
+                known = {n: v for n, v in inner.options.items() if not isinstance(v, tree.Expr) or n not in _NUMBERS}
+                for name in _NUMBERS:
+                    if name in inner.options and name not in known and name != "base_address":
+                        known[name] = ZERO
+                known.setdefault("extent", ZERO)
+                if "base_address" not in known and str(inner.type).startswith("mem"):
+                    return Descriptor(Fixed("mem1d"), 0, 0, 1)
+                return quiet(self).described(str(inner.type), known)
+        if str(variable.type) == "mem1d_dsd":
+            return Descriptor(Fixed("mem1d"), 0, 0, 1)
+        raise Fault(f"'{variable.name}' never gets a descriptor whose kind is known", variable.span)
+
+
+ZERO = Value(IntType(16, False), 0)
+_NUMBERS = ("extent", "stride", "offset", "base_address")
+
+
+def nodes(root: Any) -> Iterator[Any]:
+    """Yield every node of a typed tree."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (list, tuple)):
+            stack += node
+        elif isinstance(node, dict):
+            stack += node.values()
+        elif isinstance(node, (tree.Expr, tree.Statement)):
+            yield node
+            for kind in type(node).__mro__:
+                for name in getattr(kind, "__slots__", ()):
+                    if name not in ("span", "type", "function"):
+                        stack.append(getattr(node, name))
+
+
+def _frozen(value: Any) -> Any:
+    value = value.value if isinstance(value, tree.Const) else value
+    data = getattr(value, "data", value)
+    if isinstance(data, Function):
+        return id(data.decl), id(data.module)
+    if isinstance(data, Pointer):
+        return id(data.target), data.offset
+    fields = getattr(data, "fields", None)
+    return tuple((name, _frozen(entry)) for name, entry in fields.items()) if fields is not None else data
+
+
+def quiet(program: Any) -> Descriptors:
+    """Return what makes descriptors of known values where no code is written."""
+    found = _Quiet()
+    found.program, found.env = program, {}
+    functions = program.checked.functions
+    span = functions[0].span if functions else Span(Source("", ""), 0, 0)
+    found.begin(Made("quiet", "fn", span))
+    return found
+
+
+class _Quiet(Descriptors):
+    """Descriptors without the rest of a function."""
+
+    def _unknown(self, *args: Any, **kwargs: Any) -> Any:
+        raise Fault("this descriptor must be known when the program is compiled", self.span)
+
+    routine = call = builtin = copy_words = spread = leave = tail_call = call_for_descriptor = _unknown

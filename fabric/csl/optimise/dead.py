@@ -1,0 +1,60 @@
+"""Operations whose result nobody reads."""
+
+from __future__ import annotations
+
+from fabric.csl.ir import Block, Function, Vreg
+from fabric.csl.optimise.fold import PURE
+
+__all__ = ["live_out", "remove"]
+
+
+def live_out(function: Function) -> dict[Block, set[Vreg]]:
+    """Return per block the registers that are read after it."""
+    gen: dict[Block, set[Vreg]] = {}
+    kill: dict[Block, set[Vreg]] = {}
+    for block in function.blocks:
+        used: set[Vreg] = set()
+        made: set[Vreg] = set()
+        for instr in block.code:
+            used |= {reg for reg in instr.uses() if reg not in made}
+            made.update(instr.defs())
+        gen[block], kill[block] = used, made
+    out: dict[Block, set[Vreg]] = {block: set() for block in function.blocks}
+    entry: dict[Block, set[Vreg]] = {block: set(gen[block]) for block in function.blocks}
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(function.blocks):
+            after: set[Vreg] = set()
+            for following in block.successors():
+                after |= entry[following]
+            if len(after) != len(out[block]):
+                out[block] = after
+                new = gen[block] | (after - kill[block])
+                if len(new) != len(entry[block]):
+                    entry[block] = new
+                    changed = True
+    return out
+
+
+def remove(function: Function) -> bool:
+    """Drop operations without effect; tell whether there were some."""
+    removable = PURE | {"load"}
+    changed = False
+    while True:
+        out = live_out(function)
+        dropped = False
+        for block in function.blocks:
+            live = set(out[block])
+            kept = []
+            for instr in reversed(block.code):
+                if instr.op in removable and instr.dst not in live and instr.dst.fixed is None:  # type: ignore[union-attr]
+                    dropped = True
+                    continue
+                live.difference_update(instr.defs())
+                live.update(instr.uses())
+                kept.append(instr)
+            block.code = kept[::-1]
+        changed |= dropped
+        if not dropped:
+            return changed

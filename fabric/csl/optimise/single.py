@@ -1,0 +1,44 @@
+"""Constants and copies of registers that are set once, carried through the whole function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl.ir import Function, Operand, Vreg
+from fabric.csl.optimise.fold import needs_register
+
+__all__ = ["propagate"]
+
+PLACED = ("call", "ret", "tail")
+"""Operations whose arguments lie in registers that were chosen for them."""
+
+
+def propagate(function: Function) -> bool:
+    """Replace registers that are set once, to a constant or to another register that is set once."""
+    once = function.single()
+    values: dict[Vreg, Operand] = {}
+    for reg, instr in once.items():
+        if instr.op == "const" or (instr.op == "copy" and instr.args[0] in once):
+            values[reg] = instr.args[0]
+    if not values:
+        return False
+
+    def final(reg: Any, register: bool) -> Any:
+        while isinstance(reg, Vreg) and reg in values:
+            if register and not isinstance(values[reg], Vreg):
+                break
+            reg = values[reg]
+        return reg
+
+    changed = False
+    for instr in function.instructions():
+        if instr.op in PLACED or not any(arg.__class__ is Vreg and arg in values for arg in instr.args):
+            continue
+        new = tuple(final(arg, needs_register(instr, k)) for k, arg in enumerate(instr.args))
+        if new == instr.args:
+            continue
+        changed = True
+        if instr.op == "copy" and not isinstance(new[0], Vreg):
+            instr.op = "const"
+        instr.args = new
+    return changed

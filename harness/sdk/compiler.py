@@ -1,0 +1,102 @@
+"""``cslc``: compile a layout file into an output directory."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from harness.kit.modules import need
+from wse_core.errors import ConfigError, WseError
+
+__all__ = ["main"]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(prog="cslc", description="Compile a program in CSL for the model of the WSE-2.")
+    made.add_argument("layout", metavar="FILE", help="the layout file")
+    made.add_argument("--arch", default="wse2", help="wse2; others are refused")
+    made.add_argument("--fabric-dims", metavar="W,H", help="size of the fabric")
+    made.add_argument("--fabric-offsets", metavar="X,Y", help="place of the program in it; default 4,1")
+    made.add_argument("--params", action="append", default=[], metavar="a:1,b:2", help="values for params")
+    made.add_argument("--colors", action="append", default=[], metavar="a:1", help="old: values for colors")
+    made.add_argument("-o", "--output", default="out", metavar="DIR", help="the output directory; default out")
+    made.add_argument("--memcpy", action="store_true", help="the host copies and launches; always so here")
+    made.add_argument("--channels", type=int, default=1, help="channels of the host; means nothing here")
+    made.add_argument("--width-west-buf", type=int, default=0, help="buffers; mean nothing here")
+    made.add_argument("--width-east-buf", type=int, default=0, help="buffers; mean nothing here")
+    made.add_argument("--import-path", action="append", default=[], metavar="DIR", help="where <modules> are")
+    made.add_argument("--fp16-format", choices=("f16", "cb16", "bf16"), default="f16", help="the 16-bit float")
+    made.add_argument("--max-inlined-iterations", type=int, default=50_000_000, metavar="N")
+    made.add_argument("--warnings-as-errors", action="store_true")
+    made.add_argument("--verbose", action="store_true", help="say what each program takes")
+    made.add_argument("--link-section-start-address-bytes", metavar="N", help="means nothing here")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compile; return 0, or 1 after messages."""
+    args = parser().parse_intermixed_args(arguments)
+    try:
+        return _compile(args)
+    except WseError as error:
+        print(str(error), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _pair(text: str | None, what: str, default: tuple[int, int]) -> tuple[int, int]:
+    if text is None:
+        return default
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
+        raise ConfigError(f"'{text}' are no two numbers", where=what, hint=f"{what}=8,3")
+    return int(parts[0]), int(parts[1])
+
+
+def _compile(args: argparse.Namespace) -> int:
+    need("lark", "the command cslc")
+    if args.arch != "wse2":
+        raise ConfigError(f"programs for {args.arch} are not supported", where="--arch", hint="--arch=wse2")
+    if args.fp16_format == "bf16":
+        raise ConfigError("bf16 is known at compile time only", where="--fp16-format", hint="f16 or cb16")
+    from fabric.csl.artefact import bundle_of, write_bundle
+    from fabric.csl.compile import compile_file
+    from fabric.csl.comptime.session import Options
+    from fabric.csl.diagnostics import CslError, render
+    from fabric.csl.projects import parse_params
+
+    colors = parse_params(args.colors)
+    environment = [entry for entry in os.environ.get("CSL_IMPORT_PATH", "").split(":") if entry]
+    options = Options(
+        params={**parse_params(args.params), **colors},
+        import_paths=(*[part for entry in args.import_path for part in entry.split(":")], *environment),
+        fp16=args.fp16_format,
+        fabric=_pair(args.fabric_dims, "--fabric-dims", (757, 996)),
+        offsets=_pair(args.fabric_offsets, "--fabric-offsets", (4, 1)),
+        max_inlined_iterations=args.max_inlined_iterations,
+    )
+    try:
+        made = compile_file(args.layout, options)
+        bundle = bundle_of(made, colors)
+    except CslError as error:
+        for item in error.diagnostics:
+            print(render(item), file=sys.stderr)
+        return 1
+    found: list[Any] = made.checked.report.diagnostics
+    for item in found:
+        print(render(item), file=sys.stderr)
+    if args.warnings_as_errors and any(item.severity == "warning" for item in found):
+        return 1
+    write_bundle(bundle, args.output)
+    if args.verbose:
+        for image in bundle.programs:
+            print(f"{image.name}: {image.code_words} words of code, {image.footprint - image.code_words} of data")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

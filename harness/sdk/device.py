@@ -1,0 +1,246 @@
+"""A compiled program on a fabric: hidden words, addresses per PE, streams, records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.csl.artefact import Bundle
+from fabric.host.fabric import Fabric
+from fabric.layout.rectangles import runs
+from harness.sdk.records import Records
+from wse_core.errors import ConfigError, DeadlockError
+
+__all__ = ["Device"]
+
+RPC = 28
+"""Id of the hidden task that does calls of the host."""
+FIRST_LOOK, SHARE = 128, 8
+"""Cycles until the host looks for the first time whether a command is done; then after each eighth of the time."""
+LONGEST = 1 << 34
+
+
+class Device:
+    """The machine with a program on it.
+
+    Parameters
+    ----------
+    bundle : Bundle
+    directory : path
+        Where ``sim.log`` goes: into the working directory of the script.
+    """
+
+    def __init__(self, bundle: Bundle, directory: Path) -> None:
+        self.bundle, self.directory = bundle, directory
+        self.fabric = Fabric(bundle.spec())
+        self.engine = self.fabric.engine
+        self.records = Records(self)
+        self._waiting: dict[int, list[NDArray[np.uint32]]] = {}
+        self._links = {
+            kind: {tuple(place): k for k, place in enumerate(places) if place[0] >= 0}
+            for kind, places in bundle.streams.items()
+        }
+        self._sent: dict[int, int] = {}
+        self._coordinates()
+
+    # ---- programs and memory
+
+    def programs(self, px: int = 0, py: int = 0, w: int | None = None, h: int | None = None) -> Iterator[Any]:
+        """Yield number, image and mask of each program in a rectangle."""
+        index = self.bundle.index[py : py + (h or self.bundle.height), px : px + (w or self.bundle.width)]
+        for number in np.unique(index):
+            if number >= 0:
+                yield int(number), self.bundle.programs[number], index == number
+
+    def _coordinates(self) -> None:
+        """Tell each PE where it stands, if its program asks."""
+        for number, image, mask in self.programs():
+            for name, axis in (("x", 1), ("y", 0)):
+                symbol = image.symbols.get(self.bundle.host[number].hidden.get(name, ""))
+                if symbol is None:
+                    continue
+                for (row, stop), first, last in runs(mask):
+                    shape = (stop - row, last - first)
+                    start = first if axis == 1 else row
+                    values = np.broadcast_to(
+                        np.arange(start, start + shape[axis], dtype=np.uint16).reshape((1, -1) if axis else (-1, 1)),
+                        shape,
+                    )
+                    self.engine.write_rect(symbol.address, np.ascontiguousarray(values[..., None]), first, row)
+
+    def read_each(self, address: int, count: int, mask: NDArray[Any], px: int, py: int) -> NDArray[np.uint16]:
+        """Return words of the PEs of a mask, shape (h, w, count); others are 0."""
+        found = np.zeros((*mask.shape, count), np.uint16)
+        for (row, stop), first, last in runs(mask):
+            found[row:stop, first:last] = self.engine.read_rect(
+                address, count, px + first, py + row, last - first, stop - row
+            )
+        return found
+
+    def _places(self, name: Any, px: int, py: int, w: int, h: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield the addresses of exported data in a rectangle, each with the mask of the PEs that have it there."""
+        reached = np.zeros((h, w), bool)
+        for number, image, mask in self.programs(px, py, w, h):
+            symbol = image.symbols.get(self.bundle.host[number].exports.get(name.name, ""))
+            if symbol is None:
+                continue
+            reached |= mask
+            if name.kind == "value":
+                yield symbol.address, mask
+                continue
+            held = self.read_each(symbol.address, 1, mask, px, py)[..., 0]
+            for address in np.unique(held[mask]):
+                yield int(address), mask & (held == address)
+        if not reached.all():
+            y, x = map(int, np.argwhere(~reached)[0])
+            raise ConfigError(f"PE ({px + x}, {py + y}) does not export '{name.name}'")
+
+    def copy_in(self, name: Any, values: NDArray[np.uint32], px: int, py: int, half: bool) -> None:
+        """Copy elements into exported data; `values` has the shape (h, w, n)."""
+        h, w, _ = values.shape
+        words = _split(values, half)
+        for address, mask in self._places(name, px, py, w, h):
+            for (row, stop), first, last in runs(mask):
+                part = np.ascontiguousarray(words[row:stop, first:last])
+                self.engine.write_rect(address, part, px + first, py + row)
+
+    def copy_out(self, name: Any, px: int, py: int, w: int, h: int, n: int, half: bool) -> NDArray[np.uint32]:
+        """Return `n` elements of exported data per PE."""
+        words = np.zeros((h, w, n if half else 2 * n), np.uint16)
+        for address, mask in self._places(name, px, py, w, h):
+            words[mask] = self.read_each(address, words.shape[2], mask, px, py)[mask]
+        if half:
+            return words.astype(np.uint32)
+        return words[..., ::2].astype(np.uint32) | words[..., 1::2].astype(np.uint32) << np.uint32(16)
+
+    def symbol(self, x: int, y: int, name: str) -> NDArray[np.uint16]:
+        """Return the words of a global of one PE."""
+        number = int(self.bundle.index[y, x])
+        image = self.bundle.programs[number]
+        found = image.symbols.get(name) or image.symbols.get(self.bundle.host[number].exports.get(name, ""))
+        if found is None:
+            raise ConfigError(f"PE ({x}, {y}) has no symbol '{name}'")
+        return self.engine.read_words(x, y, found.address, found.words)
+
+    # ---- running
+
+    def settle(self) -> None:
+        """Run until nothing moves any more; waiting for the host is no mistake."""
+        self.fabric.run(LONGEST, on_limit="return", on_wait="return")
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        """Run until a condition holds.
+
+        Raises
+        ------
+        DeadlockError
+            If nothing can move before it holds.
+        """
+        start = self.fabric.cycle
+        while not done():
+            spent = self.fabric.cycle - start
+            result = self.fabric.run(max(FIRST_LOOK, spent // SHARE), on_limit="return", on_wait="return")
+            if result.status != "limit" and not done():
+                self.fabric.run()
+                raise DeadlockError(f"{what}, and nothing runs any more", cycle=self.fabric.cycle)
+
+    def launch(self, name: str, ident: int, words: list[int]) -> None:
+        """Do a call of the host on every PE that offers the function, and wait for all of them."""
+        goals: list[tuple[int, NDArray[Any], NDArray[np.uint16]]] = []
+        for number, image, mask in self.programs():
+            host = self.bundle.host[number]
+            if name not in host.exports:
+                continue
+            call, arguments = (image.symbols[host.hidden[key]] for key in ("call", "arguments"))
+            counter = image.symbols.get(host.hidden.get("unblocked", ""))
+            if counter is None:
+                raise ConfigError(
+                    f"'{name}' of the program '{image.name}' never calls unblock_cmd_stream",
+                    hint="the host would wait forever",
+                )
+            before = self.read_each(counter.address, 1, mask, 0, 0)[..., 0]
+            goals.append((counter.address, mask, (before + np.uint16(1)).astype(np.uint16)))
+            for (row, stop), first, last in runs(mask):
+                shape = (stop - row, last - first)
+                if words:
+                    given = np.broadcast_to(np.array(words, np.uint16), (*shape, len(words)))
+                    self.engine.write_rect(arguments.address, np.ascontiguousarray(given), first, row)
+                self.engine.write_rect(call.address, np.full((*shape, 1), ident, np.uint16), first, row)
+                self.engine.activate(RPC, first, row, shape[1], shape[0])
+
+        def done() -> bool:
+            return all(
+                bool((self.read_each(address, 1, mask, 0, 0)[..., 0][mask] == goal[mask]).all())
+                for address, mask, goal in goals
+            )
+
+        self.until(done, f"'{name}' has not called unblock_cmd_stream on every PE")
+
+    # ---- streams
+
+    def _link(self, kind: str, color: int, x: int, y: int) -> int:
+        found = self._links[kind].get((x, y, color))
+        if found is None:
+            what = "takes nothing from" if kind == "inputs" else "sends nothing to"
+            raise ConfigError(f"PE ({x}, {y}) {what} the host's stream of color {color}")
+        return found
+
+    def send(self, color: int, values: NDArray[np.uint32], px: int, py: int) -> None:
+        """Hand words to the PEs of a rectangle."""
+        for i in range(values.shape[0]):
+            for j in range(values.shape[1]):
+                link = self._link("inputs", color, px + j, py + i)
+                self.fabric.entered(link)
+                self._sent[link] = self._sent.get(link, 0) + values.shape[2]
+                self.fabric.send(link, np.ascontiguousarray(values[i, j]))
+
+    def entered(self) -> None:
+        """Run until all words that were sent have entered the fabric."""
+
+        def done() -> bool:
+            for link in list(self._sent):
+                self._sent[link] -= len(self.fabric.entered(link))
+                if self._sent[link] <= 0:
+                    del self._sent[link]
+            return not self._sent
+
+        self.until(done, "the PEs do not take what the host sends")
+
+    def receive(self, color: int, px: int, py: int, w: int, h: int, n: int) -> NDArray[np.uint32]:
+        """Return the next `n` words from each PE of a rectangle, shape (h, w, n)."""
+        links = {(i, j): self._link("outputs", color, px + j, py + i) for i in range(h) for j in range(w)}
+
+        def done() -> bool:
+            enough = True
+            for link in links.values():
+                parts = self._waiting.setdefault(link, [])
+                got = self.fabric.receive(link).payload
+                if len(got):
+                    parts.append(got)
+                enough = enough and sum(map(len, parts)) >= n
+            return enough
+
+        self.until(done, "the PEs do not send what the host waits for")
+        found = np.zeros((h, w, n), np.uint32)
+        for (i, j), link in links.items():
+            words = np.concatenate([*self._waiting[link], np.zeros(0, np.uint32)])
+            found[i, j] = words[:n]
+            self._waiting[link] = [words[n:]]
+        return found
+
+    def write_log(self) -> None:
+        """Write what programs print into ``sim.log``."""
+        lines = self.records.lines()
+        if lines:
+            Path("sim.log").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _split(values: NDArray[np.uint32], half: bool) -> NDArray[np.uint16]:
+    """Return elements as words of memory: the low half, or both."""
+    if half:
+        return (values & np.uint32(0xFFFF)).astype(np.uint16)
+    return np.ascontiguousarray(values, "<u4").view("<u2").astype(np.uint16).reshape(*values.shape[:2], -1)

@@ -1,0 +1,58 @@
+"""The modules that host scripts import, found only while a script runs under ``cs_python``."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+
+__all__ = ["Finder", "provided"]
+
+NAMES: dict[str, dict[str, tuple[str, ...]]] = {
+    "cerebras.sdk.runtime.sdkruntimepybind": {
+        "harness.sdk.runtime": ("SdkRuntime", "MemcpyDataType", "MemcpyOrder", "SdkTarget", "get_platform", "Task")
+    },
+    "cerebras.sdk.sdk_utils": {"harness.sdk.utils": ("calculate_cycles", "input_array_to_u32", "memcpy_view")},
+    "cerebras.sdk.debug.debug_util": {"harness.sdk.debug": ("debug_util",)},
+    "cerebras.geometry.geometry": {"harness.sdk.geometry": ("IntRectangle", "IntVector")},
+    "cerebras.appliance.pb.sdk.sdk_common_pb2": {"harness.sdk.runtime": ("MemcpyDataType", "MemcpyOrder")},
+}
+"""Per module what it has, and where that is made."""
+PACKAGES = {name.rsplit(".", k)[0] for name in NAMES for k in range(1, name.count(".") + 1)}
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules of `NAMES` and the packages around them."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in NAMES or fullname in PACKAGES:
+            return importlib.util.spec_from_loader(fullname, self, is_package=fullname in PACKAGES)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        for source, names in NAMES.get(module.__name__, {}).items():
+            made = importlib.import_module(source)
+            for name in names:
+                setattr(module, name, getattr(made, name))
+
+
+@contextmanager
+def provided() -> Iterator[None]:
+    """Let the modules be found inside of a block, and nowhere else."""
+    finder = Finder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name in NAMES or name in PACKAGES]:
+            del sys.modules[name]

@@ -1,0 +1,52 @@
+"""``cs_python``: run a host script with the modules that it expects."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+from harness.sdk.modules import provided
+from wse_core.errors import WseError
+
+__all__ = ["main", "run_script"]
+
+
+def run_script(path: str, arguments: list[str]) -> int:
+    """Run a script as the main program; return its exit status."""
+    before, sys.argv = sys.argv, [path, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        with provided():
+            runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except WseError as error:
+        print(str(error), file=sys.stderr)
+        return 1
+    finally:
+        sys.argv = before
+        sys.path.pop(0)
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the script that the command line names."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if not words or words[0] in ("-h", "--help"):
+        print("usage: cs_python SCRIPT [ARGUMENT ...]\n\nRun a host script of a compiled program.")
+        return 0 if words else 2
+    if not os.path.isfile(words[0]):
+        print(f"cs_python: there is no file {words[0]}", file=sys.stderr)
+        return 2
+    try:
+        return run_script(words[0], words[1:])
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,304 @@
+"""`SdkRuntime`: the host's side of a compiled program, on the model instead of a wafer.
+
+Commands are done in the order of their calls, one after the other, each as soon as it is called: `nonblock` says only
+whether the call waits for the end.  A launch activates a hidden task in every PE that offers the function; it ends when
+each of them has called ``unblock_cmd_stream``.  Copies happen between two cycles and take none; the wavelets of streams
+enter and leave at the edge of the rectangle, one per cycle and PE.  Times inside of PE programs are what can be
+compared with a machine, not those of the host.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.csl.artefact import Bundle, read_bundle
+from fabric.host.fabric import Fabric
+from harness.sdk.device import Device
+from wse_core.errors import ConfigError, LayoutError
+
+__all__ = ["MemcpyDataType", "MemcpyOrder", "SdkRuntime", "SdkTarget", "Task", "get_platform", "last_runtime"]
+
+
+class MemcpyDataType(enum.Enum):
+    """Width of an element of a transfer."""
+
+    MEMCPY_16BIT = 0
+    MEMCPY_32BIT = 1
+
+
+class MemcpyOrder(enum.Enum):
+    """Order of the elements of the host's array: that of A[h][w][n] in C or in Fortran."""
+
+    ROW_MAJOR = 0
+    COL_MAJOR = 1
+
+
+class SdkTarget(enum.Enum):
+    """Machines."""
+
+    WSE2 = 2
+    WSE3 = 3
+
+
+class Task:
+    """A command that was given; it is done."""
+
+    done = True
+
+
+_LAST: dict[str, SdkRuntime] = {}
+
+
+def last_runtime(directory: str | Path) -> SdkRuntime | None:
+    """Return the runtime that was last made for a compiled program in this process."""
+    return _LAST.get(str(Path(directory).resolve()))
+
+
+def get_platform(cmaddr: str | None = None, *_: Any, **__: Any) -> str | None:
+    """Return a platform; here there is one."""
+    return cmaddr
+
+
+class SdkRuntime:
+    """Runs a compiled program.
+
+    Parameters
+    ----------
+    bindir : path
+        What ``cslc -o`` wrote.
+    cmaddr : str, optional
+        Address of a machine; must be empty.
+    """
+
+    def __init__(self, bindir: str | Path, platform: Any = None, cmaddr: str | None = None, **_: Any) -> None:
+        if cmaddr:
+            raise ConfigError("there is no machine at this address", where=cmaddr, hint="leave --cmaddr out")
+        self.directory = Path(str(bindir))
+        self.bundle: Bundle = read_bundle(self.directory)
+        self._names = {entry.name: entry for entry in self.bundle.names}
+        self._device: Device | None = None
+        self._received: dict[int, list[NDArray[np.uint32]]] = {}
+        _LAST[str(self.directory.resolve())] = self
+
+    def __enter__(self) -> SdkRuntime:
+        self.load()
+        self.run()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # ---- life
+
+    def load(self) -> None:
+        """Load the program."""
+        self._device = Device(self.bundle, self.directory)
+
+    def run(self) -> None:
+        """Start; what comptime blocks activated begins to run."""
+        self.device.settle()
+
+    def stop(self) -> None:
+        """Let everything that is under way come to an end."""
+        self.device.settle()
+        self.device.write_log()
+
+    @property
+    def device(self) -> Device:
+        """The machine with the program on it."""
+        if self._device is None:
+            raise ConfigError("the program is not loaded", hint="runner.load(), runner.run()")
+        return self._device
+
+    @property
+    def fabric(self) -> Fabric:
+        """The fabric that runs, for traces and debugging."""
+        return self.device.fabric
+
+    # ---- symbols and launches
+
+    def get_id(self, name: str) -> int | None:
+        """Return the id of an exported symbol, None if there is none."""
+        entry = self._names.get(name)
+        return None if entry is None else entry.ident
+
+    def launch(self, name: str, *args: Any, nonblock: bool = False) -> Task:
+        """Call a function on every PE that has it."""
+        entry = self._names.get(name)
+        if entry is None or entry.kind != "function":
+            known = ", ".join(n for n, e in self._names.items() if e.kind == "function")
+            raise ConfigError(f"the program exports no function '{name}'", hint=f"functions: {known or 'none'}")
+        if len(args) != len(entry.types):
+            raise ConfigError(f"'{name}' takes {len(entry.types)} arguments, not {len(args)}")
+        words: list[int] = []
+        for value, kind in zip(args, entry.types, strict=True):
+            bits = _bits(value, kind, name)
+            words += [bits & 0xFFFF, bits >> 16]
+        self.device.launch(entry.name, entry.ident, words)
+        return Task()
+
+    def call(self, name: str, words: Sequence[int] = (), nonblock: bool = False) -> Task:
+        """Call a function with raw 32-bit words."""
+        entry = self._names.get(name)
+        if entry is None or entry.kind != "function":
+            raise ConfigError(f"the program exports no function '{name}'")
+        flat = [part for word in words for part in (int(word) & 0xFFFF, int(word) >> 16 & 0xFFFF)]
+        self.device.launch(entry.name, entry.ident, flat)
+        return Task()
+
+    # ---- copies and streams
+
+    def memcpy_h2d(
+        self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
+        data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
+        nonblock: bool = False, **_: Any,
+    ) -> Task:  # fmt: skip
+        """Copy or stream an array of the host to a rectangle of PEs, `n` elements each."""
+        values = _ordered(_words(src, w * h * n), w, h, n, order)
+        self._to_device(dest, values, px, py, streaming, data_type, nonblock)
+        return Task()
+
+    def memcpy_h2d_rowbcast(
+        self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
+        data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
+        nonblock: bool = False, **_: Any,
+    ) -> Task:  # fmt: skip
+        """Copy A[h][n] to the PEs of each row alike."""
+        values = np.repeat(_ordered(_words(src, h * n), 1, h, n, order), w, axis=1)
+        self._to_device(dest, values, px, py, streaming, data_type, nonblock)
+        return Task()
+
+    def memcpy_h2d_colbcast(
+        self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
+        data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
+        nonblock: bool = False, **_: Any,
+    ) -> Task:  # fmt: skip
+        """Copy A[w][n] to the PEs of each column alike."""
+        values = np.repeat(_ordered(_words(src, w * n), w, 1, n, order), h, axis=0)
+        self._to_device(dest, values, px, py, streaming, data_type, nonblock)
+        return Task()
+
+    def _to_device(
+        self, dest: int, values: NDArray[np.uint32], px: int, py: int, streaming: bool, data_type: Any, nonblock: bool
+    ) -> None:
+        self._check(px, py, values.shape[1], values.shape[0])
+        if streaming:
+            self.device.send(int(dest), values, px, py)
+            if not nonblock:
+                self.device.entered()
+            return
+        self.device.copy_in(self._symbol(dest), values, px, py, _is_16(data_type))
+
+    def memcpy_d2h(
+        self, dest: Any, src: int, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
+        data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
+        nonblock: bool = False, **_: Any,
+    ) -> Task:  # fmt: skip
+        """Copy or stream `n` elements of each PE of a rectangle into an array of the host."""
+        self._check(px, py, w, h)
+        goal = _goal(dest, w * h * n)
+        if streaming:
+            values = self.device.receive(int(src), px, py, w, h, n)
+        else:
+            values = self.device.copy_out(self._symbol(src), px, py, w, h, n, _is_16(data_type))
+        if MemcpyOrder(order) is MemcpyOrder.COL_MAJOR:
+            values = values.transpose(2, 1, 0)
+        goal[: w * h * n] = values.reshape(-1)
+        return Task()
+
+    def _symbol(self, ident: int) -> Any:
+        found = next((entry for entry in self.bundle.names if entry.ident == ident), None)
+        if found is None or found.kind == "function":
+            raise ConfigError(f"{ident!r} is not the id of exported data", hint="runner.get_id(name)")
+        return found
+
+    def _check(self, px: int, py: int, w: int, h: int) -> None:
+        width, height = self.bundle.width, self.bundle.height
+        if min(px, py) < 0 or min(w, h) < 1 or px + w > width or py + h > height:
+            raise LayoutError(
+                f"the region ({px}, {py}) of {w} x {h} PEs is not inside of the program's {width} x {height}"
+            )
+
+    # ---- looking at memory
+
+    def read_symbol(self, x: int, y: int, name: str, dtype: Any = "uint8") -> NDArray[Any]:
+        """Return a global of a PE, exported or not, as an array of a type."""
+        words = self.device.symbol(x, y, name)
+        return np.ascontiguousarray(words, "<u2").view(np.dtype(dtype))
+
+    def coord_logical_to_physical(self, at: tuple[int, int]) -> tuple[int, int]:
+        """Return where a PE of the program lies on the fabric."""
+        x, y = self.bundle.settings["offsets"]
+        return at[0] + x, at[1] + y
+
+    def task_wait(self, task: Task) -> None:
+        """Wait for a command; all are done."""
+
+    def is_task_done(self, task: Task) -> bool:
+        """Whether a command is done."""
+        return task.done
+
+    def dump_core(self, path: str) -> None:
+        """Keep the state for `debug_util`: it looks at this runtime itself."""
+
+
+def _is_16(data_type: Any) -> bool:
+    return getattr(data_type, "name", str(data_type)) == "MEMCPY_16BIT"
+
+
+def _words(src: Any, count: int) -> NDArray[np.uint32]:
+    """Return an array of the host as 32-bit words."""
+    array = np.ascontiguousarray(src)
+    if array.dtype.itemsize == 2:
+        flat = array.ravel().view(np.uint16).astype(np.uint32)
+    elif array.dtype.itemsize == 4:
+        flat = array.ravel().view(np.uint32)
+    else:
+        raise ConfigError(f"an array of {array.dtype} cannot be sent", hint="elements of 32 bits")
+    if flat.size < count:
+        raise ConfigError(f"the array has {flat.size} elements, {count} are needed")
+    return flat[:count]
+
+
+def _goal(dest: Any, count: int) -> NDArray[np.uint32]:
+    """Return an array of the host as 32-bit words that can be written."""
+    if not isinstance(dest, np.ndarray) or dest.dtype.itemsize != 4 or not dest.flags.c_contiguous:
+        raise ConfigError("the array for the result must be contiguous, with elements of 32 bits")
+    flat = dest.reshape(-1).view(np.uint32)
+    if flat.size < count:
+        raise ConfigError(f"the array has {flat.size} elements, {count} are needed")
+    return flat
+
+
+def _ordered(flat: NDArray[np.uint32], w: int, h: int, n: int, order: MemcpyOrder) -> NDArray[np.uint32]:
+    """Return the words per PE, shape (h, w, n)."""
+    if getattr(order, "name", "") == "COL_MAJOR":
+        return flat.reshape(n, w, h).transpose(2, 1, 0)
+    return flat.reshape(h, w, n)
+
+
+NUMPY = {"f32": np.float32, "f16": np.float16, "i16": np.int16, "u16": np.uint16, "i32": np.int32, "u32": np.uint32}
+
+
+def _bits(value: Any, kind: str, name: str) -> int:
+    """Return an argument of a launch as the bits of its type."""
+    if kind == "bool":
+        return int(bool(value))
+    wanted = np.dtype(NUMPY[kind])
+    given = np.asarray(value)
+    is_float = wanted.kind == "f"
+    if given.dtype.kind not in ("f" if is_float else "iu") and not (is_float and given.dtype.kind in "iu"):
+        raise ConfigError(f"an argument of '{name}' is a {given.dtype}, {kind} is needed")
+    if isinstance(value, np.generic) and value.dtype != wanted:
+        raise ConfigError(f"an argument of '{name}' is a {value.dtype}, {kind} is needed", hint=f"np.{wanted}(...)")
+    if not is_float:
+        info = np.iinfo(str(wanted))
+        if not info.min <= int(value) <= info.max:
+            raise ConfigError(f"{value} is no {kind}, an argument of '{name}'")
+    return int(np.asarray(value).astype(wanted).view(f"u{wanted.itemsize}"))

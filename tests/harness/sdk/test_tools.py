@@ -1,0 +1,186 @@
+"""`cslc` and `cs_python` on programs of our own: compile, run a host script, read its verdict."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from fabric.csl.artefact import read_bundle
+from harness.sdk import compiler, python
+from harness.sdk.modules import provided
+from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
+from wse_core.errors import ConfigError, DeadlockError
+
+LAYOUT = """
+param width: u16;
+param n: u16;
+const memcpy = @import_module("<memcpy/get_params>", .{ .width = width, .height = 2 });
+layout {
+  @set_rectangle(width, 2);
+  for (@range(u16, width)) |x| {
+    for (@range(u16, 2)) |y| {
+      @set_tile_code(x, y, "pe.csl", .{ .memcpy_params = memcpy.get_params(x), .n = n });
+    }
+  }
+  @export_name("a", [*]f32, true);
+  @export_name("half", [*]u16, true);
+  @export_name("count", u16, true);
+  @export_name("scale", fn(f32, i16)void);
+  @export_name("silent", fn()void);
+}
+"""
+PE = """
+param memcpy_params: comptime_struct;
+param n: u16;
+const sys_mod = @import_module("<memcpy/memcpy>", memcpy_params);
+const layout_mod = @import_module("<layout>");
+var a: [n]f32;
+var other: [n]f32;
+var a_ptr: [*]f32 = &a;
+var half: [n]u16;
+var half_ptr: [*]u16 = &half;
+export var count: u16 = 7;
+fn scale(by: f32, plus: i16) void {
+  for (@range(u16, n)) |i| {
+    other[i] = a[i] * by + @as(f32, plus);
+    half[i] = half[i] + layout_mod.get_x_coord() + 10 * layout_mod.get_y_coord();
+  }
+  a_ptr = &other;
+  count += 1;
+  sys_mod.unblock_cmd_stream();
+}
+fn silent() void { count += 1; }
+comptime {
+  @export_symbol(a_ptr, "a");
+  @export_symbol(half_ptr, "half");
+  @export_symbol(count);
+  @export_symbol(scale);
+  @export_symbol(silent);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Return the directory of a compiled program of 3 x 2 PEs."""
+    directory = tmp_path_factory.mktemp("program")
+    (directory / "layout.csl").write_text(LAYOUT)
+    (directory / "pe.csl").write_text(PE)
+    out = directory / "out"
+    words = ["--arch=wse2", str(directory / "layout.csl"), "--fabric-dims=10,4", "--fabric-offsets", "4,1"]
+    assert compiler.main([*words, "--params=width:3", "--params", "n:5", "-o", str(out), "--memcpy"]) == 0
+    return out
+
+
+def started(directory):
+    """Return a runtime with the program loaded."""
+    runner = SdkRuntime(directory)
+    runner.load()
+    runner.run()
+    return runner
+
+
+@pytest.mark.parametrize("order", MemcpyOrder)
+def test_copies_and_launches(compiled, order):
+    runner = started(compiled)
+    values = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
+    letter = "C" if order is MemcpyOrder.ROW_MAJOR else "F"
+    options = {"streaming": False, "order": order, "nonblock": False, "data_type": MemcpyDataType.MEMCPY_32BIT}
+    runner.memcpy_h2d(runner.get_id("a"), values.ravel(letter), 0, 0, 3, 2, 5, **options)
+    small = options | {"data_type": MemcpyDataType.MEMCPY_16BIT}
+    runner.memcpy_h2d(runner.get_id("half"), np.full(30, 100, np.uint32), 0, 0, 3, 2, 5, **small)
+    runner.launch("scale", np.float32(2.5), np.int16(-3), nonblock=False)
+    result = np.zeros(30, np.float32)
+    runner.memcpy_d2h(result, runner.get_id("a"), 0, 0, 3, 2, 5, **options)
+    assert (result.reshape((2, 3, 5), order=letter) == values * np.float32(2.5) - 3).all()
+    halves = np.zeros(2 * 1 * 5, np.uint32)
+    runner.memcpy_d2h(halves, runner.get_id("half"), 1, 0, 1, 2, 5, **small)
+    wanted = np.array([[101], [111]]) * np.ones((2, 5), int)
+    assert (halves.reshape((2, 1, 5), order=letter)[:, 0] == wanted).all()
+    count = np.zeros(6, np.uint32)
+    runner.memcpy_d2h(count, runner.get_id("count"), 0, 0, 3, 2, 1, **small)
+    assert (count == 8).all()
+    runner.stop()
+    assert runner.read_symbol(2, 1, "count", np.uint16).tolist() == [8]
+
+
+def test_rows_and_columns_are_broadcast(compiled):
+    runner = started(compiled)
+    a = runner.get_id("a")
+    result = np.zeros(30, np.float32)
+    options = {"streaming": False, "order": MemcpyOrder.ROW_MAJOR, "data_type": MemcpyDataType.MEMCPY_32BIT}
+    rows = np.arange(10, dtype=np.float32)
+    runner.memcpy_h2d_rowbcast(a, rows, 0, 0, 3, 2, 5, **options)
+    runner.memcpy_d2h(result, a, 0, 0, 3, 2, 5, **options)
+    assert (result.reshape(2, 3, 5) == rows.reshape(2, 1, 5)).all()
+    columns = np.arange(15, dtype=np.float32)
+    runner.memcpy_h2d_colbcast(a, columns, 0, 0, 3, 2, 5, **options)
+    runner.memcpy_d2h(result, a, 0, 0, 3, 2, 5, **options)
+    assert (result.reshape(2, 3, 5) == columns.reshape(1, 3, 5)).all()
+
+
+def test_mistakes_of_scripts_are_told(compiled, tmp_path):
+    runner = started(compiled)
+    assert runner.get_id("nothing") is None
+    with pytest.raises(ConfigError, match="takes 2 arguments"):
+        runner.launch("scale", np.float32(1))
+    with pytest.raises(ConfigError, match="i16 is needed"):
+        runner.launch("scale", np.float32(1), np.int32(1))
+    with pytest.raises(DeadlockError, match="unblock_cmd_stream"):
+        runner.launch("silent")
+    with pytest.raises(ConfigError, match="no compiled program"):
+        SdkRuntime(tmp_path)
+
+
+def test_what_is_written_is_what_is_read(compiled):
+    bundle = read_bundle(compiled)
+    assert (bundle.width, bundle.height, len(bundle.programs)) == (3, 2, 1)
+    assert json.loads((compiled / "out.json").read_text())["params"] == {"width": "3", "n": "5"}
+    spec = bundle.spec()
+    assert spec.programs[0].symbols["a"].dtype == "f32"
+
+
+def test_a_script_runs_with_the_modules_that_it_expects(compiled, tmp_path, capsys):
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import sys\n"
+        "from cerebras.sdk.runtime.sdkruntimepybind import SdkRuntime\n"
+        "from cerebras.sdk.sdk_utils import memcpy_view\n"
+        "runner = SdkRuntime(sys.argv[1], cmaddr=None)\n"
+        "print('ids', runner.get_id('a'), __name__)\n"
+        "sys.exit(3)\n"
+    )
+    assert python.main([str(script), str(compiled)]) == 3
+    assert "ids 0 __main__" in capsys.readouterr().out
+    with pytest.raises(ImportError):
+        importlib.import_module("cerebras.sdk.sdk_utils")
+    with provided():
+        importlib.import_module("cerebras.sdk.sdk_utils")
+    assert not any(name.startswith("cerebras") for name in sys.modules)
+
+
+def test_a_compilation_that_fails_writes_nothing(tmp_path, capsys):
+    (tmp_path / "layout.csl").write_text(LAYOUT)
+    (tmp_path / "pe.csl").write_text(PE.replace("count += 1;", "count += true;", 1))
+    words = [str(tmp_path / "layout.csl"), "--params=width:3,n:5", "-o", str(tmp_path / "out")]
+    assert compiler.main(words) == 1
+    assert "pe.csl:18:" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["layout.csl", "pe.csl"]
+
+
+def test_too_much_memory_is_a_message(tmp_path, capsys):
+    (tmp_path / "layout.csl").write_text(LAYOUT)
+    (tmp_path / "pe.csl").write_text(PE)
+    words = [str(tmp_path / "layout.csl"), "--params=width:3,n:9000", "-o", str(tmp_path / "out")]
+    assert compiler.main(words) == 1
+    assert "a PE has 24576" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_machines_are_refused(tmp_path, capsys):
+    assert compiler.main(["--arch=wse3", "layout.csl"]) == 1
+    assert "wse3" in capsys.readouterr().err
