@@ -52,7 +52,10 @@ ROOMS = {
     "harness.inference": (*BASE_ROOMS, "harness.models"),
     "harness.cli": (
         *BASE_ROOMS,
-        *(f"harness.{room}" for room in ("train", "plan", "validation", "figures", "jobs", "models", "inference", "sdk")),
+        *(
+            f"harness.{room}"
+            for room in ("train", "plan", "validation", "figures", "jobs", "models", "inference", "sdk")
+        ),
     ),
     "harness.docs": BASE_ROOMS,
     "harness.__main__": ("harness.cli",),
