@@ -442,3 +442,19 @@ def test_own_packages_match_the_list_of_the_harness():
     from harness.kit.modules import OWN_PACKAGES
 
     assert OWN_PACKAGES == PACKAGES
+
+
+def private_imports(text: str) -> list[str]:
+    """Return the names with a leading underscore that a module takes from others."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module]
+    return [alias.name for node in nodes for alias in node.names if re.match(r"_[a-z]", alias.name)]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_takes_private_names_of_another(package):
+    for path in sorted(Path(ROOT, package).rglob("*.py")):
+        assert [n for n in private_imports(path.read_text(encoding="utf-8")) if n != "_build_info"] == [], path
+
+
+def test_a_private_name_is_seen():
+    assert private_imports("from a.b import _c, d\nfrom __future__ import annotations") == ["_c"]
