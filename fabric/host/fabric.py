@@ -35,7 +35,7 @@ from fabric.host import deadlock, engines
 from fabric.host.copies import Copies
 from fabric.host.faults import fault_error
 from fabric.host.result import RunResult
-from fabric.host.running import Progress, print_progress, run_pieces
+from fabric.host.running import Progress, check_cycles, print_progress, run_pieces
 from fabric.host.streams import Received, cycles_at_edge, payload, stream_number
 from fabric.layout.layout import Layout
 from fabric.layout.rectangles import runs
@@ -356,8 +356,8 @@ class Fabric:
             raise ConfigError(f"on_limit {on_limit!r} is unknown", hint="raise or return")
         if on_wait not in ("raise", "return"):
             raise ConfigError(f"on_wait {on_wait!r} is unknown", hint="raise or return")
-        if max_cycles is not None and max_cycles < 0:
-            raise ConfigError(f"max_cycles {max_cycles} is negative")
+        if max_cycles is not None:
+            check_cycles("max_cycles", max_cycles)
         hear = print_progress if progress is True else progress or None
         start = self.cycle
         if self._totals is None:
@@ -395,6 +395,7 @@ class Fabric:
 
     def step(self, cycles: int = 1) -> str:
         """Run `cycles` cycles and return the engine's status; faults raise as in `run`."""
+        check_cycles("step", cycles)
         self._totals = None
         status = self.engine.run(self.cycle + cycles)
         if status == "fault":

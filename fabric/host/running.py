@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import numbers
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["Progress", "print_progress", "run_pieces"]
+from wse_core.errors import ConfigError
+
+__all__ = ["Progress", "check_cycles", "print_progress", "run_pieces"]
 
 PIECE_SECONDS = 0.1  # of a run, between two looks at Ctrl-C and progress
 Progress = Callable[[int, float], object]
@@ -51,6 +55,14 @@ def run_pieces(
                 progress(engine.cycle - start, now - clock)
             spent = max(now - tick, 1e-6)
             piece = int(min(max(1, piece * min(8.0, PIECE_SECONDS / spent)), 1 << 40))
+
+
+def check_cycles(what: str, cycles: object) -> None:
+    """Refuse what is no number of cycles."""
+    if isinstance(cycles, bool) or not isinstance(cycles, numbers.Real) or not math.isfinite(cycles):
+        raise ConfigError(f"{what} {cycles!r} is no number of cycles")
+    if cycles < 0:
+        raise ConfigError(f"{what} {cycles} is negative")
 
 
 @contextlib.contextmanager

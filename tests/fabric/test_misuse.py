@@ -10,7 +10,7 @@ import pytest
 
 from fabric import Fabric, Layout, Program
 from fabric.asm.values import encode_array
-from wse_core.errors import LayoutError, ProgramError, UnsupportedError, WseError
+from wse_core.errors import ConfigError, LayoutError, ProgramError, UnsupportedError, WseError
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,13 @@ def test_a_stream_that_is_none(fabric, stream):
     for call in (lambda: fabric.send(stream, [1]), lambda: fabric.receive(stream)):
         with pytest.raises(LayoutError, match=r"is no stream|does not exist"):
             call()
+
+
+@pytest.mark.parametrize("cycles", [-1, -5, "x", math.nan, math.inf, True, [3]])
+def test_cycles_that_are_none(fabric, cycles):
+    for call in (fabric.step, fabric.run):
+        with pytest.raises(ConfigError, match=r"is no number of cycles|is negative"):
+            call(cycles)
 
 
 @pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, pickle.dumps])
