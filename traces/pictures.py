@@ -27,7 +27,19 @@ from traces.marks import Mark, lanes
 from traces.naming import clean, task_name
 from traces.reader import Counter
 from traces.state import spans
-from traces.style import COLOURS, DPI, OTHER, TASKS, USE_TEXT, USES, WAIT_COLOURS, integer_axes, new_figure, styled
+from traces.style import (
+    COLOURS,
+    DPI,
+    OTHER,
+    TASKS,
+    USE_TEXT,
+    USES,
+    WAIT_COLOURS,
+    integer_axes,
+    new_figure,
+    short,
+    styled,
+)
 from traces.trace import Trace
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
@@ -36,6 +48,8 @@ __all__ = ["NothingToDraw", "links", "longest", "stalls", "timeline", "utilisati
 
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 OTHERS = "other tasks"
+MOST_NUMBERED = 120
+"""Links up to which the numbers stand beside the arrows."""
 
 
 class NothingToDraw(TraceError):
@@ -69,9 +83,10 @@ def links(path: str | Path, traffic: ArrayLike, title: str = "wavelets per link"
     traffic = np.asarray(traffic, np.float64)
     height, width = traffic.shape[:2]
     most = max(1.0, traffic.max(initial=0))
-    figure = new_figure(min(12, max(5.5, 2 + 0.45 * width)), min(12, max(3, 1.6 + 0.45 * height)))
+    figure = new_figure(min(12, max(5.5, 2 + 0.45 * width)), min(12, max(2.2, 1.6 + 0.45 * height)))
     axes = figure.add_subplot()
     rows = []
+    numbered = np.count_nonzero(traffic) <= MOST_NUMBERED
     for direction, (dx, dy) in enumerate(STEPS):
         y, x = np.nonzero(traffic[..., direction])
         size = traffic[y, x, direction]
@@ -91,10 +106,13 @@ def links(path: str | Path, traffic: ArrayLike, title: str = "wavelets per link"
             units="xy",
             width=0.06,
         )
+        for column, row, count in zip(x, y, size, strict=True) if numbered else ():
+            at = column + 0.5 * dx + 0.24 * dy, row + 0.5 * dy + 0.24 * dx  # on the outer side of its arrow
+            axes.text(*at, short(count), ha="center", va="center", fontsize=6, rotation=90 * abs(dy), color="#3c4a50")
     axes.set(xlim=(-0.8, width - 0.2), ylim=(height - 0.2, -0.8), xlabel="x (east)", ylabel="y (south)", aspect="equal")
     axes.set_title(clean(title))
     integer_axes(axes)
-    figure.colorbar(arrows, ax=axes, label="wavelets that left in this direction", shrink=0.9, aspect=30)
+    figure.colorbar(arrows, ax=axes, label="wavelets of a link", shrink=0.9, aspect=30)
     return _save(path, figure, "x,y,direction,wavelets", sorted(rows))
 
 

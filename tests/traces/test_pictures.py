@@ -32,6 +32,18 @@ def trace(tmp_path):
         yield opened
 
 
+def test_links_of_small_fabrics_have_their_numbers(tmp_path, monkeypatch):
+    figures = []
+    made = pictures.new_figure
+    monkeypatch.setattr(pictures, "new_figure", lambda *size: figures.append(made(*size)) or figures[-1])
+    traffic = np.zeros((2, 3, 4), int)
+    traffic[0, 0, 1], traffic[1, 2, 2] = 1234, 7
+    pictures.links(tmp_path / "a.png", traffic)
+    pictures.links(tmp_path / "b.png", np.ones((20, 20, 4), int))
+    small, large = ([text.get_text() for text in figure.axes[0].texts] for figure in figures)
+    assert (small, large) == (["1,234", "7"], [])
+
+
 def test_a_timeline_draws_its_spans_together(trace, tmp_path, monkeypatch):
     """A bar of its own for each takes minutes for a training run, and gigabytes."""
     drawn = []
