@@ -221,8 +221,6 @@ _p("infer.prefill_exp", 104, "cycles/value", COUNTED + "; the library's f16 expo
 _p("infer.prefill_silu", 170, "cycles/value", COUNTED, "inferred", "their prefill: silu", high=10**6)
 _p("infer.weight_step", 40, "cycles/step", "as the `infer.glue` of their decode", "assumed",
    "instructions of a step of P V by floods, which no kernel has measured", high=10**6)
-_p("infer.code", 6042, "bytes", "sizes of pieces that exist (products, trees, functions), guesses for the others",
-   "assumed", "code and temporaries of decode on a PE", high=10**6)
 _p("infer.handover", 100, "cycles", "no public figure; descriptors, an issue and the ramps", "assumed",
    "from region to region beyond one cycle per column", high=10**6)
 _p("t10.prefill_step", 0.285, "cycles", f"{WAFERLLM}, table 3: one constant for 12 cells", "inferred",

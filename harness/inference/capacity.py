@@ -2,8 +2,8 @@
 
 The cache is shifted, so that every row of PEs holds as many tokens as the next, to one; a cache that only grows at the
 bottom row holds what one row does.  Two ways to count: `by_arithmetic` for the paper's cells, from tiles cut without
-regard to rotary pairs, layers and reserved bytes being declared; and `Memory` for program B as it would run, with
-whole pairs, code and temporaries.
+regard to rotary pairs, layers and reserved bytes being declared; and `Memory` for the resident decoder that runs here,
+with whole pairs, code and temporaries.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fabric.networks.inference.decoder import Decoder
-from harness.inference.correct import tiles
 from harness.inference.costs import cdiv
+from harness.inference.running import bytes_of
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
@@ -66,59 +66,73 @@ def by_arithmetic(machine: Machine, decoder: Decoder, side: int, layers: float, 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a PE in decode by program B.
+    """Memory of a PE of the resident decoder, on a region of width x height.
 
     Attributes
     ----------
-    total : int
-        Bytes of a PE.
-    code : int
-        Bytes of the program and its temporaries.
-    weights, token : int
-        Bytes of a layer's weights, and of keys and values of a token of a layer, on the fullest PE.
-    rows : int
-        Rows of PEs over which tokens are spread.
-    layers : int
-        Of the model.
+    machine : Machine
+    decoder : Decoder
+    width, height : int
     """
 
-    total: int
-    code: int
-    weights: int
-    token: int
-    rows: int
-    layers: int
+    machine: Machine
+    decoder: Decoder
+    width: int
+    height: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of a PE."""
+        return int(2 * self.machine["mem.words"])
+
+    def parts(self, layers: int, tokens: int) -> dict[str, int]:
+        """Return the bytes of so many layers with room for so many tokens, by what they are."""
+        return bytes_of(self.decoder, self.width, self.height, layers, tokens)
+
+    def needed(self, layers: int, tokens: int) -> int:
+        """Return their sum."""
+        return sum(self.parts(layers, tokens).values())
 
     def layers_that_fit(self, tokens: int) -> int:
         """Return the layers of a region that keeps so many tokens."""
-        each = self.weights + cdiv(tokens, self.rows) * self.token
-        return min(self.layers, max(0, (self.total - self.code) // each))
+        first, second = self.needed(1, tokens), self.needed(2, tokens)
+        if first > self.total:
+            return 0
+        return min(self.decoder.layers, 1 + (self.total - first) // (second - first))
 
     def regions(self, tokens: int) -> int:
         """Return the regions of this size that the model needs, 0 if not even one layer fits."""
         fit = self.layers_that_fit(tokens)
-        return cdiv(self.layers, fit) if fit else 0
+        return cdiv(self.decoder.layers, fit) if fit else 0
 
     def tokens(self, layers: int) -> int:
-        """Return the tokens of a shifted cache beside so many layers."""
-        return self.rows * max(0, (self.total - self.code - layers * self.weights) // (layers * self.token))
+        """Return the tokens of a shifted cache beside so many layers: whole ones, as many on every row."""
+        low, high = 0, self.total  # tokens of a row
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.needed(layers, middle * self.height) <= self.total:
+                low = middle
+            else:
+                high = middle - 1
+        return low * self.height
 
 
 def memory_of(machine: Machine, decoder: Decoder, width: int, height: int) -> Memory:
     """Return the memory of a PE of a region of width x height."""
-    t = tiles(decoder, width, height)
-    heads = t.rounds * t.queries
-    values = t.along * (t.projected + heads * t.values + 3 * t.inner + 2)
-    token = t.rounds * (t.keys + t.values)
-    return Memory(2 * machine["mem.words"], machine["infer.code"], 2 * values, 2 * token, height, decoder.layers)
+    return Memory(machine, decoder, width, height)
 
 
 def smallest_mesh(machine: Machine, decoder: Decoder, tokens: int) -> int | None:
     """Return the side of the smallest square on which one layer fits, None if the wafer is too small."""
-    for side in range(1, min(machine["fabric.width"], machine["fabric.height"]) + 1):
-        if memory_of(machine, decoder, side, side).layers_that_fit(tokens):
-            return side
-    return None
+    low, high = 1, min(machine["fabric.width"], machine["fabric.height"]) + 1
+    top = high
+    while low < high:
+        middle = (low + high) // 2
+        if memory_of(machine, decoder, middle, middle).layers_that_fit(tokens):
+            high = middle
+        else:
+            low = middle + 1
+    return low if low < top else None
 
 
 def places_of(machine: Machine, width: int, height: int) -> int:
@@ -141,21 +155,12 @@ def admit(machine: Machine, decoder: Decoder, width: int, height: int, tokens: i
             )
     found = memory_of(machine, decoder, width, height)
     if not found.layers_that_fit(tokens):
-        t = tiles(decoder, width, height)
-        cache = cdiv(tokens, height) * found.token
-        name, size = max(
-            {
-                "gate_proj and up_proj": 4 * t.inner * t.along,
-                "q_proj, k_proj and v_proj": 2 * t.projected * t.along,
-                "down_proj": 2 * t.inner * t.along,
-                "the cache": cache,
-            }.items(),
-            key=lambda each: each[1],
-        )
+        parts = found.parts(1, tokens)
+        name = max((name for name in parts if name not in ("code", "vectors")), key=lambda each: parts[each])
         side = smallest_mesh(machine, decoder, tokens)
-        need = found.weights + cache + found.code
+        need = sum(parts.values())
         raise PlanError(
-            f"one layer takes {need:,} bytes of PE (0, 0), {size:,} of them {name}; a PE has {found.total:,}",
+            f"one layer takes {need:,} bytes of PE (0, 0), {parts[name]:,} of them {name}; a PE has {found.total:,}",
             where=f"mesh {width}x{height}",
             hint=f"--mesh {side}x{side} carries a layer" if side else "fewer tokens; no mesh of this wafer carries it",
             limit="memory",

@@ -8,6 +8,7 @@ from fabric.networks.inference.decoder import Decoder
 from harness.inference.capacity import admit, places_of
 from harness.inference.phase import Phase
 from harness.inference.requests import PROGRAMS, clocks, extras, growing, transition
+from harness.inference.running import running
 from harness.kit.console import table
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import Machine
@@ -87,6 +88,7 @@ def planned(
     admit(machine, decoder, *prefill_mesh, 1)
     fit, regions = memory.layers_that_fit(prompt + tokens), memory.regions(prompt + tokens)
     places = places_of(machine, *mesh)
+    runs = running(machine, decoder, *mesh, prompt + tokens)
     programs: dict[str, Any] = {}
     for each in PROGRAMS:
         try:
@@ -101,12 +103,7 @@ def planned(
         "prefill_mesh": list(prefill_mesh),
         "prompt_length": prompt,
         "tokens": tokens,
-        "memory_per_pe": {
-            "bytes": memory.total,
-            "code": memory.code,
-            "weights_of_a_layer": memory.weights,
-            "token_of_a_layer": memory.token,
-        },
+        "memory_per_pe": {"bytes": memory.total, "parts": memory.parts(fit, prompt + tokens)},
         "regions": {
             "layers_each": fit,
             "needed": regions,
@@ -116,6 +113,7 @@ def planned(
         },
         "cache_tokens": memory.tokens(-(-decoder.layers // regions)),
         "programs": programs,
+        "resident": {"layer": runs.layer, "beside": runs.beside},
         "beside_the_layers": extras(machine, decoder, *mesh, regions).as_dict(),
     }
 
@@ -135,8 +133,8 @@ def described(facts: dict[str, Any]) -> str:
     rows = [
         (
             "memory of a PE",
-            f"{memory['weights_of_a_layer']:,} bytes of weights and {memory['token_of_a_layer']} a token for a layer, "
-            f"{memory['code']:,} of code, of {memory['bytes']:,}",
+            f"{sum(memory['parts'].values()):,} of {memory['bytes']:,} bytes: "
+            + ", ".join(f"{name} {size:,}" for name, size in list(memory["parts"].items())[:5]),
         ),
         (
             "regions",
@@ -172,5 +170,10 @@ def described(facts: dict[str, Any]) -> str:
         lines.append(f"\n{titles[name]}\n{table(rows, '  ')}")
     beside = facts["beside_the_layers"]
     lines.append(f"\nbeside the layers, per token: {beside['cycles']:,} cycles (output matrix, arg max, hand-overs)")
+    runs = facts["resident"]
+    lines.append(
+        f"the decoder that runs here would take {runs['layer']:,} cycles of a layer in its last step, "
+        f"{runs['beside']:,} beside the layers"
+    )
     lines.append("Composed of closed forms; `wse figure waferllm-parts` holds them against simulations.")
     return "\n".join(lines)

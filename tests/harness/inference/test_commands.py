@@ -26,7 +26,11 @@ def test_plan_prints_both_programs_at_both_clocks(capsys):
         assert text in out
     code, out, _ = run(capsys, *words, "--json")
     facts = json.loads(out)
-    assert facts["regions"]["needed"] == 3  # 43,110 bytes beside the code, 3,768 + 2 x 14 for a layer: 11 of 32
+    regions = facts["regions"]
+    assert regions["needed"] == -(-32 // regions["layers_each"])
+    assert sum(facts["memory_per_pe"]["parts"].values()) <= 49152
+    assert sum(facts["memory_per_pe"]["parts"].values()) * (1 + 1 / regions["layers_each"]) > 49152 - 8192
+    assert facts["resident"]["layer"] == pytest.approx(facts["programs"]["B"]["decode"]["layer"], rel=0.1)
     assert facts["memory_per_pe"]["bytes"] == 49152
     b = facts["programs"]["B"]
     parts = [sum(b["decode"][kind].values()) for kind in ("sums", "products", "local")]
@@ -96,7 +100,7 @@ def test_a_table_is_picture_csv_and_page(capsys, tmp_path):
     assert [name.rpartition(".")[2] for name in files] == ["png", "csv", "md"]
     with open(files[1], newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 12 * 4 + 24
+    assert len(rows) == 12 * 6 + 24
     assert {row["gigahertz"] for row in rows} == {"0.85", "1.1"}
     page = (tmp_path / "waferllm-table-4.md").read_text(encoding="utf-8")
     assert page.count("\n|") == len(rows) + 2

@@ -51,6 +51,18 @@ def test_no_clock_makes_the_skeleton_right_in_both_phases(tables):
     assert near(tables["3"], "A", 1.1, limit=0.08)[0] == 12
 
 
+def test_what_runs_here_agrees_with_what_is_composed(tables):
+    """The closed form of the resident program, which tests hold against the engine, and program B's sum of parts."""
+    cells = {}
+    for cell in tables["4"]:
+        if cell.system == "WaferLLM" and cell.gigahertz == 0.85:
+            cells.setdefault((cell.model, cell.setting), {})[cell.program] = cell.modelled
+    assert len(cells) == 12
+    for found in cells.values():
+        assert found["resident"] == pytest.approx(found["B"], rel=0.06)
+    assert near(tables["4"], "resident", 0.85)[0] >= 9
+
+
 def test_comparators(tables):
     assert near(tables["4"], "T10", 0.85, "T10", 0.06) == (11, 12)
     assert near(tables["3"], "T10", 0.85, "T10", 0.09) == (12, 12)
@@ -116,7 +128,11 @@ def test_capacities():
     for model, (side, _, layers, reserved, concat, shift) in published.CAPACITY.items():
         found = by_arithmetic(WSE2, PRESETS[model], side, layers, reserved)
         assert (found.concat, found.shift_bytes) == (concat, shift)
-        assert memory_of(WSE2, PRESETS[model], side, side).tokens(round(layers)) < shift
+        memory = memory_of(WSE2, PRESETS[model], side, side)
+        tokens = memory.tokens(3)
+        assert tokens % side == 0
+        assert memory.needed(3, tokens) <= memory.total < memory.needed(3, tokens + 4 * side)
+        assert memory.tokens(round(layers)) < shift
 
 
 def test_kernels_and_energy(tables):
@@ -159,13 +175,11 @@ def test_what_does_not_fit():
     decoder = PRESETS["LLaMA3-8B"]
     side = smallest_mesh(WSE2, decoder, 128)
     admit(WSE2, decoder, side, side, 128)
-    with pytest.raises(
-        PlanError, match=f"of PE .* gate_proj and up_proj.*--mesh {side}x{side} carries a layer"
-    ) as caught:
+    with pytest.raises(PlanError, match=f"of PE .* gate_up.*--mesh {side}x{side} carries a layer") as caught:
         admit(WSE2, decoder, side - 1, side - 1, 128)
     assert caught.value.limit == "memory"
     assert caught.value.needed > caught.value.available
-    with pytest.raises(PlanError, match="the cache"):
+    with pytest.raises(PlanError, match="of them cache"):
         admit(WSE2, decoder, 360, 360, 4_000_000)
     with pytest.raises(PlanError, match="the wafer has 757"):
         admit(WSE2, decoder, 758, 10, 1)

@@ -1,0 +1,64 @@
+"""The decoder that really runs, on meshes too large to run it: closed form of a step, and what a PE has room for.
+
+`fabric.networks.inference` has the resident program, its placement, and a closed form of its steps that tests hold
+within 5 % of the engine, part by part.  Here it is asked about one layer and about what stands beside the layers, for
+any model and mesh: the difference of two layers and one.  Nothing is composed; it is what program B is held against.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decode_cycles import StepCycles
+from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.fit import needed_words
+from fabric.networks.inference.placement import Placement
+from harness.inference.costs import cdiv
+from wse_core.params import Machine
+
+__all__ = ["Running", "bytes_of", "placed", "running"]
+
+
+@dataclass(frozen=True)
+class Running:
+    """Cycles of a step of the resident decoder.
+
+    Attributes
+    ----------
+    layer, beside : int
+        Of one layer; of everything else: the token's way in, the last norm, the output matrix, the arg max.
+    layers : int
+    """
+
+    layer: int
+    beside: int
+    layers: int
+
+    @property
+    def cycles(self) -> int:
+        """All layers, without what stands beside them, as the published tables count."""
+        return self.layer * self.layers
+
+
+def placed(decoder: Decoder, width: int, height: int, layers: int, tokens: int) -> Placement:
+    """Return so many layers of a decoder on a mesh, with room for so many tokens."""
+    return Placement(replace(decoder, layers=layers), width, height, max(1, cdiv(tokens, height)))
+
+
+@cache
+def running(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int) -> Running:
+    """Return the cycles of the step that takes the last of so many tokens."""
+    one, two = (
+        StepCycles(Decode(machine, placed(decoder, width, height, layers, tokens))).step(tokens - 1)
+        for layers in (1, 2)
+    )
+    return Running(two - one, 2 * one - two, decoder.layers)
+
+
+def bytes_of(decoder: Decoder, width: int, height: int, layers: int, tokens: int) -> dict[str, int]:
+    """Return the bytes of the fullest PE by what they are, without the output matrix, which has a region of its own."""
+    found = needed_words(placed(replace(decoder, vocabulary=1), width, height, layers, tokens))
+    found.pop("output matrix")
+    return {name: 2 * words for name, words in found.items()}
