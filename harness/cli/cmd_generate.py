@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.cli.shared import add_machine_options
+from harness.cli.tracing import add_options as add_trace_options
+from harness.cli.tracing import recorder
 from harness.config.machine import of_words
 from harness.kit.console import print_json, printable, table
 from wse_core.errors import ConfigError
@@ -18,7 +21,9 @@ from wse_core.errors import ConfigError
 if TYPE_CHECKING:
     from harness.inference.generate import Answer
     from harness.models.hub import LanguageModel
+    from harness.models.random_model import RandomModel
     from harness.models.tokens import Tokenizer
+    from traces.writer import RunWriter
     from wse_core.params import Machine
 
 __all__ = ["add_parser", "main"]
@@ -40,6 +45,12 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--prompt", metavar="TEXT", help="text to go on with")
     prompt.add_argument("--prompt-ids", metavar="1,2,3", help="the same as tokens")
+    parser.add_argument(
+        "--random-layers",
+        type=int,
+        metavar="L",
+        help="MODEL is a published one: so many of its layers at their true sizes, with random weights and 512 tokens",
+    )
     parser.add_argument("--mesh", metavar="WxH", default="8x8", help="PEs along x and y (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=16, metavar="N", help="tokens to generate (default: %(default)s)")
     parser.add_argument(
@@ -60,9 +71,8 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         default="full",
         help="compare every step with numpy in the order of the PEs, bit by bit (default), or nothing",
     )
-    parser.add_argument(
-        "--backend", choices=("compiled", "reference"), help="the engine, or the slow plain-Python twin"
-    )
+    parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
+    add_trace_options(parser)
     add_machine_options(parser)
     return parser
 
@@ -89,7 +99,7 @@ def _tokens(args: argparse.Namespace, tokenizer: Tokenizer | None, begin: int | 
     return found if begin is None or found[:1] == [begin] else [begin, *found]
 
 
-def _tokenizer(args: argparse.Namespace, model: LanguageModel) -> Tokenizer | None:
+def _tokenizer(args: argparse.Namespace, model: LanguageModel | RandomModel) -> Tokenizer | None:
     """Return the model's tokenizer; None if tokens were given and there is no way to make text of them."""
     if args.prompt is not None:
         return model.tokenizer()
@@ -102,12 +112,17 @@ def main(args: argparse.Namespace) -> int:
     """Generate; return 1 if a step differs from the oracle."""
     from harness.inference.generate import Sampling, generate
     from harness.models.hub import find_model
+    from harness.models.random_model import random_model
     from harness.models.tokens import Unfolding
 
     mesh = _mesh(args.mesh)
     machine = of_words(args.preset, args.overrides)
     sampling = Sampling(args.temperature, args.top_k, args.seed)
-    model = find_model(args.model)
+    model: LanguageModel | RandomModel
+    if args.random_layers is None:
+        model = find_model(args.model)
+    else:
+        model = random_model(args.model, args.random_layers, args.seed)
     tokenizer = _tokenizer(args, model)
     prompt = _tokens(args, tokenizer, model.configuration.begin)
     if args.logits:
@@ -119,10 +134,16 @@ def main(args: argparse.Namespace) -> int:
             sys.stdout.write(printable(text.push(token)) if text else f"{'' if number == 1 else ' '}{token}")
             sys.stdout.flush()
 
-    answer = generate(
-        machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, args.verify == "full", hear,
-        args.backend,
-    )  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(_run_file(args, machine)) if args.out else None
+        recording = stack.enter_context(recorder(args, args.out, writer.meta if writer else None))
+        answer = generate(
+            machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, args.verify == "full", hear
+        )
+        if writer is not None:
+            _fill(writer, answer, args.trace != "off" and recording.windows is None)
+            recording.finish(writer)
+            writer.close()
     if args.logits:
         _write_logits(args.logits, answer)
     result = _result(args, machine, model, prompt, mesh, answer)
@@ -135,10 +156,44 @@ def main(args: argparse.Namespace) -> int:
     return 1 if answer.bit_exact is False else 0
 
 
+def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
+    """Return the writer of a run file; opened before the run, it fails before time is spent."""
+    from traces.provenance import provenance
+    from traces.run_format import RunMeta
+    from traces.writer import RunWriter
+
+    asked = {"model": args.model, "mesh": args.mesh, "tokens": args.tokens, "cache": args.cache, "dtype": args.dtype}
+    text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())
+    meta = RunMeta(
+        job=f"generate {args.model}",
+        machine=dict(machine),
+        preset=machine.preset,
+        config_toml=text,
+        seed=args.seed,
+        **provenance(),
+    )
+    return RunWriter(args.out, meta)
+
+
+def _fill(writer: RunWriter, answer: Answer, counters: bool) -> None:
+    """Put an answer into a run file, and the counters of the PEs if they are wanted."""
+    for name, (values, unit) in answer.counters.items() if counters else ():
+        writer.add_counter(name, values, unit)
+    cycles = [*answer.prompt_cycles, *answer.token_cycles]
+    writer.add_result("cycles", sum(cycles))
+    writer.add_result("step_cycles", np.array(cycles), "cycles", "of each step, hand-over to hand-over, prompt first")
+    writer.add_result("tokens", np.array(answer.tokens), "1", "tokens of the answer")
+    writer.add_result("wavelet_hops", answer.hops)
+    writer.add_result("host_seconds", answer.host_seconds)
+    if answer.bit_exact is not None:
+        writer.add_result("bit_exact", answer.bit_exact)
+        writer.add_result("max_abs_error", answer.max_abs_error)
+
+
 def _result(
     args: argparse.Namespace,
     machine: Machine,
-    model: LanguageModel,
+    model: LanguageModel | RandomModel,
     prompt: list[int],
     mesh: tuple[int, int],
     answer: Answer,
@@ -161,6 +216,8 @@ def _result(
         "tokens": answer.tokens,
         "text": None,
         "cycles": {"prefill": sum(answer.prompt_cycles), "transition": 0, "tokens": answer.token_cycles},
+        "expected_cycles": answer.expected_cycles,
+        "layer_cycles": answer.layer_cycles,
         "tokens_per_second": {f"{machine[key]} GHz": machine[key] * 1e9 / mean for key in CLOCKS},
         "utilisation": useful / (pes * lanes * mean),
         "wavelet_hops": answer.hops,
@@ -176,6 +233,8 @@ def _rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     """Return what is printed for people."""
     cycles = result["cycles"]
     tokens = cycles["tokens"]
+    parts = result["layer_cycles"]
+    part = max(parts, key=lambda name: parts[name])
     speed = ", ".join(f"{value:,.0f} at {clock}" for clock, value in result["tokens_per_second"].items())
     exact = {True: "yes", False: "NO", None: "not checked"}[result["bit_exact"]]
     rows = [
@@ -186,6 +245,7 @@ def _rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         rows.append(("cycles per token", f"{sum(tokens) / len(tokens):,.0f} ({min(tokens):,} to {max(tokens):,})"))
     rows += [
         ("tokens per second", speed),
+        ("longest part", f"{part}, {100 * parts[part] / sum(parts.values()):.0f} % of a layer (closed form)"),
         ("utilisation", f"{100 * result['utilisation']:.3g} % of the multiply-adds of all PEs"),
         ("memory of a PE", f"{result['memory_per_pe']:,} of {2 * machine['mem.words']:,} bytes"),
         ("bits as numpy's", exact),

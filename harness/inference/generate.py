@@ -12,26 +12,40 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident, Step
 from fabric.networks.inference.rows import POLICIES
-from harness.models.hub import LanguageModel
+from harness.models.configuration import Configuration
 from harness.models.plain import PlainDecoder
 from wse_core.errors import ConfigError
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
 __all__ = ["Answer", "Sampling", "generate"]
 
+LARGE = 50_000_000
+"""Parameters from which the plain decoder that answers are compared with is one of float32: float64 takes memory."""
+
 Hear = Callable[[int, int], None]
 """Called with the number of a step and its token, as each token of the answer comes."""
+
+
+class Model(Protocol):
+    """What answers: `harness.models.hub.LanguageModel`, or one of random weights."""
+
+    @property
+    def configuration(self) -> Configuration: ...
+
+    def rounded(self, arithmetic: Arithmetic) -> tuple[dict[str, NDArray[Any]], Any]: ...
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,12 @@ class Answer:
         Largest difference of a logit from plain numpy in float64.
     memory : dict
         Bytes of a PE by what they hold.
+    expected_cycles : int
+        Of the last step, by the closed form.
+    layer_cycles : dict
+        Of the parts of its last layer, by the closed form.
+    counters : dict
+        Counters of all PEs: name -> (array, unit).
     host_seconds : float
     """
 
@@ -102,10 +122,13 @@ class Answer:
     bit_exact: bool | None = None
     max_abs_error: float | None = None
     memory: dict[str, int] = field(default_factory=dict)
+    expected_cycles: int = 0
+    layer_cycles: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, tuple[NDArray[Any], str]] = field(default_factory=dict)
     host_seconds: float = 0.0
 
 
-def _checked(model: LanguageModel, prompt: Sequence[int], count: int) -> int:
+def _checked(model: Model, prompt: Sequence[int], count: int) -> int:
     """Return how many tokens the cache must take, or refuse a prompt that cannot be answered."""
     decoder = model.configuration.decoder
     if not prompt:
@@ -130,9 +153,12 @@ def _checked(model: LanguageModel, prompt: Sequence[int], count: int) -> int:
 class _Yardsticks:
     """What every step of an answer is compared with; notes in the answer how they agree."""
 
-    def __init__(self, decode: Decode, weights: Mapping[str, NDArray[np.float32]], answer: Answer) -> None:
-        self.oracle = Oracle(decode, weights)
-        self.plain = PlainDecoder(decode.place.decoder, weights, np.float64)
+    def __init__(
+        self, decode: Decode, weights: Mapping[str, NDArray[Any]], tables: Mapping[str, Bits], answer: Answer
+    ) -> None:
+        self.oracle = Oracle(decode, weights, tables)
+        decoder = decode.place.decoder
+        self.plain = PlainDecoder(decoder, weights, np.float64 if decoder.parameters < LARGE else np.float32)
         self.answer = answer
         answer.bit_exact, answer.max_abs_error = True, 0.0
 
@@ -147,7 +173,7 @@ class _Yardsticks:
 
 def generate(
     machine: Machine,
-    model: LanguageModel,
+    model: Model,
     prompt: Sequence[int],
     count: int,
     mesh: tuple[int, int],
@@ -163,7 +189,7 @@ def generate(
     Parameters
     ----------
     machine : Machine
-    model : LanguageModel
+    model : LanguageModel or RandomModel
     prompt : sequence of int
         Tokens.
     count : int
@@ -196,9 +222,10 @@ def generate(
     admit(place, machine, tokens, policy)
     weights, _ = model.rounded(Arithmetic.of(machine, dtype))
     decode = Decode(machine, place, policy)
-    resident = Resident(decode, weights, backend)
+    tables = decode.tables(weights)
+    resident = Resident(decode, weights, backend, tables)
     answer = Answer(memory={name: 2 * words for name, words in needed_words(place).items()})
-    yardsticks = _Yardsticks(decode, weights, answer) if verify else None
+    yardsticks = _Yardsticks(decode, weights, tables, answer) if verify else None
     draw, stops = (sampling or Sampling()).drawer(), set(model.configuration.stops)
     queue = list(prompt)
     for position in range(tokens):
@@ -218,5 +245,8 @@ def generate(
             hear(len(answer.tokens), token)
         if token in stops:
             break
+    form, last = StepCycles(decode), resident.count - 1
+    answer.expected_cycles, answer.layer_cycles = form.step(last), form.layer(last)
+    answer.counters = resident.fabric.all_counters()
     answer.host_seconds = time.perf_counter() - started
     return answer

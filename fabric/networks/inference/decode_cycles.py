@@ -294,6 +294,13 @@ class StepCycles:
         """
         return self._run(before)[0]
 
+    def layer(self, before: int) -> dict[str, int]:
+        """Return the cycles of the parts of one layer, the last, of the step that takes token number `before`."""
+        found = self.parts(before)
+        names = PARTS[PARTS.index("norm 1") : PARTS.index("norm 3")]
+        # The first part of the last layer begins with the end of the layer before; its second norm takes as long.
+        return {name: found["norm 2" if name == "norm 1" else name] for name in names}
+
     def step(self, before: int) -> int:
         """Return the cycles of the step that takes token number `before`, from hand-over to hand-over."""
         return self._run(before)[1]

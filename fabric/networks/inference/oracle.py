@@ -37,6 +37,8 @@ class Oracle:
         Placement, trees and policy; none of its programs are used.
     weights : mapping
         Tensors by the hub's names.
+    tables : mapping, optional
+        What `Decode.tables` made of the weights, if it is there already.
 
     Attributes
     ----------
@@ -47,13 +49,15 @@ class Oracle:
         part).
     """
 
-    def __init__(self, decode: Decode, weights: Mapping[str, ArrayLike]) -> None:
+    def __init__(
+        self, decode: Decode, weights: Mapping[str, ArrayLike], tables: Mapping[str, Bits] | None = None
+    ) -> None:
         self.decode, self.place, self.weights = decode, decode.place, weights
         place, machine = self.place, decode.machine
         self.half, self.single = Arithmetic.of(machine, place.dtype), Arithmetic.of(machine, "f32")
         self.functions, self.angles = Evaluate(machine), Angles(place, machine)
         self.rows = Rows(place.height, place.tokens_per_row, decode.policy)
-        tables = place_weights(place, machine, weights)
+        tables = place_weights(place, machine, weights) if tables is None else tables
         self.norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)
         self.biases = tables["biases"][0].reshape(place.width, place.decoder.layers, -1) if "biases" in tables else None
         self.tiles = self._tiles(tables["weights"])

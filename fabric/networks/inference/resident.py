@@ -50,6 +50,8 @@ class Resident:
         Tensors by the hub's names.
     backend : {"compiled", "reference"}, optional
         Default as `fabric.host.fabric.Fabric`.
+    tables : mapping, optional
+        What `Decode.tables` made of the weights, if it is there already.
 
     Attributes
     ----------
@@ -58,9 +60,15 @@ class Resident:
         Tokens taken so far.
     """
 
-    def __init__(self, decode: Decode, weights: Mapping[str, ArrayLike], backend: str | None = None) -> None:
+    def __init__(
+        self,
+        decode: Decode,
+        weights: Mapping[str, ArrayLike],
+        backend: str | None = None,
+        tables: Mapping[str, Bits] | None = None,
+    ) -> None:
         self.decode, self.place, self.weights = decode, decode.place, weights
-        tables = decode.tables(weights)
+        tables = decode.tables(weights) if tables is None else tables
         self.fabric = Fabric(decode.layout(), backend)
         for symbol, bits in tables.items():
             self.fabric.write(symbol, bits)

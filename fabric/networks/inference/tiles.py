@@ -6,7 +6,8 @@ matrices [outputs, inputs].  Matrices and biases are rounded once to the format 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,33 +21,54 @@ __all__ = ["embedding_rows", "layer_name", "place_weights", "tensor"]
 
 Weights = Mapping[str, ArrayLike]
 
+BLOCK = 1 << 20
+"""Numbers that are rounded at a time: they take several times the room of their bits."""
+
 
 def layer_name(layer: int, name: str) -> str:
     """Return the hub's name of a tensor of a layer."""
     return f"model.layers.{layer}.{name}"
 
 
-def tensor(weights: Weights, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return a tensor as float64, or refuse one that is missing or of another shape."""
+def tensor(weights: Weights, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return a tensor, or refuse one that is missing or of another shape."""
     if name not in weights:
         raise ConfigError(f"the model has no tensor {name}", where="model")
     found = np.asarray(weights[name])
     if found.shape != shape:
         raise ConfigError(f"tensor {name} has the shape {found.shape}, not {shape}", where="model")
-    return found.astype(np.float64)
+    return found
 
 
-def _picked(matrix: NDArray[np.float64], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return tiles matrix[rows[a], columns[b]], shape (a, b, rows, columns); zero where a list has `NOTHING`."""
-    padded = np.zeros((matrix.shape[0] + 1, matrix.shape[1] + 1))  # index -1 is the zero behind the last
-    padded[:-1, :-1] = matrix
-    assert NOTHING == -1
-    return padded[rows[:, np.newaxis, :, np.newaxis], columns[np.newaxis, :, np.newaxis, :]]
+def _encoded(matrix: NDArray[Any], half: Arithmetic) -> Bits:
+    """Return the bits of a matrix with a row and a column of zeros behind the last, encoded some rows at a time."""
+    rows, columns = matrix.shape
+    bits = np.zeros((rows + 1, columns + 1), half.bits_dtype)
+    each = max(1, BLOCK // columns)
+    for first in range(0, rows, each):
+        bits[first : min(first + each, rows), :-1] = half.encode(matrix[first : first + each])
+    return bits
 
 
-def _by_columns(tiles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return tiles (height, width, rows, depth) as a PE holds them, column by column: (height, width, elements)."""
-    return tiles.swapaxes(2, 3).reshape(*tiles.shape[:2], -1)
+def _placed(bits: Bits, outputs: NDArray[np.int64], inputs: NDArray[np.int64], turned: bool) -> Bits:
+    """Return the tiles of an encoded matrix as PEs hold them: shape (height, width, depth, rows).
+
+    Parameters
+    ----------
+    bits : ndarray
+        With zeros at index `NOTHING`.
+    outputs, inputs : ndarray
+        Features of each place, shapes (places, rows) and (places, depth).
+    turned : bool
+        Whether inputs lie over y and outputs over x; else the reverse.
+    """
+    down, across = (inputs, outputs) if turned else (outputs, inputs)
+    found = np.empty((len(down), len(across), inputs.shape[1], outputs.shape[1]), bits.dtype)
+    for r, mine in enumerate(down):
+        for c, others in enumerate(across):
+            rows, columns = (others, mine) if turned else (mine, others)
+            found[r, c] = bits[np.ix_(rows, columns)].T
+    return found
 
 
 def embedding_rows(place: Placement, machine: Machine, weights: Weights, token: int) -> Bits:
@@ -69,23 +91,30 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
         A tensor is missing or has another shape; the message names it.
     """
     decoder, half = place.decoder, Arithmetic.of(machine, place.dtype)
-    shapes = decoder.shapes()
+    assert NOTHING == -1  # an index of -1 takes the zeros behind the last
+    shapes, size = decoder.shapes(), (place.height, place.width)
     queries, keys, hidden, ffn = place.queries, place.keys, place.hidden_rows, place.ffn_columns
-    tiles: list[Bits] = []
-    norms: list[Bits] = []
+    words = decoder.layers * place.layer_words + place.tile_words(place.shapes["head"])
+    tiles = np.zeros((*size, words), np.uint16)
+    norms: list[NDArray[np.uint32]] = []
     biases: list[Bits] = []
+    at = 0
 
-    def add(parts: list[NDArray[np.float64]], name: str) -> None:
-        """Add tiles of shape (height, width, rows, depth) that lie below one another."""
-        flat = half.encode(_by_columns(np.concatenate(parts, axis=2)))
-        tiles.append(np.pad(flat, ((0, 0), (0, 0), (0, place.tile_words(place.shapes[name]) - flat.shape[2]))))
-
-    def along_y(name: str, shape: tuple[int, int], outputs: NDArray[np.int64]) -> NDArray[np.float64]:
-        return _picked(tensor(weights, name, shape), outputs, hidden).swapaxes(0, 1)
+    def add(name: str, parts: Sequence[tuple[str, tuple[int, int], NDArray[np.int64], NDArray[np.int64]]]) -> None:
+        """Add a product's tiles: those of some matrices below one another."""
+        nonlocal at
+        shape, low = place.shapes[name], 0
+        view = tiles[:, :, at : at + shape.rows * shape.depth].reshape(*size, shape.depth, shape.rows)
+        assert np.may_share_memory(view, tiles)
+        for tensor_name, wanted, outputs, inputs in parts:
+            bits = _encoded(tensor(weights, tensor_name, wanted), half)
+            view[..., low : low + outputs.shape[1]] = _placed(bits, outputs, inputs, turned=inputs is hidden)
+            low += outputs.shape[1]
+        at += place.tile_words(shape)
 
     def norm(name: str) -> None:
-        values = np.append(tensor(weights, name, (decoder.hidden,)), 0.0)
-        norms.append(np.asarray(values[hidden], np.float32).view(np.uint32))
+        values = np.append(tensor(weights, name, (decoder.hidden,)).astype(np.float32), np.float32(0))
+        norms.append(values[hidden].view(np.uint32))
 
     for layer in range(decoder.layers):
         attention = {k: layer_name(layer, f"self_attn.{k}.weight") for k in ("q_proj", "k_proj", "v_proj", "o_proj")}
@@ -93,10 +122,10 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
         norm(layer_name(layer, "input_layernorm.weight"))
         norm(layer_name(layer, "post_attention_layernorm.weight"))
         cut = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
-        add([along_y(attention[k], shapes[k], outputs) for k, outputs in cut.items()], "qkv")
-        add([_picked(tensor(weights, attention["o_proj"], shapes["o_proj"]), hidden, queries)], "o")
-        add([along_y(inner[k], shapes[k], ffn) for k in ("gate_proj", "up_proj")], "gate_up")
-        add([_picked(tensor(weights, inner["down_proj"], shapes["down_proj"]), hidden, ffn)], "down")
+        add("qkv", [(attention[k], shapes[k], outputs, hidden) for k, outputs in cut.items()])
+        add("o", [(attention["o_proj"], shapes["o_proj"], hidden, queries)])
+        add("gate_up", [(inner[k], shapes[k], ffn, hidden) for k in ("gate_proj", "up_proj")])
+        add("down", [(inner["down_proj"], shapes["down_proj"], hidden, ffn)])
         if decoder.qkv_bias:
             found = []
             for k, outputs in cut.items():
@@ -105,10 +134,9 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
             biases.append(half.encode(np.concatenate(found, axis=1)))
     norm("model.norm.weight")
     head = "model.embed_tokens.weight" if decoder.tied else "lm_head.weight"
-    add([along_y(head, (decoder.vocabulary, decoder.hidden), place.ids)], "head")
+    add("head", [(head, (decoder.vocabulary, decoder.hidden), place.ids, hidden)])
 
-    size = place.height, place.width
-    result = {"weights": np.concatenate(tiles, axis=2)}
+    result: dict[str, Bits] = {"weights": tiles}
     by_row = np.concatenate(norms, axis=1)[:, np.newaxis]
     result["norms"] = np.broadcast_to(by_row, (*size, by_row.shape[2]))
     if biases:

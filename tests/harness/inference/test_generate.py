@@ -9,11 +9,13 @@ import pytest
 
 from fabric.networks.inference.decoder import Decoder
 from harness.cli.main import main
+from harness.models import presets
 from harness.models.configuration import Configuration
 from harness.models.hub import save_model
 from harness.models.plain import PlainDecoder
 from harness.models.tokens import character_file
 from tests.fabric.networks.inference.small_models import random_weights, rounded
+from traces.reader import RunFile
 
 DECODER = Decoder(24, 2, 4, 2, 8, 20, 17, 32, 1e-5)
 LETTERS = "abcdefghijklmnopq"
@@ -62,6 +64,8 @@ def test_tokens_are_those_of_numpy(model, capsys, tmp_path):
     assert len(cycles["tokens"]) == 5
     assert cycles["transition"] == 0
     assert min(cycles["tokens"]) > 1000
+    assert result["expected_cycles"] == pytest.approx(cycles["tokens"][-1], rel=0.05)
+    assert 2 * sum(result["layer_cycles"].values()) == pytest.approx(cycles["tokens"][-1], rel=0.3)
     assert cycles["prefill"] > 3 * min(cycles["tokens"]) * 0.9
     with np.load(file) as found:
         assert np.abs(found["logits"] - logits).max() == pytest.approx(result["max_abs_error"], rel=0.5)
@@ -144,3 +148,34 @@ def test_what_does_not_fit_names_tensor_and_mesh(tmp_path, capsys):
     assert "the most of them for gate_up (" in err
     mesh = err.split("with 4 tokens is ")[1].split(".")[0].replace(" ", "")
     assert main([*words, "--mesh", mesh]) == 0
+
+
+def test_layers_of_a_published_model_with_random_weights(capsys, monkeypatch):
+    """True sizes need no weights: the same seed gives the same bits, and what cannot be is said in a line."""
+    small = Decoder(24, 3, 4, 2, 8, 20, 32000, 32, 1e-5)
+    monkeypatch.setitem(presets.PRESETS, "Small-1B", small)
+    words = ["small-1b", "--random-layers", 2, "--prompt-ids", "3,500", "--tokens", 3, "--mesh", "3x2"]
+    status, first = generated(capsys, *words)
+    assert status == 0
+    assert first["bit_exact"] is True
+    assert first["model"] == "Small-1B"
+    assert generated(capsys, *words)[1]["tokens"] == first["tokens"]
+    assert generated(capsys, *words, "--seed", 1)[1]["tokens"] != first["tokens"]
+    assert main(["generate", "small-1b", "--random-layers", "4", "--prompt-ids", "1"]) == 2
+    assert "1 to 3" in capsys.readouterr().err
+    assert main(["generate", "small-1b", "--random-layers", "1", "--prompt", "a"]) == 2
+    assert "has no tokenizer" in capsys.readouterr().err
+
+
+def test_a_run_file_has_the_answer_and_the_counters(model, capsys, tmp_path):
+    """Recorded in full, the tokens and cycles are those of a run that is not recorded, and events are there."""
+    file = tmp_path / "run.h5"
+    words = [model, "--prompt-ids", "3,0", "--tokens", 2, "--mesh", "2x2"]
+    _, plain = generated(capsys, *words)
+    _, result = generated(capsys, *words, "--out", file, "--trace", "events")
+    assert {**result, "host_seconds": 0} == {**plain, "host_seconds": 0}
+    with RunFile(file) as run:
+        assert run.result("tokens").tolist() == plain["tokens"]
+        assert run.result("step_cycles").sum() == plain["cycles"]["prefill"] + sum(plain["cycles"]["tokens"])
+        assert run.counter("macs").values.sum() > 0
+        assert run.has_events

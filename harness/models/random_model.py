@@ -1,0 +1,74 @@
+"""A published model's sizes with random weights: what its layers cost does not depend on what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.models.configuration import Configuration
+from harness.models.hub import tensor_shapes
+from harness.models.presets import find_preset
+from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic
+
+__all__ = ["RandomModel", "random_model"]
+
+VOCABULARY = 512
+"""Tokens: the tables of a real vocabulary would outweigh a layer."""
+BLOCK = 1 << 22
+"""Weights drawn at a time."""
+
+
+@dataclass(frozen=True)
+class RandomModel:
+    """Random weights in the place of a model's; a seed gives them again.
+
+    Attributes
+    ----------
+    name : str
+    configuration : Configuration
+    seed : int
+    """
+
+    name: str
+    configuration: Configuration
+    seed: int = 0
+
+    def rounded(self, arithmetic: Arithmetic) -> tuple[dict[str, NDArray[Any]], list[Any]]:
+        """Return all tensors as float32 values of a 16-bit format; nothing was lost."""
+        rng, found = np.random.default_rng(self.seed), {}
+        for name, shape in tensor_shapes(self.configuration.decoder).items():
+            values = np.ones(shape, np.float32)
+            if "norm" not in name:
+                flat = values.reshape(-1)
+                for first in range(0, flat.size, BLOCK):
+                    part = flat[first : first + BLOCK]
+                    drawn = rng.standard_normal(part.size, np.float32) / np.float32(shape[-1] ** 0.5)
+                    part[...] = arithmetic.decode(arithmetic.encode(drawn))
+            found[name] = values
+        return found, []
+
+    def tokenizer(self) -> NoReturn:
+        """Refuse: random weights have no text."""
+        raise ConfigError(
+            f"{self.name} with random weights has no tokenizer", where="prompt", hint="--prompt-ids 1,2,3"
+        )
+
+
+def random_model(preset: str, layers: int, seed: int = 0) -> RandomModel:
+    """Return so many layers of a published model with random weights and a vocabulary of `VOCABULARY` tokens.
+
+    Raises
+    ------
+    ConfigError
+        No such model, or it has fewer layers.
+    """
+    name, decoder = find_preset(preset)
+    if not 1 <= layers <= decoder.layers:
+        raise ConfigError(
+            f"{layers} layers of {name}", where="--random-layers", hint=f"1 to {decoder.layers}", value=layers
+        )
+    return RandomModel(name, Configuration(replace(decoder, layers=layers, vocabulary=VOCABULARY)), seed)
