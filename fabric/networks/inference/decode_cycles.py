@@ -265,7 +265,7 @@ class StepCycles:
                 root = group[len(group) // 2]
                 begins = [starts[c] + self._load for c in range(len(starts))]
                 ready, passed = begins[root], 0
-                for side in piece._sides(group):
+                for side in piece.sides(group):
                     first = begins[side[0]] + 2 * load + edit + issue
                     for before, place in pairwise(side):
                         first = max(begins[place] + 3 * load + edit + issue, first + timing.way(m, abs(place - before)))

@@ -131,7 +131,7 @@ class KTree:
         top = self.levels[-1][0] if self.levels else [0]
         return top[len(top) // 2]
 
-    def _sides(self, group: list[int]) -> list[list[int]]:
+    def sides(self, group: list[int]) -> list[list[int]]:
         """Return the chains of a group in the order in which its root takes them; each from its far end."""
         middle = len(group) // 2
         return [side for side in (group[:middle:-1], group[:middle]) if side]
@@ -143,7 +143,7 @@ class KTree:
             pair = self.colors[2 * number : 2 * number + 2]
             for group in level:
                 middle = len(group) // 2
-                sides = len(self._sides(group))
+                sides = len(self.sides(group))
                 for i, place in enumerate(group):
                     mine, other = pair[i % 2], pair[1 - i % 2]
                     if i == middle:
@@ -171,7 +171,7 @@ class KTree:
                         self.line.route(layout, color, k, behind, ahead)
                     if i + step != middle:
                         self.line.route(layout, color, target, behind, "R")
-                sides = len(self._sides(group))
+                sides = len(self.sides(group))
                 if sides == 2:
                     self.line.route(layout, pair[1 - middle % 2], group[middle], "A", "R", {"rx": "T"}, ring=True)
                 elif sides:
@@ -192,7 +192,7 @@ class KTree:
         combine = COMBINE[self.combine][1]
         for group in (group for level in self.levels for group in level):
             root = group[len(group) // 2]
-            for side in self._sides(group):
+            for side in self.sides(group):
                 total = values[side[0]]
                 for place in side[1:]:
                     total = result.call(combine, values[place], total)
@@ -205,7 +205,7 @@ class KTree:
         done = [0] * len(self.line)
         for group in (group for level in self.levels for group in level):
             root = group[len(group) // 2]
-            for side in self._sides(group):
+            for side in self.sides(group):
                 late = done[side[0]]
                 for place in side[1:]:
                     late = 1 + max(late, done[place])
@@ -217,7 +217,7 @@ class KTree:
         """Wavelet hops of all copies of the line, control wavelets included."""
         total = 0
         for group in (group for level in self.levels for group in level):
-            middle, both = len(group) // 2, len(self._sides(group)) == 2
+            middle, both = len(group) // 2, len(self.sides(group)) == 2
             for i, (a, b) in enumerate(pairwise(group)):
                 total += (1 + b - a) * (self.wavelets + (both and i in (middle - 1, middle)))
         return self.line.copies * total
@@ -242,7 +242,7 @@ class KTree:
             for group in level:
                 root = group[len(group) // 2]
                 ready, passed = times[root] + 2 * load + issue, 0
-                sides = self._sides(group)
+                sides = self.sides(group)
                 for side in sides:
                     first = times[side[0]] + 2 * load + issue
                     for before, place in pairwise(side):
