@@ -45,7 +45,7 @@ ROOMS = {
     "harness.train": BASE_ROOMS,
     "harness.plan": BASE_ROOMS,
     "harness.validation": BASE_ROOMS,
-    "harness.figures": (*BASE_ROOMS, "harness.inference"),
+    "harness.figures": (*BASE_ROOMS, "harness.models", "harness.inference"),
     "harness.jobs": BASE_ROOMS,
     "harness.models": BASE_ROOMS,
     "harness.sdk": BASE_ROOMS,
