@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.kit.console import plain
+from traces.style import DPI, new_figure, styled
 
 __all__ = ["write_markdown", "write_picture", "write_table"]
 
@@ -35,11 +36,9 @@ def write_markdown(path: str | Path, title: str, rows: Sequence[Mapping[str, Any
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+@styled
 def write_picture(path: str | Path, draw: Callable[[Any], object]) -> None:
-    """Write what `draw` paints on a `matplotlib.figure.Figure` as PNG; needs no display."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    canvas = FigureCanvasAgg(Figure(figsize=(11, 5), dpi=120, layout="constrained"))
-    draw(canvas.figure)
-    canvas.print_png(path)
+    """Write what `draw` paints on a `matplotlib.figure.Figure` as PNG in the style of all pictures."""
+    figure = new_figure(9.5, 4.6)
+    draw(figure)
+    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})

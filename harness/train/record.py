@@ -139,6 +139,7 @@ class Log:
         ):
             if points:
                 right = left.twinx() if len(figure.axes) == 1 else figure.axes[1]
+                right.spines.right.set_visible(True)
                 right.plot(
                     *zip(*points, strict=True), "C1." if label.startswith("accuracy of") else "C2o-", ms=3, label=label
                 )
