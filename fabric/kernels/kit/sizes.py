@@ -8,11 +8,16 @@ from typing import Any
 from wse_core.errors import ConfigError, PlanError, ProgramError
 from wse_core.params import Machine
 
-__all__ = ["fit", "nearest"]
+__all__ = ["can", "fit", "nearest"]
 
 
 def fit(
-    where: str, machine: Machine, build: Callable[..., Any], sizes: dict[str, int], smaller: dict[str, tuple[int, int]]
+    where: str,
+    machine: Machine,
+    build: Callable[..., Any],
+    sizes: dict[str, int],
+    smaller: dict[str, tuple[int, int]],
+    attempt: Callable[..., Any] | None = None,
 ) -> Any:
     """Return ``build(**sizes)``, or say which sizes would fit into a PE.
 
@@ -26,6 +31,9 @@ def fit(
     sizes : dict[str, int]
     smaller : dict[str, tuple[int, int]]
         Per size that may change the range to search for the value, nearest to the present one, that fits: (low, high).
+    attempt : callable, optional
+        Raises `ProgramError` where `build` would, as a rule, and takes less: the search asks it, for some of its values
+        are whole wafers.  What it finds is built before it is named.
 
     Raises
     ------
@@ -39,8 +47,8 @@ def fit(
     except ProgramError as error:
         found = []
         for key, (low, high) in smaller.items():
-            value = nearest(build, sizes, key, low, high)
-            if value is not None:
+            value = nearest(attempt or build, sizes, key, low, high)
+            if value is not None and (attempt is None or can(build, sizes | {key: value})):
                 found.append(f"{key}={value}")
         if not found:
             try:
@@ -61,15 +69,20 @@ def fit(
         ) from None
 
 
+def can(build: Callable[..., Any], sizes: dict[str, int]) -> bool:
+    """Return whether a program can be built."""
+    try:
+        build(**sizes)
+    except ProgramError:
+        return False
+    return True
+
+
 def nearest(build: Callable[..., Any], sizes: dict[str, int], key: str, low: int, high: int) -> int | None:
     """Return the value in low .. high, nearest to the present one, for which a program can be built; None if none."""
 
     def fits(value: int) -> bool:
-        try:
-            build(**{**sizes, key: value})
-        except ProgramError:
-            return False
-        return True
+        return can(build, sizes | {key: value})
 
     good, bad = (low, high) if high <= sizes[key] else (high, low)
     if not fits(good):

@@ -17,6 +17,6 @@ Colors and queues: along x color 8 and up, input queue 0, output queue 2; along 
 queue 3; more of them stand at the head of the module.
 
 To add an algorithm of C = A B: a subclass of `distributed.Product` with ``algorithm``, ``build``, ``layout``,
-``inputs``, ``order``, ``hops`` and ``expected``, then its class in `gemm.ALGORITHMS`; all tests of
+``inputs``, ``order``, ``colors``, ``way``, ``hops`` and ``expected``, then its class in `gemm.ALGORITHMS`; all tests of
 ``tests/fabric/kernels/test_products.py`` take it from there.
 """

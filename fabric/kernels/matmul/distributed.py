@@ -37,7 +37,7 @@ from fabric.host.running import Progress
 from fabric.kernels.kit import tiles, timing
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import wavelets_of
-from fabric.kernels.kit.plmr import routes_used
+from fabric.kernels.kit.plmr import Device, Plan, routes_used
 from fabric.kernels.kit.session import CYCLE_LIMIT, Session
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import joined, places, sampling
@@ -48,7 +48,7 @@ from wse_core.errors import PlanError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
-__all__ = ["Product", "place_all"]
+__all__ = ["Product", "place_all", "strides"]
 
 
 def place_all(
@@ -63,12 +63,12 @@ def place_all(
     columns, rows : sequence
         Kinds of columns and of rows, hashable.
     """
-    for column, x in _strides(columns):
-        for row, y in _strides(rows):
+    for column, x in strides(columns):
+        for row, y in strides(rows):
             layout.place(programs[column, row], (x[0], y[0], x[-1] - x[0] + 1, y[-1] - y[0] + 1, x.step, y.step))
 
 
-def _strides(kinds: Sequence[Hashable]) -> list[tuple[Hashable, range]]:
+def strides(kinds: Sequence[Hashable]) -> list[tuple[Hashable, range]]:
     """Return (kind, range of places) so that every place of a sequence of kinds is in one range."""
     places: dict[Hashable, list[int]] = {}
     found = []
@@ -89,7 +89,7 @@ def _strides(kinds: Sequence[Hashable]) -> list[tuple[Hashable, range]]:
 class Product(ABC):
     """A matrix product laid out over PEs: fits the tiles, runs products, holds the reference.
 
-    Subclasses are algorithms.  They give `build`, `layout`, `inputs`, `order`, `hops`, `expected`.
+    Subclasses are algorithms.  They give `build`, `layout`, `inputs`, `order`, `colors`, `way`, `hops`, `expected`.
 
     Parameters
     ----------
@@ -117,7 +117,8 @@ class Product(ABC):
     Raises
     ------
     PlanError
-        The tiles do not fit into a PE, or the PEs not onto the machine.
+        A limit of the device (`fabric.kernels.kit.plmr`): the tiles do not fit into a PE, the PEs not onto the machine,
+        or a router has too few colors.
     """
 
     algorithm = ""
@@ -153,11 +154,30 @@ class Product(ABC):
             )
         self.slices = math.lcm(width, height)
         self.shape = self.shape_of(m, k, n)
+        Device.of(machine).admit(self.plan, where)
         ranges = {"m": (1, m), "k": (1, k), "n": (1, n)}
         if width == height:
             ranges["p"] = width, min(limits)
         sizes = {"m": m, "k": k, "n": n} | ({"p": width} if width == height else {})
         self.programs = fit(where, machine, lambda **found: self.sized(**found).build(), sizes, ranges)
+
+    @property
+    @abstractmethod
+    def colors(self) -> range:
+        """Colors that its routers tell apart, from the first to the last; empty for a PE alone."""
+
+    @property
+    @abstractmethod
+    def way(self) -> int:
+        """Links of the longest path of a step."""
+
+    @property
+    def plan(self) -> Plan:
+        """What the product asks of the device besides memory, which its programs say when they are built (`fit`)."""
+        name, colors = f"{self.algorithm} on {self.width} x {self.height} PEs", self.colors
+        if colors:
+            name += f", whose colors begin at {colors[0]},"
+        return Plan(name, self.width, self.height, 0, max(colors, default=-1) + 1, self.way, steps=self.slices)
 
     @property
     @abstractmethod

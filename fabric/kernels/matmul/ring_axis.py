@@ -1,20 +1,25 @@
 """Tiles on a ring of PEs along a row or a column: what the programs of the cyclic shifts and of A B^T share.
 
 A PE holds its tiles one behind the other, with one place more for the tile that arrives; `advance` goes on by one tile,
-`turn` sends the current one and receives another in the spare place.  How often, and what a tile means, stands in the
-heads of `fabric.kernels.matmul.shift` and `fabric.kernels.matmul.transposed`.
+`turn` sends the current one and receives another in the spare place.  `retreat` and ``turn(back=True)`` do the same the
+other way round the ring, on colors and queues of their own.  How often, and what a tile means, stands in the heads of
+`fabric.kernels.matmul.shift` and `fabric.kernels.matmul.transposed`.
 """
 
 from __future__ import annotations
 
 from fabric.program.program import Program
 
-__all__ = ["FIRST", "QUEUES", "RingAxis"]
+__all__ = ["BACK", "BACK_QUEUES", "FIRST", "QUEUES", "RingAxis"]
 
 FIRST = {"a": 8, "b": 11}
 """Color 0 of the ring of each axis."""
 QUEUES = {"a": (0, 2), "b": (1, 3)}
 """Input and output queue."""
+BACK = {"a": 14, "b": 17}
+"""Color 0 of the way back."""
+BACK_QUEUES = {"a": (2, 0), "b": (3, 1)}
+"""Input and output queue of the way back: where a queue is a microthread too, those that rest meanwhile."""
 
 
 class RingAxis:
@@ -33,6 +38,8 @@ class RingAxis:
         Colors sent and received, 0 .. 2; None on a ring of one PE.
     bank : int or None
         In which a tile has to begin.
+    back : bool
+        Whether the ring turns the other way too.
     """
 
     def __init__(
@@ -44,8 +51,10 @@ class RingAxis:
         held: int,
         colors: tuple[int, int] | None,
         bank: int | None = None,
+        back: bool = False,
     ) -> None:
         self.p, self.key, self.elements, self.colors = p, key, elements, colors
+        self.back = back and colors is not None
         self.places = held + (colors is not None)
         self.store = p.array(key, self.places * elements, dtype, bank=bank)
         self.words = elements * self.store.words_per_element
@@ -57,6 +66,12 @@ class RingAxis:
             self.out, self.into = p.output_queue(q_out, first + colors[0]), p.input_queue(q_in, first + colors[1])
             self.to_fabric, self.sent = p.dsr("dest", name=f"{key} out"), p.dsr("src1", name=f"{key} sent")
             self.received, self.from_fabric = p.dsr("dest", name=f"{key} in"), p.dsr("src1", name=f"{key} received")
+            if self.back:
+                first, (q_in, q_out) = BACK[key], BACK_QUEUES[key]
+                self.back_out = p.output_queue(q_out, first + colors[1])
+                self.back_into = p.input_queue(q_in, first + colors[0])
+                self.back_to_fabric = p.dsr("dest", name=f"{key} back out")
+                self.back_from_fabric = p.dsr("src1", name=f"{key} back received")
 
     def prepare(self) -> None:
         """Load all descriptors and stand one tile before the first."""
@@ -66,28 +81,42 @@ class RingAxis:
             p.load(self.sent, p.mem1d(self.store, n))
             p.load(self.received, p.mem1d(self.store, n))
             p.load(self.from_fabric, p.fabin(self.into, n))
+            if self.back:
+                p.load(self.back_to_fabric, p.fabout(self.back_out, n))
+                p.load(self.back_from_fabric, p.fabin(self.back_into, n))
         p.ldi(self.current, self.store[(self.places - 1) * self.elements])
         if self.places > 1:
             p.ldi(self.spare, self.store)
 
     def advance(self) -> None:
         """Go on to the next tile; the one left is spare."""
+        self._go(0, self.places - 1)
+
+    def retreat(self) -> None:
+        """Go back to the tile before, which is the last one; the place left is spare."""
+        self._go(self.places - 1, 0)
+
+    def _go(self, to: int, end: int) -> None:
+        """Go on by one place toward place `end`, and from there to place `to`."""
         p = self.p
         if self.places == 2:
-            for to, by in ((self.current, self.spare), (self.spare, self.current), (self.current, self.spare)):
-                p.xor16(to, to, by)
+            for one, other in ((self.current, self.spare), (self.spare, self.current), (self.current, self.spare)):
+                p.xor16(one, one, other)
         elif self.places > 2:
             p.mov16(self.spare, self.current)
             last = p.reg16("last")
-            p.ldi(last, self.store[(self.places - 1) * self.elements])
+            p.ldi(last, self.store[end * self.elements])
             with p.if_("eq", self.current, last):
-                p.ldi(self.current, self.store)
+                p.ldi(self.current, self.store[to * self.elements])
             with p.else_():
-                p.add16(self.current, self.current, self.words)
+                (p.add16 if end > to else p.sub16)(self.current, self.current, self.words)
             p.free(last)
 
-    def turn(self, activate: str | None = None, unblock: str | None = None) -> None:
-        """Send the current tile and receive another in the spare place; then activate or unblock a task."""
+    def turn(self, activate: str | None = None, unblock: str | None = None, back: bool = False) -> None:
+        """Send the current tile and receive another in the spare place; then activate or unblock a task.
+
+        `back`: the other way round the ring.
+        """
         p = self.p
         if self.colors is None:
             if activate:
@@ -95,7 +124,8 @@ class RingAxis:
             elif unblock:
                 p.unblock(unblock)
             return
+        to, source = (self.back_to_fabric, self.back_from_fabric) if back else (self.to_fabric, self.from_fabric)
         p.dsr_base(self.sent, self.current)
-        self.move(self.to_fabric, self.sent, async_=True)
+        self.move(to, self.sent, async_=True)
         p.dsr_base(self.received, self.spare)
-        self.move(self.received, self.from_fabric, async_=p.async_(activate=activate, unblock=unblock))
+        self.move(self.received, source, async_=p.async_(activate=activate, unblock=unblock))

@@ -8,15 +8,17 @@ What moves
     receives new last ones, while it multiplies.
 
     *Alignment* comes first, so that the first tiles belong to the same slice: the PE of rank r in its column turns its
-    row by r L/H tiles, that of rank r in its row its column by r L/W.  ``align="host"`` leaves that to the host, which
-    then writes tiles where the first step wants them, as for weights that are placed in advance.
+    row by r L/H tiles, that of rank r in its row its column by r L/W; each row and each column the shorter way round,
+    L/2 turns at most.  ``align="host"`` leaves that to the host, which then writes tiles where the first step wants
+    them, as for weights that are placed in advance.
 
     Rows of a square mesh start with A and B as they are cut, tile k of a row on PE k.  Otherwise PE of rank r has
     slices r L/W, r L/W + 1 ...: for A and B alike, which natural places cannot give when the rings differ.
 
 Colors, routers, queues
     Three colors per axis, 8 .. 10 along x and 11 .. 13 along y, all routes static.  Input queues 0 and 1, output queues
-    2 and 3; each runs its own microthread.
+    2 and 3; each runs its own microthread.  Rows and columns that are aligned the other way round have three more,
+    14 .. 16 along x and 17 .. 19 along y, input queues 2 and 3, output queues 0 and 1.
 
 Memory
     One tile more than the PE holds, per matrix, into which the next one arrives; the place of a tile that has been
@@ -36,7 +38,7 @@ Cycles
     From the first to the last time stamp of a PE, the most of all PEs.  With SA and SB wavelets per tile, M cycles for
     the product of two tiles, I for the instructions of a step (32 on wse2) and J for those of a turn of alignment (24):
 
-        alignment = RA (2 SA + J) + RB (2 SB + J)     RA = H-1 turns of A by L/H tiles at most, RB likewise
+        alignment = RA (2 SA + J) + RB (2 SB + J)     RA, RB the most turns of a row and of a column, about L/2
         cycles    = alignment + L (M + I) + (L - 1) 2 (SA + SB) + ways
 
     within 1 % of the measurement, 4 % for Cannon with alignment, 12 % for the smallest tiles.  A wavelet takes a slot
@@ -53,6 +55,8 @@ Sources
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,15 +65,25 @@ from numpy.typing import NDArray
 from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.session import Session, Stamps
-from fabric.kernels.matmul.distributed import Product, place_all
+from fabric.kernels.matmul.distributed import Product, place_all, strides
 from fabric.kernels.matmul.local import emit_product, product_cycles
-from fabric.kernels.matmul.ring_axis import FIRST, QUEUES, RingAxis
+from fabric.kernels.matmul.ring_axis import BACK, BACK_QUEUES, FIRST, QUEUES, RingAxis
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from wse_core.formats import Bits
 from wse_core.params import Machine
 
 __all__ = ["Cannon", "MeshGemm"]
+
+
+def _in_rows(rows: range, place: int) -> tuple[int, ...]:
+    """Return the PEs of a place of a row, in some rows."""
+    return place, rows[0], 1, rows[-1] - rows[0] + 1, 1, rows.step
+
+
+def _in_columns(columns: range, place: int) -> tuple[int, ...]:
+    """Return the PEs of a place of a column, in some columns."""
+    return columns[0], place, columns[-1] - columns[0] + 1, 1, columns.step, 1
 
 
 class Shift(Product):
@@ -101,6 +115,19 @@ class Shift(Product):
         super().__init__(machine, width, height, m, k, n, dtype, sums, where)
 
     @property
+    def colors(self) -> range:
+        """Those of both rings, and of both the other way round if a row or a column is aligned so."""
+        used = [key for key, ring in self.rings.items() if ring.n > 1]
+        first = [FIRST[key] for key in used]
+        first += [BACK[key] for key, lines in zip("ab", self.backwards, strict=True) if lines.any()]
+        return range(min(first), max(first) + 3) if used else range(0)
+
+    @property
+    def way(self) -> int:
+        """Links of the longest step of a ring."""
+        return max(ring.hops for ring in self.rings.values())
+
+    @property
     def held(self) -> tuple[int, int]:
         """Tiles of A and of B that a PE holds."""
         return self.slices // self.width, self.slices // self.height
@@ -111,27 +138,36 @@ class Shift(Product):
         """Return the programs by (colors along x, colors along y), assembled."""
         if self.width == self.height != self.rings["a"].n:
             self.rings = {key: Ring(self.width, self.kind) for key in "ab"}  # a larger square that might fit
-            return {None: self.program(self.rings["a"].colors(0), self.rings["b"].colors(0))}
-        kinds = [ring.kinds() for ring in self.rings.values()]
-        return {(x, y): self.program(x, y) for x in kinds[0] for y in kinds[1]}
+            backs = dict.fromkeys("ab", self.align == "fabric" and self.width > 2)
+            return {None: self.program(self.rings["a"].colors(0), self.rings["b"].colors(0), backs)}
+        columns, rows = (set(self.kinds_along(key)) for key in "ab")
+        return {
+            (column, row): self.program(column[0], row[0], {"a": row[1], "b": column[1]})
+            for column in columns
+            for row in rows
+        }
 
-    def colors_along(self, key: str) -> list[tuple[int, int] | None]:
-        """Return the colors (sent, received) per place, None on a ring of one."""
-        ring = self.rings[key]
-        return [ring.colors(k) if ring.n > 1 else None for k in range(ring.n)]
+    def kinds_along(self, key: str) -> list[tuple[tuple[int, int] | None, bool]]:
+        """Return per place (colors sent and received on its ring, whether the other ring is aligned backwards)."""
+        ring, back = self.rings[key], self.backwards[1 if key == "a" else 0]
+        return [(ring.colors(k) if ring.n > 1 else None, bool(back[k])) for k in range(ring.n)]
 
-    def program(self, x_colors: tuple[int, int] | None, y_colors: tuple[int, int] | None) -> Program:
-        """Return the program of the PEs with those colors."""
+    def program(
+        self, x_colors: tuple[int, int] | None, y_colors: tuple[int, int] | None, backs: Mapping[str, bool]
+    ) -> Program:
+        """Return the program of the PEs with those colors; `backs`: per axis, whether it is aligned backwards."""
         shape = self.shape
         p = Program(
-            f"{self.algorithm} {x_colors} {y_colors}", self.machine, half="cb16" if self.dtype == "cb16" else "f16"
+            " ".join((self.algorithm, f"{x_colors} {y_colors}", *(f"{key} back" for key in "ab" if backs[key]))),
+            self.machine,
+            half="cb16" if self.dtype == "cb16" else "f16",
         )
         c = p.array("c", shape.rows * shape.columns, shape.c_dtype, bank=0)
         stamps, aligned = Stamps(p), p.array("aligned", 3, "u16")
         c_dsr, a_dsr = p.dsr("src0"), p.dsr("src1")
         axes = [
-            RingAxis(p, "a", self.elements[0], self.dtype, self.held[0], x_colors, shape.a_bank),
-            RingAxis(p, "b", self.elements[1], self.dtype, self.held[1], y_colors),
+            RingAxis(p, "a", self.elements[0], self.dtype, self.held[0], x_colors, shape.a_bank, backs["a"]),
+            RingAxis(p, "b", self.elements[1], self.dtype, self.held[1], y_colors, back=backs["b"]),
         ]
         steps = p.reg16("steps")
         turns = {axis.key: p.param(f"turns_{axis.key}", "u16") for axis in axes}
@@ -155,8 +191,8 @@ class Shift(Product):
                     with p.if_("ne", left, 0):
                         p.sub16(left, left, 1)
                         p.st16(left, turns[axis.key])
-                        axis.advance()
-                        axis.turn(activate=f"align {axis.key}")
+                        (axis.retreat if axis.back else axis.advance)()
+                        axis.turn(activate=f"align {axis.key}", back=axis.back)
                     with p.else_():
                         p.activate("aligned") if "activate" in signal else p.unblock("aligned")
             p.blocked("aligned")
@@ -190,23 +226,50 @@ class Shift(Product):
         """`Layout` with programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
-        place_all(layout, self.programs, self.colors_along("a"), self.colors_along("b"))
+        place_all(layout, self.programs, self.kinds_along("a"), self.kinds_along("b"))
         self.rings["a"].paint(layout, FIRST["a"], "E", "W", lambda k: (k, 0, 1, h))
         self.rings["b"].paint(layout, FIRST["b"], "S", "N", lambda k: (0, k, w, 1))
+        backwards = [[at for back, at in strides(list(lines)) if back] for lines in self.backwards]
+        for rows in backwards[0]:
+            self.rings["a"].paint(layout, BACK["a"], "E", "W", partial(_in_rows, rows), back=True)
+        for columns in backwards[1]:
+            self.rings["b"].paint(layout, BACK["b"], "S", "N", partial(_in_columns, columns), back=True)
         turns = self.turns
         layout.set_param("turns_a", turns[0])
         layout.set_param("turns_b", turns[1])
         return layout
 
     @property
+    def moved(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """By how many tiles each row of A and each column of B is moved by the alignment, counted along the ring."""
+        x, y = (np.array(self.rings[key].rank) for key in "ab")
+        return y * self.held[1], x * self.held[0]
+
+    @property
+    def backwards(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whether each row of A and each column of B is aligned the other way round its ring, which is shorter."""
+        if self.align == "host":
+            return np.zeros(self.height, bool), np.zeros(self.width, bool)
+        rows, columns = (
+            (2 * moved > self.slices) & (ring.n > 1)
+            for moved, ring in zip(self.moved, self.rings.values(), strict=True)
+        )
+        return rows, columns
+
+    @property
+    def line_turns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Turns of alignment of each row of A and of each column of B."""
+        rows, columns = (
+            np.where(back, self.slices - moved, moved) for back, moved in zip(self.backwards, self.moved, strict=True)
+        )
+        return rows, columns
+
+    @property
     def turns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Turns of alignment on each PE: of the tiles of A, of those of B; arrays (H, W)."""
-        x, y = (np.array(self.rings[key].rank) for key in "ab")
         shape = self.height, self.width
-        return (
-            np.broadcast_to((y * self.held[1])[:, np.newaxis], shape).copy(),
-            np.broadcast_to(x * self.held[0], shape).copy(),
-        )
+        rows, columns = self.line_turns
+        return np.broadcast_to(rows[:, np.newaxis], shape).copy(), np.broadcast_to(columns, shape).copy()
 
     @property
     def sequence(self) -> NDArray[np.int64]:
@@ -227,8 +290,11 @@ class Shift(Product):
         x, y = (np.array(self.rings[key].rank) for key in "ab")
         rows, columns = np.arange(self.height)[:, np.newaxis], np.arange(self.width)
         found = []
-        moved = self.turns if self.align == "host" else (0, 0)
-        places = (x * self.held[0])[np.newaxis, :] + moved[0], (y * self.held[1])[:, np.newaxis] + moved[1]
+        rows_by, columns_by = self.moved if self.align == "host" else (np.zeros(1, int), np.zeros(1, int))
+        places = (
+            (x * self.held[0])[np.newaxis, :] + rows_by[:, np.newaxis],
+            (y * self.held[1])[:, np.newaxis] + columns_by[np.newaxis, :],
+        )
         for key, first, held in zip("ab", places, self.held, strict=True):
             first = np.broadcast_to(first, (self.height, self.width))
             at = [self.sequence[(first + t) % self.slices] for t in range(held)]
@@ -296,7 +362,7 @@ class Shift(Product):
         return self.expected_align() + loop + self.ways(step + slots) + timing.load(m, 4 * moving)
 
     def expected_align(self) -> float:
-        """Return the cycles to the end of the alignment, without the loads of descriptors."""
+        """Return the cycles to the end of the alignment, without the loads of descriptors that all PEs need."""
         m = self.machine
         start = timing.stamp(m) + 8 + m["task.start"] + timing.stamp(m) + 3
         if self.align == "host":
@@ -305,14 +371,15 @@ class Shift(Product):
         last = test + m["ce.branch_taken"] + 2
         way = timing.way(m, min(2, self.rings["a"].n))
         both = one = 0
-        for key, wavelets, found, (advance, turn, slots) in zip(
-            "ab", self.wavelets, self.turns, self.costs(), strict=True
+        for key, wavelets, lines, back, (advance, turn, slots) in zip(
+            "ab", self.wavelets, self.line_turns, self.backwards, self.costs(), strict=True
         ):
             begin = test + m["ce.branch_not_taken"] + 2 + advance + turn
-            count = int(found.max())
-            both += count * (begin + m["ce.branch_taken"] + 1 + slots)
-            train = timing.train(m, wavelets, *QUEUES[key]) if slots else 0
-            one = max(one, count * (begin + train + way + 2))
+            loads = np.where(back, timing.load(m, 2), 0)
+            both += int((lines * (begin + m["ce.branch_taken"] + 1 + slots) + loads).max())
+            for queues, mine in ((QUEUES, ~back), (BACK_QUEUES, back)):
+                train = timing.train(m, wavelets, *queues[key]) if slots else 0
+                one = max(one, int((lines * (begin + train + way + 2) + loads)[mine].max(initial=0)))
         return start + 2 * last + max(both, one)
 
     def ways(self, step: int) -> int:

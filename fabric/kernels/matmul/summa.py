@@ -248,6 +248,17 @@ class Summa(Product):
         ]
 
     @property
+    def colors(self) -> range:
+        """One per axis."""
+        used = [AXES[key][0] for key, size in (("a", self.width), ("b", self.height)) if size > 1]
+        return range(min(used), max(used) + 1) if used else range(0)
+
+    @property
+    def way(self) -> int:
+        """Links from the root of a broadcast to the farthest PE."""
+        return max(self.width, self.height) - 1
+
+    @property
     def hops(self) -> int:
         """Wavelet hops of a product."""
         w, h, steps = self.width, self.height, self.slices

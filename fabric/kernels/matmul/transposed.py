@@ -272,6 +272,18 @@ class GemmT(Product):
         return wavelets_of(self.shape.rows * self.shape.columns, self.shape.c_dtype)
 
     @property
+    def colors(self) -> range:
+        """Those of the sums along x and of the ring along y."""
+        used = [color for color in (*EAST, *WEST) if self.width > 1]
+        used += [FIRST["b"] + k for k in range(3) if self.ring.n > 1]
+        return range(min(used), max(used) + 1) if used else range(0)
+
+    @property
+    def way(self) -> int:
+        """Links of the longest step of the ring, or of a sum that ends at an end of its row."""
+        return max(self.ring.hops, self.width - 1)
+
+    @property
     def hops(self) -> int:
         """Wavelet hops of a product."""
         w, h, steps = self.width, self.height, self.slices

@@ -194,10 +194,20 @@ class Gemv:
         layout.build()
         return layout
 
+    def try_program(self) -> Program:
+        """Return the program of the first PE of a row without x, which is as large as any but for some instructions.
+
+        Raises
+        ------
+        ProgramError
+            It does not fit into a PE.
+        """
+        return self._program((self.sum.roles()[0], False))
+
     def fits(self) -> bool:
         """Return whether tile and program fit into a PE."""
         try:
-            self._program((self.sum.roles()[0], False))
+            self.try_program()
         except ProgramError:
             return False
         return True
@@ -361,8 +371,8 @@ def gemv(
     """Run the kernel `gemv`; see the head of this module."""
     width, height = p, height or p
 
-    def build(p: int, m: int, n: int) -> tuple[Gemv, Layout]:
-        found = Gemv(
+    def planned(p: int, m: int, n: int) -> Gemv:
+        return Gemv(
             machine,
             p,
             p if height == width else height,
@@ -376,13 +386,15 @@ def gemv(
             broadcast,
             replicated,
         )
+
+    def build(p: int, m: int, n: int) -> tuple[Gemv, Layout]:
+        found = planned(p, m, n)
         found.admit()
         return found, found.layout()
 
     most = min(machine["fabric.width"], machine["fabric.height"])
-    plan, layout = fit(
-        "kernel gemv", machine, build, {"p": p, "m": m, "n": n}, {"m": (1, m), "n": (1, n), "p": (p, most)}
-    )
+    sizes, ranges = {"p": p, "m": m, "n": n}, {"m": (1, m), "n": (1, n), "p": (p, most)}
+    plan, layout = fit("kernel gemv", machine, build, sizes, ranges, lambda **at: planned(**at).try_program())
     shape, given = plan.shape, Arithmetic.of(machine, dtype)
     rng = np.random.default_rng(seed)
     a = given.random(rng, (m, n), data, terms=n)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fabric.kernels.matmul.gemm import ALGORITHMS, make
 from fabric.kernels.matmul.local import product_cycles
+from fabric.kernels.registry import KERNELS
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 
 NAMES = [*ALGORITHMS, "gemm_t"]
@@ -66,7 +67,44 @@ def test_any_mesh_and_size(name, preset, width, height, m, k, n, formats, data, 
     assert result["compute_cycles"] + result["align_cycles"] + result["communication_cycles"] == result["cycles"]
     assert result["communication_cycles"] > 0
     assert result["words_per_pe"] <= machine()["mem.words"]
-    assert result["colors_per_pe"] <= {"summa": 2, "allgather": 2, "gemm_t": 7}.get(name, 6)
+    # Cyclic shifts: three per axis, and three more where its lines are aligned the other way round.
+    turned = 6 if options.get("align") == "host" else 12
+    assert result["colors_per_pe"] <= {"summa": 2, "allgather": 2, "gemm_t": 7}.get(name, turned)
+
+
+@pytest.mark.parametrize("name", ["cannon", "meshgemm"])
+@pytest.mark.parametrize(("width", "height"), [(5, 5), (8, 8), (6, 4), (1, 5)])
+def test_alignment_goes_the_shorter_way_round(name, width, height):
+    """No line turns further than half of its ring, and cycles fall with it."""
+    product, session, _, cycles = product_run(name, width, height, 4 * height, 4 * height * width, 3 * width)
+    slices = product.slices
+    for lines, moved, ring in zip(product.line_turns, product.moved, product.rings.values(), strict=True):
+        shorter = np.minimum(moved, slices - moved) if ring.n > 1 else moved
+        assert lines.tolist() == shorter.tolist()
+    assert session.run.wavelet_hops == product.hops
+    assert cycles == pytest.approx(product.expected(), rel=0.03)
+    assert len(product.colors) == (12 if min(width, height) > 2 else 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"), [("summa", 10), ("allgather", 10), ("cannon", 20), ("meshgemm", 20), ("gemm_t", 15)]
+)
+def test_a_limit_of_the_device_is_refused_by_its_name(name, needed):
+    """The PLMR limits: routes, cores and memory; what is just enough is taken."""
+    kernel = "gemm_t" if name == "gemm_t" else "gemm"
+    options = {} if name == "gemm_t" else {"algorithm": name}
+    sizes = {"p": 4, "m": 16, "k": 16, "n": 16} | options
+    assert KERNELS[kernel].run(machine("wse2", {"router.colors": needed}), **sizes)["verified"]
+    few = machine("wse2", {"router.colors": needed - 1})
+    for overrides, changed, limit, asked in (
+        (few, {}, "routes", needed),
+        (machine(), {"p": 4000}, "width", 4000),
+        (machine(), {"m": 800, "k": 800, "n": 800}, "memory", None),
+    ):
+        with pytest.raises(PlanError, match=f"kernel {kernel}") as caught:
+            KERNELS[kernel].run(overrides, **sizes | changed)
+        assert caught.value.limit == limit
+        assert caught.value.needed == asked if asked else caught.value.needed > caught.value.available
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,7 +173,8 @@ def test_alignment_is_counted_separately():
     turns = aligned.align_cycles(session) - host.align_cycles(other)
     assert turns > 0
     assert total - less == pytest.approx(turns, abs=20)
-    assert aligned.hops - host.hops == 5 * 4 // 2 * sum(aligned.wavelets) * aligned.rings["a"].grants
+    turned = 1 + 2 + 2 + 1  # lines 0 .. 4, the shorter way round
+    assert aligned.hops - host.hops == turned * sum(aligned.wavelets) * aligned.rings["a"].grants
 
 
 def test_left_matrix_of_gemm_t_does_not_move():
@@ -173,9 +212,12 @@ def test_choices_that_do_not_exist():
 def test_every_pe_has_the_program_of_its_place():
     """Programs are placed in steps; every PE of a larger mesh gets the colors of its ring."""
     product = make("meshgemm", machine(), 13, 20, 26, 260, 13, "f16")
-    columns, rows = product.colors_along("a"), product.colors_along("b")
+    columns, rows = product.kinds_along("a"), product.kinds_along("b")
+    assert [back for _, back in rows] == [rank > 130 for rank in 13 * np.array(product.rings["b"].rank)]
     spec = product.layout.build()
     names = np.array([program.name for program in spec.programs])[spec.program_index]
     for y in range(20):
         for x in range(13):
-            assert names[y, x] == f"meshgemm {columns[x]} {rows[y]}"
+            (x_colors, b_back), (y_colors, a_back) = columns[x], rows[y]
+            back = " a back" * a_back + " b back" * b_back
+            assert names[y, x] == f"meshgemm {x_colors} {y_colors}{back}"

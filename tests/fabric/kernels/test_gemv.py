@@ -206,6 +206,22 @@ def test_mesh_gemv_wins_at_scale():
     assert cycles["pipeline"] > 4 * cycles["ktree"]
 
 
+def test_a_refusal_builds_no_wafer(monkeypatch):
+    """What would fit is looked for with one program per size; only what is named is laid out."""
+    laid_out = []
+
+    def layout(self):
+        laid_out.append(self.width)
+        return real(self)
+
+    real = Gemv.layout
+    monkeypatch.setattr(Gemv, "layout", layout)
+    with pytest.raises(PlanError, match="Try: m=84 or n=120 or p=2") as caught:
+        KERNELS["gemv"].run(machine(), algorithm="folded_ring", broadcast=True, sums="same", p=1, m=200, n=284)
+    assert caught.value.limit == "memory"
+    assert max(laid_out) == 2
+
+
 def test_what_cannot_be():
     def fails(error, match, overrides=None, **values):
         with pytest.raises(error, match=match) as info:

@@ -123,9 +123,18 @@ class Ring:
         return [*sorted({self.colors(place) for place in range(self.n)})] if self.n > 1 else [None]
 
     def paint(
-        self, layout: Layout, first: int, away: str, toward: str, rect: Callable[[int], tuple[int, int, int, int]]
+        self,
+        layout: Layout,
+        first: int,
+        away: str,
+        toward: str,
+        rect: Callable[[int], tuple[int, ...]],
+        back: bool = False,
     ) -> None:
         """Paint the routes of all places.
+
+        `back`: from each place to the one that sends to it, the other way round the ring.  A way has the color of the
+        way there, so that a place sends what it received in, and no router knows more colors.
 
         Parameters
         ----------
@@ -135,12 +144,14 @@ class Ring:
         away, toward : str
             Directions of higher and of lower places.
         rect : callable
-            ``rect(k)`` returns the PEs of place k.
+            ``rect(k)`` returns the PEs of place k: a rectangle as `Layout.rect` takes it.
         """
         if self.n == 1:
             return
-        for place, to in enumerate(self.sends):
-            color, step = first + self.color(place), 1 if to > place else -1
+        for sender, receiver in enumerate(self.sends):
+            color = first + self.color(sender)
+            place, to = (receiver, sender) if back else (sender, receiver)
+            step = 1 if to > place else -1
             ahead, behind = (away, toward) if step > 0 else (toward, away)
             layout.route(color, rect(place), rx="R", tx=ahead)
             for k in range(place + step, to, step):
