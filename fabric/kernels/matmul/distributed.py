@@ -159,7 +159,14 @@ class Product(ABC):
         if width == height:
             ranges["p"] = width, min(limits)
         sizes = {"m": m, "k": k, "n": n} | ({"p": width} if width == height else {})
-        self.programs = fit(where, machine, lambda **found: self.sized(**found).build(), sizes, ranges)
+        self.programs = fit(
+            where,
+            machine,
+            lambda **found: self.sized(**found).build(),
+            sizes,
+            ranges,
+            lambda **found: self.sized(**found).try_build(),
+        )
 
     @property
     @abstractmethod
@@ -192,6 +199,16 @@ class Product(ABC):
     @abstractmethod
     def build(self) -> dict[Any, Program]:
         """Return the programs by place, assembled."""
+
+    def try_build(self) -> None:
+        """Build as much as it takes to know whether a PE has room.
+
+        Raises
+        ------
+        ProgramError
+            It has none.
+        """
+        self.build()
 
     @abstractmethod
     def inputs(self, a: Bits, b: Bits) -> list[tuple[str, Bits, int, int]]:

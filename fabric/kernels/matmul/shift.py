@@ -147,6 +147,15 @@ class Shift(Product):
             for row in rows
         }
 
+    def try_build(self) -> None:
+        """Build the largest program: that of a PE whose lines are both aligned the other way round, if any is."""
+        if self.width == self.height != self.rings["a"].n:
+            self.build()
+            return
+        x_colors, y_colors = (ring.colors(0) if ring.n > 1 else None for ring in self.rings.values())
+        rows, columns = self.backwards
+        self.program(x_colors, y_colors, {"a": bool(rows.any()), "b": bool(columns.any())})
+
     def kinds_along(self, key: str) -> list[tuple[tuple[int, int] | None, bool]]:
         """Return per place (colors sent and received on its ring, whether the other ring is aligned backwards)."""
         ring, back = self.rings[key], self.backwards[1 if key == "a" else 0]
