@@ -15,7 +15,7 @@ from harness.cli.shared import add_machine_options
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
 from harness.config.machine import of_words
-from harness.kit.console import print_json, printable, table
+from harness.kit.console import make_progress, print_json, printable, table
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -130,16 +130,17 @@ def main(args: argparse.Namespace) -> int:
     text = Unfolding(tokenizer) if tokenizer is not None else None
 
     def hear(number: int, token: int) -> None:
-        if not args.json:
-            sys.stdout.write(printable(text.push(token)) if text else f"{'' if number == 1 else ' '}{token}")
-            sys.stdout.flush()
+        sys.stdout.write(printable(text.push(token)) if text else f"{'' if number == 1 else ' '}{token}")
+        sys.stdout.flush()
 
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(_run_file(args, machine)) if args.out else None
         recording = stack.enter_context(recorder(args, args.out, writer.meta if writer else None))
+        progress = stack.enter_context(make_progress(args.progress))
         answer = generate(
-            machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, args.verify == "full", hear
-        )
+            machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, args.verify == "full",
+            None if args.json else hear, progress,
+        )  # fmt: skip
         if writer is not None:
             _fill(writer, answer, args.trace != "off" and recording.windows is None)
             recording.finish(writer)

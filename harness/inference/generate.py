@@ -24,6 +24,7 @@ from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident, Step
 from fabric.networks.inference.rows import POLICIES
+from harness.kit.console import Progress
 from harness.models.configuration import Configuration
 from harness.models.plain import PlainDecoder
 from wse_core.errors import ConfigError
@@ -127,6 +128,17 @@ class Answer:
     counters: dict[str, tuple[NDArray[Any], str]] = field(default_factory=dict)
     host_seconds: float = 0.0
 
+    def note(self, step: Step, of_prompt: bool) -> None:
+        """Add what a step took."""
+        self.hops += step.hops
+        (self.prompt_cycles if of_prompt else self.token_cycles).append(step.cycles)
+
+    def conclude(self, resident: Resident) -> None:
+        """Add the closed form of the last step and the counters of all."""
+        form, last = StepCycles(resident.decode), resident.count - 1
+        self.expected_cycles, self.layer_cycles = form.step(last), form.layer(last)
+        self.counters = resident.fabric.all_counters()
+
 
 def _checked(model: Model, prompt: Sequence[int], count: int) -> int:
     """Return how many tokens the cache must take, or refuse a prompt that cannot be answered."""
@@ -171,6 +183,15 @@ class _Yardsticks:
         self.answer.max_abs_error = max(self.answer.max_abs_error or 0.0, float(error))
 
 
+def _admitted(machine: Machine, model: Model, tokens: int, mesh: tuple[int, int], policy: str, dtype: str) -> Decode:
+    """Return the decoder on its mesh with a cache for so many tokens, or refuse what does not fit."""
+    if policy not in POLICIES:
+        raise ConfigError(f"unknown cache policy {policy!r}", where="--cache", hint=", ".join(POLICIES))
+    place = Placement(model.configuration.decoder, *mesh, tokens_per_row(tokens, mesh[1], policy), dtype)
+    admit(place, machine, tokens, policy)
+    return Decode(machine, place, policy)
+
+
 def generate(
     machine: Machine,
     model: Model,
@@ -182,6 +203,7 @@ def generate(
     sampling: Sampling | None = None,
     verify: bool = True,
     hear: Hear | None = None,
+    progress: Progress | None = None,
     backend: str | None = None,
 ) -> Answer:
     """Return the answer to a prompt.
@@ -205,6 +227,8 @@ def generate(
         Whether every step is compared with the oracle and with plain numpy.
     hear : callable, optional
         Hears of every token as it comes.
+    progress : Progress, optional
+        Shows how far prompt and answer are; up to the first token, if somebody hears of them.
     backend : {"compiled", "reference"}, optional
 
     Raises
@@ -215,26 +239,24 @@ def generate(
         The model does not fit; names tensor, PE and the smallest mesh that carries it.
     """
     started = time.perf_counter()
-    if policy not in POLICIES:
-        raise ConfigError(f"unknown cache policy {policy!r}", where="--cache", hint=", ".join(POLICIES))
-    decoder, tokens = model.configuration.decoder, _checked(model, prompt, count)
-    place = Placement(decoder, *mesh, tokens_per_row(tokens, mesh[1], policy), dtype)
-    admit(place, machine, tokens, policy)
+    progress, tokens = progress or Progress(), _checked(model, prompt, count)
+    decode = _admitted(machine, model, tokens, mesh, policy, dtype)
+    progress.phase(f"weights and programs of {mesh[0]} x {mesh[1]} PEs")
     weights, _ = model.rounded(Arithmetic.of(machine, dtype))
-    decode = Decode(machine, place, policy)
     tables = decode.tables(weights)
     resident = Resident(decode, weights, backend, tables)
-    answer = Answer(memory={name: 2 * words for name, words in needed_words(place).items()})
+    answer = Answer(memory={name: 2 * words for name, words in needed_words(decode.place).items()})
     yardsticks = _Yardsticks(decode, weights, tables, answer) if verify else None
     draw, stops = (sampling or Sampling()).drawer(), set(model.configuration.stops)
     queue = list(prompt)
+    progress.phase("prompt and answer")
     for position in range(tokens):
         step = resident.step(queue[position])
         logits = step.logits.view(np.float32)
-        answer.hops += step.hops
-        (answer.prompt_cycles if position < len(prompt) else answer.token_cycles).append(step.cycles)
+        answer.note(step, position < len(prompt))
         if yardsticks is not None:
             yardsticks.compare(queue[position], step)
+        progress.update(position + 1, tokens, cycles=step.cycles)
         if position < len(prompt) - 1:
             continue
         token = draw(logits, step.token)
@@ -242,11 +264,11 @@ def generate(
         answer.logits.append(logits)
         queue.append(token)
         if hear is not None:
+            progress.close()  # from here on the answer itself is what is seen
+            progress = Progress()
             hear(len(answer.tokens), token)
         if token in stops:
             break
-    form, last = StepCycles(decode), resident.count - 1
-    answer.expected_cycles, answer.layer_cycles = form.step(last), form.layer(last)
-    answer.counters = resident.fabric.all_counters()
+    answer.conclude(resident)
     answer.host_seconds = time.perf_counter() - started
     return answer

@@ -9,7 +9,7 @@ from fabric.networks.inference.writer import CHUNK
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
-__all__ = ["CODE_WORDS", "admit", "needed_words", "smallest_mesh", "temporary_words"]
+__all__ = ["CODE_WORDS", "admit", "needed_words", "smallest_mesh", "temporary_words", "tokens_per_row"]
 
 CODE_WORDS = 4096
 """Words kept for the program; a test assembles programs and sees that none is longer."""

@@ -129,6 +129,17 @@ def test_what_cannot_be_answered(model, capsys, words, message):
     assert err.count("\n") == 1
 
 
+def test_progress_is_shown_when_it_is_asked_for(model, capsys):
+    """With --progress the steps are counted on standard error; standard output stays one JSON object."""
+    words = ["generate", str(model), "--prompt-ids", "3,0", "--tokens", "2", "--mesh", "2x2", "--progress", "--json"]
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)["tokens"]) == 2
+    assert "weights and programs of 2 x 2 PEs" in err
+    assert main([*words[:-1], "--no-progress"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_preset_has_no_weights_here(capsys):
     """A published model is answered with the command that knows its sizes."""
     assert main(["generate", "LLaMA3-8B", "--prompt", "a"]) == 2

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.fit import CODE_WORDS, GAPS, admit, needed_words, smallest_mesh
+from fabric.networks.inference.fit import CODE_WORDS, GAPS, admit, needed_words, smallest_mesh, tokens_per_row
 from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.rows import POLICIES
 from harness.models.presets import PRESETS
 from tests.examples import examples
 from tests.fabric.networks.inference.small_models import decoders
@@ -42,3 +43,21 @@ def test_published_models_are_refused_with_a_mesh_that_carries_one():
     assert smallest_mesh(large, machine(), 64, "shift") is None
     with pytest.raises(PlanError, match="no mesh of one wafer"):
         admit(large, machine(), 64, "shift")
+
+
+@examples(10)
+@given(decoder=decoders(), tokens=st.integers(1, 40), policy=st.sampled_from(POLICIES))
+def test_the_smallest_mesh_is_the_smallest(decoder, tokens, policy):
+    """No mesh of a small wafer with fewer PEs carries it; the one that is named does."""
+    small = machine("wse2", {"mem.words": CODE_WORDS + GAPS + 1500, "fabric.width": 9, "fabric.height": 11})
+
+    def fits(width, height):
+        place = Placement(decoder, width, height, tokens_per_row(tokens, height, policy))
+        return sum(needed_words(place).values()) <= small["mem.words"]
+
+    carrying = [(w, h) for w in range(1, 10) for h in range(1, 12) if fits(w, h)]
+    found = smallest_mesh(Placement(decoder, 1, 1, tokens), small, tokens, policy)
+    assert (found is None) == (not carrying)
+    if found is not None:
+        assert fits(*found)
+        assert found[0] * found[1] == min(w * h for w, h in carrying)
