@@ -51,7 +51,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         f"Strategies: {', '.join(STRATEGIES)}.",
     )
     model = parser.add_argument("model", nargs="?", metavar="MODEL", help="name or TOML file of a model")
-    complete_by(model, lambda args: [*PRESETS, "X160"])
+    complete_by(model, _models)
     parser.add_argument("--hardware", metavar="H", default="a100", help="a100, cs2 or a TOML file (default: a100)")
     parser.add_argument("--network", metavar="LINK", help="link between nodes, for example ethernet")
     parser.add_argument(
@@ -98,6 +98,15 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument("--figures", metavar="NAME,...", help="write these published figures, or all")
     parser.add_argument("--out", metavar="DIR", help="directory for figures and timelines")
     return parser
+
+
+def _models(args: argparse.Namespace) -> list[str]:
+    """Return names of models that fit to what is asked."""
+    if getattr(args, "inference", False):
+        from harness.models.presets import PRESETS as DECODERS
+
+        return list(DECODERS)
+    return [*PRESETS, "X160"]
 
 
 def main(args: argparse.Namespace) -> int | None:

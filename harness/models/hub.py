@@ -185,7 +185,7 @@ def find_model(name: str) -> LanguageModel:
         if preset.lower() == name.lower():
             raise ConfigError(
                 f"{preset} is known by its sizes; its weights are not here",
-                hint=f"wse plan {preset} --inference, or the directory of its files",
+                hint=f"wse plan {preset} --inference --mesh 360x360, or the directory of its files",
             )
     raise ConfigError(
         f"no model {name!r}: neither shipped nor a directory", hint=suggestion(name, [*shipped, *PRESETS])

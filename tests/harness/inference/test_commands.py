@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from argparse import Namespace
 
 import pytest
 
@@ -116,3 +117,11 @@ def test_every_table_is_drawn(name, tmp_path):
     write_picture(tmp_path / "t.png", result.draw)
     assert {"published", "modelled", "error", "program", "gigahertz"} <= set(result.rows[0])
     assert result.notes
+
+
+def test_names_are_completed_for_what_is_asked():
+    from harness.cli.cmd_plan import _models
+
+    assert "LLaMA3-8B" in _models(Namespace(inference=True))
+    assert "gpt-3" in _models(Namespace(inference=False))
+    assert "LLaMA3-8B" not in _models(Namespace())
