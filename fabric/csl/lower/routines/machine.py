@@ -66,7 +66,7 @@ class Machine(Operations):
     # ---- records
 
     def record(self, source: str, name: str, expr: tree.Call) -> None:
-        """Write words for the host to read after the run: a tag, then values; see `fabric.csl.lower.records`."""
+        """Write words for the host to read after the run: a tag, then values; see `harness.sdk.records`."""
         module = expr.function.module
         known = expr.function.known
         if source == "<simprint>":
