@@ -19,6 +19,9 @@ from wse_core.params import Machine
 __all__ = ["Compiled", "CompiledProgram", "compile_checked", "compile_file"]
 
 
+N_COLORS = 24
+
+
 @dataclass(eq=False)
 class CompiledProgram:
     """One program of a compilation: its image, and what the back end knows of it."""
@@ -100,7 +103,8 @@ def _initial(lowering: ProgramLowering) -> dict[str, Any]:
     bound = {number for kind, number, _, _ in lowering.made.tasks if kind != "control"}
     blocked = [ident for ident, (state, _) in unit.blocked.items() if state]
     unblocked = [ident for ident, (state, _) in unit.blocked.items() if not state and ident not in bound]
+    controlled = [(ident, unit.blocked[ident][1]) for ident in unblocked if ident < N_COLORS]
     active = list(unit.active)
     if unit.loads:
         active.append(27)
-    return {"queues": queues, "active": active, "blocked": blocked, "unblocked": unblocked}
+    return {"queues": queues, "controlled": controlled, "active": active, "blocked": blocked, "unblocked": unblocked}

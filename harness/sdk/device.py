@@ -21,6 +21,8 @@ RPC = 28
 """Id of the hidden task that does calls of the host."""
 FIRST_LOOK, SHARE = 128, 8
 """Cycles until the host looks for the first time whether a command is done; then after each eighth of the time."""
+REST = 100_000
+"""Cycles that a copy waits for what is under way."""
 LONGEST = 1 << 34
 
 
@@ -132,6 +134,10 @@ class Device:
         """Run until nothing moves any more; waiting for the host is no mistake."""
         self.fabric.run(LONGEST, on_limit="return", on_wait="return")
 
+    def at_rest(self) -> None:
+        """Run until nothing moves, for a while at most: a copy comes after what was handed over before it."""
+        self.fabric.run(REST, on_limit="return", on_wait="return")
+
     def until(self, done: Callable[[], bool], what: str) -> None:
         """Run until a condition holds.
 
@@ -186,7 +192,10 @@ class Device:
         found = self._links[kind].get((x, y, color))
         if found is None:
             what = "takes nothing from" if kind == "inputs" else "sends nothing to"
-            raise ConfigError(f"PE ({x}, {y}) {what} the host's stream of color {color}")
+            raise ConfigError(
+                f"PE ({x}, {y}) {what} the host's stream of color {color}",
+                cause="its program does not use the color, or PEs on all sides of it use it too",
+            )
         return found
 
     def send(self, color: int, values: NDArray[np.uint32], px: int, py: int) -> None:

@@ -193,6 +193,7 @@ class SdkRuntime:
             if not nonblock:
                 self.device.entered()
             return
+        self.device.at_rest()
         self.device.copy_in(self._symbol(dest), values, px, py, _is_16(data_type))
 
     def memcpy_d2h(
@@ -206,6 +207,7 @@ class SdkRuntime:
         if streaming:
             values = self.device.receive(int(src), px, py, w, h, n)
         else:
+            self.device.at_rest()
             values = self.device.copy_out(self._symbol(src), px, py, w, h, n, _is_16(data_type))
         if MemcpyOrder(order) is MemcpyOrder.COL_MAJOR:
             values = values.transpose(2, 1, 0)

@@ -10,7 +10,6 @@ import numpy as np
 from fabric.csl.artefact.routes import Routing
 from fabric.csl.compile import Compiled, CompiledProgram
 from fabric.csl.comptime.values import Function, Value
-from fabric.csl.diagnostics import Fault
 from fabric.csl.types import FnType, PointerType
 from wse_core.image import FabricSpec, ProgramImage
 from wse_core.params import Machine
@@ -131,15 +130,8 @@ class Bundle:
 
 
 def bundle_of(made: Compiled, colors: dict[str, int] | None = None) -> Bundle:
-    """Return a compiled layout as a bundle.
-
-    Raises
-    ------
-    CslError
-        If a stream of the host cannot reach a PE.
-    """
+    """Return a compiled layout as a bundle."""
     checked = made.checked
-    report = checked.report
     if checked.layout is None:
         index = np.zeros((1, 1), np.int16)
     else:
@@ -147,12 +139,8 @@ def bundle_of(made: Compiled, colors: dict[str, int] | None = None) -> Bundle:
     index.setflags(write=False)
     host = [_host_program(program) for program in made.programs]
     images = [program.emitted.image for program in made.programs]
-    try:
-        routing = Routing(made, index, images, host)
-        routing.all()
-    except Fault as fault:
-        report.fault(fault)
-    report.check()
+    routing = Routing(made, index, images, host)
+    routing.all()
     names = [] if checked.layout is None else [_host_name(entry) for entry in checked.layout.names.values()]
     options = made.options
     return Bundle(

@@ -13,7 +13,7 @@ import numpy as np
 
 from fabric.csl.compile import Compiled
 from fabric.csl.comptime.colors import ColorConfig
-from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.diagnostics import Span
 from wse_core import image as im
 from wse_core.image import DIRS, STEP
 
@@ -80,9 +80,12 @@ class Routing:
         record = np.zeros((), im.ROUTE_DTYPE)
         rx, tx = bits_of(config.rx), bits_of(config.tx)
         record["rx"][0], record["tx"][0] = rx, tx
+        # What a position does not say is as in the one before it: public programs (Cholesky) send from a position that
+        # only changes rx, and their own wavelets do not come back to them, as the tx of position 0 would have it.
         for k, position in enumerate(config.positions, 1):
-            record["rx"][k] = rx if position.rx is None else bits_of(position.rx)
-            record["tx"][k] = tx if position.tx is None else bits_of(position.tx)
+            rx = rx if position.rx is None else bits_of(position.rx)
+            tx = tx if position.tx is None else bits_of(position.tx)
+            record["rx"][k], record["tx"][k] = rx, tx
         valid = 1
         for k, position in enumerate(config.positions, 1):
             if position.rx is None and position.tx is None:
@@ -91,8 +94,7 @@ class Routing:
         record["valid"] = valid
         record["pos"], record["ring"], record["pop"] = config.current, config.ring, POPS[config.pop]
         record["teardown"] = config.teardown
-        if config.swap:
-            record["swap"] = 3
+        record["swap"] = config.swap
         return record
 
     def _filter(self, config: ColorConfig) -> np.ndarray:
@@ -154,14 +156,8 @@ class Routing:
                 if path is not None and (found is None or len(path) < len(found[1])):
                     found = side, path
             if found is None:
-                layout = self.made.checked.layout
-                assert layout is not None
-                assert layout.span is not None
-                raise Fault(
-                    f"the host's stream of color {color} cannot reach PE ({x}, {y}): PEs on all sides use it too",
-                    layout.span,
-                    "streams to PEs inside of others that use them are not supported yet",
-                )
+                # PEs share programs, so many that name the color never use it; the host's side refuses those here.
+                continue
             side, path = found
             self._lay(table, color, kind, x, y, side, path)
 

@@ -49,7 +49,8 @@ class ColorConfig:
     pop: str = "no_pop"
     filter: Filter | None = None
     teardown: bool = False
-    swap: bool = False
+    swap: int = 0
+    """Axes on which the color changes places with its partner: bit 0 x, bit 1 y."""
 
 
 def _fields(value: Any, known: tuple[str, ...], what: str, span: Span) -> dict[str, Any]:
@@ -164,7 +165,7 @@ def color_config(value: Any, span: Span) -> ColorConfig:
         _choice(pop, POP_MODES, "pop_mode", span) if pop is not None else "no_pop",
         _filter(fields["filter"], span) if "filter" in fields else None,
         _flag(fields["teardown"], "teardown", span) if "teardown" in fields else False,
-        any(_flag(entry, "a color swap", span) for entry in swaps if entry is not None),
+        sum(_flag(entry, "a color swap", span) << k for k, entry in enumerate(swaps) if entry is not None),
     )
 
 

@@ -318,7 +318,8 @@ def emit(
     half : str
         The 16-bit float.
     initial : dict
-        ``queues``: colors of input queues; ``active``, ``blocked``, ``unblocked``: ids; ``main``: priority.
+        ``queues``: colors of input queues; ``controlled``: colors that only bring control wavelets;
+        ``active``, ``blocked``, ``unblocked``: ids; ``main``: priority.
     """
     initial = initial or {}
     unit = Unit(name, machine, half, initial.get("main", "medium_low"))
@@ -331,6 +332,7 @@ def emit(
         if instr.op == "dsr_load" and instr.data[1].kind in ("fabin", "fabout")
     ]
     data_tasks = [(number, function.span) for kind, number, function, _ in program.tasks if kind == "data"]
+    data_tasks += initial.get("controlled", [])
     emitter.queues = bind_queues(unit, initial.get("queues", {}), used, data_tasks)
     tasks: dict[Function, list[tuple[str, int, bool]]] = {}
     for kind, number, function, high in program.tasks:

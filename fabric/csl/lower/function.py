@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fabric.csl import tree
+from fabric.csl.check.order import tail_calls
 from fabric.csl.comptime.builtins.operations import OPERATIONS
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
@@ -48,6 +49,7 @@ class FunctionLowering(Machine):
         self.program, self.node = program, node
         self.env: dict[int, Any] = {}
         self.exits, self.returns = [], []
+        self.ends = {id(call) for call in tail_calls(node)}
         self.begin(made)
         self.expanding: list[tree.Function] = [node]
         self._enter(kind)

@@ -30,6 +30,8 @@ class Statements(Descriptors):
     """Statements; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     exits: list[Exit]
+    ends: set[int]
+    """Calls (their identities) after which the function does nothing more."""
     returns: list[tuple[Block, Vreg | None]]
     """Of functions that are written where they are called: where they end, and the register of the result."""
 
@@ -141,7 +143,8 @@ class Statements(Descriptors):
 
     def _write_Evaluate(self, node: tree.Evaluate) -> None:
         if isinstance(node.value, tree.Call):
-            self.call(node.value)
+            if not (id(node.value) in self.ends and not self.returns and self.tail_call(node.value)):
+                self.call(node.value)
         elif isinstance(node.value, tree.BuiltinCall):
             self.builtin(node.value)
         else:

@@ -7,7 +7,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime.values import DIRECTIONS, Struct, Value
 from fabric.csl.diagnostics import Fault
-from fabric.csl.ir import Sym, Vreg
+from fabric.csl.ir import Operand, Sym, Vreg
 from fabric.csl.lower.operations import Operations
 from fabric.csl.types import DIRECTION, ArrayType
 
@@ -128,12 +128,23 @@ class Machine(Operations):
             if kind == TIME:
                 self.timestamp(at, head + offset)
             elif size:
-                self.store_at(at, head + offset, self.value(value), size)
+                self._store_words(at, head + offset, self.value(value), size)
             offset += size
         self.store_at(None, head, self.alu("add16", at, words), 1)
         self.jump(done)
         self.place(full)
         self.place(done)
+
+    def _store_words(self, base: Vreg, offset: Sym, value: Operand, size: int) -> None:
+        """Store a number word by word: records are packed, so that 32-bit numbers may lie at odd addresses."""
+        if size == 1:
+            self.store_at(base, offset, value, 1)
+            return
+        wide = self.reg(value, 2)
+        for k, half in enumerate(("low", "high")):
+            part = self.new(1)
+            self.put(half, part, wide)
+            self.store_at(base, offset + k, part, 1)
 
     def _words_of(self, value: Any) -> int:
         return value.type.words or 1
