@@ -1,4 +1,8 @@
-"""``wse csl``: look at programs in CSL.  ``check`` says what is wrong with them, ``census`` what they use."""
+"""``wse csl``: programs in CSL.
+
+``check`` says what is wrong with them, ``census`` what they use, ``listing`` what the compiler makes of each line,
+``run`` runs a host script.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,21 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         help="count which features a tree of programs uses, and which are not supported",
         description="Count which features of the language the programs below a directory use.",
     )
-    for part in (check, census):
+    listing = parts.add_parser(
+        "listing",
+        parents=[common],
+        help="print the instructions beside the source lines that they come from",
+        description="Compile a layout file and print each program: instructions with their registers under the source "
+        "line that they come from.",
+    )
+    run = parts.add_parser(
+        "run",
+        help="run a host script, as cs_python does",
+        description="Run a host script with the modules that it expects.",
+    )
+    run.add_argument("script", metavar="SCRIPT")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="what the script is given")
+    for part in (check, census, listing):
         part.add_argument("paths", nargs="+" if part is check else 1, metavar="PATH", help="file or directory")
         part.add_argument(
             "--params",
@@ -54,6 +72,9 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
 
 def main(args: argparse.Namespace) -> int:
     """Do what was asked; return 1 if a program has an error."""
+    if args.part == "run":
+        run_script = need("harness.sdk.python", "the command `wse csl run`").run_script
+        return int(run_script(args.script, args.arguments))
     projects = need("fabric.csl.projects", "the command `wse csl`")
     need("lark", "the command `wse csl`")
     environment = [entry for entry in os.environ.get("CSL_IMPORT_PATH", "").split(":") if entry]
@@ -62,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
         import_paths=(*args.import_path, *environment),
         fp16=args.fp16_format,
     )
-    return (_check if args.part == "check" else _census)(args, options, projects)
+    return {"check": _check, "census": _census, "listing": _listing}[args.part](args, options, projects)
 
 
 def _found(args: argparse.Namespace, options: Any, projects: Any) -> list[Any]:
@@ -122,4 +143,23 @@ def _census(args: argparse.Namespace, options: Any, projects: Any) -> int:
         print_json(found.as_dict())
     else:
         print(found.as_text())
+    return 0
+
+
+def _listing(args: argparse.Namespace, options: Any, projects: Any) -> int:
+    """Print what becomes of each source line."""
+    compile_file = need("fabric.csl.compile", "the command `wse csl listing`").compile_file
+    show = need("fabric.csl.emit.listing", "the command `wse csl listing`").listing
+    diagnostics = need("fabric.csl.diagnostics", "the command `wse csl listing`")
+    try:
+        made = compile_file(args.paths[0], options)
+    except diagnostics.CslError as error:
+        for item in error.diagnostics:
+            print(diagnostics.render(item), file=sys.stderr)
+        return 1
+    texts = [show(program.emitted) for program in made.programs]
+    if args.json:
+        print_json({"programs": texts})
+    else:
+        print("\n\n".join(texts))
     return 0

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fabric.csl.artefact import read_bundle
+from harness.cli.main import main as cli
 from harness.sdk import compiler, python
 from harness.sdk.modules import provided
 from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
@@ -184,3 +185,19 @@ def test_too_much_memory_is_a_message(tmp_path, capsys):
 def test_other_machines_are_refused(tmp_path, capsys):
     assert compiler.main(["--arch=wse3", "layout.csl"]) == 1
     assert "wse3" in capsys.readouterr().err
+
+
+def test_a_listing_names_the_source_lines(tmp_path, capsys):
+    (tmp_path / "layout.csl").write_text(LAYOUT)
+    (tmp_path / "pe.csl").write_text(PE)
+    assert cli(["csl", "listing", str(tmp_path / "layout.csl"), "--params", "width:3,n:5"]) == 0
+    text = capsys.readouterr().out
+    place = text.index("other[i] = a[i] * by + @as(f32, plus);")
+    assert "fmuls" in text[place:]
+    assert "pe.csl:14" in text
+
+
+def test_wse_csl_run_is_cs_python(tmp_path, capsys):
+    (tmp_path / "run.py").write_text("import sys, cerebras.sdk.sdk_utils\nprint(sys.argv[1:])\n")
+    assert cli(["csl", "run", str(tmp_path / "run.py"), "--name", "out"]) == 0
+    assert "['--name', 'out']" in capsys.readouterr().out
