@@ -378,7 +378,6 @@ class Shift(Product):
             return start
         test = m["task.start"] + m["ce.load_latency"]
         last = test + m["ce.branch_taken"] + 2
-        way = timing.way(m, min(2, self.rings["a"].n))
         both = one = 0
         for key, wavelets, lines, back, (advance, turn, slots) in zip(
             "ab", self.wavelets, self.line_turns, self.backwards, self.costs(), strict=True
@@ -387,8 +386,9 @@ class Shift(Product):
             loads = np.where(back, timing.load(m, 2), 0)
             both += int((lines * (begin + m["ce.branch_taken"] + 1 + slots) + loads).max())
             for queues, mine in ((QUEUES, ~back), (BACK_QUEUES, back)):
-                train = timing.train(m, wavelets, *queues[key]) if slots else 0
-                one = max(one, int((lines * (begin + train + way + 2) + loads)[mine].max(initial=0)))
+                # A line of one PE moves its tiles by name only.
+                travel = timing.way(m, 2) + timing.train(m, wavelets, *queues[key]) if slots else 0
+                one = max(one, int((lines * (begin + travel + 2) + loads)[mine].max(initial=0)))
         return start + 2 * last + max(both, one)
 
     def ways(self, step: int) -> int:

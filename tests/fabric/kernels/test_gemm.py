@@ -221,3 +221,12 @@ def test_every_pe_has_the_program_of_its_place():
             (x_colors, b_back), (y_colors, a_back) = columns[x], rows[y]
             back = " a back" * a_back + " b back" * b_back
             assert names[y, x] == f"meshgemm {x_colors} {y_colors}{back}"
+
+
+@pytest.mark.parametrize("name", ["cannon", "meshgemm"])
+@pytest.mark.parametrize(("width", "height"), [(3, 1), (5, 1), (1, 3), (1, 5)])
+def test_a_line_of_one_pe_moves_nothing_while_it_is_aligned(name, width, height):
+    """The closed form holds where tiles of one axis change hands by name only, also with slow links."""
+    overrides = {"router.hop": 4, "router.depth": 5}
+    product, _, _, cycles = product_run(name, width, height, height, 5, width, overrides=overrides)
+    assert product.expected() == pytest.approx(cycles, rel=0.03)
