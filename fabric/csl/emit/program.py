@@ -268,7 +268,7 @@ class Emitter:
         ending = None
         if vector.ending is not None:
             e = vector.ending
-            alone = not any(self._is_fabric(slot) for slot in vector.slots)
+            alone = self._is_lone(vector.slots)
             ending = Async(e.priority, LONE_FIFO if alone else None, e.activate, e.unblock)
         fields: list[Any] = []
         for slot in vector.slots:
@@ -283,10 +283,12 @@ class Emitter:
             return
         checks.pair(self.unit, self.unit.emit(vector.op, *fields, imm=ending, at=self.at))
 
-    def _is_fabric(self, slot: Any) -> bool:
-        if not isinstance(slot, (AutoDsr, ExplicitDsr)):
-            return False
-        return any(dsd.is_fabric for dsd in self.dsr(slot).loads)
+    def _is_lone(self, slots: tuple[Any, ...]) -> bool:
+        """Whether an operation surely has no operand on the fabric, so that no queue gives it a microthread."""
+        dsrs = [slot for slot in slots if isinstance(slot, (AutoDsr, ExplicitDsr))]
+        if any(isinstance(slot, ExplicitDsr) for slot in dsrs):
+            return False  # loaded with whatever other functions say
+        return not any(dsd.is_fabric for slot in dsrs for dsd in self.dsr(slot).loads)
 
 
 def reg(value: Any) -> int:

@@ -44,6 +44,9 @@ def bind_queues(
         color = template.color
         if color is None and kind == "input" and template.queue is not None:
             color = initial.get(template.queue)
+        if color is None and kind == "input" and template.queue is not None:
+            # A queue that this PE does not initialize: the code is there, but the program does not come to it.
+            color = initial[template.queue] = _unused(unit, initial, wanted)
         if color is None:
             raise Fault("the color of this descriptor is not known", span, ".fabric_color = ..., or @initialize_queue")
         before = wanted[kind].get(color)
@@ -52,14 +55,23 @@ def bind_queues(
         found[kind, template.color, template.queue] = Queue(kind, 0, color)
     for color, span in data_tasks:
         wanted["input"].setdefault(color, (None, span))
-    bound = {kind: _bind(unit, kind, colors) for kind, colors in wanted.items()}
+    # The number of a queue is that of a microthread, so the other kind's numbers are left to it.
+    asked = {queue for colors in wanted.values() for queue, _ in colors.values() if queue is not None}
+    bound = {kind: _bind(unit, kind, colors, asked) for kind, colors in wanted.items()}
     return {key: bound[key[0]][queue.color] for key, queue in found.items()}
 
 
-def _bind(unit: Unit, kind: str, colors: dict[int, tuple[int | None, Span | None]]) -> dict[int, Queue]:
+def _unused(unit: Unit, initial: dict[int, int], wanted: dict[str, dict[int, tuple[int | None, Span | None]]]) -> int:
+    """Return a color that the program does not use."""
+    taken = {*initial.values(), *wanted["input"], *wanted["output"]}
+    return next(color for color in range(unit.machine["router.colors"] - 1, -1, -1) if color not in taken)
+
+
+def _bind(
+    unit: Unit, kind: str, colors: dict[int, tuple[int | None, Span | None]], asked: set[int]
+) -> dict[int, Queue]:
     depths = unit.machine["queue.in_depth" if kind == "input" else "queue.out_depth"]
     free = [number for number, depth in enumerate(depths) if depth]
-    asked = {queue for queue, _ in colors.values() if queue is not None}
     bound: dict[int, Queue] = {}
     for color, (queue, _) in colors.items():
         if queue is not None and queue in free:
@@ -69,11 +81,12 @@ def _bind(unit: Unit, kind: str, colors: dict[int, tuple[int | None, Span | None
     for color, (_, span) in colors.items():
         if color in bound:
             continue
-        left = [number for number in free if number not in asked] or free
+        left = [number for number in reversed(free) if number not in asked] or free
         if not left:
             fault = f"the program uses {len(colors)} colors as {kind}s, a PE has {len(depths)} {kind} queues"
             assert span is not None
             raise Fault(fault, span, "a queue is bound to one color on this machine")
         free.remove(left[0])
+        asked.add(left[0])
         bound[color] = unit.queue(kind, left[0], color)
     return bound

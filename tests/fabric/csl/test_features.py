@@ -291,3 +291,28 @@ var a = [8]i16{{ 0, 1, 2, 3, 4, 5, 6, 7 }};
 task job() void {{ for (@range(i16, {bound})) |i| {{ y += a[i]; }} }}
 comptime {{ @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_task_id(8)); }}
 """
+
+
+def test_colors_that_share_a_queue_get_queues_of_their_own(tmp_path):
+    """Two outputs of one queue go out by different ones, none of which is a microthread that receives."""
+    text = """
+const a = @get_color(4);
+const b = @get_color(5);
+const c = @get_color(6);
+var data: [2]i16;
+const mem = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{2} -> data[i] });
+const first = @get_dsd(fabout_dsd, .{ .extent = 2, .fabric_color = a, .output_queue = @get_output_queue(3) });
+const second = @get_dsd(fabout_dsd, .{ .extent = 2, .fabric_color = b, .output_queue = @get_output_queue(3) });
+const in = @get_dsd(fabin_dsd, .{ .extent = 2, .fabric_color = c, .input_queue = @get_input_queue(5) });
+task job() void {
+  @mov16(first, mem, .{ .async = true });
+  @mov16(second, mem, .{ .async = true });
+  @mov16(mem, in, .{ .async = true });
+}
+comptime { @bind_local_task(job, @get_local_task_id(8)); }
+"""
+    (tmp_path / "top.csl").write_text(text)
+    image = compile_file(tmp_path / "top.csl", Options()).programs[0].emitted.image
+    assert image.outq_color[3] == 4
+    assert image.inq_color[5] == 6
+    assert image.outq_color.index(5) not in (3, 5)
