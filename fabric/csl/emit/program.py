@@ -25,6 +25,9 @@ __all__ = ["Emitted", "emit"]
 INVERSE = {"eq": "ne", "ne": "eq"}
 SWAPPED = {"lt": "le", "le": "lt", "ltu": "leu", "leu": "ltu"}
 """The condition on exchanged operands that holds when another does not."""
+PAST_THE_END = 256
+"""Words behind the last variable that a program may touch: on the machine memory goes on there, and public programs
+(the inverse FFT) walk over it."""
 LONE_FIFO = 7
 """Microthread of an asynchronous operation without an operand on the fabric."""
 
@@ -351,6 +354,7 @@ def emit(
         for ident in initial.get(key, ()):
             note(ident, None)
     image = _relocated(unit.assemble(), emitter)
+    image = replace(image, footprint=min(image.footprint + PAST_THE_END, unit.machine["mem.words"]))
     return Emitted(image, _places(unit))
 
 
