@@ -6,9 +6,13 @@ What leaves
     transposed matrix; not for layer 1) and the weight gradients that the gradient pattern asks for.  The order is the
     same for every wafer, so one copy serves all of them.
 
+Order
+    All columns' streams are cuts of one order of sending, `memx.script.Script.sequence`: row after row of a matrix, and
+    every sending of a PE before its taking.  A buffer of any size can hold a window of it without a deadlock.
+
 What comes back
-    f32 numbers per column in the order of asking; `Script.places` says which parameter's entry each one is.  All
-    wafers give the same entries in the same order, so a tree can add them as they pass.
+    f32 numbers per column in the order of asking; `memx.script.Script.places` says which parameter's entry each one is.
+    All wafers give the same entries in the same order, `Script.back`, so a tree can add them as they pass.
 
 The words of a script are laid out once per sparsity pattern; an iteration fills in values.
 
@@ -17,11 +21,10 @@ Source: weight streaming white paper, sections 4.3 (order of an iteration), 7.3 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from fabric.kernels.streamed.gradient import row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
@@ -29,117 +32,9 @@ from fabric.networks.streamed import commands
 from fabric.networks.streamed.oracle import Weights
 from fabric.networks.streamed.resident import Resident
 from memx.parameter import Parameter
+from memx.script import Script
 
-__all__ = ["Coordinator", "Script"]
-
-
-class Script:
-    """Streams of all columns, laid out; values are filled in per use.
-
-    Parameters
-    ----------
-    columns : int
-    sizes : list of int
-        Values of each parameter, in order of their numbers.
-    asked : list of int
-        Gradients of each parameter.
-
-    Attributes
-    ----------
-    phases : list of (str, list of int)
-        What each stretch of the streams is for, and how many words of each column come before it.
-    first_use : ndarray of int
-        Per value: least number of words before it in its column's stream; -1 if it is not sent.
-    places : list of ndarray of int
-        Per column, in order of arrival: where each number belongs in the vector of all gradients, followed by one
-        loss per column.
-    """
-
-    def __init__(self, columns: int, sizes: Sequence[int], asked: Sequence[int]) -> None:
-        self.columns = columns
-        self.offsets = np.concatenate([[0], np.cumsum(asked)]).astype(np.int64)
-        self._values = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._words: list[Any] = [[] for _ in range(columns)]
-        self._control: list[Any] = [[] for _ in range(columns)]
-        self._slots: list[Any] = [[] for _ in range(columns)]
-        self._sources: list[Any] = [[] for _ in range(columns)]
-        self._length = [0] * columns
-        self.phases: list[tuple[str, list[int]]] = []
-        self._places: list[Any] = [[] for _ in range(columns)]
-
-    def words(
-        self,
-        column: int,
-        payload: np.ndarray,
-        is_control: np.ndarray,
-        slots: np.ndarray | None = None,
-        parameter: int = 0,
-        entries: np.ndarray | None = None,
-        places: np.ndarray | None = None,
-    ) -> None:
-        """Append words of a column; `slots` are those whose low half is an entry's value."""
-        self._words[column].append(payload)
-        self._control[column].append(is_control)
-        if slots is not None:
-            self._slots[column].append(slots + self._length[column])
-            self._sources[column].append(entries + self._values[parameter])
-        if places is not None:
-            self._places[column].append(places + self.offsets[parameter])
-        self._length[column] += len(payload)
-
-    def tell(self, *names: str, columns: Iterable[int] | None = None, **data: int) -> None:
-        """Append commands for some columns, or all; ``name=data`` for those with data, in order."""
-        payload = np.array(
-            [*(commands.word(name) for name in names), *(commands.word(name, value) for name, value in data.items())],
-            np.uint32,
-        )
-        for column in range(self.columns) if columns is None else columns:
-            self.words(column, payload, np.ones(len(payload), bool))
-
-    def phase(self, label: str) -> None:
-        """Begin a stretch: what is appended from here on is for `label`."""
-        self.phases.append((label, list(self._length)))
-
-    @property
-    def lengths(self) -> list[int]:
-        """Wavelets of each column."""
-        return list(self._length)
-
-    def close(self) -> Script:
-        """Join what was appended; return the script."""
-
-        def joined(parts: Iterable[list[np.ndarray]], dtype: DTypeLike) -> list[np.ndarray]:
-            return [np.concatenate([*part, np.empty(0, dtype)]).astype(dtype) for part in parts]
-
-        self._words, self._control = joined(self._words, np.uint32), joined(self._control, bool)
-        self._slots, self._sources = joined(self._slots, np.int64), joined(self._sources, np.int64)
-        self.places = joined(self._places, np.int64)
-        first = np.full(self._values[-1], np.iinfo(np.int64).max)
-        for slots, sources in zip(self._slots, self._sources, strict=True):
-            np.minimum.at(first, sources, slots)
-        self.first_use = np.where(first == np.iinfo(np.int64).max, -1, first)
-        return self
-
-    @property
-    def n_words(self) -> int:
-        """Wavelets of all columns."""
-        return sum(self._length)
-
-    @property
-    def longest(self) -> int:
-        """Wavelets of the longest column."""
-        return max(self._length)
-
-    def fill(self, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return [(payload, is control)] per column with the values of all parameters, one after the other."""
-        found = []
-        for words, is_control, slots, sources in zip(
-            self._words, self._control, self._slots, self._sources, strict=True
-        ):
-            payload = words.copy()
-            payload[slots] |= values[sources]
-            found.append((payload, is_control))
-        return found
+__all__ = ["Coordinator"]
 
 
 class Coordinator:
@@ -235,17 +130,6 @@ class Coordinator:
                 self._ask(script, level)
         return script.close()
 
-    def first_use(self, script: Script) -> np.ndarray:
-        """Return `Script.first_use` of the weight behind each gradient that is asked for."""
-        found, start = [], 0
-        for parameter in self.parameters:
-            active, asked = parameter.pattern.flat, parameter.gradient_pattern.flat
-            at = np.minimum(np.searchsorted(active, asked), max(0, len(active) - 1))
-            known = active[at] == asked if len(active) else np.zeros(len(asked), bool)
-            found.append(np.where(known, script.first_use[start + at], -1) if len(active) else np.full(len(asked), -1))
-            start += len(active)
-        return np.concatenate(found)
-
     def _array(self, name: str) -> int:
         return self.resident.arrays[name]
 
@@ -277,7 +161,12 @@ class Coordinator:
                 block[first[lands] + k] = commands.word(name)
             payload, is_control = np.zeros(len(words) + len(told), np.uint32), np.zeros(len(words) + len(told), bool)
             payload[words], payload[told], is_control[told] = steps << 16, block, True
-            script.words(column, payload, is_control, words, number, entries[order])
+            turns = np.empty(len(payload), np.int64)  # weights of a row, then its commands, from the one that begins on
+            round_ring = 1 + (column - landing - 1) % columns
+            turns[words] = rows[order] * (columns + 1)
+            turns[told] = np.repeat(np.arange(len(blocks)) * (columns + 1) + round_ring, blocks)
+            script.words(column, payload, is_control, words, number, entries[order], rows=turns)
+        script.turn(len(landing) * (columns + 1))
 
     def _forward(self, script: Script, level: int) -> None:
         layer, parameter = self.resident.network.layers[level - 1], self.matrices[level - 1]
@@ -308,6 +197,7 @@ class Coordinator:
         for column, count in enumerate(self._owned(level)):
             payload = np.tile(np.array([commands.word(name) for name in names], np.uint32), count)
             script.words(column, payload, np.ones(len(payload), bool))
+        script.turn()
 
     def _join(self, script: Script, name: str) -> None:
         """Append an all-reduce of the sums over the columns: once along the ring to the last, once round to all."""
@@ -316,8 +206,8 @@ class Coordinator:
             if column:
                 script.tell(name, columns=[column])
             script.tell("onward", columns=[column])
-            if column < last:
-                script.tell("take", columns=[column])
+        for column in range(last):
+            script.tell("take", columns=[column])
             if column < last - 1:
                 script.tell("onward", columns=[column])
 
@@ -341,6 +231,7 @@ class Coordinator:
                 number,
                 np.zeros(1, np.int64),
             )
+        script.turn()
         script.tell(
             label=self._array("labels"), wide=self._array("expo"), delta=self._array(self.resident.delta(level))
         )
@@ -349,6 +240,7 @@ class Coordinator:
             script.words(
                 column, commands.word("loss")[None], np.ones(1, bool), parameter=number, places=np.array([column])
             )
+        script.turn()
 
     def _backward(self, script: Script, level: int) -> None:
         """Append the gradient of a layer's inputs: the transposed matrix, without biases."""
@@ -384,7 +276,13 @@ class Coordinator:
             words, heads = interleave(pattern.rows[order], np.ones(n_rows, np.int64), before=True)
             payload = np.zeros(len(words) + n_rows, np.uint32)
             payload[words], payload[heads] = commands.word("ask", steps), row_commands(sender, column)
-            script.words(column, payload, np.ones(len(payload), bool), parameter=level - 1, places=order)
+            turns = np.empty(len(payload), np.int64)  # commands that move a row over the columns, then what is asked
+            turns[heads], turns[words] = 2 * np.arange(n_rows), 2 * pattern.rows[order] + 1
+            control = np.ones(len(payload), bool)
+            script.words(
+                column, payload, control, parameter=level - 1, places=order, rows=turns, asked=turns[words], asks=words
+            )
+        script.turn(2 * n_rows)
 
     # --- normalisation ------------------------------------------------------------------------------------------------
 
@@ -419,6 +317,7 @@ class Coordinator:
                 entries,
                 np.stack(sent, 1).reshape(-1) if sent else None,
             )
+        script.turn()
 
     def _norm_forward(self, script: Script, level: int) -> None:
         rows = self._array(f"a{level}.rows")

@@ -68,6 +68,21 @@ class Tiers:
                 hint=f"at most {most:,} parameters",
             )
 
+    def pinned(self, sizes: Sequence[float]) -> int:
+        """Return how many layers, from the first, stay in DRAM: all if they fit, else what fits into half of it.
+
+        Parameters
+        ----------
+        sizes : sequence of float
+            Bytes of each layer, with the state of its optimizer.
+        """
+        if sum(sizes) <= self.dram_bytes:
+            return len(sizes)
+        kept, used = 0, 0.0
+        while used + sizes[kept] <= self.dram_bytes / 2:
+            used, kept = used + sizes[kept], kept + 1
+        return kept
+
     def deliver(self, layers: Sequence[float]) -> Delivery:
         """Return the `Delivery` of layers, one after the other.
 

@@ -7,33 +7,20 @@ trainer of `harness.train.plain`, which adds in numpy's own order, agrees up to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from fabric.networks.streamed.oracle import Oracle
 from fabric.networks.streamed.resident import Resident
-from memx.coordinator import Coordinator, Script
+from memx.coordinator import Coordinator
+from memx.script import Script
 from swarm.tree import CHUNK, Endpoint
 
 __all__ = ["OraclePort"]
 
 
-@dataclass(frozen=True)
-class _Run:
-    wavelet_hops: int = 0
-    macs: int = 0
-    host_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Pass:
-    cycles: int = 0
-    run: _Run = _Run()
-
-
 class OraclePort(Endpoint):
-    """Stands where a `swarm.system.WaferPort` stands; takes values from the parameters, not from the stream.
+    """Stands where a `swarm.ports.WaferPort` stands; takes values from the parameters, not from the stream.
 
     Parameters
     ----------
@@ -50,27 +37,23 @@ class OraclePort(Endpoint):
         self._inputs, self._labels = inputs, labels
 
     def expect(self, script: Script, streams: list[tuple[np.ndarray, np.ndarray]]) -> None:
-        """Nothing to do: the order of the words is known."""
+        """Keep in which order numbers come back; the words are known."""
+        self._order = np.concatenate(script.places)[script.back]
 
     def weights(self, words: np.ndarray) -> None:
         pass
 
-    def work(self, loss_scale: float = 1.0) -> _Pass:
+    def work(self, loss_scale: float = 1.0) -> None:
         """Calculate what the wafer would."""
         self.oracle.forward(self._inputs, self.coordinator.weights())
         if self._labels is not None:
             losses, delta = self.oracle.loss(self._labels, loss_scale)
             gradients = self.coordinator.gradients(self.oracle.backward(delta))
-            self._numbers = np.concatenate([gradients, losses]).view(np.float32)
-        return _Pass()
+            self._numbers = np.concatenate([gradients, losses]).view(np.float32)[self._order]
 
     def gradients(self, count: int) -> Iterator[np.ndarray]:
         for start in range(0, count, CHUNK):
             yield self._numbers[start : start + CHUNK]
-
-    def times(self, count: int) -> np.ndarray:
-        """Return when numbers left: there is no clock here."""
-        return np.zeros(count, np.int64)
 
     def activations(self, level: int) -> np.ndarray:
         """Return the activations of a level as bit patterns."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from swarm.tree import CHUNK, Endpoint, LinkTraffic, Node, build
+from swarm.tree import CHUNK, WAYS, Endpoint, LinkTraffic, Node, build
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS
 
@@ -75,6 +75,8 @@ class Planes(Endpoint):
         Systems, or fabrics.
     planes : int
         Links of each.
+    ways : int
+        Most ports of a node.
 
     Attributes
     ----------
@@ -82,11 +84,13 @@ class Planes(Endpoint):
         Tree of each plane.
     """
 
-    def __init__(self, endpoints: Iterable[Endpoint], planes: int = PARAMETERS["link.planes"].value) -> None:
+    def __init__(
+        self, endpoints: Iterable[Endpoint], planes: int = PARAMETERS["link.planes"].value, ways: int = WAYS
+    ) -> None:
         if planes < 1:
             raise ConfigError("a fabric without planes", where="swarm: planes", hint="at least 1")
         self.systems = [_System(endpoint, planes) for endpoint in endpoints]
-        self.tops = [build([system.ports[plane] for system in self.systems]) for plane in range(planes)]
+        self.tops = [build([system.ports[plane] for system in self.systems], ways) for plane in range(planes)]
 
     def weights(self, words: np.ndarray) -> None:
         chunks = -(-len(words) // CHUNK)

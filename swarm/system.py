@@ -1,48 +1,61 @@
-"""Memory service, tree and wafers joined: one iteration of the whole system, and its time on one clock.
+"""Memory service, tree and wafers joined: iterations of the whole system on one clock.
 
 What moves
     The coordinator's words go once to the top of the tree and are copied on the way down; every wafer runs them on its
     shard of the batch, cycle by cycle; gradients and losses come up in one order and are added in the tree's order.
 
 Clock
-    Cycles of the wafers.  An iteration takes what the slowest wafer takes (or the links, if they are slower), after the
-    samples have come in over the same links.  The next one begins when the wafers are free and the updated weights of
-    its first rows can be there: a row's gradient leaves, passes the tree, is added to the weight after the latency of
-    the memory service, and the weight comes back.  What the wafers wait for that is `Iteration.boundary`.
+    Cycles of the wafers, one clock for all parts; `swarm.passage` keeps them together.  A word enters a wafer when its
+    value is up to date and has come down (`swarm.service`, `swarm.down`); a number that left is added, comes up and is
+    used up (`swarm.up`).  A wafer works on one batch at a time: samples come in over its link when it has ended the one
+    before, words that are there already wait in its buffer.  So the weights of an iteration leave while gradients of
+    the one before still come, and nothing is added to the wafers' cycles afterwards.
 
-Wafers run in threads of the host; they share nothing, so the result does not depend on that.
+Lost cycles
+    A pass of the same words that finds them all there is run once per script, on a wafer of its own; what a pass takes
+    longer is `Iteration.boundary`, and `Iteration.waits` says what for (`swarm.waits`).
 
-Source: weight streaming white paper, sections 4.3 and 6 (one copy of weights, one of gradients; the round trip at the
-boundary of iterations).
+Source: weight streaming white paper, sections 4.3, 6 and 7.4 (one copy of weights, one of gradients; the round trip at
+the boundary of iterations).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fabric.host.engines import around, chosen
 from fabric.networks.streamed.network import Network
 from fabric.networks.streamed.resident import Resident
-from fabric.networks.streamed.wafer import Pass, Wafer
-from memx.coordinator import Coordinator, Script
+from fabric.networks.streamed.wafer import Wafer
+from memx.coordinator import Coordinator
 from memx.parameter import Parameter
+from memx.script import Script
+from memx.tiers import Tiers
+from swarm import waits
+from swarm.down import Down
 from swarm.oracle import OraclePort
-from swarm.timing import Links, Updates
-from swarm.tree import CHUNK, Endpoint, build, gather
+from swarm.passage import together, travel
+from swarm.planes import Planes
+from swarm.ports import WaferPort
+from swarm.service import Service
+from swarm.timing import WORD, Links, Updates
+from swarm.tree import gather, levels
+from swarm.up import Up
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 
-__all__ = ["Iteration", "System", "WaferPort"]
+__all__ = ["Iteration", "System"]
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """What an iteration gave.
+    """What a pass over all wafers gave.
 
     Attributes
     ----------
@@ -50,12 +63,14 @@ class Iteration:
         Sum over all samples.
     gradients : ndarray of float32
         Of all parameters, one after the other, as asked for; sums over all samples, times the loss scale.
-    cycles : int
-        Of the slowest wafer.
+    total_cycles : int
+        From the end of the pass before to the end of this one, on the slowest wafer.
     load : int
-        Cycles before, in which the samples come in.
+        Part of it in which the samples come in.
     boundary : int
-        Cycles that the wafers wait for the first updated weights of the next iteration.
+        Part of it that was lost because words were not there, or because gradients could not leave.
+    waits : dict[str, float]
+        The cycles of `boundary` by what was waited for, one of `swarm.waits.CAUSES`.
     words, gradient_words : int
         32-bit words on the link of the memory service, each way.
     hops, macs : int
@@ -66,60 +81,25 @@ class Iteration:
 
     loss: np.float32
     gradients: np.ndarray
-    cycles: int
-    load: int
-    boundary: int
-    words: int
-    gradient_words: int
-    hops: int
-    macs: int
-    host_seconds: float
+    total_cycles: int = 0
+    load: int = 0
+    boundary: int = 0
+    waits: Mapping[str, float] = field(default_factory=dict)
+    words: int = 0
+    gradient_words: int = 0
+    hops: int = 0
+    macs: int = 0
+    host_seconds: float = 0.0
 
     @property
-    def total_cycles(self) -> int:
-        """Cycles from one iteration to the next."""
-        return self.load + self.cycles + self.boundary
+    def cycles(self) -> int:
+        """Cycles that a wafer needs if nothing keeps it waiting."""
+        return self.total_cycles - self.load - self.boundary
 
-
-class WaferPort(Endpoint):
-    """A wafer at the end of a link.
-
-    Parameters
-    ----------
-    wafer : Wafer
-    """
-
-    def __init__(self, wafer: Wafer) -> None:
-        self.wafer = wafer
-
-    def expect(self, script: Script, streams: list) -> None:
-        """Say how the words that come are cut into columns, and which are commands."""
-        self.script, self._flags = script, [flags for _, flags in streams]
-        self._lengths = np.cumsum([len(flags) for flags in self._flags])
-        self._came: list[np.ndarray] = []
-
-    def weights(self, words: np.ndarray) -> None:
-        self._came.append(words)
-
-    def work(self, loss_scale: float = 1.0) -> Pass:
-        """Run what came; return the `Pass`.  The loss scale is among the words already."""
-        columns = np.split(np.concatenate(self._came), self._lengths[:-1])
-        self.passed = self.wafer.run(list(zip(columns, self._flags, strict=True)))
-        return self.passed
-
-    def gradients(self, count: int) -> Iterator[np.ndarray]:
-        found = np.zeros(count, np.float32)
-        for places, numbers in zip(self.script.places, self.passed.numbers, strict=True):
-            found[places] = numbers
-        for start in range(0, count, CHUNK):
-            yield found[start : start + CHUNK]
-
-    def times(self, count: int) -> np.ndarray:
-        """Return when each number left, in cycles."""
-        found = np.zeros(count, np.int64)
-        for places, times in zip(self.script.places, self.passed.times, strict=True):
-            found[places] = times
-        return found
+    @property
+    def bottleneck(self) -> str:
+        """What the wafers waited for most, or ``wafers`` if that is not worth a name."""
+        return waits.bottleneck({"samples": self.load, **self.waits}, self.total_cycles)
 
 
 class Sent(NamedTuple):
@@ -130,12 +110,26 @@ class Sent(NamedTuple):
     kind : {"train", "infer"}
     script : Script
     cycle : int
-        Of the first wafer, when it was sent; between passes the clock of a wafer stands still.
+        Of the engine of the first wafer, when its samples had come.
     """
 
     kind: str
     script: Script
     cycle: int
+
+
+class Unhindered(NamedTuple):
+    """A pass that found all its words there.
+
+    Attributes
+    ----------
+    cycles : int
+    entered : ndarray
+        When each word entered, in the order of sending.
+    """
+
+    cycles: int
+    entered: np.ndarray
 
 
 class System:
@@ -147,19 +141,25 @@ class System:
     matrices : list of Parameter
     norms : dict[int, Parameter]
     machine : Machine
+        Its numbers say how fast links, nodes, updates, DRAM and flash are.
     width, height : int
         PEs of each wafer that are used.
     wafers : int
     batch : int
         Samples over all wafers.
-    links : Links, optional
+    bytes_per_parameter : int
+        In the memory service; see `memx.optimizer.Optimizer.bytes_per_parameter`.
     backend : {"compiled", "reference", "numpy"}, optional
-        Machine of the wafers; numpy takes their place with `swarm.oracle`.
+        Machine of the wafers; numpy takes their place with `swarm.oracle`, and has no clock.
     mark : callable, optional
         Called with (begin, label, track, end), in cycles, for each phase of an iteration when its times are known.
+    workers : int, optional
+        Wafers that run side by side on the host; default one per core.  No result depends on it.
 
     Attributes
     ----------
+    clock : int
+        Cycles so far: the end of the last pass on the slowest wafer.
     sent : list of Sent
         Every pass of the wafers so far.
 
@@ -179,9 +179,10 @@ class System:
         height: int,
         wafers: int,
         batch: int,
-        links: Links | None = None,
+        bytes_per_parameter: int = 20,
         backend: str | None = None,
         mark: Callable | None = None,
+        workers: int | None = None,
     ) -> None:
         if wafers < 1:
             raise ConfigError(f"{wafers} wafers", where="system", hint="at least 1")
@@ -192,46 +193,103 @@ class System:
                 where="batch",
                 hint=f"{max(1, batch // unit) * unit} or {(batch // unit + 1) * unit}",
             )
-        self.network, self.batch, self.links = network, batch, links or Links.of(machine)
-        self.updates, self.mark = Updates.of(machine), mark
-        self.machine, self.resident = machine, Resident(network, machine, width, height, batch // wafers)
+        self.network, self.batch, self.machine, self.mark = network, batch, machine, mark
+        self.backend = backend or chosen()[0]
+        self.links = Links.of(machine)
+        self.resident = Resident(network, machine, width, height, batch // wafers)
         self.coordinator = Coordinator(self.resident, matrices, norms)
-        self.ports = [
-            OraclePort(self.resident, self.coordinator)
-            if backend == "numpy"
-            else WaferPort(Wafer(self.resident, backend))
+        tiers = Tiers.of(machine)
+        self.service = Service(self.coordinator, tiers, bytes_per_parameter)
+        self.timed = backend != "numpy"
+        self.ports: list[Any] = [
+            WaferPort(Wafer(self.resident, backend), WORD / self.bytes_per_cycle)
+            if self.timed
+            else OraclePort(self.resident, self.coordinator)
             for _ in range(wafers)
         ]
-        self.tree = build(self.ports, self.links.ways)
+        self.tree = Planes(self.ports, self.links.planes, self.links.ways)
+        away = np.array(levels(wafers, self.links.ways)) * self.links.latency * self.hertz
+        self.down = Down(self.links, tiers, away, self.hertz)
+        self.up = Up(self.links, Updates.of(machine), tiers, away, self.hertz)
         self.clock = self.done = 0
         self.sent: list[Sent] = []
-        self._pool = ThreadPoolExecutor(max_workers=max(1, min(wafers, os.cpu_count() or 1)))
+        self._unhindered: dict[str, tuple[Script, Unhindered]] = {}
+        self._pool = ThreadPoolExecutor(max_workers=workers or max(1, min(wafers, os.cpu_count() or 1)))
 
     @property
     def hertz(self) -> float:
         """Cycles per second."""
         return self.machine["clock.ghz"] * 1e9
 
-    def _send(
+    @property
+    def bytes_per_cycle(self) -> float:
+        """Of the links of a system, each way."""
+        return self.links.bytes_per_second / self.hertz
+
+    # --- passes -------------------------------------------------------------------------------------------------------
+
+    def _pass(
         self, kind: str, loss_scale: float, shards: Sequence[tuple[np.ndarray, np.ndarray | None]]
-    ) -> tuple[Script, list[Any]]:
-        streams = self.coordinator.streams(kind, loss_scale)
-        script = self.coordinator.script(kind)
-        first = self.ports[0]
-        if isinstance(first, WaferPort):
-            self.sent.append(Sent(kind, script, first.wafer.fabric.cycle))
+    ) -> tuple[Script, dict[str, Any]]:
+        """Send the words of a pass and let the wafers work on them; return the script and what it took."""
+        streams, script = self.coordinator.streams(kind, loss_scale), self.coordinator.script(kind)
         for port, (inputs, labels) in zip(self.ports, shards, strict=True):
             port.wafer.load(inputs, labels)
             port.expect(script, streams)
-        for payload, _ in streams:
-            self.tree.weights(payload)
-        working = [self._pool.submit(port.work, loss_scale) for port in self.ports]
-        try:
-            return script, [future.result() for future in working]
-        finally:  # after an interruption nobody may touch a wafer that still runs
-            for future in working:
-                future.cancel()
-            wait(working)
+        self.tree.weights(np.concatenate([payload for payload, _ in streams])[script.sequence])
+        if not self.timed:
+            together(self._pool, [(port.work, loss_scale) for port in self.ports])
+            return script, {}
+        begun, load = self.clock, int(np.ceil(2 * shards[0][0].size / self.bytes_per_cycle))
+        self.sent.append(Sent(kind, script, self.ports[0].ended + load + self.ports[0].origin))
+        for port in self.ports:
+            port.begin(port.ended + load)
+        self.down.begin(*self.service.released(script), self.service.read(script))
+        self.service.begin(script, self.up)
+        travel(self.ports, self.down, self.up, self._pool)
+        self.clock = max(port.ended for port in self.ports)
+        self.up.end(min(port.ended for port in self.ports))
+        free = self.unhindered(kind)
+        slowest = max(self.ports, key=lambda port: port.ended)
+        lost = max(0, self.clock - begun - load - free.cycles)
+        return script, {
+            "total_cycles": self.clock - begun,
+            "load": load,
+            "boundary": lost,
+            "waits": self._waits(script, slowest, free, lost),
+            "words": script.n_words,
+            "hops": sum(port.hops for port in self.ports),
+            "macs": sum(port.macs for port in self.ports),
+            "host_seconds": sum(port.host_seconds for port in self.ports),
+        }
+
+    def unhindered(self, kind: str) -> Unhindered:
+        """Return what a pass takes that finds all its words there: measured, once per script, on a wafer of its own."""
+        script = self.coordinator.script(kind)
+        known = self._unhindered.get(kind)
+        if known is None or known[0] is not script:
+            with around(self.backend):  # nobody records it
+                wafer = Wafer(self.resident, self.backend)
+            port = WaferPort(wafer)
+            port.expect(script, self.coordinator.streams(kind))
+            port.weights(np.concatenate([words for words, _ in self.coordinator.streams(kind)])[script.sequence])
+            port.begin(0)
+            port.offer(np.zeros(script.n_words))
+            port.advance(np.inf)
+            known = self._unhindered[kind] = script, Unhindered(port.ended, port.entered)
+        return known[1]
+
+    def _waits(self, script: Script, port: WaferPort, free: Unhindered, total: float) -> dict[str, float]:
+        """Return by cause what a pass lost on a wafer."""
+        late = port.entered - port.ready - free.entered
+        starved = port.entered <= port.arrived + 2
+        most = self.down.waits.argmax(axis=0)
+        heavy = self.down.waits.max(axis=0) >= late / 2  # most of what it is late, and not a row that came at once
+        cause = np.where(heavy, most, self.down.cause)
+        cause = np.where(starved, cause, self.up.slowest if port.limited else waits.NONE)
+        column = script.sender[script.sequence]
+        parts = [column == k for k in range(script.columns)]
+        return waits.lost([late[part] for part in parts], [cause[part] for part in parts], total)
 
     def train(self, shards: list, loss_scale: float = 1.0) -> Iteration:
         """Run an iteration.
@@ -247,85 +305,54 @@ class System:
         -------
         Iteration
         """
-        script, passes = self._send("train", loss_scale, shards)
-        asked = int(script.offsets[-1])
-        count = asked + self.resident.width
-        loss = np.float32(0)
+        begun = self.clock
+        script, facts = self._pass("train", loss_scale, shards)
+        asked, count = int(script.offsets[-1]), len(script.back)
+        numbers, loss = np.empty(count, np.float32), np.float32(0)
         with np.errstate(invalid="ignore", over="ignore"):  # an overflow is for the loss scale to see
-            numbers = gather(self.tree, count)
+            numbers[np.concatenate(script.places)[script.back]] = gather(self.tree, count)
             for part in numbers[asked:]:
                 loss += part
-        cycles = max(done.cycles for done in passes)
-        per_cycle = self.links.bytes_per_second / self.hertz
-        left = np.max([port.times(count) for port in self.ports], axis=0)[:asked]
-        updated = self.updates.done(left + self.away, self.hertz)
-        found = Iteration(
-            loss=loss,
-            gradients=numbers[:asked],
-            cycles=max(cycles, int(-(-4 * script.n_words // per_cycle))),
-            load=int(-(-2 * shards[0][0].size // per_cycle)),
-            boundary=self._boundary(script, cycles, updated),
-            words=script.n_words,
-            gradient_words=count,
-            hops=sum(done.run.wavelet_hops for done in passes),
-            macs=sum(done.run.macs for done in passes),
-            host_seconds=sum(done.run.host_seconds for done in passes),
-        )
-        if self.mark is not None:
-            self._mark(self.mark, script, found, passes, left, updated)
+        if self.timed:
+            self.service.took(script, self.up, bool(np.isfinite(numbers[:asked]).all()))
+        found = Iteration(loss, numbers[:asked], gradient_words=count, **facts)
         self.done += 1
-        self.clock += found.total_cycles
+        if self.mark is not None and self.timed:
+            self._mark(self.mark, script, begun, found.load)
         return found
 
-    @property
-    def away(self) -> float:
-        """Cycles from a wafer to the memory service, or back."""
-        return self.links.one_way(len(self.ports)) * self.hertz
-
-    def _boundary(self, script: Script, cycles: int, updated: np.ndarray) -> int:
-        """Return the cycles from the end of the wafers' work to the begin of the next iteration on them."""
-        needed = self.coordinator.first_use(script)
-        late = (updated + self.away - needed)[needed >= 0]
-        return max(0, int(np.ceil(late.max(initial=0))) - cycles)
-
-    def _mark(
-        self,
-        mark: Callable,
-        script: Script,
-        found: Iteration,
-        passes: Sequence[Any],
-        left: np.ndarray,
-        updated: np.ndarray,
-    ) -> None:
-        """Mark the phases of an iteration on the clock of the run."""
-        start = self.clock + found.load
-        mark(self.clock, "samples", track="links", end=start)
-        mark(start, "weights and commands", track="memory service", end=start + int(self.away) + script.longest)
-        for number, done in enumerate(passes):
-            mark(start, f"iteration {self.done + 1}", track=f"wafer {number}", end=start + done.cycles)
-        for parameter, first, last in zip(
+    def _mark(self, mark: Callable, script: Script, begun: int, load: int) -> None:
+        """Mark the phases of an iteration on the clock of the system."""
+        mark(begun, "samples", track="links", end=begun + load)
+        first, last = int(self.down.sent[0]), int(np.ceil(self.down.sent[-1] + self.down.away.max()))
+        mark(first, "weights and commands", track="memory service", end=last)
+        for number, port in enumerate(self.ports):
+            mark(port.ready, f"iteration {self.done}", track=f"wafer {number}", end=port.ended)
+        places = np.concatenate(script.places)[script.back]
+        for parameter, low, high in zip(
             self.coordinator.parameters, script.offsets[:-1], script.offsets[1:], strict=True
         ):
-            if last > first:
-                mark(
-                    start + int(left[first:last].min()),
-                    f"gradients of {parameter.name}",
-                    track="tree",
-                    end=start + int(left[first:last].max() + self.away) + 1,
-                )
-                mark(
-                    start + int(left[first:last].min() + self.away),
-                    f"update of {parameter.name}",
-                    track="updates",
-                    end=start + int(np.ceil(updated[first:last].max())),
-                )
+            mine = (places >= low) & (places < high)
+            if mine.any():
+                left = min(port.left[mine].min() for port in self.ports)
+                came, new = self.up.came[mine], self.up.new[mine]
+                mark(int(left), f"gradients of {parameter.name}", track="tree", end=int(came.max()) + 1)
+                name = f"update of {parameter.name}"
+                mark(int(came.min()), name, track="updates", end=int(np.ceil(new.max())))
 
-    def infer(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the logits of up to a batch of samples, bit patterns of shape (classes, samples).
+    def infer(self, inputs: np.ndarray) -> tuple[np.ndarray, int]:
+        """Run the forward passes of up to a batch of samples.
 
         Parameters
         ----------
         inputs : ndarray of uint16, shape (features, samples)
+
+        Returns
+        -------
+        logits : ndarray of uint16, shape (classes, samples)
+            Bit patterns.
+        cycles : int
+            From the end of the pass before.
         """
         given = inputs.shape[1]
         if given > self.batch:
@@ -333,13 +360,36 @@ class System:
         whole = np.zeros((len(inputs), self.batch), np.uint16)
         whole[:, :given] = inputs
         shards = [(np.ascontiguousarray(part), None) for part in np.split(whole, len(self.ports), axis=1)]
-        self._send("infer", 1.0, shards)
-        return self.logits()[:, :given]
+        _, facts = self._pass("infer", 1.0, shards)
+        return self.logits()[:, :given], facts.get("total_cycles", 0)
 
     def logits(self) -> np.ndarray:
         """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""
-        levels = len(self.network.layers)
-        return np.concatenate([port.wafer.activations(levels) for port in self.ports], axis=1)
+        levels_ = len(self.network.layers)
+        return np.concatenate([port.wafer.activations(levels_) for port in self.ports], axis=1)
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return what the next pass depends on, besides the parameters: clocks, and what is under way."""
+        return {
+            "clock": self.clock,
+            "done": self.done,
+            "ended": [port.ended for port in self.ports] if self.timed else [],
+            "down": self.down.state(),
+            "up": self.up.state(),
+            "service": self.service.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned; the parameters have their values and patterns already."""
+        self.clock, self.done = state["clock"], state["done"]
+        if self.timed:
+            for port, ended in zip(self.ports, state["ended"], strict=True):
+                port.set_clock(self.clock, ended)
+        self.down.restore(state["down"])
+        self.up.restore(state["up"])
+        self.service.restore(state["service"])
 
     def close(self) -> None:
         """End the host's threads."""

@@ -1,4 +1,4 @@
-"""How long weights and gradients are under way: rate of a link, latency of the tree, and of an update.
+"""How long weights and gradients are under way: rates of links and nodes, latency of the tree, and of an update.
 
 A tree is a pipeline: the first word needs the latency of all levels, the others follow at the rate of the links.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from swarm.tree import WAYS, depth
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS, Machine
 
-__all__ = ["Links", "Updates"]
+__all__ = ["WORD", "Links", "Updates"]
+
+WORD = 4
+"""Bytes of a word of the stream, and of a gradient."""
 
 
 @dataclass(frozen=True)
@@ -30,21 +31,45 @@ class Links:
         Of one level of the tree, one way [s].
     ways : int
         Most ports of a node of the tree.
+    node_rate : float
+        What a node copies or adds per plane, each direction [bits/s].
+    buffer : float
+        Bytes that are on the way to a system or wait there, and the same for the way back.
+    turn : float
+        From room in a full buffer to hearing of it at the other end, besides the latency of the tree [s].
     """
 
     planes: int = PARAMETERS["link.planes"].value
     rate: float = PARAMETERS["link.rate"].value
     latency: float = PARAMETERS["node.latency"].value * 1e-9
     ways: int = WAYS
+    node_rate: float = PARAMETERS["node.rate"].value
+    buffer: float = PARAMETERS["link.buffer"].value
+    turn: float = PARAMETERS["link.turn"].value * 1e-9
 
     @classmethod
     def of(cls, machine: Machine) -> Links:
         """Return the links that a machine's numbers give."""
-        return cls(machine["link.planes"], machine["link.rate"], machine["node.latency"] * 1e-9, machine["node.ways"])
+        return cls(
+            machine["link.planes"],
+            machine["link.rate"],
+            machine["node.latency"] * 1e-9,
+            machine["node.ways"],
+            machine["node.rate"],
+            machine["link.buffer"],
+            machine["link.turn"] * 1e-9,
+        )
 
     def __post_init__(self) -> None:
-        if self.planes < 1 or self.rate <= 0 or self.latency < 0:
+        if self.planes < 1 or self.rate <= 0 or self.latency < 0 or self.node_rate <= 0:
             raise ConfigError(f"{self.planes} planes of {self.rate} bits/s cannot be", where="swarm: links")
+        if self.buffer < WORD:
+            raise ConfigError(f"a buffer of {self.buffer} bytes holds no word", where="swarm: links")
+
+    @property
+    def window(self) -> int:
+        """Words that may be on the way to a system or wait there."""
+        return int(self.buffer // WORD)
 
     @property
     def bytes_per_second(self) -> float:
@@ -64,7 +89,7 @@ class Links:
 class Updates:
     """The memory service between a gradient and the new weight: in order of arrival, at a rate, each after a latency.
 
-    Both clocks of a system stand on it, that of cycles (`swarm.system`) and that of layers (`swarm.cluster.timeline`).
+    Both clocks of a system stand on it, that of cycles (`swarm.up`) and that of layers (`swarm.cluster.timeline`).
 
     Attributes
     ----------
@@ -89,10 +114,3 @@ class Updates:
     def after(self, count: float) -> float:
         """Return the time from the arrival of so many gradients to their new weights in the stream [s]."""
         return self.seconds(count) + self.latency
-
-    def done(self, arrived: np.ndarray, hertz: float) -> np.ndarray:
-        """Return when each weight is new, given when its gradient arrived, both in cycles of a clock."""
-        each, order, n = hertz / self.rate, np.argsort(arrived, kind="stable"), np.arange(len(arrived))
-        found = np.empty(len(arrived))
-        found[order] = each * (n + 1) + np.maximum.accumulate(arrived[order] - each * n)
-        return found + hertz * self.latency

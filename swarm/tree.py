@@ -17,7 +17,19 @@ import numpy as np
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS
 
-__all__ = ["CHUNK", "WAYS", "Endpoint", "LinkTraffic", "Node", "build", "depth", "gather", "levels", "node_equivalents"]
+__all__ = [
+    "CHUNK",
+    "WAYS",
+    "Endpoint",
+    "LinkTraffic",
+    "Node",
+    "build",
+    "depth",
+    "gather",
+    "groups",
+    "levels",
+    "node_equivalents",
+]
 
 CHUNK = 1024
 """Elements that a node adds together: what it holds of a tensor at any time, per port."""
@@ -104,7 +116,7 @@ class Node(Endpoint):
             yield total
 
 
-def _groups(count: int, ways: int) -> list[int]:
+def groups(count: int, ways: int) -> list[int]:
     """Return how many children each node above `count` endpoints has: full ones, and what is left at the end."""
     full, rest = divmod(count, ways)
     return [ways] * full + ([rest] if rest else [])
@@ -129,7 +141,7 @@ def build(endpoints: Iterable[Endpoint], ways: int = WAYS) -> Endpoint:
         raise ConfigError("a cluster without systems", where="swarm", hint="at least 1")
     while len(level) > 1:
         above, start = [], 0
-        for size in _groups(len(level), ways):
+        for size in groups(len(level), ways):
             part = level[start : start + size]
             above.append(part[0] if size == 1 else Node(tuple(part), ways=ways))
             start += size
@@ -141,9 +153,9 @@ def levels(systems: int, ways: int = WAYS) -> list[int]:
     """Return how many nodes each of so many systems has above it; those of a group that is not full may have fewer."""
     if systems <= 1:
         return [0] * systems
-    groups = _groups(systems, ways)
-    above = levels(len(groups), ways)
-    return [above[k] + (size > 1) for k, size in enumerate(groups) for _ in range(size)]
+    sizes = groups(systems, ways)
+    above = levels(len(sizes), ways)
+    return [above[k] + (size > 1) for k, size in enumerate(sizes) for _ in range(size)]
 
 
 def depth(systems: int, ways: int = WAYS) -> int:
@@ -155,9 +167,9 @@ def node_equivalents(systems: int, ways: int = WAYS) -> float:
     """Return how many nodes a plane needs: a 1:2 takes half of one, any other a whole one."""
     needed = 0.0
     while systems > 1:
-        groups = _groups(systems, ways)
-        needed += sum({1: 0.0, 2: 0.5}.get(size, 1.0) for size in groups)
-        systems = len(groups)
+        sizes = groups(systems, ways)
+        needed += sum({1: 0.0, 2: 0.5}.get(size, 1.0) for size in sizes)
+        systems = len(sizes)
     return needed
 
 

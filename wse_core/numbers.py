@@ -179,8 +179,12 @@ _p("link.planes", 12, "links", f"{PAPER}, section 6.4: 1.2 Tb/s of I/O per syste
    "published", "links of a system, a plane of nodes each; tree and planner count them", low=1)
 _p("link.buffer", 16 * 2**20, "bytes", "no public figure; more than the links carry in the latency of a tree",
    "assumed", "on the way to a system or waiting there, per direction", low=1, high=HUGE)
+_p("link.turn", 100, "ns", "no public figure; a pause frame of 100 Gb/s Ethernet", "assumed",
+   "from room in a full buffer to hearing of it at the other end, besides the latency of the tree", high=HUGE)
 _p("node.ways", 4, "ports", f"{PAPER}, section 6.4", "published",
    "most ports of a broadcast-reduce: a node does one with more than two ports, or two with two", low=2)
+_p("node.rate", 100 * 10**9, "bits/s", f"{PAPER}, section 6.4: reductions at line rate", "published",
+   "what a node copies or adds per plane, each direction", low=1, high=HUGE)
 _p("node.latency", 1000, "ns", "no public figure; store and forward of a packet over 100 Gb/s Ethernet", "assumed",
    "of a level of the tree, one way", high=HUGE)
 

@@ -280,9 +280,10 @@ def _report(r: Mapping[str, Any]) -> str:
             ("wafers", f"{r['wafers']} with {r['mesh'][0]} x {r['mesh'][1]} PEs each"),
             (
                 "cycles",
-                f"{r['cycles']:,}, {1e3 * r['simulated_seconds']:.3f} ms on the wafers, "
-                f"{r['samples_per_simulated_second']:,.0f} samples/s",
+                f"{r['cycles']:,}, {1e3 * r['simulated_seconds']:.3f} ms on the wafers, {r['test_cycles']:,} of them "
+                f"for tests; {r['samples_per_simulated_second']:,.0f} samples/s in training",
             ),
+            ("waited", _waited(r)),
         ]
     if "bit_exact" in r:
         rows += [
@@ -307,6 +308,13 @@ def _report(r: Mapping[str, Any]) -> str:
     if record is not None and not any(path.name == "report.html" for path in made):
         rows.append(("report", f"not made of so short a run; {shlex.join(['wse', 'report', str(record)])} makes one"))
     return table(rows)
+
+
+def _waited(r: Mapping[str, Any]) -> str:
+    """Return what wafers waited for, the longest first."""
+    parts = sorted(r["waits"].items(), key=lambda item: -item[1])
+    told = ", ".join(f"{name} {cycles:,.0f}" for name, cycles in parts if cycles >= 1)
+    return f"{r['lost_cycles']:,} cycles" + (f" ({told})" if told else "") + f"; bottleneck: {r['bottleneck']}"
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.kit.modules import need
 from harness.kit.staging import staged_directory
+from swarm.waits import bottleneck
 from wse_core.errors import CheckpointError, ConfigError, TrainingError
 
 if TYPE_CHECKING:
@@ -198,6 +200,23 @@ class Run:
         words = ["wse", "train", "--resume", str(self.last)]
         return shlex.join([*words, "--out", str(self.out)] if self.out != self.last.parent.parent else words)
 
+    def _clock(self) -> dict[str, Any]:
+        """Return what the clock of the wafers says."""
+        trainer, waits = self.trainer, Counter[str]()
+        for row in self.log.rows:
+            waits.update(row.get("waits", {}))
+        hertz, training = trainer.compile().hertz, trainer.cycles - trainer.test_cycles
+        lost = sum(row.get("boundary", 0) for row in self.log.rows)
+        return {
+            "cycles": trainer.cycles,
+            "test_cycles": trainer.test_cycles,
+            "simulated_seconds": trainer.cycles / hertz,
+            "samples_per_simulated_second": self.config.data.batch * trainer.iteration / (training / hertz),
+            "lost_cycles": lost,
+            "waits": dict(waits),
+            "bottleneck": bottleneck(waits, training),
+        }
+
     def result(self, figure: bool) -> dict[str, Any]:
         """Return what the run gave, and write its table, with or without its figure."""
         rows, config = self.log.rows, self.config
@@ -209,11 +228,7 @@ class Run:
             "skipped": self.trainer.iteration - self.trainer.updates,
         }
         if "cycles" in last:
-            found |= {
-                "cycles": self.trainer.cycles,
-                "simulated_seconds": last["simulated_seconds"],
-                "samples_per_simulated_second": config.data.batch * last["iteration"] / last["simulated_seconds"],
-            }
+            found |= self._clock()
         if self.verdict:
             found |= {
                 "compared_iterations": self.verdict.iterations,

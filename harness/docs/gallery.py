@@ -60,7 +60,7 @@ def training(path: Path) -> None:
             trainer = Trainer(config)
             system = trainer.compile()
         step = trainer.step()
-        phases.place(recorder, system.sent)
+        phases.place(recorder, system.sent, system.ports[0].origin)
         with RunWriter(path, meta) as writer:
             writer.add_result("cycles", step.cycles, "cycles")
             recorder.finish(writer)

@@ -41,7 +41,7 @@ from wse_core.errors import CheckpointError, ConfigError
 __all__ = ["FORMAT", "VERSION", "counts", "found", "latest", "load", "remove", "save"]
 
 FORMAT = "wse-training-checkpoint"
-VERSION = 1
+VERSION = 2
 
 NAME = re.compile(r"iteration-(\d{10})-([0-9a-f]{12})")
 PART = re.compile(r"\.part-(\d+)-\d+")

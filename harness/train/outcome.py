@@ -58,16 +58,19 @@ def write(
         ``wse report`` makes it later, if not.
     """
     system = trainer.compile()
-    phases.place(recorder, system.sent)
+    phases.place(recorder, system.sent, system.ports[0].origin if system.timed else 0)
     with RunWriter(recorder.path, recorder.meta) as writer:
         first = system.ports[0].wafer
         if recorder.windows is None and isinstance(first, Wafer):
             for name, (values, unit) in first.fabric.all_counters().items():
                 writer.add_counter(name, values, unit)
         for name, value in result.items():
-            if value is not None:
+            if isinstance(value, Mapping):
+                for key, part in value.items():
+                    writer.add_result(f"{name}_{key.replace(' ', '_')}", part)
+            elif value is not None:
                 writer.add_result(name, value)
-        for name in ("iteration", "loss", "accuracy", "cycles"):
+        for name in ("iteration", "loss", "accuracy", "cycles", "boundary"):
             writer.add_result(f"curve_{name}", np.array([row[name] for row in rows]))
         recorder.finish(writer)
     if not report:

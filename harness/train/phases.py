@@ -1,9 +1,8 @@
 """Phases of training on the clock of the wafer that is recorded: layers, loss, gradients, and what happens around it.
 
-The system tells its phases on a clock that counts the way of the samples and the boundary between iterations too; the
-clock of a wafer counts only while it works.  `align` moves the phases of each iteration so that they stand over the
-events of the wafer.  `layers` says when the wafer was at which stretch of the stream: every word starts one task in the
-northernmost PE of its column, so the k-th such task is that of the k-th word.
+The system tells its phases on its own clock; that of a wafer's engine began some cycles earlier, when the programs
+loaded their registers, and `align` moves the phases by that.  `layers` says when the wafer was at which stretch of the
+stream: every word starts one task in the northernmost PE of its column, so the k-th such task is that of the k-th word.
 """
 
 from __future__ import annotations
@@ -24,27 +23,11 @@ from wse_core.events import FOREVER, KINDS
 __all__ = ["TRACK", "align", "layers", "place"]
 
 TRACK = "phases of wafer 0"
-FIRST = "samples", "links"  # label and track of the mark with which the system begins each iteration
 
 
-def align(marks: Sequence[Mark], sent: Sequence[Sent]) -> list[Mark]:
-    """Return the marks of the system on the clock of the first wafer, iteration by iteration."""
-    groups: list[list[Mark]] = []
-    for mark in marks:
-        if (mark.label, mark.track) == FIRST:
-            groups.append([])
-        if not groups:
-            return list(marks)
-        groups[-1].append(mark)
-    found = []
-    trained = [entry.cycle for entry in sent if entry.kind == "train"]
-    for group, cycle in zip(groups, trained, strict=False):
-        began = min(mark.begin for mark in group if mark.track == "wafer 0")
-        found += [
-            replace(mark, begin=max(0, mark.begin + cycle - began), end=max(0, mark.end + cycle - began))
-            for mark in group
-        ]
-    return found
+def align(marks: Sequence[Mark], origin: int) -> list[Mark]:
+    """Return the marks of the system on the clock of a wafer that stood at `origin` when that of the system began."""
+    return [replace(mark, begin=max(0, mark.begin + origin), end=max(0, mark.end + origin)) for mark in marks]
 
 
 def layers(events: np.ndarray, sent: Sequence[Sent]) -> list[Mark]:
@@ -83,9 +66,9 @@ def _least(times: Sequence[np.ndarray], at: np.ndarray, stop: np.ndarray) -> int
     return min((int(found[k]) for found, k, end in zip(times, at, stop, strict=True) if k < end), default=None)
 
 
-def place(recorder: Recorder, sent: Sequence[Sent]) -> None:
+def place(recorder: Recorder, sent: Sequence[Sent], origin: int) -> None:
     """Put the phases of a training run on the clock of the recorded wafer, and add its own if its tasks are known."""
-    recorder.marks[:] = align(recorder.marks, sent)
+    recorder.marks[:] = align(recorder.marks, origin)
     wanted = recorder.filter
     if recorder.log is None or wanted is None or wanted.region is not None or wanted.cycles != (0, FOREVER):
         return

@@ -105,7 +105,7 @@ class Log:
         """Write the table, and the figure if wanted; return the paths of all files."""
         names = ["log.jsonl"]
         if self.rows:
-            keys = list(dict.fromkeys(key for row in self.rows for key in row))
+            keys = list(dict.fromkeys(key for row in self.rows for key in row if not isinstance(row[key], dict)))
             try:
                 with staged_directory(self.directory) as stage:
                     write_table(stage / "loss.csv", [{key: row.get(key) for key in keys} for row in self.rows])

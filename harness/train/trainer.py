@@ -5,8 +5,8 @@ An iteration: the data service gives every wafer its shard; the coordinator stre
 FP32 and update the FP32 weights.  If one of them is not finite, nothing is updated and the loss scale is halved.
 
 State is what memory service and data service hold: weights, optimizer state, sparsity patterns, loss scale, position
-and random state of the data.  The wafers keep nothing from one iteration to the next, so that is all that a checkpoint
-needs for bitwise resumption.
+and random state of the data, and the clock with what is under way.  The wafers keep nothing from one iteration to the
+next, so that is all that a checkpoint needs to go on with the same bits and cycles.
 
 Source: weight streaming white paper, sections 4 to 7; mixed precision: FP32 master weights, 16-bit stream.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fabric.networks.streamed.network import Layer, Network
-from harness.train import checkpoint, sparsity
+from harness.train import checkpoint, clock_state, sparsity
 from harness.train.config import TrainConfig
 from harness.train.data import DataService, load
 from harness.train.loss_scale import LossScale
@@ -50,9 +50,13 @@ class Step:
     cycles : int
         Of the system, from this iteration to the next one.
     boundary : int
-        Part of it in which the wafers wait for new weights.
+        Part of it that was lost because words were not there, or gradients could not leave.
+    waits : dict[str, float]
+        The cycles of `boundary` by what was waited for.
+    bottleneck : str
+        What was waited for most, ``wafers`` if nothing.
     simulated_seconds : float
-        Since the start of training, this iteration included.
+        Since the start of training, this iteration and tests before it included.
     scale : float
         Loss scale that was used.
     skipped : bool
@@ -72,6 +76,8 @@ class Step:
     accuracy: float
     cycles: int
     boundary: int
+    waits: Mapping[str, float]
+    bottleneck: str
     simulated_seconds: float
     scale: float
     skipped: bool
@@ -137,6 +143,8 @@ class Trainer:
     ----------
     iteration, iterations : int
         Iterations done, and of the whole run.
+    test_cycles : int
+        Part of `cycles` in which tests ran.
     phases : tuple of Phase
         Stretches with the same masks.
     system : System
@@ -153,7 +161,7 @@ class Trainer:
         self.loss_scale = LossScale.of(config)
         self.iterations = config.iterations(len(self.dataset.x_train))
         self.phases = sparsity.phases(config.sparsity, self.iterations)
-        self.iteration = self.updates = self.cycles = 0
+        self.iteration = self.updates = self.test_cycles = 0
         self.system: System | None = None
         self.matrices, self.norms = initial_parameters(
             config, self.network, self.machine["num.cb16_bias"], self.optimizer.slots
@@ -163,6 +171,11 @@ class Trainer:
     def parameters(self) -> list[Parameter]:
         """All parameters, in the order of the gradients."""
         return [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the system so far."""
+        return self.compile().clock
 
     @property
     def density(self) -> float:
@@ -182,6 +195,7 @@ class Trainer:
                 mesh.height,
                 self.config.wafers,
                 self.config.data.batch,
+                self.optimizer.bytes_per_parameter,
                 backend=self.backend,
                 mark=mark,
             )
@@ -205,7 +219,6 @@ class Trainer:
         scale, batch = self.loss_scale.value, self.config.data.batch
         done = system.train(shards, scale)
         self.iteration += 1
-        self.cycles += done.total_cycles
         finite = bool(np.isfinite(done.gradients).all())
         if not self.loss_scale.update(finite, self.iteration):
             self.updates += 1
@@ -219,6 +232,8 @@ class Trainer:
             accuracy,
             done.total_cycles,
             done.boundary,
+            done.waits,
+            done.bottleneck,
             self.cycles / system.hertz,
             scale,
             not finite,
@@ -250,7 +265,7 @@ class Trainer:
             parameter.set_pattern(pattern)
 
     def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
-        """Return the share of samples whose largest logit is that of their label; forward passes on the wafers.
+        """Return the share of samples whose largest logit is that of their label; the forward passes take their time.
 
         Parameters
         ----------
@@ -260,7 +275,9 @@ class Trainer:
         system, right = self.compile(), 0
         for start in range(0, len(inputs), self.config.data.batch):
             stop = start + self.config.data.batch
-            right += self._right(system.infer(self.encode(inputs[start:stop].T)), labels[start:stop])
+            logits, cycles = system.infer(self.encode(inputs[start:stop].T))
+            right += self._right(logits, labels[start:stop])
+            self.test_cycles += cycles
         return right / max(1, len(inputs))
 
     def _right(self, logits: np.ndarray, labels: np.ndarray) -> int:
@@ -285,10 +302,12 @@ class Trainer:
             tensors[f"{parameter.name}.pattern"] = np.packbits(parameter.pattern.mask())
             for slot, values in parameter.state.items():
                 tensors[f"{parameter.name}.{slot}"] = values
-        return tensors, {
+        clock_tensors, clock = clock_state.split(self.compile().state())
+        return tensors | clock_tensors, {
             "iteration": self.iteration,
             "updates": self.updates,
-            "cycles": self.cycles,
+            "test_cycles": self.test_cycles,
+            "clock": clock,
             "loss_scale": self.loss_scale.state(),
             "data": self.data.state(),
         }
@@ -301,7 +320,9 @@ class Trainer:
         CheckpointError
             Tensors that are missing, unknown or of another shape.
         """
-        expected, _ = self.state()
+        times = {name: values for name, values in tensors.items() if name.startswith(clock_state.PREFIX)}
+        tensors = {name: values for name, values in tensors.items() if name not in times}
+        expected = {n: v for n, v in self.state()[0].items() if not n.startswith(clock_state.PREFIX)}
         if set(tensors) != set(expected):
             odd = sorted(set(tensors) ^ set(expected))[0]
             raise CheckpointError(
@@ -316,14 +337,18 @@ class Trainer:
                     f"{values.shape} and {values.dtype}",
                     hint="the configuration that the checkpoint was made with",
                 )
-        counts = checkpoint.counts(state, ("iteration", "updates", "cycles"))
+        counts = checkpoint.counts(state, ("iteration", "updates", "test_cycles"))
+        masks = {
+            p.name: np.unpackbits(tensors[f"{p.name}.pattern"], count=p.dense.size).astype(bool).reshape(p.dense.shape)
+            for p in self.parameters
+        }
+        clock = clock_state.joined(times, state.get("clock"), {name: int(mask.sum()) for name, mask in masks.items()})
         self.data.restore(state.get("data"))
         self.loss_scale.restore(state.get("loss_scale"))
-        self.iteration, self.updates, self.cycles = counts
+        self.iteration, self.updates, self.test_cycles = counts
         for parameter in self.parameters:
             parameter.dense[...] = tensors[parameter.name]
             for slot, values in parameter.state.items():
                 values[...] = tensors[f"{parameter.name}.{slot}"]
-            size, shape = parameter.dense.size, parameter.dense.shape
-            mask = np.unpackbits(tensors[f"{parameter.name}.pattern"], count=size).astype(bool).reshape(shape)
-            parameter.set_pattern(Pattern.of_mask(mask))
+            parameter.set_pattern(Pattern.of_mask(masks[parameter.name]))
+        self.compile().restore(clock)

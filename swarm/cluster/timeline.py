@@ -164,7 +164,7 @@ def round_trip(layer: LayerShape, tokens: int, cluster: Cluster) -> float:
 
 def jobs(layers: Sequence[LayerShape], tokens: int, cluster: Cluster) -> list[_Job]:
     """Return what is done in an iteration, in order."""
-    pinned, held = _pinned(layers, cluster), []
+    pinned, held = cluster.tiers.pinned([cluster.optimizer.bytes_per_parameter * n.dense_weights for n in layers]), []
     for number, layer in enumerate(layers, 1):
         traffic, most = cluster.traffic(layer), FINE if number == 1 else COARSE
         state = (cluster.optimizer.bytes_per_parameter - 8) * layer.dense_weights  # without gradient, index and copy
@@ -197,17 +197,6 @@ def jobs(layers: Sequence[LayerShape], tokens: int, cluster: Cluster) -> list[_J
         if job.layer == number and job.phase != "forward" and (number > 1 or job.phase == "gradient")
     ]
     return [*down, *up]
-
-
-def _pinned(layers: Sequence[LayerShape], cluster: Cluster) -> int:
-    """Return how many layers, from the first, stay in DRAM: all if they fit, else what fits into half of it."""
-    sizes = [cluster.optimizer.bytes_per_parameter * layer.dense_weights for layer in layers]
-    if sum(sizes) <= cluster.tiers.dram_bytes:
-        return len(layers)
-    kept = 0
-    while sum(sizes[: kept + 1]) <= cluster.tiers.dram_bytes / 2:
-        kept += 1
-    return kept
 
 
 class _Simulation:

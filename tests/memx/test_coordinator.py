@@ -125,15 +125,44 @@ def test_a_script_is_written_again_only_for_another_pattern():
     assert case.coordinator.script("train").n_words < first.n_words
 
 
-def test_the_first_use_of_a_weight_is_where_it_stands():
-    """Per gradient that is asked for: the place of its weight in the stream of its column."""
+@pytest.mark.parametrize("kind", ["train", "infer"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_one_order_of_sending_holds_the_streams_of_all_columns(network, kind):
+    """Every column's words stand in it in their order, and whoever obeys it word by word never waits."""
+    case = Case(**network)
+    script, columns = case.coordinator.script(kind), told(case, kind)
+    assert sorted(script.sequence.tolist()) == list(range(script.n_words))
+    sender = script.sender[script.sequence]
+    for column in range(script.columns):
+        assert np.all(np.diff(script.sequence[sender == column]) == 1)
+    names = np.array([name or "" for column in columns for name in column])[script.sequence]
+    so_far, count = [[] for _ in columns], len(columns)
+    for column, name in zip(sender.tolist(), names.tolist(), strict=True):
+        so_far[column].append(name)
+        if count > 1 and name in ("pass", "land", "take", "join_max", "join_add"):  # its sending stands before it
+            given = {"begin", "pass"} if name in ("pass", "land") else {"onward"}
+            taken = {"pass", "land"} if name in ("pass", "land") else {"take", "join_max", "join_add"}
+            sent, took = (
+                sum(n in names for n in so_far[k]) for k, names in (((column - 1) % count, given), (column, taken))
+            )
+            assert sent >= took
+        elif name in ("from_west", "from_east"):
+            rows = [sum(n == "send" for n in part) for part in so_far]
+            assert sum(rows) > 0
+
+
+def test_every_value_and_every_number_knows_its_word():
     case = Case([7, 5, 3], width=3)
-    script, columns = case.coordinator.script("train"), told(case, "train")
-    first = case.coordinator.first_use(script)
-    assert len(first) == sum(matrix.gradient_pattern.count for matrix in case.matrices)
-    assert all(any(at < len(column) and column[at] is None for column in columns) for at in first)
-    streams, at = case.coordinator.streams("train"), 0
-    for matrix in case.matrices:  # dense: each weight has a gradient
-        for value, place in zip(matrix.values, first[at : at + matrix.pattern.count], strict=True):
-            assert any(place < len(words) and int(words[place]) & 0xFFFF == value for words, _ in streams)
-        at += matrix.pattern.count
+    script = case.coordinator.script("train")
+    words = np.concatenate([payload for payload, _ in case.coordinator.streams("train")])
+    values = np.concatenate([parameter.values for parameter in case.coordinator.parameters])
+    carried = (script.sources >= 0) & (script.sources < len(values))
+    assert np.array_equal(words[carried] & 0xFFFF, values[script.sources[carried]])
+    assert np.bincount(script.sources[carried], minlength=len(values)).min() >= 1  # all are sent
+    places = np.concatenate(script.places)
+    assert sorted(places.tolist()) == list(range(int(script.offsets[-1]) + 3))  # and a loss per column
+    asked = script.asking >= 0
+    assert np.array_equal(asked, places < script.offsets[-1])
+    assert {NAMES[int(word) >> 16] for word in words[script.asking[asked]]} == {"ask"}
+    order = np.argsort(script.sequence)[script.asking[script.back][asked[script.back]]]
+    assert np.all(np.diff(order) > 0)  # numbers come back in the order of asking

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.servers import Server, in_order
 from swarm.timing import Links, Updates
 from swarm.tree import CHUNK, Endpoint, Node, build, depth, gather, node_equivalents
 from wse_core.errors import ConfigError
@@ -110,7 +111,21 @@ def test_links_and_updates_are_numbers_of_the_machine():
     assert len(build([System(None) for _ in range(8)], links.ways).children) == 2
     updates = Updates.of(other)
     assert updates.after(20) == pytest.approx(2 + 7e-9)
-    assert updates.done(np.array([30.0, 0, 5]), 100.0) == pytest.approx(np.array([40, 10, 20]) + 7e-7)
+    assert updates.seconds(20) == 2
+    with pytest.raises(ConfigError, match="holds no word"):
+        Links(buffer=3)
+
+
+def test_a_server_takes_one_thing_after_the_other():
+    """In any cuts: each when it is there and the one before is done; sizes are in units of the gap."""
+    ready, sizes = np.array([0.0, 5, 6, 40, 41]), np.array([1.0, 1, 2, 1, 0])
+    for cut in range(6):
+        server = Server(10.0)
+        found = np.concatenate([server.through(ready[:cut], sizes[:cut]), server.through(ready[cut:], sizes[cut:])])
+        assert found.tolist() == [10, 20, 40, 50, 50]
+        assert server.free == 50
+    assert Server(10.0).through(ready).tolist() == [10, 20, 30, 50, 60]
+    assert in_order([3.0, 1, 4, 2], 2.0).tolist() == [3, 3, 4, 4]
 
 
 def test_impossible_trees():

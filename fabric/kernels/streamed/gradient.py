@@ -234,14 +234,24 @@ def across(column: int, group: int) -> int:
     return ACROSS + 2 * column + group % 2
 
 
-def route_gradient(layout: Layout, place: Placement) -> None:
-    """Route commands and steps down the columns, rows of dY along the rows, sums down and from group to group."""
+def route_gradient(layout: Layout, place: Placement, sender: int | None = None) -> None:
+    """Route commands and steps down the columns, rows of dY along the rows, sums down and from group to group.
+
+    `sender` is the column whose row of dY the routes let pass at first: one that sent the last row leaves them so, and
+    then a first pass takes the same cycles as every other one.  Default: every column takes from the east.
+    """
     columns, groups, height = place.columns, place.groups, place.height
     layout.route(COLOR_W, (0, 0, place.width, height), rx="N", tx="SR")
     layout.route(COLOR_W, (0, height - 1, place.width, 1), rx="N", tx="R")
     for x in range(place.width) if columns > 1 else ():  # a place to begin from; commands set the routes
-        side = "E" if x % columns < columns - 1 else "W"
-        layout.route(COLOR_D, (x, 0, 1, height), rx=side, tx="R")
+        column = x % columns
+        if sender is None:
+            layout.route(COLOR_D, (x, 0, 1, height), rx="E" if column < columns - 1 else "W", tx="R")
+            continue
+        east, west = "E" * (column < columns - 1), "W" * (column > 0)
+        rx = "R" if column == sender else "W" if sender < column else "E"
+        on = {"R": east + west, "W": east, "E": west}[rx]
+        layout.route(COLOR_D, (x, 0, 1, height), rx=rx, tx="R" + on)
     for y in range(height - 1):
         layout.route(DOWN[y % 2], (0, y, place.width, 1), rx="R", tx="S")
         layout.route(DOWN[y % 2], (0, y + 1, place.width, 1), rx="N", tx="R")

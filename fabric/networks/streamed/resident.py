@@ -188,7 +188,8 @@ class Resident:
                     made[key] = self._fitting(x, row)
                 layout.place(made[key], x, y)
         route_product(layout, self.places[0])
-        route_gradient(layout, self.places[0])
+        last = self.places[1].features - 1  # its row of gradients is the last one that a pass sends
+        route_gradient(layout, self.places[0], self.places[1].owner(last))
         for key, program in made.items():
             symbols = program.assemble().symbols
             addresses = [symbols[name].address + offset for name, offset in self._views]

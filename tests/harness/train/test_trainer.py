@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import numpy as np
@@ -10,8 +11,6 @@ import pytest
 from harness.train.config import parse_train
 from harness.train.plain import PlainTrainer
 from harness.train.trainer import Trainer
-from swarm.system import System
-from swarm.timing import Links
 from wse_core.errors import CheckpointError, ConfigError
 
 TEXT = """
@@ -205,7 +204,8 @@ def test_masks_follow_their_schedule(source, schedule, densities):
     changes = int(densities[0] != densities[1])
     assert [parameter.transposes for parameter in run.matrices] == [0, 1 + changes]
     if densities[1] != densities[0]:
-        assert (steps[-1].cycles < steps[0].cycles) == (densities[1] < densities[0])
+        first, last = (step.cycles - step.boundary for step in (steps[0], steps[-1]))
+        assert (last < first) == (densities[1] < densities[0])
     for parameter in run.matrices:  # what does not exist is not touched
         if densities[1] < 1:
             assert not np.any(parameter.state["m"][~parameter.pattern.mask()] != 0) or densities[0] > densities[1]
@@ -236,43 +236,41 @@ def test_a_network_that_does_not_fit_is_refused_when_compiled(source):
         trainer(source, wafers=16)
 
 
-@pytest.mark.parametrize("wafers", [1, 2, 8])
-def test_the_clock_of_an_iteration(source, wafers):
-    """Samples, wafers, then the wait for new weights: gradient by gradient up, through the service, and back."""
-    run = trainer(source, wafers)
-    run.compile()
-    system, given = run.system, run.data.batch(0)
-    done = system.train([(run.encode(x.T), run.encode(np.eye(4)[y].T)) for x, y in given])
-    script = system.coordinator.script("train")
-    asked = int(script.offsets[-1])
-    left = np.max([port.times(asked + 3) for port in system.ports], axis=0)[:asked]
-    away = {1: 0, 2: 850, 8: 1700}[wafers]  # 1 us per level
-    free, updated = 0.0, np.zeros(asked)
-    for k in np.argsort(left, kind="stable"):  # 75e9 updates per second, each after 10 us
-        free = max(free, left[k] + away) + 0.85 / 75
-        updated[k] = free + 8500
-    cycles = max(port.passed.cycles for port in system.ports)
-    assert done.load == -(-2 * 12 * 16 // wafers // (150 / 0.85)) // 1
-    assert done.cycles == cycles > 4 * script.n_words / (150 / 0.85)
-    assert done.boundary == max(0, np.ceil((updated + away - script.first_use[:asked]).max()) - cycles) > 0
-    assert system.clock == done.load + done.cycles + done.boundary
-    slow = System(run.network, run.matrices, run.norms, run.machine, 3, 2, wafers, 16, Links(rate=1e8))
-    done = slow.train([(run.encode(x.T), run.encode(np.eye(4)[y].T)) for x, y in given])
-    assert done.cycles == np.ceil(4 * script.n_words / (0.15 / 0.85)) > cycles
-    system.close(), slow.close()
+@pytest.mark.parametrize("wafers", [1, 2])
+def test_a_run_that_goes_on_reports_the_cycles_of_an_uninterrupted_one(source, wafers):
+    """A trainer that was never used goes on from a state, or from a state that was damaged not at all."""
+    changed = "\n[machine]\nupdate.rate = 20_000_000\nlink.buffer = 512\n"  # a buffer that is full, updates in a queue
+    whole, first, second = (trainer(source, wafers, density=0.6, machine=changed) for _ in range(3))
+    expected = train(whole, 7)
+    train(first, 3)
+    tensors, state = first.state()
+    tensors, state = {name: values.copy() for name, values in tensors.items()}, json.loads(json.dumps(state))
+    assert any(len(values) for name, values in tensors.items() if name.startswith("clock."))
+    for damage in ({"clock": None}, {"clock": state["clock"] | {"ended": 3}}):
+        with pytest.raises(CheckpointError, match="clock"):
+            second.restore(tensors, state | damage)
+    with pytest.raises(CheckpointError, match="clock knows 3 weights"):
+        second.restore(tensors | {"clock.new.layer1.weight": np.zeros(3)}, state)
+    second.restore(tensors, state)
+    steps = train(second, 4)
+    facts = ("iteration", "cycles", "boundary", "waits", "simulated_seconds", "loss")
+    assert [[getattr(a, f) for f in facts] for a in steps] == [[getattr(b, f) for f in facts] for b in expected[3:]]
+    assert second.cycles == whole.cycles
 
 
-def test_the_clock_follows_the_numbers_of_the_machine(source):
-    """Latency of an update and of a level of the tree are set like any other number of the machine."""
-    waits = {}
-    for name, change in {"as it is": "", "update": "update.latency = 20_000", "tree": "node.latency = 2000"}.items():
-        run = trainer(source, 2, machine=f"\n[machine]\n{change}\n")
-        run.compile()
-        shards = [(run.encode(x.T), run.encode(np.eye(4)[y].T)) for x, y in run.data.batch(0)]
-        waits[name] = run.system.train(shards).boundary
-        run.system.close()
-    assert waits["update"] - waits["as it is"] == 8500  # 10 us at 0.85 GHz
-    assert waits["tree"] - waits["as it is"] == 1700  # one level, there and back
+def test_tests_take_their_time(source):
+    """Held-out samples come in, weights are sent, and wafers work: the clock goes on, and training goes on after it."""
+    run, other = trainer(source, 2), trainer(source, 2)
+    train(run, 2), train(other, 2)
+    before = run.cycles
+    run.evaluate(run.dataset.x_test, run.dataset.y_test)  # 40 samples, 16 at a time
+    assert run.test_cycles == run.cycles - before
+    forward = run.system.unhindered("infer").cycles
+    assert run.test_cycles >= 3 * (forward + 2)
+    a, b = run.step(), other.step()
+    assert a.simulated_seconds - b.simulated_seconds == pytest.approx((a.cycles - b.cycles + run.test_cycles) / 0.85e9)
+    assert a.boundary < b.boundary  # new weights came meanwhile
+    assert np.array_equal(weights(run), weights(other))
 
 
 def test_no_wafer_runs_on_after_an_interruption(source, monkeypatch):
@@ -280,15 +278,15 @@ def test_no_wafer_runs_on_after_an_interruption(source, monkeypatch):
     run, ended = trainer(source, 2), []
     run.compile()
 
-    def fail(loss_scale):
+    def fail(horizon):
         raise KeyboardInterrupt
 
-    def work(loss_scale):
+    def work(horizon):
         time.sleep(0.2)
-        ended.append(loss_scale)
+        ended.append(horizon)
 
-    monkeypatch.setattr(run.system.ports[0], "work", fail)
-    monkeypatch.setattr(run.system.ports[1], "work", work)
+    monkeypatch.setattr(run.system.ports[0], "advance", fail)
+    monkeypatch.setattr(run.system.ports[1], "advance", work)
     with pytest.raises(KeyboardInterrupt):
         run.step()
     seen = len(ended)

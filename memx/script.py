@@ -1,0 +1,167 @@
+"""Words of an iteration, laid out once, filled with values when they are sent: a stream per column, one order of all.
+
+`memx.coordinator` writes a script and knows what the words mean; links and tree need to know only in which order they
+go out, which of them carry a value that has to be updated before, and in which order numbers come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fabric.networks.streamed import commands
+
+__all__ = ["Script"]
+
+
+class Script:
+    """Streams of all columns, laid out; values are filled in per use.
+
+    Parameters
+    ----------
+    columns : int
+    sizes : list of int
+        Values of each parameter, in order of their numbers.
+    asked : list of int
+        Gradients of each parameter.
+
+    Attributes
+    ----------
+    phases : list of (str, list of int)
+        What each stretch of the streams is for, and how many words of each column come before it.
+    sequence : ndarray of int
+        Order of sending: numbers of words, counted through column 0, then column 1 and so on.
+    sources : ndarray of int
+        Per word, counted so: the value that it carries among those of all parameters, -1 for none.
+    places : list of ndarray of int
+        Per column, in order of arrival: where each number belongs in the vector of all gradients, followed by one
+        loss per column.
+    back : ndarray of int
+        Order of coming back: numbers of what returns, counted through the columns.
+    asking : ndarray of int
+        Per number that returns, counted through the columns: the word at whose place a gradient is asked for; -1 for
+        losses, and sums of a normalisation.
+    """
+
+    def __init__(self, columns: int, sizes: Sequence[int], asked: Sequence[int]) -> None:
+        self.columns = columns
+        self.offsets = np.concatenate([[0], np.cumsum(asked)]).astype(np.int64)
+        self._values = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._words: list[Any] = [[] for _ in range(columns)]
+        self._control: list[Any] = [[] for _ in range(columns)]
+        self._slots: list[Any] = [[] for _ in range(columns)]
+        self._sources: list[Any] = [[] for _ in range(columns)]
+        self._length = [0] * columns
+        self._turn = 0
+        self._turns: list[Any] = [[] for _ in range(columns)]
+        self._asked: list[Any] = [[] for _ in range(columns)]
+        self._asks: list[Any] = [[] for _ in range(columns)]
+        self.phases: list[tuple[str, list[int]]] = []
+        self._places: list[Any] = [[] for _ in range(columns)]
+
+    def words(
+        self,
+        column: int,
+        payload: np.ndarray,
+        is_control: np.ndarray,
+        slots: np.ndarray | None = None,
+        parameter: int = 0,
+        entries: np.ndarray | None = None,
+        places: np.ndarray | None = None,
+        rows: np.ndarray | int = 0,
+        asked: np.ndarray | int = 0,
+        asks: np.ndarray | None = None,
+    ) -> None:
+        """Append words of a column; `slots` are those whose low half is an entry's value.
+
+        `rows` says which words of all columns belong together, from the present turn on; `asked` the same of what
+        comes back, in the order of `places`, and `asks` which words ask for it.
+        """
+        self._words[column].append(payload)
+        self._control[column].append(is_control)
+        if slots is not None:
+            self._slots[column].append(slots + self._length[column])
+            self._sources[column].append(entries + self._values[parameter])
+        if places is not None:
+            self._places[column].append(places + self.offsets[parameter])
+            self._asked[column].append(np.broadcast_to(asked, len(places)) + self._turn)
+            self._asks[column].append(np.full(len(places), -1) if asks is None else asks + self._length[column])
+        self._turns[column].append(np.broadcast_to(rows, len(payload)) + self._turn)
+        self._length[column] += len(payload)
+
+    def turn(self, count: int = 1) -> None:
+        """Say that what is appended from here on follows so many rows of all columns."""
+        self._turn += count
+
+    def tell(self, *names: str, columns: Iterable[int] | None = None, **data: int) -> None:
+        """Append commands for some columns, or all; ``name=data`` for those with data, in order."""
+        payload = np.array(
+            [*(commands.word(name) for name in names), *(commands.word(name, value) for name, value in data.items())],
+            np.uint32,
+        )
+        for column in range(self.columns) if columns is None else columns:
+            self.words(column, payload, np.ones(len(payload), bool))
+        self.turn()
+
+    def phase(self, label: str) -> None:
+        """Begin a stretch: what is appended from here on is for `label`."""
+        self.phases.append((label, list(self._length)))
+
+    @property
+    def lengths(self) -> list[int]:
+        """Wavelets of each column."""
+        return list(self._length)
+
+    def close(self) -> Script:
+        """Join what was appended; return the script."""
+
+        def joined(parts: Iterable[list[np.ndarray]], dtype: DTypeLike) -> list[np.ndarray]:
+            return [np.concatenate([*part, np.empty(0, dtype)]).astype(dtype) for part in parts]
+
+        self._words, self._control = joined(self._words, np.uint32), joined(self._control, bool)
+        self._slots, self._sources = joined(self._slots, np.int64), joined(self._sources, np.int64)
+        self.places = joined(self._places, np.int64)
+        self.sequence = np.argsort(np.concatenate(joined(self._turns, np.int64)), kind="stable")
+        self.back = np.argsort(np.concatenate(joined(self._asked, np.int64)), kind="stable")
+        self.sources = np.full(self.n_words, -1)
+        for begin, slots, sources in zip(self.starts, self._slots, self._sources, strict=False):
+            self.sources[begin + slots] = sources
+        asks = joined(self._asks, np.int64)
+        self.asking = np.concatenate(
+            [np.where(at < 0, -1, at + begin) for begin, at in zip(self.starts, asks, strict=False)]
+        )
+        return self
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Number of each column's first word, and of all words."""
+        return np.concatenate([[0], np.cumsum(self._length)])
+
+    @property
+    def sender(self) -> np.ndarray:
+        """Column of each word, counted through the columns."""
+        return np.repeat(np.arange(self.columns), self._length)
+
+    @property
+    def n_words(self) -> int:
+        """Wavelets of all columns."""
+        return sum(self._length)
+
+    @property
+    def longest(self) -> int:
+        """Wavelets of the longest column."""
+        return max(self._length)
+
+    def fill(self, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return [(payload, is control)] per column with the values of all parameters, one after the other."""
+        found = []
+        for words, is_control, slots, sources in zip(
+            self._words, self._control, self._slots, self._sources, strict=True
+        ):
+            payload = words.copy()
+            payload[slots] |= values[sources]
+            found.append((payload, is_control))
+        return found

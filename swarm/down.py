@@ -1,0 +1,168 @@
+"""The way of a word down: store, link, tree, to the edge of every wafer, in the one order of the script.
+
+    flash     a word whose parameter lies there is read ahead, in order, at most half of the DRAM ahead of the stream
+    release   a word leaves when its value is up to date; words before it go first
+    room      at most `Links.window` words are on the way to a wafer or wait there; all wafers must have room
+    store     the rate at which the memory service streams
+    planes    chunks of words go out on the planes in turn, each at the rate of a link, or of a node if that is slower
+    tree      a latency per level; words of a column arrive in order
+
+All times are in cycles of the wafers, on the clock of the system.  `Down.extend` goes as far as is known when earlier
+words entered the wafers: what is not known yet cannot reach a wafer before `Down.reach`.
+
+Source: weight streaming white paper, sections 6.3, 6.4 and 7.4; order of the planes as in `swarm.planes`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memx.tiers import Tiers
+from swarm.servers import Server, in_order
+from swarm.timing import WORD, Links
+from swarm.tree import CHUNK
+from swarm.waits import CAUSES
+
+__all__ = ["Down"]
+
+Times = NDArray[np.float64]
+ROUND_TRIP, _UPDATE, FLASH, LINK, NODE, BUFFER = range(len(CAUSES))
+
+
+class Down:
+    """Parameters as they are in `swarm.system.System`.
+
+    Parameters
+    ----------
+    links : Links
+    tiers : Tiers
+    away : ndarray
+        Cycles from the top of the tree to each system.
+    hertz : float
+        Cycles per second.
+
+    Attributes
+    ----------
+    sent : ndarray
+        Per word of the present pass, in the order of sending: when it is at the top of the tree; the first `known`.
+    waits : ndarray, shape (causes, words)
+        Per word: cycles it waited for flash, room and links, after it was up to date (`swarm.waits.CAUSES`).
+    cause : ndarray of int
+        Per word: what being up to date, of itself and of all words before it, waited for.
+    """
+
+    def __init__(self, links: Links, tiers: Tiers, away: Times, hertz: float) -> None:
+        self.links, self.away = links, away
+        slow = min(links.rate, links.node_rate) if len(away) > 1 else links.rate
+        self.limit = NODE if slow < links.rate else LINK
+        self.store = Server(hertz * WORD / tiers.stream_rate)
+        self.planes = [Server(hertz * WORD * 8 / slow) for _ in range(links.planes)]
+        self.flash, self.ahead = Server(hertz / tiers.flash_rate), tiers.dram_bytes / 2
+        self.back = away + max(1.0, hertz * links.turn)  # until it is heard that there is room; a cycle at least
+        self.room = np.empty(0)  # when words of earlier passes made room, of those that may still matter
+
+    def begin(self, released: Times, cause: NDArray[np.int8], read: Times | None) -> None:
+        """Begin a pass.
+
+        Parameters
+        ----------
+        released : ndarray
+            Per word, in the order of sending: when its value is up to date.
+        cause : ndarray of int
+            What that waited for.
+        read : ndarray or None
+            Bytes of flash that have to be read for it.
+        """
+        self.released, self.cause, self.known = released, cause.copy(), 0
+        self._last, self._there = (0.0, ROUND_TRIP), 0.0
+        self.waits = np.zeros((len(CAUSES), len(released)))
+        self.sent, self._out = np.empty(len(released)), np.empty(len(released))
+        self._read = read if read is not None and read.any() else None
+        self._until = np.cumsum(self._read) if self._read is not None else None
+        self._first = self.store.free if self._read is not None else 0.0
+
+    def extend(self, made: Times) -> None:
+        """Go on; `made`: when the words of this pass that are known to have entered made room at the top."""
+        room = np.concatenate([self.room, made])
+        shift = len(self.room) - self.links.window
+        limit = min(len(self.sent), len(made) + self.links.window)
+        while self.known < limit:
+            stop = limit
+            if self._until is not None:
+                done = self._until[self.known - 1] if self.known else 0.0
+                stop = max(self.known + 1, min(limit, int(np.searchsorted(self._until, done + self.ahead, "right"))))
+            part = slice(self.known, stop)
+            updated = self._behind(self.released[part], self.cause[part])
+            ready = updated.copy()
+            if self._read is not None:
+                ready = in_order(self._fetched(part, ready), self._there)
+                self._there = float(ready[-1])
+                self.waits[FLASH, part] = ready - updated
+            needed = np.arange(self.known, stop) + shift
+            free = np.where(needed >= 0, room[np.clip(needed, 0, None)] if len(room) else 0.0, 0.0)
+            self.waits[BUFFER, part] = np.maximum(0.0, free - ready)
+            ready = in_order(np.maximum(ready, free))
+            out = self.store.through(ready)
+            number = np.arange(self.known, stop) // CHUNK % len(self.planes)
+            for plane, server in enumerate(self.planes):
+                mine = number == plane
+                if mine.any():
+                    self.sent[part][mine] = server.through(out[mine])
+            self.waits[self.limit, part] = self.sent[part] - ready
+            self._out[part], self.known = out, stop
+
+    def _behind(self, ready: Times, cause: NDArray[np.int8]) -> Times:
+        """Return when words and all before them are ready; a word that waits for another has its cause."""
+        whole = in_order(ready, self._last[0])
+        latest = np.maximum.accumulate(np.where(ready >= whole, np.arange(len(ready)), -1))
+        cause[:] = np.where(latest < 0, self._last[1], cause[latest])
+        self._last = float(whole[-1]), int(cause[-1])
+        return whole
+
+    def _fetched(self, part: slice, ready: Times) -> Times:
+        """Return when words are ready that have to be read from flash first."""
+        assert self._read is not None
+        assert self._until is not None
+        size = self._read[part]
+        wanted = size > 0
+        before = np.searchsorted(self._until, self._until[part] - self.ahead, "right") - 1
+        room = np.where(before >= 0, self._out[np.clip(before, 0, None)], self._first)
+        ready[wanted] = self.flash.through(np.maximum(ready, room)[wanted], size[wanted])
+        return ready
+
+    def arrived(self, system: int, first: int, stop: int) -> Times:
+        """Return when words of the present pass arrive at a system."""
+        return self.sent[first:stop] + self.away[system]
+
+    def reach(self, clocks: Times, counts: NDArray[np.int64]) -> float:
+        """Return the earliest cycle in which the next unknown word could be at the top of the tree.
+
+        Parameters
+        ----------
+        clocks : ndarray
+            Until when each system was simulated.
+        counts : ndarray of int
+            Words in the order of sending that are known to have entered it.
+        """
+        if self.known == len(self.sent):
+            return np.inf
+        late = counts <= self.known - self.links.window
+        return float(np.min((clocks + self.back)[late], initial=np.inf))
+
+    def end(self, made: Times) -> None:
+        """End a pass whose words all entered."""
+        room = np.concatenate([self.room, made])
+        self.room = room[room > self.store.free][-self.links.window :]
+
+    def state(self) -> dict[str, Any]:
+        """Return what the next pass depends on."""
+        return {"servers": [server.free for server in (self.store, self.flash, *self.planes)], "room": self.room}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        for server, free in zip((self.store, self.flash, *self.planes), state["servers"], strict=True):
+            server.free = float(free)
+        self.room = np.asarray(state["room"], np.float64)

@@ -1,0 +1,77 @@
+"""One pass of all wafers on one clock: each part goes as far as nothing can reach it.
+
+A conservative simulation.  A wafer runs until the first cycle in which something could reach it that is not known yet:
+a word that waits for room at another wafer, or leave for a number that waits for others on their way up.  Both take the
+latency of the links, the lookahead, from wherever the others stand.  As long as the buffers between memory service and
+wafers hold what is under way, everything is known beforehand, and each wafer runs to its end in one piece.
+
+Wafers share nothing while they run.  Their order, and how many run side by side, cannot matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, wait
+
+import numpy as np
+
+from swarm.down import Down
+from swarm.ports import WaferPort
+from swarm.up import Up
+from wse_core.errors import InternalError
+
+__all__ = ["together", "travel"]
+
+
+def together(pool: Executor, calls: Sequence[tuple]) -> list:
+    """Return what calls, (function, *arguments) each, return; after an interruption none of them runs on."""
+    working = [pool.submit(*call) for call in calls]
+    try:
+        return [future.result() for future in working]
+    finally:
+        for future in working:
+            future.cancel()
+        wait(working)
+
+
+def travel(ports: Sequence[WaferPort], down: Down, up: Up, pool: Executor) -> None:
+    """Move the words of a pass down, let the wafers work on them, and move what they give up.
+
+    Parameters
+    ----------
+    ports : sequence of WaferPort
+        After `WaferPort.begin`.
+    down, up : Down, Up
+        After `begin`.
+    pool : Executor
+        In which wafers run.
+    """
+    entered = [np.empty(0) for _ in ports]
+    left = [np.empty(0) for _ in ports]
+    while True:
+        common = min(map(len, entered))
+        made = np.max([times[:common] + back for times, back in zip(entered, down.back, strict=True)], axis=0)
+        before = down.known, up.known
+        down.extend(made)
+        up.extend(left)
+        for number, port in enumerate(ports):
+            port.offer(down.arrived(number, port.offered, down.known))
+            port.allow(up.taken(number))
+        clocks = np.array([port.clock for port in ports], np.float64)
+        top = down.reach(clocks, np.array([len(times) for times in entered]))
+        bottom = up.reach(clocks, np.array([len(times) for times in left]))
+        last = bool(np.isinf(top) and np.isinf(bottom))
+        horizons = [min(top + away, bottom + back) for away, back in zip(down.away, up.back, strict=True)]
+        heard = together(pool, [(port.advance, horizon) for port, horizon in zip(ports, horizons, strict=True)])
+        known = [port.known() for port in ports]
+        entered, left = [times for times, _ in known], [times for _, times in known]
+        if last:
+            break
+        if not any(heard) and all(port.quiet for port in ports) and before == (down.known, up.known):
+            for port in ports:
+                port.wafer.fabric.run()  # says who waits for whom
+            raise InternalError("nothing moves between memory service and wafers", where="system")
+    down.end(np.max([times + back for times, back in zip(entered, down.back, strict=True)], axis=0))
+    up.extend(left)
+    for port in ports:
+        port.finish()

@@ -1,0 +1,181 @@
+"""A wafer at the end of a link: what comes enters in its cycle, what leaves is told with its cycle.
+
+The port keeps two clocks apart: that of the system, on which everything here is said, and that of the wafer's engine,
+which began `origin` cycles earlier.  A wafer is simulated until a cycle before which nothing unknown can reach it
+(`swarm.passage`), never further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.networks.streamed.wafer import Wafer
+from memx.script import Script
+from swarm.servers import Server, in_order
+from swarm.tree import CHUNK, Endpoint
+
+__all__ = ["WaferPort", "whole"]
+
+Times = NDArray[np.float64]
+ROUNDING = 1e-6  # of a cycle: what sums of gaps may be off
+
+
+def whole(times: Times | float) -> NDArray[np.int64]:
+    """Return the first whole cycles that are not before some times."""
+    return np.ceil(np.asarray(times, np.float64) - ROUNDING).astype(np.int64)
+
+
+class WaferPort(Endpoint):
+    """Parameters: the wafer, and the cycles that its link takes for a word.
+
+    Attributes
+    ----------
+    ended : int
+        When the wafer had finished its last pass.
+    entered : ndarray
+        Per word of the present pass, in the order of sending: when it entered; not a number: not yet.
+    arrived : ndarray
+        When they were at the wafer, behind the samples.
+    left : ndarray
+        Per number of the present pass, in the order of asking: when it left.
+    hops, macs, host_seconds
+        Of the present pass.
+    """
+
+    def __init__(self, wafer: Wafer, gap: float = 0.0) -> None:
+        self.wafer, self.link = wafer, Server(gap)
+        self.origin, self.ended = wafer.fabric.cycle, 0
+        for stream in wafer.resident.inputs:
+            wafer.fabric.entered(stream)  # from here on it is kept in mind
+
+    def set_clock(self, clock: int, ended: int) -> None:
+        """Say what time it is on the clock of the system, and when the wafer ended its last pass."""
+        self.origin, self.ended = self.wafer.fabric.cycle - clock, ended
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def expect(self, script: Script, streams: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Say what the words that come are for, and which are commands."""
+        self.script = script
+        self._control = np.concatenate([flags for _, flags in streams])
+
+    def weights(self, words: np.ndarray) -> None:
+        self._words = np.empty_like(words)
+        self._words[self.script.sequence] = words
+
+    def gradients(self, count: int) -> Iterator[np.ndarray]:
+        """Yield what came back, in the order of asking."""
+        numbers = np.concatenate([np.concatenate([*part, np.empty(0, np.float32)]) for part in self._numbers])
+        numbers = numbers[self.script.back]
+        for start in range(0, count, CHUNK):
+            yield numbers[start : start + CHUNK]
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def begin(self, ready: int) -> None:
+        """Begin a pass; no word enters before `ready`."""
+        script, columns = self.script, self.script.columns
+        self.ready, self.clock, self.quiet = ready, self.ended, False
+        self.link.free = float(ready)
+        self.entered, self.left = np.full(script.n_words, np.nan), np.full(len(script.back), np.nan)
+        self.arrived = np.empty(script.n_words)
+        self._place, self._back = np.argsort(script.sequence), np.argsort(script.back)
+        self._sender, self._first = script.sender, script.starts
+        self._got = np.concatenate([[0], np.cumsum([len(places) for places in script.places])])
+        self._in, self._out, self._last = [0] * columns, [0] * columns, [0] * columns
+        self._numbers: list[list[np.ndarray]] = [[] for _ in range(columns)]
+        self.offered = self._allowed = 0
+        self.limited = False
+        self.hops = self.macs = 0
+        self.host_seconds = 0.0
+
+    def offer(self, arrived: Times) -> None:
+        """Let the next words of the pass enter when they have arrived, and those of their column before them."""
+        if not len(arrived):
+            return
+        script, stop = self.script, self.offered + len(arrived)
+        numbers = script.sequence[self.offered : stop]
+        there = np.maximum(arrived, self.ready)
+        behind = arrived > self.ended  # samples came first over the link
+        there[behind] = np.maximum(self.link.through(arrived[behind]) - self.link.gap, there[behind])
+        self.arrived[self.offered : stop] = there
+        columns = self._sender[numbers]
+        for column, stream in enumerate(self.wafer.resident.inputs):
+            mine = columns == column
+            if not mine.any():
+                continue
+            at = in_order(whole(there[mine]), self._last[column]).astype(np.int64)
+            self._last[column] = int(at[-1])
+            chosen = numbers[mine]
+            self.wafer.fabric.send(stream, self._words[chosen], self._control[chosen], at=at + self.origin)
+        self.offered = stop
+
+    def allow(self, taken: Times) -> None:
+        """Let numbers of the pass leave, each not before its cycle; all of them so far."""
+        if not self.limited:
+            if len(taken) == len(self.left) and not taken.any():
+                return
+            self.limited = True
+            for stream in self.wafer.resident.outputs:
+                self.wafer.fabric.accept(stream, None)
+        new = self.script.back[self._allowed : len(taken)]
+        column = np.searchsorted(self._got, new, "right") - 1
+        times = np.maximum(whole(taken[self._allowed :]) + self.origin, 0)  # what is past is past
+        for k, stream in enumerate(self.wafer.resident.outputs):
+            mine = column == k
+            if mine.any() or not self._allowed:
+                self.wafer.fabric.accept(stream, times[mine])
+        self._allowed = len(taken)
+
+    def advance(self, horizon: float) -> bool:
+        """Simulate until a cycle, or to the end of the pass if that is infinite; return whether anything happened."""
+        fabric, last = self.wafer.fabric, bool(np.isinf(horizon))
+        limit = None if last else int(whole(horizon)) + self.origin - fabric.cycle
+        if limit is not None and limit <= 0:  # the engine stands there already, at rest
+            self.clock = int(whole(horizon))
+            return False
+        run = fabric.run(limit, on_limit="return", on_wait="raise" if last else "return")
+        self.quiet = run.status != "limit"
+        if run.cycles:
+            self.ended = run.start + run.cycles - self.origin
+        self.clock = self.ended if last else int(whole(horizon))
+        self.hops, self.macs = self.hops + run.wavelet_hops, self.macs + run.macs
+        self.host_seconds += run.host_seconds
+        return self._hear()
+
+    def _hear(self) -> bool:
+        """Take what entered and what left; return whether there was any."""
+        resident, heard = self.wafer.resident, 0
+        for column, stream in enumerate(resident.inputs):
+            times = self.wafer.fabric.entered(stream) - self.origin
+            first = self._first[column] + self._in[column]
+            self.entered[self._place[first : first + len(times)]] = times
+            self._in[column] += len(times)
+            heard += len(times)
+        for column, stream in enumerate(resident.outputs):
+            came = self.wafer.fabric.receive(stream)
+            first = self._got[column] + self._out[column]
+            self.left[self._back[first : first + len(came)]] = came.cycles - self.origin
+            self._numbers[column].append(came.payload.view(np.float32))
+            self._out[column] += len(came)
+            heard += len(came)
+        return heard > 0
+
+    def known(self) -> tuple[Times, Times]:
+        """Return when words entered and numbers left, each with all before it, as far as that is known."""
+        return _begun(self.entered), _begun(self.left)
+
+    def finish(self) -> None:
+        """End a pass."""
+        if self.limited:
+            for stream in self.wafer.resident.outputs:
+                self.wafer.fabric.accept(stream, None)
+
+
+def _begun(times: Times) -> Times:
+    """Return times in order up to the first that is not known."""
+    missing = np.flatnonzero(np.isnan(times))
+    return in_order(times[: missing[0]] if len(missing) else times)

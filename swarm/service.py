@@ -1,0 +1,162 @@
+"""The memory service on the clock: when each value is up to date, and what has to be read from flash for it.
+
+A gradient that came updates its weight, and the weight may leave again for the next iteration while other gradients
+still come.  Three things need all gradients first, and then every word of the next iteration waits for the last one:
+
+- Masks change: which weights exist depends on all of them.
+- A gradient is not finite: nothing is updated.  The service knows that only when it comes; what it had sent of the next
+  iteration by then is void and is sent again.  The void words are not simulated: the wafers drop them.
+- The loss scale, one word, may depend on whether all gradients are finite.
+
+If parameters with their optimizer state do not fit DRAM, the first layers stay there and the others lie in flash
+(`memx.tiers.Tiers.pinned`): their weights are read for each use, and their state for each update, which is written.
+
+Source: weight streaming white paper, sections 6.3 and 7.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memx.coordinator import Coordinator
+from memx.parameter import Parameter
+from memx.pattern import Pattern
+from memx.script import Script
+from memx.tiers import Tiers
+from swarm.up import Up
+from swarm.waits import CAUSES
+
+__all__ = ["WEIGHT_BYTES", "Service"]
+
+Times = NDArray[np.float64]
+WEIGHT_BYTES = 4
+"""Of a weight as it is streamed: value and index."""
+ROUND_TRIP = CAUSES.index("round trip")
+
+
+class Service:
+    """Parameters and their times.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+    tiers : Tiers
+    bytes_per_parameter : int
+        Weight, gradient, optimizer state, index and 16-bit copy.
+
+    Attributes
+    ----------
+    settled : float
+        When everything that came was used up.
+    """
+
+    def __init__(self, coordinator: Coordinator, tiers: Tiers, bytes_per_parameter: int) -> None:
+        self.coordinator, self.settled = coordinator, 0.0
+        self.parameters: Sequence[Parameter] = coordinator.parameters
+        sizes = [float(p.dense.size * bytes_per_parameter) for p in coordinator.matrices]
+        tiers.check(sum(p.dense.size for p in self.parameters), bytes_per_parameter)
+        self.pinned = tiers.pinned(sizes)
+        self.state_bytes = bytes_per_parameter - 8  # without gradient, index and copy
+        self._patterns: list[Pattern | None] = [None for _ in self.parameters]
+        self._new = [np.empty(0) for _ in self.parameters]
+        self._why = [np.empty(0, np.int8) for _ in self.parameters]
+
+    def _in_flash(self) -> list[bool]:
+        """Return, per parameter, whether it lies in flash; normalisations, two rows each, never do."""
+        matrices = len(self.coordinator.matrices)
+        return [self.pinned <= k < matrices for k in range(len(self.parameters))]
+
+    # --- words that leave ---------------------------------------------------------------------------------------------
+
+    def released(self, script: Script) -> tuple[Times, NDArray[np.int8]]:
+        """Return when the value of each word is up to date, in the order of sending, and what that waited for."""
+        times, causes = [], []
+        for parameter, pattern, new, why in zip(self.parameters, self._patterns, self._new, self._why, strict=True):
+            same = pattern is parameter.pattern
+            times.append(new if same else np.full(parameter.pattern.count, self.settled))
+            causes.append(why if same else np.full(parameter.pattern.count, ROUND_TRIP, np.int8))
+        when = np.concatenate([*times, [self.settled], [0.0]])  # the loss scale, and words without a value: index -1
+        cause = np.concatenate([*causes, [ROUND_TRIP], [ROUND_TRIP]]).astype(np.int8)
+        sources = script.sources[script.sequence]
+        return when[sources], cause[sources]
+
+    def read(self, script: Script) -> Times | None:
+        """Return the bytes of flash that have to be read for each word, in the order of sending; None: of no word."""
+        flash = self._in_flash()
+        if not any(flash):
+            return None
+        counts = np.array([*(p.pattern.count for p in self.parameters), 1])
+        owner = np.repeat(np.arange(len(counts)), counts)
+        carried = np.array([*(WEIGHT_BYTES * there for there in flash), 0, 0], np.float64)
+        found = carried[np.where(script.sources >= 0, owner[script.sources], -1)]
+        asked = script.asking >= 0
+        found[script.asking[asked]] += self._state(script)[asked]
+        return found[script.sequence]
+
+    def _state(self, script: Script) -> Times:
+        """Return the bytes of optimizer state in flash behind each number that comes back, counted through columns."""
+        each = [
+            there * self.state_bytes * p.dense.size / max(1, p.gradient_pattern.count)
+            for p, there in zip(self.parameters, self._in_flash(), strict=True)
+        ]
+        owner = np.searchsorted(script.offsets, np.concatenate(script.places), "right") - 1
+        return np.array([*each, 0.0])[owner]
+
+    # --- gradients that come ------------------------------------------------------------------------------------------
+
+    def begin(self, script: Script, up: Up) -> None:
+        """Say what the numbers are that will come."""
+        places = np.concatenate(script.places)
+        updated = places < script.offsets[-1]
+        written = None
+        if any(self._in_flash()):
+            state = self._state(script)
+            written = np.where(state > 0, state + WEIGHT_BYTES, 0.0)[script.back]
+        up.begin(updated[script.back], written)
+
+    def took(self, script: Script, up: Up, finite: bool) -> None:
+        """Keep when weights are new; `finite`: the gradients were, so that there is something new."""
+        if not len(up.came):
+            return
+        self.settled = float(np.max(up.new if finite else up.came))
+        if not finite:
+            self._patterns = [None for _ in self.parameters]
+            return
+        new, why = np.empty(len(script.back)), np.empty(len(script.back), np.int8)
+        places = np.concatenate(script.places)[script.back]
+        new[places], why[places] = up.new, up.cause
+        for k, (parameter, first, last) in enumerate(
+            zip(self.parameters, script.offsets[:-1], script.offsets[1:], strict=True)
+        ):
+            pattern, asked = parameter.pattern, parameter.gradient_pattern
+            own, cause = new[first:last], why[first:last]
+            if asked is not pattern:
+                at = np.clip(np.searchsorted(asked.flat, pattern.flat), 0, max(0, asked.count - 1))
+                known = asked.flat[at] == pattern.flat if asked.count else np.zeros(pattern.count, bool)
+                own = np.where(known, own[at] if asked.count else 0.0, self.settled)
+                cause = np.where(known, cause[at] if asked.count else ROUND_TRIP, ROUND_TRIP).astype(np.int8)
+            self._patterns[k], self._new[k], self._why[k] = pattern, own, cause
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return what the next pass depends on: times of values whose parameter kept its pattern."""
+        kept = {
+            parameter.name: (new, why)
+            for parameter, pattern, new, why in zip(self.parameters, self._patterns, self._new, self._why, strict=True)
+            if pattern is parameter.pattern
+        }
+        return {"settled": self.settled, "new": kept}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned; the parameters have their patterns already."""
+        self.settled = float(state["settled"])
+        for k, parameter in enumerate(self.parameters):
+            kept = state["new"].get(parameter.name)
+            self._patterns[k] = None if kept is None else parameter.pattern
+            if kept is not None:
+                self._new[k], self._why[k] = kept

@@ -1,0 +1,201 @@
+"""The way of a gradient up: out of every wafer, link, tree of nodes that add, update units, and flash if it lies there.
+
+    planes    chunks of what comes back go over the planes in turn, in the order of asking, as the words went down
+    nodes     an element goes on when it has come from all children, a latency per level, at the rate of a link or node
+    updates   in order, at their rate, each weight new after the latency; a loss takes no update
+    flash     what lies there is written before it is new
+    room      at most `Links.window` numbers are on the way from a wafer or wait; a wafer keeps what finds no room
+
+All times are in cycles of the wafers, on the clock of the system.
+
+Source: weight streaming white paper, sections 6.4 and 7.4; the rates of `swarm.timing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memx.tiers import Tiers
+from swarm.servers import Server, in_order
+from swarm.timing import WORD, Links, Updates
+from swarm.tree import CHUNK, groups
+from swarm.waits import CAUSES
+
+__all__ = ["Up"]
+
+Times = NDArray[np.float64]
+TRIP, UPDATE, FLASH, LINK, NODE, BUFFER = range(len(CAUSES))
+
+
+class _Joint:
+    """A node of the tree on one plane: takes what came from its children, in order."""
+
+    def __init__(self, children: Sequence[_Joint | int], links: Links, hertz: float) -> None:
+        self.children = children
+        self.latency = hertz * links.latency
+        self.server = Server(hertz * WORD * 8 / min(links.node_rate, links.rate))
+
+    def rise(self, left: Sequence[Times], whole: list[Times]) -> Times:
+        """Return when elements come to the port above, given when they left each system; add waits to `whole`."""
+        ready = np.max([left[c] if isinstance(c, int) else c.rise(left, whole) for c in self.children], axis=0)
+        done = self.server.through(ready)
+        whole[0] = np.maximum(whole[0], done - ready - self.server.gap)
+        return done + self.latency
+
+    def servers(self) -> list[Server]:
+        """Return the servers of the node and of all below."""
+        return [self.server, *(s for c in self.children if isinstance(c, _Joint) for s in c.servers())]
+
+
+def _joints(systems: int, links: Links, hertz: float) -> _Joint | int:
+    """Return the tree over so many systems, shaped as `swarm.tree.build` makes it."""
+    level: list[_Joint | int] = list(range(systems))
+    while len(level) > 1:
+        above: list[_Joint | int] = []
+        start = 0
+        for size in groups(len(level), links.ways):
+            part = level[start : start + size]
+            above.append(part[0] if size == 1 else _Joint(part, links, hertz))
+            start += size
+        level = above
+    return level[0]
+
+
+class Up:
+    """Parameters as they are in `swarm.system.System`.
+
+    Parameters
+    ----------
+    links : Links
+    updates : Updates
+    tiers : Tiers
+    away : ndarray
+        Cycles from the top of the tree to each system.
+    hertz : float
+        Cycles per second.
+
+    Attributes
+    ----------
+    came : ndarray
+        Per number of the present pass, in the order of asking: when it is in the memory service; the first `known`.
+    new : ndarray
+        When the weight behind it is new.
+    cause : ndarray of int
+        What most of its way was (`swarm.waits.CAUSES`).
+    """
+
+    def __init__(self, links: Links, updates: Updates, tiers: Tiers, away: Times, hertz: float) -> None:
+        self.links, self.away = links, away
+        gap = hertz * WORD * 8 / links.rate
+        self.out = [[Server(gap) for _ in range(links.planes)] for _ in away]
+        self.tops = [_joints(len(away), links, hertz) for _ in range(links.planes)]
+        self.units, self.latency = Server(hertz / updates.rate), hertz * updates.latency
+        self.write = Server(hertz / tiers.flash_rate)
+        self.back = away + max(1.0, hertz * links.turn)
+        self.room = np.empty(0)
+
+    def begin(self, updated: NDArray[np.bool_], written: Times | None) -> None:
+        """Begin a pass.
+
+        Parameters
+        ----------
+        updated : ndarray of bool
+            Per number, in the order of asking: whether it updates a weight.
+        written : ndarray or None
+            Bytes of flash that are written for it.
+        """
+        count = len(updated)
+        self._updated, self._written, self.known = updated, written, 0
+        self.came, self.new, self.begun = np.empty(count), np.empty(count), np.empty(count)
+        self.cause = np.full(count, TRIP, np.int8)
+        self._last = 0.0
+
+    def extend(self, left: Sequence[Times]) -> None:
+        """Go on; `left`: per system, when numbers left it, in the order of asking, as far as is known of all."""
+        stop = min(len(times) for times in left)
+        if stop <= self.known:
+            return
+        part = slice(self.known, stop)
+        number = np.arange(self.known, stop) // CHUNK % len(self.tops)
+        waits = np.zeros((len(CAUSES), stop - self.known))
+        there = np.empty(stop - self.known)
+        for plane, top in enumerate(self.tops):
+            mine = number == plane
+            if not mine.any():
+                continue
+            gone, whole = [], [np.zeros(int(mine.sum()))]
+            for servers, times in zip(self.out, left, strict=True):
+                ready = in_order(times[part][mine])
+                gone.append(servers[plane].through(ready))
+                waits[LINK][mine] = np.maximum(waits[LINK][mine], gone[-1] - ready - servers[plane].gap)
+            there[mine] = gone[top] if isinstance(top, int) else top.rise(gone, whole)
+            waits[NODE][mine] = whole[0]
+        there = in_order(there, self._last)
+        self._last = float(there[-1])
+        updated = self._updated[part]
+        begun = there.copy()
+        done = self.units.through(there[updated])
+        begun[updated] = done - self.units.gap
+        waits[UPDATE] = begun - there
+        new = there.copy()
+        new[updated] = done + self.latency
+        if self._written is not None:
+            size = self._written[part]
+            kept = size > 0
+            new[kept] = self.write.through(new[kept], size[kept])
+            waits[FLASH][updated] = new[updated] - done - self.latency
+        waits[TRIP] = 2 * self.away.max() + self.latency
+        self.came[part], self.begun[part], self.new[part] = there, begun, new
+        self.cause[part], self.known = waits.argmax(axis=0), stop
+
+    def taken(self, system: int) -> Times:
+        """Return when a system may let numbers of this pass leave, as far as is known; 0: at once."""
+        told = in_order(np.concatenate([self.room, self.begun[: self.known]])) + self.back[system]
+        window, ahead = self.links.window, len(self.room)
+        count = min(len(self.came), self.known + window)
+        needed = np.arange(count) + ahead - window
+        return np.where(needed >= 0, told[np.clip(needed, 0, None)] if len(told) else 0.0, 0.0)
+
+    def reach(self, clocks: Times, counts: NDArray[np.int64]) -> float:
+        """Return the earliest cycle in which a system could hear that the next unknown number may leave, but its way.
+
+        Parameters
+        ----------
+        clocks : ndarray
+            Until when each system was simulated.
+        counts : ndarray of int
+            Numbers in the order of asking that are known to have left it.
+        """
+        if self.known + self.links.window >= len(self.came):
+            return np.inf
+        late = counts <= self.known
+        return float(np.min((clocks + self.away)[late], initial=np.inf))
+
+    @property
+    def slowest(self) -> int:
+        """What most numbers waited for, when that made the wafers wait; the buffer, if nothing was slow."""
+        most = int(np.bincount(self.cause, minlength=len(CAUSES)).argmax())
+        return BUFFER if most == TRIP else most
+
+    def end(self, clock: float) -> None:
+        """End a pass; `clock`: nothing leaves a wafer before that."""
+        room = in_order(np.concatenate([self.room, self.begun]))
+        self.room = room[room + self.back.max() > clock][-self.links.window :]
+
+    def _servers(self) -> list[Server]:
+        tops = [server for top in self.tops if isinstance(top, _Joint) for server in top.servers()]
+        return [self.units, self.write, *(server for servers in self.out for server in servers), *tops]
+
+    def state(self) -> dict[str, Any]:
+        """Return what the next pass depends on."""
+        return {"servers": [server.free for server in self._servers()], "room": self.room}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        for server, free in zip(self._servers(), state["servers"], strict=True):
+            server.free = float(free)
+        self.room = np.asarray(state["room"], np.float64)

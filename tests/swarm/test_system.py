@@ -1,0 +1,230 @@
+"""Memory service, tree and wafers on one clock: against the system stepped cycle by cycle, and what waits for what."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.networks.streamed.network import Network
+from memx.parameter import Parameter
+from memx.pattern import Pattern
+from swarm.system import System
+from tests.examples import examples
+from tests.swarm.stepped import Stepped
+from wse_core.errors import ConfigError
+from wse_core.params import machine
+
+
+class Case:
+    """A random network with its weights, and shards of random samples."""
+
+    def __init__(self, features, width=2, height=1, tokens=1, wafers=1, density=1.0, norm=False, seed=0):
+        rng = np.random.default_rng(seed)
+        self.network = Network.dense(features, "relu", norm=norm)
+        self.place = (width, height, wafers, wafers * height * tokens)
+        self.matrices, self.norms = [], {}
+        for k, layer in enumerate(self.network.layers):
+            mask = rng.random(layer.shape) < density
+            weights = rng.standard_normal(layer.shape)
+            self.matrices.append(Parameter(f"layer{k}", weights, "f16", pattern=Pattern.of_mask(mask)))
+            if layer.norm:
+                self.norms[k] = Parameter(f"norm{k}", np.ones((2, layer.outputs)), "f16")
+        samples = height * tokens
+        one_hot = np.eye(features[-1], dtype=np.float16)
+        self.shards = [
+            (
+                rng.standard_normal((features[0], samples)).astype(np.float16).view(np.uint16),
+                np.ascontiguousarray(one_hot[rng.integers(0, features[-1], samples)].T).view(np.uint16),
+            )
+            for _ in range(wafers)
+        ]
+
+    def system(self, numbers=(), **options):
+        """Return the `System` on a machine with some numbers changed."""
+        return System(self.network, self.matrices, self.norms, machine("wse2", dict(numbers)), *self.place, **options)
+
+    def stepped(self, numbers=()):
+        """Return its slow twin."""
+        return Stepped(self.network, self.matrices, self.norms, machine("wse2", dict(numbers)), *self.place)
+
+
+NETWORKS = {
+    "features": st.lists(st.integers(1, 9), min_size=2, max_size=4).map(tuple),
+    "width": st.integers(1, 4),
+    "height": st.integers(1, 2),
+    "tokens": st.integers(1, 3),
+    "wafers": st.sampled_from([1, 2, 3, 5]),
+    "density": st.sampled_from([0.3, 0.7, 1.0]),
+    "norm": st.booleans(),
+    "seed": st.integers(0, 99),
+}
+NUMBERS = st.fixed_dictionaries(
+    {
+        "link.planes": st.sampled_from([1, 2, 12]),
+        "link.rate": st.sampled_from([10**9, 10**10, 10**11]),
+        "node.rate": st.sampled_from([10**9, 10**11]),
+        "node.latency": st.sampled_from([0, 50, 300]),
+        "node.ways": st.sampled_from([2, 4]),
+        "update.rate": st.sampled_from([10**7, 10**9, 75 * 10**9]),
+        "update.latency": st.sampled_from([0, 100, 1500]),
+    }
+)
+
+
+@examples(10)
+@given(numbers=NUMBERS, **NETWORKS)
+def test_boundaries_are_those_of_words_held_back_one_by_one(numbers, **values):
+    """Iterations of random networks take what they take when every word is held back until its update is there."""
+    case = Case(**values)
+    fast, slow = case.system(numbers), case.stepped(numbers)
+    for _ in range(3):
+        assert fast.train(case.shards).total_cycles == slow.train(case.shards)
+    fast.close()
+
+
+SMALL = {
+    "features": st.lists(st.integers(1, 3), min_size=2, max_size=3).map(tuple),
+    "width": st.integers(1, 3),
+    "tokens": st.just(1),
+    "wafers": st.sampled_from([1, 2, 3]),
+}
+QUICK = {
+    "node.latency": st.sampled_from([0, 5, 12]),
+    "link.turn": st.sampled_from([0, 10]),
+    "update.rate": st.sampled_from([10**8, 10**9]),
+    "update.latency": st.sampled_from([0, 100]),
+}
+
+
+@examples(8)
+@given(numbers=st.fixed_dictionaries(QUICK), buffer=st.sampled_from([4, 8, 32, 100, 400]), **NETWORKS | SMALL)
+def test_wafers_wait_for_room_as_they_do_cycle_by_cycle(numbers, buffer, **values):
+    """Buffers of a few words, both ways: everybody waits for everybody else, in any order of waiting."""
+    case, numbers = Case(**values), numbers | {"link.buffer": buffer}
+    fast, slow = case.system(numbers), case.stepped(numbers)
+    for _ in range(2):
+        assert fast.train(case.shards).total_cycles == slow.train(case.shards)
+    fast.close()
+
+
+@pytest.mark.parametrize("buffer", [20, 2**24])
+def test_how_wafers_are_run_side_by_side_does_not_matter(buffer):
+    """One at a time, three at a time, and through any buffer: the same values; with one buffer, the same times."""
+    case, numbers = Case((4, 3, 2), 2, 1, 2, wafers=5), {"node.latency": 20, "update.latency": 0}
+    runs = [case.system(numbers | {"link.buffer": buffer}, workers=workers) for workers in (1, 3)]
+    plenty = case.system(numbers)
+    for _ in range(2):
+        one, other = (run.train(case.shards) for run in runs)
+        assert (one.total_cycles, one.boundary, one.waits) == (other.total_cycles, other.boundary, other.waits)
+        free = plenty.train(case.shards)
+        for found in (one, other):
+            assert np.array_equal(found.gradients.view(np.uint32), free.gradients.view(np.uint32))
+            assert found.total_cycles >= free.total_cycles
+            assert found.loss == free.loss
+    assert (one.total_cycles > free.total_cycles) == (buffer < 100)
+
+
+SLOW = {
+    "link": {"link.rate": 10**8},
+    "node": {"node.rate": 10**8},
+    "update": {"update.rate": 5 * 10**6},
+    "round trip": {"update.latency": 50_000},
+    "flash": {"dram.bytes": 1000, "flash.rate": 10**8},
+    "buffer": {"link.buffer": 8, "link.turn": 200},
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_is_slow_is_the_bottleneck_and_takes_what_arithmetic_says(name):
+    """Links, nodes, updates, flash, latency and room: each in turn too slow for the wafers, which wait for it."""
+    case = Case((12, 8, 4), 2, 2, 2, wafers=2)
+    numbers = {"link.planes": 1, "node.latency": 0, "update.latency": 0, "update.rate": 10**12}
+    as_it_is, slow = case.system(numbers), case.system(numbers | SLOW[name])
+    for _ in range(3):
+        free, found = as_it_is.train(case.shards), slow.train(case.shards)
+    assert free.bottleneck == "wafers"
+    assert free.boundary < 0.02 * free.total_cycles
+    assert found.bottleneck == name
+    assert found.cycles == free.cycles == slow.unhindered("train").cycles
+    assert sum(found.waits.values()) == pytest.approx(found.boundary)
+    weights = sum(matrix.pattern.count for matrix in case.matrices)
+    least = {  # cycles between two iterations that nothing can hide, at 0.85 GHz
+        "link": found.words * 32 / 10**8 * 0.85e9,
+        "node": found.words * 32 / 10**8 * 0.85e9,
+        "update": weights / (5 * 10**6) * 0.85e9,
+        "round trip": 0.85 * 50_000,
+        "flash": weights * 16 / 10**8 * 0.85e9,  # written: weight, two moments, what is streamed
+        "buffer": found.words / 2 * 170,  # two words at a time
+    }[name]
+    assert found.total_cycles > 0.95 * least > 1.5 * free.total_cycles
+    most = {"round trip": found.cycles, "flash": 1.5 * least, "buffer": 0.5 * least}.get(name, 0.2 * least)
+    assert found.total_cycles < least + most + found.cycles
+    again = {key: type(value)(value // 2) for key, value in SLOW[name].items() if key.endswith("rate")}
+    if again:  # half the rate, twice the time
+        slower = case.system(numbers | SLOW[name] | again)
+        for _ in range(3):
+            found2 = slower.train(case.shards)
+        assert 1.7 < found2.total_cycles / found.total_cycles < 2.1
+
+
+def test_weights_leave_while_gradients_still_come():
+    """An iteration's first words are at the wafers before those have ended the one before."""
+    case = Case((16, 16, 4), 2, 1, 4, wafers=2)
+    system = case.system({"update.latency": 1000, "node.latency": 100})
+    system.train(case.shards)
+    before = system.clock
+    found = system.train(case.shards)
+    weights = system.coordinator.script("train").sources[system.coordinator.script("train").sequence] >= 0
+    assert system.down.sent[: system.down.known][weights].min() < before - 1000
+    assert found.boundary == 0
+
+
+def test_a_gradient_that_is_not_finite_sends_the_old_weights_again_after_the_last_one():
+    case = Case((16, 16, 4), 2, 1, 4)
+    system = case.system({"update.latency": 1000})
+    system.train(case.shards)
+    ended = system.clock
+    system.train(case.shards, 2.0**100)
+    came = system.service.settled
+    assert came > ended
+    system.train(case.shards)
+    carries = system.coordinator.script("train").sources[system.coordinator.script("train").sequence] >= 0
+    assert system.down.sent[carries].min() >= came
+
+
+def test_words_are_the_same_for_any_number_of_wafers_and_go_over_every_plane_in_turn():
+    found = {}
+    for wafers in (1, 2, 5):
+        case = Case((40, 30, 8), 2, 1, 1, wafers=wafers)
+        system = case.system({"link.planes": 3})
+        done = system.train(case.shards)
+        found[wafers] = done.words, done.gradient_words
+        if wafers > 1:
+            down, up = zip(*(system.tree.bytes_of(plane) for plane in range(3)), strict=True)
+            assert (sum(down), sum(up)) == (4 * done.words, 4 * done.gradient_words)
+            assert min(down) > 0.2 * sum(down)
+    assert len(set(found.values())) == 1
+
+
+def test_more_parameters_than_the_service_has_room_for_are_refused():
+    with pytest.raises(ConfigError, match="memory service has"):
+        Case((9, 9)).system({"capacity.most": 1000})
+
+
+def test_the_boundary_of_the_digits_is_the_round_trip_less_layer_1():
+    """64 - 32 - 10 features on two wafers: what layer 1's shorter pass does not hide, to one row."""
+    case = Case((64, 32, 10), 4, 4, 8, wafers=2)
+    system = case.system()
+    found = [system.train(case.shards) for _ in range(3)]
+    script, free = system.coordinator.script("train"), system.unhindered("train")
+    sent = np.searchsorted(script.starts, script.sequence, "right") - 1
+    begins = [np.array(before)[sent] + script.starts[sent] for _, before in script.phases]
+    stretch = sum((script.sequence >= begin).astype(int) for begin in begins) - 1
+    forward = free.entered[stretch == 0].max()
+    round_trip = 0.85 * (1000 + 10_000 + 1000)
+    row = forward / 32
+    assert abs(found[-1].boundary - max(0, round_trip - forward)) < row
+    assert [done.total_cycles for done in found[1:]] == [40_649, 40_649]
+    assert found[-1].cycles == free.cycles == 39_674
