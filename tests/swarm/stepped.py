@@ -118,7 +118,7 @@ class Stepped:
                 wafer.fabric.accept(stream, np.empty(0, np.int64))
         self.now = min(self.ready)
         for wafer, origin in zip(self.wafers, self.origin, strict=True):  # nothing happens before samples are there
-            wafer.fabric.step(origin + self.now - wafer.fabric.cycle)
+            wafer.fabric.engine.run(origin + self.now)
         while True:
             while self.sent < n and self.send():
                 pass
@@ -199,7 +199,7 @@ class Stepped:
     def step(self, k, wafer, cycles):
         """Let a wafer do some cycles; return whether it rests."""
         engine, origin = wafer.fabric.engine, self.origin[k]
-        status = engine.run(engine.cycle + cycles)
+        status = engine.run(origin + self.now + cycles)
         self.end[k] = max(self.end[k], engine.last_active + 1 - origin)
         for column in range(self.script.columns):
             for time in engine.entered(column):

@@ -135,7 +135,7 @@ def test_if_all_are_damaged_it_says_so(tmp_path):
     ("change", "match"),
     [
         ({"format": "other"}, "no checkpoint of this package"),
-        ({"version": 2}, "has version 2, this package reads 1"),
+        ({"version": 1}, "has version 1, this package reads 2"),
         ({"iteration": 7}, "manifest is damaged"),
         (None, "no checkpoint of this package"),
     ],
