@@ -72,7 +72,7 @@ class Records:
                     continue
                 for y, x in np.argwhere(mask):
                     found += self._lines(int(x), int(y), number, symbol)
-        return [f"@{cycle} {text}" for cycle, _, _, text in sorted(found)]
+        return [f"@{cycle} {text}" for cycle, _, _, text in sorted(found, key=lambda line: line[:3])]
 
     def _lines(self, x: int, y: int, number: int, symbol: str) -> list[tuple[int, int, int, str]]:
         found = []

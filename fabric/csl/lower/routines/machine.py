@@ -73,6 +73,8 @@ class Machine(Operations):
             if not self.program.param(module, "enable"):
                 return
             parts = self._print_parts(name, expr, known)
+            if any(kind == STRING and "\n" in text for kind, text, _ in parts):
+                parts.insert(0, (TIME, None, None))  # when the line ends
         elif name == "trace_string":
             parts = [(STRING, known["text"].data, None)]
         elif name == "trace_timestamp":
