@@ -139,7 +139,7 @@ def main(args: argparse.Namespace) -> int:
         progress = stack.enter_context(make_progress(args.progress))
         answer = generate(
             machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, args.verify == "full",
-            None if args.json else hear, progress,
+            None if args.json else hear, progress, None if tokenizer is None else tokenizer.size,
         )  # fmt: skip
         if writer is not None:
             _fill(writer, answer, args.trace != "off" and recording.windows is None)

@@ -72,14 +72,14 @@ class Sampling:
         if self.top_k < 0:
             raise ConfigError(f"{self.top_k} tokens to draw from", where="--top-k", hint="1 or more; 0: all")
 
-    def drawer(self) -> Callable[[NDArray[np.float32], int], int]:
-        """Return a function of logits and the likeliest token that gives the next one."""
+    def drawer(self, answers: int | None = None) -> Callable[[NDArray[np.float32], int], int]:
+        """Return a function of logits and the likeliest token that gives the next one, below `answers`."""
         rng = np.random.default_rng(self.seed)
 
         def draw(logits: NDArray[np.float32], likeliest: int) -> int:
             if self.temperature == 0:
                 return likeliest
-            values = logits.astype(np.float64) / self.temperature
+            values = logits[:answers].astype(np.float64) / self.temperature
             order = np.argsort(-values, kind="stable")[: self.top_k or len(values)]
             shares = np.exp(values[order] - values[order[0]])
             return int(rng.choice(order, p=shares / shares.sum()))
@@ -183,13 +183,15 @@ class _Yardsticks:
         self.answer.max_abs_error = max(self.answer.max_abs_error or 0.0, float(error))
 
 
-def _admitted(machine: Machine, model: Model, tokens: int, mesh: tuple[int, int], policy: str, dtype: str) -> Decode:
+def _admitted(
+    machine: Machine, model: Model, tokens: int, mesh: tuple[int, int], policy: str, dtype: str, answers: int | None
+) -> Decode:
     """Return the decoder on its mesh with a cache for so many tokens, or refuse what does not fit."""
     if policy not in POLICIES:
         raise ConfigError(f"unknown cache policy {policy!r}", where="--cache", hint=", ".join(POLICIES))
     place = Placement(model.configuration.decoder, *mesh, tokens_per_row(tokens, mesh[1], policy), dtype)
     admit(place, machine, tokens, policy)
-    return Decode(machine, place, policy)
+    return Decode(machine, place, policy, answers=answers)
 
 
 def generate(
@@ -204,7 +206,7 @@ def generate(
     verify: bool = True,
     hear: Hear | None = None,
     progress: Progress | None = None,
-    backend: str | None = None,
+    answers: int | None = None,
 ) -> Answer:
     """Return the answer to a prompt.
 
@@ -214,10 +216,8 @@ def generate(
     model : LanguageModel or RandomModel
     prompt : sequence of int
         Tokens.
-    count : int
-        Tokens to generate; fewer if the model ends its answer.
-    mesh : (int, int)
-        PEs along x and y.
+    count, mesh : int, (int, int)
+        Tokens to generate, fewer if the model ends its answer; PEs along x and y.
     policy : {"shift", "concat", "round"}
         Of the cache.
     dtype : {"f16", "cb16"}
@@ -229,7 +229,8 @@ def generate(
         Hears of every token as it comes.
     progress : Progress, optional
         Shows how far prompt and answer are; up to the first token, if somebody hears of them.
-    backend : {"compiled", "reference"}, optional
+    answers : int, optional
+        Only the first so many tokens are answered; default all.
 
     Raises
     ------
@@ -240,14 +241,14 @@ def generate(
     """
     started = time.perf_counter()
     progress, tokens = progress or Progress(), _checked(model, prompt, count)
-    decode = _admitted(machine, model, tokens, mesh, policy, dtype)
+    decode = _admitted(machine, model, tokens, mesh, policy, dtype, answers)
     progress.phase(f"weights and programs of {mesh[0]} x {mesh[1]} PEs")
     weights, _ = model.rounded(Arithmetic.of(machine, dtype))
     tables = decode.tables(weights)
-    resident = Resident(decode, weights, backend, tables)
+    resident = Resident(decode, weights, tables=tables)
     answer = Answer(memory={name: 2 * words for name, words in needed_words(decode.place).items()})
     yardsticks = _Yardsticks(decode, weights, tables, answer) if verify else None
-    draw, stops = (sampling or Sampling()).drawer(), set(model.configuration.stops)
+    draw, stops = (sampling or Sampling()).drawer(answers), set(model.configuration.stops)
     queue = list(prompt)
     progress.phase("prompt and answer")
     for position in range(tokens):

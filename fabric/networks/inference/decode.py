@@ -100,9 +100,13 @@ class Decode:
         Of the cache.
     timed : bool
         Whether every PE notes when each of `PARTS` is done; costs some cycles each.
+    answers : int, optional
+        Only the first so many tokens may be answered: vocabularies are often padded beyond what has a text.
 
     Attributes
     ----------
+    may_answer : ndarray of bool, shape (width, vocabulary of a column)
+        Of the logits of each column, those that take part in the arg max.
     x, y : Axis
         The all-reduces of both axes.
     inputs : list of Stream
@@ -111,7 +115,11 @@ class Decode:
         Two wavelets per token, f32: the next token, its logit.
     """
 
-    def __init__(self, machine: Machine, place: Placement, policy: str = "shift", timed: bool = False) -> None:
+    def __init__(
+        self, machine: Machine, place: Placement, policy: str = "shift", timed: bool = False, answers: int | None = None
+    ) -> None:
+        answers = place.decoder.vocabulary if answers is None else answers
+        self.may_answer = (place.ids >= 0) & (place.ids < answers)
         self.machine, self.place, self.policy, self.timed = machine, place, policy, timed
         self.x, self.y = axes(machine, place)
         heads, hidden, shapes = place.heads, place.hidden, place.shapes
@@ -306,7 +314,7 @@ class Decode:
         whole = 0, 0, width, height
         angles = Angles(place, self.machine)
         ids = np.maximum(place.ids, 0).astype(np.float32)
-        known = (place.ids >= 0).sum(axis=1).astype(np.uint16)
+        known = self.may_answer.sum(axis=1).astype(np.uint16)
         rows = np.arange(height, dtype=np.uint16)
 
         def per_column(values: NDArray[Any]) -> NDArray[Any]:

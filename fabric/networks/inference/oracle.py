@@ -268,7 +268,7 @@ class Oracle:
 
     def search(self, logits: Bits) -> int:
         """Return the token that the wafer finds."""
-        known = self.place.ids >= 0
+        known = self.decode.may_answer
         values = self.single.decode(logits)
         top = values[known].max()
         far = np.minimum((top - values) * RAISE * RAISE, BEYOND) + self.place.ids

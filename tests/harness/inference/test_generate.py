@@ -129,6 +129,21 @@ def test_what_cannot_be_answered(model, capsys, words, message):
     assert err.count("\n") == 1
 
 
+def test_tokens_without_a_text_are_not_answered(capsys, tmp_path):
+    """A vocabulary padded beyond the tokenizer's: only tokens that have a text come, likeliest or drawn."""
+    directory = tmp_path / "padded"
+    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
+    save_model(directory, Configuration(DECODER), weights, character_file(LETTERS[:5]))
+    likeliest = PlainDecoder(DECODER, rounded(random_weights(DECODER), "f16")).generate([3, 0, 1], 6)[0]
+    assert max(likeliest) >= 5
+    words = [directory, "--prompt", "dab", "--mesh", "3x2", "--tokens", 6]
+    for more in ([], ["--temperature", 5]):
+        status, result = generated(capsys, *words, *more)
+        assert status == 0
+        assert result["bit_exact"] is True
+        assert max(result["tokens"]) < 5
+
+
 def test_progress_is_shown_when_it_is_asked_for(model, capsys):
     """With --progress the steps are counted on standard error; standard output stays one JSON object."""
     words = ["generate", str(model), "--prompt-ids", "3,0", "--tokens", "2", "--mesh", "2x2", "--progress", "--json"]
