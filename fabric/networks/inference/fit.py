@@ -26,7 +26,8 @@ def temporary_words(place: Placement) -> int:
     vectors += (4 + 2 + 1) * place.ffn + (2 + 2 + 2) * place.vocabulary
     functions = 6 * 2 * max(CHUNK, place.ffn, heads)
     angles = (5 * 4 + 4 * (heads + place.kv_heads)) * place.pairs
-    return vectors + functions + angles + place.capacity + 4 * place.kv_rows
+    entries = 4 * place.kv_rows if place.height > 1 else 0  # one that leaves, one that comes
+    return vectors + functions + angles + place.capacity + entries
 
 
 def needed_words(place: Placement) -> dict[str, int]:

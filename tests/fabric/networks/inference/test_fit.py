@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.fit import CODE_WORDS, GAPS, admit, needed_words, smallest_mesh, tokens_per_row
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.rows import POLICIES
@@ -19,6 +20,7 @@ from wse_core.params import machine
 
 @examples(15)
 @given(decoder=decoders(), width=st.integers(1, 9), height=st.integers(1, 7), room=st.integers(1, 9))
+@example(decoder=Decoder(1, 1, 6, 3, 8, 1, 2, 64), width=1, height=1, room=1)
 def test_programs_take_what_is_reckoned(decoder, width, height, room):
     """Code stays below its share; variables are those that are counted, but for the gaps between them."""
     place = Placement(decoder, width, height, room)
