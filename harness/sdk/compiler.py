@@ -59,15 +59,16 @@ def _pair(text: str | None, what: str, default: tuple[int, int]) -> tuple[int, i
 
 def _compile(args: argparse.Namespace) -> int:
     need("lark", "the command cslc")
-    if args.arch != "wse2":
-        raise ConfigError(f"programs for {args.arch} are not supported", where="--arch", hint="--arch=wse2")
     if args.fp16_format == "bf16":
         raise ConfigError("bf16 is known at compile time only", where="--fp16-format", hint="f16 or cb16")
     from fabric.csl.artefact import bundle_of, write_bundle
     from fabric.csl.compile import compile_file
-    from fabric.csl.comptime.session import Options
+    from fabric.csl.comptime.session import TARGET, Options
     from fabric.csl.diagnostics import CslError, render
     from fabric.csl.projects import parse_params
+
+    if args.arch != TARGET:
+        raise ConfigError(f"programs for {args.arch} are not supported", where="--arch", hint=f"--arch={TARGET}")
 
     colors = parse_params(args.colors)
     environment = [entry for entry in os.environ.get("CSL_IMPORT_PATH", "").split(":") if entry]
