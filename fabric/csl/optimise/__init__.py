@@ -31,5 +31,6 @@ def optimise(function: Function) -> None:
         local.number(function)
         dead.remove(function)
         flow.clean(function)
+    dead.merge_copies(function)
     legal.legalise(function)
     verify(function, "optimising")

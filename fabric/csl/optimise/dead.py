@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir import Block, Function, Vreg
+from fabric.csl.ir import Block, Function, Instr, Vreg
 from fabric.csl.optimise.fold import PURE
 
-__all__ = ["live_out", "remove"]
+__all__ = ["live_out", "merge_copies", "remove"]
 
 
 def live_out(function: Function) -> dict[Block, set[Vreg]]:
@@ -58,3 +58,29 @@ def remove(function: Function) -> bool:
         changed |= dropped
         if not dropped:
             return changed
+
+
+def merge_copies(function: Function) -> None:
+    """Let an operation set the register that its result is copied to right after, where nobody else reads it."""
+    reads: dict[Vreg, int] = {}
+    for instr in function.instructions():
+        for reg in instr.uses():
+            reads[reg] = reads.get(reg, 0) + 1
+    once = function.single()
+    mergeable = (PURE - {"const", "copy"}) | {"load"}
+    for block in function.blocks:
+        kept: list[Instr] = []
+        for instr in block.code:
+            before = kept[-1] if kept else None
+            if (
+                instr.op == "copy"
+                and before is not None
+                and before.op in mergeable
+                and before.dst is instr.args[0]
+                and before.dst in once
+                and reads[before.dst] == 1
+            ):
+                before.dst = instr.dst
+                continue
+            kept.append(instr)
+        block.code = kept

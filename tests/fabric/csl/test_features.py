@@ -9,6 +9,7 @@ from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
 from fabric.csl.diagnostics import CslError
 from tests.fabric.csl.running import device_of, run_task
+from wse_core import isa
 
 
 def words(directory, body, *declarations, count, kind="i2"):
@@ -316,3 +317,14 @@ comptime { @bind_local_task(job, @get_local_task_id(8)); }
     assert image.outq_color[3] == 4
     assert image.inq_color[5] == 6
     assert image.outq_color.index(5) not in (3, 5)
+
+
+def test_a_counter_is_counted_in_its_register(tmp_path):
+    """The step of a loop is one addition, without a copy."""
+    text = "var y: i16;\ntask job() void { var i: i16 = y; while (i < 100) : (i += 3) { y += 1; } }\n"
+    text += "comptime { @bind_local_task(job, @get_local_task_id(8)); }\n"
+    (tmp_path / "top.csl").write_text(text)
+    image = compile_file(tmp_path / "top.csl", Options()).programs[0].emitted.image
+    names = [op.name for _, op, *_ in isa.decode(image.code)]
+    assert names.count("add16") == 2
+    assert names.count("mov16") <= 1
