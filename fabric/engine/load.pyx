@@ -6,7 +6,7 @@ host streams.  It runs once per engine; nothing here is called during a run.
 """
 import numpy as np
 
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from fabric.engine.memory cimport Memory
 from wse_core.routing cimport refresh_shared
@@ -244,6 +244,7 @@ cdef _program(Memory m, number, program, machine):
     cdef region_t* s = m.s
     cdef program_t* g = &s.f.programs[number]
     cdef instr_t* i
+    cdef uint16_t[FILE_REG] used  # DSRs that instructions name, per file
     cdef int k
     cdef const unsigned char[::1] raw
     decoded = list(_isa.decode(program.code))
@@ -285,7 +286,8 @@ cdef _program(Memory m, number, program, machine):
             s.controls = True
         fifos = program.descriptors[program.descriptors["kind"] == DSD_FIFO]
         g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
-    microthreads, registers = set(), set()
+    microthreads = set()
+    memset(used, 0, sizeof(used))
     for n, (at, op, a, b, c, d, imm) in enumerate(decoded):
         i = &g.code[n]
         _instruction(i, op, a, b, c, d, imm, machine)
@@ -302,7 +304,7 @@ cdef _program(Memory m, number, program, machine):
         if op.form in ("jmp", "br") and op.name != "trap":
             i.target = index_of[imm]
         for f in range(FILE_REG):
-            registers |= {(f, k) for k in range(N_DSRS) if i.dsrs[f] >> k & 1}
+            used[<int>f] |= i.dsrs[f]
         if i.flags & I_ASYNC:
             named = _isa.async_fields(imm)["ut"]
             if named is None:
@@ -320,9 +322,9 @@ cdef _program(Memory m, number, program, machine):
     for f in range(FILE_REG):
         for k in range(N_DSRS):
             g.dsr_slot[f][k] = -1
-    for f, k in sorted(registers):
-        g.dsr_slot[<int>f][<int>k] = g.n_dsr
-        g.n_dsr += 1
+            if used[<int>f] >> k & 1:
+                g.dsr_slot[f][k] = g.n_dsr
+                g.n_dsr += 1
 
 cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
     i.op = op.code

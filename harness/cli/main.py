@@ -38,7 +38,7 @@ COMMANDS = (
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-COLLECT_AFTER = 100_000
+COLLECT_AFTER = 1_000_000
 """New objects between two collections of garbage: assembling programs makes many that stay and few that die."""
 
 

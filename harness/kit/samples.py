@@ -8,7 +8,6 @@ where it is installed: importing scikit-learn, and SciPy with it, would take lon
 from __future__ import annotations
 
 import gzip
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,9 +34,8 @@ def load_digits() -> tuple[np.ndarray, np.ndarray]:
     return np.hstack([pixels, np.ones((len(pixels), 1))]), table[:, -1].astype(np.int64)
 
 
-@lru_cache(maxsize=1)
 def _table() -> np.ndarray:
-    """Return the numbers of the file, read once; by scikit-learn itself where its file is not what is known here."""
+    """Return the numbers of the file; by scikit-learn itself where its file is not what is known here."""
     found = find_spec("sklearn")
     path = Path(found.origin).parent / DIGITS if found is not None and found.origin else None
     if path is not None and path.is_file():

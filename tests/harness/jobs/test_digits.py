@@ -219,6 +219,6 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     assert found["job"] == "digits"
     assert found["verified"] is True
     assert (tmp_path / "runs" / "digits" / "digits.h5").exists()
-    assert len(found["files"]) == 5
+    assert len(found["files"]) == 1
     assert cli.main(["run"]) == 0
     assert "accuracy" in capsys.readouterr().out
