@@ -22,6 +22,7 @@ from fabric.csl.lower.function import FunctionLowering
 from fabric.csl.lower.runtime import Runtime
 from fabric.csl.lower.size import weight
 from fabric.csl.lower.vectors import Attributes
+from fabric.csl.rules import unrolls
 from fabric.csl.types import VOID, ArrayType, DsdType, StructType
 
 __all__ = ["ProgramLowering", "lower"]
@@ -30,8 +31,6 @@ SMALL = 14
 """Nodes of a function that is written in place wherever it is called."""
 DEEPEST = 7
 """Calls inside of each other that a task may make; the machine keeps eight addresses."""
-UNROLLED = 120
-"""Most instructions that a loop may grow to when its turns are written one after the other."""
 RPC, START = 28, 27
 """Ids of the hidden tasks that do calls of the host, and that load DSRs before anything else."""
 FIRST, LAST = 2, 13
@@ -278,7 +277,7 @@ class ProgramLowering(Attributes):
 
     def unrolls(self, node: tree.ForRange, turns: int) -> bool:
         """Whether the turns of a loop are written one after the other."""
-        return turns * (weight(node.body) + 2) <= UNROLLED
+        return unrolls(turns, weight(node.body) + 2)
 
     def runtime(self, name: str, span: Span) -> tree.Function:
         """Return a function of the run-time library."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ CHANGES = {
 }
 
 
-class Attributes:
+class Attributes(ABC):
     """A mix-in of `fabric.csl.lower.program.ProgramLowering`."""
 
     made: Any
@@ -73,9 +74,9 @@ class Attributes:
         """Keep in mind that a DSR was loaded here."""
         self.last[dsr] = (block, options, dsd)
 
+    @abstractmethod
     def task_id(self, function: Function, span: Span) -> int:
         """Return the id that a task is bound to."""
-        raise NotImplementedError
 
     def number(self, value: Any, span: Span) -> int:
         """Return an id that is known."""
@@ -151,9 +152,9 @@ class Attributes:
 
     # ---- FIFOs
 
+    @abstractmethod
     def memory_of(self, variable: tree.Variable) -> Memory:
         """Return where a global lies."""
-        raise NotImplementedError
 
     def fifo_of(self, fields: dict[str, Any], span: Span) -> Fifo:
         """Return the FIFO that a descriptor stands for."""

@@ -8,7 +8,7 @@ from typing import Any
 from fabric.csl.ir import Instr, Sym
 from wse_core import isa
 
-__all__ = ["COMMUTE", "PURE", "folded", "holds", "needs_register", "powers", "signed"]
+__all__ = ["COMMUTE", "PURE", "folded", "holds", "needs_register", "signed"]
 
 COMMUTE = frozenset(
     (
@@ -72,22 +72,6 @@ def holds(row: str, condition: str, a: Any, b: Any) -> bool | None:
     if condition in ("lt", "le"):
         a, b = signed(a, bits), signed(b, bits)
     return bool({"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "ltu": a < b, "leu": a <= b}[condition])
-
-
-def powers(constant: int) -> tuple[int, int, int] | None:
-    """Return ``(high, low, sign)`` with `constant` = 2^high + sign 2^low, sign 0 for a power of two; None if none."""
-    if constant < 1:
-        return None
-    high = constant.bit_length() - 1
-    rest = constant - (1 << high)
-    if rest == 0:
-        return high, 0, 0
-    if rest & rest - 1 == 0:
-        return high, rest.bit_length() - 1, 1
-    rest = (1 << high + 1) - constant
-    if rest & rest - 1 == 0:
-        return high + 1, rest.bit_length() - 1, -1
-    return None
 
 
 PURE = frozenset(op.name for op in isa.OPS if op.form == "alu") | {"const", "copy", "low", "high"}

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from fabric.csl.ir import Block, Function, Instr, Memory, Operand, Sym, Vreg
-from fabric.csl.optimise.fold import COMMUTE, PURE, folded, needs_register, powers, signed
+from fabric.csl.optimise.fold import COMMUTE, PURE, folded, needs_register, signed
+from fabric.csl.rules import powers
 
 __all__ = ["number"]
 

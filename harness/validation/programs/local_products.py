@@ -34,10 +34,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fabric.asm.operands import Reg
+from fabric.csl.rules import unrolls
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.programs.compiled import Multiplier, counted, load_at, saved, unrolls
+from harness.validation.programs.compiled import Multiplier, counted, load_at, saved
 from harness.validation.recipe import CannotRun, Measurement, Point, Tell, agree, grid, integer, recipe
 from wse_core.errors import ProgramError
 from wse_core.params import Machine

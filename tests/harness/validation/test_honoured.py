@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fabric.csl import rules
 from harness.kit.console import Progress
 from harness.validation import compare
 from harness.validation.points import load_points
@@ -76,10 +77,10 @@ def test_loops_are_unrolled_by_their_size():
     unrolled = [t for t in range(1, 50) if summa_library.loops(t)[0]]
     assert unrolled == [*range(1, 14), 16]
     assert [t for t in unrolled if summa_library.loops(t)[1]] == [1, 2, 3, 4]
-    assert compiled.unrolls(8, 14)
-    assert not compiled.unrolls(9, 14)
+    assert rules.unrolls(8, 14)
+    assert not rules.unrolls(9, 14)
     for constant in (1, 8, 12, 14, 92):
-        parts = compiled.powers(constant)
+        parts = rules.powers(constant)
         assert compiled.size_of_product(constant) == (
             4 if parts is None else 1 + (parts[2] != 0) * (1 + (parts[1] > 0))
         )
