@@ -17,7 +17,7 @@ from tests.pages import blocks, commands, table_commands
 GENERATED = ("CHANGELOG.md", "api.md")
 PAGES = [path for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]) if path.name not in GENERATED]
 LANGUAGES = ("", "csl", "python", "sh", "text", "toml")
-STARTS = ("wse ", "python ", "make ", "pip ", "pytest ")
+STARTS = ("wse ", "cslc ", "cs_python ", "python ", "make ", "pip ", "pytest ")
 CHECKED = {ROOT / "README.md": "wse kernel ", ROOT / "docs" / "accuracy.md": "wse kernel "}
 """Commands in tables whose very numbers tests/test_docs.py compares."""
 

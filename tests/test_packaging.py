@@ -250,12 +250,17 @@ def test_metadata():
     project = PROJECT["project"]
     assert (project["name"], project["version"]) == ("wse-sim", wse_core.__version__)
     assert project["requires-python"] == ">=3.11"
-    assert project["scripts"] == {"wse": "harness.cli.main:main"}
+    assert project["scripts"] == {
+        "wse": "harness.cli.main:main",
+        "cslc": "harness.sdk.compiler:main",
+        "cs_python": "harness.sdk.python:main",
+    }
     assert set(project["optional-dependencies"]) == {
         "test",
         "complete",
         "csl",
         "demo",
+        "models",
         "nice",
         "perfetto",
         "plan",
