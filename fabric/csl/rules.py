@@ -1,0 +1,48 @@
+"""Rules of the compiler that cycles depend on and that nobody has published, with what speaks for them.
+
+The compiler obeys them, and so do the recipes of published programs that are not compiled from CSL.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FOLDED", "UNROLLED", "powers", "unrolls"]
+
+UNROLLED, FOLDED = 120, 208
+"""Most instructions that a loop may grow to when it is unrolled; the same if its index arithmetic folds.
+
+LLVM's bounds are 150 of its own instructions, or 300, and up to four times that for loops that fold; how many of those
+an instruction here stands for is not known.  Public programs bracket both numbers: a row of 8 elements in ELLPACK, 8
+turns of 14 instructions, is unrolled, one of 9 is not (SPMM-ELLPACK-01 and -03); the product of 16 x 16 tiles, 16 turns
+of 13, is unrolled on the machine (SUMMA-P32-T16), that of 14 x 14 tiles, 14 turns of 15, is not in the simulator's
+trace (SUMSIM-DC-COMPUTE)."""
+
+
+def unrolls(turns: int, body: int, folds: bool = False) -> bool:
+    """Return whether a loop is unrolled.
+
+    Parameters
+    ----------
+    turns : int
+        Known number of turns.
+    body : int
+        Instructions of a turn, counting and jump included.
+    folds : bool
+        Whether all that is computed from the index becomes a constant.
+    """
+    return turns * body <= (FOLDED if folds else UNROLLED)
+
+
+def powers(constant: int) -> tuple[int, int, int] | None:
+    """Return ``(high, low, sign)`` with `constant` = 2^high + sign 2^low, sign 0 for a power of two; None if none."""
+    if constant < 1:
+        return None
+    high = constant.bit_length() - 1
+    rest = constant - (1 << high)
+    if rest == 0:
+        return high, 0, 0
+    if rest & rest - 1 == 0:
+        return high, rest.bit_length() - 1, 1
+    rest = (1 << high + 1) - constant
+    if rest & rest - 1 == 0:
+        return high + 1, rest.bit_length() - 1, -1
+    return None
