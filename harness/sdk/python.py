@@ -14,7 +14,8 @@ __all__ = ["main", "run_script"]
 
 def run_script(path: str, arguments: list[str]) -> int:
     """Run a script as the main program; return its exit status."""
-    before, sys.argv = sys.argv, [path, *arguments]
+    before, paths = sys.argv, list(sys.path)
+    sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
         with provided():
@@ -28,8 +29,7 @@ def run_script(path: str, arguments: list[str]) -> int:
         print(str(error), file=sys.stderr)
         return 1
     finally:
-        sys.argv = before
-        sys.path.pop(0)
+        sys.argv, sys.path[:] = before, paths  # a script may have added paths of its own
     return 0
 
 

@@ -68,6 +68,7 @@ def several(n, fmt, bias):
 
 
 def columns(rows, *formats):
+    """Return the operands of examples, an array of codes for each format."""
     return [
         np.array(column, np.uint32 if fmt == "f32" else np.uint16)
         for column, fmt in zip(zip(*rows, strict=True), formats, strict=True)
