@@ -79,7 +79,7 @@ class Down:
         self.released, self.cause, self.known = released, cause.copy(), 0
         self._last, self._there = (0.0, ROUND_TRIP), 0.0
         self.waits = np.zeros((len(CAUSES), len(released)))
-        self.sent, self._out = np.empty(len(released)), np.empty(len(released))
+        self.sent, self._out = np.full(len(released), np.nan), np.full(len(released), np.nan)
         self._read = read if read is not None and read.any() else None
         self._until = np.cumsum(self._read) if self._read is not None else None
         self._first = self.store.free if self._read is not None else 0.0
@@ -128,8 +128,11 @@ class Down:
         assert self._until is not None
         size = self._read[part]
         wanted = size > 0
-        before = np.searchsorted(self._until, self._until[part] - self.ahead, "right") - 1
-        room = np.where(before >= 0, self._out[np.clip(before, 0, None)], self._first)
+        needed = self._until[part] - self.ahead  # so many bytes have to be gone before the last byte of a word is read
+        last = np.searchsorted(self._until, needed, "left")
+        room = np.where(needed > 0, self._out[np.clip(last, 0, max(0, self.known - 1))], self._first)
+        if not self.known:
+            room[:] = self._first
         ready[wanted] = self.flash.through(np.maximum(ready, room)[wanted], size[wanted])
         return ready
 

@@ -88,7 +88,7 @@ class WaferPort(Endpoint):
         self._in, self._out, self._last = [0] * columns, [0] * columns, [0] * columns
         self._numbers: list[list[np.ndarray]] = [[] for _ in range(columns)]
         self.offered = self._allowed = 0
-        self.limited = False
+        self.limited, self._complete, self._new = False, False, True
         self.hops = self.macs = 0
         self.host_seconds = 0.0
 
@@ -97,6 +97,7 @@ class WaferPort(Endpoint):
         if not len(arrived):
             return
         script, stop = self.script, self.offered + len(arrived)
+        self._new = True
         numbers = script.sequence[self.offered : stop]
         there = np.maximum(arrived, self.ready)
         behind = arrived > self.ended  # samples came first over the link
@@ -118,10 +119,11 @@ class WaferPort(Endpoint):
         if not self.limited:
             if len(taken) == len(self.left) and not taken.any():
                 return
-            self.limited = True
+            self.limited = self._new = True
             for stream in self.wafer.resident.outputs:
                 self.wafer.fabric.accept(stream, None)
         new = self.script.back[self._allowed : len(taken)]
+        self._new = self._new or len(new) > 0
         column = np.searchsorted(self._got, new, "right") - 1
         times = np.maximum(whole(taken[self._allowed :]) + self.origin, 0)  # what is past is past
         for k, stream in enumerate(self.wafer.resident.outputs):
@@ -137,8 +139,11 @@ class WaferPort(Endpoint):
         if limit is not None and limit <= 0:  # the engine stands there already, at rest
             self.clock = int(whole(horizon))
             return False
+        if self.quiet and not self._new and (not last or self._complete):
+            self.clock = self.ended if last else int(whole(horizon))
+            return False  # each run of an engine at rest takes it a cycle on
         run = fabric.run(limit, on_limit="return", on_wait="raise" if last else "return")
-        self.quiet = run.status != "limit"
+        self.quiet, self._complete, self._new = run.status != "limit", run.status == "complete", False
         if run.cycles:
             self.ended = run.start + run.cycles - self.origin
         self.clock = self.ended if last else int(whole(horizon))

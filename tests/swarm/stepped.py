@@ -108,6 +108,7 @@ class Stepped:
         self.done_in = [[0] * script.columns for _ in range(count)]
         self.done_out = [[0] * script.columns for _ in range(count)]
         self.sent = self.known = self.allowed = 0
+        self.fresh, self.rests = [True] * count, [False] * count  # each run of an engine at rest takes it a cycle on
         self.newest = self.came = 0.0
         self.out = [0.0] * count
         self.limited = self.window < self.back_base + back
@@ -161,6 +162,7 @@ class Stepped:
             one = slice(word, word + 1)
             stream = wafer.resident.inputs[column]
             wafer.fabric.send(stream, self.payload[one], self.control[one], at=cycle + self.origin[k])
+            self.fresh[k] = True
         self.sent += 1
         return True
 
@@ -193,11 +195,14 @@ class Stepped:
         for k, wafer in enumerate(self.wafers):
             at = max(0, math.ceil(self.begun[need] + self.turn + self.away[k] - 1e-6)) if need >= 0 else 0
             wafer.fabric.accept(wafer.resident.outputs[column], [at + self.origin[k]])
+            self.fresh[k] = True
         self.allowed += 1
         return True
 
     def step(self, k, wafer, cycles):
         """Let a wafer do some cycles; return whether it rests."""
+        if self.rests[k] and not self.fresh[k]:
+            return True
         engine, origin = wafer.fabric.engine, self.origin[k]
         status = engine.run(origin + self.now + cycles)
         self.end[k] = max(self.end[k], engine.last_active + 1 - origin)
@@ -215,7 +220,8 @@ class Stepped:
             there = (e[next_one] + self.turn + a for e, a in zip(self.entered, self.away, strict=True))
             self.entries.append(max([*there, *self.entries[-1:]]))
             next_one += 1
-        return status == "complete"
+        self.rests[k], self.fresh[k] = status == "complete", False
+        return self.rests[k]
 
     def keep(self):
         """Keep when each weight is new."""
