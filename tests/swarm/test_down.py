@@ -1,4 +1,4 @@
-"""The way down against itself word by word: flash is read ahead of the stream, and nothing is read before it is known."""
+"""The way down word by word: flash is read ahead of the stream, and nothing is read before it is known."""
 
 from __future__ import annotations
 
