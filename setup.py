@@ -57,6 +57,8 @@ DIRECTIVES = {
     "binding": True,
     "linetrace": MODE == "coverage",
 }
+if CHECKS:
+    DIRECTIVES["show_performance_hints"] = False  # one per check that this mode asks for
 
 # -fno-fast-math after CFLAGS of the environment: no flag from outside may change a bit of a result.
 # What is silenced is habitual in generated code; doubts about uninitialised values are left to the checked builds.

@@ -13,6 +13,8 @@ soak     5,000
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -26,6 +28,10 @@ import wse_core
 from tests.examples import PROFILE, PROFILES
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Hundreds of processes import the sources: their bytecode is kept, whatever the environment says.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 SLOW_HOST = [hypothesis.HealthCheck.too_slow]
 for name, (count, _) in PROFILES.items():
@@ -63,7 +69,7 @@ def root():
 def child_env():
     """Environment for a child process that must import these sources from any directory."""
     env = {key: value for key, value in os.environ.items() if key not in ("WSE_DEBUG", "PYTHONPATH")}
-    return env | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return env | {"PYTHONPATH": str(ROOT)}
 
 
 def heed_interrupts():
@@ -72,16 +78,33 @@ def heed_interrupts():
 
 
 @pytest.fixture
-def wse(tmp_path, child_env):
-    """Run ``python -m harness`` in an empty directory; call it with the words of the command line.
+def wse(tmp_path, monkeypatch):
+    """Run a command of ``wse`` in an empty directory, within this process; call it with the words of the command line.
 
-    Returns the finished process with ``stdout`` and ``stderr`` as text.
+    Returns what a finished process would give: `returncode`, and `stdout` and `stderr` as text.
     """
+    from harness.cli import main as cli
 
-    def run(*words, env=None, cwd=tmp_path):
+    def run(*words, cwd=tmp_path):
+        words, out, err = list(map(str, words)), io.StringIO(), io.StringIO()
+        with monkeypatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            patch.chdir(cwd)
+            patch.delenv("WSE_DEBUG", raising=False)
+            patch.setattr(sys, "stdin", io.StringIO())
+            status = cli.main(words)
+        return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture
+def wse_process(tmp_path, child_env):
+    """As `wse`, in a process of its own, which has imported nothing yet; it takes changes of the environment too."""
+
+    def run(*words, env=None):
         return subprocess.run(
             [sys.executable, "-m", "harness", *map(str, words)],
-            cwd=cwd,
+            cwd=tmp_path,
             env=child_env | (env or {}),
             capture_output=True,
             text=True,

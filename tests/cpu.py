@@ -11,13 +11,9 @@ from tests.conftest import ROOT
 __all__ = ["cpu_of", "least"]
 
 
-def cpu_of(words: Sequence[str], folder: os.PathLike[str] | str) -> float:
-    """Return the CPU seconds of ``python words`` in a new process, which must succeed.
-
-    The bytecode cache is in `folder`, so a second call finds it whatever the environment of the tests says.
-    """
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"PYTHONPYCACHEPREFIX": str(folder), "PYTHONPATH": str(ROOT)}
+def cpu_of(words: Sequence[str]) -> float:
+    """Return the CPU seconds of ``python words`` in a new process, which must succeed; a second call finds bytecode."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         pid = os.posix_spawn(
@@ -30,21 +26,19 @@ def cpu_of(words: Sequence[str], folder: os.PathLike[str] | str) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def least(
-    first: Sequence[str], second: Sequence[str], folder: os.PathLike[str] | str, ratio: float, rounds: int = 20
-) -> tuple[float, float]:
+def least(first: Sequence[str], second: Sequence[str], ratio: float, rounds: int = 20) -> tuple[float, float]:
     """Return the CPU seconds of two commands, of the round in which the second was nearest to the first.
 
     What else runs on the host makes both slower, but not at all times alike: the first command runs before and after
     the second, and rounds are compared as a whole.  They end once the second is within `ratio` of the first.
     """
     for words in (first, second):
-        cpu_of(words, folder)  # fills the caches
+        cpu_of(words)  # fills the caches
     best = float("inf"), 1.0
     for _ in range(rounds):
-        before = [cpu_of(first, folder) for _ in range(2)]
-        found = cpu_of(second, folder)
-        around = [*before, *(cpu_of(first, folder) for _ in range(2))]
+        before = [cpu_of(first) for _ in range(2)]
+        found = cpu_of(second)
+        around = [*before, *(cpu_of(first) for _ in range(2))]
         best = min(best, (found, sum(around) / len(around)), key=lambda pair: pair[0] / pair[1])
         if best[0] <= ratio * best[1]:
             break

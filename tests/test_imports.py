@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from pathlib import Path
@@ -170,7 +171,12 @@ def imports_of(path, root=ROOT):
 
 def all_imports_of(path, root=ROOT):
     """Return (module, at_load_time, for_types_only) for each import in a file."""
-    text = path.read_text(encoding="utf-8")
+    return imports_in(path.read_text(encoding="utf-8"), path, root)
+
+
+@functools.cache
+def imports_in(text, path, root):
+    """Return the same for the text of a file, which is taken apart once however many tests ask."""
     importer, is_package = module_name(path, root), path.stem == "__init__"
     raw = []
     types = set()

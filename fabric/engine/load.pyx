@@ -13,6 +13,7 @@ from wse_core.routing cimport refresh_shared
 from wse_core.bitmap cimport map3_t, words_for
 from wse_core.block cimport *
 from wse_core.builtins cimport *
+from wse_core.opcodes cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.wake cimport schedule
@@ -204,10 +205,11 @@ cdef _programs(Memory m, spec):
     depths = spec.machine["queue.in_depth"]
     for k in range(8):
         s.f.in_caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
+    known = {}
     for number, program in enumerate(spec.programs):
         g = &s.f.programs[number]
         cells = _cells_of(m, spec, number)
-        _program(m, number, program, spec.machine)
+        _program(m, number, program, spec.machine, known)
         g.n_pe = cells.shape[0]
         if g.n_pe == 0:
             continue
@@ -239,8 +241,9 @@ cdef _cells_of(Memory m, spec, number):
     y, x = np.nonzero(spec.program_index == number)
     return (y.astype(np.int64) + 1) * m.s.f.stride + x + 1
 
-cdef _program(Memory m, number, program, machine):
-    # Decode one image into a program_t.
+cdef _program(Memory m, number, program, machine, dict known):
+    # Decode one image into a program_t.  Programs of a fabric have most instructions in common; `known` says where the
+    # first of each kind lies.
     cdef region_t* s = m.s
     cdef program_t* g = &s.f.programs[number]
     cdef instr_t* i
@@ -290,18 +293,24 @@ cdef _program(Memory m, number, program, machine):
     memset(used, 0, sizeof(used))
     for n, (at, op, a, b, c, d, imm) in enumerate(decoded):
         i = &g.code[n]
-        _instruction(i, op, a, b, c, d, imm, machine)
-        if op.name == "dsr_load":
+        words = op.code, a, b, c, d, imm
+        first = known.get(words)
+        if first is None:
+            _instruction(i, op, a, b, c, d, imm, machine)
+            known[words] = <size_t>i
+        else:
+            i[0] = (<instr_t*><size_t>first)[0]
+        if i.op == OP_DSR_LOAD:
             i.gap = machine["ce.dsr_load"]
             if g.descriptors[imm].kind == DSD_MEM4D:
                 i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
         i.at = at
         i.next = n + 1
-        s.f.reroutes |= op.name == "route"
-        g.calls |= op.name in ("call", "ret")
+        s.f.reroutes |= i.op == OP_ROUTE
+        g.calls |= i.op == OP_CALL or i.op == OP_RET
         g.delays |= i.a >> 4 == FILE_REG if i.flags & I_VECTOR else i.latency > i.slots
-        g.draws |= op.form == "rand"
-        if op.form in ("jmp", "br") and op.name != "trap":
+        g.draws |= i.form == FORM_RAND
+        if (i.form == FORM_JMP or i.form == FORM_BR) and i.op != OP_TRAP:
             i.target = index_of[imm]
         for f in range(FILE_REG):
             used[<int>f] |= i.dsrs[f]
@@ -312,7 +321,7 @@ cdef _program(Memory m, number, program, machine):
             else:
                 microthreads.add(named)
     i = &g.code[g.n_code]
-    i.op = _isa.BY_NAME["trap"].code
+    i.op = OP_TRAP
     i.form = FORM_JMP
     i.slots = i.gap = 1
     i.at = NOWHERE

@@ -18,8 +18,8 @@ from traces import provenance
 from wse_core import params
 
 
-def test_json_is_one_object_with_all_parts(wse):
-    done = wse("doctor", "--json")
+def test_json_is_one_object_with_all_parts(wse_process):
+    done = wse_process("doctor", "--json")
     facts = json.loads(done.stdout)
     assert done.stdout.count("\n") == 1
     assert {"versions", "build", "host", "numerics", "imports", "problems"} == set(facts)
@@ -91,7 +91,7 @@ def test_an_import_name_that_leads_elsewhere(tmp_path):
     assert found["swarm"] == {"origin": None, "ours": False, "others": []}
 
 
-def test_a_real_clash_is_reported(wse, tmp_path):
+def test_a_real_clash_is_reported(wse_process, tmp_path):
     fake = tmp_path / "site"
     (fake / "Fabric-3.2.dist-info").mkdir(parents=True)
     (fake / "Fabric-3.2.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: Fabric\nVersion: 3.2\n")
@@ -99,7 +99,7 @@ def test_a_real_clash_is_reported(wse, tmp_path):
     (fake / "fabric").mkdir()
     (fake / "fabric" / "__init__.py").write_text("")
     path = os.pathsep.join([str(fake), str(provenance.ROOT)])
-    done = wse("doctor", "--json", env={"PYTHONPATH": path})
+    done = wse_process("doctor", "--json", env={"PYTHONPATH": path})
     facts = json.loads(done.stdout)
     assert done.returncode == 1
     assert facts["imports"]["fabric"]["others"] == ["Fabric"]

@@ -139,8 +139,8 @@ def test_wrong_usage_is_one_message_and_status_two(capsys, words):
     assert "--help" in err
 
 
-def test_module_and_console_script_are_the_same(wse, root):
-    done = wse("--version")
+def test_module_and_console_script_are_the_same(wse_process, root):
+    done = wse_process("--version")
     assert (done.returncode, done.stdout) == (0, "wse-sim 0.1.0\n")
     assert 'wse = "harness.cli.main:main"' in (root / "pyproject.toml").read_text(encoding="utf-8")
 

@@ -44,7 +44,7 @@ def test_a_run_on_wafers_leaves_log_table_figure_and_checkpoints(capsys, folder)
 
 
 @pytest.mark.parametrize("reference", ["", " --reference"])
-def test_twelve_are_five_and_seven_in_another_process(capsys, wse, reference):
+def test_twelve_are_five_and_seven_in_another_process(capsys, wse_process, reference):
     """Bit by bit: weights, optimizer state, patterns, data, log; the second half knows the rest from the checkpoint."""
     write()
     assert run(capsys, f"a.toml --out whole{reference}")[0] == 0
@@ -52,7 +52,7 @@ def test_twelve_are_five_and_seven_in_another_process(capsys, wse, reference):
     assert len(lines("parts")) == 5
     with open("parts/log.jsonl", "a", encoding="utf-8") as file:
         file.write('{"iteration": 6, "loss": 1.0}\n{"iterat')  # a run that was killed after its checkpoint
-    done = wse("train", "--resume", "parts", "--json")
+    done = wse_process("train", "--resume", "parts", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["from_iteration"] == 5
     assert last("whole") == last("parts")
