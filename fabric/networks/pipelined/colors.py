@@ -1,0 +1,23 @@
+"""Colors that mean the same in every rectangle; the others are given to data paths, none twice at one place."""
+
+from __future__ import annotations
+
+__all__ = ["DELTA", "EAST", "ENTRY", "LOSS", "NORM", "NORTH", "pool"]
+
+EAST = (0, 1)
+"""Sums of a row of tiles, by parity of the column that sends."""
+NORTH = (2, 3)
+"""Sums of a column of tiles, by parity of the row that sends."""
+DELTA = 4
+"""Gradients of a row's outputs, to all its tiles."""
+ENTRY = 5
+"""Samples from the host to the gate."""
+LOSS = (6, 7)
+"""Losses, from PE to PE of the loss, by parity of the row that sends."""
+NORM = (8, 9, 10)
+"""Sums over a sample's features: north, by parity of the row that sends, and back to all."""
+
+
+def pool(colors: int) -> list[int]:
+    """Return the colors that paths may have on a machine with so many."""
+    return list(range(11, colors))

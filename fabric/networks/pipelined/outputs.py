@@ -1,0 +1,250 @@
+"""The programs east and north of a layer's tiles: what ends the sums and passes them on.
+
+`outputs_program`: a row's outputs.  On the way forward sums arrive from the west, are rounded to 16 bits, go through
+the activation, whose slopes are kept until the way back, and leave for the next layer.  On the way back their gradients
+arrive, are multiplied by the slopes, and go to all tiles of the row.
+
+`passing_program`: a column's gradients of the inputs, rounded and passed back.
+
+Leaving is one stream per rectangle, sample by sample, in the order of the features: routers send what is nearest to the
+exit first and pass on the others afterwards (a switch that a control wavelet behind each part advances, and one behind
+the last part resets).
+
+Queues
+    In: 1 sums, 2 gradients, 3 and 4 sums over features.  Out: 2 activations or gradients that leave, 3 gradients to the
+    tiles, 4 and 5 sums over features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fabric.asm import control
+from fabric.asm.operands import Dsr, Queue, Reg, Var
+from fabric.networks.pipelined.colors import DELTA, EAST, NORTH
+from fabric.networks.pipelined.tile import Tile
+from fabric.program import functions
+from fabric.program.program import Program
+from wse_core.params import Machine
+
+__all__ = ["Leaving", "OutputsPlace", "outputs_program", "passing_program"]
+
+RESET = control.single("rst", deliver=False)
+"""Behind the last part of a sample: all switches on the way begin anew."""
+
+
+class Leaving:
+    """Sends the parts of samples into a stream that several PEs share.
+
+    Parameters
+    ----------
+    p : Program
+    color : int
+    first, last : bool
+        Nearest to, farthest from the exit.
+    """
+
+    def __init__(self, p: Program, color: int, first: bool, last: bool) -> None:
+        self.p, self.alone, self.last = p, first and last, last
+        self.queue: Queue = p.output_queue(2, color)
+
+    def emit(self, source: Dsr, count: int) -> None:
+        """Emit the departure of a part of so many elements."""
+        p = self.p
+        p.fmovh(p.fabout(self.queue, count, advance_switch=not self.last), source)
+        if self.last and not self.alone:
+            p.mov32(p.fabout(self.queue, 1, dtype="u32", control=True), RESET)
+
+
+@dataclass(frozen=True)
+class OutputsPlace:
+    """What tells the programs of a rectangle's outputs apart.
+
+    Attributes
+    ----------
+    exit, end : bool
+        Nearest to the exit of the activations, farthest from it.
+    arriving : int
+        Gradients of a sample that there are for this row.
+    """
+
+    exit: bool
+    end: bool
+    arriving: int
+
+
+def outputs_program(
+    tile: Tile, place: OutputsPlace, leaving: int, gradients: int, machine: Machine, half: str
+) -> Program:
+    """Return the program; `leaving` and `gradients` are the colors of what leaves and of what comes back."""
+    return _Outputs(tile, place, leaving, gradients, machine, half).p
+
+
+class _Outputs:
+    """Its variables and tasks."""
+
+    def __init__(
+        self, tile: Tile, place: OutputsPlace, leaving: int, gradients: int, machine: Machine, half: str
+    ) -> None:
+        self.tile, self.place = tile, place
+        self.p = p = Program(f"outputs {tile.outputs} of {tile.layer}, {place}", machine, half=half)
+        self.size = size = tile.outputs * tile.batch
+        self.count = {name: p.param(name, "u16") for name in ("minibatches", "training")}
+        self.forwards, self.backwards = p.scalar("forwards", "u16"), p.scalar("backwards", "u16")
+        self.y, self.dy = p.array("y", size, "half", bank=0), p.array("dy", size, "half", bank=0)
+        self.slopes: Var | None = None
+        activation = tile.layer.activation
+        if activation != "none":
+            self.slopes = p.array("slopes", tile.kept * size, "half", bank=1)
+            self.newest, self.oldest = p.scalar("newest", "u16"), p.scalar("oldest", "u16")
+            self.keeps, self.kept = p.dsr("dest"), p.dsr("src1")
+        if activation == "gelu":
+            self.wide, self.slope = p.array("wide", size, "f32", bank=0), p.array("slope", size, "f32", bank=4)
+            self.functions = functions.Emit(p, size)
+        self.sends = p.dsr("src1")
+        self.sums = p.input_queue(1, EAST[(tile.columns - 1) % 2])
+        if place.arriving:
+            self.gradients = p.input_queue(2, gradients)
+        self.leaving = Leaving(p, leaving, place.exit, place.end)
+        self.tiles = p.output_queue(3, DELTA)
+        self.tasks()
+        p.assemble()
+
+    def tasks(self) -> None:
+        p = self.p
+        with p.task("begin"):
+            at = p.reg16("at")
+            p.ldi(at, 0)
+            p.st16(at, self.forwards)
+            p.st16(at, self.backwards)
+            if self.slopes:
+                p.ldi(at, self.slopes)
+                p.st16(at, self.newest)
+                p.st16(at, self.oldest)
+                p.load(self.keeps, p.mem1d(self.slopes, self.size))
+                p.load(self.kept, p.mem1d(self.slopes, self.size))
+            p.activate("turn")
+        with p.task("turn"):
+            done, count = p.reg16("done"), p.reg16("count")
+            p.ld16(done, self.forwards)
+            p.ld16(count, self.count["minibatches"])
+            with p.if_("eq", done, count):
+                p.activate("back")
+            with p.else_():
+                p.activate("forward")
+        with p.task("forward"):
+            self.forward()
+        with p.task("back"):
+            self.back()
+
+    def ring(self, var: Var, dsr: Dsr) -> None:
+        """Emit the move of a descriptor to a place in the ring of slopes, and the step of the place."""
+        p, slopes = self.p, self.slopes
+        assert slopes is not None
+        at, end = p.reg16("at"), p.reg16("end")
+        p.ld16(at, var)
+        p.dsr_base(dsr, at)
+        p.add16(at, at, self.size)
+        p.ldi(end, slopes)
+        p.add16(end, end, slopes.count)
+        with p.if_("geu", at, end):
+            p.ldi(at, slopes)
+        p.st16(at, var)
+        p.free(at, end)
+
+    def forward(self) -> None:
+        """A minibatch's way forward."""
+        p, n = self.p, self.tile.outputs
+        p.fs2h(self.y, p.fabin(self.sums, self.size, dtype="f32"))
+        self.activate()
+        p.load(self.sends, p.mem1d(self.y, n, save=True))
+        with p.loop(self.tile.batch):
+            self.leaving.emit(self.sends, n)
+        done, count = p.reg16("done"), p.reg16("count")
+        p.ld16(done, self.forwards)
+        p.add16(done, done, 1)
+        p.st16(done, self.forwards)
+        p.ld16(count, self.count["training"])
+        with p.if_("eq", count, 0):
+            p.ld16(count, self.count["minibatches"])
+            with p.if_("ltu", done, count):
+                p.activate("turn")
+        with p.else_():
+            p.ld16(count, self.backwards)
+            p.sub16(done, done, count)
+            with p.if_("gtu", done, self.tile.delay):
+                p.activate("back")
+            with p.else_():
+                p.activate("turn")
+
+    def activate(self) -> None:
+        """Emit the activation, and its slopes into their ring."""
+        p, activation = self.p, self.tile.layer.activation
+        if self.slopes is None:
+            return
+        self.ring(self.newest, self.keeps)
+        if activation == "relu":
+            one = 0x3C00 if p.half == "f16" else p.machine["num.cb16_bias"] << 9
+            p.fmaxh(self.y, self.y, 0.0)
+            bits = p.mem1d(self.dy, dtype="u16")  # not in use on the way forward
+            p.sub16(bits, 0, p.mem1d(self.y, dtype="u16"))
+            p.sar16(bits, bits, 15)
+            p.and16(bits, bits, one)
+            p.fmovh(self.keeps, self.dy)
+        else:
+            p.fh2s(self.wide, self.y)
+            self.functions.gelu(self.wide, self.slope, self.wide)
+            p.fs2h(self.y, self.wide)
+            p.fs2h(self.keeps, self.slope)
+
+    def back(self) -> None:
+        """A minibatch's way back."""
+        p, tile, place = self.p, self.tile, self.place
+        if place.arriving < tile.outputs:
+            p.fmovh(self.dy, 0.0)
+        if place.arriving:
+            arriving = p.fabin(self.gradients, tile.batch * place.arriving)
+            p.fmovh(p.mem4d(self.dy, (tile.batch, place.arriving), (tile.outputs, 1)), arriving)
+        if self.slopes is not None:
+            self.ring(self.oldest, self.kept)
+            p.fmulh(self.dy, self.dy, self.kept)
+        p.fmovh(p.fabout(self.tiles, self.size), self.dy)
+        done, count = p.reg16("done"), p.reg16("count")
+        p.ld16(done, self.backwards)
+        p.add16(done, done, 1)
+        p.st16(done, self.backwards)
+        p.ld16(count, self.count["minibatches"])
+        with p.if_("ltu", done, count):
+            p.activate("turn")
+
+
+def passing_program(tile: Tile, first: bool, last: bool, leaving: int, machine: Machine, half: str) -> Program:
+    """Return the program of a column's gradients of the inputs.
+
+    Parameters
+    ----------
+    tile : Tile
+    first, last : bool
+        Nearest to the exit, farthest from it.
+    leaving : int
+        Color of what leaves.
+    machine : Machine
+    half : {"f16", "cb16"}
+    """
+    p = Program(f"gradients of {tile.inputs} inputs, first {first}, last {last}", machine, half=half)
+    minibatches, training = p.param("minibatches", "u16"), p.param("training", "u16")
+    d = p.array("d", tile.inputs * tile.batch, "half")
+    sums, sends = p.input_queue(1, NORTH[0]), p.dsr("src1")
+    out = Leaving(p, leaving, first, last)
+    with p.task("begin"):
+        count: Reg = p.reg16("count")
+        p.ld16(count, training)
+        with p.if_("ne", count, 0):
+            p.ld16(count, minibatches)
+            with p.loop(count):
+                p.fs2h(d, p.fabin(sums, d.count, dtype="f32"))
+                p.load(sends, p.mem1d(d, tile.inputs, save=True))
+                with p.loop(tile.batch):
+                    out.emit(sends, tile.inputs)
+    p.assemble()
+    return p
