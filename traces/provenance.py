@@ -9,7 +9,6 @@ import datetime
 import importlib
 import os
 import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def package_version() -> str:
-    """Return the version of this package as str, also when it runs from a checkout that was never installed."""
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return importlib.import_module("wse_core").__version__
+    """Return the version of this package as str, which is that of the distribution too (tests/test_packaging.py).
+
+    Metadata of an installation are not asked: to find and read them is a good part of a short command.
+    """
+    return importlib.import_module("wse_core").__version__
 
 
 def build_info() -> dict[str, Any]:

@@ -189,8 +189,8 @@ class RunWriter:
             "kind": kind,
             "window_cycles": np.int64(window_cycles),
         }
-        self._add("counters", name, values, attributes)
-        self._label(self._file["counters"][name], window_cycles)
+        self._label(self._add("counters", name, values, attributes), window_cycles)
+        self._flush()
 
     def add_result(self, name: str, value: Any, unit: str = "", doc: str = "") -> None:
         """Add a result.
@@ -212,6 +212,7 @@ class RunWriter:
         if isinstance(value, str) and "\0" in value:
             raise TraceError(f"results/{name} is a text with a zero byte in it", path=self.path)
         self._add("results", name, value, attributes)
+        self._flush()
 
     def _label(self, dataset: Any, window_cycles: int) -> None:
         """Name the axes of a counter: HDF5 dimension scales, which lie beside the groups and are shared."""
@@ -233,7 +234,6 @@ class RunWriter:
                     scale.make_scale(name)
                     _set(scale.attrs, "doc", doc)
                 dataset.dims[axis].attach_scale(self._file[name])
-            self._file.flush()
 
     def add_events(
         self, events: np.ndarray, clock: int, filter: TraceFilter, names: dict[str, Any] | None = None
@@ -359,8 +359,8 @@ class RunWriter:
                 self._file.close()
         pending.discard()
 
-    def _add(self, group: str, name: str, value: Any, attributes: dict[str, Any]) -> None:
-        """Create one dataset with its attributes."""
+    def _add(self, group: str, name: str, value: Any, attributes: dict[str, Any]) -> Any:
+        """Create one dataset with its attributes and return it."""
         check_name(name)
         if self._pending is None:
             raise TraceError("the file is closed already", path=self.path)
@@ -385,6 +385,11 @@ class RunWriter:
             dataset = self._file[group].create_dataset(name, data=value, **options)
             for key, item in attributes.items():
                 _set(dataset.attrs, key, item)
+        return dataset
+
+    def _flush(self) -> None:
+        """Bring what was added to the disk, so that a full one is noticed at the call that fills it."""
+        with self._translated():
             self._file.flush()
 
     @contextlib.contextmanager

@@ -277,8 +277,9 @@ def encode(op: Op, a: int = 0, b: int = 0, c: int = 0, d: int = 0, imm: int | No
 
 def decode(words: Sequence[int] | NDArray[Any]) -> Iterator[tuple[int, Op, int, int, int, int, int | None]]:
     """Yield ``(word_index, op, a, b, c, d, imm or None)`` for each instruction in a sequence of 32-bit words."""
-    index, words = 0, [int(word) for word in words]
-    while index < len(words):
+    index, words = 0, list(map(int, words))
+    count = len(words)
+    while index < count:
         word = words[index]
         code = word >> 25
         if code >= len(OPS):
@@ -286,7 +287,7 @@ def decode(words: Sequence[int] | NDArray[Any]) -> Iterator[tuple[int, Op, int, 
         at, imm = index, None
         index += 1
         if word >> 24 & 1:
-            if index >= len(words):
+            if index >= count:
                 raise ValueError(f"word {at}: the extension word is missing")
             imm = words[index]
             index += 1

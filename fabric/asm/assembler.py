@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import accumulate
+from os.path import basename
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,18 +43,16 @@ class Assembler(Numbering):
                 for x, letter in zip((ins.a, ins.b, ins.c), ins.op.types, strict=False):
                     if isinstance(x, Dsr):
                         self.sizes.setdefault(id(x), set()).add(isa.WORDS[letter])
-        offsets = np.zeros(len(u.instructions) + 1, np.int64)
-        for k, ins in enumerate(u.instructions):
-            offsets[k + 1] = offsets[k] + 1 + (ins.imm is not None)
-        self.offsets = offsets
-        n_code = int(offsets[-1])
+        self.offsets = offsets = [0, *accumulate(1 + (ins.imm is not None) for ins in u.instructions)]
+        n_code = offsets[-1]
         code_words = -(-2 * n_code // 4) * 4
         footprint = self.place_variables(code_words)
         for task in u.tasks.values():
-            (self.control_entry if task.kind == "control" else self.entry)[task.id] = offsets[task.label.at]
+            begin = offsets[task.label.at]  # type: ignore[index]  # a task is entered when its body begins
+            (self.control_entry if task.kind == "control" else self.entry)[task.id] = begin
         words = []
         for ins in u.instructions:
-            a, b, c, d = (self.field(x, ins) for x in (ins.a, ins.b, ins.c, ins.d))
+            a, b, c, d = (x if type(x) is int else self.field(x, ins) for x in (ins.a, ins.b, ins.c, ins.d))
             words += isa.encode(ins.op, a, b, c, d, imm=None if ins.imm is None else self.immediate(ins))
         code = frozen(np.array(words, np.uint32))
         descriptors = np.zeros(len(self.descriptors), im.DESC_DTYPE)
@@ -68,7 +67,7 @@ class Assembler(Numbering):
             if var.init is not None and np.any(var.init)
         )
         symbols = {name: Symbol(name, var.address, var.count, var.dtype) for name, var in u.variables.items()}
-        labels = {name: int(offsets[label.at]) for name, label in u.labels.items() if label.at is not None}
+        labels = {name: offsets[label.at] for name, label in u.labels.items() if label.at is not None}
         data_tasks = sum(1 << t.id for t in u.tasks.values() if t.kind == "data")
         return ProgramImage(
             name=u.name,
@@ -90,7 +89,7 @@ class Assembler(Numbering):
             symbols=symbols,
             labels=labels,
             lines={
-                int(offset): f"{Path(ins.at.file).name}:{ins.at.line}"
+                offset: f"{basename(ins.at.file)}:{ins.at.line}"
                 for ins, offset in zip(u.instructions, offsets, strict=False)
                 if ins.at is not None and ins.op.form in ("alu", "dfilt")
             },
@@ -143,7 +142,7 @@ class Assembler(Numbering):
             raise u.error(f"{ins.op.name}: there is no label {imm!r}", ins=ins)
         if label.at is None:
             raise u.error(f"{ins.op.name}: label {label.name!r} is never placed", ins=ins)
-        return int(self.offsets[label.at])
+        return self.offsets[label.at]
 
     def descriptor(self, dsd: Dsd, dsr: Dsr, ins: Instruction) -> int:
         """Return the number of a descriptor in the program's table."""

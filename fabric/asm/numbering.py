@@ -193,13 +193,14 @@ class Numbering:
     def check_explicit_dsrs(self) -> None:
         """Check operations on DSRs that the program loads itself against everything it ever loads into them."""
         u = self.unit
-        extended = {}
+        extended, seen = {}, set()
         for ins in u.instructions:
             if ins.op.form not in ("alu", "dfilt", "dsr"):
                 continue
             for key, x, letter in zip("abc", (ins.a, ins.b, ins.c), ins.op.types, strict=False):
-                if not isinstance(x, Dsr):
+                if not isinstance(x, Dsr) or (ins.op.code, key, id(x)) in seen:
                     continue
+                seen.add((ins.op.code, key, id(x)))
                 if not x.loads:
                     raise u.error(f"{ins.op.name}: nothing is ever loaded into {x}", ins=ins, hint=u.hint("load"))
                 for dsd in x.loads:

@@ -16,14 +16,16 @@ _INSIDE = (os.path.join(_FABRIC, "program", ""), os.path.join(_FABRIC, "asm", ""
 
 
 @cache
-def _passed_over(file: str) -> bool:
-    """Whether code of a file is between the user's program and the assembler."""
-    return file.startswith(_INSIDE) or file.endswith("contextlib.py")
+def _shown(file: str) -> str | None:
+    """Return the name of a file in a message; None if its code is between the user's program and the assembler."""
+    return None if file.startswith(_INSIDE) or file.endswith("contextlib.py") else os.path.basename(file)
 
 
 def here() -> Place | None:
     """Return the place of the first caller outside of this package, the assembler and contextlib."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _passed_over(frame.f_code.co_filename):
+    while frame is not None:
+        if name := _shown(frame.f_code.co_filename):
+            return Place(name, frame.f_lineno)
         frame = frame.f_back
-    return None if frame is None else Place(os.path.basename(frame.f_code.co_filename), frame.f_lineno)
+    return None

@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from harness.cli.completion import complete
 
         return complete(build_parser, COMMANDS)
-    argv = sys.argv[1:] if argv is None else list(argv)
+    whole, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in argv or os.environ.get("WSE_DEBUG", "") not in ("", "0")
     restore, collect = _catch_signals(), gc.get_threshold()
     gc.set_threshold(COLLECT_AFTER, *collect[1:])
@@ -160,6 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_BROKEN_PIPE
     finally:
         gc.set_threshold(*collect)
+        if whole:  # the process ends: nobody need look for garbage in memory that goes back as it is
+            gc.freeze()
         for number, handler in restore.items():
             signal.signal(number, handler)
 
