@@ -180,7 +180,7 @@ class Assembler(Numbering):
         u = self.unit
         banks = u.machine["mem.banks"]
         gaps: list[tuple[int, int]] = []
-        end = code_words
+        end = max(code_words, u.data_from)
         for var in u.variables.values():
             for k, (low, high) in enumerate(gaps):
                 at = self.fit(var, low, banks)

@@ -77,6 +77,9 @@ class Unit:
         By kind and number.
     body : Body or None
         The task or function that is being written.
+    data_from : int
+        Word at which variables begin, if the code is not longer: programs that follow one another on a PE and declare
+        the same variables first have them at the same place.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class Unit:
         self.dsrs: list[Dsr] = []
         self.united: list[Dsr] = []  # those that joined the group of another, in order
         self.fifos = 0
+        self.data_from = 0
         self.body: Body | None = None
         self.starts: list[tuple[TaskRef, Place | None]] = []
         self.blocks: list[tuple[TaskRef, Place | None]] = []

@@ -38,8 +38,8 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         "generate",
         parents=[common],
         help="let a language model answer on the wafer",
-        description="Let a language model answer a prompt. The whole decoder is one resident program of the PEs: a "
-        "token goes in, the next one comes out. The prompt is read by the same program, token by token.",
+        description="Let a language model answer a prompt. One program of the PEs reads the prompt at once, another "
+        "one, on the same weights and cache, decodes: a token goes in, the next one comes out.",
     )
     parser.add_argument("model", metavar="MODEL", help="a shipped model, or a directory in the layout of the hub")
     prompt = parser.add_mutually_exclusive_group(required=True)
@@ -59,6 +59,13 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         default="shift",
         help="who holds keys and values: rows that keep balance by passing the oldest on (default), the bottom row "
         "alone, or the rows in turn",
+    )
+    parser.add_argument(
+        "--prefill",
+        choices=("auto", "mesh", "token"),
+        default="auto",
+        help="read the prompt at once by a program of its own (mesh), token by token by the decoding program (token), "
+        "or at once if that fits into the memory of the PEs (default)",
     )
     parser.add_argument("--dtype", choices=("f16", "cb16"), default="f16", help="16-bit format (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0: the likeliest token (default)")
@@ -139,7 +146,7 @@ def main(args: argparse.Namespace) -> int:
         progress = stack.enter_context(make_progress(args.progress))
         answer = generate(
             machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, args.verify == "full",
-            None if args.json else hear, progress, None if tokenizer is None else tokenizer.size,
+            None if args.json else hear, progress, None if tokenizer is None else tokenizer.size, args.prefill,
         )  # fmt: skip
         if writer is not None:
             _fill(writer, answer, args.trace != "off" and recording.windows is None)
@@ -163,7 +170,8 @@ def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
     from traces.run_format import RunMeta
     from traces.writer import RunWriter
 
-    asked = {"model": args.model, "mesh": args.mesh, "tokens": args.tokens, "cache": args.cache, "dtype": args.dtype}
+    names = ("model", "mesh", "tokens", "cache", "prefill", "dtype")
+    asked = {name: getattr(args, name) for name in names}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())
     meta = RunMeta(
         job=f"generate {args.model}",
@@ -181,8 +189,11 @@ def _fill(writer: RunWriter, answer: Answer, counters: bool) -> None:
     for name, (values, unit) in answer.counters.items() if counters else ():
         writer.add_counter(name, values, unit)
     cycles = [*answer.prompt_cycles, *answer.token_cycles]
-    writer.add_result("cycles", sum(cycles))
+    writer.add_result("cycles", sum(cycles) + answer.transition + answer.first_cycles)
     writer.add_result("step_cycles", np.array(cycles), "cycles", "of each step, hand-over to hand-over, prompt first")
+    if answer.load is not None:
+        writer.add_result("transition_cycles", answer.transition, "cycles", "of the last token's hidden features")
+        writer.add_result("first_token_cycles", answer.first_cycles, "cycles", "norm, logits, arg max")
     writer.add_result("tokens", np.array(answer.tokens), "1", "tokens of the answer")
     writer.add_result("wavelet_hops", answer.hops)
     writer.add_result("host_seconds", answer.host_seconds)
@@ -203,7 +214,7 @@ def _result(
     from fabric.networks.inference.placement import Placement
 
     decoder, pes = model.configuration.decoder, mesh[0] * mesh[1]
-    steps = answer.token_cycles or answer.prompt_cycles[-1:]
+    steps = answer.token_cycles or (answer.prompt_cycles[-1:] if answer.load is None else [answer.expected_cycles])
     mean = sum(steps) / len(steps)
     useful = decoder.layers * decoder.product_parameters + decoder.vocabulary * decoder.hidden
     lanes = Placement(decoder, *mesh, 1, args.dtype).shapes["head"].lanes(machine)
@@ -213,10 +224,16 @@ def _result(
         "cache": args.cache,
         "dtype": args.dtype,
         "prompt": prompt,
-        "prompt_read_by": "decode, token by token",
+        "prompt_read_by": "decode, token by token" if answer.load is None else "prefill, at once",
         "tokens": answer.tokens,
         "text": None,
-        "cycles": {"prefill": sum(answer.prompt_cycles), "transition": 0, "tokens": answer.token_cycles},
+        "cycles": {
+            "prefill": sum(answer.prompt_cycles),
+            "transition": answer.transition,
+            "first_token": answer.first_cycles,
+            "tokens": answer.token_cycles,
+        },
+        "program_load": None if answer.load is None else {"words": answer.load.words, "cycles": answer.load.cycles},
         "expected_cycles": answer.expected_cycles,
         "layer_cycles": answer.layer_cycles,
         "tokens_per_second": {f"{machine[key]} GHz": machine[key] * 1e9 / mean for key in CLOCKS},
@@ -242,6 +259,11 @@ def _rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         ("mesh", f"{result['mesh']} PEs, {result['cache']} cache, {result['dtype']}"),
         ("prompt", f"{len(result['prompt'])} tokens, {cycles['prefill']:,} cycles (by {result['prompt_read_by']})"),
     ]
+    if result["program_load"] is not None:
+        rows.append(("transition", f"{cycles['transition']:,} cycles; first token {cycles['first_token']:,} more"))
+        load = result["program_load"]
+        words = f"{load['words']:,} words of code, {load['cycles']:,} cycles at least, in no other number"
+        rows.append(("program load", words))
     if tokens:
         rows.append(("cycles per token", f"{sum(tokens) / len(tokens):,.0f} ({min(tokens):,} to {max(tokens):,})"))
     rows += [

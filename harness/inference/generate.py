@@ -1,7 +1,11 @@
-"""An answer by PE programs: a prompt goes in token by token, then each token that comes out goes in again.
+"""An answer by PE programs: a prompt goes in at once or token by token, then each token that comes out goes in again.
 
-The prompt is read by the decoding program itself, one token per step; the cycles of those steps are its *prefill*.
-Nothing moves between prompt and answer, so the transition takes no cycles.
+Two programs of the PEs share weights and cache: one reads a prompt at once (*prefill*), the other decodes.  Between
+them the last token's hidden features move (the *transition*), and the PEs get the other program, whose code the host
+has to load: the cycles which that takes at least are told apart (`Load`), since no program of the PEs does it.
+
+A prompt may also be read by the decoding program itself, one token per step; then nothing moves between prompt and
+answer.
 
 With `verify` every step is compared bit by bit with the oracle (numpy in the order of the PEs), and its logits with a
 plain decoder in float64 on the same rounded weights.
@@ -22,7 +26,12 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.resident import Resident, Step
+from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
+from fabric.networks.inference.prefill.oracle import PrefillOracle
+from fabric.networks.inference.prefill.placement import PromptPlacement
+from fabric.networks.inference.prefill.program import Prefill
+from fabric.networks.inference.prefill.reading import read_prompt
+from fabric.networks.inference.resident import Resident, Resumed, Step
 from fabric.networks.inference.rows import POLICIES
 from harness.kit.console import Progress
 from harness.models.configuration import Configuration
@@ -31,7 +40,9 @@ from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
-__all__ = ["Answer", "Sampling", "generate"]
+__all__ = ["PREFILLS", "Answer", "Load", "Sampling", "generate"]
+
+PREFILLS = ("auto", "mesh", "token")
 
 LARGE = 50_000_000
 """Parameters from which the plain decoder that answers are compared with is one of float32: float64 takes memory."""
@@ -87,6 +98,22 @@ class Sampling:
         return draw
 
 
+@dataclass(frozen=True)
+class Load:
+    """The loading of a program between two phases.
+
+    Attributes
+    ----------
+    words : int
+        Of 16 bits: the longest code of a PE.
+    cycles : int
+        If the code of every PE enters at the west edge, one wavelet per row and cycle.
+    """
+
+    words: int
+    cycles: int
+
+
 @dataclass
 class Answer:
     """What was generated, and what it took.
@@ -97,7 +124,13 @@ class Answer:
     logits : list of ndarray
         From which each was chosen, f32.
     prompt_cycles, token_cycles : list of int
-        Of each step, from the entering of its token to the leaving of the next.
+        Of each step, from the entering of its token to the leaving of the next; of a prompt that was read at once, one
+        number.
+    transition, first_cycles : int
+        Of the move of the last token's hidden features, and of all that follows until the first token has left; 0 if
+        the prompt was read token by token, where the last step has them.
+    load : Load or None
+        Of the decoding program, behind a prompt that was read at once.
     hops : int
         Wavelet hops of all steps.
     bit_exact : bool or None
@@ -119,6 +152,9 @@ class Answer:
     logits: list[NDArray[np.float32]] = field(default_factory=list)
     prompt_cycles: list[int] = field(default_factory=list)
     token_cycles: list[int] = field(default_factory=list)
+    transition: int = 0
+    first_cycles: int = 0
+    load: Load | None = None
     hops: int = 0
     bit_exact: bool | None = None
     max_abs_error: float | None = None
@@ -134,10 +170,12 @@ class Answer:
         (self.prompt_cycles if of_prompt else self.token_cycles).append(step.cycles)
 
     def conclude(self, resident: Resident) -> None:
-        """Add the closed form of the last step and the counters of all."""
+        """Add the closed form of the last step and the counters of the decoding program."""
         form, last = StepCycles(resident.decode), resident.count - 1
         self.expected_cycles, self.layer_cycles = form.step(last), form.layer(last)
-        self.counters = resident.fabric.all_counters()
+        for name, (values, unit) in resident.fabric.all_counters().items():
+            before = self.counters.get(name)
+            self.counters[name] = (values if before is None else before[0] + values, unit)
 
 
 def _checked(model: Model, prompt: Sequence[int], count: int) -> int:
@@ -176,22 +214,76 @@ class _Yardsticks:
 
     def compare(self, token: int, step: Step) -> None:
         """Let both take a token and compare."""
-        likeliest, bits = self.oracle.step(token)
+        self._compare(self.oracle.step(token), [token], step)
+
+    def compare_prompt(self, prefill: Prefill, prompt: Sequence[int], resumed: Resumed) -> None:
+        """Let both read a prompt and compare what came of it."""
+        hidden = PrefillOracle(prefill, self.oracle).read(prompt)
+        self._compare(self.oracle.answer(hidden), prompt, resumed)
+
+    def _compare(self, wanted: tuple[int, Bits], tokens: Sequence[int], step: Step | Resumed) -> None:
+        """Note how what came agrees with what the oracle and plain numpy give."""
+        likeliest, bits = wanted
         same = likeliest == step.token and np.array_equal(bits, step.logits)
-        error = np.abs(step.logits.view(np.float32) - self.plain.forward([token])[0]).max()
+        error = np.abs(step.logits.view(np.float32) - self.plain.forward(tokens)[-1]).max()
         self.answer.bit_exact = bool(self.answer.bit_exact and same)
         self.answer.max_abs_error = max(self.answer.max_abs_error or 0.0, float(error))
 
 
 def _admitted(
-    machine: Machine, model: Model, tokens: int, mesh: tuple[int, int], policy: str, dtype: str, answers: int | None
-) -> Decode:
-    """Return the decoder on its mesh with a cache for so many tokens, or refuse what does not fit."""
-    if policy not in POLICIES:
-        raise ConfigError(f"unknown cache policy {policy!r}", where="--cache", hint=", ".join(POLICIES))
+    machine: Machine,
+    model: Model,
+    request: tuple[int, int],
+    mesh: tuple[int, int],
+    policy: str,
+    dtype: str,
+    answers: int | None,
+    prefill: str,
+) -> tuple[Decode, dict[str, int]]:
+    """Return the decoder with a cache for a request (tokens of the prompt, of prompt and answer), and a PE's words.
+
+    Raises
+    ------
+    PlanError
+        It does not fit; or the prompt cannot be read at once, and `prefill` wants that.
+    """
+    for name, value, known in (("cache policy", policy, POLICIES), ("prefill", prefill, PREFILLS)):
+        if value not in known:
+            where = "--cache" if known is POLICIES else "--prefill"
+            raise ConfigError(f"unknown {name} {value!r}", where=where, hint=", ".join(known))
+    length, tokens = request
     place = Placement(model.configuration.decoder, *mesh, tokens_per_row(tokens, mesh[1], policy), dtype)
     admit(place, machine, tokens, policy)
-    return Decode(machine, place, policy, answers=answers)
+    if prefill != "token":
+        prompt = PromptPlacement(place, length)
+        words = max(prompt_words(prompt), needed_words(place, prompt.slots), key=lambda found: sum(found.values()))
+        if prefill == "mesh":
+            admit_prompt(prompt, machine)
+        if sum(words.values()) <= machine["mem.words"]:
+            return Decode(machine, place, policy, answers=answers, prompt=prompt), words
+    return Decode(machine, place, policy, answers=answers), needed_words(place)
+
+
+def _begun(
+    decode: Decode, weights: Mapping[str, NDArray[Any]], prompt: Sequence[int], answer: Answer, verify: bool
+) -> tuple[Resident, Resumed | None, _Yardsticks | None]:
+    """Return the decoder, what came of a prompt that was read at once, and the yardsticks; note what it took."""
+    tables = decode.tables(weights)
+    yardsticks = _Yardsticks(decode, weights, tables, answer) if verify else None
+    if decode.prompt is None:
+        return Resident(decode, weights, tables=tables), None, yardsticks
+    prefill = Prefill(decode.machine, decode.prompt)
+    reading = read_prompt(prefill, weights, tables, prompt)
+    resident = Resident(decode, weights, kept=reading.kept)
+    resumed = resident.resume()
+    words = 2 * max(len(image.code) for image in resident.fabric.spec.programs)
+    answer.load = Load(words, decode.place.width * words // 2)
+    answer.prompt_cycles, answer.transition, answer.first_cycles = [reading.cycles], resumed.transition, resumed.cycles
+    answer.hops += reading.hops + resumed.hops
+    answer.counters = reading.counters
+    if yardsticks is not None:
+        yardsticks.compare_prompt(prefill, prompt, resumed)
+    return resident, resumed, yardsticks
 
 
 def generate(
@@ -207,6 +299,7 @@ def generate(
     hear: Hear | None = None,
     progress: Progress | None = None,
     answers: int | None = None,
+    prefill: str = "auto",
 ) -> Answer:
     """Return the answer to a prompt.
 
@@ -231,6 +324,8 @@ def generate(
         Shows how far prompt and answer are; up to the first token, if somebody hears of them.
     answers : int, optional
         Only the first so many tokens are answered; default all.
+    prefill : {"auto", "mesh", "token"}
+        Whether the prompt is read at once, if that fits; at once; or token by token.
 
     Raises
     ------
@@ -241,25 +336,27 @@ def generate(
     """
     started = time.perf_counter()
     progress, tokens = progress or Progress(), _checked(model, prompt, count)
-    decode = _admitted(machine, model, tokens, mesh, policy, dtype, answers)
+    decode, words = _admitted(machine, model, (len(prompt), tokens), mesh, policy, dtype, answers, prefill)
     progress.phase(f"weights and programs of {mesh[0]} x {mesh[1]} PEs")
     weights, _ = model.rounded(Arithmetic.of(machine, dtype))
-    tables = decode.tables(weights)
-    resident = Resident(decode, weights, tables=tables)
-    answer = Answer(memory={name: 2 * words for name, words in needed_words(decode.place).items()})
-    yardsticks = _Yardsticks(decode, weights, tables, answer) if verify else None
+    answer = Answer(memory={name: 2 * count for name, count in words.items()})
     draw, stops = (sampling or Sampling()).drawer(answers), set(model.configuration.stops)
     queue = list(prompt)
+    resident, came, yardsticks = _begun(decode, weights, prompt, answer, verify)
     progress.phase("prompt and answer")
-    for position in range(tokens):
-        step = resident.step(queue[position])
-        logits = step.logits.view(np.float32)
-        answer.note(step, position < len(prompt))
-        if yardsticks is not None:
-            yardsticks.compare(queue[position], step)
-        progress.update(position + 1, tokens, cycles=step.cycles)
+    for position in range(0 if came is None else len(prompt) - 1, tokens):
+        step: Step | Resumed
+        if came is not None:
+            step, came = came, None
+        else:
+            step = one = resident.step(queue[position])
+            answer.note(one, position < len(prompt))
+            if yardsticks is not None:
+                yardsticks.compare(queue[position], one)
+        progress.update(position + 1, tokens, cycles=sum(answer.prompt_cycles[-1:] + answer.token_cycles[-1:]))
         if position < len(prompt) - 1:
             continue
+        logits = step.logits.view(np.float32)
         token = draw(logits, step.token)
         answer.tokens.append(token)
         answer.logits.append(logits)

@@ -12,6 +12,12 @@ A step
 
 The program loops: a PE that is through waits for the next token, and counts tokens itself.
 
+Behind a prompt
+    Where a program has read a prompt (`fabric.networks.inference.prefill`), keys and values are in place, and the
+    hidden features of the last token lie with their homes in its row.  Two all-reduces move them: along y all rows get
+    them, along x row r gets its chunk, to which the home has the only numbers that are not zero.  Then the step goes on
+    behind the last layer.
+
 Cycles: `fabric.networks.inference.decode_cycles`.
 Source: WaferLLM, section 4.2.
 """
@@ -38,6 +44,7 @@ from fabric.networks.inference.axes import COLOR_HEAD, COLOR_IN, COLOR_OUT, QUEU
 from fabric.networks.inference.cache import CacheCode, route_shift
 from fabric.networks.inference.elementwise import Rotary, emit_norm, emit_residual, emit_swiglu
 from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.writer import Writer
 from fabric.program.program import Program
 from wse_core.params import Machine
@@ -102,6 +109,8 @@ class Decode:
         Whether every PE notes when each of `PARTS` is done; costs some cycles each.
     answers : int, optional
         Only the first so many tokens may be answered: vocabularies are often padded beyond what has a text.
+    prompt : PromptPlacement, optional
+        What was read by another program before this one begins.
 
     Attributes
     ----------
@@ -116,8 +125,15 @@ class Decode:
     """
 
     def __init__(
-        self, machine: Machine, place: Placement, policy: str = "shift", timed: bool = False, answers: int | None = None
+        self,
+        machine: Machine,
+        place: Placement,
+        policy: str = "shift",
+        timed: bool = False,
+        answers: int | None = None,
+        prompt: PromptPlacement | None = None,
     ) -> None:
+        self.prompt = prompt
         answers = place.decoder.vocabulary if answers is None else answers
         self.may_answer = (place.ids >= 0) & (place.ids < answers)
         self.machine, self.place, self.policy, self.timed = machine, place, policy, timed
@@ -134,6 +150,8 @@ class Decode:
             "largest": self.x.sum(1, "max"),
             "smallest": self.x.sum(1, "min"),
         }
+        if prompt is not None:
+            self.sums["last"] = self.y.sum(prompt.slots * hidden)
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
@@ -141,7 +159,7 @@ class Decode:
         """Return the program of a PE."""
         place = self.place
         p = Program(f"decoder {column} {row}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
-        w = Writer(p, place)
+        w = Writer(p, place, self.prompt.slots if self.prompt else 0)
         rotary, search = Rotary(w), ArgMax(w)
         cache = CacheCode(w, self.policy, row.parity, row.first, row.last)
         attention = Attention(w, cache, self.level(column), self.x.queues.levels[0])
@@ -158,6 +176,10 @@ class Decode:
 
         with p.task("token"):
             turn = p.reg16("layers left")
+            behind = p.new_label("behind the layers")
+            if self.prompt is not None:
+                self._resume(w, summed)
+                p.jump(behind)
             start = p.label("next token")
             self._enter(w, column)
             if stamps is not None:
@@ -171,6 +193,7 @@ class Decode:
             done("begin")
             with p.loop(place.decoder.layers, counter=turn):
                 self._layer(w, rotary, cache, attention, summed, done)
+            p.place(behind)
             self._norm(w, "norm 3", summed, done)
             self._product(w, "head", w.logits, w.given, summed("head", w.logits))
             done("head")
@@ -182,6 +205,27 @@ class Decode:
             p.jump(start)
         p.assemble()
         return p
+
+    @staticmethod
+    def _resume(w: Writer, summed: Summed) -> None:
+        """Write x = the hidden features of the last token of a prompt, and when a PE has them."""
+        p, hidden = w.p, w.place.hidden
+        mine, moved = p.param("mine", "u16"), p.array("moved", 3, "u16")  # 1 + slot of the row's chunk; 0: elsewhere
+        summed("last", w.last)()
+        p.mov32(w.back, 0)
+        slot = p.reg16("slot")
+        p.ld16(slot, mine)
+        with p.if_("ne", slot, 0, "16"):
+            p.sub16(slot, slot, 1)
+            p.mul16(slot, slot, 2 * hidden)
+            p.load(w.second, p.mem1d(w.last, hidden))
+            p.dsr_off(w.second, slot)
+            p.mov32(w.back, w.second)
+        p.free(slot)
+        summed("back", w.back)()
+        p.mov32(w.x, w.back)
+        w.forward()
+        p.store_tsc(moved)
 
     @staticmethod
     def _norm(w: Writer, part: str, summed: Summed, done: Callable[[str], None]) -> None:
@@ -326,8 +370,20 @@ class Decode:
             ("known", per_column(known)),
             ("row", np.broadcast_to(rows[:, np.newaxis, np.newaxis], (height, width, 1))),
         ]
-        found += [(name, per_column(bits.view(np.float32))) for name, bits in angles.state(0).items()]
-        found.append(("passed", np.full((height, width, 1), angles.passed(0), np.uint16)))
+        position = self.prompt.length - 1 if self.prompt else 0  # a step ends with the way to the next
+        found += [(name, per_column(bits.view(np.float32))) for name, bits in angles.state(position).items()]
+        found.append(("passed", np.full((height, width, 1), angles.passed(position), np.uint16)))
+        if self.prompt is not None:
+            counts = np.array(self.prompt.counts, np.uint16)[:, np.newaxis, np.newaxis]
+            mine = np.zeros((height, width, 1), np.uint16)
+            for row, (column, slot) in enumerate(self.prompt.homes(width)):
+                mine[row, column] = 1 + slot
+            found += [
+                ("mine", mine),
+                ("held", np.broadcast_to(counts, (height, width, 1))),
+                ("phase", np.full((height, width, 1), self.prompt.length % height, np.uint16)),
+                ("order", np.broadcast_to(np.arange(place.capacity, dtype=np.uint16), (height, width, place.capacity))),
+            ]
         return [(name, values, whole) for name, values in found]
 
     def tables(self, weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

@@ -17,13 +17,14 @@ from __future__ import annotations
 import math
 
 from fabric.asm.operands import Dsd, Var
-from fabric.networks.inference.writer import Writer
+from fabric.networks.inference.writer import Idioms, Writer
 
 __all__ = [
     "ANGLE_BANK",
     "FINE",
     "LARGEST_EXPONENT",
     "TURNED_BANK",
+    "Angle",
     "Rotary",
     "emit_norm",
     "emit_residual",
@@ -84,15 +85,17 @@ def emit_swiglu(w: Writer) -> None:
     p.fs2h(w.inner_half, w.inner)
 
 
-class Rotary:
-    """The angles of a PE and the turning of its queries and keys.
+class Angle:
+    """The angles of a position, and the way to the next.
 
     Parameters
     ----------
-    w : Writer
+    w : Idioms
+    heads : int
+        Heads whose products there is room for.
     """
 
-    def __init__(self, w: Writer) -> None:
+    def __init__(self, w: Idioms, heads: int = 1) -> None:
         p, n = w.p, w.place.pairs
         self.w, self.pairs = w, n
         # Cosines, then sines, of all pairs: of one position, of `FINE`, of the rest, of the multiple, of both.
@@ -100,7 +103,7 @@ class Rotary:
         self.fine, self.coarse = p.param("fine", "f32", count=2 * n), p.param("coarse", "f32", count=2 * n)
         self.angle = p.array("angle", 2 * n, "f32", bank=ANGLE_BANK)
         self.passed = p.param("passed", "u16")  # positions since the last leap
-        self.products = p.array("turned", 2 * (w.place.heads + w.place.kv_heads) * n, "f32", bank=TURNED_BANK)
+        self.products = p.array("products", 2 * heads * n, "f32", bank=TURNED_BANK)
 
     def _turn(self, result: Var, a: Var, b: Var) -> None:
         """Write result = a turned by b; `result` may be a."""
@@ -124,7 +127,7 @@ class Rotary:
 
     def advance(self) -> None:
         """Write what a step ends with: the next position."""
-        w, p, n = self.w, self.w.p, self.pairs
+        p, n = self.w.p, self.pairs
         count = p.reg16("passed")
         self._turn(self.fine, self.fine, self.step)
         p.ld16(count, self.passed)
@@ -136,11 +139,23 @@ class Rotary:
             self._turn(self.coarse, self.coarse, self.leap)
         p.st16(count, self.passed)
         p.free(count)
-        assert w is self.w
+
+
+class Rotary(Angle):
+    """The angles of a PE and the turning of its queries and keys.
+
+    Parameters
+    ----------
+    w : Writer
+    """
+
+    def __init__(self, w: Writer) -> None:
+        super().__init__(w, w.place.heads + w.place.kv_heads)
+        self.writer = w
 
     def turn(self) -> None:
         """Write qkv_half = queries and keys of qkv turned, queries scaled, and values as they are."""
-        w, p, n = self.w, self.w.p, self.pairs
+        w, p, n = self.writer, self.w.p, self.pairs
         heads = w.place.heads + w.place.kv_heads
         a = p.mem4d(w.qkv, (heads, n), (2 * n, 1))
         b = p.mem4d(w.qkv, (heads, n), (2 * n, 1), offset=n)

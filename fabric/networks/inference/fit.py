@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.writer import CHUNK
+from fabric.networks.inference.writer import CHUNK, CODE_WORDS
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
 __all__ = ["CODE_WORDS", "admit", "needed_words", "smallest_mesh", "temporary_words", "tokens_per_row"]
 
-CODE_WORDS = 4096
-"""Words kept for the program; a test assembles programs and sees that none is longer."""
 GAPS = 128
 """Words lost before variables that have to begin in a certain bank."""
 
@@ -30,9 +28,10 @@ def temporary_words(place: Placement) -> int:
     return vectors + functions + angles + place.capacity + entries
 
 
-def needed_words(place: Placement) -> dict[str, int]:
-    """Return all words that a PE needs, by what they are, the largest first."""
-    found = place.words() | {"code": CODE_WORDS, "vectors": temporary_words(place) + GAPS}
+def needed_words(place: Placement, slots: int = 0) -> dict[str, int]:
+    """Return all words that a PE needs, by what they are, the largest first; `slots`: as of `writer.Writer`."""
+    vectors = temporary_words(place) + GAPS + 2 * slots * place.hidden
+    found = place.words() | {"code": CODE_WORDS, "vectors": vectors}
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 

@@ -83,16 +83,16 @@ class Oracle:
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
-    def _number(self, value: float) -> Bits:
+    def number(self, value: float) -> Bits:
         return self.single.encode(value)
 
-    def _do(self, name: str, *operands: ArrayLike) -> Bits:
+    def do(self, name: str, *operands: ArrayLike) -> Bits:
         return self.single.call(name, *operands)
 
-    def _half(self, bits: Bits) -> Bits:
+    def rounded(self, bits: Bits) -> Bits:
         return self._converted(bits, "f32", self.half.fmt)
 
-    def _wide(self, bits: Bits) -> Bits:
+    def wide(self, bits: Bits) -> Bits:
         return self._converted(bits, self.half.fmt, "f32")
 
     def _converted(self, bits: Bits, given: Format, wanted: Format) -> Bits:
@@ -100,49 +100,51 @@ class Oracle:
         found: Bits = np.asarray(numerics.convert(flat, given, wanted, self.half.bias, self.half.ftz))
         return found.reshape(bits.shape)
 
-    def _in_order(self, start: float, terms: Bits, name: str = "add") -> Bits:
+    def in_order(self, start: float, terms: Bits, name: str = "add") -> Bits:
         """Return the terms of the last axis put together one after the other."""
-        total = np.full(terms.shape[:-1], self._number(start), np.uint32)
+        total = np.full(terms.shape[:-1], self.number(start), np.uint32)
         for k in range(terms.shape[-1]):
-            total = self._do(name, total, terms[..., k])
+            total = self.do(name, total, terms[..., k])
         return total
 
-    def _sum(self, name: str, parts: Bits) -> Bits:
+    def total(self, name: str, parts: Bits) -> Bits:
         """Return what an all-reduce makes of the parts of the places, the first axis."""
         return np.asarray(self.decode.sums[name].total(list(parts), self.single))
 
-    def _product(self, matrix: Bits, vector: Bits) -> Bits:
-        """Return f32 bits of a product of 16-bit numbers, matrix (rows, depth) by (depth, columns)."""
-        zeros = np.zeros((matrix.shape[0], vector.shape[1]), np.uint32)
-        return np.asarray(self.half.product(np.ascontiguousarray(matrix), np.ascontiguousarray(vector), zeros))
+    def product(self, matrix: Bits, vector: Bits, total: Bits | None = None) -> Bits:
+        """Return f32 bits of total + a product of 16-bit numbers, matrix (rows, depth) by (depth, columns)."""
+        if total is None:
+            total = np.zeros((matrix.shape[0], vector.shape[1]), np.uint32)
+        matrices = [np.ascontiguousarray(bits) for bits in (matrix, vector, total)]
+        return np.asarray(self.half.product(*matrices))
 
     def _along_y(self, name: str, tiles: Bits, vector: Bits) -> Bits:
         """Return the product of tiles with a vector cut over rows (height, depth): bits (width, rows)."""
         height, width, rows, depth = tiles.shape
         parts = [
-            self._product(tiles[r].reshape(-1, depth), vector[r][:, np.newaxis]).reshape(width, rows)
+            self.product(tiles[r].reshape(-1, depth), vector[r][:, np.newaxis]).reshape(width, rows)
             for r in range(height)
         ]
-        return self._sum(name, np.array(parts))
+        return self.total(name, np.array(parts))
 
     def _along_x(self, tiles: Bits, vector: Bits) -> Bits:
         """Return the product of tiles with a vector cut over columns (width, depth): bits (height, rows)."""
         height, width, rows, depth = tiles.shape
         parts = [
-            self._product(tiles[:, c].reshape(-1, depth), vector[c][:, np.newaxis]).reshape(height, rows)
+            self.product(tiles[:, c].reshape(-1, depth), vector[c][:, np.newaxis]).reshape(height, rows)
             for c in range(width)
         ]
-        return self._sum("back", np.array(parts))
+        return self.total("back", np.array(parts))
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
     def norm(self, x: Bits, weight: Bits) -> Bits:
         """Return a normalised vector (height, hidden), rounded to 16 bits."""
         decoder = self.place.decoder
-        squares = self._sum("norm", self._in_order(0.0, self._do("mul", x, x))[:, np.newaxis])
-        mean = self._do("mul", squares, self._number(1.0 / decoder.hidden))
-        scale = self.functions.rsqrt(self._do("add", mean, self._number(decoder.epsilon)))
-        return self._half(self._do("mul", self._do("mul", x, scale), weight))
+        squares = self.total("norm", self.in_order(0.0, self.do("mul", x, x))[:, np.newaxis])
+        mean = self.do("mul", squares, self.number(1.0 / decoder.hidden))
+        scale = self.functions.rsqrt(self.do("add", mean, self.number(decoder.epsilon)))
+        return self.rounded(self.do("mul", self.do("mul", x, scale), weight))
 
     def turned(self, qkv: Bits, position: int) -> Bits:
         """Return queries, keys and values of all columns behind the rotary positions, rounded to 16 bits."""
@@ -152,12 +154,12 @@ class Oracle:
         cos, sin = angle[..., :n], angle[..., n:]
         z = qkv[:, : count * place.part].reshape(place.width, count, 2, n)
         a, b = z[:, :, 0], z[:, :, 1]
-        first = self._do("sub", self._do("mul", a, cos), self._do("mul", b, sin))
-        second = self._do("add", self._do("mul", b, cos), self._do("mul", a, sin))
+        first = self.do("sub", self.do("mul", a, cos), self.do("mul", b, sin))
+        second = self.do("add", self.do("mul", b, cos), self.do("mul", a, sin))
         found = np.concatenate([first, second], axis=2).reshape(place.width, -1)
-        scale = self._number(1.0 / math.sqrt(place.decoder.head_size))
-        queries = self._do("mul", found[:, : place.query_rows], scale)
-        return self._half(np.concatenate([queries, found[:, place.query_rows :], qkv[:, found.shape[1] :]], axis=1))
+        scale = self.number(1.0 / math.sqrt(place.decoder.head_size))
+        queries = self.do("mul", found[:, : place.query_rows], scale)
+        return self.rounded(np.concatenate([queries, found[:, place.query_rows :], qkv[:, found.shape[1] :]], axis=1))
 
     def remember(self, layer: int, qkv: Bits) -> None:
         """Put the newest token's keys and values where the cache has its token now; move those that moved."""
@@ -183,24 +185,24 @@ class Oracle:
         widths = [4 * -(-len(row.slots) // 4) for row in self.rows.rows]
         queries = qkv[:, : place.query_rows].reshape(place.width, place.kv_heads, group, place.part)
         scores = [self._scores(layer, r, widths[r], queries) for r in range(place.height)]
-        peaks = np.array([self._in_order(LOWEST, s, "maximum") for s in scores])
-        peak = self._sum("peaks", peaks)[..., np.newaxis]
+        peaks = np.array([self.in_order(LOWEST, s, "maximum") for s in scores])
+        peak = self.total("peaks", peaks)[..., np.newaxis]
         parts = []
         for r, row in enumerate(scores):
-            terms = self.functions.exp(self._do("sub", row, peak)) if widths[r] else row
-            sums = self._in_order(0.0, terms)
-            shares = self._half(terms).reshape(place.width, place.kv_heads, group, -1)
+            terms = self.functions.exp(self.do("sub", row, peak)) if widths[r] else row
+            sums = self.in_order(0.0, terms)
+            shares = self.rounded(terms).reshape(place.width, place.kv_heads, group, -1)
             mixed = np.zeros((place.width, place.kv_heads, group, place.part), np.uint32)
             for c in range(place.width):
                 for k in range(place.kv_heads):
                     if widths[r]:
                         entries = self.values[layer, r, c, k, : widths[r]].T
-                        mixed[c, k] = self._product(entries, shares[c, k].T).T
+                        mixed[c, k] = self.product(entries, shares[c, k].T).T
             parts.append(np.concatenate([mixed.reshape(place.width, -1), sums], axis=1))
-        total = self._sum("mixed", np.array(parts))
+        total = self.total("mixed", np.array(parts))
         values = total[:, : place.query_rows].reshape(place.width, place.heads, place.part)
         inverse = self.functions.reciprocal(total[:, place.query_rows :])[..., np.newaxis]
-        return self._half(self._do("mul", values, inverse).reshape(place.width, -1))
+        return self.rounded(self.do("mul", values, inverse).reshape(place.width, -1))
 
     def _scores(self, layer: int, r: int, width: int, queries: Bits) -> Bits:
         """Return the scores of a row of PEs, (width, heads, slots), summed over the columns of each head."""
@@ -208,11 +210,11 @@ class Oracle:
         found = np.zeros((place.width, place.heads, width), np.uint32)
         for c in range(place.width if width else 0):
             for k in range(place.kv_heads):
-                product = self._product(self.keys[layer, r, c, k, :, :width].T, queries[c, k].T)
+                product = self.product(self.keys[layer, r, c, k, :, :width].T, queries[c, k].T)
                 found[c, k * place.decoder.group : (k + 1) * place.decoder.group] = product.T
         for columns in self.decode.groups():
             found[columns] = self._group_sum(found[columns])
-        found[..., len(self.rows.rows[r].slots) :] = self._number(LOWEST)
+        found[..., len(self.rows.rows[r].slots) :] = self.number(LOWEST)
         return found
 
     def _group_sum(self, parts: Bits) -> Bits:
@@ -222,24 +224,24 @@ class Oracle:
         for side in (range(len(parts) - 1, middle, -1), range(middle)):
             chain = None
             for k in side:
-                chain = parts[k] if chain is None else self._do("add", parts[k], chain)
-            total = total if chain is None else self._do("add", total, chain)
+                chain = parts[k] if chain is None else self.do("add", parts[k], chain)
+            total = total if chain is None else self.do("add", total, chain)
         return total
 
     def swiglu(self, gate_up: Bits) -> Bits:
         """Return silu(gate) * up, (width, ffn), rounded to 16 bits."""
         gate, up = gate_up[:, : self.place.ffn], gate_up[:, self.place.ffn :]
-        power = self.functions.exp(self._do("minimum", gate ^ np.uint32(1 << 31), self._number(LARGEST_EXPONENT)))
-        inverse = self.functions.reciprocal(self._do("add", power, self._number(1.0)))
-        return self._half(self._do("mul", self._do("mul", inverse, gate), up))
+        power = self.functions.exp(self.do("minimum", gate ^ np.uint32(1 << 31), self.number(LARGEST_EXPONENT)))
+        inverse = self.functions.reciprocal(self.do("add", power, self.number(1.0)))
+        return self.rounded(self.do("mul", self.do("mul", inverse, gate), up))
 
     def embedding(self, token: int) -> Bits:
         """Return the residual stream that a token begins with, (height, hidden)."""
         place = self.place
-        rows = self._wide(embedding_rows(place, self.decode.machine, self.weights, token))
+        rows = self.wide(embedding_rows(place, self.decode.machine, self.weights, token))
         parts = np.zeros((place.width, *rows.shape), np.uint32)
         parts[0] = rows
-        return self._sum("back", parts)
+        return self.total("back", parts)
 
     def step(self, token: int) -> tuple[int, Bits]:
         """Take a token; return (the next one, bits of the logits of all tokens).
@@ -249,7 +251,7 @@ class Oracle:
         ConfigError
             The cache is full.
         """
-        place, position = self.place, self.rows.count
+        position = self.rows.count
         self._before = [list(row.slots) for row in self.rows.rows]
         self.rows.append()
         x = self.embedding(token)
@@ -260,11 +262,15 @@ class Oracle:
                 qkv = self.half.call("add_mixed", bias, qkv)
             qkv = self.turned(qkv, position)
             self.remember(layer, qkv)
-            x = self._do("add", x, self._along_x(tiles["o"], self.attention(layer, qkv)))
+            x = self.do("add", x, self._along_x(tiles["o"], self.attention(layer, qkv)))
             gate_up = self._along_y("gate_up", tiles["gate_up"], self.norm(x, self.norms[:, 2 * layer + 1]))
-            x = self._do("add", x, self._along_x(tiles["down"], self.swiglu(gate_up)))
+            x = self.do("add", x, self._along_x(tiles["down"], self.swiglu(gate_up)))
+        return self.answer(x)
+
+    def answer(self, x: Bits) -> tuple[int, Bits]:
+        """Return the next token and bits of the logits of all, from the residual stream behind the last layer."""
         logits = self._along_y("head", self.tiles[-1]["head"], self.norm(x, self.norms[:, -1]))
-        return self.search(logits), logits[place.ids >= 0]
+        return self.search(logits), logits[self.place.ids >= 0]
 
     def search(self, logits: Bits) -> int:
         """Return the token that the wafer finds."""

@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from fabric.host.fabric import Fabric
 from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.prefill.reading import readings
 from fabric.networks.inference.rows import Rows
 from fabric.networks.inference.tiles import embedding_rows
 from wse_core.errors import ConfigError, InternalError
 from wse_core.formats import Bits
 
-__all__ = ["Resident", "Step"]
+__all__ = ["Resident", "Resumed", "Step"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,29 @@ class Step:
     hops: int
 
 
+@dataclass(frozen=True)
+class Resumed:
+    """What came of a prompt that another program read.
+
+    Attributes
+    ----------
+    token, logits
+        As of a `Step`.
+    transition : int
+        Cycles in which the last token's hidden features moved to where decoding has them.
+    cycles : int
+        From then on to the cycle in which the token has left.
+    hops : int
+        Wavelet hops of both.
+    """
+
+    token: int
+    logits: Bits
+    transition: int
+    cycles: int
+    hops: int
+
+
 class Resident:
     """A decoder on a fabric.
 
@@ -52,6 +76,9 @@ class Resident:
         Default as `fabric.host.fabric.Fabric`.
     tables : mapping, optional
         What `Decode.tables` made of the weights, if it is there already.
+    kept : mapping, optional
+        What a program that read a prompt left in the PEs (`fabric.networks.inference.prefill.reading.Reading.kept`), of
+        a decoder with such a prompt; instead of tables.
 
     Attributes
     ----------
@@ -66,15 +93,34 @@ class Resident:
         weights: Mapping[str, ArrayLike],
         backend: str | None = None,
         tables: Mapping[str, Bits] | None = None,
+        kept: Mapping[str, Bits] | None = None,
     ) -> None:
         self.decode, self.place, self.weights = decode, decode.place, weights
-        tables = decode.tables(weights) if tables is None else tables
+        if (kept is None) != (decode.prompt is None):
+            raise InternalError("a decoder goes on behind a prompt if, and only if, one was read")
+        tables = kept if kept is not None else decode.tables(weights) if tables is None else tables
         self.fabric = Fabric(decode.layout(), backend)
         for symbol, bits in tables.items():
             self.fabric.write(symbol, bits)
         self.fabric.entered(decode.inputs[0])  # from now on it is noted when wavelets enter
         self.fabric.launch("token")
-        self.count = 0
+        self.count = 0 if decode.prompt is None else decode.prompt.length
+        counts = None if decode.prompt is None else decode.prompt.counts
+        self.most = Rows.most(self.place.height, self.place.tokens_per_row, decode.policy, counts)
+
+    def resume(self) -> Resumed:
+        """Return the answer to a prompt that another program read; once, before any step.
+
+        Raises
+        ------
+        ConfigError
+            The logits are no numbers.
+        """
+        begun = self.fabric.cycle
+        run = self.fabric.run(on_wait="return")
+        found, cycle = self._left()
+        logits, moved = self._checked(found), int(readings(self.fabric, "moved").max())
+        return Resumed(int(found), logits, moved - begun, cycle + 1 - moved, run.wavelet_hops)
 
     def step(self, token: int) -> Step:
         """Send a token and return what came back.
@@ -92,18 +138,27 @@ class Resident:
                 hint=f"0 .. {place.decoder.vocabulary - 1}",
                 value=token,
             )
-        most = Rows.most(place.height, place.tokens_per_row, self.decode.policy)
-        if self.count >= most:
-            raise ConfigError(f"the cache is full: it has room for {most} tokens", where="decoder")
+        if self.count >= self.most:
+            raise ConfigError(f"the cache is full: it has room for {self.most} tokens", where="decoder")
         rows = embedding_rows(place, self.decode.machine, self.weights, token)
         for stream, chunk in zip(self.decode.inputs, rows, strict=True):
             fabric.send(stream, chunk)
         run = fabric.run(on_wait="return")
         self.count += 1
-        left = fabric.receive(self.decode.output)
+        found, cycle = self._left()
+        begin = int(fabric.entered(self.decode.inputs[0])[0])
+        logits = self._checked(found)
+        return Step(int(found), logits, cycle + 1 - begin, run.wavelet_hops)
+
+    def _left(self) -> tuple[float, int]:
+        """Return the token that left the wafer, as a number, and the cycle in which it had left."""
+        left = self.fabric.receive(self.decode.output)
         if len(left) != 2:
             raise InternalError(f"{len(left)} wavelets left the decoder instead of two")
-        found = float(left.values("f32")[0])
+        return float(left.values("f32")[0]), int(left.cycles[-1])
+
+    def _checked(self, found: float) -> Bits:
+        """Return the logits, or refuse a token or logits that are no numbers."""
         logits = self.logits()
         if not np.isfinite(found) or not np.isfinite(logits.view(np.float32)).all():
             raise ConfigError(
@@ -111,8 +166,7 @@ class Resident:
                 where="decoder",
                 hint="weights that overflow 16-bit numbers; cb16 has a larger range",
             )
-        begin = int(fabric.entered(self.decode.inputs[0])[0])
-        return Step(int(found), logits, int(left.cycles[-1]) + 1 - begin, run.wavelet_hops)
+        return logits
 
     def logits(self) -> Bits:
         """Return the bits of the logits of the last token, as the PEs of row 0 hold them."""
@@ -121,6 +175,4 @@ class Resident:
 
     def stamps(self) -> np.ndarray:
         """Return when each part of the last step was done, per PE: int64 (parts, height, width); of a timed program."""
-        words = self.fabric.read("stamps").astype(np.int64)
-        readings = words.reshape(*words.shape[:2], -1, 3) @ (1 << 16 * np.arange(3, dtype=np.int64))
-        return np.moveaxis(readings, -1, 0)
+        return readings(self.fabric, "stamps")

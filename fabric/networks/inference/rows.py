@@ -12,6 +12,7 @@ Source: WaferLLM, section 4.3 (shift and concat); ``round`` is of this project.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wse_core.errors import ConfigError
@@ -71,6 +72,13 @@ class Rows:
         self.rows = [Row() for _ in range(rows)]
         self.capacity, self.policy, self.count, self.moves = capacity, policy, 0, 0
 
+    def begin(self, counts: Sequence[int]) -> None:
+        """Let a prompt in, in blocks of so many tokens."""
+        for row, count in zip(self.rows, counts, strict=True):
+            for token in range(self.count, self.count + count):
+                row.enter(token)
+            self.count += count
+
     def append(self) -> None:
         """Let the next token in.
 
@@ -105,6 +113,8 @@ class Rows:
         self.count += 1
 
     @staticmethod
-    def most(rows: int, capacity: int, policy: str) -> int:
-        """Return how many tokens a cache takes."""
-        return capacity if policy == "concat" else rows * capacity
+    def most(rows: int, capacity: int, policy: str, counts: Sequence[int] | None = None) -> int:
+        """Return how many tokens a cache takes; `counts`: of a prompt that the rows have already."""
+        if policy != "concat":
+            return rows * capacity
+        return capacity + (sum(counts[:-1]) if counts else 0)

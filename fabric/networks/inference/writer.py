@@ -10,19 +10,82 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from fabric.asm.operands import Reg, Var
+from fabric.asm.operands import Address, Reg, Var
 from fabric.kernels.matmul.local import emit_product
 from fabric.networks.inference.placement import Placement
 from fabric.program.functions import Emit
 from fabric.program.program import Program
 
-__all__ = ["CHUNK", "Writer"]
+__all__ = ["CHUNK", "CODE_WORDS", "Idioms", "Writer", "resident_variables"]
 
 CHUNK = 32
 """Scores whose exponentials are taken at a time, at least."""
+CODE_WORDS = 4096
+"""Words kept for the program; a test assembles programs and sees that none is longer."""
 
 
-class Writer:
+def resident_variables(p: Program, place: Placement, slots: int = 0) -> dict[str, Var]:
+    """Declare what stays in a PE: weights, cache, norms, biases.
+
+    With `slots`, hidden features of that many chunks are handed over from a program that reads prompts, and everything
+    lies behind the words kept for code, so that both programs of a PE have it at the same place.
+    """
+    if slots:
+        p.unit.data_from = CODE_WORDS
+    shapes, layers = place.shapes, place.decoder.layers
+    count = layers * place.layer_words + place.tile_words(shapes["head"])
+    found = {
+        "weights": p.array("weights", count, place.dtype, bank=1),
+        "cache": p.array("cache", layers * place.cache_words, place.dtype, bank=1),
+        "norms": p.array("norms", (2 * layers + 1) * place.hidden, "f32", bank=4),
+    }
+    if place.decoder.qkv_bias:
+        found["biases"] = p.array("biases", layers * shapes["qkv"].rows, place.dtype)
+    if slots:
+        found["last"] = p.array("last", slots * place.hidden, "f32")
+    return found
+
+
+class Idioms:
+    """What is written again and again.
+
+    Parameters
+    ----------
+    p : Program
+    place : Placement
+    """
+
+    pointers: dict[str, Var]
+
+    def __init__(self, p: Program, place: Placement) -> None:
+        self.p, self.place = p, place
+
+    def point(self, **addresses: Var | Address) -> None:
+        """Set pointers."""
+        address = self.p.reg16("address")
+        for name, var in addresses.items():
+            self.p.ldi(address, var)
+            self.p.st16(address, self.pointers[name])
+        self.p.free(address)
+
+    @contextmanager
+    def taking(self, name: str, words: int) -> Iterator[Reg]:
+        """Give a pointer in a register; behind the block it points so many words further."""
+        p = self.p
+        address = p.reg16(name)
+        p.ld16(address, self.pointers[name])
+        yield address
+        p.ld16(address, self.pointers[name])
+        p.add16(address, address, words)
+        p.st16(address, self.pointers[name])
+        p.free(address)
+
+    def times(self, count: int) -> AbstractContextManager[object]:
+        """Repeat what the block writes, without a loop for one turn."""
+        return self.p.loop(count) if count > 1 else nullcontext()
+
+
+class Writer(Idioms):
     """Variables and descriptors of one PE's program.
 
     Parameters
@@ -30,18 +93,20 @@ class Writer:
     p : Program
         Empty.
     place : Placement
+    slots : int
+        Chunks of hidden features that a prompt's program hands over in a PE; 0: there is none.
     """
 
-    def __init__(self, p: Program, place: Placement) -> None:
-        self.p, self.place = p, place
-        shapes, layers, hidden = place.shapes, place.decoder.layers, place.hidden
+    def __init__(self, p: Program, place: Placement, slots: int = 0) -> None:
+        super().__init__(p, place)
+        shapes, hidden = place.shapes, place.hidden
         heads, part = place.heads, place.part
-        count = layers * place.layer_words + place.tile_words(shapes["head"])
-        self.weights = p.array("weights", count, place.dtype, bank=1)
-        self.cache = p.array("cache", layers * place.cache_words, place.dtype, bank=1)
-        self.norms = p.array("norms", (2 * layers + 1) * hidden, "f32", bank=4)
+        kept = resident_variables(p, place, slots)
+        self.weights, self.cache, self.norms = kept["weights"], kept["cache"], kept["norms"]
         if place.decoder.qkv_bias:
-            self.biases = p.array("biases", layers * shapes["qkv"].rows, place.dtype)
+            self.biases = kept["biases"]
+        if slots:
+            self.last = kept["last"]
 
         self.x = p.array("x", hidden, "f32", bank=0)  # the residual stream
         self.given = p.array("given", hidden, place.dtype)  # what a product reads
@@ -70,32 +135,17 @@ class Writer:
 
     def rewind(self) -> None:
         """Set all pointers to the first layer."""
-        address = self.p.reg16("address")
-        named = {"weights": self.weights, "norms": self.norms, "cache": self.cache}
+        first = {"weights": self.weights, "norms": self.norms, "cache": self.cache}
         if self.place.decoder.qkv_bias:
-            named["biases"] = self.biases
-        for name, var in named.items():
-            self.p.ldi(address, var)
-            self.p.st16(address, self.pointers[name])
-        self.p.free(address)
+            first["biases"] = self.biases
+        self.point(**first)
 
-    @contextmanager
-    def taking(self, name: str, words: int) -> Iterator[Reg]:
-        """Give a pointer in a register; behind the block it points so many words further."""
-        p = self.p
-        address = p.reg16(name)
-        p.ld16(address, self.pointers[name])
-        yield address
-        p.ld16(address, self.pointers[name])
-        p.add16(address, address, words)
-        p.st16(address, self.pointers[name])
-        p.free(address)
+    def forward(self) -> None:
+        """Set the pointers behind the last layer, to the last norm and the output matrix."""
+        place, layers = self.place, self.place.decoder.layers
+        self.point(weights=self.weights[layers * place.layer_words], norms=self.norms[2 * layers * place.hidden])
 
     # --- idioms -------------------------------------------------------------------------------------------------------
-
-    def times(self, count: int) -> AbstractContextManager[object]:
-        """Repeat what the block writes, without a loop for one turn."""
-        return self.p.loop(count) if count > 1 else nullcontext()
 
     def product(self, name: str, result: Var, vector: Var) -> None:
         """Write result = A vector with the next tile of weights."""

@@ -61,12 +61,14 @@ def test_tokens_are_those_of_numpy(model, capsys, tmp_path):
     assert result["tokens"] == tokens
     assert result["text"] == "".join(LETTERS[token] for token in tokens)
     cycles = result["cycles"]
+    assert result["prompt_read_by"] == "prefill, at once"
     assert len(cycles["tokens"]) == 5
-    assert cycles["transition"] == 0
+    assert 0 < cycles["transition"] < cycles["first_token"] < min(cycles["tokens"])
     assert min(cycles["tokens"]) > 1000
     assert result["expected_cycles"] == pytest.approx(cycles["tokens"][-1], rel=0.05)
     assert 2 * sum(result["layer_cycles"].values()) == pytest.approx(cycles["tokens"][-1], rel=0.3)
-    assert cycles["prefill"] > 3 * min(cycles["tokens"]) * 0.9
+    assert min(cycles["tokens"]) < cycles["prefill"] < 3 * min(cycles["tokens"])
+    assert result["program_load"]["cycles"] == 4 * result["program_load"]["words"] / 2
     with np.load(file) as found:
         assert np.abs(found["logits"] - logits).max() == pytest.approx(result["max_abs_error"], rel=0.5)
         assert found["logits"].shape == (6, 17)
@@ -74,6 +76,44 @@ def test_tokens_are_those_of_numpy(model, capsys, tmp_path):
     assert sum(result["memory_parts"].values()) == result["memory_per_pe"] < 49152
     mean = np.mean(cycles["tokens"])
     assert result["tokens_per_second"]["1.0 GHz"] == pytest.approx(1e9 / mean)
+
+
+def test_a_prompt_read_token_by_token(model, capsys):
+    """The decoding program reads it too: the same tokens, no transition, more cycles; an unknown way is refused."""
+    words = [model, "--prompt-ids", "3,0,1,7,7,2", "--tokens", 4, "--mesh", "4x3"]
+    (status, one), (other, two) = (generated(capsys, *words, "--prefill", way) for way in ("token", "mesh"))
+    assert status == other == 0
+    assert one["tokens"] == two["tokens"]
+    assert one["prompt_read_by"] == "decode, token by token"
+    assert one["cycles"]["transition"] == one["cycles"]["first_token"] == 0
+    assert one["program_load"] is None
+    assert one["cycles"]["prefill"] > 6 * min(one["cycles"]["tokens"]) * 0.9
+    assert one["cycles"]["prefill"] > sum(two["cycles"][part] for part in ("prefill", "transition", "first_token"))
+
+
+def test_a_prompt_that_does_not_fit_is_read_token_by_token(tmp_path, capsys):
+    """Where the program of prompts needs too much memory, the decoding one reads; asked for, it is refused."""
+    decoder = Decoder(8, 1, 8, 1, 8, 8, 9, 256, 1e-5)
+    weights = {name: values.astype(np.float32) for name, values in random_weights(decoder).items()}
+    save_model(tmp_path / "heads", Configuration(decoder), weights)
+    words = [
+        tmp_path / "heads",
+        "--prompt-ids",
+        ",".join(["1"] * 40),
+        "--tokens",
+        1,
+        "--mesh",
+        "1x1",
+        "--verify",
+        "off",
+    ]
+    status, result = generated(capsys, *words)
+    assert status == 0
+    assert result["prompt_read_by"] == "decode, token by token"
+    assert main(["generate", *map(str, words), "--prefill", "mesh"]) != 0
+    err = capsys.readouterr().err
+    assert "reading 40 tokens at once does not fit into 1 x 1 PEs" in err
+    assert "for scores (" in err
 
 
 def test_meshes_caches_and_formats_agree(model, capsys):
@@ -203,5 +243,6 @@ def test_a_run_file_has_the_answer_and_the_counters(model, capsys, tmp_path):
     with RunFile(file) as run:
         assert run.result("tokens").tolist() == plain["tokens"]
         assert run.result("step_cycles").sum() == plain["cycles"]["prefill"] + sum(plain["cycles"]["tokens"])
+        assert run.result("transition_cycles") == plain["cycles"]["transition"] > 0
         assert run.counter("macs").values.sum() > 0
         assert run.has_events

@@ -1,0 +1,1 @@
+"""A prompt read at once: all its tokens go through each layer together, on the weights that decoding uses."""

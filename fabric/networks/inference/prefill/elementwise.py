@@ -1,0 +1,141 @@
+"""Norm, biases, rotary positions and SwiGLU of all tokens of a row: the operations of a decoding step, token by token.
+
+Every token's numbers go through what `fabric.networks.inference.elementwise` does with those of one, in the same order
+inside a PE.  Nothing moves but one value per token, the sum of its squares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from fabric.asm.operands import Reg, Var
+from fabric.networks.inference.elementwise import LARGEST_EXPONENT, Angle
+from fabric.networks.inference.prefill.writer import PromptWriter
+
+__all__ = ["Angles", "emit_biases", "emit_norm", "emit_swiglu"]
+
+
+def emit_norm(w: PromptWriter, total: Callable[[], None]) -> None:
+    """Write given = norm(x) with the next norm's weights; `total` emits the all-reduce of ``sums`` along x."""
+    p, prompt, hidden, decoder = w.p, w.prompt, w.place.hidden, w.place.decoder
+    slots, s, piece = prompt.slots, prompt.tokens, prompt.piece
+    p.fmuls(w.scratch, w.x, w.x)
+    value = p.reg32("value")
+    of_token = p.mem4d(w.scratch, (slots, hidden), (piece, 1))
+    p.load(w.second, of_token)
+    with w.rows(s, sums=(w.sums, 2)) as at:
+        p.ldi32(value, 0.0)
+        p.fadds(value, value, w.second)
+        p.dsr_off(w.second, 2 * hidden)
+        p.st32(value, at["sums"])
+    total()
+    p.fmuls(w.sums, w.sums, 1.0 / decoder.hidden)
+    p.fadds(w.sums, w.sums, decoder.epsilon)
+    w.in_pieces(w.sums, s, lambda at: w.functions.rsqrt(at, at))
+    p.load(w.second, p.mem4d(w.x, (slots, hidden), (piece, 1)))
+    p.load(w.written, of_token)
+    with w.rows(s, sums=(w.sums, 2)) as at:
+        p.ld32(value, at["sums"])
+        p.fmuls(w.written, w.second, value)
+        p.dsr_off(w.second, 2 * hidden)
+        p.dsr_off(w.written, 2 * hidden)
+    p.free(value)
+    with w.taking("norms", 2 * slots * hidden) as address:
+        p.load(w.second, p.mem4d(w.norms, (slots, s, hidden), (hidden, 0, 1)))
+        p.dsr_base(w.second, address)
+        p.fmuls(w.scratch, w.scratch, w.second)
+    p.fs2h(w.given, w.scratch)
+
+
+def emit_biases(w: PromptWriter) -> None:
+    """Write qkv = qkv + the next layer's biases."""
+    p, s, rows = w.p, w.prompt.tokens, w.prompt.shapes["qkv"].rows
+    assert w.biases is not None
+    with w.taking("biases", rows) as address:
+        bias, biased = p.dsr("src0", name="biases"), p.dsr("dest", name="biased")
+        p.load(biased, p.mem1d(w.qkv, s * rows))
+        p.load(bias, p.mem4d(w.biases, (s, rows), (0, 1)))
+        p.dsr_base(bias, address)
+        p.faddhs(biased, bias, w.qkv)
+
+
+def emit_swiglu(w: PromptWriter) -> None:
+    """Write inner_half = silu(gate) * up."""
+    p, s, n = w.p, w.prompt.tokens, w.place.ffn
+    gate, up = (p.mem4d(w.gate_up, (s, n), (2 * n, 1), offset=k * n) for k in range(2))
+    p.fnegs(w.inner, gate)
+    p.fmins(w.inner, w.inner, LARGEST_EXPONENT)
+
+    def inverse(at: Reg | Var) -> None:
+        w.functions.exp(at, at)
+        w.functions.add(at, at, 1.0)
+        w.functions.reciprocal(at, at)
+
+    w.in_pieces(w.inner, s * n, inverse)
+    p.fmuls(w.inner, w.inner, gate)
+    p.fmuls(w.inner, w.inner, up)
+    p.fs2h(w.inner_half, w.inner)
+
+
+class Angles:
+    """The angles of a row's tokens, and the turning of its queries and keys.
+
+    Parameters
+    ----------
+    w : PromptWriter
+    """
+
+    def __init__(self, w: PromptWriter) -> None:
+        p, s, n = w.p, w.prompt.tokens, w.place.pairs
+        self.w = w
+        self.one = Angle(w)
+        self.all = p.array("angles", 2 * s * n, "f32", bank=2)
+        self.products = p.array("turned", 2 * s * (w.place.heads + w.place.kv_heads) * n, "f32", bank=4)
+
+    def prepare(self) -> None:
+        """Write that the angles of all tokens are reckoned, one position after the other."""
+        w, p, n = self.w, self.w.p, self.w.place.pairs
+        with w.rows(w.prompt.tokens, angles=(self.all, 4 * n)) as at:
+            self.one.position()
+            p.load(w.written, p.mem1d(self.all, 2 * n))
+            p.dsr_base(w.written, at["angles"])
+            p.mov32(w.written, self.one.angle)
+            self.one.advance()
+
+    def turn(self) -> None:
+        """Write queries, key_tile, value_tile = queries and keys of qkv turned, queries scaled, values as they are."""
+        w, p, place = self.w, self.w.p, self.w.place
+        s, n, part, keys = w.prompt.tokens, place.pairs, place.part, w.prompt.keys
+        heads, rows = place.heads + place.kv_heads, w.prompt.shapes["qkv"].rows
+        a, b = (p.mem4d(w.qkv, (s, heads, n), (rows, 2 * n, 1), offset=k * n) for k in range(2))
+        cos, sin = (p.mem4d(self.all, (s, heads, n), (2 * n, 0, 1), offset=k * n) for k in range(2))
+        half = s * heads * n
+        left, right = p.mem1d(self.products, half), p.mem1d(self.products, half, offset=half)
+        p.fmuls(left, a, sin)
+        p.fmuls(right, b, sin)
+        p.fmuls(a, a, cos)
+        p.fmuls(b, b, cos)
+        p.fsubs(a, a, right)
+        p.fadds(b, b, left)
+        queries = p.mem4d(w.qkv, (s, place.query_rows), (rows, 1))
+        p.fmuls(queries, queries, 1.0 / math.sqrt(place.decoder.head_size))
+        p.fs2h(w.queries, p.mem4d(w.qkv, (place.heads, s, part), (part, rows, 1)))
+        own_keys = p.mem4d(w.qkv, (place.kv_rows, s), (1, rows), offset=place.query_rows)
+        p.fs2h(p.mem4d(w.key_tile, (place.kv_rows, s), (keys, 1)), own_keys)
+        first = place.query_rows + place.kv_rows
+        own_values = p.mem4d(w.qkv, (place.kv_heads, s, part), (part, rows, 1), offset=first)
+        p.fs2h(p.mem4d(w.value_tile, (place.kv_heads, s, part), (keys * part, part, 1)), own_values)
+
+    def remember(self) -> None:
+        """Write that keys and values come into the first slots of the layer's cache."""
+        w, p, place = self.w, self.w.p, self.w.place
+        s, part, keys = w.prompt.tokens, place.part, w.prompt.keys
+        with w.taking("cache", place.cache_words) as address:
+            p.load(w.written_half, p.mem4d(w.cache, (place.kv_rows, s), (place.capacity, 1)))
+            p.dsr_base(w.written_half, address)
+            p.mov16(w.written_half, p.mem4d(w.key_tile, (place.kv_rows, s), (keys, 1)))
+            p.add16(address, address, place.kv_rows * place.capacity)
+            p.load(w.written_half, p.mem4d(w.cache, (place.kv_heads, s * part), (place.capacity * part, 1)))
+            p.dsr_base(w.written_half, address)
+            p.mov16(w.written_half, p.mem4d(w.value_tile, (place.kv_heads, s * part), (keys * part, 1)))

@@ -1,0 +1,234 @@
+"""What the reading of a prompt must give, bit by bit: numpy in the order of the PEs.
+
+Arrays have one entry per row of PEs; what a product does on all columns of a row is done at once.  Small parts are
+those of the decoder's oracle (`fabric.networks.inference.oracle.Oracle`), which goes on from the state that is reached
+here: `read` leaves keys and values in its cache and returns the hidden features of the last token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fabric.networks.inference.attention import LOWEST
+from fabric.networks.inference.elementwise import LARGEST_EXPONENT
+from fabric.networks.inference.oracle import Oracle
+from fabric.networks.inference.prefill.attention import HIGHEST
+from fabric.networks.inference.prefill.program import Prefill
+from fabric.networks.inference.tiles import embedding_rows
+from wse_core.formats import Bits
+
+__all__ = ["PrefillOracle"]
+
+
+class PrefillOracle:
+    """The reading of a prompt.
+
+    Parameters
+    ----------
+    prefill : Prefill
+        Placement and tree; none of its programs are used.
+    oracle : Oracle
+        Of the decoder that goes on; its cache is empty.
+    """
+
+    def __init__(self, prefill: Prefill, oracle: Oracle) -> None:
+        self.prefill, self.oracle = prefill, oracle
+        self.prompt, self.place = prefill.prompt, prefill.place
+        self.do, self.half, self.number = oracle.do, oracle.rounded, oracle.number
+        place = self.place
+        self.homes, self.key_homes = self.prompt.homes(place.width), self.prompt.homes(place.group)
+        tokens = self.prompt.tokens
+        self.positions = np.array(self.prompt.firsts)[:, np.newaxis] + np.arange(tokens)
+        angles = [[oracle.angles.at(int(t)) for t in row] for row in self.positions]
+        self.angles = np.array(angles).swapaxes(1, 2)  # (height, width, tokens, 2 pairs)
+
+    # --- sums over PEs ------------------------------------------------------------------------------------------------
+
+    def _home(self, parts: Bits, home: int) -> Bits:
+        """Return the sum of the parts of the columns of a line, the first axis, at its home."""
+        total = parts[home]
+        for side in (parts[:home], parts[:home:-1]):
+            chain = None
+            for part in side:
+                chain = part if chain is None else self.do("add", part, chain)
+            total = total if chain is None else self.do("add", total, chain)
+        return total
+
+    def _all(self, parts: Bits, name: str) -> Bits:
+        """Return what an all-reduce inside a head makes of the parts of its columns: from the west to the last one."""
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.do(name, part, total)
+        return total
+
+    # --- parts of a layer ---------------------------------------------------------------------------------------------
+
+    def _norm(self, x: Bits, weight: Bits) -> Bits:
+        """Return 16-bit chunks of normalised features, (height, chunks, tokens, hidden); x alike, f32."""
+        place, do = self.place, self.do
+        squares = do("mul", x, x)
+        found = np.empty_like(x)
+        for row in range(place.height):
+            parts = np.zeros((place.width, self.prompt.tokens), np.uint32)
+            own = np.zeros((place.width, self.prompt.slots, *x.shape[2:]), np.uint32)
+            for chunk, (column, slot) in enumerate(self.homes):
+                own[column, slot] = squares[row, chunk]
+            flat = own.swapaxes(1, 2).reshape(place.width, self.prompt.tokens, -1)
+            parts = self.oracle.in_order(0.0, flat)
+            total = np.asarray(self.prefill.squares.total(list(parts), self.oracle.single))
+            mean = do("mul", total, self.number(1.0 / place.decoder.hidden))
+            scale = self.oracle.functions.rsqrt(do("add", mean, self.number(place.decoder.epsilon)))
+            found[row] = do("mul", x[row], scale[:, np.newaxis])
+        return self.half(do("mul", found, weight[:, np.newaxis]))
+
+    def _spread(self, tiles: Bits, given: Bits) -> Bits:
+        """Return the product of chunks of hidden features with a matrix, (height, width, tokens, rows)."""
+        place, found = self.place, []
+        for row in range(place.height):
+            total = np.zeros((place.width * tiles.shape[2], self.prompt.tokens), np.uint32)
+            for chunk in self.prompt.sequence[row]:
+                matrix = tiles[chunk].reshape(-1, tiles.shape[3])
+                total = self.oracle.product(matrix, given[row, chunk].T, total)
+            found.append(total.reshape(place.width, tiles.shape[2], -1).swapaxes(1, 2))
+        return np.array(found)
+
+    def _summed(self, tiles: Bits, vector: Bits) -> Bits:
+        """Return the product of features of columns (height, width, tokens, depth), chunks as in `_norm`."""
+        place, found = (
+            self.place,
+            np.zeros((self.place.height,) * 2 + (self.prompt.tokens, self.place.hidden), np.uint32),
+        )
+        for row in range(place.height):
+            for chunk in range(place.height):
+                parts = [self.oracle.product(tiles[chunk, c], vector[row, c].T, None).T for c in range(place.width)]
+                found[row, chunk] = self._home(np.array(parts), self.homes[chunk][0])
+        return found
+
+    def _turned(self, qkv: Bits) -> Bits:
+        """Return queries, keys and values behind the rotary positions, rounded to 16 bits; (height, width, s, rows)."""
+        place, n, do = self.place, self.place.pairs, self.do
+        count = place.heads + place.kv_heads
+        cos, sin = self.angles[..., np.newaxis, :n], self.angles[..., np.newaxis, n:]
+        z = qkv[..., : count * place.part].reshape(*qkv.shape[:3], count, 2, n)
+        a, b = z[..., 0, :], z[..., 1, :]
+        first = do("sub", do("mul", a, cos), do("mul", b, sin))
+        second = do("add", do("mul", b, cos), do("mul", a, sin))
+        found = np.stack([first, second], axis=-2).reshape(*qkv.shape[:3], -1)
+        queries = do("mul", found[..., : place.query_rows], self.number(1.0 / math.sqrt(place.decoder.head_size)))
+        return self.half(
+            np.concatenate([queries, found[..., place.query_rows :], qkv[..., found.shape[-1] :]], axis=-1)
+        )
+
+    def _remember(self, layer: int, keys: Bits, values: Bits) -> None:
+        """Put keys and values (height, width, kv_heads, tokens, part) into the first slots of the cache."""
+        s = self.prompt.tokens
+        self.oracle.keys[layer, ..., :s] = keys.swapaxes(3, 4)
+        self.oracle.values[layer, ..., :s, :] = values
+
+    def _attention(self, layer: int, qkv: Bits) -> Bits:
+        """Return what the heads of each column give, (height, width, tokens, query_rows), rounded to 16 bits."""
+        place, s, keys = self.place, self.prompt.tokens, self.prompt.keys
+        size, group = (place.height, place.width, place.kv_heads), place.decoder.group
+        q = qkv[..., : place.query_rows].reshape(place.height, place.width, s, place.kv_heads, group, place.part)
+        q = q.transpose(0, 1, 3, 4, 2, 5)  # (height, width, kv_heads, group, tokens, part)
+        rest = qkv[..., place.query_rows :].reshape(place.height, place.width, s, 2, place.kv_heads, place.part)
+        k, v = (rest[..., part, :, :].swapaxes(2, 3) for part in range(2))
+        self._remember(layer, k, v)
+        blocks = [np.zeros((*size, keys, place.part), np.uint16) for _ in range(2)]
+        for block, own in zip(blocks, (k, v), strict=True):
+            block[..., :s, :] = own
+        found = np.zeros((place.height, place.width, s, place.query_rows), np.uint16)
+        for first in range(0, place.width, place.group):
+            if self.prompt.is_idle(first):
+                continue
+            columns = list(range(first, first + place.group))
+            for row in range(place.height):
+                found[row, columns] = self._head(row, q[row, columns], blocks[0][:, columns], blocks[1][:, columns])
+        return found
+
+    def _head(self, row: int, q: Bits, keys: Bits, values: Bits) -> Bits:
+        """Return what the columns of a head in a row give: (columns, tokens, query_rows)."""
+        place, prompt, do = self.place, self.prompt, self.do
+        columns, kv_heads, group, s, part = q.shape
+        wide = prompt.width_of_keys
+        scores = np.zeros((columns, kv_heads, group, s, wide), np.uint32)
+        for chunk, (home, slot) in enumerate(self.key_homes):
+            parts = np.zeros((columns, kv_heads, group * s, prompt.keys), np.uint32)
+            for c in range(columns):
+                for h in range(kv_heads):
+                    parts[c, h] = self.oracle.product(keys[chunk, c, h], q[c, h].reshape(-1, part).T, None).T
+            at = slice(slot * prompt.keys, (slot + 1) * prompt.keys)
+            scores[home, ..., at] = self._home(parts, home).reshape(kv_heads, group, s, prompt.keys)
+        limits = np.full((columns, prompt.key_slots, s, prompt.keys), self.number(HIGHEST), np.uint32)
+        seen = prompt.allowed[row, :columns]
+        limits[np.arange(prompt.keys) >= seen[..., np.newaxis]] = self.number(LOWEST)
+        limits = limits.swapaxes(1, 2).reshape(columns, 1, 1, s, wide)
+        scores = do("minimum", scores, np.broadcast_to(limits, scores.shape))
+        peaks = self._all(self.oracle.in_order(LOWEST, scores, "maximum"), "maximum")
+        shares = self.oracle.functions.exp(do("sub", scores, np.broadcast_to(peaks[..., np.newaxis], scores.shape)))
+        totals = self._all(self.oracle.in_order(0.0, shares), "add")
+        shares = self.half(shares)
+        mixed = np.zeros((columns, kv_heads, group * s, part), np.uint32)
+        for chunk in prompt.sequence[row]:
+            home, slot = self.key_homes[chunk]
+            block = shares[home, ..., slot * prompt.keys : (slot + 1) * prompt.keys]
+            for c in range(columns):
+                for h in range(kv_heads):
+                    total = self.oracle.product(
+                        values[chunk, c, h].T, block[h].reshape(-1, prompt.keys).T, mixed[c, h].T
+                    )
+                    mixed[c, h] = total.T
+        inverse = self.oracle.functions.reciprocal(totals)
+        mixed = do("mul", mixed.reshape(q.shape), np.broadcast_to(inverse[..., np.newaxis], q.shape))
+        return self.half(mixed).transpose(0, 3, 1, 2, 4).reshape(columns, s, place.query_rows)
+
+    def _swiglu(self, gate_up: Bits) -> Bits:
+        """Return silu(gate) * up, (height, width, tokens, ffn), rounded to 16 bits."""
+        n, do, functions = self.place.ffn, self.do, self.oracle.functions
+        gate, up = gate_up[..., :n], gate_up[..., n:]
+        power = functions.exp(do("minimum", gate ^ np.uint32(1 << 31), self.number(LARGEST_EXPONENT)))
+        inverse = functions.reciprocal(do("add", power, self.number(1.0)))
+        return self.half(do("mul", do("mul", inverse, gate), up))
+
+    # --- the prompt ---------------------------------------------------------------------------------------------------
+
+    def _entered(self, tokens: Sequence[int]) -> Bits:
+        """Return the residual stream that the prompt begins with, chunks as in `_norm`."""
+        place, prompt = self.place, self.prompt
+        found = np.zeros((place.height, place.height, prompt.tokens, place.hidden), np.uint16)
+        for row, (first, count) in enumerate(zip(prompt.firsts, prompt.counts, strict=True)):
+            for k in range(count):
+                found[row, :, k] = embedding_rows(place, self.prefill.machine, self.oracle.weights, tokens[first + k])
+        return self.oracle.wide(found)
+
+    def read(self, tokens: Sequence[int]) -> Bits:
+        """Read the prompt; return the hidden features of the last token as decoding gets them, (height, hidden)."""
+        oracle = self.oracle
+        x = self._entered(tokens)
+        for layer, tiles in enumerate(oracle.tiles[:-1]):
+            qkv = self._spread(tiles["qkv"], self._norm(x, oracle.norms[:, 2 * layer]))
+            if oracle.biases is not None:
+                bias = oracle.biases[:, layer, np.newaxis]
+                qkv = oracle.half.call("add_mixed", np.broadcast_to(bias, qkv.shape), qkv)
+            x = self.do("add", x, self._summed(tiles["o"], self._attention(layer, self._turned(qkv))))
+            gate_up = self._spread(tiles["gate_up"], self._norm(x, oracle.norms[:, 2 * layer + 1]))
+            x = self.do("add", x, self._summed(tiles["down"], self._swiglu(gate_up)))
+        oracle.rows.begin(self.prompt.counts)
+        row, token = self.prompt.last
+        return self._moved(row, x[row, :, token])
+
+    def _moved(self, row: int, last: Bits) -> Bits:
+        """Return hidden features that lie with their homes in a row, cut over rows: two all-reduces make that."""
+        place, slots = self.place, self.prompt.slots
+        parts = np.zeros((place.height, place.width, slots, place.hidden), np.uint32)
+        for chunk, (column, slot) in enumerate(self.homes):
+            parts[row, column, slot] = last[chunk]
+        everywhere = self.oracle.total("last", parts.reshape(place.height, place.width, -1))
+        everywhere = everywhere.reshape(place.width, slots, place.hidden)
+        own = np.zeros((place.width, place.height, place.hidden), np.uint32)
+        for chunk, (column, slot) in enumerate(self.homes):
+            own[column, chunk] = everywhere[column, slot]
+        return self.oracle.total("back", own)

@@ -1,0 +1,314 @@
+"""A prompt read by one program: all its tokens go through all layers together.
+
+The two phases of an inference run the same weights, in the same places.  A tile of weights in decoding stands for a
+chunk of hidden features, over y, and the features of a column, over x; here a PE of row y holds tokens of its own:
+
+===============  ==================  =================================================================================
+product          left matrix         in each of H steps, another tile of the column's weights being there
+===============  ==================  =================================================================================
+qkv, gate_up     hidden features     the home of the tile's chunk spreads it along the row; each PE adds to its columns'
+                                     features: C += A[chunk] W[chunk]
+scores           queries             the columns of a head sum their parts toward the home of the block of keys
+mix              shares              the home of the block spreads its shares over the columns of the head
+o, down          mixed values, inner the row sums its parts of the tile's chunk toward the chunk's home
+===============  ==================  =================================================================================
+
+So products that read hidden features leave features of columns, and the others the reverse, as in decoding; nothing is
+transposed, nothing is aligned, and any mesh will do.  What goes round is always the right matrix, on the folded ring of
+MeshGEMM; sums toward a home that moves are those of its transposed product, and the way from a home is their mirror.
+
+A layer: norm, qkv, biases, positions, the cache; scores, softmax, mix; o into the residual stream; norm, gate and up,
+SwiGLU, down into the residual stream.  Two all-reduces of a row (norms) and two of a head's columns (softmax).  In the
+end the hidden features of the last token stand in ``last``, for the program that decodes.
+
+Source: WaferLLM, sections 4.1, 5 and 5.4; the same weights for both phases are of this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.asm.operands import Reg, Var
+from fabric.kernels.collectives.pieces.lines import Line, compose
+from fabric.kernels.kit.session import Stamps
+from fabric.kernels.matvec.line_sum import LineSum, Queues
+from fabric.layout.layout import Layout
+from fabric.networks.inference.angles import Angles as Positions
+from fabric.networks.inference.axes import Axis
+from fabric.networks.inference.prefill.attention import PromptAttention
+from fabric.networks.inference.prefill.channels import COLOR_EAST, Channels, Ends, route_channels
+from fabric.networks.inference.prefill.elementwise import Angles, emit_biases, emit_norm, emit_swiglu
+from fabric.networks.inference.prefill.placement import PromptPlacement
+from fabric.networks.inference.prefill.ring import COLOR_RING, TileRing
+from fabric.networks.inference.prefill.writer import PromptWriter
+from fabric.program.program import Program
+from wse_core.params import Machine
+
+__all__ = ["PARTS", "Prefill"]
+
+COLORS_SUM, QUEUES_SUM = (5, 6, 7, 8, 9), Queues((5, 0), 7, 5)
+"""Of the tree that sums squares along x."""
+
+PARTS = (
+    "enter",
+    "begin",
+    "norm 1",
+    "qkv",
+    "rotary",
+    "scores",
+    "softmax",
+    "mix",
+    "divide",
+    "o",
+    "norm 2",
+    "gate_up",
+    "swiglu",
+    "down",
+)
+"""Parts of the program in order; a timed program notes when each is done, those of layers in the last layer."""
+
+
+@dataclass(frozen=True)
+class PromptColumn:
+    """What a program depends on along x."""
+
+    tree: tuple[Any, bool]
+    parity: int
+    ends: Ends
+    head: Ends
+    idle: bool
+
+
+class Prefill:
+    """Programs, routes and data that read a prompt.
+
+    Parameters
+    ----------
+    machine : Machine
+    prompt : PromptPlacement
+    timed : bool
+        Whether every PE notes when each of `PARTS` is done; costs some cycles each.
+
+    Attributes
+    ----------
+    inputs : list of Stream
+        One per row: the embeddings of its tokens.
+    """
+
+    def __init__(self, machine: Machine, prompt: PromptPlacement, timed: bool = False) -> None:
+        self.machine, self.prompt, self.place, self.timed = machine, prompt, prompt.place, timed
+        place = prompt.place
+        line = Line.rows(place.width, place.height)
+        self.x = Axis(machine, line, COLORS_SUM, QUEUES_SUM, 1, prompt.tokens)
+        self.squares: LineSum = self.x.sum(prompt.tokens)
+
+    # --- programs -----------------------------------------------------------------------------------------------------
+
+    def program(self, column: PromptColumn, colors: tuple[int, int] | None) -> Program:
+        """Return the program of a PE; `colors`: sent and received on the ring of its column."""
+        place, prompt = self.place, self.prompt
+        p = Program(f"prompt {column} {colors}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
+        w = PromptWriter(p, prompt)
+        ring, channels = TileRing(w, colors), Channels(w, column.parity, column.ends)
+        attention, angles = PromptAttention(w, ring, channels, column.head), Angles(w)
+        goes = p.param("goes", "u16", count=place.height)
+        behind, answering = p.param("columns_behind", "u16"), p.param("last_token", "u16")
+        stamps = Stamps(p, len(PARTS) + 1)
+        parts = _Parts(self, w, ring, channels, column, goes)
+
+        def done(part: str) -> None:
+            if self.timed or part == PARTS[-1]:
+                stamps.store(1 + PARTS.index(part))
+
+        with p.task("prompt"):
+            stamps.store(0)
+            channels.enter(w.given, behind)
+            p.fh2s(w.x, w.given)
+            done("enter")
+            angles.prepare()
+            attention.prepare()
+            first = {"weights": w.weights, "norms": w.norms, "cache": w.cache}
+            w.point(**first, **({} if w.biases is None else {"biases": w.biases}))
+            if column.idle:
+                p.mov16(w.mixed_half, 0)
+            done("begin")
+            with w.times(place.decoder.layers):
+                parts.norm()
+                done("norm 1")
+                parts.spread("qkv", w.qkv)
+                if w.biases is not None:
+                    emit_biases(w)
+                done("qkv")
+                angles.turn()
+                angles.remember()
+                done("rotary")
+                if not column.idle:
+                    attention.scores()
+                    done("scores")
+                    attention.softmax()
+                    done("softmax")
+                    attention.mix()
+                    done("mix")
+                    attention.divide()
+                    done("divide")
+                parts.summed("o", w.mixed_half)
+                done("o")
+                parts.norm()
+                done("norm 2")
+                parts.spread("gate_up", w.gate_up)
+                done("gate_up")
+                emit_swiglu(w)
+                done("swiglu")
+                parts.summed("down", w.inner_half)
+            parts.hand_over(answering)
+            done("down")
+        p.assemble()
+        return p
+
+    # --- layout -------------------------------------------------------------------------------------------------------
+
+    def columns(self) -> list[PromptColumn]:
+        """Return the role of each column."""
+        place, prompt, width = self.place, self.prompt, self.place.width
+        found = []
+        for x, tree in enumerate(self.squares.roles()):
+            idle, at = prompt.is_idle(x), x % place.group
+            head = Ends(False, False) if idle else Ends(at > 0, at < place.group - 1)
+            found.append(PromptColumn(tree, x % 2, Ends(x > 0, x < width - 1), head, idle))
+        return found
+
+    def layout(self) -> Layout:
+        """Return the `Layout`, with the streams in `inputs`; built."""
+        height, width = self.place.height, self.place.width
+        layout, ring = Layout(width, height, self.machine), self.prompt.ring
+        rows = [ring.colors(k) if height > 1 else () for k in range(height)]
+        lines: list[tuple[Line, Sequence[Hashable]]] = [
+            (self.x.line, self.columns()),
+            (Line.columns(width, height), rows),
+        ]
+        compose(layout, lines, lambda roles: self.program(roles[0], roles[1] or None))
+        self.squares.routes(layout)
+        ring.paint(layout, COLOR_RING, "S", "N", lambda k: (0, k, width, 1))
+        route_channels(layout, self.prompt)
+        self.inputs = [layout.input_stream(0, row, "W", COLOR_EAST[1]) for row in range(height)]
+        for name, values in self.parameters().items():
+            layout.set_param(name, values)
+        layout.build()
+        return layout
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, NDArray[Any]]:
+        """Return what differs between PEs but does not change: symbol -> values of shape (h, w, n)."""
+        prompt, place = self.prompt, self.place
+        width, height = place.width, place.height
+        positions = Positions(place, self.machine)
+        states = [positions.state(first) for first in prompt.firsts]
+        row, token = prompt.last
+        last = np.zeros((height, width, 1), np.uint16)
+        last[row] = 1 + token
+        found: dict[str, NDArray[Any]] = {
+            "goes": prompt.goes(width),
+            "goes_in_head": prompt.goes(place.group),
+            "allowed": prompt.allowed.reshape(height, width, -1),
+            "columns_behind": np.broadcast_to((width - 1 - np.arange(width))[:, np.newaxis], (height, width, 1)),
+            "last_token": last,
+            "passed": np.broadcast_to(
+                np.array([positions.passed(first) for first in prompt.firsts], np.uint16)[:, np.newaxis, np.newaxis],
+                (height, width, 1),
+            ),
+        }
+        for name in ("step", "leap", "fine", "coarse"):
+            found[name] = np.stack([state[name] for state in states]).view(np.float32)
+        return found
+
+    def tables(self, tables: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return what the host writes before the prompt, of what `Decode.tables` made: bits of shape (h, w, n).
+
+        Norms come a second time: here they lie with the homes of their features.
+        """
+        place, prompt = self.place, self.prompt
+        norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)[:, : 2 * place.decoder.layers]
+        over_x = np.zeros((place.width, norms.shape[1], prompt.slots, place.hidden), np.uint32)
+        for chunk, (column, slot) in enumerate(prompt.homes(place.width)):
+            over_x[column, :, slot] = norms[chunk]
+        flat = over_x.reshape(1, place.width, -1)
+        found = {name: bits for name, bits in tables.items() if name != "norms"}
+        found["norms_of_columns"] = np.broadcast_to(flat, (place.height, *flat.shape[1:]))
+        found["norms"] = tables["norms"]
+        return found
+
+
+class _Parts:
+    """The parts of a layer that are the same for all matrices of a kind."""
+
+    def __init__(
+        self, prefill: Prefill, w: PromptWriter, ring: TileRing, channels: Channels, column: PromptColumn, goes: Var
+    ) -> None:
+        self.prefill, self.w, self.ring, self.channels = prefill, w, ring, channels
+        self.column, self.goes = column, goes
+
+    def norm(self) -> None:
+        """Write a norm."""
+        w, line = self.w, self.prefill.squares
+        emit_norm(w, lambda: line.emit(w.p, self.column.tree, w.sums))
+
+    def spread(self, name: str, result: Var) -> None:
+        """Write result = given W: chunks of hidden features come from their homes."""
+        w, p, prompt = self.w, self.w.p, self.w.prompt
+        p.mov32(result, 0)
+        elements = prompt.tile_elements[name]
+        with w.taking("weights", elements) as address, self.ring.steps(address, elements) as (tile, left):
+            goes, base = p.reg16("goes"), p.reg16("piece")
+            p.ld16(goes, self.goes, index=left)
+            self.channels.spread(self.column.ends, goes, w.piece, base, self._find)
+            w.product(prompt.shapes[name], result, tile, base)
+            p.free(base)
+
+    def _find(self, slot: Reg, base: Reg) -> None:
+        """Write that `base` becomes the address of a chunk of given features."""
+        p = self.w.p
+        p.mul16(slot, slot, self.w.prompt.piece)
+        p.ldi(base, self.w.given)
+        p.add16(base, base, slot)
+
+    def summed(self, name: str, vector: Var) -> None:
+        """Write x = x + vector W: parts are summed toward the homes of the features."""
+        w, p, prompt = self.w, self.w.p, self.w.prompt
+        elements = prompt.tile_elements[name]
+        with w.taking("weights", elements) as address, self.ring.steps(address, elements) as (tile, left):
+            p.mov32(p.mem1d(w.partial, prompt.piece), 0)
+            base = p.reg16("vector")
+            p.ldi(base, vector)
+            w.product(prompt.shapes[name], w.partial, tile, base)
+            p.free(base)
+            goes = p.reg16("goes")
+            p.ld16(goes, self.goes, index=left)
+            self.channels.sum_home(self.column.ends, goes, w.partial, prompt.piece, self._add)
+
+    def _add(self, slot: Reg) -> None:
+        """Write that partial sums are added to the residual stream."""
+        w, p, piece = self.w, self.w.p, self.w.prompt.piece
+        p.mul16(slot, slot, 2 * piece)
+        p.load(w.first, p.mem1d(w.x, piece))
+        p.dsr_off(w.first, slot)
+        p.fadds(w.first, w.first, p.mem1d(w.partial, piece))
+
+    def hand_over(self, last_token: Var) -> None:
+        """Write last = the hidden features of the last token, where it lies, else zeros."""
+        w, p, prompt, hidden = self.w, self.w.p, self.w.prompt, self.w.place.hidden
+        p.mov32(w.last, 0)
+        token = p.reg16("token")
+        p.ld16(token, last_token)
+        with p.if_("ne", token, 0, "16"):
+            p.sub16(token, token, 1)
+            p.mul16(token, token, 2 * hidden)
+            p.load(w.second, p.mem4d(w.x, (prompt.slots, hidden), (prompt.piece, 1)))
+            p.dsr_off(w.second, token)
+            p.mov32(w.last, w.second)
+        p.free(token)

@@ -1,0 +1,142 @@
+"""What the parts of a prompt's program share: variables of a PE, descriptors, the local product, small idioms.
+
+Weights, norms, biases and cache come first and in the order of `fabric.networks.inference.writer.Writer`, behind the
+words kept for the code: decoding finds them where prefill leaves them.  Everything of a row's tokens lies token by
+token, features side by side, except queries, scores and mixed values: head by head, then token by token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from fabric.asm.operands import Reg, Var
+from fabric.networks.inference.prefill.placement import PromptPlacement, TokenShape
+from fabric.networks.inference.writer import CHUNK, Idioms, resident_variables
+from fabric.program.functions import Emit
+from fabric.program.program import Program
+
+__all__ = ["PromptWriter"]
+
+
+class PromptWriter(Idioms):
+    """Variables and descriptors of one PE's program.
+
+    Parameters
+    ----------
+    p : Program
+        Empty.
+    prompt : PromptPlacement
+    """
+
+    def __init__(self, p: Program, prompt: PromptPlacement) -> None:
+        place = prompt.place
+        super().__init__(p, place)
+        self.prompt = prompt
+        s, heads, part, half = prompt.tokens, place.heads, place.part, place.dtype
+        kept = resident_variables(p, place, prompt.slots)
+        self.weights, self.cache, self.last = kept["weights"], kept["cache"], kept["last"]
+        self.biases = kept.get("biases")
+
+        pieces = prompt.slots * prompt.piece
+        self.norms = p.array("norms_of_columns", 2 * place.decoder.layers * prompt.slots * place.hidden, "f32", bank=4)
+        self.x = p.array("x", pieces, "f32", bank=0)  # the residual stream
+        self.given = p.array("given", pieces, half)  # what a product reads
+        self.scratch = p.array("scratch", pieces, "f32", bank=2)
+        self.piece = p.array("piece", prompt.piece, half)  # a chunk that comes from its home
+        self.sums = p.array("sums", s, "f32")  # of squares
+        rows = prompt.shapes["qkv"].rows
+        self.qkv = p.array("qkv", s * rows, "f32", bank=0)
+        self.queries = p.array("queries", heads * s * part, half)
+        self.key_tile = p.array("key_tile", prompt.tile_elements["scores"], half, bank=1)
+        self.value_tile = p.array("value_tile", prompt.tile_elements["mix"], half, bank=1)
+        self.partial = p.array("partial", max(prompt.block, prompt.piece), "f32", bank=0)
+        scores = heads * s * prompt.width_of_keys
+        self.scores = p.array("scores", scores, "f32", bank=0)
+        self.shares = p.array("shares", scores, half)
+        self.block = p.array("block", prompt.block, half)  # shares of a block of keys that come from their home
+        self.limits = p.array("limits", s * prompt.width_of_keys, "f32", bank=2)  # the causal mask
+        self.peaks = p.array("peaks", heads * s, "f32")
+        self.totals = p.array("totals", heads * s, "f32")
+        self.mixed = p.array("mixed", heads * s * part, "f32", bank=0)
+        self.mixed_half = p.array("mixed_half", s * place.query_rows, half)
+        self.gate_up = p.array("gate_up", 2 * s * place.ffn, "f32", bank=0)
+        self.inner = p.array("inner", s * place.ffn, "f32", bank=4)
+        self.inner_half = p.array("inner_half", s * place.ffn, half)
+        self.pointers = {name: p.scalar(f"{name}_at", "u16") for name in ("weights", "norms", "biases", "cache")}
+        self.functions = Emit(p, CHUNK)
+        self.total, self.column = p.dsr("src0", name="product"), p.dsr("src1", name="factors")
+        self.first, self.second = p.dsr("src0", name="first"), p.dsr("src1", name="second")
+        self.written = p.dsr("dest", name="written")
+        self.second_half, self.written_half = p.dsr("src1", name="second half"), p.dsr("dest", name="written half")
+
+    # --- idioms -------------------------------------------------------------------------------------------------------
+
+    def product(self, shape: TokenShape, result: Var, a_base: Reg, b_base: Reg, result_base: Reg | None = None) -> None:
+        """Write result += A B for tiles at addresses in registers; moves `b_base` behind B, if there is one column.
+
+        Parameters
+        ----------
+        shape : TokenShape
+        result : Var
+            Or one of several results, at `result_base`.
+        a_base, b_base : Reg
+        result_base : Reg, optional
+        """
+        p = self.p
+        size, full, rest = shape.groups()
+        p.load(self.total, p.mem1d(result, shape.rows))
+        if result_base is not None:
+            p.dsr_base(self.total, result_base)
+        p.load(self.column, p.mem1d(self.weights, shape.rows, save=True, check=False))
+        scalars = [p.reg16("b") for _ in range(size)]
+
+        def group(count: int) -> None:
+            for k in range(count):
+                p.ld16(scalars[k], b_base, offset=k)
+            p.add16(b_base, b_base, count)
+            for k in range(count):
+                p.fmachs(self.total, self.total, self.column, scalars[k])
+
+        with self.times(shape.columns):
+            p.dsr_base(self.column, a_base)
+            with self.times(full):
+                group(size)
+            if rest:
+                group(rest)
+            p.dsr_off(self.total, 2 * shape.rows)
+        p.free(*scalars)
+
+    def in_pieces(self, var: Var, count: int, apply: Callable[[Reg | Var], None]) -> None:
+        """Write what `apply` does with an address to all of a vector, as many numbers at a time as functions take."""
+        p, most = self.p, self.functions.count
+        if count <= most:
+            with self.functions.first(count):
+                apply(var)
+            return
+        left, now, at = p.reg16("left"), p.reg16("now"), p.reg16("at")
+        p.ldi(left, count)
+        p.ldi(at, var)
+        with p.while_("ne", left, 0, "16"):
+            p.mov16(now, left)
+            with p.if_("gtu", now, most, "16"):
+                p.ldi(now, most)
+            with self.functions.first(most, now):
+                apply(at)
+            p.sub16(left, left, now)
+            p.add16(now, now, now)
+            p.add16(at, at, now)
+        p.free(left, now, at)
+
+    @contextmanager
+    def rows(self, count: int, **vectors: tuple[Var, int]) -> Iterator[dict[str, Reg]]:
+        """Repeat what the block writes with addresses in registers, each moved on by so many words per turn."""
+        p = self.p
+        found = {name: p.reg16(name) for name in vectors}
+        for name, (var, _) in vectors.items():
+            p.ldi(found[name], var)
+        with self.times(count):
+            yield found
+            for name, (_, words) in vectors.items():
+                p.add16(found[name], found[name], words)
+        p.free(*found.values())
