@@ -286,6 +286,15 @@ def _begun(
     return resident, resumed, yardsticks
 
 
+def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, yardsticks: _Yardsticks | None) -> Step:
+    """Let the decoder take a token; note what it took, and how it agrees."""
+    step = resident.step(token)
+    answer.note(step, of_prompt)
+    if yardsticks is not None:
+        yardsticks.compare(token, step)
+    return step
+
+
 def generate(
     machine: Machine,
     model: Model,
@@ -345,14 +354,8 @@ def generate(
     resident, came, yardsticks = _begun(decode, weights, prompt, answer, verify)
     progress.phase("prompt and answer")
     for position in range(0 if came is None else len(prompt) - 1, tokens):
-        step: Step | Resumed
-        if came is not None:
-            step, came = came, None
-        else:
-            step = one = resident.step(queue[position])
-            answer.note(one, position < len(prompt))
-            if yardsticks is not None:
-                yardsticks.compare(queue[position], one)
+        step = came or _taken(resident, queue[position], position < len(prompt), answer, yardsticks)
+        came = None
         progress.update(position + 1, tokens, cycles=sum(answer.prompt_cycles[-1:] + answer.token_cycles[-1:]))
         if position < len(prompt) - 1:
             continue
