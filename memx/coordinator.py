@@ -26,13 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from fabric.kernels.streamed.gradient import row_commands
+from fabric.kernels.streamed.gradient import SKIP, row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
 from fabric.networks.streamed import commands
 from fabric.networks.streamed.oracle import Weights
 from fabric.networks.streamed.resident import Resident
 from memx.parameter import Parameter
 from memx.script import Script
+from memx.words import pairs, steps
+from wse_core.errors import ConfigError
 
 __all__ = ["Coordinator"]
 
@@ -62,7 +64,13 @@ class Coordinator:
         self._made: dict[str, Any] = {}
 
     def script(self, kind: str) -> Script:
-        """Return the `Script` of an iteration: ``train``, or ``infer`` (forward only)."""
+        """Return the `Script` of an iteration: ``train``, or ``infer`` (forward only).
+
+        Raises
+        ------
+        ConfigError
+            A matrix with gaps, for wafers whose programs take pairs of weights only.
+        """
         patterns = [(id(p.pattern), id(p.gradient_pattern)) for p in self.parameters]
         if kind not in self._made or self._made[kind][0] != patterns:
             kept = [(p.pattern, p.gradient_pattern) for p in self.parameters]  # so that their ids stay theirs
@@ -105,9 +113,20 @@ class Coordinator:
         """Return gradients that are given layer by layer as one vector, in the order of `parameters`."""
         return np.concatenate([*(own for own, _ in layers), *(norm for _, norm in layers if norm is not None)])
 
+    def in_pairs(self, number: int) -> bool:
+        """Return whether the weights of a matrix go out without steps."""
+        return self.resident.form != "steps" and self.matrices[number].pattern.density == 1
+
     # --- scripts ------------------------------------------------------------------------------------------------------
 
     def _write(self, kind: str) -> Script:
+        for parameter in self.matrices if self.resident.form == "pairs" else ():
+            if parameter.pattern.density < 1:
+                raise ConfigError(
+                    f"{parameter.name} has gaps, and the wafers take pairs of weights without steps",
+                    where="network",
+                    hint='form = "both"',
+                )
         script = Script(
             self.resident.width,
             [*(p.pattern.count for p in self.parameters), 1],
@@ -147,32 +166,51 @@ class Coordinator:
         local: np.ndarray,
         landing: np.ndarray,
         after: Sequence[str],
+        constant: bool = False,
     ) -> None:
-        """Append a product: entries row by row, partial-sum commands, and commands for the column where a row lands."""
-        columns = self.resident.width
-        for column, (order, steps) in enumerate(cut(rows, owner, local, columns)):
+        """Append a product: entries row by row, partial-sum commands, and commands for the column where a row lands.
+
+        `constant` says that the constant input is among the features: its weights are where rows land.
+        """
+        columns, in_pairs = self.resident.width, self.in_pairs(number)
+        if self.resident.form == "both":
+            script.tell("pairs" if in_pairs else "steps")
+        for column, (order, between) in enumerate(cut(rows, owner, local, columns)):
             tasks, lands = sum_tasks(landing, column, columns), landing == column
+            sent = pairs(rows[order], order, lands & constant) if in_pairs else steps(rows[order], order, between)
             blocks = 1 + len(after) * lands
-            words, told = interleave(rows[order], blocks)
+            words, told = interleave(sent.rows, blocks)
             block = np.zeros(int(blocks.sum()), np.uint32)
             first = np.cumsum(blocks) - blocks
             block[first] = commands.word("begin") | tasks.astype(np.uint32) << 16  # ids 0, 1, 2
             for k, name in enumerate(after, 1):
                 block[first[lands] + k] = commands.word(name)
             payload, is_control = np.zeros(len(words) + len(told), np.uint32), np.zeros(len(words) + len(told), bool)
-            payload[words], payload[told], is_control[told] = steps << 16, block, True
+            payload[words], is_control[words] = sent.payload, sent.is_control
+            payload[told], is_control[told] = block, True
             turns = np.empty(len(payload), np.int64)  # weights of a row, then its commands, from the one that begins on
             round_ring = 1 + (column - landing - 1) % columns
-            turns[words] = rows[order] * (columns + 1)
+            turns[words] = sent.rows * (columns + 1)
             turns[told] = np.repeat(np.arange(len(blocks)) * (columns + 1) + round_ring, blocks)
-            script.words(column, payload, is_control, words, number, entries[order], rows=turns)
+            (low, lower), (high, upper) = sent.low, sent.high
+            script.words(
+                column,
+                payload,
+                is_control,
+                words[low],
+                number,
+                entries[lower],
+                rows=turns,
+                upper=words[high],
+                uppers=entries[upper],
+            )
         script.turn(len(landing) * (columns + 1))
 
     def _forward(self, script: Script, level: int) -> None:
         layer, parameter = self.resident.network.layers[level - 1], self.matrices[level - 1]
         pattern = parameter.pattern
-        rows = self._array(f"a{level}.rows")
-        script.tell(source=self._array(f"a{level - 1}"), result=rows, row=rows)
+        rows, source = self._array(f"a{level}.rows"), f"a{level - 1}" + ".rows" * self.in_pairs(level - 1)
+        script.tell(source=self._array(source), result=rows, row=rows)
         active = layer.activation != "none"
         if active:
             script.tell(aux=self._array(f"s{level}"))
@@ -185,6 +223,7 @@ class Coordinator:
             *self.resident.located(pattern.rows, pattern.indices, level),
             self.resident.places[level].owners(np.arange(layer.outputs)),
             after,
+            layer.bias,
         )
         if layer.norm:
             self._norm_forward(script, level)
@@ -272,15 +311,24 @@ class Coordinator:
         script.tell(source=self._array(f"a{level - 1}"), mine=self._array(self.resident.delta(level)))
         owner, local = self.resident.located(pattern.rows, pattern.indices, level)
         sender = above.owners(np.arange(n_rows))
-        for column, (order, steps) in enumerate(cut(pattern.rows, owner, local, script.columns)):
-            words, heads = interleave(pattern.rows[order], np.ones(n_rows, np.int64), before=True)
-            payload = np.zeros(len(words) + n_rows, np.uint32)
-            payload[words], payload[heads] = commands.word("ask", steps), row_commands(sender, column)
-            turns = np.empty(len(payload), np.int64)  # commands that move a row over the columns, then what is asked
-            turns[heads], turns[words] = 2 * np.arange(n_rows), 2 * pattern.rows[order] + 1
+        whole = self.resident.form != "steps" and pattern.density == 1  # one command asks for a row
+        for column, (order, between) in enumerate(cut(pattern.rows, owner, local, script.columns)):
+            heads = row_commands(sender, column)
+            if whole:
+                first, own = np.flatnonzero(np.diff(pattern.rows[order], prepend=-1)), pattern.rows[order]
+                counts = np.diff(first, append=len(order))
+                heads[own[first]] |= (counts + SKIP * (local[order][first] > 0)).astype(np.uint32)
+                payload, turns, asks = heads, 2 * np.arange(n_rows), own
+            else:
+                words, at = interleave(pattern.rows[order], np.ones(n_rows, np.int64), before=True)
+                payload = np.zeros(len(words) + n_rows, np.uint32)
+                payload[words], payload[at] = commands.word("ask", between), heads
+                turns = np.empty(len(payload), np.int64)  # commands that move a row, then what is asked
+                turns[at], turns[words] = 2 * np.arange(n_rows), 2 * pattern.rows[order] + 1
+                asks = words
             control = np.ones(len(payload), bool)
             script.words(
-                column, payload, control, parameter=level - 1, places=order, rows=turns, asked=turns[words], asks=words
+                column, payload, control, parameter=level - 1, places=order, rows=turns, asked=turns[asks], asks=asks
             )
         script.turn(2 * n_rows)
 

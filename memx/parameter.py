@@ -121,7 +121,15 @@ class Parameter:
             self.transposes += 1
         return self._transposed
 
-    def regrow(self, gradients: ArrayLike, threshold: float) -> int:
+    def become(self, pattern: Pattern) -> int:
+        """Change which weights are active; return how many come.  They begin at zero, as does their state."""
+        new = np.flatnonzero(pattern.mask() & ~self.pattern.mask())
+        for array in (self.dense, *self.state.values()):
+            array.reshape(-1)[new] = 0
+        self.set_pattern(pattern)
+        return len(new)
+
+    def regrow(self, gradients: ArrayLike, threshold: float = 0.0, most: int | None = None) -> int:
         """Activate inactive weights whose gradient is large; they start from zero.
 
         Parameters
@@ -130,36 +138,48 @@ class Parameter:
             One per entry of `gradient_pattern`, in its order.
         threshold : float
             Least magnitude that activates.
+        most : int, optional
+            Activate no more than that: those with the largest, of equal ones the first.
 
         Returns
         -------
         int
             Weights activated.
         """
-        mask = self.pattern.mask().reshape(-1)
-        asked = self.gradient_pattern
-        chosen = asked.flat[np.abs(np.asarray(gradients, np.float32)) >= np.float32(threshold)]
-        new = chosen[~mask[chosen]]
-        if len(new):
-            mask[new] = True
-            self.dense.reshape(-1)[new] = 0
-            for slot in self.state.values():
-                slot.reshape(-1)[new] = 0
-            self.set_pattern(Pattern.of_mask(mask.reshape(self.dense.shape)))
-        return len(new)
+        mask, asked = self.pattern.mask().reshape(-1), self.gradient_pattern
+        size = np.abs(np.asarray(gradients, np.float32))
+        chosen = np.flatnonzero((size >= np.float32(threshold)) & ~mask[asked.flat])
+        if most is not None:
+            chosen = chosen[np.argsort(-size[chosen], kind="stable")[:most]]
+        if len(chosen):
+            mask[asked.flat[chosen]] = True
+            self.become(Pattern.of_mask(mask.reshape(self.dense.shape)))
+        return len(chosen)
 
     def prune(self, density: float) -> int:
         """Keep the `density` of all elements with the largest weights among the active ones; return how many went."""
-        keep = round(density * self.dense.size)
-        before = self.pattern.count
-        if keep >= before:
-            return 0
+        return self.drop(self.pattern.count - round(density * self.dense.size))
+
+    def drop(self, count: int, columns: int | None = None) -> int:
+        """Give up so many active weights, the smallest, of equal ones the last; return how many went.
+
+        Parameters
+        ----------
+        count : int
+        columns : int, optional
+            Only those of the first columns of the matrix; default all.
+        """
         active = self.pattern.flat
-        order = np.argsort(-np.abs(self.dense.reshape(-1)[active]), kind="stable")[:keep]
-        mask = np.zeros(self.dense.size, bool)
-        mask[active[order]] = True
+        if columns is not None:
+            active = active[self.pattern.indices < columns]
+        if count <= 0 or not len(active):
+            return 0
+        order = np.argsort(-np.abs(self.dense.reshape(-1)[active]), kind="stable")
+        gone = active[order[max(0, len(active) - count) :]]
+        mask = self.pattern.mask().reshape(-1)
+        mask[gone] = False
         self.set_pattern(Pattern.of_mask(mask.reshape(self.dense.shape)))
-        return before - keep
+        return len(gone)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 

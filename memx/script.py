@@ -34,8 +34,9 @@ class Script:
         What each stretch of the streams is for, and how many words of each column come before it.
     sequence : ndarray of int
         Order of sending: numbers of words, counted through column 0, then column 1 and so on.
-    sources : ndarray of int
-        Per word, counted so: the value that it carries among those of all parameters, -1 for none.
+    sources, seconds : ndarray of int
+        Per word, counted so: the value among those of all parameters that it carries in its low half, and in its high
+        half, -1 for none.
     places : list of ndarray of int
         Per column, in order of arrival: where each number belongs in the vector of all gradients, followed by one
         loss per column.
@@ -54,6 +55,8 @@ class Script:
         self._control: list[Any] = [[] for _ in range(columns)]
         self._slots: list[Any] = [[] for _ in range(columns)]
         self._sources: list[Any] = [[] for _ in range(columns)]
+        self._upper: list[Any] = [[] for _ in range(columns)]
+        self._uppers: list[Any] = [[] for _ in range(columns)]
         self._length = [0] * columns
         self._turn = 0
         self._turns: list[Any] = [[] for _ in range(columns)]
@@ -74,8 +77,11 @@ class Script:
         rows: np.ndarray | int = 0,
         asked: np.ndarray | int = 0,
         asks: np.ndarray | None = None,
+        upper: np.ndarray | None = None,
+        uppers: np.ndarray | None = None,
     ) -> None:
-        """Append words of a column; `slots` are those whose low half is an entry's value.
+        """Append words of a column; `slots` are those whose low half is an entry's value, `upper` those whose high half
+        is the value of one of the entries `uppers`.
 
         `rows` says which words of all columns belong together, from the present turn on; `asked` the same of what
         comes back, in the order of `places`, and `asks` which words ask for it.
@@ -85,6 +91,9 @@ class Script:
         if slots is not None:
             self._slots[column].append(slots + self._length[column])
             self._sources[column].append(entries + self._values[parameter])
+        if upper is not None and uppers is not None:
+            self._upper[column].append(upper + self._length[column])
+            self._uppers[column].append(uppers + self._values[parameter])
         if places is not None:
             self._places[column].append(places + self.offsets[parameter])
             self._asked[column].append(np.broadcast_to(asked, len(places)) + self._turn)
@@ -123,12 +132,15 @@ class Script:
 
         self._words, self._control = joined(self._words, np.uint32), joined(self._control, bool)
         self._slots, self._sources = joined(self._slots, np.int64), joined(self._sources, np.int64)
+        self._upper, self._uppers = joined(self._upper, np.int64), joined(self._uppers, np.int64)
         self.places = joined(self._places, np.int64)
         self.sequence = np.argsort(np.concatenate(joined(self._turns, np.int64)), kind="stable")
         self.back = np.argsort(np.concatenate(joined(self._asked, np.int64)), kind="stable")
-        self.sources = np.full(self.n_words, -1)
+        self.sources, self.seconds = np.full((2, self.n_words), -1)
         for begin, slots, sources in zip(self.starts, self._slots, self._sources, strict=False):
             self.sources[begin + slots] = sources
+        for begin, slots, sources in zip(self.starts, self._upper, self._uppers, strict=False):
+            self.seconds[begin + slots] = sources
         asks = joined(self._asks, np.int64)
         self.asking = np.concatenate(
             [np.where(at < 0, -1, at + begin) for begin, at in zip(self.starts, asks, strict=False)]
@@ -158,10 +170,11 @@ class Script:
     def fill(self, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return [(payload, is control)] per column with the values of all parameters, one after the other."""
         found = []
-        for words, is_control, slots, sources in zip(
-            self._words, self._control, self._slots, self._sources, strict=True
+        for words, is_control, slots, sources, upper, uppers in zip(
+            self._words, self._control, self._slots, self._sources, self._upper, self._uppers, strict=True
         ):
             payload = words.copy()
             payload[slots] |= values[sources]
+            payload[upper] |= values[uppers] << np.uint32(16)
             found.append((payload, is_control))
         return found

@@ -9,7 +9,9 @@ the modelled service does it is `memx.tiers`.
 from __future__ import annotations
 
 import math
+import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -51,11 +53,24 @@ class FileStore:
     ----------
     directory : path
         Made if it is not there.  Files of other stores in it are not touched, files of the same name are opened.
+    scratch : bool, optional
+        Files without names: nobody else can meet them, and they are gone when the process ends, however it does.  Their
+        room is taken at once, so that a full disk is an error here and not a signal later.
+
+    Raises
+    ------
+    ConfigError
+        The directory cannot be made.
     """
 
-    def __init__(self, directory: str | PathLike[str]) -> None:
-        self.directory = Path(directory)
-        self.directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, directory: str | PathLike[str], scratch: bool = False) -> None:
+        self.directory, self.scratch = Path(directory), scratch
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot be made: {error.strerror}", where=f"file store {self.directory}", hint="another directory"
+            ) from None
         self._arrays: dict[str, np.memmap] = {}
 
     def zeros(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -123,7 +138,10 @@ class FileStore:
         if 0 in shape:
             return np.zeros(shape, np.float32)
         try:
-            self._arrays[name] = np.memmap(path, np.float32, mode, shape=tuple(shape))
+            if self.scratch:
+                self._arrays[name] = self._nameless(shape)
+            else:
+                self._arrays[name] = np.memmap(path, np.float32, mode, shape=tuple(shape))
         except OSError as error:
             raise ConfigError(
                 f"{4 * math.prod(shape):,} bytes cannot be mapped: {error.strerror}",
@@ -131,3 +149,9 @@ class FileStore:
                 hint="a directory with room",
             ) from None
         return self._arrays[name]
+
+    def _nameless(self, shape: tuple[int, ...]) -> np.memmap:
+        """Return a mapped array of zeros in a file that has no name."""
+        with tempfile.TemporaryFile(dir=self.directory) as file:
+            os.posix_fallocate(file.fileno(), 0, 4 * math.prod(shape))
+            return np.memmap(file, np.float32, "r+", shape=tuple(shape))

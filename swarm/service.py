@@ -33,8 +33,8 @@ from swarm.waits import CAUSES
 __all__ = ["WEIGHT_BYTES", "Service"]
 
 Times = NDArray[np.float64]
-WEIGHT_BYTES = 4
-"""Of a weight as it is streamed: value and index."""
+VALUE_BYTES, WEIGHT_BYTES = 2, 4
+"""Of a weight as it is streamed: its value, and value and index."""
 ROUND_TRIP = CAUSES.index("round trip")
 
 
@@ -81,8 +81,9 @@ class Service:
             causes.append(why if same else np.full(parameter.pattern.count, ROUND_TRIP, np.int8))
         when = np.concatenate([*times, [self.settled], [0.0]])  # the loss scale, and words without a value: index -1
         cause = np.concatenate([*causes, [ROUND_TRIP], [ROUND_TRIP]]).astype(np.int8)
-        sources = script.sources[script.sequence]
-        return when[sources], cause[sources]
+        first, second = script.sources[script.sequence], script.seconds[script.sequence]
+        later = np.where(when[second] > when[first], second, first)  # a word with two values waits for both
+        return when[later], cause[later]
 
     def read(self, script: Script) -> Times | None:
         """Return the bytes of flash that have to be read for each word, in the order of sending; None: of no word."""
@@ -91,10 +92,12 @@ class Service:
             return None
         counts = np.array([*(p.pattern.count for p in self.parameters), 1])
         owner = np.repeat(np.arange(len(counts)), counts)
-        carried = np.array([*(WEIGHT_BYTES * there for there in flash), 0, 0], np.float64)
-        found = carried[np.where(script.sources >= 0, owner[script.sources], -1)]
+        each = [VALUE_BYTES * (2 - (p.pattern.density == 1)) for p in self.parameters]  # a dense matrix has no index
+        carried = np.array([*(size * there for size, there in zip(each, flash, strict=True)), 0, 0], np.float64)
+        first, second = (carried[np.where(of >= 0, owner[of], -1)] for of in (script.sources, script.seconds))
+        found = first + second
         asked = script.asking >= 0
-        found[script.asking[asked]] += self._state(script)[asked]
+        np.add.at(found, script.asking[asked], self._state(script)[asked])
         return found[script.sequence]
 
     def _state(self, script: Script) -> Times:

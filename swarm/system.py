@@ -151,6 +151,8 @@ class System:
         In the memory service; see `memx.optimizer.Optimizer.bytes_per_parameter`.
     backend : {"compiled", "reference", "numpy"}, optional
         Machine of the wafers; numpy takes their place with `swarm.oracle`, and has no clock.
+    form : {"steps", "pairs", "both"}, optional
+        How weights go out; see `fabric.networks.streamed.resident.Resident`.
     mark : callable, optional
         Called with (begin, label, track, end), in cycles, for each phase of an iteration when its times are known.
     workers : int, optional
@@ -181,6 +183,7 @@ class System:
         batch: int,
         bytes_per_parameter: int = 20,
         backend: str | None = None,
+        form: str = "steps",
         mark: Callable | None = None,
         workers: int | None = None,
     ) -> None:
@@ -196,7 +199,7 @@ class System:
         self.network, self.batch, self.machine, self.mark = network, batch, machine, mark
         self.backend = backend or chosen()[0]
         self.links = Links.of(machine)
-        self.resident = Resident(network, machine, width, height, batch // wafers)
+        self.resident = Resident(network, machine, width, height, batch // wafers, form)
         self.coordinator = Coordinator(self.resident, matrices, norms)
         tiers = Tiers.of(machine)
         self.service = Service(self.coordinator, tiers, bytes_per_parameter)
@@ -324,7 +327,8 @@ class System:
     def _mark(self, mark: Callable, script: Script, begun: int, load: int) -> None:
         """Mark the phases of an iteration on the clock of the system."""
         mark(begun, "samples", track="links", end=begun + load)
-        first, last = int(self.down.sent[0]), int(np.ceil(self.down.sent[-1] + self.down.away.max()))
+        sent = self.down.sent  # a word on one plane may pass an earlier one on another
+        first, last = int(sent.min()), int(np.ceil(sent.max() + self.down.away.max()))
         mark(first, "weights and commands", track="memory service", end=last)
         for number, port in enumerate(self.ports):
             mark(port.ready, f"iteration {self.done}", track=f"wafer {number}", end=port.ended)

@@ -12,7 +12,7 @@ import argparse
 import contextlib
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from harness.kit.modules import need
 from harness.kit.staging import alone
 from wse_core.errors import CheckpointError, ConfigError
 from wse_core.events import LEVELS
+from wse_core.params import PARAMETERS
 
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
@@ -47,6 +48,14 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     )
     parser.add_argument("config", nargs="?", metavar="CONFIG.toml", help="configuration, or the name of an example")
     parser.add_argument("--wafers", metavar="N", type=int, help="wafers, instead of what the file says")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="assignments",
+        metavar="KEY=VALUE",
+        help="set a key of the configuration or a modelled number, as in --set swarm.link.planes=4; may be repeated",
+    )
     parser.add_argument("--iterations", metavar="N", type=int, help="stop after N iterations in all")
     parser.add_argument("--resume", metavar="DIR", help="go on from the newest checkpoint in DIR, or from that in DIR")
     parser.add_argument("--out", metavar="DIR", help="directory for the files of the run (default: runs/NAME)")
@@ -199,6 +208,7 @@ def _words(args: argparse.Namespace, config: TrainConfig) -> str:
     for name in ("iterations", "compare"):
         if getattr(args, name):
             words += [f"--{name}", str(getattr(args, name))]
+    words += [part for word in config.assignments for part in ("--set", word)]
     return shlex.join(words)
 
 
@@ -207,11 +217,17 @@ def _config(args: argparse.Namespace, source: Path | None) -> TrainConfig:
     module = need("harness.train.config", PURPOSE)
     if args.config is None and source:
         stored = read_checkpoint(source)[2]
-        config = module.parse_train(stored["text"], stored["source"]).override(stored["wafers"])
+        words = [*(word for word in stored["set"] if not _set_again(word, args.assignments)), *args.assignments]
+        config = module.parse_train(stored["text"], stored["source"], words).override(stored["wafers"])
         args.reference = args.reference or stored["reference"]
     else:
-        config = module.load_train(args.config or "digits")
+        config = module.load_train(args.config or "digits", args.assignments)
     return config.override(args.wafers)
+
+
+def _set_again(word: str, later: Sequence[str]) -> bool:
+    """Return whether a word ``key=value`` has its key among later words."""
+    return word.partition("=")[0].strip() in {other.partition("=")[0].strip() for other in later}
 
 
 def _checkpoint(name: str) -> Path:
@@ -284,6 +300,7 @@ def _report(r: Mapping[str, Any]) -> str:
                 f"for tests; {r['samples_per_simulated_second']:,.0f} samples/s in training",
             ),
             ("waited", _waited(r)),
+            ("system", _numbers(r["numbers"])),
         ]
     if "bit_exact" in r:
         rows += [
@@ -315,6 +332,13 @@ def _waited(r: Mapping[str, Any]) -> str:
     parts = sorted(r["waits"].items(), key=lambda item: -item[1])
     told = ", ".join(f"{name} {cycles:,.0f}" for name, cycles in parts if cycles >= 1)
     return f"{r['lost_cycles']:,} cycles" + (f" ({told})" if told else "") + f"; bottleneck: {r['bottleneck']}"
+
+
+def _numbers(numbers: Mapping[str, Any]) -> str:
+    """Return the numbers of memory service and tree that are not those of the table."""
+    changed = {name: value for name, value in numbers.items() if value != PARAMETERS[name].value}
+    told = ", ".join(f"{name} {value:,g} {PARAMETERS[name].unit}" for name, value in changed.items())
+    return told or "memory service and tree as wse doctor --assumptions lists them"
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from harness.config.machine import numbers_of
 from harness.kit.modules import need
 from harness.kit.staging import staged_directory
 from swarm.waits import bottleneck
@@ -49,10 +50,9 @@ def read_checkpoint(path: Path, digest: str | None = None) -> tuple[dict[str, An
     number, tensors, state = library().load(path, digest)
     try:
         trainer, config = state["trainer"], state["config"]
-        known = trainer["iteration"] == number and all(
-            type(config[key]) is kind
-            for key, kind in (("text", str), ("source", str), ("wafers", int), ("reference", bool))
-        )
+        kinds = {"text": str, "source": str, "wafers": int, "reference": bool, "set": list}
+        known = trainer["iteration"] == number and all(type(config[key]) is kind for key, kind in kinds.items())
+        known = known and all(isinstance(word, str) for word in config["set"])
     except (KeyError, TypeError):
         known = False
     if not known:
@@ -184,6 +184,7 @@ class Run:
             "source": str(file.resolve() if file.exists() else file),
             "wafers": config.wafers,
             "reference": self.args.reference,
+            "set": list(config.assignments),
         }
         self.last = library().save(
             self.folder,
@@ -215,6 +216,7 @@ class Run:
             "lost_cycles": lost,
             "waits": dict(waits),
             "bottleneck": bottleneck(waits, training),
+            "numbers": numbers_of(trainer.machine),
         }
 
     def result(self, figure: bool) -> dict[str, Any]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from wse_core.errors import ConfigError
+from wse_core.params import PARAMETERS
+from wse_core.schema import suggestion
 
-__all__ = ["parse_assignments"]
+__all__ = ["assigned", "parse_assignments"]
 
 
 def parse_assignments(words: Iterable[str], what: str) -> dict[str, str]:
@@ -34,3 +39,45 @@ def parse_assignments(words: Iterable[str], what: str) -> dict[str, str]:
             raise ConfigError(f"{key} is given twice", where=what, key=key)
         found[key] = value
     return found
+
+
+def assigned(table: Mapping[str, Any], words: Iterable[str], known: Sequence[str]) -> dict[str, Any]:
+    """Return the tables of a file with some keys set as ``--set`` says.
+
+    Parameters
+    ----------
+    table : dict
+        As `tomllib` returns it; not changed.
+    words : iterable of str
+        Words ``table.key=value`` with a value as in TOML, or a plain text; a modelled number, whose value may be
+        written as for other commands, needs no table.
+    known : sequence of str
+        Tables and keys of the file's top level.
+
+    Raises
+    ------
+    ConfigError
+        A word that sets nothing, a first part that is no table, or a number that cannot have such a value.
+    """
+    found: dict[str, Any] = copy.deepcopy(dict(table))
+    for key, text in parse_assignments(words, "--set").items():
+        path = ["machine", key] if key in PARAMETERS else key.split(".")
+        if path[0] not in known:
+            raise ConfigError("unknown key", where=f"--set {key}", hint=suggestion(path[0], known), key=key)
+        number = PARAMETERS.get(key if path[-1] == key else ".".join(path[1:]))
+        value = number.field.parse(text, f"--set {key}") if number is not None else _value(text)
+        inner = found
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"{name} is no table", where=f"--set {key}", key=key)
+        inner[path[-1]] = value
+    return found
+
+
+def _value(text: str) -> Any:
+    """Return what a text means in TOML, or the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text

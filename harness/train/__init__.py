@@ -3,7 +3,8 @@
 ==============  ======================================================================================================
 module          content
 ==============  ======================================================================================================
-`config`        the TOML file of ``wse train``
+`config`        the TOML file of ``wse train``: what follows from its keys, and which fit each other
+`tables`        its tables and keys
 `data`          data sets, and the data service that gives every wafer its shard
 `sparsity`      masks and learning rates over the iterations
 `loss_scale`    dynamic scaling of the loss

@@ -1,8 +1,8 @@
 """The file of ``wse train``: network, data, mesh, training, sparsity, checkpoints.
 
-Tables and keys are the dataclasses below; `harness.config.options` says how strictly they are read.  What concerns
-several keys is checked by `TrainConfig.check`: a batch that does not divide, a format that the machine does not
-calculate in, keys that the chosen schedule does not have.
+Tables and keys are the dataclasses of `harness.train.tables`; `harness.config.options` says how strictly they are read.
+What concerns several keys is checked by `TrainConfig.check`: a batch that does not divide, a format that the machine
+does not calculate in, keys that the chosen schedule does not have.
 
 Formats (requirements FMT-06, 08, 09)
     Training is mixed precision only.  ``cb16`` needs both switches, ``train.dtype`` and ``csconfig.use_cbfloat16``;
@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
@@ -23,11 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 from harness.config import toml
-from harness.config.machine import of_table
-from harness.config.options import field_of, from_table, option, place
+from harness.config.assignments import assigned
+from harness.config.machine import of_parts, of_table
+from harness.config.options import field_of, from_table, place
 from harness.train.loss_scale import MOST
 from harness.train.sparsity import phases, widened
-from memx.optimizer import OPTIMIZERS, Optimizer, make_optimizer
+from harness.train.tables import MemxConfig, RunConfig, TrainFile
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.schema import suggestion
 
@@ -41,148 +43,12 @@ __all__ = ["EXAMPLES", "TrainConfig", "load_train", "parse_train"]
 EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped")
 """Names of the files that come with the package."""
 
-ACTIVATIONS = ("none", "relu", "gelu")
+MANY = 10**6
+"""Iterations that hold all phases of any schedule."""
 
 
 @dataclass(frozen=True)
-class LayerConfig:
-    """A fully connected layer."""
-
-    outputs: int = option(doc="features that the layer gives", low=1, high=10**7)
-    activation: str = option("none", doc="what follows the product", choices=ACTIVATIONS)
-    bias: bool = option(True, doc="add a learned number to each output feature")
-    norm: bool = option(False, doc="normalise the output features before the activation")
-
-
-@dataclass(frozen=True)
-class NetworkConfig:
-    """Layers, first to last; softmax and cross-entropy follow the last one."""
-
-    inputs: int = option(doc="features of a sample", low=1, high=10**7)
-    layers: tuple[LayerConfig, ...] = option(doc="list of layers, the last one gives one number per class")
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """Where samples come from and how many make a batch."""
-
-    source: str = option("digits", doc="digits, mnist-shaped, or an .npz with x_train, y_train, x_test, y_test")
-    batch: int = option(64, doc="samples of an iteration, over all wafers", low=1, high=2**31)
-    seed: int = option(0, doc="of the order of the samples", low=0, high=2**63 - 1)
-
-
-@dataclass(frozen=True)
-class MeshConfig:
-    """PEs of each wafer that are used."""
-
-    width: int = option(4, doc="PEs along x: features", low=1)
-    height: int = option(4, doc="PEs along y: samples", low=1)
-
-
-@dataclass(frozen=True)
-class OptimizerConfig:
-    """Optimizer of `memx.optimizer`; only what it has may be given."""
-
-    name: str = option("adam", doc="name of the optimizer", choices=tuple(OPTIMIZERS))
-    lr: float | None = option(None, doc="learning rate", low=0.0)
-    weight_decay: float | None = option(None, doc="weight decay", low=0.0)
-    momentum: float | None = option(None, doc="momentum of sgd", low=0.0)
-    beta1: float | None = option(None, doc="decay of the first moment", low=0.0)
-    beta2: float | None = option(None, doc="decay of the second moment", low=0.0)
-    eps: float | None = option(None, doc="added to the root of the second moment", low=0.0)
-
-    def build(self) -> Optimizer:
-        """Return the optimizer; `ConfigError` for an option that it does not have."""
-        return make_optimizer(**{key: value for key, value in vars(self).items() if value is not None})
-
-
-@dataclass(frozen=True)
-class ScheduleConfig:
-    """Learning rate over the iterations of a phase, as a multiple of the optimizer's."""
-
-    kind: str = option("constant", doc="how it falls after the warm-up", choices=("constant", "cosine", "step"))
-    warmup: int = option(0, doc="iterations in which it rises linearly", low=0)
-    floor: float = option(0.0, doc="of cosine: where it ends", low=0.0, high=1.0)
-    every: int = option(100, doc="of step: iterations between steps", low=1)
-    factor: float = option(0.1, doc="of step: what it is multiplied with", low=0.0, high=1.0)
-
-
-@dataclass(frozen=True)
-class LossScaleConfig:
-    """Scaling of the loss."""
-
-    initial: float | None = option(None, doc="first scale, a power of two (default: by format)", low=2.0**-14)
-    growth_interval: int = option(2000, doc="good iterations before it doubles", low=1)
-    dynamic: bool | None = option(None, doc="change it (default: with f16 and cb16)")
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """The table ``[train]``."""
-
-    iterations: int | None = option(None, doc="updates", low=1, high=2**40)
-    epochs: int | None = option(None, doc="passes over the training set, instead of iterations", low=1, high=2**31)
-    evaluate: int = option(0, doc="iterations between tests on the held-out samples; 0: only at the end", low=0)
-    dtype: str = option("f16", doc="format of weights and activations", choices=("f16", "cb16", "bf16"))
-    mixed_precision: bool = option(True, doc="16-bit operands with f32 sums; there is nothing else")
-    optimizer: OptimizerConfig = option(OptimizerConfig(), doc="optimizer")
-    schedule: ScheduleConfig = option(ScheduleConfig(), doc="learning rate")
-    loss_scale: LossScaleConfig = option(LossScaleConfig(), doc="loss scale")
-
-
-@dataclass(frozen=True)
-class SparsityConfig:
-    """Which weights exist, and when that changes; see `harness.train.sparsity`."""
-
-    density: float = option(1.0, doc="share of the weights that exist", low=0.0, high=1.0)
-    seed: int = option(0, doc="of the masks", low=0, high=2**63 - 1)
-    schedule: str = option(
-        "static", doc="how masks change", choices=("static", "pruning", "dense-finetune", "sparse-ift")
-    )
-    rounds: int | None = option(None, doc="of pruning: how often", low=1, high=1000)
-    fraction: float | None = option(None, doc="of pruning: share of the weights that go each time", low=0.0, high=1.0)
-    densities: tuple[float, ...] | None = option(
-        None, doc="of pruning: densities instead of rounds and fraction", low=0.0, high=1.0
-    )
-    switch: float | None = option(
-        None, doc="of dense-finetune: share of the iterations before all weights exist", low=0.0, high=1.0
-    )
-
-
-@dataclass(frozen=True)
-class CheckpointConfig:
-    """When and where checkpoints are written."""
-
-    directory: str = option("", doc="directory (default: checkpoints in that of the run)")
-    interval: int = option(0, doc="iterations between checkpoints; 0: only when interrupted", low=0)
-    keep: int = option(3, doc="how many are kept", low=1)
-
-
-@dataclass(frozen=True)
-class CsConfig:
-    """The system's own switches."""
-
-    use_cbfloat16: bool = option(False, doc="the 16-bit format with 6 exponent bits may be used")
-
-
-@dataclass(frozen=True)
-class _TrainFile:
-    """The keys of the file."""
-
-    network: NetworkConfig = option(doc="layers")
-    seed: int = option(0, doc="of the first weights", low=0, high=2**63 - 1)
-    wafers: int = option(1, doc="wafers that share a batch", low=1, high=1024)
-    data: DataConfig = option(DataConfig(), doc="samples")
-    mesh: MeshConfig = option(MeshConfig(), doc="PEs of each wafer")
-    train: RunConfig = option(RunConfig(), doc="training")
-    sparsity: SparsityConfig = option(SparsityConfig(), doc="masks")
-    checkpoint: CheckpointConfig = option(CheckpointConfig(), doc="checkpoints")
-    csconfig: CsConfig = option(CsConfig(), doc="the system's switches")
-    machine: dict = option({}, doc="preset and modelled numbers to change")
-
-
-@dataclass(frozen=True)
-class TrainConfig(_TrainFile):
+class TrainConfig(TrainFile):
     """A training run: what the file says, and what follows from it.
 
     Attributes
@@ -201,12 +67,15 @@ class TrainConfig(_TrainFile):
         The file as it was read.
     source : str
         Where the text came from.
+    assignments : tuple of str
+        Words ``key=value`` that changed what the file says.
     """
 
     plain_widths: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     text: str = ""
     source: str = ""
+    assignments: tuple[str, ...] = ()
 
     # --- what follows from the keys -----------------------------------------------------------------------------------
 
@@ -224,6 +93,34 @@ class TrainConfig(_TrainFile):
     def widths(self) -> tuple[int, ...]:
         """Features of the inputs and of each layer's outputs."""
         return (self.network.inputs, *(layer.outputs for layer in self.network.layers))
+
+    @property
+    def form(self) -> str:
+        """How weights go out: with steps, or in pairs where no matrix ever has gaps, or either."""
+        if self.memx.dense_rows == "steps":
+            return "steps"
+        dense = {density == 1 for density in self.densities}
+        return "both" if len(dense) > 1 else "pairs" if dense == {True} else "steps"
+
+    @property
+    def densities(self) -> set[float]:
+        """All densities that a matrix has at any time."""
+        _, *later = phases(self.sparsity, MANY)
+        return {*self.layer_densities, *(phase.density for phase in later)}
+
+    @property
+    def layer_densities(self) -> tuple[float, ...]:
+        """Share of the weights of each layer that exist at the begin."""
+        given = [layer.density for layer in self.network.layers]
+        return tuple(self.sparsity.density if density is None else density for density in given)
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """Weights of each layer that exist at the begin, without biases."""
+        if self.sparsity.schedule == "sparse-ift":  # as many as the plain network has
+            return tuple(n * m for n, m in pairwise(self.plain_widths))
+        layers = zip(self.layer_densities, pairwise(self.widths), strict=True)
+        return tuple(max(1, round(density * n * m)) for density, (n, m) in layers)
 
     def iterations(self, samples: int) -> int:
         """Return the iterations of the whole run, given the number of training samples."""
@@ -258,7 +155,7 @@ class TrainConfig(_TrainFile):
 
         network, mesh = self.build_network(), self.mesh
         try:
-            Resident(network, self.build_machine(), mesh.width, mesh.height, self.data.batch // self.wafers)
+            Resident(network, self.build_machine(), mesh.width, mesh.height, self.data.batch // self.wafers, self.form)
         except ConfigError as error:
             error.where = place(self.source, error.where or "")
             raise
@@ -279,7 +176,7 @@ class TrainConfig(_TrainFile):
 
         The number of iterations belongs to it only where a schedule depends on it; checkpoints never do.
         """
-        facts = {item.name: getattr(self, item.name) for item in dataclasses.fields(_TrainFile)}
+        facts = {item.name: getattr(self, item.name) for item in dataclasses.fields(TrainFile)}
         facts = {
             name: dataclasses.asdict(value)
             if dataclasses.is_dataclass(value) and not isinstance(value, type)
@@ -288,6 +185,7 @@ class TrainConfig(_TrainFile):
             if name != "checkpoint"
         }
         facts["train"].pop("evaluate")
+        facts["memx"].pop("files")
         if self.train.schedule.kind != "cosine" and self.sparsity.schedule in ("static", "sparse-ift"):
             del facts["train"]["iterations"], facts["train"]["epochs"]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -388,11 +286,18 @@ class TrainConfig(_TrainFile):
         sparsity = self.sparsity
         if sparsity.density == 0:
             raise ConfigError("nothing is left at a density of 0", where="sparsity.density", value=0)
+        exchange = ("every", "fraction", "until")
         known = {"pruning": ("rounds", "fraction", "densities"), "dense-finetune": ("switch",)}
-        mine = known.get(sparsity.schedule, ())
-        for key in ("rounds", "fraction", "densities", "switch"):
+        mine = (known | {"rigl": exchange, "set": exchange}).get(sparsity.schedule, ())
+        for key in ("rounds", "fraction", "densities", "switch", "every", "until"):
             if getattr(sparsity, key) is not None and key not in mine:
                 raise ConfigError(f"the schedule {sparsity.schedule} has no {key}", where=f"sparsity.{key}")
+        for k, layer in enumerate(self.network.layers):
+            where = f"network.layers[{k}].density"
+            if layer.density == 0:
+                raise ConfigError("nothing is left at a density of 0", where=where, value=0)
+            if layer.density is not None and sparsity.schedule in ("pruning", "sparse-ift"):
+                raise ConfigError(f"{sparsity.schedule} gives all layers one density", where=where, value=layer.density)
         if sparsity.schedule == "pruning":
             rounds = sparsity.rounds is not None or sparsity.fraction is not None
             if rounds == (sparsity.densities is not None):
@@ -419,7 +324,7 @@ class TrainConfig(_TrainFile):
             )
 
 
-def parse_train(text: str, source: str | PathLike[str] = "") -> TrainConfig:
+def parse_train(text: str, source: str | PathLike[str] = "", assignments: Sequence[str] = ()) -> TrainConfig:
     """Return the `TrainConfig` that a TOML text describes.
 
     Parameters
@@ -427,6 +332,8 @@ def parse_train(text: str, source: str | PathLike[str] = "") -> TrainConfig:
     text : str
     source : path-like
         Where it came from, for messages; files that it names are looked for beside it.
+    assignments : sequence of str
+        Words ``key=value``, instead of what the text says: ``swarm.link.planes=4``.
 
     Raises
     ------
@@ -435,9 +342,10 @@ def parse_train(text: str, source: str | PathLike[str] = "") -> TrainConfig:
     UnsupportedError
         What the machine cannot do.
     """
-    file = from_table(_TrainFile, toml.parse(text, source), source)
-    values = {item.name: getattr(file, item.name) for item in dataclasses.fields(_TrainFile)}
-    values["machine"] = toml.flatten(file.machine)
+    table = assigned(toml.parse(text, source), assignments, [item.name for item in dataclasses.fields(TrainFile)])
+    table["machine"] = of_parts(table, {"memx": [item.name for item in dataclasses.fields(MemxConfig)]}, source)
+    file = from_table(TrainFile, table, source)
+    values = {item.name: getattr(file, item.name) for item in dataclasses.fields(TrainFile)}
     values["train"], warnings = _format(file)
     plain = (file.network.inputs, *(layer.outputs for layer in file.network.layers))
     if file.sparsity.schedule == "sparse-ift" and file.sparsity.density:
@@ -446,7 +354,9 @@ def parse_train(text: str, source: str | PathLike[str] = "") -> TrainConfig:
             for layer, width in zip(file.network.layers, widened(plain, file.sparsity.density)[1:], strict=True)
         )
         values["network"] = dataclasses.replace(file.network, layers=layers)
-    config = TrainConfig(**values, plain_widths=plain, warnings=warnings, text=text, source=str(source)).check()
+    config = TrainConfig(
+        **values, plain_widths=plain, warnings=warnings, text=text, source=str(source), assignments=tuple(assignments)
+    ).check()
     return dataclasses.replace(config, warnings=(*warnings, *_oddities(config)))
 
 
@@ -460,13 +370,18 @@ def _oddities(config: TrainConfig) -> list[str]:
             f"mesh.width is {config.mesh.width}: no layer has more than {max(config.widths)} features, the other "
             "columns of PEs have nothing to do"
         )
-    for number, (inputs, outputs) in enumerate(pairwise(config.widths), 1):
-        if config.sparsity.density * inputs * outputs < 1:
-            found.append(f"sparsity.density is {config.sparsity.density:g}: layer {number} has a single weight")
+    for number, (count, outputs) in enumerate(zip(config.active, config.widths[1:], strict=True), 1):
+        if count < outputs:
+            found.append(
+                f"layer {number} has {'a single weight' if count == 1 else f'{count} weights'} for {outputs} features: "
+                f"{outputs - count} of them or more see no input"
+            )
+    if config.sparsity.schedule in ("rigl", "set") and config.densities == {1.0}:
+        found.append(f"sparsity.schedule is {config.sparsity.schedule} and no layer has gaps: no weight is exchanged")
     return found
 
 
-def _format(file: _TrainFile) -> tuple[RunConfig, tuple[str, ...]]:
+def _format(file: TrainFile) -> tuple[RunConfig, tuple[str, ...]]:
     """Return (the table [train] with the format that is really used, warnings)."""
     asked, allowed = file.train.dtype == "cb16", file.csconfig.use_cbfloat16
     if asked and not allowed:
@@ -479,11 +394,11 @@ def _format(file: _TrainFile) -> tuple[RunConfig, tuple[str, ...]]:
     return file.train, ()
 
 
-def load_train(name: str | Path = "digits") -> TrainConfig:
-    """Return the `TrainConfig` of a file, or of one of the `EXAMPLES` by name."""
+def load_train(name: str | Path = "digits", assignments: Sequence[str] = ()) -> TrainConfig:
+    """Return the `TrainConfig` of a file, or of one of the `EXAMPLES` by name, with some keys set as words say."""
     if str(name) in EXAMPLES:
         file = resources.files("harness.train.examples").joinpath(f"{name}.toml")
-        return parse_train(file.read_text(encoding="utf-8"), f"{name}.toml")
+        return parse_train(file.read_text(encoding="utf-8"), f"{name}.toml", assignments)
     if not Path(name).suffix and not Path(name).exists():
         raise ConfigError(f"there is no file and no example {str(name)!r}", hint=suggestion(name, EXAMPLES))
-    return parse_train(toml.read_text(name, f"an example by name: {', '.join(EXAMPLES)}"), name)
+    return parse_train(toml.read_text(name, f"an example by name: {', '.join(EXAMPLES)}"), name, assignments)

@@ -67,7 +67,7 @@ def write(
         for name, value in result.items():
             if isinstance(value, Mapping):
                 for key, part in value.items():
-                    writer.add_result(f"{name}_{key.replace(' ', '_')}", part)
+                    writer.add_result(f"{name}_{key.replace(' ', '_').replace('.', '_')}", part)
             elif value is not None:
                 writer.add_result(name, value)
         for name in ("iteration", "loss", "accuracy", "cycles", "boundary"):

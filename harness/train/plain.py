@@ -336,6 +336,7 @@ class PlainTrainer:
         if not skipped:
             self.updates += 1
             self._update(gradients, scale * batch, phase)
+            self._exchange(gradients)
         right = (self.model.activations[-1].argmax(1) == labels).mean()
         return PlainStep(
             self.iteration,
@@ -357,15 +358,33 @@ class PlainTrainer:
             for slot, value in state.items():
                 self.slots[name][slot][mask] = value
 
+    def _exchange(self, gradients: Mapping[str, np.ndarray]) -> None:
+        """Let the smallest weights of each matrix go and as many come, if it is time."""
+        schedule = self.config.sparsity
+        share = sparsity.exchanged(schedule, self.iterations, self.iteration)
+        for k, inputs in enumerate(self.config.widths[:-1] if share else ()):
+            name = f"layer{k + 1}.weight"
+            weights, mask = self.weights[name][:, :inputs], self.masks[name][:, :inputs]
+            if mask.all():
+                continue
+            scores = gradients[name][:, :inputs]
+            if schedule.schedule == "set":
+                scores = sparsity.drawn(schedule, self.iteration, k, mask.size)
+            self._set_mask(name, sparsity.swapped(weights, mask, share, scores))
+
     def _change_masks(self, density: float) -> None:
         for k, inputs in enumerate(self.config.widths[:-1], 1):
             name = f"layer{k}.weight"
             weights, mask = self.weights[name], self.masks[name]
-            found = mask.copy()
-            found[:, :inputs] = sparsity.moved(weights[:, :inputs], mask[:, :inputs], density)
-            for values in (weights, *self.slots[name].values()):
-                values[found & ~mask] = 0
-            self.masks[name] = found
+            self._set_mask(name, sparsity.moved(weights[:, :inputs], mask[:, :inputs], density))
+
+    def _set_mask(self, name: str, chosen: np.ndarray) -> None:
+        """Change which weights of a matrix exist, biases apart; those that come begin at zero, as does their state."""
+        found = self.masks[name].copy()
+        found[:, : chosen.shape[1]] = chosen
+        for values in (self.weights[name], *self.slots[name].values()):
+            values[found & ~self.masks[name]] = 0
+        self.masks[name] = found
 
     def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Return the share of samples whose largest logit is that of their label."""

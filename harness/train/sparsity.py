@@ -11,12 +11,18 @@ pruning         iterative pruning with learning-rate rewinding: equally long pha
                 first the smallest weights of every layer go (WS-50)
 dense-finetune  sparse pre-training, then a phase in which all weights exist; new ones start from zero (WS-49)
 sparse-ift      one; hidden layers are wider by 1 / sqrt(density) with as many weights as the plain network (WS-51)
+rigl            one; every so many iterations a share of the weights of every layer goes, the smallest, and as many
+                come, those with the largest gradients, which are asked for at all places then (WS-24)
+set             the same, but those that come are drawn at random
 ==============  =====================================================================================================
 
-Masks concern weight matrices; biases and normalisation stay whole.
+The share of `rigl` and `set` falls from ``fraction`` as a cosine until it is zero at ``until``; weights that come
+begin at zero, with their optimizer state.  Masks concern weight matrices; biases and normalisation stay whole.
 
 Sources: weight streaming white paper, section 6.2; A. Renda et al., "Comparing rewinding and fine-tuning in neural
-network pruning", 2020 (weights stay, the learning rate is rewound).
+network pruning", 2020 (weights stay, the learning rate is rewound); U. Evci et al., "Rigging the lottery", 2020 (rigl;
+here weights are updated in the iteration of an exchange too); D. C. Mocanu et al., "Scalable training of artificial
+neural networks with adaptive sparse connectivity", 2018 (set).
 """
 
 from __future__ import annotations
@@ -32,9 +38,25 @@ import numpy as np
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from harness.train.config import ScheduleConfig, SparsityConfig, TrainConfig
+    from harness.train.config import TrainConfig
+    from harness.train.tables import ScheduleConfig, SparsityConfig
 
-__all__ = ["Phase", "initial_masks", "learning_rate", "moved", "phase_at", "phases", "widened"]
+__all__ = [
+    "Phase",
+    "drawn",
+    "exchanged",
+    "initial_masks",
+    "learning_rate",
+    "moved",
+    "phase_at",
+    "phases",
+    "swapped",
+    "widened",
+]
+
+
+EVERY, FRACTION, UNTIL = 100, 0.3, 0.75
+"""Of ``rigl`` and ``set``, if nothing else is said: those of the paper on the first."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +138,51 @@ def learning_rate(schedule: ScheduleConfig, rate: float, phase: Phase, iteration
     return rate
 
 
+def exchanged(sparsity: SparsityConfig, iterations: int, done: int) -> float:
+    """Return the share of the weights that are exchanged after so many iterations of a run, 0 for none.
+
+    Parameters
+    ----------
+    sparsity : SparsityConfig
+    iterations : int
+        Of the whole run.
+    done : int
+        Iterations done, that of the exchange included.
+    """
+    every, last = sparsity.every or EVERY, (UNTIL if sparsity.until is None else sparsity.until) * iterations
+    if sparsity.schedule not in ("rigl", "set") or done % every or done >= last:
+        return 0.0
+    fraction = FRACTION if sparsity.fraction is None else sparsity.fraction
+    return fraction / 2 * (1 + math.cos(math.pi * done / last))
+
+
+def drawn(sparsity: SparsityConfig, done: int, layer: int, count: int) -> np.ndarray:
+    """Return random scores of the places of a layer for the exchange of ``set`` after so many iterations."""
+    return np.random.default_rng([sparsity.seed, done, layer]).random(count, np.float32)
+
+
+def swapped(weights: np.ndarray, mask: np.ndarray, share: float, scores: np.ndarray) -> np.ndarray:
+    """Return a mask in which a share of the weights, the smallest, made room for those with the largest scores.
+
+    Parameters
+    ----------
+    weights : ndarray of float32
+    mask : ndarray of bool
+    share : float
+        Of the weights that exist; rounded down.
+    scores : ndarray of float32
+        One per place.  Places that have just been left may be taken again.
+    """
+    active = np.flatnonzero(mask)
+    count = int(share * len(active))
+    kept = np.argsort(-np.abs(weights.reshape(-1)[active]), kind="stable")[: len(active) - count]
+    found = np.zeros(mask.size, bool)
+    found[active[kept]] = True
+    free = np.flatnonzero(~found)
+    found[free[np.argsort(-np.abs(scores.reshape(-1)[free]), kind="stable")[:count]]] = True
+    return found.reshape(mask.shape)
+
+
 def widened(widths: Sequence[int], density: float) -> tuple[int, ...]:
     """Return the widths of a network whose hidden layers are wider by 1 / sqrt(density)."""
     factor = 1 / math.sqrt(density)
@@ -129,10 +196,9 @@ def initial_masks(config: TrainConfig) -> list[np.ndarray]:
     ----------
     config : TrainConfig
     """
-    sparsity, masks, rng = config.sparsity, [], np.random.default_rng(config.sparsity.seed)
-    for (inputs, outputs), (n, m) in zip(pairwise(config.widths), pairwise(config.plain_widths), strict=True):
+    masks, rng = [], np.random.default_rng(config.sparsity.seed)
+    for count, (inputs, outputs) in zip(config.active, pairwise(config.widths), strict=True):
         mask = np.ones(inputs * outputs, bool)
-        count = n * m if sparsity.schedule == "sparse-ift" else round(sparsity.density * mask.size)
         if count < mask.size:
             mask[rng.permutation(mask.size)[max(1, count) :]] = False
         masks.append(mask.reshape(outputs, inputs))

@@ -29,6 +29,8 @@ from harness.train.data import DataService, load
 from harness.train.loss_scale import LossScale
 from memx.parameter import Parameter
 from memx.pattern import Pattern
+from memx.store import FileStore, MemoryStore, row_blocks
+from memx.tiers import Tiers
 from swarm.system import System
 from traces.marks import mark
 from wse_core.errors import CheckpointError
@@ -95,7 +97,11 @@ def with_bias(mask: np.ndarray, layer: Layer) -> Pattern:
 
 
 def initial_parameters(
-    config: TrainConfig, network: Network, exponent_bias: int, slots: Sequence[str] = ()
+    config: TrainConfig,
+    network: Network,
+    exponent_bias: int,
+    slots: Sequence[str] = (),
+    stores: Sequence[MemoryStore | FileStore] = (),
 ) -> tuple[list[Parameter], dict[int, Parameter]]:
     """Return the parameters that training begins with.
 
@@ -109,6 +115,8 @@ def initial_parameters(
         Of cb16.
     slots : sequence of str
         Optimizer state.
+    stores : sequence of MemoryStore or FileStore, optional
+        Where each layer's matrix lies; default in memory.
 
     Returns
     -------
@@ -118,12 +126,12 @@ def initial_parameters(
     """
     rng, matrices, norms = np.random.default_rng(config.seed), [], {}
     for k, (layer, mask) in enumerate(zip(network.layers, sparsity.initial_masks(config), strict=True)):
-        weights = np.zeros(layer.shape, np.float32)
+        name, store = f"layer{k + 1}.weight", stores[k] if stores else MemoryStore()
+        weights = store.zeros(name, layer.shape)
         spread = math.sqrt(2 / max(1.0, mask.sum() / layer.outputs))
-        weights[:, : layer.inputs] = rng.standard_normal((layer.outputs, layer.inputs)) * spread
-        matrices.append(
-            Parameter(f"layer{k + 1}.weight", weights, network.dtype, exponent_bias, with_bias(mask, layer), slots)
-        )
+        for first, end in row_blocks(layer.shape):
+            weights[first:end, : layer.inputs] = rng.standard_normal((end - first, layer.inputs)) * spread
+        matrices.append(Parameter(name, weights, network.dtype, exponent_bias, with_bias(mask, layer), slots, store))
         if layer.norm:
             both = np.stack([np.ones(layer.outputs), np.zeros(layer.outputs)])
             norms[k] = Parameter(f"layer{k + 1}.norm", both, network.dtype, exponent_bias, slots=slots)
@@ -164,8 +172,17 @@ class Trainer:
         self.iteration = self.updates = self.test_cycles = 0
         self.system: System | None = None
         self.matrices, self.norms = initial_parameters(
-            config, self.network, self.machine["num.cb16_bias"], self.optimizer.slots
+            config, self.network, self.machine["num.cb16_bias"], self.optimizer.slots, self._stores()
         )
+
+    def _stores(self) -> list[MemoryStore | FileStore]:
+        """Return where each layer's matrix lies: what the modelled service keeps in flash lies in files, if asked."""
+        files, layers = self.config.memx.files, self.network.layers
+        if not files:
+            return [MemoryStore() for _ in layers]
+        sizes = [float(math.prod(layer.shape) * self.optimizer.bytes_per_parameter) for layer in layers]
+        pinned, flash = Tiers.of(self.machine).pinned(sizes), FileStore(files, scratch=True)
+        return [MemoryStore() if k < pinned else flash for k in range(len(layers))]
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -197,6 +214,7 @@ class Trainer:
                 self.config.data.batch,
                 self.optimizer.bytes_per_parameter,
                 backend=self.backend,
+                form=self.config.form,
                 mark=mark,
             )
             self.system.coordinator.script("train")
@@ -213,6 +231,9 @@ class Trainer:
         phase = sparsity.phase_at(self.phases, min(self.iteration, self.iterations - 1))
         if self.iteration and self.iteration == phase.begin:
             self._change_masks(phase.density)
+        share = sparsity.exchanged(self.config.sparsity, self.iterations, self.iteration + 1)
+        if share and self.config.sparsity.schedule == "rigl":
+            self._ask_everywhere(True)
         classes = self.network.features[-1]
         samples = self.data.batch(self.iteration)
         shards = [(self.encode(x.T), self.encode(np.eye(classes)[y].T)) for x, y in samples]
@@ -223,7 +244,9 @@ class Trainer:
         if not self.loss_scale.update(finite, self.iteration):
             self.updates += 1
             lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
-            self._update(done.gradients / np.float32(scale * batch), lr)
+            self._update(done.gradients / np.float32(scale * batch), lr, share)
+        if share:
+            self._ask_everywhere(False)
         loss = float(done.loss / np.float32(batch))
         accuracy = self._right(system.logits(), np.concatenate([y for _, y in samples])) / batch
         return Step(
@@ -245,24 +268,41 @@ class Trainer:
             time.perf_counter() - clock,
         )
 
-    def _update(self, gradients: np.ndarray, lr: float) -> None:
+    def _update(self, gradients: np.ndarray, lr: float, share: float) -> None:
+        """Update all parameters, then exchange a share of the weights of each matrix."""
         start = 0
-        for parameter in self.parameters:
-            stop = start + parameter.gradient_pattern.count
-            parameter.update(self.optimizer, self.updates, gradients[start:stop], lr)
-            start = stop
+        for number, parameter in enumerate(self.parameters):
+            own = gradients[start : start + parameter.gradient_pattern.count]
+            parameter.update(self.optimizer, self.updates, own, lr)
+            start += len(own)
+            if share and number < len(self.matrices):
+                self._exchange(number, share, own)
+
+    def _ask_everywhere(self, everywhere: bool) -> None:
+        """Ask for gradients at all places of the matrices, or only of the weights that exist."""
+        for matrix in self.matrices:
+            whole = everywhere and matrix.pattern.density < 1
+            matrix.gradient_pattern = Pattern.dense(matrix.dense.shape) if whole else None
+
+    def _exchange(self, number: int, share: float, gradients: np.ndarray) -> None:
+        """Let the smallest weights of a matrix go and as many come; biases stay."""
+        matrix, inputs = self.matrices[number], self.network.layers[number].inputs
+        count = int(share * np.count_nonzero(matrix.pattern.indices < inputs))
+        if self.config.sparsity.schedule == "set":
+            matrix.gradient_pattern = Pattern.dense(matrix.dense.shape)
+            scores = np.zeros(matrix.dense.shape, np.float32)  # those of biases, which are there, do not matter
+            scores[:, :inputs] = sparsity.drawn(
+                self.config.sparsity, self.iteration, number, len(scores) * inputs
+            ).reshape(-1, inputs)
+            gradients = scores.reshape(-1)
+        if matrix.pattern.density < 1:
+            matrix.regrow(gradients, most=matrix.drop(count, inputs))
 
     def _change_masks(self, density: float) -> None:
         """Begin a phase: weights go, or come back as zeros with their optimizer state."""
-        for parameter, layer in zip(self.matrices, self.network.layers, strict=True):
-            old = parameter.pattern.mask()
-            pattern = with_bias(
-                sparsity.moved(parameter.dense[:, : layer.inputs], old[:, : layer.inputs], density), layer
-            )
-            new = pattern.mask() & ~old
-            for values in (parameter.dense, *parameter.state.values()):
-                values[new] = 0
-            parameter.set_pattern(pattern)
+        for matrix, layer in zip(self.matrices, self.network.layers, strict=True):
+            old = matrix.pattern.mask()[:, : layer.inputs]
+            matrix.become(with_bias(sparsity.moved(matrix.dense[:, : layer.inputs], old, density), layer))
 
     def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
         """Return the share of samples whose largest logit is that of their label; the forward passes take their time.

@@ -166,3 +166,39 @@ def test_every_value_and_every_number_knows_its_word():
     assert {NAMES[int(word) >> 16] for word in words[script.asking[asked]]} == {"ask"}
     order = np.argsort(script.sequence)[script.asking[script.back][asked[script.back]]]
     assert np.all(np.diff(order) > 0)  # numbers come back in the order of asking
+
+
+@pytest.mark.parametrize("form", ["pairs", "both"])
+def test_a_dense_row_sends_no_index_and_asks_once(form):
+    """Every value in one half of a word, forward and (but for layer 1 and biases) backward; a request per row."""
+    case = Case([7, 5, 3], width=3, form=form)
+    script = case.coordinator.script("train")
+    words = np.concatenate([payload for payload, _ in case.coordinator.streams("train")])
+    values = np.concatenate([parameter.values for parameter in case.coordinator.parameters])
+    times = np.zeros(len(values), int)
+    for shift, carried in ((0, script.sources), (16, script.seconds)):
+        mine = (carried >= 0) & (carried < len(values))
+        assert np.array_equal(words[mine] >> np.uint32(shift) & np.uint32(0xFFFF), values[carried[mine]])
+        times += np.bincount(carried[mine], minlength=len(values))
+    assert times.tolist() == [1] * 40 + [2, 2, 2, 2, 2, 1] * 3  # layer 2 goes back, its biases do not
+    asked = script.asking >= 0
+    names = {NAMES[int(word) >> 16] for word in words[script.asking[asked]]}
+    assert names == {"send", "from_west", "from_east"}
+    assert "ask" not in {name for column in told(case, "train") for name in column}
+    assert len(set(script.asking[asked].tolist())) == 3 * (5 + 3)  # columns x rows
+    order = np.argsort(script.sequence)[script.asking[script.back][asked[script.back]]]
+    assert np.all(np.diff(order) >= 0)
+    case.matrices[1].gradient_pattern = type(case.matrices[1].pattern).of_mask(np.eye(3, 6, dtype=bool))
+    case.coordinator.script("train")
+    assert "ask" in {name for column in told(case, "train") for name in column}  # a mask with gaps asks place by place
+
+
+def test_bytes_of_a_dense_network_are_those_of_its_values():
+    """Requirement WS-11: two bytes a weight and pass; commands add less than a tenth to rows of a hundred features."""
+    sent = {}
+    for form in ("steps", "pairs"):
+        case = Case([784, 64, 10], width=8, form=form)
+        sent[form] = 4 * case.coordinator.script("train").n_words
+    wanted = 2 * (784 * 64 + 2 * 64 * 10)
+    assert 1 < sent["pairs"] / wanted < 1.1
+    assert sent["steps"] / wanted > 3.5

@@ -52,9 +52,9 @@ def depths(node, below=0):
 class Stepped:
     """A system; parameters as of `swarm.system.System`."""
 
-    def __init__(self, network, matrices, norms, machine, width, height, wafers, batch):
+    def __init__(self, network, matrices, norms, machine, width, height, wafers, batch, form="steps"):
         self.m, self.batch = machine, batch
-        self.resident = Resident(network, machine, width, height, batch // wafers)
+        self.resident = Resident(network, machine, width, height, batch // wafers, form)
         self.coordinator = Coordinator(self.resident, matrices, norms)
         self.wafers = [Wafer(self.resident) for _ in range(wafers)]
         self.hertz = machine["clock.ghz"] * 1e9
@@ -79,11 +79,12 @@ class Stepped:
         """Return when the value of each word is up to date, counted through the columns."""
         names = [(k, place) for k, p in enumerate(self.coordinator.parameters) for place in p.pattern.flat]
         found = []
-        for source in script.sources:
-            if source < 0:
-                found.append(0.0)
-            else:
-                found.append(self.new.get(names[source], 0.0) if source < len(names) else self.settled)
+        for carried in zip(script.sources, script.seconds, strict=True):  # a word waits for both of its values
+            times = [0.0]
+            for source in carried:
+                if source >= 0:
+                    times.append(self.new.get(names[source], 0.0) if source < len(names) else self.settled)
+            found.append(max(times))
         return found
 
     def train(self, shards):

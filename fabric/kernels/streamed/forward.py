@@ -59,7 +59,16 @@ from wse_core import isa, numerics
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
-__all__ = ["COLOR_W", "ProductTasks", "expected_cycles", "product_layout", "reference", "route_product", "ws_forward"]
+__all__ = [
+    "COLOR_W",
+    "ProductTasks",
+    "expected_cycles",
+    "pair_cycles",
+    "product_layout",
+    "reference",
+    "route_product",
+    "ws_forward",
+]
 
 COLOR_W, RING, RETURN = 4, (0, 1), 2
 QUEUE_W, QUEUE_RING = 0, 2
@@ -81,6 +90,9 @@ class ProductTasks:
         Tokens of the PE.
     base : Reg, optional
         Holds the address of the input features; default that of `x`.
+    form : {"steps", "pairs", "both"}
+        What a data wavelet carries: a weight and the step to its feature, or the weights of the next two features; with
+        both a register says which, that commands set (`fabric.networks.streamed.commands.DENSE`).
 
     Attributes
     ----------
@@ -93,10 +105,19 @@ class ProductTasks:
     """
 
     def __init__(
-        self, p: Program, column: int, columns: int, x: Var, y: Var, tokens: int, base: Reg | None = None
+        self,
+        p: Program,
+        column: int,
+        columns: int,
+        x: Var,
+        y: Var,
+        tokens: int,
+        base: Reg | None = None,
+        form: str = "steps",
     ) -> None:
         self.p, self.x, self.y, self.tokens, self.base = p, x, y, tokens, x if base is None else base
-        self.columns = columns
+        self.columns, self.form = columns, form
+        self.in_pairs = p.reg16("weights come in pairs") if form == "both" else None
         self.sums = p.array("sums", tokens, "f32", bank=0)
         self.total, self.again, self.column_x = p.dsr("src0"), p.dsr("src0"), p.dsr("src1")
         self.result = p.dsr("dest")
@@ -124,10 +145,21 @@ class ProductTasks:
         """Write the tasks: a weight, and the commands of `TASKS`."""
         p, total, column_x, base = self.p, self.total, self.column_x, self.base
         with p.task("weight", kind="data", color=COLOR_W) as t:
-            words = p.reg16("words to the feature")
-            p.mul16(words, t.index, self.tokens)
-            p.dsr_off(column_x, words)
-            p.fmachs(total, total, column_x, t.data)
+            pairs = p.new_label()
+            if self.in_pairs is not None:
+                p.br16("ne", self.in_pairs, 0, pairs)  # a branch that is not taken is the cheaper one: fewer per word
+            if self.form != "pairs":
+                words = p.reg16("words to the feature")
+                p.mul16(words, t.index, self.tokens)
+                p.dsr_off(column_x, words)
+                p.fmachs(total, total, column_x, t.data)
+            if self.in_pairs is not None:
+                p.done()
+            if self.form != "steps":
+                p.place(pairs)
+                for value in (t.data, t.index):
+                    p.fmachs(total, total, column_x, value)
+                    p.dsr_off(column_x, self.tokens)
         if self.leaving is not None and self.arriving is not None:
             with p.task("begin", kind="control", id=TASKS["begin"]):
                 p.mov32(self.leaving, total)
@@ -268,6 +300,16 @@ def weight_cycles(tokens: int, machine: Machine, feature: int = 0) -> int:
     x = X_BANK + feature * tokens, 1
     product = vector.expected_cycles(isa.BY_NAME["fmachs"], tokens, 1, m, sums, [sums, x]) - m["ce.tsc_read"]
     return m["task.start"] + 1 + m["ce.dsr_edit"] + product + 1
+
+
+def pair_cycles(tokens: int, machine: Machine, feature: int = 0) -> int:
+    """Return the cycles that two weights of a dense row cost their PE, whose features stand one behind the other."""
+    m, sums = machine, (0, 2)
+    each = [
+        vector.expected_cycles(isa.BY_NAME["fmachs"], tokens, 1, m, sums, [sums, (X_BANK + k * tokens, 1)])
+        for k in (feature, feature + 1)
+    ]
+    return m["task.start"] + sum(each) - 2 * m["ce.tsc_read"] + 2 * m["ce.dsr_edit"] + 1
 
 
 def expected_cycles(

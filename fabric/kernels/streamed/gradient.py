@@ -62,6 +62,7 @@ from wse_core.params import Machine
 
 __all__ = [
     "DOWN",
+    "SKIP",
     "GradientTasks",
     "gradient_layout",
     "mask_streams",
@@ -74,6 +75,8 @@ __all__ = [
 COLOR_W, COLOR_D, DOWN, ACROSS = 4, 5, (6, 7), 8
 TASKS = {"send": 3, "from_west": 4, "from_east": 5, "ask": 6}
 """Control task ids: of the commands that begin a row, and of a place of the mask; its data are the step to it."""
+SKIP = 0x8000
+"""In the data of a command that asks for a whole row: without the first feature."""
 
 
 class GradientTasks:
@@ -95,6 +98,9 @@ class GradientTasks:
         Tokens of the PE.
     base : Reg, optional
         Holds the address of the input features; default that of `x`.
+    whole : bool, optional
+        Let a command that begins a row ask for its gradients too: its data are their number, from the first feature on,
+        or with `SKIP` from the second on.
 
     Attributes
     ----------
@@ -113,7 +119,9 @@ class GradientTasks:
         d: Var,
         tokens: int,
         base: Reg | None = None,
+        whole: bool = False,
     ) -> None:
+        self.whole = whole
         self.p, self.x, self.d, self.tokens, self.base = p, x, d, tokens, x if base is None else base
         self.columns = columns = place.columns
         height = place.height
@@ -156,7 +164,7 @@ class GradientTasks:
     def tasks(self) -> None:
         """Write the tasks: the commands of `TASKS`."""
         p, own, base, taken = self.p, self.own, self.base, self.taken
-        with p.task("send", kind="control", id=TASKS["send"]):
+        with p.task("send", kind="control", id=TASKS["send"]) as t:
             p.dsr_base(own, base)
             if self.columns > 1:
                 # Taking its own row from the fabric too, it knows when the last wavelet has passed its router: only
@@ -167,20 +175,56 @@ class GradientTasks:
             else:
                 p.fh2s(taken, self.mine)
             p.dsr_off(self.mine, self.tokens)
+            if self.whole:
+                self.answer_all(t.data)
         for name, rx, to in (("from_west", "W", "E"), ("from_east", "E", "W")) if self.columns > 1 else ():
-            with p.task(name, kind="control", id=TASKS[name]):
+            with p.task(name, kind="control", id=TASKS[name]) as t:
                 p.dsr_base(own, base)
                 p.route(COLOR_D, rx=rx, tx="R" + self.onward[to])
                 p.fh2s(taken, self.arriving)
+                if self.whole:
+                    self.answer_all(t.data)
         with p.task("ask", kind="control", id=TASKS["ask"]) as t:
-            words, total = p.reg16("words to the feature"), p.reg32("sum")
+            words = p.reg16("words to the feature")
             p.mul16(words, t.data, self.tokens)
             p.dsr_off(own, words)
-            p.mov32(total, 0)
-            p.fh2s(self.wide, own)
-            p.fmuls(self.factor, self.factor, self.other)
-            p.fadds(total, self.factor, total)
-            self.send_south(total)
+            self.answer()
+
+    def answer_all(self, data: Reg) -> None:
+        """Emit the answers to a whole row of a dense mask: `data` are how many features are asked for, 0 for none.
+
+        With `SKIP` the first of the PE's rows is left out.  Two answers are given per turn, since a turn costs a taken
+        branch; an odd number begins in the middle of a turn.
+        """
+        p = self.p
+        left, odd, second, end = p.reg16("left"), p.reg16("odd"), p.new_label(), p.new_label()
+        p.br16("eq", data, 0, end)
+        p.slr16(odd, data, 15)
+        p.mul16(odd, odd, self.tokens)
+        p.dsr_off(self.own, odd)
+        p.and16(left, data, SKIP - 1)
+        p.and16(odd, left, 1)
+        p.add16(left, left, odd)
+        p.br16("ne", odd, 0, second)
+        turn = p.label()
+        for k in range(2):
+            if k:
+                p.place(second)
+            self.answer()
+            p.dsr_off(self.own, self.tokens)
+        p.sub16(left, left, 2)
+        p.br16("ne", left, 0, turn)
+        p.place(end)
+
+    def answer(self) -> None:
+        """Emit the dot product of the present feature with the row of dY, added to the north's and sent south."""
+        p, total = self.p, self.p.reg32("sum")
+        p.mov32(total, 0)
+        p.fh2s(self.wide, self.own)
+        p.fmuls(self.factor, self.factor, self.other)
+        p.fadds(total, self.factor, total)
+        self.send_south(total)
+        p.free(total)
 
     def send_south(self, total: Reg) -> None:
         """Emit the addition of a register to what comes from the north, and from the west, and send it on."""

@@ -6,11 +6,11 @@ addresses (`fabric.networks.streamed.resident.Resident.arrays`), since programs 
 What works on a row of tokens moves its pointers to the next row, so a command is sent once per row that the column
 owns.
 
-Each phase of an iteration has its own table of commands.  Their ids are one space all the same, 47 of the 63 there are:
+Each phase of an iteration has its own table of commands.  Their ids are one space all the same, 51 of the 63 there are:
 a control wavelet starts the task with its id, so an id could mean two things only if something were done between the
 phases (a task that reads a mode and branches, or another table of tasks), which costs cycles per command, and the ids
 are also the order in which a PE picks among tasks of one priority.  A program leaves out the tasks of phases that its
-network does not have (`fabric.networks.streamed.rows.RowTasks`); a further phase has 16 ids.
+network does not have (`fabric.networks.streamed.rows.RowTasks`); 12 ids are left.
 
 Source: weight streaming white paper, section 7.3: weights and commands share the stream.  The set of commands is ours.
 """
@@ -25,14 +25,26 @@ from numpy.typing import ArrayLike
 from fabric.asm import control
 from fabric.kernels.streamed import gradient, placement
 
-__all__ = ["ACTIVATIONS", "IDS", "LOSS", "MEANING", "NORMALISATION", "PHASES", "POINTERS", "PRODUCTS", "word"]
+__all__ = [
+    "ACTIVATIONS",
+    "DENSE",
+    "FORMS",
+    "IDS",
+    "LOSS",
+    "MEANING",
+    "NORMALISATION",
+    "PHASES",
+    "POINTERS",
+    "PRODUCTS",
+    "word",
+]
 
 PRODUCTS = {
     "begin": "send the partial sums round the ring of columns",
     "pass": "add the own partial sums to those that arrive and send them on",
     "land": "add the own partial sums, round, keep the row",
-    "send": "a row of the mask: send the own row of output gradients to all columns",
-    "from_west": "a row of the mask: take the row of output gradients from the west",
+    "send": "a row of the mask: send the own row of output gradients to all columns, then answer data places (DENSE)",
+    "from_west": "a row of the mask: take the row of output gradients from the west, then the same",
     "from_east": "the same from the east",
     "ask": "a place of the mask, data = step to the feature: send its gradient south",
 }
@@ -90,7 +102,18 @@ NORMALISATION = {
 }
 """Normalisation over the features of a sample, forward and backward."""
 
-PHASES = (PRODUCTS, POINTERS, ACTIVATIONS, LOSS, NORMALISATION)
+DENSE = {
+    "bias": "sums: plus data, the weight of the constant input",
+    "last": "sums: plus data times the present feature: the last weight of a row with an odd number of them",
+    "pairs": "a data wavelet carries the weights of the next two features",
+    "steps": "a data wavelet carries a weight and the step to its feature",
+}
+"""Rows without gaps: what follows from their order is not sent.  Only programs for dense matrices have these tasks; in
+them a command that begins a row of the mask asks for all gradients of the row too, if its data say how many."""
+FORMS = ("steps", "pairs", "both")
+"""What data wavelets of a wafer's program carry; see `DENSE`."""
+
+PHASES = (PRODUCTS, POINTERS, ACTIVATIONS, LOSS, NORMALISATION, DENSE)
 MEANING = {name: meaning for phase in PHASES for name, meaning in phase.items()}
 """What each command does."""
 

@@ -20,12 +20,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.asm.operands import Reg
+from fabric.asm.operands import Dsr, Reg
 from fabric.kernels.streamed.forward import COLOR_W, ProductTasks, route_product
 from fabric.kernels.streamed.gradient import DOWN, GradientTasks, route_gradient, row_kind
 from fabric.kernels.streamed.placement import Placement
 from fabric.layout.layout import Layout
-from fabric.networks.streamed.commands import IDS
+from fabric.networks.streamed.commands import FORMS, IDS
 from fabric.networks.streamed.network import Network
 from fabric.networks.streamed.rows import RowTasks
 from fabric.program.program import Program
@@ -46,6 +46,9 @@ class Resident:
         PEs.
     samples : int
         Tokens of this wafer: one sample each.
+    form : {"steps", "pairs", "both"}, optional
+        How weights may come: with the steps between them, dense rows in pairs without, or either (a branch more per
+        wavelet); see `fabric.networks.streamed.commands.DENSE`.
 
     Attributes
     ----------
@@ -63,7 +66,11 @@ class Resident:
         the largest array and its bytes.
     """
 
-    def __init__(self, network: Network, machine: Machine, width: int, height: int, samples: int) -> None:
+    def __init__(
+        self, network: Network, machine: Machine, width: int, height: int, samples: int, form: str = "steps"
+    ) -> None:
+        if form not in FORMS:
+            raise ConfigError(f"weights do not come as {form!r}", where="network", hint=", ".join(FORMS))
         if samples < 1 or samples % height:
             raise ConfigError(
                 f"{samples} samples of a wafer do not divide into {height} rows of PEs",
@@ -71,7 +78,7 @@ class Resident:
                 hint=f"{max(1, samples // height) * height} samples per wafer",
             )
         self.network, self.machine, self.width, self.height, self.samples = network, machine, width, height, samples
-        self.tokens = samples // height
+        self.tokens, self.form = samples // height, form
         self.places = [Placement(features, samples, width, height) for features in network.features]
         self.most = [max(1, int(np.diff(place.feature_starts).max())) for place in self.places]
         self.sizes = self._sizes()
@@ -147,8 +154,9 @@ class Resident:
             return address
 
         base = p.reg16("address of the source")
-        product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base)
-        gradient = GradientTasks(p, column, self.places[0], row, 0, held["a0"], held["d0"], tokens, base)
+        product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base, self.form)
+        dense = self.form != "steps"
+        gradient = GradientTasks(p, column, self.places[0], row, 0, held["a0"], held["d0"], tokens, base, dense)
         row_tasks = RowTasks(
             p,
             product,
@@ -161,12 +169,17 @@ class Resident:
             place,
         )
         parts: tuple[ProductTasks | GradientTasks | RowTasks, ...] = (product, gradient, row_tasks)
+        constant = p.dsr("src1") if dense else None
         with p.task("prepare"):
             for part in parts:
                 part.prepare()
+            if constant is not None:
+                p.load(constant, p.mem1d(held["a0"], tokens))
         p.start("prepare")
         for part in parts:
             part.tasks()
+        if constant is not None:
+            self._dense_tasks(p, product, constant)
         with p.task("source", kind="control", id=IDS["source"]) as t:
             p.ld16(base, table, index=t.data)
             p.dsr_base(product.column_x, base)
@@ -175,6 +188,17 @@ class Resident:
                 p.dsr_base(dsr, place(t.data))
         p.assemble()
         return p
+
+    def _dense_tasks(self, p: Program, product: ProductTasks, constant: Dsr) -> None:
+        """Write the commands between pairs of weights; `constant` reads the constant input."""
+        for name, row in (("bias", constant), ("last", product.column_x)):
+            with p.task(name, kind="control", id=IDS[name]) as t:
+                p.fmachs(product.total, product.total, row, t.data)
+        if product.in_pairs is None:
+            return
+        for name in ("pairs", "steps"):
+            with p.task(name, kind="control", id=IDS[name]):
+                p.mov16(product.in_pairs, int(name == "pairs"))
 
     @cached_property
     def layout(self) -> Layout:

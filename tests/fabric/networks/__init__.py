@@ -30,9 +30,11 @@ class Case:
         seed=0,
         dtype="f16",
         backend=None,
+        form="steps",
     ):
         self.network = Network.dense(features, activation, dtype, bias, norm)
-        self.resident = Resident(self.network, machine(), width, height, height * tokens)
+        form = "both" if form == "pairs" and density < 1 else form  # a matrix with gaps has no pairs
+        self.resident = Resident(self.network, machine(), width, height, height * tokens, form)
         self.rng = rng = np.random.default_rng(seed)
         self.matrices, self.norms = [], {}
         for k, layer in enumerate(self.network.layers):

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.asm import control
-from fabric.kernels.streamed.forward import COLOR_W
+from fabric.kernels.streamed.forward import COLOR_W, pair_cycles
+from fabric.kernels.streamed.gradient_cycles import turn_cycles
 from fabric.kernels.streamed.placement import Placement
 from fabric.networks.streamed import commands
 from fabric.networks.streamed.network import Layer, Network
@@ -27,8 +28,9 @@ CASES = {
     "norm": st.booleans(),
     "bias": st.booleans(),
     "activation": st.sampled_from(["none", "relu", "gelu"]),
-    "density": st.floats(0, 1),
+    "density": st.one_of(st.just(1.0), st.floats(0, 1)),
     "dtype": st.sampled_from(["f16", "cb16"]),
+    "form": st.sampled_from(["steps", "pairs", "both"]),
     "seed": st.integers(0, 99),
 }
 
@@ -154,6 +156,28 @@ def test_time_follows_the_nonzeros():
         assert cycles[density] == pytest.approx(density * cycles[1.0], rel=0.1)
     for count, whole in ((macs, 2400 * 8 * 8), (sent, 2400 * 8), (came, 2400 * 8)):
         assert all(count[density] == density * whole for density in count)
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 7])
+def test_two_weights_and_two_gradients_of_a_dense_row_take_what_the_closed_forms_say(tokens):
+    """Twenty more features of one output feature, on one PE."""
+    m, found = machine(), {}
+    for features in (40, 60):
+        case = Case((features, 1), tokens=tokens, activation="none", form="pairs")
+        case.load()
+        found[features] = [case.wafer.run(case.coordinator.streams(kind)).cycles for kind in ("infer", "train")]
+    product, both = (more - less for more, less in zip(found[60], found[40], strict=True))
+    assert product == sum(pair_cycles(tokens, m, feature) for feature in range(41, 61, 2))
+    assert both - product == 10 * turn_cycles(tokens, m)
+
+
+def test_a_matrix_with_gaps_has_no_pairs():
+    case = Case((6, 4), form="pairs")
+    case.matrices[0].set_pattern(Pattern.random((4, 7), 0.5, case.rng))
+    with pytest.raises(ConfigError, match=r"w0 has gaps.*both"):
+        case.coordinator.script("train")
+    with pytest.raises(ConfigError, match="do not come as 'triples'"):
+        Case((6, 4), form="triples")
 
 
 def test_what_does_not_fit_is_named():

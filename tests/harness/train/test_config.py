@@ -187,3 +187,91 @@ def test_what_is_seldom_meant_is_said(old, new, says):
 def test_options_reach_the_optimizer():
     config = change("iterations = 20", 'iterations = 20\noptimizer = {name = "sgd", lr = 1, momentum = 0.5}')
     assert dataclasses.asdict(config.train.optimizer.build()) == {"lr": 1.0, "weight_decay": 0.0, "momentum": 0.5}
+
+
+def test_numbers_of_memory_service_and_tree_have_tables_of_their_own():
+    """They are the machine's numbers; the command line sets them by table, or without one."""
+    config = parse_train(
+        TEXT + "\n[memx]\ndram.bytes = 1000\nfiles = 'here'\n[swarm]\nlink.planes = 3\nnode.ways = 2\n", "a.toml"
+    )
+    machine = config.build_machine()
+    assert (machine["dram.bytes"], machine["link.planes"], machine["node.ways"]) == (1000, 3, 2)
+    assert config.memx.files == "here"
+    words = ["swarm.link.planes=5", "update.rate=0x10", "train.optimizer.lr=0.5", "memx.dense_rows=steps", "wafers = 1"]
+    config = parse_train(TEXT + "\n[swarm]\nlink.planes = 3\n", "a.toml", words)
+    assert (config.build_machine()["link.planes"], config.build_machine()["update.rate"]) == (5, 16)
+    assert (config.train.optimizer.lr, config.memx.dense_rows, config.wafers) == (0.5, "steps", 1)
+    assert config.assignments == tuple(words)
+    plain = parse_train(TEXT, "a.toml")
+    moved = parse_train(TEXT, "a.toml", ["memx.files=elsewhere"])
+    assert plain.fingerprint() == moved.fingerprint() != parse_train(TEXT, "a.toml", ["link.planes=5"]).fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "message"),
+    [
+        ("[memx]\nflash.rates = 3", [], r"memx\.flash\.rates: unknown key.*did you mean flash\.rate"),
+        ("[memx]\nlink.rate = 3", [], r"memx\.link\.rate: unknown key"),
+        ("[memx]\nfile = 3", [], r"memx\.file: unknown key.*did you mean files"),
+        ("[swarm]\nlink.planes = 0", [], r"swarm\.link\.planes: 0 links is too small"),
+        ("[swarm]\nlink = 3", [], r"swarm\.link: unknown key"),
+        ("swarm = 3", [], "expected a table"),
+        ("[memx]\nfiles = 3", [], r"memx\.files: expected a text"),
+        ("[machine]\nlink.rate = 3\n[swarm]\nlink.rate = 4", [], r"swarm\.link\.rate: is set in \[machine\] too"),
+        ("", ["swarms.link.rate=3"], "--set swarms.link.rate: unknown key.*did you mean swarm"),
+        ("", ["link.rate=fast"], "--set link.rate: expected a whole number"),
+        ("", ["wafers.many=3"], "--set wafers.many: wafers is no table"),
+        ("", ["train.epochs=1", "train.epochs=2"], "train.epochs is given twice"),
+    ],
+)
+def test_mistakes_in_them_are_named_with_the_nearest_name(table, words, message):
+    text = f"{table}\n{TEXT}" if table.startswith("swarm =") else f"{TEXT}\n{table}\n"
+    with pytest.raises(ConfigError, match=message):
+        parse_train(text, "a.toml", words)
+
+
+@pytest.mark.parametrize(
+    ("layer", "sparsity", "message"),
+    [
+        ("density = 0.0", "", r"layers\[1\]\.density: nothing is left"),
+        (
+            "density = 0.5",
+            'schedule = "sparse-ift"\ndensity = 0.5',
+            r"density: sparse-ift gives all layers one density",
+        ),
+        ("density = 0.5", 'schedule = "pruning"\nrounds = 1\nfraction = 0.5', "pruning gives all layers one density"),
+        ("bias = true", 'schedule = "rigl"\nswitch = 0.5', "the schedule rigl has no switch"),
+        ("bias = true", "every = 5", "the schedule static has no every"),
+        ("bias = true", 'schedule = "rig"', "did you mean rigl"),
+    ],
+)
+def test_densities_and_exchanges_that_cannot_be(layer, sparsity, message):
+    text = TEXT.replace("{outputs = 10}", f"{{outputs = 10, {layer}}}")
+    with pytest.raises(ConfigError, match=message):
+        parse_train(f"{text}\n[sparsity]\n{sparsity}\n", "a.toml")
+
+
+def test_layers_with_hardly_a_weight_are_warned_of():
+    warnings = parse_train(f"{TEXT}\n[sparsity]\ndensity = 0.001\n", "a.toml").warnings
+    assert warnings == (
+        "layer 1 has 2 weights for 32 features: 30 of them or more see no input",
+        "layer 2 has a single weight for 10 features: 9 of them or more see no input",
+    )
+    assert not parse_train(f"{TEXT}\n[sparsity]\ndensity = 0.1\n", "a.toml").warnings
+    (warning,) = parse_train(f'{TEXT}\n[sparsity]\nschedule = "set"\n', "a.toml").warnings
+    assert "no weight is exchanged" in warning
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "form"),
+    [
+        ("", "pairs"),
+        ("density = 0.5", "steps"),
+        ('schedule = "pruning"\nrounds = 2\nfraction = 0.5', "both"),
+        ('density = 0.5\nschedule = "dense-finetune"', "both"),
+    ],
+)
+def test_weights_go_out_in_pairs_where_no_matrix_has_gaps(sparsity, form):
+    text = f"{TEXT}\n[sparsity]\n{sparsity}\n"
+    assert parse_train(text, "a.toml").form == form
+    assert parse_train(text, "a.toml", ["memx.dense_rows=steps"]).form == "steps"

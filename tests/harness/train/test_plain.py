@@ -9,10 +9,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from harness.train.config import LayerConfig, parse_train
+from harness.train.config import parse_train
 from harness.train.data import Dataset
 from harness.train.plain import PlainNetwork, PlainTrainer
 from harness.train.sparsity import initial_masks
+from harness.train.tables import LayerConfig
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from wse_core.errors import CheckpointError, TrainingError

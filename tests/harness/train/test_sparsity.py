@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.train.config import ScheduleConfig, SparsityConfig, parse_train
+from harness.train.config import parse_train
 from harness.train.sparsity import Phase, initial_masks, learning_rate, moved, phase_at, phases
+from harness.train.tables import ScheduleConfig, SparsityConfig
 from wse_core.errors import ConfigError
 
 TEXT = """

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from harness.train import sparsity
 from harness.train.config import parse_train
 from harness.train.plain import PlainTrainer
 from harness.train.trainer import Trainer
@@ -292,3 +293,112 @@ def test_no_wafer_runs_on_after_an_interruption(source, monkeypatch):
     seen = len(ended)
     time.sleep(0.3)
     assert len(ended) == seen  # ended before, or never begun
+
+
+def test_what_the_service_keeps_in_flash_lies_in_files(source, tmp_path):
+    """Weights, moments and cycles are those of a run in memory; only what exceeds DRAM is mapped; nothing is left."""
+    small = "\n[memx]\ndram.bytes = 3000\nflash.rate = 10_000_000\n"
+    memory, files = trainer(source, machine=small), trainer(source, machine=f"{small}files = '{tmp_path}/flash'\n")
+    arrays = [array for matrix in files.matrices for array in (matrix.dense, *matrix.state.values())]
+    assert len(arrays) == 6
+    assert all(isinstance(array, np.memmap) for array in arrays)
+    assert files.compile().service.pinned == 0
+    plenty = trainer(source, machine=f"\n[memx]\nfiles = '{tmp_path}/flash'\n")
+    assert not any(isinstance(matrix.dense, np.memmap) for matrix in plenty.matrices)
+    steps = [train(run, 3) for run in (memory, files)]
+    assert [step.cycles for step in steps[0]] == [step.cycles for step in steps[1]]
+    assert steps[1][-1].bottleneck == "flash"
+    assert np.array_equal(weights(memory), weights(files))
+    assert list((tmp_path / "flash").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be made"):
+        trainer(source, machine=f"{small}files = '{tmp_path}/file/flash'\n")
+
+
+def test_a_disk_without_room_is_said_before_training(source, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(ConfigError, match="cannot be mapped: No space left"):
+        trainer(source, machine=f"\n[memx]\ndram.bytes = 10\nfiles = '{tmp_path}'\n")
+
+
+def test_dense_rows_go_out_in_pairs_and_change_no_bit(source):
+    """Half of the words for weights, a request per row; the same weights and losses."""
+    pairs, steps = (trainer(source, 2, machine=f"\n[memx]\ndense_rows = '{form}'\n") for form in ("pairs", "steps"))
+    found = [train(run, 4) for run in (pairs, steps)]
+    assert [step.loss for step in found[0]] == [step.loss for step in found[1]]
+    assert np.array_equal(weights(pairs), weights(steps))
+    assert found[0][-1].words < 0.6 * found[1][-1].words
+    assert found[0][-1].gradient_words == found[1][-1].gradient_words
+
+
+EXCHANGE = "every = 2\nfraction = 0.5\nuntil = 1.0"
+
+
+@pytest.mark.parametrize("schedule", ["rigl", "set"])
+def test_weights_are_exchanged_as_numpy_says(source, schedule, monkeypatch):
+    """The smallest go, those with the largest scores come and begin at zero; as many as before, biases among them."""
+    run = trainer(source, 2, 8, density=0.5, schedule=f'schedule = "{schedule}"\n{EXCHANGE}')
+    known, seen, exchange = [m.pattern.count for m in run.matrices], [], Trainer._exchange
+
+    def watched(self, number, share, gradients):
+        matrix, inputs = self.matrices[number], self.network.layers[number].inputs
+        weights, mask = matrix.dense[:, :inputs].copy(), matrix.pattern.mask()[:, :inputs]
+        if schedule == "rigl":
+            assert len(gradients) == matrix.dense.size  # asked for everywhere
+            scores = gradients.reshape(matrix.dense.shape)[:, :inputs]
+        else:
+            assert len(gradients) == matrix.pattern.count
+            scores = sparsity.drawn(self.config.sparsity, self.iteration, number, mask.size)
+        exchange(self, number, share, gradients)
+        expected = sparsity.swapped(weights, mask, share, scores)
+        assert np.array_equal(matrix.pattern.mask()[:, :inputs], expected)
+        assert matrix.pattern.mask()[:, inputs:].all()
+        came = expected & ~mask
+        assert came.any()
+        for array in (matrix.dense, *matrix.state.values()):
+            assert not array[:, :inputs][came].any()
+        seen.append((self.iteration, number, share))
+
+    monkeypatch.setattr(Trainer, "_exchange", watched)
+    steps = train(run, 8)
+    assert [(done, number) for done, number, _ in seen] == [(2, 0), (2, 1), (4, 0), (4, 1), (6, 0), (6, 1)]
+    assert [share for *_, share in seen[::2]] == pytest.approx([0.25 * (1 + np.cos(np.pi * k / 8)) for k in (2, 4, 6)])
+    assert [m.pattern.count for m in run.matrices] == known
+    dense = sum(m.dense.size for m in run.matrices)
+    asked = {2: dense, 4: dense, 6: dense} if schedule == "rigl" else {}
+    losses = run.network.features[-1] and 3
+    assert [s.gradient_words for s in steps] == [asked.get(k, sum(known)) + losses for k in range(1, 9)]
+
+
+@pytest.mark.parametrize("schedule", ["rigl", "set"])
+def test_a_run_with_exchanges_goes_on_bit_by_bit(source, schedule):
+    """Before an exchange, after it, and in numpy's place of the wafers; weights, masks and cycles."""
+    options = {"wafers": 2, "iterations": 9, "density": 0.4, "schedule": f'schedule = "{schedule}"\n{EXCHANGE}'}
+    whole, numpy = trainer(source, **options), Trainer(trainer(source, **options).config, "numpy")
+    first = trainer(source, **options)
+    expected = train(whole, 8)
+    train(numpy, 8)
+    cycles = [step.cycles for step in train(first, 3)]
+    for _ in range(2):
+        tensors, state = first.state()
+        tensors, state = {name: values.copy() for name, values in tensors.items()}, json.loads(json.dumps(state))
+        first = trainer(source, **options)
+        first.restore(tensors, state)
+        cycles += [step.cycles for step in train(first, 1 if len(cycles) == 3 else 4)]
+    assert cycles == [step.cycles for step in expected]
+    for other in (first, numpy):
+        assert np.array_equal(weights(whole), weights(other))
+        assert all(a.pattern == b.pattern for a, b in zip(whole.matrices, other.matrices, strict=True))
+
+
+def test_layers_have_densities_of_their_own(source):
+    text = trainer(source, 2, density=0.5).config.text.replace("{outputs = 4}", "{outputs = 4, density = 1.0}")
+    run = Trainer(parse_train(text))
+    assert [m.pattern.count for m in run.matrices] == [60 + 10, 40 + 4]
+    assert run.config.form == "both"
+    exact = Trainer(run.config, "numpy")
+    assert [s.loss for s in train(run, 3)] == [s.loss for s in train(exact, 3)]
+    assert np.array_equal(weights(run), weights(exact))

@@ -1,0 +1,189 @@
+"""The tables of the file of ``wse train`` and their keys; what concerns several of them is `harness.train.config`.
+
+Each table is a dataclass and each key a field of it, with its meaning and limits (`harness.config.options`).  The
+modelled numbers of memory service and tree are no fields: ``[memx]`` and ``[swarm]`` take them by their names in
+`wse_core.numbers` (`harness.config.machine.of_parts`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.config.options import option
+from memx.optimizer import OPTIMIZERS, Optimizer, make_optimizer
+
+__all__ = [
+    "CheckpointConfig",
+    "CsConfig",
+    "DataConfig",
+    "LayerConfig",
+    "LossScaleConfig",
+    "MemxConfig",
+    "MeshConfig",
+    "NetworkConfig",
+    "OptimizerConfig",
+    "RunConfig",
+    "ScheduleConfig",
+    "SparsityConfig",
+    "TrainFile",
+]
+
+ACTIVATIONS = ("none", "relu", "gelu")
+
+
+@dataclass(frozen=True)
+class LayerConfig:
+    """A fully connected layer."""
+
+    outputs: int = option(doc="features that the layer gives", low=1, high=10**7)
+    activation: str = option("none", doc="what follows the product", choices=ACTIVATIONS)
+    bias: bool = option(True, doc="add a learned number to each output feature")
+    norm: bool = option(False, doc="normalise the output features before the activation")
+    density: float | None = option(
+        None, doc="share of the weights that exist (default: sparsity.density)", low=0.0, high=1.0
+    )
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Layers, first to last; softmax and cross-entropy follow the last one."""
+
+    inputs: int = option(doc="features of a sample", low=1, high=10**7)
+    layers: tuple[LayerConfig, ...] = option(doc="list of layers, the last one gives one number per class")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where samples come from and how many make a batch."""
+
+    source: str = option("digits", doc="digits, mnist-shaped, or an .npz with x_train, y_train, x_test, y_test")
+    batch: int = option(64, doc="samples of an iteration, over all wafers", low=1, high=2**31)
+    seed: int = option(0, doc="of the order of the samples", low=0, high=2**63 - 1)
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """PEs of each wafer that are used."""
+
+    width: int = option(4, doc="PEs along x: features", low=1)
+    height: int = option(4, doc="PEs along y: samples", low=1)
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Optimizer of `memx.optimizer`; only what it has may be given."""
+
+    name: str = option("adam", doc="name of the optimizer", choices=tuple(OPTIMIZERS))
+    lr: float | None = option(None, doc="learning rate", low=0.0)
+    weight_decay: float | None = option(None, doc="weight decay", low=0.0)
+    momentum: float | None = option(None, doc="momentum of sgd", low=0.0)
+    beta1: float | None = option(None, doc="decay of the first moment", low=0.0)
+    beta2: float | None = option(None, doc="decay of the second moment", low=0.0)
+    eps: float | None = option(None, doc="added to the root of the second moment", low=0.0)
+
+    def build(self) -> Optimizer:
+        """Return the optimizer; `ConfigError` for an option that it does not have."""
+        return make_optimizer(**{key: value for key, value in vars(self).items() if value is not None})
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """Learning rate over the iterations of a phase, as a multiple of the optimizer's."""
+
+    kind: str = option("constant", doc="how it falls after the warm-up", choices=("constant", "cosine", "step"))
+    warmup: int = option(0, doc="iterations in which it rises linearly", low=0)
+    floor: float = option(0.0, doc="of cosine: where it ends", low=0.0, high=1.0)
+    every: int = option(100, doc="of step: iterations between steps", low=1)
+    factor: float = option(0.1, doc="of step: what it is multiplied with", low=0.0, high=1.0)
+
+
+@dataclass(frozen=True)
+class LossScaleConfig:
+    """Scaling of the loss."""
+
+    initial: float | None = option(None, doc="first scale, a power of two (default: by format)", low=2.0**-14)
+    growth_interval: int = option(2000, doc="good iterations before it doubles", low=1)
+    dynamic: bool | None = option(None, doc="change it (default: with f16 and cb16)")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The table ``[train]``."""
+
+    iterations: int | None = option(None, doc="updates", low=1, high=2**40)
+    epochs: int | None = option(None, doc="passes over the training set, instead of iterations", low=1, high=2**31)
+    evaluate: int = option(0, doc="iterations between tests on the held-out samples; 0: only at the end", low=0)
+    dtype: str = option("f16", doc="format of weights and activations", choices=("f16", "cb16", "bf16"))
+    mixed_precision: bool = option(True, doc="16-bit operands with f32 sums; there is nothing else")
+    optimizer: OptimizerConfig = option(OptimizerConfig(), doc="optimizer")
+    schedule: ScheduleConfig = option(ScheduleConfig(), doc="learning rate")
+    loss_scale: LossScaleConfig = option(LossScaleConfig(), doc="loss scale")
+
+
+@dataclass(frozen=True)
+class SparsityConfig:
+    """Which weights exist, and when that changes; see `harness.train.sparsity`."""
+
+    density: float = option(1.0, doc="share of the weights that exist", low=0.0, high=1.0)
+    seed: int = option(0, doc="of the masks", low=0, high=2**63 - 1)
+    schedule: str = option(
+        "static", doc="how masks change", choices=("static", "pruning", "dense-finetune", "sparse-ift", "rigl", "set")
+    )
+    rounds: int | None = option(None, doc="of pruning: how often", low=1, high=1000)
+    fraction: float | None = option(
+        None, doc="of pruning, rigl, set: share of the weights that go each time", low=0.0, high=1.0
+    )
+    every: int | None = option(None, doc="of rigl, set: iterations between exchanges of weights (default: 100)", low=1)
+    until: float | None = option(
+        None, doc="of rigl, set: share of the iterations in which weights are exchanged", low=0.0, high=1.0
+    )
+    densities: tuple[float, ...] | None = option(
+        None, doc="of pruning: densities instead of rounds and fraction", low=0.0, high=1.0
+    )
+    switch: float | None = option(
+        None, doc="of dense-finetune: share of the iterations before all weights exist", low=0.0, high=1.0
+    )
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When and where checkpoints are written."""
+
+    directory: str = option("", doc="directory (default: checkpoints in that of the run)")
+    interval: int = option(0, doc="iterations between checkpoints; 0: only when interrupted", low=0)
+    keep: int = option(3, doc="how many are kept", low=1)
+
+
+@dataclass(frozen=True)
+class MemxConfig:
+    """The memory service, besides its modelled numbers."""
+
+    files: str = option("", doc="directory in which parameters lie that the modelled service keeps in flash")
+    dense_rows: str = option(
+        "pairs", doc="weights of dense matrices: two in a word, or each with its index", choices=("pairs", "steps")
+    )
+
+
+@dataclass(frozen=True)
+class CsConfig:
+    """The system's own switches."""
+
+    use_cbfloat16: bool = option(False, doc="the 16-bit format with 6 exponent bits may be used")
+
+
+@dataclass(frozen=True)
+class TrainFile:
+    """The keys of the file."""
+
+    network: NetworkConfig = option(doc="layers")
+    seed: int = option(0, doc="of the first weights", low=0, high=2**63 - 1)
+    wafers: int = option(1, doc="wafers that share a batch", low=1, high=1024)
+    data: DataConfig = option(DataConfig(), doc="samples")
+    mesh: MeshConfig = option(MeshConfig(), doc="PEs of each wafer")
+    train: RunConfig = option(RunConfig(), doc="training")
+    sparsity: SparsityConfig = option(SparsityConfig(), doc="masks")
+    checkpoint: CheckpointConfig = option(CheckpointConfig(), doc="checkpoints")
+    memx: MemxConfig = option(MemxConfig(), doc="memory service: modelled numbers, and where parameters lie")
+    swarm: dict = option({}, doc="modelled numbers of links and tree")
+    csconfig: CsConfig = option(CsConfig(), doc="the system's switches")
+    machine: dict = option({}, doc="preset and modelled numbers to change")
