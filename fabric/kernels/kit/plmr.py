@@ -8,12 +8,13 @@ A `Plan` says what an algorithm asks for: cores, words and routes per core, the 
 additions that follow one another, its steps.  `gemm_plan` and `gemv_plan` are the analysis tables of WaferLLM;
 a kernel may as well make its own `Plan` of what it really uses (`routes_used` counts the colors of a layout).
 
-`Device.admit` compares the two.  A plan that asks for more cores or memory than there is, is refused with a
-`PlanError` that names the limit.  So is one with too many routes, unless it declares ``routing="software"``: then cores
-forward what their routers cannot, every hop of the critical path costs a whole dependent stage (down the ramp, one
-operation, up the ramp, one link) instead of `router.hop`, and `Device.latency` says so.  What a kernel has not planned
-for and only the building of its programs and routes finds out is refused in the same way by `refuse`, for all kernels
-in one place (`Kernel.run`).
+`Device.admit` compares the two.  A plan that asks for more cores, memory or routes than there are is refused with a
+`PlanError` that names the limit.  What routers cannot do cores can: ``routing="software"`` is the same algorithm with
+tiles that are handed on from core to core, which needs `RELAYED` routes per axis on any mesh, and a whole dependent
+stage (down the ramp, one operation, up the ramp, one link) for every hop of the critical path instead of `router.hop`;
+`Device.latency` says so, and the kernel `gemm` with ``algorithm=summa-relay`` is such a program.  `Device.choose` takes
+the plan of least latency of those that are admitted.  What a kernel has not planned for and only the building of its
+programs and routes finds out is refused in the same way by `refuse`, for all kernels in one place (`Kernel.run`).
 
 Tables (n cores per axis; tiles are those of one input matrix)
 
@@ -56,6 +57,7 @@ from wse_core.params import Machine
 __all__ = [
     "GEMM",
     "GEMV",
+    "RELAYED",
     "Device",
     "Plan",
     "critical_additions",
@@ -68,6 +70,8 @@ __all__ = [
 
 GEMM = ("allgather", "summa", "cannon", "mesh")
 GEMV = ("pipeline", "ring", "ktree")
+RELAYED = 4
+"""Routes per axis of tiles that cores hand on: two directions; it takes one color and sends another in each."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Plan:
     steps : int
         Steps that follow one another.
     routing : {"hardware", "software"}
-        Whether routes beyond those of the device are forwarded by the cores.
+        Whether routers copy and pass on what moves, or cores hand it on.
     """
 
     name: str
@@ -169,10 +173,6 @@ class Device:
         """Links of the longest shortest path."""
         return self.width // 2 + self.height // 2 if self.torus else self.width + self.height - 2
 
-    def needs_software(self, plan: Plan) -> bool:
-        """Return whether `plan` has more routes than a core."""
-        return plan.routes > self.routes
-
     def admit(self, plan: Plan, where: str | None = None) -> Plan:
         """Return `plan`, or refuse it.
 
@@ -185,17 +185,14 @@ class Device:
             ("width", plan.width, self.width, "PEs along x", "a smaller width"),
             ("height", plan.height, self.height, "PEs along y", "a smaller height"),
             ("memory", plan.words, self.words, "16-bit words per PE", "less data per PE"),
+            (
+                "routes",
+                plan.routes,
+                self.routes,
+                "colors per PE",
+                "fewer PEs, an algorithm with fewer routes, or software routing where there is one",
+            ),
         ]
-        if plan.routing == "hardware":
-            asked.append(
-                (
-                    "routes",
-                    plan.routes,
-                    self.routes,
-                    "colors per PE",
-                    "fewer PEs, an algorithm with fewer routes, or software routing where there is one",
-                )
-            )
         for limit, needed, available, unit, hint in asked:
             if needed > available:
                 raise PlanError(
@@ -210,7 +207,32 @@ class Device:
 
     def latency(self, plan: Plan) -> int:
         """Return the cycles that the distances of all steps cost, without data volume and arithmetic."""
-        return plan.steps * plan.hops * (self.stage if self.needs_software(plan) else self.hop)
+        return plan.steps * plan.hops * (self.stage if plan.routing == "software" else self.hop)
+
+    def choose(self, plans: Sequence[Plan], where: str | None = None) -> Plan:
+        """Return the plan of least latency of those that the device admits, the first one of several.
+
+        Parameters
+        ----------
+        plans : sequence of Plan
+            At least one; the one that one would rather have comes first.
+        where : str, optional
+            Who asks.
+
+        Raises
+        ------
+        PlanError
+            None is admitted; what the first one is refused for.
+        """
+        admitted, refused = [], []
+        for plan in plans:
+            try:
+                admitted.append(self.admit(plan, where))
+            except PlanError as error:
+                refused.append(error)
+        if not admitted:
+            raise refused[0]
+        return min(admitted, key=self.latency)
 
 
 def refuse(error: WseError, where: str) -> None:
@@ -261,6 +283,8 @@ def gemm_plan(
         "mesh": (min(2, n - 1), 6),
     }[algorithm]
     inputs = {"allgather": 2 * n, "summa": 4, "cannon": 2, "mesh": 2}[algorithm]
+    if routing == "software":
+        many = min(many, 2 * RELAYED)
     if n == 1:
         far, many, inputs = 0, 0, 2
     words = inputs * tile_words + (tile_words if result_words is None else result_words)
@@ -291,6 +315,8 @@ def gemv_plan(algorithm: str, n: int, words: int, levels: int = 2, width: int = 
     """
     _one_of(algorithm, GEMV, "GEMV")
     routes = {"pipeline": 2, "ring": 3, "ktree": 2 * levels}[algorithm]
+    if routing == "software":
+        routes = min(routes, RELAYED)
     hops = n - 1
     steps = 2 * (n - 1) if algorithm == "ring" else 1
     if algorithm == "ring":

@@ -138,7 +138,7 @@ class AllGather(Summa):
 
     points = True
 
-    def expected(self) -> int:
+    def expected(self) -> float:
         """Return the cycles of the formula in the module's head."""
         m = self.machine
         if self.slices == 1:

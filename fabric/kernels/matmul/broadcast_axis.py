@@ -45,7 +45,7 @@ class BroadcastAxis:
         self, p: Program, key: str, elements: int, dtype: str, end: str, held: int, buffers: int, bank: int | None
     ) -> None:
         self.p, self.key, self.elements, self.held, self.buffers, self.end = p, key, elements, held, buffers, end
-        self.color, q_in, q_out, self.low, self.high = AXES[key]
+        self.color, _, _, self.low, self.high = AXES[key]
         self.move = p.mov32 if dtype == "f32" else p.mov16
         self.offset: Reg | None = None
         self.slot = slot_elements(elements)
@@ -55,14 +55,19 @@ class BroadcastAxis:
         if end == "alone":
             return
         self.place = p.param(f"p{'x' if key == 'a' else 'y'}", "u16")
+        self.links = ("" if end == "first" else self.low) + ("" if end == "last" else self.high)
+        self.connect(dtype)
+
+    def connect(self, dtype: str) -> None:
+        """Take queues and descriptors for what comes and goes."""
+        p, key, (_, q_in, q_out, _, _) = self.p, self.key, AXES[self.key]
         self.token = p.scalar(f"{key}_token", dtype)
         self.into, self.out = p.input_queue(q_in, self.color), p.output_queue(q_out, self.color)
-        self.links = ("" if end == "first" else self.low) + ("" if end == "last" else self.high)
         self.dsrs = {
             name: (p.dsr("dest", name=f"{key} {name} to"), p.dsr("src1", name=f"{key} {name} from"))
             for name in ("receive", "send", "token out", "token in")
         }
-        self.offset = p.reg16(f"{key} offset") if buffers > 1 else None
+        self.offset = p.reg16(f"{key} offset") if self.buffers > 1 else None
 
     def declare(self, elements: int, dtype: str, bank: int | None) -> None:
         """Declare the tiles: those of the PE, and places for those that arrive."""
@@ -76,11 +81,7 @@ class BroadcastAxis:
     def prepare(self) -> None:
         """Load all descriptors; in the task that begins."""
         p, n = self.p, self.elements
-        if self.at is not None:
-            first = p.reg16("first")
-            p.ldi(first, self.own)
-            p.st16(first, self.at)
-            p.free(first)
+        self.begin()
         if self.end == "alone":
             return
         whole = n + 1 if self.move == p.mov32 else self.slot  # the token that follows goes behind the tile
@@ -95,6 +96,15 @@ class BroadcastAxis:
                 p.load(dsr, dsd)
         if self.offset is not None:
             p.ldi(self.offset, 0)
+
+    def begin(self) -> None:
+        """Note the first of several own tiles as the next one."""
+        p = self.p
+        if self.at is not None:
+            first = p.reg16("first")
+            p.ldi(first, self.own)
+            p.st16(first, self.at)
+            p.free(first)
 
     def ask(self, step: Reg, mine: Reg, limit: Reg, activate: str | None = None, unblock: str | None = None) -> None:
         """Turn the router for the step in register `step` and start what the PE does in it, before a task begins.

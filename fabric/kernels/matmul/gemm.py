@@ -4,7 +4,8 @@
 algorithm    what moves                                          longest way per step   tiles per PE  module
 ===========  ==================================================  =====================  ============  ===============
 summa        one panel of A and of B per step, by broadcasts     n - 1 hops             5             summa
-allgather    the same, all panels before the product             n - 1 hops             2 n + 1       allgather
+summa-relay  the same, handed on by cores, not by routers        1 hop, n - 1 cores     5             relay
+allgather    as summa, all panels before the product             n - 1 hops             2 n + 1       allgather
 cannon       rings of neighbours, back over the whole line       n - 1 hops             5             shift
 meshgemm     folded rings (INTERLEAVE)                           2 hops                 5             shift
 gemm_t       C = A B^T: B on folded rings, sums along rows       2 hops, n - 1 in sums  6             transposed
@@ -19,7 +20,9 @@ Where the time goes: a CE has one issue slot per cycle for the product, for each
 receives.  Broadcasts are copied by routers, so that a PE pays S per tile of S wavelets; a shift costs it 2 S.  A
 shift needs no instructions that turn routers, nor a search for the tile to use.  So SUMMA is ahead for large tiles, the
 shifts are for small ones, many PEs to one matrix.  The length of a way is paid once, not per step, by all of them:
-nothing synchronises the steps, and wavelets on the way do not wait for one another.
+nothing synchronises the steps, and wavelets on the way do not wait for one another.  Handed on by software a tile
+costs every PE on its way two slots per wavelet, and the next step begins one PE further: `summa-relay` shows what
+routers are worth, and what is left to a mesh with fewer routes than an algorithm asks for.
 
 Sources
     He et al., WaferLLM (OSDI 2025), section 5; the modules' own.
@@ -37,6 +40,7 @@ from fabric.kernels.kit.report import report
 from fabric.kernels.kit.verify import compared
 from fabric.kernels.matmul.allgather import AllGather
 from fabric.kernels.matmul.distributed import Product
+from fabric.kernels.matmul.relay import SummaRelay
 from fabric.kernels.matmul.shift import Cannon, MeshGemm
 from fabric.kernels.matmul.summa import Summa
 from fabric.kernels.matmul.transposed import GemmT
@@ -47,7 +51,7 @@ from wse_core.params import Machine
 
 __all__ = ["ALGORITHMS", "Gemm", "expected_cycles", "gemm", "gemm_t", "make", "programs"]
 
-ALGORITHMS = {found.algorithm: found for found in (Summa, AllGather, Cannon, MeshGemm)}
+ALGORITHMS = {found.algorithm: found for found in (Summa, SummaRelay, AllGather, Cannon, MeshGemm)}
 """Classes of C = A B by name."""
 
 
@@ -150,7 +154,7 @@ def _formats() -> list[KernelParam]:
 
 @kernel(
     "gemm",
-    "matrix product over PEs: SUMMA, allgather, Cannon, or MeshGEMM",
+    "matrix product over PEs: SUMMA (also handed on by cores), allgather, Cannon, or MeshGEMM",
     "He et al., WaferLLM (OSDI 2025), section 5; SUMMA: van de Geijn and Watts, 1997; Cannon, 1969",
     [
         *_mesh(),

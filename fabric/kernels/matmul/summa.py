@@ -120,7 +120,7 @@ class Summa(Product):
             (column[0], row[0]): self.program(column[0], row[0]) for column in self.ends("a") for row in self.ends("b")
         }
 
-    def program(self, column: str, row: str) -> Program:
+    def program(self, column: Any, row: Any) -> Program:
         """Return the program of the PEs at one kind of place in their row and in their column."""
         shape = self.shape
         p = Program(
@@ -162,7 +162,7 @@ class Summa(Product):
         p.assemble()
         return p
 
-    def axes(self, p: Program, column: str, row: str) -> tuple[BroadcastAxis, BroadcastAxis]:
+    def axes(self, p: Program, column: Any, row: Any) -> tuple[BroadcastAxis, BroadcastAxis]:
         """Return what a program has for the tiles of A and for those of B."""
         return (
             BroadcastAxis(p, "a", self.elements[0], self.dtype, column, self.held[0], self.buffers, self.shape.a_bank),
@@ -308,7 +308,7 @@ class Summa(Product):
 
     points = property(lambda self: self.buffers > 1, doc="Whether the descriptors of tiles are edited in every step.")
 
-    def expected(self) -> int:
+    def expected(self) -> float:
         """Return the cycles of the formula in the module's head."""
         m = self.machine
         local = product_cycles(self.shape, m)

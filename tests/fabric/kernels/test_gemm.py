@@ -69,7 +69,7 @@ def test_any_mesh_and_size(name, preset, width, height, m, k, n, formats, data, 
     assert result["words_per_pe"] <= machine()["mem.words"]
     # Cyclic shifts: three per axis, and three more where its lines are aligned the other way round.
     turned = 6 if options.get("align") == "host" else 12
-    assert result["colors_per_pe"] <= {"summa": 2, "allgather": 2, "gemm_t": 7}.get(name, turned)
+    assert result["colors_per_pe"] <= {"summa": 2, "summa-relay": 8, "allgather": 2, "gemm_t": 7}.get(name, turned)
 
 
 @pytest.mark.parametrize("name", ["cannon", "meshgemm"])
@@ -87,7 +87,8 @@ def test_alignment_goes_the_shorter_way_round(name, width, height):
 
 
 @pytest.mark.parametrize(
-    ("name", "needed"), [("summa", 10), ("allgather", 10), ("cannon", 20), ("meshgemm", 20), ("gemm_t", 15)]
+    ("name", "needed"),
+    [("summa", 10), ("summa-relay", 16), ("allgather", 10), ("cannon", 20), ("meshgemm", 20), ("gemm_t", 15)],
 )
 def test_a_limit_of_the_device_is_refused_by_its_name(name, needed):
     """The PLMR limits: routes, cores and memory; what is just enough is taken."""
@@ -196,7 +197,14 @@ def test_memory_of_the_algorithms():
     """Tiles of a square mesh: 5 for summa and the shifts, 2 p + 1 for allgather, a little code besides."""
     p, tile = 8, 32
     words = {name: make(name, machine(), p, p, p * tile, p * tile, p * tile, "f16", "same").words for name in NAMES}
-    for name, tiles in (("summa", 5), ("meshgemm", 5), ("cannon", 5), ("allgather", 2 * p + 1), ("gemm_t", 5)):
+    for name, tiles in (
+        ("summa", 5),
+        ("summa-relay", 5),
+        ("meshgemm", 5),
+        ("cannon", 5),
+        ("allgather", 2 * p + 1),
+        ("gemm_t", 5),
+    ):
         assert tiles * tile**2 < words[name] < tiles * tile**2 + 600
 
 

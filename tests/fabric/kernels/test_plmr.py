@@ -62,8 +62,26 @@ def test_routes_decide_at_720():
         assert str(error).startswith("kernel gemm: ")
         slow = DEVICE.admit(gemm_plan(algorithm, 720, 1, routing="software"))
         assert DEVICE.latency(slow) == 6 * slow.steps * 719
+        assert slow.routes == 8
+        assert DEVICE.choose([gemm_plan(algorithm, 720, 1), slow]) == slow
     mesh = DEVICE.admit(gemm_plan("mesh", 720, 1))
     assert DEVICE.latency(mesh) == 720 * 2
+
+
+def test_the_plan_of_least_latency_that_fits_is_chosen():
+    """A small mesh has routes enough for broadcasts, a large one has cores hand tiles on, a poor one nothing at all."""
+    for n, routing in ((12, "hardware"), (13, "software")):
+        plans = [gemm_plan("summa", n, 1, routing=routing) for routing in ("software", "hardware")]
+        assert DEVICE.choose(plans).routing == routing
+    mesh = gemm_plan("mesh", 720, 1)
+    assert DEVICE.choose([gemm_plan("summa", 720, 1, routing="software"), mesh]) == mesh
+    poor = Device.of(machine("wse2", {"router.colors": 7}))
+    with pytest.raises(PlanError, match="kernel x: .*needs 1440 colors per PE, the device has 7") as caught:
+        poor.choose([gemm_plan("summa", 720, 1), gemm_plan("summa", 720, 1, routing="software")], where="kernel x")
+    assert (caught.value.limit, caught.value.needed) == ("routes", 1440)
+    with pytest.raises(PlanError, match="needs 8 colors"):
+        poor.admit(gemm_plan("summa", 720, 1, routing="software"))
+    assert [gemv_plan("ktree", 720, 1, 3, routing=routing).routes for routing in ("hardware", "software")] == [6, 4]
 
 
 def test_memory_and_cores_decide():
