@@ -333,7 +333,7 @@ cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept 
 
 cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
     cdef ce_t* ce = s.f.ce[cell]
-    cdef uint64_t t = s.now, next, after
+    cdef uint64_t t = s.now, next, after, first
     cdef int thread
     cdef bint decided
     if ce == NULL:
@@ -359,10 +359,20 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
         catch_up(s, ce, cell, t)
         if ce.main_state == MAIN_IDLE:
             pick(s, ce, cell, t)
-            if t > s.now and ce.main_state == MAIN_STARTING and ce.prog.code[ce.pc].flags & I_REAL:
-                ce.resume = t               # its first instruction may issue in t, but not before the routers of t
-                schedule(s, cell, t, t)
-                return
+            if ce.main_state == MAIN_STARTING:
+                if ce.prog.code[ce.pc].flags & I_REAL:
+                    if t > s.now:
+                        ce.resume = t       # its first instruction may issue in t, but not before the routers of t
+                        schedule(s, cell, t, t)
+                        return
+                elif not ce.uts:
+                    first = main_when(s, ce, t)
+                    if first < ce.pipe_free:
+                        first = ce.pipe_free
+                    if first > t and first < s.ahead:       # it starts alone: nothing to see until then
+                        ce.wait = WAIT_PIPE
+                        catch_up(s, ce, cell, first)
+                        t = first
         thread = -1
         after = t
         if ce.in_turn and ce.pipe_free <= t and ce.main_state <= MAIN_RUN and not s.f.injects:

@@ -123,6 +123,7 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t reads          # registers read at issue
     uint16_t writes         # registers written
     uint16_t dsrs[FILE_REG]     # DSRs named, per file
+    uint16_t shape          # of a vector instruction: its place in program_t.shapes
 
 cdef enum:                  # instr_t.flags
     I_VECTOR = 1
@@ -184,6 +185,16 @@ ctypedef struct thread_t:   # a vector operation in progress; all that a flow ne
     opnd_t a, b, c
     uint8_t task            # of the main thread: the task it runs; control tasks are numbered from N_CONTROL_IDS
 
+ctypedef struct shape_t:    # what the last set-up of a vector instruction came to, and for which DSRs (vecop.pyx)
+    thread_t th
+    uint16_t number[3]      # of b, c, a: number of the descriptor, 0 = the operand has none
+    uint16_t extent[3]
+    int16_t stride[3]
+    uint16_t lowest[3]      # bases for which no element can fault
+    uint16_t highest[3]
+    uint16_t odd[3]         # bits that such a base does not have
+    bint known
+
 ctypedef struct fifo_t:
     uint16_t head
     uint16_t count
@@ -218,6 +229,7 @@ ctypedef struct program_t:
     int n_dsr
     int n_inq
     int n_fifo
+    shape_t* shapes         # a vector instruction each, whichever PE sets it up
     desc_t* descriptors
     uint32_t n_desc
     uint32_t code_words

@@ -5,8 +5,8 @@ Reads: queue words stamped no later than the cycle, route words, filters.  Write
 words and filters (for the next cycle on), wake-ups of CEs.  Because of the stamps the order in which cells and planes
 are visited cannot matter (see queue.pxd); the phase costs work per wavelet in a router, nothing per idle router.
 
-Two paths.  *Fast*: a data wavelet of a color that shares no output link of this router with another color, has one
-input, no filter, swap, injection or teardown: nothing to arbitrate.  *General*: all queues of the sharing colors of a
+Two paths.  *Fast*: a wavelet without a command for the router, of a color that shares no output link of this router
+with another color, has one input, no filter, swap, injection or teardown: nothing to arbitrate.  *General*: all queues of the sharing colors of a
 router are arbitrated together, once per cycle, in the order least recently granted first.  A color on the fast path is
 one for which the general path would give the same result; the reference model knows only the general rule.
 
@@ -219,8 +219,14 @@ cdef inline void again(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     if is_valid(plane_head(q, cell)[0]):
         plane_mark(s, q, cell)
 
+cdef inline bint does_something(uint64_t word, uint64_t route) noexcept nogil:
+    # Whether a wavelet is more than data to a router: a control wavelet with a command, or one that is not delivered or
+    # popped. (The commands of streamed weights are none of these.)
+    cdef int pop = <int>(route >> RT_POP) & 3
+    return is_control(word) and ((word >> 22) & 7 != 0 or not (pop == POP_NEVER or pop == POP_ON_ADVANCE))
+
 cdef inline void grant_plain(region_t* s, uint32_t cell, int color) noexcept nogil:
-    # `grant` for a request that `ask` has found able: a data wavelet.
+    # `grant` for a request that `ask` has found able: a wavelet that does nothing to the router.
     cdef uint64_t route = s.f.route[color][cell], payload
     cdef int pos = pos_of(route)
     cdef uint32_t links, d, outs = tx_of(route, pos)
@@ -228,7 +234,7 @@ cdef inline void grant_plain(region_t* s, uint32_t cell, int color) noexcept nog
     cdef plane_t* q = row + ctz64(rx_of(route, pos))
     payload = plane_head(q, cell)[0] & PAYLOAD
     if TRACE:
-        emit(s, cell, s.now, EV_DEPART, q.color, outs, payload, q.port << 1)
+        emit(s, cell, s.now, EV_DEPART, q.color, outs, payload, is_control(payload) | q.port << 1)
     take_head(s, q, cell)
     again(s, q, cell)
     links = outs & 15
@@ -349,6 +355,14 @@ cdef void visit_general(region_t* s, uint32_t cell, int color, int port) noexcep
         grant(s, cell, &r)
 
 
+cdef void visit_control(region_t* s, plane_t* q, uint32_t cell, uint64_t word, uint64_t route) noexcept nogil:
+    # A control wavelet of a color with nothing special: general is only what it does to the router when it goes.
+    cdef request_t r
+    if (has_outputs(s, q, cell, outs_of(word, tx_of(route, pos_of(route))), route)
+            and make_request(s, cell, q.color, q.port, &r)):
+        grant(s, cell, &r)
+
+
 # --- the fast path ----------------------------------------------------------------------------------------------------
 cdef inline bint others_have_room(region_t* s, plane_t* q, plane_t* row, uint64_t now, uint32_t cell,
                                   uint32_t links) noexcept nogil:
@@ -385,12 +399,15 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         not_ready(s, q, cell, word)
         return
     route = routes[cell]
-    if unlikely(route & SLOW or is_control(word)):
+    if unlikely(route & SLOW):
         visit_general(s, cell, q.color, q.port)
         return
     shift = POSITION_BITS * pos_of(route)
     if not (route >> (shift + q.port)) & 1:
         map_clear(&q.map, cell)                         # until the route changes
+        return
+    if unlikely(does_something(word, route)):
+        visit_control(s, q, cell, word, route)
         return
     tx = <uint32_t>(route >> (shift + N_PORTS)) & ALL_PORTS
     # All outputs must have room. The first link is kept: with one output, the usual case, it is not looked up again.
@@ -418,7 +435,7 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
             return
     payload = word & PAYLOAD
     if TRACE:
-        emit(s, cell, now, EV_DEPART, q.color, tx, payload, q.port << 1)
+        emit(s, cell, now, EV_DEPART, q.color, tx, payload, is_control(payload) | q.port << 1)
     # take_head
     slot[0] = stamp_of(now + 1)
     cap = q.cap[cell] if q.cap != NULL else q.depth
@@ -472,7 +489,9 @@ cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* rout
     elif not (ports >> q.port) & 1:
         map_clear(&q.map, cell)                         # until the route changes
         return
-    elif unlikely(is_control(word)):
+    elif unlikely(does_something(word, route)):
+        if not has_outputs(s, q, cell, outs_of(word, tx_of(route, pos)), route):
+            return
         s.f.arb[2 * cell + 1] |= <uint32_t>1 << q.color
     else:
         if not has_outputs(s, q, cell, tx_of(route, pos), route):

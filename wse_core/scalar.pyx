@@ -78,11 +78,11 @@ cdef void issue_vector(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const i
     elif ins.form == FORM_DFILT:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return
+    if not vec_setup(s, ce, cell, t, ins, th):
+        return
     th.id = ut
     th.act_task = NO_TASK
     th.unblock_task = NO_TASK
-    if not vec_setup(s, ce, cell, t, ins, th):
-        return
     th.active = 1
     if TRACE:
         s.watch[cell].lost[ut] = 0

@@ -136,50 +136,6 @@ cdef void check_range(ce_t* ce, opnd_t* o, uint32_t n) noexcept nogil:
                  and hi + o.words <= <int64_t>ce.prog.code_words + <int64_t>ce.prog.data_words
                  and (o.words == 1 or (o.base & 1) == 0))
 
-cdef inline bint solid_operand(ce_t* ce, opnd_t* o, int field, int words, uint32_t n) noexcept nogil:
-    # Fill `o` if the field names n contiguous elements of memory none of which can fault; False: look closer.
-    cdef dsr_t* r
-    cdef desc_t* d
-    cdef int64_t at
-    if words == 0 or field >> 4 == FILE_REG:
-        return False
-    o.dsr = ce.prog.dsr_slot[field >> 4][field & 15]
-    r = dsr_at(ce, o.dsr)
-    if r.number == 0 or r.stride != 1 or (words == 2 and r.base & 1):
-        return False
-    d = desc_of(ce, r)
-    at = <int64_t>r.base - <int64_t>ce.prog.code_words
-    if d.kind != DSD_MEM1D or at < 0 or at + <int64_t>n * words > <int64_t>ce.prog.data_words:
-        return False
-    o.mode = OPND_MEM1D
-    o.words = words
-    o.flags = d.flags
-    o.checked = 1
-    o.base = r.base
-    o.step = words
-    return True
-
-cdef inline bint solid_setup(region_t* s, ce_t* ce, const instr_t* ins, thread_t* th) noexcept nogil:
-    # `vec_setup` for the usual operation of compute loops: three contiguous operands in memory. False: nothing decided.
-    # Gain: 420 instructions of 570.
-    cdef uint32_t n
-    if ins.form != FORM_ALU or ins.b >> 4 == FILE_REG or (ins.wd and ins.d >> 4 != FILE_REG):
-        return False
-    n = dsr_at(ce, ce.prog.dsr_slot[ins.b >> 4][ins.b & 15]).extent
-    if n == 0 or n == ENDLESS:
-        return False
-    if not (solid_operand(ce, &th.b, ins.b, ins.wb, n) and solid_operand(ce, &th.c, ins.c, ins.wc, n)
-            and solid_operand(ce, &th.a, ins.a, ins.wa, n)):
-        return False
-    th.n = n
-    th.live = 0
-    th.lanes = ins.lanes
-    th.group = ins.lanes
-    th.kind = KIND_BULK
-    th.one_bank = s.f.p.write_cycles and th.a.step % s.f.p.banks == 0 and n > 1
-    no_flow(th)
-    return True
-
 cdef inline bint plain_source(opnd_t* o) noexcept nogil:
     return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (o.mode == OPND_MEM1D and o.checked)
 
@@ -228,8 +184,8 @@ cdef void set_flow(region_t* s, ce_t* ce, thread_t* th) noexcept nogil:
         th.kind = KIND_PAIR
         th.inq2 = ce.prog.inq_slot[th.c.queue]
 
-cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
-    # Turn a vector instruction into a running operation; False after a fault.
+cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
+    # `vec_setup` from the DSRs as they are.
     cdef opnd_t* ops[3]
     cdef int pack = -1, k, p
     cdef bint streams = False
@@ -240,8 +196,6 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     th.sending_advance = 0
     th.next = t + 1 + s.f.p.start
     th.wait = WAIT_PIPE
-    if solid_setup(s, ce, ins, th):
-        return True
     if not setup_operand(s, ce, cell, t, &th.b, ins.b, ins.wb, 0, ins):
         return False
     if not setup_operand(s, ce, cell, t, &th.c, ins.c, ins.wc, 0, ins):
@@ -290,6 +244,69 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     th.one_bank = (s.f.p.write_cycles and th.a.mode == OPND_MEM1D and th.a.step != 0 and th.a.step % s.f.p.banks == 0
                    and th.n > 1)
     set_flow(s, ce, th)
+    return True
+
+cdef inline void recall_operand(ce_t* ce, thread_t* th, opnd_t* o, flow_t* flow) noexcept nogil:
+    # What differs from one set-up of an instruction to the next: where an operand begins, or the value that it has.
+    if o.mode == OPND_MEM1D:
+        o.base = dsr_at(ce, o.dsr).base
+        flow.at = <uint32_t>(o.base - <int32_t>ce.prog.code_words)
+    elif o.mode == OPND_CONST:
+        o.base = <int32_t>reg_read(ce, o.reg, o.words)
+        flow.at = <uint32_t>o.base
+
+cdef inline bint shape_operand(ce_t* ce, shape_t* shape, opnd_t* o, int k) noexcept nogil:
+    # Note for which DSR an operand is as it is; False: it depends on more than that.
+    cdef dsr_t* r
+    cdef int64_t reach, lowest = 0, highest = 0xFFFF
+    shape.number[k] = 0
+    shape.odd[k] = 0
+    if o.dsr == NO_PLACE:
+        return True
+    if not (is_fabric(o) or o.mode == OPND_MEM1D and o.checked):
+        return False
+    r = dsr_at(ce, o.dsr)
+    shape.number[k] = r.number
+    shape.extent[k] = r.extent
+    shape.stride[k] = r.stride
+    if o.mode == OPND_MEM1D and shape.th.n:
+        reach = <int64_t>(shape.th.n - 1) * o.step
+        lowest = <int64_t>ce.prog.code_words - (reach if reach < 0 else 0)
+        highest = <int64_t>ce.prog.code_words + ce.prog.data_words - o.words - (reach if reach > 0 else 0)
+        shape.odd[k] = o.words - 1
+    shape.lowest[k] = <uint16_t>lowest
+    shape.highest[k] = <uint16_t>highest
+    return True
+
+cdef inline bint fits(ce_t* ce, const shape_t* shape, const opnd_t* o, int k) noexcept nogil:
+    cdef const dsr_t* r
+    if shape.number[k] == 0:
+        return True
+    r = dsr_at(ce, o.dsr)
+    return (r.number == shape.number[k] and r.extent == shape.extent[k] and r.stride == shape.stride[k]
+            and shape.lowest[k] <= r.base <= shape.highest[k] and not r.base & shape.odd[k])
+
+cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
+    # Turn a vector instruction into a running operation; False after a fault. What the last set-up of the instruction
+    # came to, on any PE, holds as long as its DSRs differ in their bases only.  Gain: 260 instructions of 430.
+    cdef shape_t* shape = &ce.prog.shapes[ins.shape]
+    cdef uint8_t task = th.task
+    if shape.known and fits(ce, shape, &shape.th.b, 0) and fits(ce, shape, &shape.th.c, 1) and fits(
+            ce, shape, &shape.th.a, 2):
+        th[0] = shape.th
+        th.task = task
+        if ins.wd:
+            th.scalar = reg_read(ce, ins.d & 15, ins.wd)
+        th.next = t + 1 + s.f.p.start
+        recall_operand(ce, th, &th.b, &th.from_b)
+        recall_operand(ce, th, &th.c, &th.from_c)
+        recall_operand(ce, th, &th.a, &th.to)
+        return True
+    if not set_up(s, ce, cell, t, ins, th):
+        return False
+    shape.th = th[0]
+    shape.known = (shape_operand(ce, shape, &th.b, 0) and shape_operand(ce, shape, &th.c, 1)
+                   and shape_operand(ce, shape, &th.a, 2))
     return True
 
 

@@ -290,6 +290,7 @@ cdef _program(Memory m, number, program, machine, dict known):
         fifos = program.descriptors[program.descriptors["kind"] == DSD_FIFO]
         g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
     microthreads = set()
+    n_shapes = 0
     memset(used, 0, sizeof(used))
     for n, (at, op, a, b, c, d, imm) in enumerate(decoded):
         i = &g.code[n]
@@ -314,12 +315,16 @@ cdef _program(Memory m, number, program, machine, dict known):
             i.target = index_of[imm]
         for f in range(FILE_REG):
             used[<int>f] |= i.dsrs[f]
+        if i.flags & I_VECTOR:
+            i.shape = n_shapes
+            n_shapes += 1
         if i.flags & I_ASYNC:
             named = _isa.async_fields(imm)["ut"]
             if named is None:
                 microthreads |= {k for k in range(8) if g.inq_color[k] >= 0 or g.outq_color[k] >= 0}
             else:
                 microthreads.add(named)
+    g.shapes = <shape_t*>m.map(max(1, n_shapes) * sizeof(shape_t))
     i = &g.code[g.n_code]
     i.op = OP_TRAP
     i.form = FORM_JMP
