@@ -21,7 +21,7 @@ import numpy as np
 
 from wse_core import _build_info
 
-__all__ = ["ROOMS", "compiled", "functions", "seconds", "tree", "without_tracing"]
+__all__ = ["ROOMS", "compiled", "functions", "real", "seconds", "tree", "without_tracing"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tests")
@@ -71,24 +71,35 @@ def compiled(name, folder, change=lambda text: text):
         os.chdir(before)
     found = (folder / source).with_suffix(".o")
     quote = [flag for part in (folder, folder / "wse_core", folder / "fabric") for flag in ("-iquote", str(part))]
-    subprocess.run(
-        [
-            _build_info.COMPILER,
-            *quote,
-            f"-I{sysconfig.get_path('include')}",
-            f"-I{np.get_include()}",
-            "-DNPY_NO_DEPRECATED_API=NPY_1_7_API_VERSION",
-            "-DNDEBUG",
-            "-fPIC",
-            *_build_info.C_FLAGS,
-            "-c",
-            found.with_suffix(".c"),
-            "-o",
-            found,
-        ],
-        check=True,
-    )
+    command = [
+        *compiler(),
+        "-DNPY_NO_DEPRECATED_API=NPY_1_7_API_VERSION",
+        f"-I{np.get_include()}",
+        f"-I{sysconfig.get_path('include')}",
+        *quote,
+        *_build_info.C_FLAGS,
+    ]
+    subprocess.run([*command, "-c", found.with_suffix(".c"), "-o", found], check=True)
     return found
+
+
+def compiler():
+    """Return the compiler with the flags that setuptools gives it before those of setup.py."""
+    from setuptools._distutils.ccompiler import new_compiler
+    from setuptools._distutils.sysconfig import customize_compiler
+
+    found = new_compiler()
+    customize_compiler(found)
+    return found.compiler_so
+
+
+def real(name, folder):
+    """Return the object file of a module as it is: what `make build` left, compiled below `folder` if that is older."""
+    found = ROOT / "build/release/obj/build/release/cython" / Path(*name.split(".")).with_suffix(".o")
+    sources = [*ROOT.glob("wse_core/*.p[yx][xd]"), *ROOT.glob("wse_core/*.h")]
+    if found.exists() and found.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+        return found
+    return compiled(name, folder)
 
 
 def functions(path):
