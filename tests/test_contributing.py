@@ -16,6 +16,7 @@ TASKS = {
     "New exporter": "traces/export/formats.py",
     "Change the checkpoint format": "harness/train/checkpoint.py",
     "New machine preset": "wse_core/numbers.py",
+    "New builtin of CSL": "fabric/csl/comptime/builtins/table.py",
     "New planner strategy": "harness/plan/registry.py",
 }
 """Title of a task: a file that it cannot do without."""
