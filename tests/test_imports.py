@@ -45,6 +45,7 @@ ROOMS = {
     "harness.kit": (),
     "harness.train": BASE_ROOMS,
     "harness.plan": BASE_ROOMS,
+    "harness.place": BASE_ROOMS,
     "harness.validation": BASE_ROOMS,
     "harness.figures": (*BASE_ROOMS, "harness.models", "harness.inference"),
     "harness.jobs": BASE_ROOMS,
@@ -55,7 +56,7 @@ ROOMS = {
         *BASE_ROOMS,
         *(
             f"harness.{room}"
-            for room in ("train", "plan", "validation", "figures", "jobs", "models", "inference", "sdk")
+            for room in ("train", "plan", "place", "validation", "figures", "jobs", "models", "inference", "sdk")
         ),
     ),
     "harness.docs": BASE_ROOMS,
@@ -105,6 +106,10 @@ ROOM_EXCEPTIONS = {
     ("harness.docs.gallery", "harness.train.config"): "records a training run for one of the pictures",
     ("harness.docs.gallery", "harness.train.phases"): "the same",
     ("harness.docs.gallery", "harness.train.trainer"): "the same",
+    **{
+        ("harness.docs.placement", f"harness.place.{module}"): "places the problems that a page has a table of"
+        for module in ("kgraph", "picture", "solution", "solve")
+    },
 }
 """Edges between rooms that are not in `ROOMS`, and why; each must still be there."""
 

@@ -32,7 +32,7 @@ __all__ = ["COMMANDS", "build_parser", "main"]
 
 COMMANDS = (
     "run", "train", "generate", "kernel", "kernels", "csl", "validate", "figure", "view", "export", "report", "plan",
-    "doctor",
+    "place", "doctor",
 )  # fmt: skip
 """Subcommands in the order of the help text."""
 

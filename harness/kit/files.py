@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from harness.kit.console import plain
 from traces.style import DPI, new_figure, styled
@@ -37,7 +37,7 @@ def write_markdown(path: str | Path, title: str, rows: Sequence[Mapping[str, Any
 
 
 @styled
-def write_picture(path: str | Path, draw: Callable[[Any], object]) -> None:
+def write_picture(path: str | Path | BinaryIO, draw: Callable[[Any], object]) -> None:
     """Write what `draw` paints on a `matplotlib.figure.Figure` as PNG in the style of all pictures."""
     figure = new_figure(9.5, 4.6)
     draw(figure)

@@ -24,6 +24,7 @@ EXTRAS = {
     "gmpy2": ("gmpy2", "test"),
     "safetensors": ("safetensors", "train"),
     "tokenizers": ("tokenizers", "models"),
+    "scipy": ("scipy", "place"),
 }
 
 

@@ -1,0 +1,171 @@
+"""``wse place``: the kernels of a contest problem get rectangles of the wafer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from harness.kit.console import make_progress, print_json, table
+from harness.kit.files import write_picture
+from traces.atomic import atomic_file
+from wse_core.errors import ConfigError
+from wse_core.schema import Field
+
+__all__ = ["add_parser", "main"]
+
+SECONDS = Field("seconds", float, low=0.1, high=1e6, unit="s")
+ROUNDS = Field("rounds", int, low=1, high=10**9)
+PROCESSES = Field("processes", int, low=1, high=256)
+SEED = Field("seed", int, low=0, high=2**63 - 1)
+INTERRUPTED = 130
+
+
+def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Register the subcommand and return its parser."""
+    parser = sub.add_parser(
+        "place",
+        parents=[common],
+        help="give kernels rectangles of the wafer",
+        description="Choose size and place of every kernel of a problem of the ISPD 2020 contest (FILE.kgraph), so "
+        "that its score, or the slowest kernel, is least.  Ctrl-C ends the search and keeps the best so far.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a problem in the contest's format")
+    parser.add_argument(
+        "--objective", default="score", metavar="WHAT", help="score of the contest, or slowest: time of the slowest one"
+    )
+    parser.add_argument("--seconds", metavar="S", help="CPU time of each process (default: 60)")
+    parser.add_argument("--rounds", metavar="N", help="rounds of each process instead: the same result everywhere")
+    parser.add_argument("--processes", default="2", metavar="P", help="searches side by side (default: %(default)s)")
+    parser.add_argument("--seed", default="0", metavar="N", help="of the search (default: %(default)s)")
+    parser.add_argument("--check", metavar="SOLUTION", help="do not search: check a placement and say its score")
+    parser.add_argument("--out", metavar="SOLUTION", help="file for the placement, in the contest's format")
+    parser.add_argument("--picture", metavar="FILE.png", help="file for a picture of the wafer")
+    return parser
+
+
+def main(args: argparse.Namespace) -> int:
+    """Search or check, write, print."""
+    from harness.place.kgraph import read_problem
+    from harness.place.solution import read_solution, scored
+
+    if args.seconds and args.rounds:
+        raise ConfigError("both are given", where="--seconds, --rounds", hint="one of them")
+    problem = read_problem(args.file)
+    facts: dict[str, Any] = {"problem": problem.name, "kernels": len(problem.kernels)}
+    status = 0
+    if args.check:
+        placed = read_solution(args.check, problem)
+        score = scored(problem, placed)
+    else:
+        outcome = _searched(args, problem)
+        placed, score = outcome.placed, outcome.score
+        facts |= {
+            "objective": args.objective,
+            "bound": float(outcome.bound),
+            "over_bound": float(score.slowest / outcome.bound),
+            "rounds": outcome.rounds,
+            "seconds": outcome.seconds,
+            "interrupted": outcome.interrupted,
+        }
+        if outcome.interrupted:
+            print("interrupted: the best so far is kept", file=sys.stderr)
+            status = INTERRUPTED
+    facts |= {
+        "slowest": float(score.slowest),
+        "wire": float(score.wire),
+        "score": score.score,
+        "used": score.used,
+        "files": _write(args, problem, placed),
+    }
+    _print(args, facts, problem, placed)
+    return status
+
+
+def _searched(args: argparse.Namespace, problem: Any) -> Any:
+    """Search as the options say."""
+    from harness.place.solve import solve
+
+    options: dict[str, Any] = {
+        "rounds": ROUNDS.parse(args.rounds, "--rounds") if args.rounds else None,
+        "processes": PROCESSES.parse(args.processes, "--processes"),
+        "seed": SEED.parse(args.seed, "--seed"),
+    }
+    if args.seconds:
+        options["seconds"] = SECONDS.parse(args.seconds, "--seconds")
+    for path in (args.out, args.picture):
+        if path and Path(path).is_dir():
+            raise ConfigError("is a directory", where=path, hint="the name of a file")
+    with make_progress(args.progress) as progress:
+        progress.phase(f"{problem.name or 'problem'}: {len(problem.kernels)} kernels")
+
+        def report(share: float, rounds: int, best: Any) -> None:
+            shown = {} if best is None else {"slowest": float(best.limit), "wire": best.wire}
+            progress.update(round(1000 * share), 1000, rounds=rounds, **shown)
+
+        return solve(problem, args.objective, report=report, **options)
+
+
+def _blocks(placed: Any) -> list[Any]:
+    """Return what a picture shows of a placement."""
+    from harness.place.picture import Block
+
+    times = [item.kernel.time(item.given) for item in placed]
+    slowest = max(times)
+    return [
+        Block(item.kernel.name, item.x, item.y, item.size[0], item.size[1], float(time / slowest))
+        for item, time in zip(placed, times, strict=True)
+    ]
+
+
+def _write(args: argparse.Namespace, problem: Any, placed: Any) -> list[str]:
+    """Write the files that are asked for and return their names."""
+    from harness.place.picture import draw
+    from harness.place.solution import written
+
+    if args.out:
+        with atomic_file(args.out) as stream:
+            stream.write(written(placed).encode("ascii"))
+    if args.picture:
+        with atomic_file(args.picture) as stream:
+            write_picture(
+                stream,
+                lambda figure: draw(
+                    figure, _blocks(placed), problem.wires, problem.width, problem.height, problem.name or "placement"
+                ),
+            )
+    return [path for path in (args.out, args.picture) if path]
+
+
+def _print(args: argparse.Namespace, facts: dict[str, Any], problem: Any, placed: Any) -> None:
+    """Print the result."""
+    from harness.place.picture import terminal
+
+    if args.json:
+        places = [
+            {
+                "name": item.kernel.name,
+                "x": item.x,
+                "y": item.y,
+                "width": item.size[0],
+                "height": item.size[1],
+                "time": float(item.kernel.time(item.given)),
+            }
+            for item in placed
+        ]
+        print_json(facts | {"placement": places})
+        return
+    print(terminal(_blocks(placed), problem.width, problem.height))
+    bound = f", {facts['over_bound']:.3f} of the bound by area" if "over_bound" in facts else ""
+    rows = [
+        ("problem", f"{facts['problem']}: {facts['kernels']} kernels"),
+        ("slowest kernel", f"{facts['slowest']:,.10g}{bound}"),
+        ("wires", f"{facts['wire']:,.10g} PEs"),
+        ("score", "not known: adapters count" if facts["score"] is None else f"{facts['score']:,.10g}"),
+        ("wafer used", f"{100 * facts['used']:.1f} %"),
+    ]
+    if "rounds" in facts:
+        rows.append(("search", f"{facts['rounds']} rounds, {facts['seconds']:.1f} s of CPU time a process"))
+    rows += [("written", name) for name in facts["files"]]
+    print(table(rows))

@@ -1,0 +1,90 @@
+"""A placement as a picture of the wafer, and as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Block", "draw", "draw_wafer", "terminal"]
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+EMPTY = "."
+MOST_NAMED = 40
+"""Blocks whose names the picture bears, and whose loads it shows one by one."""
+PALE = 0.35
+
+
+class Block(NamedTuple):
+    """A rectangle of a picture: name, corner and size [PEs], load as share of the time of the slowest one."""
+
+    name: str
+    x: int
+    y: int
+    width: int
+    height: int
+    load: float
+
+
+def terminal(blocks: Sequence[Block], width: int, height: int, columns: int = 64) -> str:
+    """Return the wafer as lines of letters, x to the right and y downwards, a dot where nothing lies.
+
+    A character is twice as high as it is wide; it shows what lies in its middle.
+    """
+    wide = max(1, min(columns, width))
+    high = max(1, min(columns, round(height / width * wide / 2), height))
+    lines = []
+    for row in range(high):
+        y = (row + 0.5) * height / high
+        line = ""
+        for column in range(wide):
+            x = (column + 0.5) * width / wide
+            inside = (
+                index
+                for index, block in enumerate(blocks)
+                if block.x <= x < block.x + block.width and block.y <= y < block.y + block.height
+            )
+            found = next(inside, None)
+            line += EMPTY if found is None else LETTERS[found % len(LETTERS)]
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def shades(count: int) -> list[tuple[float, ...]]:
+    """Return colours of blocks in their order."""
+    from matplotlib import colormaps
+
+    return [colormaps["viridis"](index / max(1, count - 1))[:3] for index in range(count)]
+
+
+def draw_wafer(
+    axes: Any, blocks: Sequence[Block], wires: Sequence[tuple[int, int]], width: int, height: int, title: str
+) -> None:
+    """Draw the wafer with rectangles in the colours of their order and paths between centres."""
+    from matplotlib.patches import Rectangle
+
+    for block, colour in zip(blocks, shades(len(blocks)), strict=True):
+        pale = tuple(1 - (1 - part) * (1 - PALE) for part in colour)
+        place = block.x, block.y
+        axes.add_patch(Rectangle(place, block.width, block.height, facecolor=pale, edgecolor="white", linewidth=0.5))
+        if len(blocks) <= MOST_NAMED and block.name:
+            middle = block.x + block.width / 2, block.y + block.height / 2
+            axes.text(*middle, block.name, ha="center", va="center", fontsize=5.5, color="#222", clip_on=True)
+    for first, second in wires:
+        ends = [(block.x + block.width / 2, block.y + block.height / 2) for block in (blocks[first], blocks[second])]
+        axes.plot(*zip(*ends, strict=True), color="#c8442f", linewidth=0.8, alpha=0.75)
+    axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xlabel="x [PEs]", ylabel="y [PEs]", title=title)
+    axes.add_patch(Rectangle((0, 0), width, height, fill=False, edgecolor="#8a979d", linewidth=0.8))
+
+
+def draw(
+    figure: Any, blocks: Sequence[Block], wires: Sequence[tuple[int, int]], width: int, height: int, title: str
+) -> None:
+    """Draw the wafer and, beside it, the loads of all blocks."""
+    wafer, loads = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
+    draw_wafer(wafer, blocks, wires, width, height, title)
+    places = range(len(blocks))
+    loads.barh(places, [100 * block.load for block in blocks], color=shades(len(blocks)), height=0.8)
+    loads.set(xlim=(0, 100), xlabel="time [% of the slowest one's]", title="load")
+    loads.invert_yaxis()
+    if len(blocks) <= MOST_NAMED:
+        loads.set_yticks(list(places), [block.name for block in blocks], fontsize=5.5)

@@ -1,0 +1,284 @@
+"""Search over plans and time limits: simulated annealing in rounds, whose sequence depends on the seed alone.
+
+The cost of a plan at a time limit is the limit times its weight, plus the length of wires times theirs.  A plan that
+needs more columns of PEs than there are is not refused but costs as if time grew with the area that is missing: it
+leads to better ones, and after each round `Search.settle` finds the time limit at which the best plan of the round
+really fits.
+
+A round anneals one plan of a small pool.  Plans to begin with are the network cut into 1, 2, ... columns in the order
+in which data flow, up one and down the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from random import Random
+
+import numpy as np
+
+from harness.place.bands import Plan, Sizer
+from harness.place.moves import random_move
+
+__all__ = ["Found", "Search", "Task", "flow_order"]
+
+STEPS = 2000
+"""Steps of a round."""
+POOL = 6
+"""Plans that are annealed in turn."""
+MOST_COLUMNS = 16
+"""Columns of a plan to begin with."""
+STARTS = (1.03, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 25.0)
+"""Time limits at which plans to begin with are made, over the bound by area; more if nothing fits."""
+SETTLE = (1.0, 1.005, 1.01, 1.02, 1.035, 1.05, 1.08, 1.13, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.6, 8.0)
+"""Time limits that are tried for a plan, over the least at which it fits."""
+STRETCHES = (1.0, 0.5, 0.0)
+"""How much of the width that is left columns get; `Sizer.plan`."""
+FINEST = 1e-4
+"""To which the least time limit of a plan is found, relative."""
+HOT, COLD = 4e-3, 2e-5
+"""Temperature at the begin of the first rounds and at the end of all, over the cost."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be placed.
+
+    Attributes
+    ----------
+    kinds : sequence of int
+        Kind of each item.
+    curves : callable
+        Time limit -> of each kind, the least height for widths 0 .. width; falls, and falls with the limit.
+    width, height : int
+        Of the wafer [PEs].
+    wires : sequence of (int, int)
+        Items that are connected.
+    bound : Fraction
+        A time limit that is not above any possible one.
+    time_weight, wire_weight : float
+        Of the slowest item and of the length of wires.
+    """
+
+    kinds: Sequence[int]
+    curves: Callable[[Fraction], Sequence[np.ndarray]]
+    width: int
+    height: int
+    wires: Sequence[tuple[int, int]]
+    bound: Fraction
+    time_weight: float
+    wire_weight: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan that fits at a time limit with columns stretched so far (`Sizer.plan`), and what it costs there."""
+
+    cost: float
+    limit: Fraction
+    wire: float
+    plan: Plan
+    stretch: float
+
+
+def flow_order(items: int, wires: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the items in an order in which data flow, along one branch as far as it goes; circles come last."""
+    after: list[list[int]] = [[] for _ in range(items)]
+    before = [0] * items
+    for source, target in wires:
+        after[source].append(target)
+        before[target] += 1
+    order: list[int] = []
+    ready = [item for item in reversed(range(items)) if not before[item]]
+    while ready:
+        item = ready.pop()
+        order.append(item)
+        for target in after[item]:
+            before[target] -= 1
+            if not before[target]:
+                ready.append(target)
+    placed = set(order)
+    return order + [item for item in range(items) if item not in placed]
+
+
+class Search:
+    """One sequence of rounds.
+
+    Parameters
+    ----------
+    task : Task
+    seed : int or str
+        Two searches of one task and one seed take the same steps.
+
+    Attributes
+    ----------
+    best : Found or None
+        The cheapest plan that fits.
+    rounds : int
+        How many have been done.
+    """
+
+    def __init__(self, task: Task, seed: int | str = 0) -> None:
+        self.task, self.random = task, Random(seed)
+        self.items = len(task.kinds)
+        self.ends = np.array([pair[0] for pair in task.wires], int), np.array([pair[1] for pair in task.wires], int)
+        self.neighbours: list[list[int]] = [[] for _ in range(self.items)]
+        for first, second in task.wires:
+            self.neighbours[first].append(second)
+            self.neighbours[second].append(first)
+        self.x, self.y = np.zeros(self.items), np.zeros(self.items)
+        self.sizers: dict[Fraction, Sizer] = {}
+        self.best: Found | None = None
+        self.rounds = 0
+        self.pool: list[tuple[Fraction, Plan, float]] = []
+
+    def _sizer(self, limit: Fraction) -> Sizer:
+        """Return what sizes plans at a time limit; the last few are kept."""
+        found = self.sizers.get(limit)
+        if found is None:
+            if len(self.sizers) >= 4:
+                self.sizers.pop(next(iter(self.sizers)))
+            found = self.sizers[limit] = Sizer(self.task.curves(limit), self.task.kinds, self.task.height)
+        return found
+
+    def measure(self, sizer: Sizer, plan: Plan, stretch: float) -> tuple[int, float] | None:
+        """Return the width that a plan takes and the length of its wires; None if a column has no size."""
+        left = 0
+        columns = sizer.plan(plan, stretch)
+        if columns is None:
+            return None
+        for sized in columns:
+            self.x[sized.items] = sized.x + left
+            self.y[sized.items] = sized.y
+            left += sized.width
+        first, second = self.ends
+        across = np.abs(self.x[first] - self.x[second]).sum() + np.abs(self.y[first] - self.y[second]).sum()
+        return left, float(across)
+
+    def cost(self, limit: float, measured: tuple[int, float]) -> float:
+        """Return the cost of a plan of some width and wires; too much width counts as time."""
+        width, wire = measured
+        over = max(1.0, width / self.task.width)
+        return self.task.time_weight * limit * over**1.5 + self.task.wire_weight * wire
+
+    def begin(self) -> None:
+        """Fill the pool with plans to begin with, the cheapest first and of different numbers of columns."""
+        order = flow_order(self.items, self.task.wires)
+        found: list[tuple[float, int, Fraction, Plan]] = []
+        factors = iter(STARTS)
+        factor = 1.0
+        while factor < 1e12 and not (found and factor >= STARTS[-1]):
+            factor = next(factors, factor * 2)
+            limit = Fraction(round(float(self.task.bound) * factor * 1024), 1024)
+            sizer = self._sizer(limit)
+            for columns in range(1, min(self.items, MOST_COLUMNS) + 1):
+                plan = _cut(order, columns)
+                measured = self.measure(sizer, plan, 1.0)
+                if measured is not None:
+                    found.append((self.cost(float(limit), measured), columns, limit, plan))
+        found.sort(key=lambda start: start[:3])
+        seen: set[int] = set()
+        for _, columns, limit, plan in found:
+            if columns not in seen and len(self.pool) < POOL:
+                seen.add(columns)
+                self.pool.append((limit, plan, 1.0))
+
+    def round(self) -> bool:
+        """Anneal one plan; return whether a cheaper one that fits was found."""
+        if not self.pool:
+            self.begin()
+            if not self.pool:
+                return False
+        first = self.rounds < len(self.pool)
+        index = self.rounds if first else 0 if self.random.random() < 0.6 else self.random.randrange(len(self.pool))
+        hot = HOT if first else COLD * (HOT / COLD) ** self.random.uniform(0.25, 1.0)
+        limit, plan, stretch = self.pool[index]
+        if not first and self.random.random() < 0.25:
+            stretch = self.random.choice(STRETCHES)
+        plan = self._annealed(limit, plan, stretch, hot)
+        self.rounds += 1
+        settled = self.settle(limit, plan)
+        if settled is None:
+            return False
+        self.pool[index] = settled.limit, settled.plan, settled.stretch
+        better = self.best is None or settled.cost < self.best.cost
+        if better:
+            self.best = settled
+            self.pool[index], self.pool[0] = self.pool[0], self.pool[index]
+        elif not first and index:
+            # A plan that stays behind gives way to the best, to go another way from there.
+            assert self.best is not None
+            if settled.cost > 1.02 * self.best.cost:
+                self.pool[index] = self.best.limit, self.best.plan, self.best.stretch
+        return better
+
+    def _annealed(self, limit: Fraction, plan: Plan, stretch: float, hot: float) -> Plan:
+        """Return the cheapest plan met on a random walk that grows colder."""
+        sizer, random, most = self._sizer(limit), self.random, float(limit)
+        measured = self.measure(sizer, plan, stretch)
+        assert measured is not None
+        cost = best_cost = self.cost(most, measured)
+        best = plan
+        heat, cooling = hot * cost, (COLD / hot) ** (1 / STEPS)
+        for _ in range(STEPS):
+            heat *= cooling
+            new = random_move(plan, self.items, self.neighbours, random)
+            if new is None:
+                continue
+            measured = self.measure(sizer, new, stretch)
+            if measured is None:
+                continue
+            new_cost = self.cost(most, measured)
+            if new_cost <= cost or random.random() < math.exp((cost - new_cost) / heat):
+                plan, cost = new, new_cost
+                if cost < best_cost:
+                    best, best_cost = plan, cost
+        return best
+
+    def fits(self, limit: Fraction, plan: Plan) -> bool:
+        """Whether a plan fits at a time limit."""
+        sizer = self._sizer(limit)
+        return sum(sizer.narrowest(column) for column in plan) <= self.task.width
+
+    def settle(self, limit: Fraction, plan: Plan) -> Found | None:
+        """Return a plan at the time limit that makes it cheapest; None if it fits at none."""
+        high = limit
+        while not self.fits(high, plan):
+            high = high * 33 / 32
+            if high > limit * 16:
+                return None
+        low = self.task.bound * Fraction(999, 1000)
+        if high == limit:
+            step = Fraction(63, 64)
+            while high * step > low and self.fits(high * step, plan):
+                high *= step
+            low = max(low, high * step)
+        else:
+            low = max(low, high * 32 / 33)
+        while float(high - low) > FINEST * float(high):
+            middle = Fraction(round(float(low + high) * 2**20), 2**21)
+            low, high = (low, middle) if self.fits(middle, plan) else (middle, high)
+        found = None
+        for factor in SETTLE:
+            at = high * Fraction(factor).limit_denominator(1000)
+            if found is not None and self.task.time_weight * float(at) >= found.cost:
+                break  # without any wire it would cost more
+            for stretch in STRETCHES:
+                measured = self.measure(self._sizer(at), plan, stretch)
+                if measured is None or measured[0] > self.task.width:
+                    continue
+                cost = self.cost(float(at), measured)
+                if found is None or cost < found.cost:
+                    found = Found(cost, at, measured[1], plan, stretch)
+        return found
+
+
+def _cut(order: Sequence[int], columns: int) -> Plan:
+    """Return the items in columns of like number, up one and down the next."""
+    cuts = [round(index * len(order) / columns) for index in range(columns + 1)]
+    parts = [order[cuts[index] : cuts[index + 1]] for index in range(columns)]
+    return tuple(
+        tuple(((item,),) for item in (reversed(part) if index % 2 else part)) for index, part in enumerate(parts)
+    )

@@ -1,0 +1,134 @@
+"""``wse place`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from harness.cli import main as cli
+from harness.place.kgraph import read_problem
+from harness.place.picture import Block, terminal
+from harness.place.solution import check, read_solution
+from tests.harness.place.problems import GRAPH, head, text
+
+
+@pytest.fixture
+def problem(tmp_path, monkeypatch):
+    """A problem in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WSE_DEBUG", raising=False)
+    (tmp_path / "a.kgraph").write_text(text(), encoding="utf-8")
+    return tmp_path / "a.kgraph"
+
+
+def run(capsys, *words):
+    status = cli.main(["place", *map(str, words)])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_place_check_and_picture(problem, capsys):
+    words = (problem, "--rounds", 2, "--processes", 1, "--out", "a.sol", "--picture", "a.png")
+    status, out, err = run(capsys, *words, "--json")
+    assert (status, err) == (0, "")
+    facts = json.loads(out)
+    assert facts["files"] == ["a.sol", "a.png"]
+    assert (problem.parent / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert [item["name"] for item in facts["placement"]] == ["k1", "k2", "k3"]
+    assert facts["slowest"] == max(item["time"] for item in facts["placement"])
+    assert facts["score"] == facts["slowest"] + facts["wire"]
+    assert facts["rounds"] == 2
+    check(read_problem(problem), read_solution("a.sol", read_problem(problem)))
+    status, out, _ = run(capsys, problem, "--check", "a.sol", "--json")
+    assert status == 0
+    checked = json.loads(out)
+    assert {key: facts[key] for key in ("score", "slowest", "wire", "used", "placement")} == {
+        key: checked[key] for key in ("score", "slowest", "wire", "used", "placement")
+    }
+    status, out, _ = run(capsys, *words)
+    assert status == 0
+    assert f"score           {facts['score']:,.10g}\n" in out
+    assert all(letter in out.split("problem")[0] for letter in "abc")
+
+
+def test_slowest_may_have_adapters_and_the_score_not(problem, capsys):
+    problem.write_text(text(adapter=7), encoding="utf-8")
+    status, _, err = run(capsys, problem, "--rounds", 1)
+    assert status == 2
+    assert "adapters count 7 each" in err
+    assert "--objective slowest" in err
+    status, out, _ = run(capsys, problem, "--rounds", 1, "--processes", 1, "--objective", "slowest")
+    assert status == 0
+    assert "not known: adapters count" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing.kgraph"], "nothing.kgraph: cannot be read"),
+        (["a.kgraph", "--objective", "best"], "one of score, slowest"),
+        (["a.kgraph", "--seconds", "0"], "--seconds"),
+        (["a.kgraph", "--seconds", "nan"], "--seconds"),
+        (["a.kgraph", "--rounds", "many"], "--rounds"),
+        (["a.kgraph", "--rounds", "1", "--seconds", "1"], "one of them"),
+        (["a.kgraph", "--processes", "0"], "--processes"),
+        (["a.kgraph", "--seed", "-1"], "--seed"),
+        (["a.kgraph", "--out", "."], "is a directory"),
+        (["a.kgraph", "--check", "a.kgraph"], "no line of a solution"),
+        (["a.kgraph", "--check", "none.sol"], "none.sol: cannot be read"),
+    ],
+)
+def test_what_is_refused(problem, capsys, words, said):
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (2, "")
+    assert err.startswith("wse: error: ")
+    assert err.count("\n") == 1
+    assert said in err
+    assert [path.name for path in problem.parent.iterdir()] == ["a.kgraph"]
+
+
+def test_without_the_library_nothing_begins(problem, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    status, _, err = run(capsys, problem, "--rounds", 1)
+    assert status == 2
+    assert "pip install 'wse-sim[place]'" in err
+
+
+def test_ctrl_c_keeps_the_best_so_far(problem, root, child_env):
+    """The signal goes to all processes of the group, as a terminal sends it."""
+    words = [sys.executable, "-m", "harness", "place", str(problem), "--seconds", "1e5", "--out", "a.sol", "--progress"]
+    child = subprocess.Popen(
+        words, env=child_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert any("slowest" in line for line in child.stderr)
+        os.killpg(child.pid, signal.SIGINT)
+        out, err = child.communicate(timeout=300)
+    finally:
+        child.kill()
+    assert child.returncode == 130
+    assert "interrupted: the best so far is kept" in err
+    assert "Traceback" not in err
+    assert "written" in out
+    check(read_problem(problem), read_solution("a.sol", read_problem(problem)))
+
+
+def test_the_wafer_on_a_terminal():
+    blocks = [Block("a", 0, 0, 4, 4, 1.0), Block("b", 4, 2, 4, 6, 0.5)]
+    assert terminal(blocks, 8, 8, 8).splitlines() == ["aaaa....", "aaaabbbb", "....bbbb", "....bbbb"]
+    assert set(terminal([], 3, 200, 64)) == {".", "\n"}
+
+
+def test_a_graph_of_one_kernel(problem, capsys):
+    """Nothing is connected, and everything is one column."""
+    one = "\n".join(line for line in GRAPH.splitlines() if line.startswith("conv[1] "))
+    problem.write_text(head() + one, encoding="utf-8")
+    status, out, _ = run(capsys, problem, "--rounds", 1, "--processes", 1, "--json")
+    assert status == 0
+    assert json.loads(out)["wire"] == 0
