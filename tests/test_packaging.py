@@ -282,6 +282,7 @@ def test_metadata():
         "models",
         "nice",
         "perfetto",
+        "place",
         "plan",
         "report",
         "tables",
