@@ -7,6 +7,7 @@ from wse_core.queue cimport *
 from wse_core.records cimport *
 
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil
+cdef bint flow_arrives(region_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t payload) noexcept nogil
 cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start, bint* decided) noexcept nogil
 
 cdef inline bint flow_on(ce_t* ce, thread_t* th) noexcept nogil:

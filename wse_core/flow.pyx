@@ -125,6 +125,42 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     th.wait = WAIT_PIPE
     return flow_when(s, ce, cell, th, t)      # stopped by a head that is not ready or by a full queue
 
+cdef bint flow_arrives(region_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t payload) noexcept nogil:
+    # A router delivers to a CE whose main thread stores a flow: the step that takes the wavelet, in the cycle in which
+    # it is ready, if it is certain now that this step issues then. False: nothing was done, the wavelet goes into the
+    # queue. Who waits, alone, for nothing but this wavelet sees nothing else before that cycle. (Who also sends would
+    # have to know whether there will be room.)
+    # Gain: 45 instructions of a hop (broadcast), since nobody wakes the CE and looks at it.
+    cdef thread_t* th = &ce.main
+    cdef uint64_t t = s.now + s.f.p.ramp_in
+    cdef uint32_t b
+    if (ce.uts or th.group != 1 or q.head != q.tail or q != inq_at(ce, th.inq) or th.n - th.k < 2 or th.next > t
+            or ce.pipe_free > t or ce.resume > t or t >= s.ahead or t == s.now or is_control(payload) or s.f.injects):
+        return False
+    q.slots[q.tail] = stamp_of(t + 1)
+    q.tail = 0 if q.tail + 1 == q.cap else q.tail + 1
+    q.head = q.tail
+    b = flow_take(ce.sram, &th.from_b, 0, <uint32_t>payload)
+    flow_put(ce.sram, &th.to, alu(th.op, &ce.prog.num, b, flow_take(ce.sram, &th.from_c, 0, <uint32_t>payload),
+                                  th.scalar))
+    if ce.acct < t:
+        ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
+    book(ce, t, 1, 0)
+    touched(s, t)
+    th.k += 1
+    th.next = t + 1
+    ce.rr = MAIN
+    ce.wait = WAIT_INPUT
+    ce.resume = t + 1
+    ce.counts[COUNT_RECEIVED] += 1
+    ce.counts[COUNT_ELEMENTS] += 1
+    ce.counts[COUNT_STEPS] += 1
+    if is_mac(th.op):
+        ce.counts[COUNT_MACS] += 1
+    s.waiting = 1
+    s.events += 1
+    return True
+
 
 cdef enum:
     NOT_ABLE = 0

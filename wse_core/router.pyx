@@ -19,6 +19,7 @@ from wse_core.bitmap cimport map_clear, map_next, map_prune, map_set, map_walk, 
 from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
+from wse_core.flow cimport flow_arrives
 from wse_core.link cimport all_have_room, has_outputs, not_ready, room_at, sleep_on_link, sleep_on_ramp, take_head, \
     wake_upstream
 from wse_core.queue cimport *
@@ -457,7 +458,8 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
             d = ctz64(links)
             links &= links - 1
             plane_push(s, row + (d ^ 1), cell + s.f.delta[d], payload, now + s.f.p.hop)
-    if i != NULL:
+    if i != NULL and (TRACE or ce.main.plane != NO_PLACE or ce.main_state != MAIN_VECTOR or ce.main.kind != KIND_FLOW
+                      or not flow_arrives(s, ce, cell, i, payload)):
         next = i.tail
         i.slots[next] = payload | s.ramp_word
         next += 1
