@@ -8,6 +8,9 @@ still come.  Three things need all gradients first, and then every word of the n
   iteration by then is void and is sent again.  The void words are not simulated: the wafers drop them.
 - The loss scale, one word, may depend on whether all gradients are finite.
 
+Where gradients are clipped nothing is updated before the last one has come, since all of them make the norm; updates
+then run at their rate.  Where gradients of several passes are added up, weights change with those of the last pass.
+
 If parameters with their optimizer state do not fit DRAM, the first layers stay there and the others lie in flash
 (`memx.tiers.Tiers.pinned`): their weights are read for each use, and their state for each update, which is written.
 
@@ -85,8 +88,11 @@ class Service:
         later = np.where(when[second] > when[first], second, first)  # a word with two values waits for both
         return when[later], cause[later]
 
-    def read(self, script: Script) -> Times | None:
-        """Return the bytes of flash that have to be read for each word, in the order of sending; None: of no word."""
+    def read(self, script: Script, update: bool) -> Times | None:
+        """Return the bytes of flash that have to be read for each word, in the order of sending; None: of no word.
+
+        With `update` the state of a weight is read with the word that asks for its gradient.
+        """
         flash = self._in_flash()
         if not any(flash):
             return None
@@ -96,7 +102,7 @@ class Service:
         carried = np.array([*(size * there for size, there in zip(each, flash, strict=True)), 0, 0], np.float64)
         first, second = (carried[np.where(of >= 0, owner[of], -1)] for of in (script.sources, script.seconds))
         found = first + second
-        asked = script.asking >= 0
+        asked = (script.asking >= 0) & update
         np.add.at(found, script.asking[asked], self._state(script)[asked])
         return found[script.sequence]
 
@@ -111,15 +117,18 @@ class Service:
 
     # --- gradients that come ------------------------------------------------------------------------------------------
 
-    def begin(self, script: Script, up: Up) -> None:
-        """Say what the numbers are that will come."""
+    def begin(self, script: Script, up: Up, update: bool, whole: bool) -> None:
+        """Say what the numbers are that will come; parameters as of `swarm.system.System.train`.
+
+        Adding a gradient to one that is kept takes an update unit as long as an update; sums are kept in DRAM.
+        """
         places = np.concatenate(script.places)
         updated = places < script.offsets[-1]
         written = None
-        if any(self._in_flash()):
+        if update and any(self._in_flash()):
             state = self._state(script)
             written = np.where(state > 0, state + WEIGHT_BYTES, 0.0)[script.back]
-        up.begin(updated[script.back], written)
+        up.begin(updated[script.back], written, whole)
 
     def took(self, script: Script, up: Up, finite: bool) -> None:
         """Keep when weights are new; `finite`: the gradients were, so that there is something new."""

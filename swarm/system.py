@@ -22,6 +22,7 @@ the boundary of iterations).
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -90,6 +91,19 @@ class Iteration:
     hops: int = 0
     macs: int = 0
     host_seconds: float = 0.0
+
+    @staticmethod
+    def of_parts(parts: Sequence[Iteration]) -> Iteration:
+        """Return the iteration that passes one after the other make, of which the last one updates the weights."""
+        if len(parts) == 1:
+            return parts[0]
+        loss, causes = np.float32(0), Counter[str]()
+        for part in parts:
+            loss += part.loss
+            causes.update(part.waits)
+        names = ("total_cycles", "load", "boundary", "words", "gradient_words", "hops", "macs", "host_seconds")
+        sums: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in names}
+        return Iteration(loss, parts[-1].gradients, waits=dict(causes), **sums)
 
     @property
     def cycles(self) -> int:
@@ -216,6 +230,7 @@ class System:
         self.up = Up(self.links, Updates.of(machine), tiers, away, self.hertz)
         self.clock = self.done = 0
         self.sent: list[Sent] = []
+        self._kept: np.ndarray | None = None  # sums of gradients that no update has used up
         self._unhindered: dict[str, tuple[Script, Unhindered]] = {}
         self._pool = ThreadPoolExecutor(max_workers=workers or max(1, min(wafers, os.cpu_count() or 1)))
 
@@ -232,7 +247,12 @@ class System:
     # --- passes -------------------------------------------------------------------------------------------------------
 
     def _pass(
-        self, kind: str, loss_scale: float, shards: Sequence[tuple[np.ndarray, np.ndarray | None]]
+        self,
+        kind: str,
+        loss_scale: float,
+        shards: Sequence[tuple[np.ndarray, np.ndarray | None]],
+        update: bool = False,
+        whole: bool = False,
     ) -> tuple[Script, dict[str, Any]]:
         """Send the words of a pass and let the wafers work on them; return the script and what it took."""
         streams, script = self.coordinator.streams(kind, loss_scale), self.coordinator.script(kind)
@@ -247,8 +267,8 @@ class System:
         self.sent.append(Sent(kind, script, self.ports[0].ended + load + self.ports[0].origin))
         for port in self.ports:
             port.begin(port.ended + load)
-        self.down.begin(*self.service.released(script), self.service.read(script))
-        self.service.begin(script, self.up)
+        self.down.begin(*self.service.released(script), self.service.read(script, update))
+        self.service.begin(script, self.up, update, whole)
         travel(self.ports, self.down, self.up, self._pool)
         self.clock = max(port.ended for port in self.ports)
         self.up.end(min(port.ended for port in self.ports))
@@ -294,8 +314,8 @@ class System:
         parts = [column == k for k in range(script.columns)]
         return waits.lost([late[part] for part in parts], [cause[part] for part in parts], total)
 
-    def train(self, shards: list, loss_scale: float = 1.0) -> Iteration:
-        """Run an iteration.
+    def train(self, shards: list, loss_scale: float = 1.0, update: bool = True, whole: bool = False) -> Iteration:
+        """Run an iteration, or a part of one.
 
         Parameters
         ----------
@@ -303,22 +323,32 @@ class System:
             Per wafer, bit patterns of shape (features, samples) and (classes, samples).
         loss_scale : float
             A power of two.
+        update : bool, optional
+            False: the memory service keeps the gradients and adds those of the next pass to them; the weights stay.
+        whole : bool, optional
+            No weight is updated before all gradients are there: their norm decides.
 
         Returns
         -------
         Iteration
+            Its gradients are the sums of all passes since the last update.
         """
         begun = self.clock
-        script, facts = self._pass("train", loss_scale, shards)
+        script, facts = self._pass("train", loss_scale, shards, update, whole)
         asked, count = int(script.offsets[-1]), len(script.back)
         numbers, loss = np.empty(count, np.float32), np.float32(0)
         with np.errstate(invalid="ignore", over="ignore"):  # an overflow is for the loss scale to see
             numbers[np.concatenate(script.places)[script.back]] = gather(self.tree, count)
             for part in numbers[asked:]:
                 loss += part
-        if self.timed:
-            self.service.took(script, self.up, bool(np.isfinite(numbers[:asked]).all()))
-        found = Iteration(loss, numbers[:asked], gradient_words=count, **facts)
+        gradients = numbers[:asked]
+        if self._kept is not None:
+            with np.errstate(invalid="ignore", over="ignore"):
+                gradients = self._kept + gradients
+        self._kept = None if update else gradients
+        if self.timed and update:
+            self.service.took(script, self.up, bool(np.isfinite(gradients).all()))
+        found = Iteration(loss, gradients, gradient_words=count, **facts)
         self.done += 1
         if self.mark is not None and self.timed:
             self._mark(self.mark, script, begun, found.load)

@@ -98,7 +98,7 @@ class Up:
         self.back = away + max(1.0, hertz * links.turn)
         self.room = np.empty(0)
 
-    def begin(self, updated: NDArray[np.bool_], written: Times | None) -> None:
+    def begin(self, updated: NDArray[np.bool_], written: Times | None, whole: bool = False) -> None:
         """Begin a pass.
 
         Parameters
@@ -107,9 +107,11 @@ class Up:
             Per number, in the order of asking: whether it updates a weight.
         written : ndarray or None
             Bytes of flash that are written for it.
+        whole : bool, optional
+            Nothing is updated before all numbers are there.
         """
         count = len(updated)
-        self._updated, self._written, self.known = updated, written, 0
+        self._updated, self._written, self.known, self._whole = updated, written, 0, whole
         self.came, self.new, self.begun = np.empty(count), np.empty(count), np.empty(count)
         self.cause = np.full(count, TRIP, np.int8)
         self._last = 0.0
@@ -138,19 +140,36 @@ class Up:
         self._last = float(there[-1])
         updated = self._updated[part]
         begun = there.copy()
-        done = self.units.through(there[updated])
-        begun[updated] = done - self.units.gap
-        waits[UPDATE] = begun - there
-        new = there.copy()
+        if not self._whole:
+            done = self.units.through(there[updated])
+            begun[updated] = done - self.units.gap
+            waits[UPDATE] = begun - there
+            self.new[part] = self._renewed(part, there, done, waits)
+        waits[TRIP] = 2 * self.away.max() + self.latency
+        self.came[part], self.begun[part] = there, begun
+        self.cause[part], self.known = waits.argmax(axis=0), stop
+        if self._whole and stop == len(self.came):
+            self._renew_all()
+
+    def _renew_all(self) -> None:
+        """Update all weights, now that all numbers are there."""
+        every, waits = slice(0, len(self.came)), np.zeros((len(CAUSES), len(self.came)))
+        done = self.units.through(np.full(int(self._updated.sum()), self._last))
+        waits[UPDATE][self._updated] = done - self.units.gap - self._last
+        waits[TRIP] = 2 * self.away.max() + self.latency
+        self.new[:] = self._renewed(every, np.full(len(self.came), self._last), done, waits)
+        self.cause[:] = np.where(waits.max(axis=0) > waits[TRIP], waits.argmax(axis=0), self.cause)
+
+    def _renewed(self, part: slice, there: Times, done: Times, waits: Times) -> Times:
+        """Return when weights are new whose updates are done; what lies in flash is written first."""
+        updated, new = self._updated[part], there.copy()
         new[updated] = done + self.latency
         if self._written is not None:
             size = self._written[part]
             kept = size > 0
             new[kept] = self.write.through(new[kept], size[kept])
             waits[FLASH][updated] = new[updated] - done - self.latency
-        waits[TRIP] = 2 * self.away.max() + self.latency
-        self.came[part], self.begun[part], self.new[part] = there, begun, new
-        self.cause[part], self.known = waits.argmax(axis=0), stop
+        return new
 
     def taken(self, system: int) -> Times:
         """Return when a system may let numbers of this pass leave, as far as is known; 0: at once."""

@@ -75,6 +75,9 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         action=argparse.BooleanOptionalAction,
         help=f"make loss.png and report.html (default: of runs of at least {SHORT} iterations that come to their end)",
     )
+    parser.add_argument(
+        "--save-weights", metavar="FILE", help="write the last weights, masks and optimizer state: .safetensors or .npz"
+    )
     parser.add_argument("--reference", action="store_true", help="train by plain numpy instead, for comparison")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--validate-only", action="store_true", help="check configuration and data, then stop")
@@ -129,6 +132,10 @@ def _check(args: argparse.Namespace, source: Path | None) -> None:
         raise ConfigError(f"{args.compare} iterations", where="--compare", value=args.compare, hint="0 or more")
     if args.reference and args.trace in LEVELS:
         raise ConfigError("numpy has no events to record", where="--trace", hint="without --reference")
+    if args.save_weights is not None:
+        need("harness.train.weights", PURPOSE).check_form(Path(args.save_weights))
+        if args.reference:
+            raise ConfigError("writes what the wafers trained", where="--save-weights", hint="without --reference")
     if args.compare and (args.reference or source):
         raise ConfigError(
             "compares wafers with numpy from the first iteration on",
@@ -166,6 +173,9 @@ def _finish(args: argparse.Namespace, run: Run, record: Any, summary: Mapping[st
     trained = run.trainer.iteration - run.first
     shown = args.report if args.report is not None else not status and trained >= SHORT
     result = {**summary, **run.result(shown)}
+    if args.save_weights is not None:
+        run.trainer.save_weights(args.save_weights)
+        result["files"].append(args.save_weights)
     if record is not None and trained > 0:
         outcome = need("harness.train.outcome", PURPOSE)
         names = outcome.write(run.out, run.trainer, run.log.rows, result, record, shown)

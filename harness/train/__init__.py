@@ -5,6 +5,10 @@ module          content
 ==============  ======================================================================================================
 `config`        the TOML file of ``wse train``: what follows from its keys, and which fit each other
 `tables`        its tables and keys
+`feed`          batches that a program hands over instead
+`initial`       first parameters: drawn, or from files
+`weights`       weights, masks and optimizer state in files of other programs' forms
+`clipping`      gradients clipped by their norm
 `data`          data sets, and the data service that gives every wafer its shard
 `sparsity`      masks and learning rates over the iterations
 `loss_scale`    dynamic scaling of the loss
@@ -12,8 +16,6 @@ module          content
 `record`        what an iteration gave; log, table and figure of a run
 `plain`         the same training by plain numpy
 `trainer`       training on wafers, iteration after iteration
-`oracle`        the same training bit by bit, in the machine's order of operations
-`system`        memory service, tree and wafers joined
 `examples`      configurations that can be named without a path
 ==============  ======================================================================================================
 

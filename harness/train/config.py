@@ -21,7 +21,7 @@ from importlib import resources
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from harness.config import toml
 from harness.config.assignments import assigned
@@ -77,6 +77,30 @@ class TrainConfig(TrainFile):
     source: str = ""
     assignments: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, source: str = "", **tables: Any) -> TrainConfig:
+        """Return the configuration of tables as Python objects; checked as those of a file.
+
+        Parameters
+        ----------
+        source : str
+            A name for messages; files that the tables name are looked for beside it.
+        **tables
+            Keys of the file's top level: dicts, the dataclasses of `harness.train.tables`, or values.
+
+        Examples
+        --------
+        >>> from harness.train.tables import LayerConfig, RunConfig
+        >>> config = TrainConfig.of(
+        ...     network={"inputs": 64, "layers": [{"outputs": 32, "activation": "relu"}, LayerConfig(10)]},
+        ...     train=RunConfig(iterations=20, clip=1.0),
+        ...     swarm={"link.planes": 4},
+        ... )
+        >>> config.widths, config.train.clip, config.build_machine()["link.planes"]
+        ((64, 32, 10), 1.0, 4)
+        """
+        return _built({name: _plain(value) for name, value in tables.items()}, source)
+
     # --- what follows from the keys -----------------------------------------------------------------------------------
 
     @property
@@ -95,10 +119,17 @@ class TrainConfig(TrainFile):
         return (self.network.inputs, *(layer.outputs for layer in self.network.layers))
 
     @property
+    def at_once(self) -> int:
+        """Samples that are on the wafers together: a batch, or the part of it that passes at a time."""
+        return self.data.batch // self.train.accumulate
+
+    @property
     def form(self) -> str:
         """How weights go out: with steps, or in pairs where no matrix ever has gaps, or either."""
         if self.memx.dense_rows == "steps":
             return "steps"
+        if self.sparsity.masks or self.network.weights:  # which have gaps is not known yet
+            return "both"
         dense = {density == 1 for density in self.densities}
         return "both" if len(dense) > 1 else "pairs" if dense == {True} else "steps"
 
@@ -122,9 +153,11 @@ class TrainConfig(TrainFile):
         layers = zip(self.layer_densities, pairwise(self.widths), strict=True)
         return tuple(max(1, round(density * n * m)) for density, (n, m) in layers)
 
-    def iterations(self, samples: int) -> int:
-        """Return the iterations of the whole run, given the number of training samples."""
-        return self.train.iterations or (self.train.epochs or 0) * (samples // self.data.batch)
+    def iterations(self, samples: int | None) -> int:
+        """Return the iterations of the whole run, given the number of training samples, if there is one."""
+        if samples is None and not self.train.iterations:
+            raise ConfigError("batches that are handed over have no epochs", where="train.epochs", hint="iterations")
+        return self.train.iterations or (self.train.epochs or 0) * ((samples or 0) // self.data.batch)
 
     def build_network(self) -> Network:
         """Return the `fabric.networks.streamed.network.Network` that wafers hold.
@@ -155,7 +188,7 @@ class TrainConfig(TrainFile):
 
         network, mesh = self.build_network(), self.mesh
         try:
-            Resident(network, self.build_machine(), mesh.width, mesh.height, self.data.batch // self.wafers, self.form)
+            Resident(network, self.build_machine(), mesh.width, mesh.height, self.at_once // self.wafers, self.form)
         except ConfigError as error:
             error.where = place(self.source, error.where or "")
             raise
@@ -231,12 +264,14 @@ class TrainConfig(TrainFile):
                 f"{machine['fabric.height']} of {machine.preset}",
                 where="mesh",
             )
-        unit = self.wafers * mesh.height
+        parts = self.train.accumulate
+        unit = self.wafers * mesh.height * parts
         if batch % unit:
             near = [str(number) for number in (batch // unit * unit, (batch // unit + 1) * unit) if number]
+            passes, factor = (f"{parts} passes over ", f"{parts} x ") if parts > 1 else ("", "")
             raise ConfigError(
-                f"a batch of {batch} does not divide over {self.wafers} wafers of {mesh.height} rows of "
-                f"PEs: {batch} / ({self.wafers} x {mesh.height}) leaves {batch % unit}",
+                f"a batch of {batch} does not divide over {passes}{self.wafers} wafers of {mesh.height} rows of "
+                f"PEs: {batch} / ({factor}{self.wafers} x {mesh.height}) leaves {batch % unit}",
                 where="data.batch",
                 hint=" or ".join(near),
                 value=batch,
@@ -259,6 +294,8 @@ class TrainConfig(TrainFile):
                     where="train.schedule.warmup",
                     value=train.schedule.warmup,
                 )
+        if train.clip == 0:
+            raise ConfigError("gradients without a length move nothing", where="train.clip", value=0)
         scale = train.loss_scale.initial
         if scale is not None:
             high = MOST[self.dtype]
@@ -343,6 +380,11 @@ def parse_train(text: str, source: str | PathLike[str] = "", assignments: Sequen
         What the machine cannot do.
     """
     table = assigned(toml.parse(text, source), assignments, [item.name for item in dataclasses.fields(TrainFile)])
+    return _built(table, str(source), text=text, assignments=tuple(assignments))
+
+
+def _built(table: dict[str, Any], source: str, **more: Any) -> TrainConfig:
+    """Return the `TrainConfig` of tables; they are used up."""
     table["machine"] = of_parts(table, {"memx": [item.name for item in dataclasses.fields(MemxConfig)]}, source)
     file = from_table(TrainFile, table, source)
     values = {item.name: getattr(file, item.name) for item in dataclasses.fields(TrainFile)}
@@ -354,10 +396,17 @@ def parse_train(text: str, source: str | PathLike[str] = "", assignments: Sequen
             for layer, width in zip(file.network.layers, widened(plain, file.sparsity.density)[1:], strict=True)
         )
         values["network"] = dataclasses.replace(file.network, layers=layers)
-    config = TrainConfig(
-        **values, plain_widths=plain, warnings=warnings, text=text, source=str(source), assignments=tuple(assignments)
-    ).check()
+    config = TrainConfig(**values, plain_widths=plain, warnings=warnings, source=source, **more).check()
     return dataclasses.replace(config, warnings=(*warnings, *_oddities(config)))
+
+
+def _plain(value: Any) -> Any:
+    """Return dataclasses, wherever they are, as dicts without keys that were not given."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items() if part is not None}
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def _oddities(config: TrainConfig) -> list[str]:

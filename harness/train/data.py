@@ -249,18 +249,29 @@ class DataService:
             self._draw()
         return self._order[place * self.size : (place + 1) * self.size]
 
-    def batch(self, iteration: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the shards of an iteration, counted from 0.
+    def parts(self, iteration: int, count: int) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+        """Return the shards of an iteration whose batch passes in parts, one after the other.
+
+        Parameters
+        ----------
+        iteration : int
+            Counted from 0.
+        count : int
+            Parts; they are the same ones for any number of wafers.
 
         Returns
         -------
-        list of (ndarray of float32, ndarray of int64)
-            Per wafer: samples of shape (batch / wafers, features), and their classes.
+        list of list of (ndarray of float32, ndarray of int64)
+            Per part and wafer: samples of shape (batch / count / wafers, features), and their classes.
         """
         return [
-            (self.dataset.x_train[part], self.dataset.y_train[part])
-            for part in np.split(self.indices(iteration), self.wafers)
+            [(self.dataset.x_train[own], self.dataset.y_train[own]) for own in np.split(part, self.wafers)]
+            for part in np.split(self.indices(iteration), count)
         ]
+
+    def batch(self, iteration: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the shards of an iteration, counted from 0, one per wafer."""
+        return self.parts(iteration, 1)[0]
 
     def state(self) -> dict[str, Any]:
         """Return the position in the data, as data for JSON."""

@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike
 
 from harness.config.options import place
 from harness.train import checkpoint, sparsity
+from harness.train.clipping import factor, global_norm
 from harness.train.config import TrainConfig
 from harness.train.data import DataService, Dataset, load
 from harness.train.loss_scale import LossScale
@@ -251,6 +252,8 @@ class PlainTrainer:
         Instead of the one that the configuration names.
     fmt : str, optional
         Instead of the format of the configuration; see `FORMATS`.
+    earlier : int, optional
+        Updates that made the first weights, for optimizers that count.
 
     Attributes
     ----------
@@ -271,6 +274,7 @@ class PlainTrainer:
         norms: Mapping[int, Parameter],
         dataset: Dataset | None = None,
         fmt: str | None = None,
+        earlier: int = 0,
     ) -> None:
         machine = config.build_machine()
         self.config, self.dataset = config, dataset or load(config)
@@ -289,19 +293,24 @@ class PlainTrainer:
         self.slots = {
             name: {slot: np.zeros_like(value) for slot in self.optimizer.slots} for name, value in self.weights.items()
         }
+        for name, parameter in (named | {f"layer{k + 1}.norm": norm for k, norm in norms.items()}).items():
+            self.slots[name] |= {slot: state.astype(self.model.dtype) for slot, state in parameter.state.items()}
         self.iteration = self.updates = 0
+        self.earlier = earlier
 
     @classmethod
     def of(cls, config: TrainConfig) -> Self:
         """Return the plain counterpart of `harness.train.trainer.Trainer`: the same first weights and masks."""
         from fabric.networks.streamed.network import Layer, Network
-        from harness.train.trainer import initial_parameters
+        from harness.train.initial import initial_parameters
 
         layers = (
             Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
             for inputs, layer in zip(config.widths, config.network.layers, strict=False)
         )
-        return cls(config, *initial_parameters(config, Network(tuple(layers)), config.build_machine()["num.cb16_bias"]))
+        bias, slots = config.build_machine()["num.cb16_bias"], config.train.optimizer.build().slots
+        matrices, norms, earlier = initial_parameters(config, Network(tuple(layers)), bias, slots)
+        return cls(config, matrices, norms, earlier=earlier)
 
     def _active(self) -> dict[str, np.ndarray]:
         """Return the weights that exist, zero elsewhere, by name."""
@@ -350,10 +359,14 @@ class PlainTrainer:
     def _update(self, gradients: Mapping[str, np.ndarray], divisor: float, phase: sparsity.Phase) -> None:
         lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
         share = self.model.dtype.type(divisor)
+        clip = self.config.train.clip
+        if clip is not None:
+            length = global_norm([gradients[name][mask] / share for name, mask in self.masks.items()])
+            share /= self.model.dtype.type(factor(length, clip))
         for name, mask in self.masks.items():
             state = {slot: value[mask] for slot, value in self.slots[name].items()}
             self.weights[name][mask] = self.optimizer.update(
-                self.updates, self.weights[name][mask], gradients[name][mask] / share, state, lr
+                self.earlier + self.updates, self.weights[name][mask], gradients[name][mask] / share, state, lr
             )
             for slot, value in state.items():
                 self.slots[name][slot][mask] = value
@@ -401,6 +414,7 @@ class PlainTrainer:
         return tensors, {
             "iteration": self.iteration,
             "updates": self.updates,
+            "earlier": self.earlier,
             "loss_scale": self.loss_scale.state(),
             "data": self.data.state(),
         }
@@ -412,10 +426,10 @@ class PlainTrainer:
             here, there = expected.get(name), tensors.get(name)
             if here is None or there is None or (here.shape, here.dtype) != (there.shape, there.dtype):
                 raise CheckpointError(f"tensor {name!r} does not fit the configuration")
-        counts = checkpoint.counts(state, ("iteration", "updates"))
+        counts = checkpoint.counts(state, ("iteration", "updates", "earlier"))
         self.data.restore(state.get("data"))
         self.loss_scale.restore(state.get("loss_scale"))
-        self.iteration, self.updates = counts
+        self.iteration, self.updates, self.earlier = counts
         for name, weights in self.weights.items():
             weights[...] = tensors[name]
             bits = np.unpackbits(tensors[f"{name}.pattern"], count=weights.size)

@@ -50,6 +50,7 @@ class NetworkConfig:
 
     inputs: int = option(doc="features of a sample", low=1, high=10**7)
     layers: tuple[LayerConfig, ...] = option(doc="list of layers, the last one gives one number per class")
+    weights: str = option("", doc="file of first weights, masks and optimizer state: .safetensors or .npz")
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,10 @@ class RunConfig:
     iterations: int | None = option(None, doc="updates", low=1, high=2**40)
     epochs: int | None = option(None, doc="passes over the training set, instead of iterations", low=1, high=2**31)
     evaluate: int = option(0, doc="iterations between tests on the held-out samples; 0: only at the end", low=0)
+    accumulate: int = option(
+        1, doc="parts of a batch that pass one after the other before weights are updated", low=1, high=2**20
+    )
+    clip: float | None = option(None, doc="largest norm of all gradients together (default: any)", low=0.0)
     dtype: str = option("f16", doc="format of weights and activations", choices=("f16", "cb16", "bf16"))
     mixed_precision: bool = option(True, doc="16-bit operands with f32 sums; there is nothing else")
     optimizer: OptimizerConfig = option(OptimizerConfig(), doc="optimizer")
@@ -126,6 +131,7 @@ class SparsityConfig:
 
     density: float = option(1.0, doc="share of the weights that exist", low=0.0, high=1.0)
     seed: int = option(0, doc="of the masks", low=0, high=2**63 - 1)
+    masks: str = option("", doc="file of first masks: .safetensors or .npz")
     schedule: str = option(
         "static", doc="how masks change", choices=("static", "pruning", "dense-finetune", "sparse-ift", "rigl", "set")
     )

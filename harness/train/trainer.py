@@ -1,8 +1,9 @@
 """Training by weight streaming: data service, memory service, tree and wafers, iteration after iteration.
 
 An iteration: the data service gives every wafer its shard; the coordinator streams weights and commands
-(`swarm.system`); gradients come back added over samples and wafers, are divided by loss scale and batch in
-FP32 and update the FP32 weights.  If one of them is not finite, nothing is updated and the loss scale is halved.
+(`swarm.system`); gradients come back added over samples and wafers, are divided by loss scale and batch in FP32,
+clipped if that is wanted, and update the FP32 weights.  A batch that is too large for the wafers passes in parts.  If a
+gradient is not finite, nothing is updated and the loss scale is halved.
 
 State is what memory service and data service hold: weights, optimizer state, sparsity patterns, loss scale, position
 and random state of the data, and the clock with what is under way.  The wafers keep nothing from one iteration to the
@@ -15,28 +16,32 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fabric.networks.streamed.network import Layer, Network
-from harness.train import checkpoint, clock_state, sparsity
+from harness.train import checkpoint, clock_state, sparsity, weights
+from harness.train.clipping import factor, global_norm
 from harness.train.config import TrainConfig
-from harness.train.data import DataService, load
+from harness.train.data import DataService, Dataset, load
+from harness.train.feed import BatchFeed
+from harness.train.initial import initial_parameters, with_bias
 from harness.train.loss_scale import LossScale
 from memx.parameter import Parameter
 from memx.pattern import Pattern
-from memx.store import FileStore, MemoryStore, row_blocks
+from memx.store import FileStore, MemoryStore
 from memx.tiers import Tiers
-from swarm.system import System
+from swarm.system import Iteration, System
 from traces.marks import mark
-from wse_core.errors import CheckpointError
+from wse_core.errors import CheckpointError, ConfigError
 from wse_core.formats import Arithmetic
 
-__all__ = ["Step", "Trainer", "initial_parameters"]
+__all__ = ["Step", "Trainer"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class Step:
         Loss scale that was used.
     skipped : bool
         Gradients overflowed, nothing was updated.
+    norm : float or None
+        Of all gradients together, before they were clipped; None if they are not, or nothing was updated.
     density : float
         Share of the weights that are active.
     words, gradient_words : int
@@ -83,59 +90,13 @@ class Step:
     simulated_seconds: float
     scale: float
     skipped: bool
+    norm: float | None
     density: float
     words: int
     gradient_words: int
     hops: int
     macs: int
     host_seconds: float
-
-
-def with_bias(mask: np.ndarray, layer: Layer) -> Pattern:
-    """Return the pattern of a layer's matrix: its mask, and the column of biases if it has one."""
-    return Pattern.of_mask(np.concatenate([mask, np.ones((layer.outputs, int(layer.bias)), bool)], axis=1))
-
-
-def initial_parameters(
-    config: TrainConfig,
-    network: Network,
-    exponent_bias: int,
-    slots: Sequence[str] = (),
-    stores: Sequence[MemoryStore | FileStore] = (),
-) -> tuple[list[Parameter], dict[int, Parameter]]:
-    """Return the parameters that training begins with.
-
-    Weights are normal with a variance of 2 / (inputs x density), biases and shifts 0, factors 1.
-
-    Parameters
-    ----------
-    config : TrainConfig
-    network : Network
-    exponent_bias : int
-        Of cb16.
-    slots : sequence of str
-        Optimizer state.
-    stores : sequence of MemoryStore or FileStore, optional
-        Where each layer's matrix lies; default in memory.
-
-    Returns
-    -------
-    matrices : list of Parameter
-    norms : dict[int, Parameter]
-        By number of the layer from 0: factors (row 0) and shifts (row 1).
-    """
-    rng, matrices, norms = np.random.default_rng(config.seed), [], {}
-    for k, (layer, mask) in enumerate(zip(network.layers, sparsity.initial_masks(config), strict=True)):
-        name, store = f"layer{k + 1}.weight", stores[k] if stores else MemoryStore()
-        weights = store.zeros(name, layer.shape)
-        spread = math.sqrt(2 / max(1.0, mask.sum() / layer.outputs))
-        for first, end in row_blocks(layer.shape):
-            weights[first:end, : layer.inputs] = rng.standard_normal((end - first, layer.inputs)) * spread
-        matrices.append(Parameter(name, weights, network.dtype, exponent_bias, with_bias(mask, layer), slots, store))
-        if layer.norm:
-            both = np.stack([np.ones(layer.outputs), np.zeros(layer.outputs)])
-            norms[k] = Parameter(f"layer{k + 1}.norm", both, network.dtype, exponent_bias, slots=slots)
-    return matrices, norms
 
 
 class Trainer:
@@ -146,6 +107,8 @@ class Trainer:
     config : TrainConfig
     backend : {"compiled", "reference", "numpy"}, optional
         Of the wafers, as `swarm.system.System` takes it.
+    data : iterable of (inputs, labels), optional
+        Batches, instead of the data that the configuration names; see `harness.train.feed.BatchFeed`.
 
     Attributes
     ----------
@@ -159,21 +122,34 @@ class Trainer:
         After `compile`.
     """
 
-    def __init__(self, config: TrainConfig, backend: str | None = None) -> None:
+    def __init__(
+        self, config: TrainConfig, backend: str | None = None, data: Iterable[tuple[ArrayLike, ArrayLike]] | None = None
+    ) -> None:
         self.config, self.backend = config, backend
         self.machine, self.network = config.build_machine(), config.build_network()
         self.arithmetic = Arithmetic.of(self.machine, self.network.dtype)
-        self.dataset = load(config)
-        self.data = DataService.of(config, self.dataset)
+        self.data: DataService | BatchFeed
+        if data is None:
+            self.data = DataService.of(config, load(config))
+        else:
+            sizes = config.widths[0], config.widths[-1]
+            self.data = BatchFeed(data, config.data.batch, config.wafers, *sizes)
         self.optimizer = config.train.optimizer.build()
         self.loss_scale = LossScale.of(config)
-        self.iterations = config.iterations(len(self.dataset.x_train))
+        self.iterations = config.iterations(len(self.dataset.x_train) if data is None else None)
         self.phases = sparsity.phases(config.sparsity, self.iterations)
         self.iteration = self.updates = self.test_cycles = 0
         self.system: System | None = None
-        self.matrices, self.norms = initial_parameters(
+        self.matrices, self.norms, self.earlier = initial_parameters(
             config, self.network, self.machine["num.cb16_bias"], self.optimizer.slots, self._stores()
         )
+
+    @property
+    def dataset(self) -> Dataset:
+        """The samples that the configuration names; `ConfigError` if batches are handed over instead."""
+        if isinstance(self.data, BatchFeed):
+            raise ConfigError("batches are handed over, there is no data set", where="data")
+        return self.data.dataset
 
     def _stores(self) -> list[MemoryStore | FileStore]:
         """Return where each layer's matrix lies: what the modelled service keeps in flash lies in files, if asked."""
@@ -211,7 +187,7 @@ class Trainer:
                 mesh.width,
                 mesh.height,
                 self.config.wafers,
-                self.config.data.batch,
+                self.config.at_once,
                 self.optimizer.bytes_per_parameter,
                 backend=self.backend,
                 form=self.config.form,
@@ -234,21 +210,21 @@ class Trainer:
         share = sparsity.exchanged(self.config.sparsity, self.iterations, self.iteration + 1)
         if share and self.config.sparsity.schedule == "rigl":
             self._ask_everywhere(True)
-        classes = self.network.features[-1]
-        samples = self.data.batch(self.iteration)
-        shards = [(self.encode(x.T), self.encode(np.eye(classes)[y].T)) for x, y in samples]
-        scale, batch = self.loss_scale.value, self.config.data.batch
-        done = system.train(shards, scale)
+        train, scale, batch = self.config.train, self.loss_scale.value, self.config.data.batch
+        done, right = self._passes(scale)
         self.iteration += 1
-        finite = bool(np.isfinite(done.gradients).all())
+        finite, norm = bool(np.isfinite(done.gradients).all()), None
         if not self.loss_scale.update(finite, self.iteration):
             self.updates += 1
-            lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
-            self._update(done.gradients / np.float32(scale * batch), lr, share)
+            lr = sparsity.learning_rate(train.schedule, self.optimizer.lr, phase, self.iteration - 1)
+            gradients = done.gradients / np.float32(scale * batch)
+            if train.clip is not None:
+                norm = global_norm([gradients])
+                gradients *= np.float32(factor(norm, train.clip))
+            self._update(gradients, lr, share)
         if share:
             self._ask_everywhere(False)
-        loss = float(done.loss / np.float32(batch))
-        accuracy = self._right(system.logits(), np.concatenate([y for _, y in samples])) / batch
+        loss, accuracy = float(done.loss / np.float32(batch)), right / batch
         return Step(
             self.iteration,
             loss,
@@ -260,6 +236,7 @@ class Trainer:
             self.cycles / system.hertz,
             scale,
             not finite,
+            norm,
             self.density,
             done.words,
             done.gradient_words,
@@ -268,12 +245,27 @@ class Trainer:
             time.perf_counter() - clock,
         )
 
+    def _passes(self, scale: float) -> tuple[Iteration, int]:
+        """Let the parts of a batch pass one after the other; return what they gave, and how many were classified right.
+
+        The memory service adds their gradients, and the last pass updates the weights.
+        """
+        system, parts, right = self.compile(), [], 0
+        wanted = np.eye(self.network.features[-1])
+        batches = self.data.parts(self.iteration, self.config.train.accumulate)
+        for number, samples in enumerate(batches, 1):
+            shards = [(self.encode(x.T), self.encode(wanted[y].T)) for x, y in samples]
+            whole = self.config.train.clip is not None
+            parts.append(system.train(shards, scale, number == len(batches), whole))
+            right += self._right(system.logits(), np.concatenate([y for _, y in samples]))
+        return Iteration.of_parts(parts), right
+
     def _update(self, gradients: np.ndarray, lr: float, share: float) -> None:
         """Update all parameters, then exchange a share of the weights of each matrix."""
         start = 0
         for number, parameter in enumerate(self.parameters):
             own = gradients[start : start + parameter.gradient_pattern.count]
-            parameter.update(self.optimizer, self.updates, own, lr)
+            parameter.update(self.optimizer, self.earlier + self.updates, own, lr)
             start += len(own)
             if share and number < len(self.matrices):
                 self._exchange(number, share, own)
@@ -313,8 +305,8 @@ class Trainer:
         labels : ndarray of int, shape (samples,)
         """
         system, right = self.compile(), 0
-        for start in range(0, len(inputs), self.config.data.batch):
-            stop = start + self.config.data.batch
+        for start in range(0, len(inputs), self.config.at_once):
+            stop = start + self.config.at_once
             logits, cycles = system.infer(self.encode(inputs[start:stop].T))
             right += self._right(logits, labels[start:stop])
             self.test_cycles += cycles
@@ -332,6 +324,27 @@ class Trainer:
                     return level
         return None
 
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return weights, masks and optimizer state by the names of `harness.train.weights`, as copies."""
+        return weights.taken(self.parameters, self.network.layers, self.earlier + self.updates)
+
+    def save_weights(self, path: str | PathLike[str]) -> None:
+        """Write weights, masks and optimizer state to a .safetensors or .npz file."""
+        weights.write(Path(path), self.tensors())
+
+    def load_weights(self, source: str | PathLike[str] | Mapping[str, np.ndarray]) -> None:
+        """Begin with weights, masks or optimizer state of a file, or of tensors by name, before the first iteration.
+
+        Raises
+        ------
+        ConfigError
+            They do not fit, or training has begun.
+        """
+        if self.iteration or self.system is not None:
+            raise ConfigError("training has begun", where="load_weights", hint="before compile and the first step")
+        tensors = source if isinstance(source, Mapping) else weights.read(Path(source))
+        self.earlier = weights.put(tensors, self.parameters, self.network.layers) or self.earlier
+
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -346,6 +359,7 @@ class Trainer:
         return tensors | clock_tensors, {
             "iteration": self.iteration,
             "updates": self.updates,
+            "earlier": self.earlier,
             "test_cycles": self.test_cycles,
             "clock": clock,
             "loss_scale": self.loss_scale.state(),
@@ -377,7 +391,7 @@ class Trainer:
                     f"{values.shape} and {values.dtype}",
                     hint="the configuration that the checkpoint was made with",
                 )
-        counts = checkpoint.counts(state, ("iteration", "updates", "test_cycles"))
+        counts = checkpoint.counts(state, ("iteration", "updates", "earlier", "test_cycles"))
         masks = {
             p.name: np.unpackbits(tensors[f"{p.name}.pattern"], count=p.dense.size).astype(bool).reshape(p.dense.shape)
             for p in self.parameters
@@ -385,7 +399,7 @@ class Trainer:
         clock = clock_state.joined(times, state.get("clock"), {name: int(mask.sum()) for name, mask in masks.items()})
         self.data.restore(state.get("data"))
         self.loss_scale.restore(state.get("loss_scale"))
-        self.iteration, self.updates, self.test_cycles = counts
+        self.iteration, self.updates, self.earlier, self.test_cycles = counts
         for parameter in self.parameters:
             parameter.dense[...] = tensors[parameter.name]
             for slot, values in parameter.state.items():

@@ -87,8 +87,9 @@ class Stepped:
             found.append(max(times))
         return found
 
-    def train(self, shards):
+    def train(self, shards, update=True, whole=False):
         """Run an iteration; return the cycles from the end of the last one."""
+        self.update, self.whole = update, whole
         self.script = script = self.coordinator.script("train")
         streams = self.coordinator.streams("train", 1.0)
         self.payload = np.concatenate([words for words, _ in streams])
@@ -178,14 +179,20 @@ class Stepped:
                 return self.free.serve(("out", node, plane), self.out[node], self.gap(m["link.rate"] / 8))
             return self.free.serve(("node", node, plane), max(rise(child) for child in node), node_gap) + latency
 
-        self.came = begun = new = max(self.came, rise(self.shape))
-        if self.places[self.known] < self.script.offsets[-1]:
-            done = self.free.serve("units", begun, self.hertz / m["update.rate"])
-            begun, new = done - self.hertz / m["update.rate"], done + m["update.latency"] * 1e-9 * self.hertz
+        self.came = begun = max(self.came, rise(self.shape))
+        gap, late = self.hertz / m["update.rate"], m["update.latency"] * 1e-9 * self.hertz
+        if not self.whole:
+            new = begun
+            if self.places[self.known] < self.script.offsets[-1]:
+                done = self.free.serve("units", begun, gap)
+                begun, new = done - gap, done + late
+            self.new_of[int(self.places[self.known])] = new
         self.begun.append(max([begun, *self.begun[-1:]]))
-        self.new_of[int(self.places[self.known])] = new
-        self.settled = max(self.settled, new)
         self.known += 1
+        if self.whole and self.known == len(self.places):  # only now the norm is known
+            for place in self.places:
+                weight = place < self.script.offsets[-1]
+                self.new_of[int(place)] = self.free.serve("units", self.came, gap) + late if weight else self.came
 
     def allow(self):
         """Let the next number leave if it is known when; return whether it is."""
@@ -226,6 +233,9 @@ class Stepped:
 
     def keep(self):
         """Keep when each weight is new."""
+        if not self.update:
+            return
+        self.settled = max(self.settled, *self.new_of.values())
         offset = 0
         for k, parameter in enumerate(self.coordinator.parameters):
             for j, place in enumerate(parameter.gradient_pattern.flat):

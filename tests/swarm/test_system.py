@@ -106,6 +106,34 @@ def test_boundaries_are_those_of_words_held_back_one_by_one(numbers, **values):
     fast.close()
 
 
+@examples(6)
+@given(numbers=NUMBERS, passes=st.lists(st.booleans(), min_size=3, max_size=5), whole=st.booleans(), **NETWORKS)
+def test_gradients_that_are_kept_or_wait_for_their_norm_take_the_cycles_of_the_stepped_system(
+    numbers, passes, whole, **values
+):
+    """Some passes update nothing; updates of the others begin one by one, or when the last gradient has come."""
+    form = values.pop("form")
+    case = Case(**values)
+    form = "both" if form == "pairs" and case.gaps else form
+    fast, slow = case.system(numbers, form=form), case.stepped(numbers, form=form)
+    for update in [*passes, True]:
+        assert fast.train(case.shards, 1.0, update, whole).total_cycles == slow.train(case.shards, update, whole)
+    fast.close()
+
+
+def test_gradients_of_several_passes_are_added_in_their_order():
+    """In f32, pass after pass; the weights stay until the last one, and then the sums begin anew."""
+    case, single = Case((12, 8, 4), 2, 2, 2, wafers=2), []
+    other = Case((12, 8, 4), 2, 2, 2, wafers=2, seed=1)
+    for shards in (case.shards, other.shards):
+        single.append(case.system().train(shards).gradients)
+    system = case.system()
+    first, second = system.train(case.shards, update=False), system.train(other.shards)
+    assert np.array_equal(first.gradients.view(np.uint32), single[0].view(np.uint32))
+    assert np.array_equal(second.gradients.view(np.uint32), (single[0] + single[1]).view(np.uint32))
+    assert np.array_equal(system.train(case.shards).gradients.view(np.uint32), single[0].view(np.uint32))
+
+
 SMALL = {
     "features": st.lists(st.integers(1, 3), min_size=2, max_size=3).map(tuple),
     "width": st.integers(1, 3),

@@ -1,0 +1,99 @@
+"""The parameters that training begins with: drawn at random, or what files say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fabric.networks.streamed.network import Layer, Network
+from harness.train import sparsity, weights
+from harness.train.config import TrainConfig
+from memx.parameter import Parameter
+from memx.pattern import Pattern
+from memx.store import FileStore, MemoryStore, row_blocks
+from wse_core.errors import ConfigError
+
+__all__ = ["initial_parameters", "with_bias"]
+
+
+def with_bias(mask: np.ndarray, layer: Layer) -> Pattern:
+    """Return the pattern of a layer's matrix: its mask, and the column of biases if it has one."""
+    return Pattern.of_mask(np.concatenate([mask, np.ones((layer.outputs, int(layer.bias)), bool)], axis=1))
+
+
+def initial_parameters(
+    config: TrainConfig,
+    network: Network,
+    exponent_bias: int,
+    slots: Sequence[str] = (),
+    stores: Sequence[MemoryStore | FileStore] = (),
+) -> tuple[list[Parameter], dict[int, Parameter], int]:
+    """Return the parameters that training begins with.
+
+    Weights are normal with a variance of 2 / (inputs x density), biases and shifts 0, factors 1, unless files say
+    otherwise: ``network.weights``, and ``sparsity.masks``.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    network : Network
+    exponent_bias : int
+        Of cb16.
+    slots : sequence of str
+        Optimizer state.
+    stores : sequence of MemoryStore or FileStore, optional
+        Where each layer's matrix lies; default in memory.
+
+    Returns
+    -------
+    matrices : list of Parameter
+    norms : dict[int, Parameter]
+        By number of the layer from 0: factors (row 0) and shifts (row 1).
+    updates : int
+        That were made before, by what a file says.
+    """
+    rng, matrices = np.random.default_rng(config.seed), []
+    norms: dict[int, Parameter] = {}
+    for k, (layer, mask) in enumerate(zip(network.layers, sparsity.initial_masks(config), strict=True)):
+        name, store = f"layer{k + 1}.weight", stores[k] if stores else MemoryStore()
+        dense = store.zeros(name, layer.shape)
+        spread = math.sqrt(2 / max(1.0, mask.sum() / layer.outputs))
+        for first, end in row_blocks(layer.shape):
+            dense[first:end, : layer.inputs] = rng.standard_normal((end - first, layer.inputs)) * spread
+        matrices.append(Parameter(name, dense, network.dtype, exponent_bias, with_bias(mask, layer), slots, store))
+        if layer.norm:
+            both = np.stack([np.ones(layer.outputs), np.zeros(layer.outputs)])
+            norms[k] = Parameter(f"layer{k + 1}.norm", both, network.dtype, exponent_bias, slots=slots)
+    every = [*matrices, *(norms[k] for k in sorted(norms))]
+    return matrices, norms, _from_files(config, network, every)
+
+
+def _from_files(config: TrainConfig, network: Network, parameters: Sequence[Parameter]) -> int:
+    """Put what files say into parameters; return the updates that were made before."""
+    folder, updates = Path(config.source).parent, 0
+    for key, name, kinds in (
+        ("sparsity.masks", config.sparsity.masks, (".mask",)),
+        ("network.weights", config.network.weights, ()),
+    ):
+        if not name:
+            continue
+        tensors = weights.read(folder / name)
+        if kinds:
+            tensors = {tensor: values for tensor, values in tensors.items() if tensor.endswith(kinds)}
+            if not tensors:
+                raise ConfigError("has no masks", where=folder / name, hint="layer1.mask, layer2.mask, ...")
+        elif config.sparsity.masks:
+            tensors = {tensor: values for tensor, values in tensors.items() if not tensor.endswith(".mask")}
+        slots = {slot for parameter in parameters for slot in parameter.state}
+        if not slots:  # another optimizer, or none that remembers: its state is of no use
+            tensors = {tensor: values for tensor, values in tensors.items() if _is_value(tensor)}
+        updates = weights.put(tensors, parameters, network.layers, f"{key}: {folder / name}") or updates
+    return updates
+
+
+def _is_value(name: str) -> bool:
+    """Return whether a tensor is a value or a mask, and no state of an optimizer."""
+    return name.endswith((".weight", ".bias", ".mask"))

@@ -1,0 +1,170 @@
+"""Weights, masks and optimizer state in files of other programs' forms: safetensors, and numpy's .npz.
+
+One tensor per name, float32 unless it says otherwise, layers counted from 1::
+
+    layer1.weight        (outputs, inputs)      layer1.bias          (outputs,)
+    layer1.norm.weight   (outputs,)             layer1.norm.bias     (outputs,)
+    layer1.mask          (outputs, inputs), bool: which weights exist
+    layer1.weight.m      optimizer state of a tensor: its name and that of the state (m and v, velocity)
+    updates              (1,), int64: how often the weights were updated, for optimizers that count
+
+A file that is read may leave out what it does not want to say, but not a part of it: the weights of all layers or of
+none, all biases or none, and so on.  Other floating-point types are rounded to float32.
+
+Source: safetensors, https://github.com/huggingface/safetensors; names as those of PyTorch's modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.kit.modules import need
+from memx.parameter import Parameter
+from memx.pattern import Pattern
+from traces.atomic import atomic_file
+from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
+
+__all__ = ["check_form", "put", "read", "taken", "write"]
+
+UPDATES = "updates"
+FORMS = (".safetensors", ".npz")
+
+
+def _library() -> Any:
+    return need("safetensors.numpy", "a file of weights")
+
+
+def views(parameters: Sequence[Parameter], layers: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Return the arrays behind all names but masks and updates, as views; `layers` say which have a bias."""
+    found: dict[str, np.ndarray] = {}
+    for parameter in parameters:
+        layer, what = parameter.name.split(".")
+        for slot, array in (("", parameter.dense), *((f".{slot}", array) for slot, array in parameter.state.items())):
+            if what == "norm":
+                found[f"{layer}.norm.weight{slot}"], found[f"{layer}.norm.bias{slot}"] = array
+                continue
+            inputs = layers[int(layer.removeprefix("layer")) - 1].inputs
+            found[f"{layer}.weight{slot}"] = array[:, :inputs]
+            if array.shape[1] > inputs:
+                found[f"{layer}.bias{slot}"] = array[:, inputs]
+    return found
+
+
+def taken(parameters: Sequence[Parameter], layers: Sequence[Any], updates: int) -> dict[str, np.ndarray]:
+    """Return everything by name, as copies; what does not exist is zero."""
+    found = {name: np.ascontiguousarray(array) for name, array in views(parameters, layers).items()}
+    for layer, parameter in zip(layers, parameters, strict=False):
+        name = parameter.name.removesuffix(".weight")
+        found[f"{name}.mask"] = np.ascontiguousarray(parameter.pattern.mask()[:, : layer.inputs])
+        for key in [key for key in found if key == parameter.name or key.startswith(f"{parameter.name}.")]:
+            found[key] = np.where(found[f"{name}.mask"], found[key], np.float32(0))
+    return found | {UPDATES: np.array([updates], np.int64)}
+
+
+def write(path: str | Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write a file, whole or not at all.
+
+    Raises
+    ------
+    ConfigError
+        Another suffix than those of `FORMS`, a directory that cannot be written, or the library is missing.
+    """
+    path = Path(path)
+    check_form(path)
+    try:
+        with atomic_file(path) as stream:
+            if path.suffix == ".npz":
+                np.savez(stream, allow_pickle=False, **tensors)
+            else:
+                stream.write(_library().save(dict(tensors)))
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", where=path) from None
+
+
+def check_form(path: Path) -> None:
+    """Refuse a file whose name does not say one of the forms, or one that needs a library that is missing."""
+    if path.suffix not in FORMS:
+        raise ConfigError(f"{path.suffix or path.name!r} is no form of weights", where=path, hint=" or ".join(FORMS))
+    if path.suffix == ".safetensors":
+        _library()
+
+
+def read(path: str | Path) -> dict[str, np.ndarray]:
+    """Return the tensors of a file by name.
+
+    Raises
+    ------
+    ConfigError
+        No such file, another form, or damage.
+    """
+    path = Path(path)
+    check_form(path)
+    try:
+        if path.suffix == ".npz":
+            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        return dict(_library().load(path.read_bytes()))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", where=path) from None
+    except ConfigError:
+        raise
+    except Exception as error:  # the libraries have one each for every kind of damage
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"cannot be read: {text}", where=path, cause=f"not a whole {path.suffix} file") from None
+
+
+def put(
+    tensors: Mapping[str, np.ndarray], parameters: Sequence[Parameter], layers: Sequence[Any], where: object = "weights"
+) -> int:
+    """Give parameters the values, masks and state that tensors have; return the updates that were made before.
+
+    Parameters
+    ----------
+    tensors : dict of str to ndarray
+        By the names of this module.
+    parameters : sequence of Parameter
+        The matrices of all layers, then the normalisations.
+    layers : sequence
+        Objects with `inputs`.
+    where
+        For messages.
+
+    Raises
+    ------
+    ConfigError
+        A name that the network does not have, another shape, no numbers, or a part of what belongs together; nothing
+        has changed then.
+    """
+    held = views(parameters, layers)
+    masks = {parameter.name.removesuffix("weight") + "mask": parameter for parameter in parameters[: len(layers)]}
+    shapes = {name: array.shape for name, array in held.items()} | {UPDATES: (1,)}
+    shapes |= {name: held[parameter.name].shape for name, parameter in masks.items()}
+    for name, tensor in tensors.items():
+        if name not in shapes:
+            raise ConfigError(f"the network has no {name}", where=where, hint=suggestion(name, shapes))
+        if tensor.shape != shapes[name]:
+            raise ConfigError(f"{name} has shape {tensor.shape}", where=where, hint=f"{shapes[name]}")
+        if name in masks and not np.isin(tensor, (0, 1)).all():
+            raise ConfigError(f"{name} is no mask", where=where, hint="true and false, or 1 and 0")
+        if name in held and not (tensor.dtype.kind in "fiu" and np.isfinite(tensor.astype(np.float32)).all()):
+            raise ConfigError(f"{name} has values that are no finite numbers in float32", where=where)
+    kinds = {name: name.split(".", 1)[1] for name in shapes if name != UPDATES}
+    for name, kind in kinds.items():
+        if name not in tensors and any(other in tensors for other in kinds if kinds[other] == kind):
+            raise ConfigError(f"{name} is missing", where=where, hint=f"the {kind} of every layer, or of none")
+    for name, array in held.items():
+        if name in tensors:
+            array[...] = tensors[name]
+    for name, parameter in masks.items():
+        if name in tensors:
+            mask = np.ones(parameter.dense.shape, bool)
+            mask[:, : tensors[name].shape[1]] = tensors[name] != 0
+            parameter.set_pattern(Pattern.of_mask(mask))
+    for parameter in parameters:
+        parameter.refresh()
+    return int(tensors[UPDATES][0]) if UPDATES in tensors else 0
