@@ -1,8 +1,8 @@
 """How long a step of the resident decoder takes, part by part, from sizes and modelled numbers alone.
 
 Work on a PE is counted instruction by instruction from the text of the parts, with conflicts of banks; all-reduces are
-those of the trees (`LineSum.ends`), each begun by every PE when it is ready (`Front`).  Functions of vectors take what
-`fabric.program.functions` says.  Lengths that follow the tokens of a row are rounded up to multiples of 4.
+those of the trees (`LineSum.ends`), each begun by every PE when it is ready (`Front`).  Lengths that follow the tokens
+of a row are rounded up to multiples of 4.
 
 Measured against the engine part by part and step by step: tests/fabric/networks/inference/test_decode_cycles.py.
 """
@@ -22,13 +22,12 @@ from fabric.networks.inference.decode import PARTS, Decode
 from fabric.networks.inference.elementwise import ANGLE_BANK, TURNED_BANK
 from fabric.networks.inference.front import Front
 from fabric.networks.inference.rows import Rows
+from fabric.networks.inference.work import Work
 from fabric.networks.inference.writer import CHUNK
 
 __all__ = ["StepCycles", "held_tokens"]
 
 FOUR = 4
-FUNCTIONS = {"exp": (109, 12, 5, 7), "reciprocal": (69, 6, 4, 2), "rsqrt": (82, 11, 4, 2)}
-"""Cycles without elements, then operations of multiplication's, addition's and 16-bit integers' lanes."""
 
 
 def up(n: int) -> int:
@@ -43,7 +42,7 @@ def held_tokens(rows: int, count: int, policy: str) -> list[int]:
     return [count // rows + (row < count % rows) for row in range(rows)]
 
 
-class StepCycles:
+class StepCycles(Work):
     """Closed forms of a decoder's step.
 
     Parameters
@@ -52,39 +51,11 @@ class StepCycles:
     """
 
     def __init__(self, decode: Decode) -> None:
-        self.decode, self.place, self.m = decode, decode.place, decode.machine
+        super().__init__(decode.machine)
+        self.decode, self.place = decode, decode.place
         self.stamp = timing.stamp(self.m) if decode.timed else 0
 
     # --- words --------------------------------------------------------------------------------------------------------
-
-    def _vector(self, op: str, n: int, loads: int, dimensions: int = 0) -> int:
-        """Return the cycles of a vector operation with so many descriptors loaded for it, and dimensions beyond one."""
-        m = self.m
-        return loads * m["ce.dsr_load"] + dimensions * m["ce.dsr_dimension"] + timing.elementwise(m, op, n)
-
-    def _serial(self, n: int, loads: int) -> int:
-        """Return the cycles of an operation that does one element per cycle."""
-        return loads * self.m["ce.dsr_load"] + timing.operation(self.m, n)
-
-    def _loop(self, turns: int, body: int) -> int:
-        """Return the cycles of a loop; one turn has no loop."""
-        if turns <= 1:
-            return turns * body
-        return 1 + turns * (body + 1 + self.m["ce.branch_taken"]) - self.m["ce.branch_taken"] + 1
-
-    @property
-    def _load(self) -> int:
-        return int(self.m["ce.load_latency"])
-
-    def _taking(self) -> int:
-        """Return the cycles of using and moving a pointer, without what is done with it."""
-        return 2 * self._load + 2
-
-    def _function(self, name: str, n: int) -> int:
-        """Return the cycles of a function of n numbers (`fabric.program.functions`)."""
-        begin, multiplied, added, halves = FUNCTIONS[name]
-        steps = (multiplied * timing.steps(self.m, "fmuls", n), added * timing.steps(self.m, "fadds", n))
-        return begin + sum(steps) + halves * timing.steps(self.m, "and16", n)
 
     def _meetings(self, offset: int, pitch: int, rows: int, slack: int = 0) -> int:
         """Return how many of `rows` rows of two f32 vectors, so many words apart and more with each, meet in a bank.
@@ -102,31 +73,31 @@ class StepCycles:
     def product(self, name: str) -> int:
         """Return the cycles of a local product, its result cleared before."""
         shape = self.place.shapes[name]
-        return self._vector("mov32", shape.rows, 1) + self._taking() + 1 + product_cycles(shape, self.m)
+        return self.vector("mov32", shape.rows, 1) + self.taking + 1 + product_cycles(shape, self.m)
 
     def norm(self) -> tuple[int, int]:
         """Return the cycles before and behind the all-reduce of a norm."""
         m, n = self.m, self.place.hidden
-        load, fp = self._load, m["ce.fp_latency"]
+        load, fp = self.load, m["ce.fp_latency"]
         square = 3 * m["ce.dsr_load"] + timing.operation(m, n * (1 + m["mem.conflict_cycles"]))
-        before = square + 1 + self._serial(n, 1) + fp
-        behind = load + 2 * fp + 1 + self._function("rsqrt", 1) + load + self._vector("fmuls", n, 2)
-        behind += self._taking() + m["ce.dsr_load"] + m["ce.dsr_edit"] + self._vector("fmuls", n, 1)
-        return before, behind + self._vector("fs2h", n, 2)
+        before = square + 1 + self.serial(n, 1) + fp
+        behind = load + 2 * fp + 1 + self.function("rsqrt", 1) + load + self.vector("fmuls", n, 2)
+        behind += self.taking + m["ce.dsr_load"] + m["ce.dsr_edit"] + self.vector("fmuls", n, 1)
+        return before, behind + self.vector("fs2h", n, 2)
 
     def angles(self) -> int:
         """Return the cycles of turning one angle by another."""
         n = self.place.pairs
-        return 2 * self._vector("fmuls", n, 3) + 2 * self._vector("fmuls", n, 3) + 2 * self._vector("fadds", n, 2)
+        return 2 * self.vector("fmuls", n, 3) + 2 * self.vector("fmuls", n, 3) + 2 * self.vector("fadds", n, 2)
 
     def begin(self, held: int, grows: bool, replaces: bool) -> int:
         """Return the cycles of the beginning of a step in a row."""
-        m, load = self.m, self._load
+        m, load = self.m, self.load
         taken = m["ce.branch_taken"]
         common = 3 + load + 3 + (1 if grows else taken) + load + 5 + 1 + (taken if self.place.height > 1 else 1) + 2
         change = 12 if grows else 0
         if replaces:
-            change = 2 + load + 3 + m["ce.dsr_load"] + 1 + self._vector("mov16", max(0, held - 1), 1) + 7
+            change = 2 + load + 3 + m["ce.dsr_load"] + 1 + self.vector("mov16", max(0, held - 1), 1) + 7
         return common + change + self.angles()
 
     def rotary(self) -> int:
@@ -141,13 +112,13 @@ class StepCycles:
         slack = 2 if n > 1 else 0
         meetings += -(-n // 2) * self._meetings(-TURNED_BANK - 2 * heads * n, 2 * n, heads, slack)
         meetings += -(-n // 2) * self._meetings(2 * n - TURNED_BANK, 2 * n, heads, slack)
-        found = meetings + 2 * self._vector("fmuls", heads * n, 3, 2) + 2 * self._vector("fmuls", heads * n, 2, 2)
-        found += 2 * (self._vector("fmuls", rows, 2, 1))
-        return found + self._vector("fmuls", place.query_rows, 1) + self._vector("fs2h", place.shapes["qkv"].rows, 2)
+        found = meetings + 2 * self.vector("fmuls", heads * n, 3, 2) + 2 * self.vector("fmuls", heads * n, 2, 2)
+        found += 2 * (self.vector("fmuls", rows, 2, 1))
+        return found + self.vector("fmuls", place.query_rows, 1) + self.vector("fs2h", place.shapes["qkv"].rows, 2)
 
     def cache(self, goes: bool, comes: int) -> int:
         """Return the cycles of a layer's change of its cache; `comes`: 0 nothing, 1 from below, 2 the PE's own."""
-        m, place, load = self.m, self.place, self._load
+        m, place, load = self.m, self.place, self.load
         n, by_head = place.kv_rows, place.kv_heads * -(-place.part // m.lanes("mov16"))
         found = 3 + 2 * load + 3
         walk = m["ce.dsr_load"] + m["ce.dsr_dimension"] + m["ce.dsr_edit"]
@@ -155,11 +126,11 @@ class StepCycles:
         if moving:
             found += load + m["ce.branch_taken"]
         if goes:
-            found += 2 * walk + self._serial(n, 1) + self._serial(by_head, 1) + 2 * m["ce.dsr_load"] + 1
+            found += 2 * walk + self.serial(n, 1) + self.serial(by_head, 1) + 2 * m["ce.dsr_load"] + 1
             found -= m["ce.branch_taken"] - 1
         found += load + (m["ce.branch_taken"] if not comes else 1)
         if comes:
-            found += 2 * walk + self._serial(n, 1) + self._serial(by_head, 1)
+            found += 2 * walk + self.serial(n, 1) + self.serial(by_head, 1)
         if comes == 1:
             found += 1 + timing.transfer(m, n, 1, 1, 1) - (timing.way(m, 1) if goes else 0) + m["ce.branch_taken"]
         elif comes and moving:
@@ -172,26 +143,26 @@ class StepCycles:
         n, together = up(held), unrolled(place)
         feature = timing.elementwise(m, "fmachs", n) + m["ce.dsr_edit"]
         group = together + 1 + together * feature
-        head = 2 * m["ce.dsr_edit"] + self._loop(place.part // together, group) + 1
-        kv = self._loop(place.decoder.group, head) + 1
+        head = 2 * m["ce.dsr_edit"] + self.loop(place.part // together, group) + 1
+        kv = self.loop(place.decoder.group, head) + 1
         begin = 2 + 3 * m["ce.dsr_load"] + 2 * m["ce.dsr_edit"] + timing.elementwise(m, "mov32", place.heads * n)
-        return begin + 4 + self._loop(place.kv_heads, kv)
+        return begin + 4 + self.loop(place.kv_heads, kv)
 
     def peaks(self, held: int) -> int:
         """Return the cycles of the largest scores of a PE."""
         m, n = self.m, up(held)
         empty = timing.elementwise(m, "mov32", n - held)
         head = 2 * m["ce.dsr_edit"] + empty + 1 + timing.operation(m, n) + m["ce.fp_latency"] + 3
-        return 2 + 2 * (m["ce.dsr_load"] + m["ce.dsr_edit"]) + 7 + self._loop(self.place.heads, head)
+        return 2 + 2 * (m["ce.dsr_load"] + m["ce.dsr_edit"]) + 7 + self.loop(self.place.heads, head)
 
     def exponentials(self, size: int) -> int:
         """Return the cycles of the exponentials of so many scores."""
         m, most = self.m, self.decode.place.heads * self.decode.place.capacity
         chunk = max(CHUNK, self.place.ffn, self.place.heads)
-        found, left = 2 + self._load, size
+        found, left = 2 + self.load, size
         while left > 0:
             now = min(left, chunk)
-            found += self._function("exp", now) + 6 * m["ce.dsr_edit"] + 3 + 2 + m["ce.branch_taken"] + 5
+            found += self.function("exp", now) + 6 * m["ce.dsr_edit"] + 3 + 2 + m["ce.branch_taken"] + 5
             left -= now
         assert size <= most
         return found + m["ce.branch_taken"]
@@ -199,11 +170,11 @@ class StepCycles:
     def shares(self, held: int) -> int:
         """Return the cycles of a PE's exponentials, their sums and their rounding."""
         m, n, heads = self.m, up(held), self.place.heads
-        begin = self._load + m["ce.dsr_load"] + m["ce.dsr_edit"] + 3
-        less = self._load + m["ce.dsr_edit"] + timing.elementwise(m, "fsubs", n) + 2
+        begin = self.load + m["ce.dsr_load"] + m["ce.dsr_edit"] + 3
+        less = self.load + m["ce.dsr_edit"] + timing.elementwise(m, "fsubs", n) + 2
         total = 1 + m["ce.dsr_edit"] + timing.operation(m, n) + m["ce.fp_latency"] + 2
-        found = 2 * begin + self._loop(heads, less) + self.exponentials(heads * n) + self._loop(heads, total)
-        return found + self._load + m["ce.dsr_edit"] + self._vector("fs2h", heads * n, 2)
+        found = 2 * begin + self.loop(heads, less) + self.exponentials(heads * n) + self.loop(heads, total)
+        return found + self.load + m["ce.dsr_edit"] + self.vector("fs2h", heads * n, 2)
 
     def mix(self, held: int) -> int:
         """Return the cycles of a PE's values by their shares."""
@@ -212,40 +183,40 @@ class StepCycles:
         turns = n // FOUR
         inner = 2 + (turns * (four + 1 + m["ce.branch_taken"]) - (m["ce.branch_taken"] - 1) if turns else 5)
         head = 2 * m["ce.dsr_edit"] + inner + 1
-        kv = self._loop(place.decoder.group, head) + 1
-        begin = self._vector("mov32", place.query_rows, 1) + 2 * m["ce.dsr_load"] + 6 + self._load
-        return begin + self._loop(place.kv_heads, kv)
+        kv = self.loop(place.decoder.group, head) + 1
+        begin = self.vector("mov32", place.query_rows, 1) + 2 * m["ce.dsr_load"] + 6 + self.load
+        return begin + self.loop(place.kv_heads, kv)
 
     def divide(self) -> int:
         """Return the cycles of the division by the sums of the shares."""
         m, place = self.m, self.place
-        head = self._load + m["ce.dsr_edit"] + timing.elementwise(m, "fmuls", place.part) + 2
-        found = self._function("reciprocal", place.heads) + 2 + m["ce.dsr_load"] + self._loop(place.heads, head)
-        return found + self._vector("fs2h", place.query_rows, 2)
+        head = self.load + m["ce.dsr_edit"] + timing.elementwise(m, "fmuls", place.part) + 2
+        found = self.function("reciprocal", place.heads) + 2 + m["ce.dsr_load"] + self.loop(place.heads, head)
+        return found + self.vector("fs2h", place.query_rows, 2)
 
     def swiglu(self) -> int:
         """Return the cycles of SwiGLU."""
         n = self.place.ffn
         found = (
-            self._vector("fnegs", n, 2)
-            + self._vector("fmins", n, 1)
-            + self._function("exp", n)
-            + self._vector("fadds", n, 1)
+            self.vector("fnegs", n, 2)
+            + self.vector("fmins", n, 1)
+            + self.function("exp", n)
+            + self.vector("fadds", n, 1)
         )
-        return found + self._function("reciprocal", n) + 2 * self._vector("fmuls", n, 2) + self._vector("fs2h", n, 2)
+        return found + self.function("reciprocal", n) + 2 * self.vector("fmuls", n, 2) + self.vector("fs2h", n, 2)
 
     def residual(self) -> int:
         """Return the cycles of adding to the residual stream."""
-        return self._vector("fadds", self.place.hidden, 2)
+        return self.vector("fadds", self.place.hidden, 2)
 
     def search(self) -> tuple[int, int, int]:
         """Return the cycles of the arg max before, between and behind its all-reduces."""
         m, n = self.m, self.place.vocabulary
-        before = self._load + m["ce.dsr_load"] + m["ce.dsr_edit"] + 1 + timing.operation(m, n) + m["ce.fp_latency"]
-        between = self._load + 1 + self._vector("fsubs", n, 2) + 2 * self._vector("fmuls", n, 1)
-        between += self._vector("fmins", n, 1) + self._vector("fadds", n, 2)
+        before = self.load + m["ce.dsr_load"] + m["ce.dsr_edit"] + 1 + timing.operation(m, n) + m["ce.fp_latency"]
+        between = self.load + 1 + self.vector("fsubs", n, 2) + 2 * self.vector("fmuls", n, 1)
+        between += self.vector("fmins", n, 1) + self.vector("fadds", n, 2)
         between += m["ce.dsr_load"] + m["ce.dsr_edit"] + 1 + timing.operation(m, n) + m["ce.fp_latency"]
-        return before, between, self._load + 1
+        return before, between, self.load + 1
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
@@ -263,7 +234,7 @@ class StepCycles:
             issue, queue = timing.issue(m), piece.queues[0]
             for group in piece.levels[0]:
                 root = group[len(group) // 2]
-                begins = [starts[c] + self._load for c in range(len(starts))]
+                begins = [starts[c] + self.load for c in range(len(starts))]
                 ready, passed = begins[root], 0
                 for side in piece.sides(group):
                     first = begins[side[0]] + 2 * load + edit + issue
@@ -305,6 +276,20 @@ class StepCycles:
         """Return the cycles of the step that takes token number `before`, from hand-over to hand-over."""
         return self._run(before)[1]
 
+    def transition(self) -> int:
+        """Return the cycles in which the hidden features of a prompt's last token come to where a step has them."""
+        prompt, place, sums, m = self.decode.prompt, self.place, self.decode.sums, self.m
+        assert prompt is not None
+        front = Front(place.width, place.height)
+        front.work(m["task.start"])
+        front.along_y(sums["last"])
+        clear = self.vector("mov32", place.hidden, 1)
+        front.work(clear + self.load + 1 + 3 + 2 * m["ce.dsr_load"] + m["ce.dsr_edit"])
+        front.work(timing.elementwise(m, "mov32", place.hidden))
+        front.along_x(sums["back"])
+        front.work(self.vector("mov32", place.hidden, 2) + 4)
+        return front.last
+
     def _run(self, before: int) -> tuple[dict[str, int], int]:
         place, m, sums = self.place, self.m, self.decode.sums
         rows, policy = place.height, self.decode.policy
@@ -320,12 +305,12 @@ class StepCycles:
 
         # The host sends a token when the wafer waits for it.
         entering = timing.ramps(m) + timing.operation(m, place.hidden // 2)
-        begun = entering + self._vector("fh2s", place.hidden, 2) + self.stamp
+        begun = entering + self.vector("fh2s", place.hidden, 2) + self.stamp
         front.columns = [begun, *[0] * (place.width - 1)]
         start = 0
         front.along_x(sums["back"])
         pointers = 4 if place.decoder.qkv_bias else 3
-        front.work(self._vector("mov32", place.hidden, 2) + 2 * pointers)
+        front.work(self.vector("mov32", place.hidden, 2) + 2 * pointers)
         done("enter")
         front.work([self.begin(n, g, r) for n, g, r in zip(was, grows, replaces, strict=True)])
         done("begin")
@@ -371,7 +356,7 @@ class StepCycles:
         self._norm(front, "norm 1", done)
         self._product(front, "qkv", "qkv")
         if place.decoder.qkv_bias:
-            front.work(self._taking() + m["ce.dsr_edit"] + self._vector("faddhs", place.shapes["qkv"].rows, 3))
+            front.work(self.taking + m["ce.dsr_edit"] + self.vector("faddhs", place.shapes["qkv"].rows, 3))
         done("qkv")
         front.work(self.rotary())
         done("rotary")
@@ -399,7 +384,7 @@ class StepCycles:
         front.work(self.swiglu())
         done("swiglu")
         self._product(front, "down", "back")
-        front.work(self.residual() + self._taking() + self._load)
+        front.work(self.residual() + self.taking + self.load)
         done("down")
         front.work(1 + m["ce.branch_taken"])
 

@@ -93,14 +93,20 @@ class Angle:
     w : Idioms
     heads : int
         Heads whose products there is room for.
+    apart : bool
+        Whether angles that are multiplied lie in different banks.
     """
 
-    def __init__(self, w: Idioms, heads: int = 1) -> None:
+    def __init__(self, w: Idioms, heads: int = 1, apart: bool = False) -> None:
         p, n = w.p, w.place.pairs
         self.w, self.pairs = w, n
         # Cosines, then sines, of all pairs: of one position, of `FINE`, of the rest, of the multiple, of both.
-        self.step, self.leap = p.param("step", "f32", count=2 * n), p.param("leap", "f32", count=2 * n)
-        self.fine, self.coarse = p.param("fine", "f32", count=2 * n), p.param("coarse", "f32", count=2 * n)
+        other = 4 if n % 2 else 2  # so that neither cosines nor sines meet
+        banks = {"step": 0, "leap": other, "fine": other, "coarse": 0}
+        self.step, self.leap, self.fine, self.coarse = (
+            p.array(name, 2 * n, "f32", bank=banks[name] if apart else None)
+            for name in ("step", "leap", "fine", "coarse")
+        )
         self.angle = p.array("angle", 2 * n, "f32", bank=ANGLE_BANK)
         self.passed = p.param("passed", "u16")  # positions since the last leap
         self.products = p.array("products", 2 * heads * n, "f32", bank=TURNED_BANK)

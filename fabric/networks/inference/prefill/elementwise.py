@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from fabric.asm.operands import Reg, Var
-from fabric.networks.inference.elementwise import LARGEST_EXPONENT, Angle
+from fabric.networks.inference.elementwise import ANGLE_BANK, LARGEST_EXPONENT, TURNED_BANK, Angle
 from fabric.networks.inference.prefill.writer import PromptWriter
 
 __all__ = ["Angles", "emit_biases", "emit_norm", "emit_swiglu"]
@@ -89,9 +89,9 @@ class Angles:
     def __init__(self, w: PromptWriter) -> None:
         p, s, n = w.p, w.prompt.tokens, w.place.pairs
         self.w = w
-        self.one = Angle(w)
-        self.all = p.array("angles", 2 * s * n, "f32", bank=2)
-        self.products = p.array("turned", 2 * s * (w.place.heads + w.place.kv_heads) * n, "f32", bank=4)
+        self.one = Angle(w, apart=True)
+        self.all = p.array("angles", 2 * s * n, "f32", bank=ANGLE_BANK)
+        self.products = p.array("turned", 2 * s * (w.place.heads + w.place.kv_heads) * n, "f32", bank=TURNED_BANK)
 
     def prepare(self) -> None:
         """Write that the angles of all tokens are reckoned, one position after the other."""

@@ -21,6 +21,7 @@ A layer: norm, qkv, biases, positions, the cache; scores, softmax, mix; o into t
 SwiGLU, down into the residual stream.  Two all-reduces of a row (norms) and two of a head's columns (softmax).  In the
 end the hidden features of the last token stand in ``last``, for the program that decodes.
 
+Cycles: `fabric.networks.inference.prefill.cycles`.
 Source: WaferLLM, sections 4.1, 5 and 5.4; the same weights for both phases are of this project.
 """
 

@@ -40,7 +40,7 @@ class PromptWriter(Idioms):
 
         pieces = prompt.slots * prompt.piece
         self.norms = p.array("norms_of_columns", 2 * place.decoder.layers * prompt.slots * place.hidden, "f32", bank=4)
-        self.x = p.array("x", pieces, "f32", bank=0)  # the residual stream
+        self.x = p.array("x", pieces, "f32", bank=4)  # the residual stream; apart from what is added to it
         self.given = p.array("given", pieces, half)  # what a product reads
         self.scratch = p.array("scratch", pieces, "f32", bank=2)
         self.piece = p.array("piece", prompt.piece, half)  # a chunk that comes from its home
