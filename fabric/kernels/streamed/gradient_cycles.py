@@ -14,6 +14,9 @@ from wse_core.params import Machine
 
 __all__ = ["dot_cycles", "expected_cycles", "turn_cycles"]
 
+AHEAD = 4
+"""Rows before the present one that may still lie in queues."""
+
 
 def dot_cycles(tokens: int, machine: Machine) -> int:
     """Return the cycles that a place of the mask costs its PE."""
@@ -71,8 +74,8 @@ def _followed(
 ) -> float:
     """Return when the last PE of a row of PEs is done, if all begin at `begin`; a place costs `slower` cycles more.
 
-    A row of dY takes two cycles per wavelet at each receiver, and the slowest keeps all others waiting once its queue
-    is full.
+    A row of dY takes two cycles per wavelet at each receiver.  One that comes late keeps the others waiting once there
+    is no room before it: those behind it get what it has let through, those before it have the routers between too.
     """
     columns, wavelets = inputs.columns, -(-tokens // 2)
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
@@ -80,22 +83,48 @@ def _followed(
     np.add.at(counts, (rows, np.searchsorted(inputs.feature_starts, indices, side="right") - 1), 1)
     dot, issue, edit, drain = dot_cycles(tokens, m) + slower, timing.issue(m), m["ce.dsr_edit"], m["vec.drain"]
     free, distance = np.full(columns, begin, np.float64), np.arange(columns)
-    buffered = m["queue.in_depth"][1] + m["ramp.in_buffer"]
+    room = m["queue.in_depth"][1] + m["ramp.in_buffer"]
     lead = m["task.start"] + edit + m["ce.config"]
+    pace = max(2, timing.train(m, wavelets, 1, 3) / max(1, wavelets))  # cycles per wavelet of a row that has waited
+    firsts: list[NDArray[np.float64]] = []
+    # From one's router to another's CE.
+    apart = m["ramp.in"] + m["router.hop"] * np.abs(distance[:, np.newaxis] - distance)
+    ways = np.full(columns, 2)  # the side of each PE on which the owner of the row before lies, as a sign
     for row, here in enumerate(counts):
         if columns == 1:
             free = free + m["task.start"] + 2 * edit + timing.elementwise(m, "fh2s", tokens) + 1
         else:
             owner = outputs.owner(row)
+            side = distance - owner
+            behind = (np.sign(side)[:, np.newaxis] == np.sign(side)) & (np.abs(side)[:, np.newaxis] > np.abs(side))
+            behind &= side != 0  # [who, behind whom]
             sent = free[owner] + lead + issue
-            came = sent + np.where(distance == owner, timing.ramps(m), timing.way(m, np.abs(distance - owner)))
+            came = sent + np.where(side == 0, timing.ramps(m), timing.way(m, np.abs(side)))
+            # A router whose CE has not turned it lets nothing through; it need not turn if the last row came that way.
+            turned = np.where(np.sign(side) == ways, -np.inf, free + lead)
+            ways = np.sign(side)
+            through = turned + apart
+            came = np.maximum(came, np.where(behind, through, -np.inf).max(axis=1))
             ready = free + lead + issue
             ready[owner] += 1
             first = np.maximum(ready, came)
             done = np.maximum(first + tokens, came + timing.train(m, wavelets, 1, 3) + 1)
             done[owner] = max(done[owner], sent + wavelets + tokens)  # the send goes first
-            if wavelets > buffered:
-                done = np.maximum(done, first.max() + 2 * (wavelets - buffered))
+            between = np.abs(side) - np.where(
+                np.sign(side)[:, np.newaxis] == np.sign(side), np.abs(side)[:, np.newaxis], 0
+            )
+            space = room + m["router.depth"] * np.maximum(0, between)  # [who, before whom]
+            space[owner] += m["queue.out_depth"][3]  # who sends goes on when its row has left
+            firsts = [first, *firsts[:AHEAD]]
+            for back, begun in enumerate(firsts):
+                held = (back + 1) * wavelets - space
+                late = np.where((side != 0) & (held > 0) & (held <= wavelets), begun + pace * held + apart, -np.inf)
+                done = np.maximum(done, late.max(axis=1))
+            held = wavelets - space + room
+            shut = np.where(
+                (side != 0) & (held > 0) & ~behind & ~np.eye(columns, dtype=bool), turned + held + 1, -np.inf
+            )
+            done = np.maximum(done, shut.max(axis=1))
             free = done + drain + 1
             free[owner] += edit
         free = free + here * dot

@@ -87,3 +87,12 @@ def test_every_column_is_asked_for_its_features(seed, columns):
 def test_too_many_groups_for_the_colors():
     with pytest.raises(ConfigError, match="at most 8 columns a group"):
         run("ws_gradient", width=20, groups=2, tokens=40, inputs=20)
+
+
+@pytest.mark.parametrize("overrides", [{}, {"router.hop": 7}, {"router.depth": 5, "ramp.in": 6}])
+@pytest.mark.parametrize("tokens", [8, 19, 40])
+def test_cycles_of_rows_that_wait_for_a_late_column(tokens, overrides):
+    """Few entries, unevenly over the columns: who is late keeps others waiting once queues are full, not before."""
+    values = {"inputs": 30, "outputs": 46, "width": 4, "height": 1, "density": 0.18, "tokens": tokens}
+    result = run("ws_gradient", overrides=overrides, **values)
+    assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.03)
