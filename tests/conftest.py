@@ -46,10 +46,26 @@ for name, (count, _) in PROFILES.items():
 hypothesis.settings.load_profile(PROFILE)
 
 
+LONG = (
+    "tests/fabric/kernels/test_closed_forms.py",
+    "tests/fabric/kernels/test_gemm.py",
+    "tests/fabric/test_equivalence.py",
+    "tests/harness/figures/test_gemm_scaling.py",
+    "tests/harness/train/test_trainer.py",
+    "tests/harness/validation/test_stencil_columns.py",
+    "tests/swarm/cluster/test_layer_costs.py",
+    "tests/swarm/cluster/test_models.py",
+    "tests/wse_core/test_numerics.py",
+    "tests/wse_core/test_vector.py",
+)
+"""Files of many short tests that take more than fifteen seconds together."""
+
+
 def pytest_collection_modifyitems(items):
-    """Put files that take minutes first, so that no process is left alone with one of them at the end."""
-    long = {item.path for item in items if item.get_closest_marker("packaging") or item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in long)
+    """Put files that take long first, so that no process is left alone with one of them at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("packaging") or item.get_closest_marker("slow")}
+    long = {ROOT / name for name in LONG}
+    items.sort(key=lambda item: (item.path not in slow, item.path not in long))
 
 
 def pytest_sessionstart(session):

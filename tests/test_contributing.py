@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from tests.conftest import LONG
+
 TASKS = {
     "Change the ramp's latency": "wse_core/numbers.py",
     "Add an ALU op": "wse_core/isa.py",
@@ -41,3 +43,7 @@ def test_each_task_is_there(tasks):
 def test_every_named_file_exists(tasks, root, title):
     assert TASKS[title] in tasks[title]
     assert [name for name in tasks[title] if not (root / name).exists()] == []
+
+
+def test_files_that_begin_early_exist(root):
+    assert [name for name in LONG if not (root / name).exists()] == []

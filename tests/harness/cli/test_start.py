@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -47,8 +48,8 @@ def test_the_table_of_kernels_is_what_their_modules_declare(name):
     )
 
 
+@pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
 def test_training_of_one_step_takes_at_most_five_times_the_cpu_of_importing_numpy_and_h5py(tmp_path):
-    pytest.importorskip("sklearn")
     step = ["-m", "harness", "train", "digits", "--iterations", "1", "--overwrite", "--out", str(tmp_path / "run")]
     imports, training = least(["-c", "import numpy, h5py"], step, 5.0)
     assert training <= 5.0 * imports

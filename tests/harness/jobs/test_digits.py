@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 from harness.cli import main as cli
-from harness.jobs import default_config, options_of
+from harness.jobs import default_config, digits, options_of
 from harness.jobs.job_file import parse_job
 from harness.kit.console import Progress
 from traces.reader import RunFile
 from traces.run_format import LINKS
 from wse_core.errors import ConfigError
 
-pytest.importorskip("sklearn")
-
-from harness.jobs import digits
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
 
 SMALL = 'job = "digits"\n'
 
