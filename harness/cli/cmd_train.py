@@ -56,6 +56,14 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         metavar="KEY=VALUE",
         help="set a key of the configuration or a modelled number, as in --set swarm.link.planes=4; may be repeated",
     )
+    parser.add_argument(
+        "--mode",
+        choices=("auto", "pipelined", "streaming"),
+        help="all layers on one wafer at once, weights streamed past, or what suits the network (default: the file's)",
+    )
+    parser.add_argument(
+        "--compiled", metavar="FILE", help="run a pipelined network from what --compile-only wrote, without mapping"
+    )
     parser.add_argument("--iterations", metavar="N", type=int, help="stop after N iterations in all")
     parser.add_argument("--resume", metavar="DIR", help="go on from the newest checkpoint in DIR, or from that in DIR")
     parser.add_argument("--out", metavar="DIR", help="directory for the files of the run (default: runs/NAME)")
@@ -104,10 +112,16 @@ def main(args: argparse.Namespace) -> int:
         )
     need("harness.train.sparsity", PURPOSE).phases(config.sparsity, total)
     summary = _summary(config, dataset, total)
-    if not args.reference:
+    if args.reference:
+        args.mode = None
+    else:
+        summary |= _choose(args, config, source)
+    if args.mode == "streaming" and not args.reference:
         config.check_memory()
+    elif args.mode == "pipelined":
+        need("harness.train.pipeline_config", PURPOSE).check_stop(config, stop, total)
     if args.validate_only:
-        return _say(args, {"valid": True, **summary})
+        return _say(args, {"valid": True, **summary, **_kernels(config)})
     _check(args, source)
     if args.reference:
         need("harness.train.plain", PURPOSE).check_memory(config)
@@ -115,7 +129,7 @@ def main(args: argparse.Namespace) -> int:
         progress.phase("compile")
         out = _directory(args, config, source)
         if args.compile_only:
-            return _compile(args, config, summary)
+            return _compile(args, config, summary, out)
         run, record = _prepare(args, config, source, out, stack)
         progress.phase(f"train {config.name} on {place_of(args, config)}")
         status = run.train(stop, progress)
@@ -144,10 +158,38 @@ def _check(args: argparse.Namespace, source: Path | None) -> None:
         )
 
 
-def _compile(args: argparse.Namespace, config: TrainConfig, summary: dict[str, Any]) -> int:
+def _choose(args: argparse.Namespace, config: TrainConfig, source: Path | None) -> dict[str, str]:
+    """Decide between the modes, in `args.mode` from here on; return what is said of it."""
+    if args.mode is None and source is not None:
+        args.mode = read_checkpoint(source)[2].get("mode")
+    chosen = need("harness.train.mode", PURPOSE).choose(config, args.mode)
+    args.mode = chosen.mode
+    if args.compiled is not None and chosen.mode != "pipelined":
+        raise ConfigError("only pipelined networks are run from a file", where="--compiled", hint="--mode pipelined")
+    return {"mode": chosen.mode, "because": chosen.reason}
+
+
+def _kernels(config: TrainConfig) -> dict[str, Any]:
+    """Return which kernels do what of a network, a layer each."""
+    graph = need("fabric.networks.graph", PURPOSE)
+    found = graph.matched(graph.graph_of(config.build_network())) if config.dtype != "bf16" else None
+    if found is None:
+        return {}
+    return {
+        "kernels": [f"{name}: {' '.join(parts)}" for name, parts in found.kernels],
+        "unsupported": found.unsupported,
+    }
+
+
+def _compile(args: argparse.Namespace, config: TrainConfig, summary: dict[str, Any], out: Path) -> int:
     """Place the network, say so and stop."""
-    trainer = _trainer(config, args.reference)
-    if not args.reference:
+    trainer = _trainer(config, args)
+    if args.mode == "pipelined" and not args.reference:
+        digest = need("harness.train.pipelined", PURPOSE).config_digest(config)
+        file = out / "pipeline.json"
+        made = need("harness.train.artefact", PURPOSE).write(file, digest, trainer.compile().pipeline)
+        summary |= {"compiled_to": str(file), "digest": made.digest}
+    elif not args.reference:
         summary["words_per_iteration"] = trainer.compile().coordinator.script("train").n_words
     return _say(args, {"compiled": True, **summary})
 
@@ -165,7 +207,7 @@ def _prepare(
     if not args.reference:
         meta = need("harness.train.outcome", PURPOSE).meta_of(config, config.build_machine(), _words(args, config))
         record = stack.enter_context(recorder(args, out / "run.h5", meta))
-    return Run(args, config, _trainer(config, args.reference), source, out), record
+    return Run(args, config, _trainer(config, args), source, out), record
 
 
 def _finish(args: argparse.Namespace, run: Run, record: Any, summary: Mapping[str, Any], status: int) -> dict[str, Any]:
@@ -254,10 +296,14 @@ def _checkpoint(name: str) -> Path:
     return newest
 
 
-def _trainer(config: TrainConfig, reference: bool) -> Any:
+def _trainer(config: TrainConfig, args: argparse.Namespace) -> Any:
     """Return what trains, compiled."""
-    if reference:
+    if args.reference:
         return need("harness.train.plain", PURPOSE).PlainTrainer.of(config)
+    if args.mode == "pipelined":
+        pipelined = need("harness.train.pipelined", PURPOSE).PipelinedTrainer(config, compiled=args.compiled)
+        pipelined.compile()
+        return pipelined
     trainer = need("harness.train.trainer", PURPOSE).Trainer(config)
     trainer.compile()
     return trainer
@@ -309,8 +355,11 @@ def _report(r: Mapping[str, Any]) -> str:
                 f"{r['cycles']:,}, {1e3 * r['simulated_seconds']:.3f} ms on the wafers, {r['test_cycles']:,} of them "
                 f"for tests; {r['samples_per_simulated_second']:,.0f} samples/s in training",
             ),
-            ("waited", _waited(r)),
-            ("system", _numbers(r["numbers"])),
+            *(
+                [("waited", _waited(r)), ("system", _numbers(r["numbers"]))]
+                if "waits" in r
+                else [("pipeline", _pipeline(r["pipeline"]))]
+            ),
         ]
     if "bit_exact" in r:
         rows += [
@@ -335,6 +384,19 @@ def _report(r: Mapping[str, Any]) -> str:
     if record is not None and not any(path.name == "report.html" for path in made):
         rows.append(("report", f"not made of so short a run; {shlex.join(['wse', 'report', str(record)])} makes one"))
     return table(rows)
+
+
+def _pipeline(facts: Mapping[str, Any]) -> str:
+    """Return how a pipeline filled, how fast it was then and what slowed it down."""
+    if not facts:
+        return "nothing was trained"
+    steady = facts["steady_cycles_per_minibatch"]
+    then = f"then one of {facts['minibatch']} samples every {steady:,.0f}" if steady else "one minibatch a run"
+    busy = ", ".join(f"{name} {100 * share:.0f} %" for name, share in facts["utilisation"].items())
+    return (
+        f"first minibatch after {facts['fill_cycles']:,} cycles, {then}; updates {facts['updates']}; "
+        f"slowest: {facts['slowest']} (busiest PE of {busy})"
+    )
 
 
 def _waited(r: Mapping[str, Any]) -> str:

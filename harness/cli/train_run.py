@@ -112,7 +112,7 @@ class Run:
         """Train until so many iterations are done; return the exit status."""
         restore = self._catch()
         try:
-            while self.trainer.iteration < stop and not self.interrupted:
+            while self.trainer.iteration < stop and (self._under_way or not self.interrupted):
                 self._step(stop, progress)
         finally:
             for number, handler in restore.items():
@@ -121,6 +121,11 @@ class Run:
         if self.interrupted or (self.config.checkpoint.interval and self.saved != self.trainer.iteration):
             self.save()
         return 130 if self.interrupted else 0
+
+    @property
+    def _under_way(self) -> bool:
+        """Whether the weights on the wafer are ahead of the iterations that were told of."""
+        return getattr(self.trainer, "under_way", False)
 
     def _step(self, stop: int, progress: Progress) -> None:
         """Run one iteration, with what belongs to it."""
@@ -185,6 +190,7 @@ class Run:
             "wafers": config.wafers,
             "reference": self.args.reference,
             "set": list(config.assignments),
+            "mode": self.args.mode or "streaming",
         }
         self.last = library().save(
             self.folder,
@@ -206,7 +212,15 @@ class Run:
         trainer, waits = self.trainer, Counter[str]()
         for row in self.log.rows:
             waits.update(row.get("waits", {}))
-        hertz, training = trainer.compile().hertz, trainer.cycles - trainer.test_cycles
+        hertz, training = trainer.compile().hertz, max(1, trainer.cycles - trainer.test_cycles)
+        if self.args.mode == "pipelined":
+            return {
+                "cycles": trainer.cycles,
+                "test_cycles": trainer.test_cycles,
+                "simulated_seconds": trainer.cycles / hertz,
+                "samples_per_simulated_second": self.config.data.batch * len(self.log.rows) / (training / hertz),
+                "pipeline": trainer.pipeline_facts(),
+            }
         lost = sum(row.get("boundary", 0) for row in self.log.rows)
         return {
             "cycles": trainer.cycles,

@@ -1,8 +1,9 @@
 """The same training by numpy beside the wafers: bit for bit in their order of additions, and in numpy's own.
 
-*In order* (`swarm.oracle`): everything the wafers and the tree do, in their order; weights must be equal bit
-for bit.  *Plain* (`harness.train.plain`): a mixed-precision trainer as one writes it with ``@``; it differs by the
-order of f32 additions, and from time to time by a 16-bit rounding that this turns over.
+*In order* (`swarm.oracle`, `fabric.networks.pipelined.oracle`): everything the wafers and the tree do, in their order;
+weights must be equal bit for bit.  *Plain* (`harness.train.plain`): a mixed-precision trainer as one writes it with
+``@``; it differs by the order of f32 additions, and from time to time by a 16-bit rounding that this turns over.  It
+does one batch after the other, so it also differs by the staleness of continuous updates in a pipeline.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.train.pipelined import PipelinedStep, PipelinedTrainer
 from harness.train.plain import PlainTrainer
 from harness.train.trainer import Step, Trainer
 
@@ -44,20 +46,20 @@ class Comparison:
 
     Parameters
     ----------
-    trainer : Trainer
+    trainer : Trainer or PipelinedTrainer
         Before its first iteration.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: Trainer | PipelinedTrainer) -> None:
         self.trainer = trainer
-        self.exact, self.plain = Trainer(trainer.config, "numpy"), PlainTrainer.of(trainer.config)
+        self.exact, self.plain = type(trainer)(trainer.config, "numpy"), PlainTrainer.of(trainer.config)
         self._start = self._weights()
         self._equal, self._apart, self.iterations = True, 0.0, 0
 
     def _weights(self) -> dict[str, np.ndarray]:
         return {parameter.name: parameter.dense.copy() for parameter in self.trainer.parameters}
 
-    def step(self, step: Step) -> float:
+    def step(self, step: Step | PipelinedStep) -> float:
         """Do what the trainer has just done; return the loss of plain numpy."""
         exact, plain = self.exact.step(), self.plain.step()
         self._equal &= np.array_equal(np.float64(exact.loss), np.float64(step.loss), equal_nan=True)

@@ -207,7 +207,8 @@ class TrainConfig(TrainFile):
     def fingerprint(self) -> str:
         """Return a digest of everything that decides what an iteration does.
 
-        The number of iterations belongs to it only where a schedule depends on it; checkpoints never do.
+        The number of iterations belongs to it only where a schedule depends on it; checkpoints never do, nor does the
+        mode, since a checkpoint of one goes on in the other.
         """
         facts = {item.name: getattr(self, item.name) for item in dataclasses.fields(TrainFile)}
         facts = {
@@ -215,7 +216,7 @@ class TrainConfig(TrainFile):
             if dataclasses.is_dataclass(value) and not isinstance(value, type)
             else value
             for name, value in facts.items()
-            if name != "checkpoint"
+            if name not in ("checkpoint", "mode", "pipeline")
         }
         facts["train"].pop("evaluate")
         facts["memx"].pop("files")
@@ -255,7 +256,7 @@ class TrainConfig(TrainFile):
             raise ConfigError("a classification needs at least 2 classes", where=where, value=last.outputs)
 
     def _check_batch(self) -> None:
-        machine, mesh, batch = self.build_machine(), self.mesh, self.data.batch
+        machine, mesh = self.build_machine(), self.mesh
         if not machine["clock.ghz"]:
             raise ConfigError("without a clock links have no rate per cycle", where="machine.clock.ghz", value=0)
         if mesh.width > machine["fabric.width"] or mesh.height > machine["fabric.height"]:
@@ -264,6 +265,12 @@ class TrainConfig(TrainFile):
                 f"{machine['fabric.height']} of {machine.preset}",
                 where="mesh",
             )
+        if self.mode == "streaming" or (self.mode == "auto" and self.wafers > 1):
+            self.check_shards()
+
+    def check_shards(self) -> None:
+        """Refuse a batch that wafers and rows of PEs cannot share equally, as streaming has it."""
+        mesh, batch = self.mesh, self.data.batch
         parts = self.train.accumulate
         unit = self.wafers * mesh.height * parts
         if batch % unit:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fabric.host.recording import Recorder
+from fabric.networks.pipelined.wafer import PipelinedWafer
 from fabric.networks.streamed.wafer import Wafer
 from harness.train import phases
 from harness.train.config import TrainConfig
+from harness.train.pipelined import PipelinedTrainer
 from harness.train.trainer import Trainer
 from traces.atomic import atomic_file
 from traces.provenance import provenance
@@ -36,7 +38,7 @@ def meta_of(config: TrainConfig, machine: Machine, command: str) -> RunMeta:
 
 def write(
     directory: Path,
-    trainer: Trainer,
+    trainer: Trainer | PipelinedTrainer,
     rows: Sequence[Mapping[str, Any]],
     result: Mapping[str, Any],
     recorder: Recorder,
@@ -47,7 +49,7 @@ def write(
     Parameters
     ----------
     directory : Path
-    trainer : Trainer
+    trainer : Trainer or PipelinedTrainer
     rows : list of dict
         Of the log.
     result : dict
@@ -57,21 +59,22 @@ def write(
     report : bool
         ``wse report`` makes it later, if not.
     """
-    system = trainer.compile()
-    phases.place(recorder, system.sent, system.ports[0].origin if system.timed else 0)
-    with RunWriter(recorder.path, recorder.meta) as writer:
+    first: object
+    if isinstance(trainer, Trainer):
+        system = trainer.compile()
+        phases.place(recorder, system.sent, system.ports[0].origin if system.timed else 0)
         first = system.ports[0].wafer
-        if recorder.windows is None and isinstance(first, Wafer):
+    else:
+        first = trainer.compile().wafer
+    with RunWriter(recorder.path, recorder.meta) as writer:
+        if recorder.windows is None and isinstance(first, (Wafer, PipelinedWafer)):
             for name, (values, unit) in first.fabric.all_counters().items():
                 writer.add_counter(name, values, unit)
-        for name, value in result.items():
-            if isinstance(value, Mapping):
-                for key, part in value.items():
-                    writer.add_result(f"{name}_{key.replace(' ', '_').replace('.', '_')}", part)
-            elif value is not None:
-                writer.add_result(name, value)
+        for name, value in _flat(result):
+            writer.add_result(name, value)
         for name in ("iteration", "loss", "accuracy", "cycles", "boundary"):
-            writer.add_result(f"curve_{name}", np.array([row[name] for row in rows]))
+            if all(name in row for row in rows):
+                writer.add_result(f"curve_{name}", np.array([row[name] for row in rows]))
         recorder.finish(writer)
     if not report:
         return ["run.h5"]
@@ -81,3 +84,13 @@ def write(
     with Trace.open(recorder.path) as trace, atomic_file(directory / "report.html") as file:
         file.write(page(trace).encode("utf-8"))
     return ["run.h5", "report.html"]
+
+
+def _flat(result: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield names and values of a result, those of tables inside with both names."""
+    for name, value in result.items():
+        full = before + name.replace(" ", "_").replace(".", "_")
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{full}_")
+        elif value is not None:
+            yield full, value

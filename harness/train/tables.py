@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.config.options import option
+from harness.train.pipeline_config import MODES, PipelineConfig
 from memx.optimizer import OPTIMIZERS, Optimizer, make_optimizer
 
 __all__ = [
@@ -192,4 +193,6 @@ class TrainFile:
     memx: MemxConfig = option(MemxConfig(), doc="memory service: modelled numbers, and where parameters lie")
     swarm: dict = option({}, doc="modelled numbers of links and tree")
     csconfig: CsConfig = option(CsConfig(), doc="the system's switches")
+    mode: str = option("auto", doc="all layers on one wafer at once, or weights streamed past", choices=MODES)
+    pipeline: PipelineConfig = option(PipelineConfig(), doc="of the pipelined mode")
     machine: dict = option({}, doc="preset and modelled numbers to change")

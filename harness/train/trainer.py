@@ -396,7 +396,10 @@ class Trainer:
             p.name: np.unpackbits(tensors[f"{p.name}.pattern"], count=p.dense.size).astype(bool).reshape(p.dense.shape)
             for p in self.parameters
         }
-        clock = clock_state.joined(times, state.get("clock"), {name: int(mask.sum()) for name, mask in masks.items()})
+        clock = None  # nothing is under way after a run of the pipelined mode
+        if state.get("mode") != "pipelined":
+            active = {name: int(mask.sum()) for name, mask in masks.items()}
+            clock = clock_state.joined(times, state.get("clock"), active)
         self.data.restore(state.get("data"))
         self.loss_scale.restore(state.get("loss_scale"))
         self.iteration, self.updates, self.earlier, self.test_cycles = counts
@@ -405,4 +408,5 @@ class Trainer:
             for slot, values in parameter.state.items():
                 values[...] = tensors[f"{parameter.name}.{slot}"]
             parameter.set_pattern(Pattern.of_mask(masks[parameter.name]))
-        self.compile().restore(clock)
+        if clock is not None:
+            self.compile().restore(clock)

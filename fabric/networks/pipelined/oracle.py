@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fabric.networks.pipelined.pipeline import Pipeline
 from fabric.networks.pipelined.tile import Tile
 from fabric.networks.pipelined.updates import CONSTANTS, TINY
+from fabric.networks.streamed.rows import EPSILON
 from fabric.program import functions
 from wse_core import numerics
 from wse_core.formats import Arithmetic
@@ -62,15 +63,24 @@ class Oracle:
         self.half, self.single = Arithmetic.of(machine, pipeline.network.dtype), Arithmetic.of(machine, "f32")
         self.functions = functions.Evaluate(machine)
         self.one = np.uint16(self.half.encode(1.0))
-        self.layers = [_Layer(self, tile, weights[k], state[k]) for k, tile in enumerate(pipeline.tiles)]
+        norms: list[int | None] = [None] * len(pipeline.tiles)
+        for at, k in enumerate(pipeline.normalised, len(pipeline.tiles)):
+            norms[k] = at
+        self.layers = [
+            _Layer(self, tile, weights[k], state[k], *((weights[at], state[at]) if at else (None, None)))
+            for k, (tile, at) in enumerate(zip(pipeline.tiles, norms, strict=True))
+        ]
 
     def weights(self) -> list[NDArray[np.float32]]:
-        """Return the weights of the layers."""
-        return [layer.joined(layer.w) for layer in self.layers]
+        """Return weights, and factors and shifts."""
+        matrices = [layer.joined(layer.w) for layer in self.layers]
+        return matrices + [layer.norm.values(layer.norm.w) for layer in self.layers if layer.norm]
 
     def state(self) -> list[dict[str, NDArray[np.float32]]]:
-        """Return the optimizer state of the layers."""
-        return [{name: layer.joined(bits) for name, bits in layer.state.items()} for layer in self.layers]
+        """Return the optimizer state."""
+        matrices = [{name: layer.joined(bits) for name, bits in layer.state.items()} for layer in self.layers]
+        norms = [layer.norm for layer in self.layers if layer.norm]
+        return matrices + [{name: norm.values(bits) for name, bits in norm.state.items()} for norm in norms]
 
     def run(
         self,
@@ -169,16 +179,121 @@ class Oracle:
         return int(total[0]), found
 
 
-class _Layer:
+class _Parameter:
+    """Weights with gradients and optimizer state, and their update."""
+
+    def __init__(self, oracle: Oracle, weights: Bits, state: dict[str, Bits]) -> None:
+        self.oracle, self.w, self.state = oracle, weights, state
+        self.g = np.zeros_like(weights)
+
+    def update(self, constants: Bits) -> None:
+        """Update the weights in place and forget the gradients."""
+        o, rule = self.oracle, self.oracle.rule
+        inverse, rate, shrink, first, second = (np.full_like(self.g, number) for number in constants)
+        g = o.mul(self.g, inverse)
+        if rule.weight_decay and rule.name != "adamw":
+            g = o.add(g, o.times(self.w, rule.weight_decay))
+        if rule.adam:
+            if rule.name == "adamw":
+                self.w = o.sub(self.w, o.mul(self.w, shrink))
+            m = o.add(o.times(self.state["m"], rule.beta1), o.times(g, 1 - rule.beta1))
+            v = o.add(o.times(self.state["v"], rule.beta2), o.times(o.mul(g, g), 1 - rule.beta2))
+            self.state["m"], self.state["v"] = m, v
+            corrected = o.mul(v, second)
+            tiny = np.full_like(v, np.array(TINY, np.float32).view(np.uint32))
+            root = o.mul(corrected, o.functions.rsqrt(o.add(corrected, tiny)))
+            eps = np.full_like(v, np.array(rule.eps, np.float32).view(np.uint32))
+            g = o.mul(o.mul(o.mul(m, first), o.functions.reciprocal(o.add(root, eps))), rate)
+        elif rule.momentum:
+            self.state["velocity"] = g = o.add(o.times(self.state["velocity"], rule.momentum), g)
+            g = o.mul(g, rate)
+        else:
+            g = o.mul(g, rate)
+        self.w = o.sub(self.w, g)
+        self.g = np.zeros_like(self.g)
+
+
+class _Norm(_Parameter):
+    """Factors (row 0) and shifts (row 1) of a normalised layer, padding included."""
+
+    def __init__(
+        self, oracle: Oracle, tile: Tile, norm: NDArray[np.float32], state: Mapping[str, NDArray[np.float32]]
+    ) -> None:
+        self.tile = tile
+        slots = {name: self.full(state[name]) for name in oracle.rule.slots}
+        super().__init__(oracle, self.full(norm), slots)
+        self.kept: list[tuple[Halves, Bits]] = []
+
+    def full(self, norm: NDArray[np.float32]) -> Bits:
+        """Return bits with padding."""
+        found = np.zeros((2, self.tile.all_outputs), np.float32)
+        found[:, : self.tile.layer.outputs] = norm
+        return found.view(np.uint32)
+
+    def values(self, bits: Bits) -> NDArray[np.float32]:
+        """Return numbers without padding."""
+        return bits.view(np.float32)[:, : self.tile.layer.outputs]
+
+    def mean(self, rows: Bits) -> Bits:
+        """Return the means over the features of each sample: in each PE from 0, then south to north."""
+        o, tile = self.oracle, self.tile
+        total = None
+        for row in range(tile.rows - 1, -1, -1):
+            part = np.zeros(tile.batch, np.uint32)
+            for feature in range(row * tile.outputs, min((row + 1) * tile.outputs, tile.layer.outputs)):
+                part = o.add(part, rows[feature])
+            total = part if total is None else o.add(part, total)
+        assert total is not None
+        return o.times(total, 1 / tile.layer.outputs)[None]
+
+    def forward(self, rows: Halves) -> Halves:
+        """Return normalised, scaled and shifted rows."""
+        o, real = self.oracle, self.tile.layer.outputs
+        wide = o.widen(rows)[:real]
+        wide = o.sub(wide, np.broadcast_to(self.mean(wide), wide.shape))
+        variance = self.mean(o.mul(wide, wide))
+        inverse = o.functions.rsqrt(o.add(variance, np.full_like(variance, np.float32(EPSILON).view(np.uint32))))
+        unit = o.narrow(o.mul(wide, np.broadcast_to(inverse, wide.shape)))
+        self.kept.append((unit, inverse))
+        factors, shifts = o.narrow(self.w)[:, :real, None]
+        found = np.zeros_like(rows)
+        found[:real] = o.narrow(o.fma(unit, factors, np.broadcast_to(o.widen(shifts), wide.shape)))
+        return found
+
+    def back(self, delta: Halves) -> Halves:
+        """Take gradients of what `forward` returned; return those of what it took."""
+        o, real = self.oracle, self.tile.layer.outputs
+        unit, inverse = self.kept.pop(0)
+        wide, units = o.widen(delta)[:real], o.widen(unit)
+        for k, rows in enumerate((o.mul(wide, units), wide)):
+            for column in rows.T:
+                self.g[k, :real] = o.add(column, self.g[k, :real])
+        factors = o.narrow(self.w)[0, :real, None]
+        scaled = o.fma(delta[:real], factors, np.zeros_like(wide))
+        mean, dot = self.mean(scaled), self.mean(o.mul(scaled, units))
+        back = o.sub(scaled, np.broadcast_to(mean, wide.shape))
+        back = o.sub(back, o.mul(units, np.broadcast_to(dot, wide.shape)))
+        found = np.zeros_like(delta)
+        found[:real] = o.narrow(o.mul(back, np.broadcast_to(inverse, wide.shape)))
+        return found
+
+
+class _Layer(_Parameter):
     """A layer's tiles, padding included, as whole arrays."""
 
     def __init__(
-        self, oracle: Oracle, tile: Tile, weights: NDArray[np.float32], state: Mapping[str, NDArray[np.float32]]
+        self,
+        oracle: Oracle,
+        tile: Tile,
+        weights: NDArray[np.float32],
+        state: Mapping[str, NDArray[np.float32]],
+        norm: NDArray[np.float32] | None,
+        norm_state: Mapping[str, NDArray[np.float32]] | None,
     ) -> None:
-        self.oracle, self.tile = oracle, tile
-        self.w = self.full(weights)
-        self.state = {name: self.full(state[name]) for name in oracle.rule.slots}
-        self.g = np.zeros_like(self.w)
+        self.tile = tile
+        self.norm = None if norm is None or norm_state is None else _Norm(oracle, tile, norm, norm_state)
+        slots = {name: self.full(state[name]) for name in oracle.rule.slots}
+        super().__init__(oracle, self.full(weights), slots)
         self.kept: list[tuple[Halves, Halves | None]] = []
 
     def full(self, matrix: NDArray[np.float32]) -> Bits:
@@ -214,7 +329,10 @@ class _Layer:
                 part = o.fma(a[:, k : k + 1], x[k][None], part)
             total = part if total is None else o.add(part, total)
         assert total is not None
-        rows, slopes = self.activate(o.narrow(total))
+        rows = o.narrow(total)
+        if self.norm:
+            rows = self.norm.forward(rows)
+        rows, slopes = self.activate(rows)
         self.kept.append((x, slopes))
         return rows
 
@@ -237,6 +355,8 @@ class _Layer:
         delta[: len(gradients)] = gradients[: tile.all_outputs]
         if slopes is not None:
             delta = o.half.call("mul", delta, slopes)
+        if self.norm:
+            delta = self.norm.back(delta)
         found = self.passed(delta)
         for j in range(tile.batch):
             column = delta[:, j : j + 1]
@@ -246,6 +366,8 @@ class _Layer:
         self.since += 1
         if self.since == self.per_update:
             self.update(self.constants[self.updates])
+            if self.norm:
+                self.norm.update(self.constants[self.updates])
             self.updates, self.since = self.updates + 1, 0
         return found
 
@@ -261,29 +383,3 @@ class _Layer:
             total = part if total is None else o.add(part, total)
         assert total is not None
         return o.narrow(total)
-
-    def update(self, constants: Bits) -> None:
-        """Update the weights in place and forget the gradients."""
-        o, rule = self.oracle, self.oracle.rule
-        inverse, rate, shrink, first, second = (np.full_like(self.g, number) for number in constants)
-        g = o.mul(self.g, inverse)
-        if rule.weight_decay and rule.name != "adamw":
-            g = o.add(g, o.times(self.w, rule.weight_decay))
-        if rule.adam:
-            if rule.name == "adamw":
-                self.w = o.sub(self.w, o.mul(self.w, shrink))
-            m = o.add(o.times(self.state["m"], rule.beta1), o.times(g, 1 - rule.beta1))
-            v = o.add(o.times(self.state["v"], rule.beta2), o.times(o.mul(g, g), 1 - rule.beta2))
-            self.state["m"], self.state["v"] = m, v
-            corrected = o.mul(v, second)
-            tiny = np.full_like(v, np.array(TINY, np.float32).view(np.uint32))
-            root = o.mul(corrected, o.functions.rsqrt(o.add(corrected, tiny)))
-            eps = np.full_like(v, np.array(rule.eps, np.float32).view(np.uint32))
-            g = o.mul(o.mul(o.mul(m, first), o.functions.reciprocal(o.add(root, eps))), rate)
-        elif rule.momentum:
-            self.state["velocity"] = g = o.add(o.times(self.state["velocity"], rule.momentum), g)
-            g = o.mul(g, rate)
-        else:
-            g = o.mul(g, rate)
-        self.w = o.sub(self.w, g)
-        self.g = np.zeros_like(self.g)

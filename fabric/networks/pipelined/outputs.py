@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from fabric.asm import control
 from fabric.asm.operands import Dsr, Queue, Reg, Var
 from fabric.networks.pipelined.colors import DELTA, EAST, NORTH
+from fabric.networks.pipelined.norm import NormCode
 from fabric.networks.pipelined.tile import Tile
+from fabric.networks.pipelined.updates import Rule
 from fabric.program import functions
 from fabric.program.program import Program
 from wse_core.params import Machine
@@ -62,29 +64,53 @@ class OutputsPlace:
 
     Attributes
     ----------
+    row : int
+        From north; of a normalised layer only, else 0.
     exit, end : bool
         Nearest to the exit of the activations, farthest from it.
     arriving : int
         Gradients of a sample that there are for this row.
     """
 
+    row: int
     exit: bool
     end: bool
     arriving: int
 
 
 def outputs_program(
-    tile: Tile, place: OutputsPlace, leaving: int, gradients: int, machine: Machine, half: str
+    tile: Tile, place: OutputsPlace, leaving: int, gradients: int, rule: Rule, updates: int, machine: Machine, half: str
 ) -> Program:
-    """Return the program; `leaving` and `gradients` are the colors of what leaves and of what comes back."""
-    return _Outputs(tile, place, leaving, gradients, machine, half).p
+    """Return the program.
+
+    Parameters
+    ----------
+    tile : Tile
+    place : OutputsPlace
+    leaving, gradients : int
+        Colors of what leaves and of what comes back.
+    rule : Rule
+    updates : int
+        Of a run, at most; for the parameters of a normalisation.
+    machine : Machine
+    half : {"f16", "cb16"}
+    """
+    return _Outputs(tile, place, leaving, gradients, rule, updates, machine, half).p
 
 
 class _Outputs:
     """Its variables and tasks."""
 
     def __init__(
-        self, tile: Tile, place: OutputsPlace, leaving: int, gradients: int, machine: Machine, half: str
+        self,
+        tile: Tile,
+        place: OutputsPlace,
+        leaving: int,
+        gradients: int,
+        rule: Rule,
+        updates: int,
+        machine: Machine,
+        half: str,
     ) -> None:
         self.tile, self.place = tile, place
         self.p = p = Program(f"outputs {tile.outputs} of {tile.layer}, {place}", machine, half=half)
@@ -100,7 +126,14 @@ class _Outputs:
             self.keeps, self.kept = p.dsr("dest"), p.dsr("src1")
         if activation == "gelu":
             self.wide, self.slope = p.array("wide", size, "f32", bank=0), p.array("slope", size, "f32", bank=4)
-            self.functions = functions.Emit(p, size)
+        layer, lengths = tile.layer, [size * (activation == "gelu")]
+        lengths += [tile.batch, tile.outputs * rule.adam] if layer.norm else []
+        self.functions = functions.Emit(p, max(lengths)) if max(lengths) else None
+        self.norm: NormCode | None = None
+        if layer.norm:
+            assert self.functions is not None
+            real = max(0, min(tile.outputs, layer.outputs - place.row * tile.outputs))
+            self.norm = NormCode(p, tile, place.row, real, self.y, self.dy, rule, updates, self.functions)
         self.sends = p.dsr("src1")
         self.sums = p.input_queue(1, EAST[(tile.columns - 1) % 2])
         if place.arriving:
@@ -123,6 +156,8 @@ class _Outputs:
                 p.st16(at, self.oldest)
                 p.load(self.keeps, p.mem1d(self.slopes, self.size))
                 p.load(self.kept, p.mem1d(self.slopes, self.size))
+            if self.norm:
+                self.norm.begin()
             p.activate("turn")
         with p.task("turn"):
             done, count = p.reg16("done"), p.reg16("count")
@@ -156,6 +191,8 @@ class _Outputs:
         """A minibatch's way forward."""
         p, n = self.p, self.tile.outputs
         p.fs2h(self.y, p.fabin(self.sums, self.size, dtype="f32"))
+        if self.norm:
+            self.norm.forward()
         self.activate()
         p.load(self.sends, p.mem1d(self.y, n, save=True))
         with p.loop(self.tile.batch):
@@ -193,7 +230,9 @@ class _Outputs:
             p.fmovh(self.keeps, self.dy)
         else:
             p.fh2s(self.wide, self.y)
-            self.functions.gelu(self.wide, self.slope, self.wide)
+            assert self.functions is not None
+            with self.functions.first(self.size):
+                self.functions.gelu(self.wide, self.slope, self.wide)
             p.fs2h(self.y, self.wide)
             p.fs2h(self.keeps, self.slope)
 
@@ -208,6 +247,8 @@ class _Outputs:
         if self.slopes is not None:
             self.ring(self.oldest, self.kept)
             p.fmulh(self.dy, self.dy, self.kept)
+        if self.norm:
+            self.norm.back()
         p.fmovh(p.fabout(self.tiles, self.size), self.dy)
         done, count = p.reg16("done"), p.reg16("count")
         p.ld16(done, self.backwards)
@@ -216,6 +257,9 @@ class _Outputs:
         p.ld16(count, self.count["minibatches"])
         with p.if_("ltu", done, count):
             p.activate("turn")
+        p.free(done, count)
+        if self.norm:
+            self.norm.updated()
 
 
 def passing_program(tile: Tile, first: bool, last: bool, leaving: int, machine: Machine, half: str) -> Program:

@@ -19,11 +19,20 @@ from fabric.layout.layout import Layout
 from fabric.layout.streams import Stream
 from wse_core.errors import ConfigError
 
-__all__ = ["Path", "colored", "paint"]
+__all__ = ["Path", "Way", "colored", "paint"]
 
 Place = tuple[int, int]
 STEPS = {"E": (1, 0), "S": (0, 1), "W": (-1, 0), "N": (0, -1)}
 BACK = {"E": "W", "W": "E", "N": "S", "S": "N"}
+
+
+@dataclass(frozen=True)
+class Way:
+    """What was found for a path: its color and the PEs that it goes over, see `Path`."""
+
+    color: int
+    way: list[Place]
+    way_out: list[Place]
 
 
 @dataclass

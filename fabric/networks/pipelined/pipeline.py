@@ -8,7 +8,7 @@ Source: the vendor's page on execution modes, section on the layer-pipelined mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from fabric.networks.pipelined import colors
 from fabric.networks.pipelined.loss import gate_program, loss_program
 from fabric.networks.pipelined.matrix import MatrixPlace, matrix_program
 from fabric.networks.pipelined.outputs import OutputsPlace, outputs_program, passing_program
-from fabric.networks.pipelined.paths import Path, colored, paint
+from fabric.networks.pipelined.paths import Path, Way, colored, paint
 from fabric.networks.pipelined.tile import Tile, received
 from fabric.networks.pipelined.updates import Rule
 from fabric.networks.streamed.network import Network
@@ -79,6 +79,8 @@ class Pipeline:
         PEs of the loss, which divide a minibatch.
     size : (width, height), optional
         PEs of the wafer; default as many as are needed.
+    ways : dict[str, Way], optional
+        Of all paths, found before; default they are looked for.
 
     Attributes
     ----------
@@ -102,9 +104,10 @@ class Pipeline:
         loss: tuple[int, int] | None = None,
         loss_rows: int = 1,
         size: tuple[int, int] | None = None,
+        ways: Mapping[str, Way] | None = None,
     ) -> None:
         self.network, self.machine, self.placed, self.batch = network, machine, list(placed), batch
-        self.rule, self.updates, self.gate, self.loss_rows = rule, updates, gate, loss_rows
+        self.rule, self.updates, self.gate, self.loss_rows, self.ways = rule, updates, gate, loss_rows, ways
         layers = network.layers
         if len(self.placed) != len(layers):
             raise ConfigError(f"{len(self.placed)} rectangles for {len(layers)} layers", where="placement")
@@ -122,8 +125,14 @@ class Pipeline:
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Of the weights of the layers; biases are the last column."""
-        return [layer.shape for layer in self.network.layers]
+        """Of the layers' weights, biases in the last column, then of factors and shifts of the normalised ones."""
+        layers = self.network.layers
+        return [*(layer.shape for layer in layers), *((2, layer.outputs) for layer in layers if layer.norm)]
+
+    @property
+    def normalised(self) -> list[int]:
+        """Numbers of the normalised layers, from 0."""
+        return [k for k, layer in enumerate(self.network.layers) if layer.norm]
 
     # --- places -------------------------------------------------------------------------------------------------------
 
@@ -189,7 +198,13 @@ class Pipeline:
         found["asking"] = Path("asking", [self.matrix(0)[:2]], (*self.gate, 1, 1), onward=True)
         found["labels"] = Path("labels", [], loss_box, self._samples())
         found["losses"] = Path("losses", [_column(loss_box)[-1]], None)
-        colored(found.values(), colors.pool(self.machine["router.colors"]), self.width, self.height)
+        if self.ways is None:
+            colored(found.values(), colors.pool(self.machine["router.colors"]), self.width, self.height)
+            return found
+        if self.ways.keys() != found.keys():
+            raise ConfigError("the ways are those of other paths", where="placement", hint="compile again")
+        for name, path in found.items():
+            path.color, path.way, path.way_out = vars(self.ways[name]).values()
         return found
 
     def _activations(self, number: int, source: list[tuple[int, int]]) -> Path:
@@ -269,7 +284,8 @@ class Pipeline:
 
         def row_program(place: OutputsPlace) -> Program:
             leaving, gradients = color[f"activations {number + 1}"], color[f"gradients {number + 1}"]
-            return outputs_program(tile, place, leaving, gradients, self.machine, self.network.dtype)
+            given = tile, place, leaving, gradients, self.rule, self.updates
+            return outputs_program(*given, self.machine, self.network.dtype)
 
         def column_program(ends: tuple[bool, bool]) -> Program:
             return passing_program(tile, *ends, color[f"gradients {number}"], self.machine, self.network.dtype)
@@ -283,7 +299,7 @@ class Pipeline:
                 put((i == 0, i == w - 1), column_program, x0 + i, y0 - 1)
         for j in range(h):
             here = received(coming, tile.outputs, j)
-            put(OutputsPlace(j == 0, j == h - 1, here), row_program, x0 + w, y0 + j)
+            put(OutputsPlace(j * tile.layer.norm, j == 0, j == h - 1, here), row_program, x0 + w, y0 + j)
         self._route_layer(layout, number)
 
     def _route_layer(self, layout: Layout, number: int) -> None:
@@ -295,6 +311,13 @@ class Pipeline:
         layout.route(colors.DELTA, (x0 + w, y0, 1, h), rx="R", tx="W")
         layout.route(colors.DELTA, (x0, y0, w, h), rx="E", tx="WR")
         layout.route(colors.DELTA, (x0, y0, 1, h), rx="E", tx="R")
+        if tile.layer.norm and h > 1:
+            for j in range(1, h):
+                layout.route(colors.NORM[j % 2], (x0 + w, y0 + j), rx="R", tx="N")
+                layout.route(colors.NORM[j % 2], (x0 + w, y0 + j - 1), rx="S", tx="R")
+            layout.route(colors.NORM[2], (x0 + w, y0), rx="R", tx="S")
+            layout.route(colors.NORM[2], (x0 + w, y0 + 1, 1, h - 1), rx="N", tx="RS")
+            layout.route(colors.NORM[2], (x0 + w, y0 + h - 1), rx="N", tx="R")
         if tile.first:
             return
         for j in range(h):

@@ -88,12 +88,23 @@ class UpdateCode:
         Elements of a column.
     weights, gradients, copy : Var
         f32 weights, f32 gradients (zero afterwards), 16-bit copy that products use.
-    table : Var
-        Constants of all updates of a run.
+    table, at : Var
+        Constants of all updates of a run, and the address of those of the next one.
+    emit : Emit, optional
+        Functions of the program, if it has them already.
     """
 
     def __init__(
-        self, p: Program, rule: Rule, rows: int, weights: Var, gradients: Var, copy: Var, table: Var, at: Var
+        self,
+        p: Program,
+        rule: Rule,
+        rows: int,
+        weights: Var,
+        gradients: Var,
+        copy: Var,
+        table: Var,
+        at: Var,
+        emit: functions.Emit | None = None,
     ) -> None:
         self.p, self.rule, self.rows, self.table, self.at = p, rule, rows, table, at
         self.w, self.g, self.copy = weights, gradients, copy
@@ -101,7 +112,7 @@ class UpdateCode:
         self.dest, self.first, self.second = p.dsr("dest"), p.dsr("src0"), p.dsr("src1")
         self.short = p.dsr("dest")
         self.room = p.array("room", rows, "f32")
-        self.functions = functions.Emit(p, rows) if rule.adam else None
+        self.functions = emit or (functions.Emit(p, rows) if rule.adam else None)
 
     def prepare(self) -> None:
         """Emit the loads of the DSRs."""
@@ -164,11 +175,13 @@ class UpdateCode:
         self.do("fmuls", room, v, "second")  # s
         self.do("fadds", g, room, TINY)
         self.address(self.spare, g)
-        self.functions.rsqrt(self.spare, self.spare)
+        with self.functions.first(self.rows):
+            self.functions.rsqrt(self.spare, self.spare)
         self.do("fmuls", g, room, g)
         self.do("fadds", g, g, rule.eps)  # r
         self.address(self.spare, g)
-        self.functions.reciprocal(room, self.spare)
+        with self.functions.first(self.rows):
+            self.functions.reciprocal(room, self.spare)
         self.do("fmuls", g, m, "first")
         self.do("fmuls", g, g, room)
         self.do("fmuls", g, g, "rate")

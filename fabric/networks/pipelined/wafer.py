@@ -72,10 +72,10 @@ class PipelinedWafer:
 
         Parameters
         ----------
-        weights : list of ndarray of float32, shape (outputs, inputs + bias)
-            Per layer; biases are the last column.
+        weights : list of ndarray of float32
+            Of the shapes of the pipeline: matrices with biases in the last column, then factors and shifts.
         state : list of dict
-            Per layer an array of the shape of the weights for each slot of the rule.
+            For each of them an array of its shape for each slot of the rule.
         """
         for k, tile in enumerate(self.pipeline.tiles):
             rect = self.pipeline.matrix(k)
@@ -86,18 +86,34 @@ class PipelinedWafer:
             self.fabric.write("g", 0.0, rect)
             for slot in self.pipeline.rule.slots:
                 self.fabric.write(f"w.{slot}", _cut(tile, state[k][slot]), rect)
+        for at, k in enumerate(self.pipeline.normalised, len(self.pipeline.tiles)):
+            tile, rect = self.pipeline.tiles[k], self.pipeline.outputs(k)
+            cut = _rows(tile, weights[at])
+            self.fabric.write("norm", cut, rect)
+            bits = numerics.convert(cut.view(np.uint32), "f32", self.half.fmt, self.half.bias, self.half.ftz)
+            self.fabric.write("norm_copy", np.asarray(bits, np.uint16), rect)
+            self.fabric.write("norm_g", 0.0, rect)
+            for slot in self.pipeline.rule.slots:
+                self.fabric.write(f"norm.{slot}", _rows(tile, state[at][slot]), rect)
 
     def weights(self) -> list[NDArray[np.float32]]:
-        """Return the weights of the layers, as `load` takes them."""
-        return [self._read(k, "w") for k in range(len(self.pipeline.tiles))]
+        """Return weights, and factors and shifts, as `load` takes them."""
+        matrices = [self._read(k, "w") for k in range(len(self.pipeline.tiles))]
+        return matrices + [self._read_rows(k, "norm") for k in self.pipeline.normalised]
 
     def state(self) -> list[dict[str, NDArray[np.float32]]]:
-        """Return the optimizer state of the layers, as `load` takes it."""
-        slots = self.pipeline.rule.slots
-        return [{slot: self._read(k, f"w.{slot}") for slot in slots} for k in range(len(self.pipeline.tiles))]
+        """Return the optimizer state, as `load` takes it."""
+        slots, pipe = self.pipeline.rule.slots, self.pipeline
+        matrices = [{slot: self._read(k, f"w.{slot}") for slot in slots} for k in range(len(pipe.tiles))]
+        return matrices + [{slot: self._read_rows(k, f"norm.{slot}") for slot in slots} for k in pipe.normalised]
 
     def _read(self, number: int, symbol: str) -> NDArray[np.float32]:
         return _joined(self.pipeline.tiles[number], self.fabric.read(symbol, self.pipeline.matrix(number)))
+
+    def _read_rows(self, number: int, symbol: str) -> NDArray[np.float32]:
+        tile = self.pipeline.tiles[number]
+        held = self.fabric.read(symbol, self.pipeline.outputs(number)).reshape(tile.rows, 2, tile.outputs)
+        return np.ascontiguousarray(held.transpose(1, 0, 2).reshape(2, -1)[:, : tile.layer.outputs])
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -173,6 +189,9 @@ class PipelinedWafer:
                 fabric.write("per_update", per_update, rect)
                 fabric.write("rates", table.reshape(-1), rect)
                 everyone = [rect, pipe.outputs(number)]
+                if number in pipe.normalised:
+                    fabric.write("per_update", per_update, pipe.outputs(number))
+                    fabric.write("rates", table.reshape(-1), pipe.outputs(number))
                 if number:
                     everyone.append((rect[0], rect[1] - 1, rect[2], 1))
             else:
@@ -207,6 +226,13 @@ def _cut(tile: Tile, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         ).reshape(tile.rows, tile.outputs)
         tiles = np.concatenate([tiles, biases], axis=2)
     return np.ascontiguousarray(tiles.reshape(tile.rows, tile.columns, -1))
+
+
+def _rows(tile: Tile, norm: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return what each PE of a layer's outputs holds of factors and shifts, shape (rows, 1, elements)."""
+    full = np.zeros((2, tile.all_outputs), np.float32)
+    full[:, : tile.layer.outputs] = norm
+    return np.ascontiguousarray(full.reshape(2, tile.rows, tile.outputs).transpose(1, 0, 2).reshape(tile.rows, 1, -1))
 
 
 def _joined(tile: Tile, held: NDArray[np.float32]) -> NDArray[np.float32]:

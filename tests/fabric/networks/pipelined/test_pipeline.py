@@ -35,6 +35,7 @@ RULES = st.builds(
     activation=st.sampled_from(["none", "relu", "gelu"]),
     dtype=st.sampled_from(["f16", "cb16"]),
     bias=st.booleans(),
+    norm=st.booleans(),
     rule=RULES,
     loss_rows=st.integers(1, 2),
     samples=st.integers(1, 4),
@@ -227,20 +228,21 @@ def test_drained_updates_have_no_staleness_and_continuous_ones_the_declared():
 
 @pytest.mark.parametrize("rule", [SGD(), SGD(momentum=0.9), SGD(weight_decay=0.01)], ids=str)
 @pytest.mark.parametrize("dtype", ["f16", "cb16"])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_drained_updates_equal_weight_streaming_where_the_order_is_the_same(rule, dtype, activation):
+@pytest.mark.parametrize(("activation", "norm"), [("relu", False), ("gelu", False), ("relu", True)])
+def test_drained_updates_equal_weight_streaming_where_the_order_is_the_same(rule, dtype, activation, norm):
     """One tile per layer, one PE there; a batch of two minibatches here, of all samples at once there."""
-    streamed = Streamed((7, 6, 5, 3), tokens=8, dtype=dtype, activation=activation)
+    streamed = Streamed((7, 6, 5, 3), tokens=8, dtype=dtype, activation=activation, norm=norm)
+    parameters = streamed.coordinator.parameters
     mine = Rule("sgd", momentum=rule.momentum, weight_decay=rule.weight_decay)
-    case = Case((7, 6, 5, 3), [(1, 1)] * 3, batch=4, dtype=dtype, activation=activation, rule=mine)
-    state = [{slot: np.zeros(p.dense.shape, np.float32) for slot in rule.slots} for p in streamed.matrices]
-    case.wafer.load([p.dense for p in streamed.matrices], state)
+    case = Case((7, 6, 5, 3), [(1, 1)] * 3, batch=4, dtype=dtype, activation=activation, norm=norm, rule=mine)
+    state = [{slot: np.zeros(p.dense.shape, np.float32) for slot in rule.slots} for p in parameters]
+    case.wafer.load([p.dense for p in parameters], state)
     flat = [{slot: values.reshape(-1).copy() for slot, values in layer.items()} for layer in state]
     for step in range(1, 4):
         gradients = streamed.train(4.0)[1]
         assert np.array_equal(gradients, streamed.expected(4.0))
         loss, start = gradients[-1:].view(np.float32)[0], 0
-        for parameter, slots in zip(streamed.matrices, flat, strict=True):
+        for parameter, slots in zip(parameters, flat, strict=True):
             stop = start + parameter.dense.size
             g = gradients[start:stop].view(np.float32) / np.float32(32)
             parameter.dense[...] = rule.update(step, parameter.dense.reshape(-1), g, slots, 0.1).reshape(
@@ -251,7 +253,7 @@ def test_drained_updates_equal_weight_streaming_where_the_order_is_the_same(rule
         constants = mine.constants(step, 4.0, 8, 0.1)[None]
         run = case.wafer.run(streamed.inputs.T, streamed.labels.T, constants, 2, 4.0)
         assert run.losses.sum() == pytest.approx(loss, rel=1e-6)
-        for found, parameter in zip(case.wafer.weights(), streamed.matrices, strict=True):
+        for found, parameter in zip(case.wafer.weights(), parameters, strict=True):
             assert np.array_equal(found.view(np.uint32), parameter.dense.view(np.uint32))
 
 

@@ -1,0 +1,119 @@
+"""Which of the two ways a network runs: layer by layer on one wafer, or weights streamed past the activations.
+
+The vendor runs models of less than `MOST_PARAMETERS` parameters that fit on the wafer layer by layer, and streams the
+weights of all others.  Both can be asked for; what is asked for and cannot be done is refused with the reason.
+
+Source: the vendor's page on execution modes; requirement LP-01.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.config.options import place
+from harness.train.pipeline_config import minibatch_of, refuse_unsupported, rule_of, run_length
+from wse_core.errors import ConfigError, UnsupportedError, WseError
+
+if TYPE_CHECKING:
+    from fabric.networks.pipelined.pipeline import Placed
+    from harness.train.config import TrainConfig
+
+__all__ = ["MOST_PARAMETERS", "Choice", "choose", "placement"]
+
+MOST_PARAMETERS = 10**9
+"""Models with as many parameters stream."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A mode and why.
+
+    Attributes
+    ----------
+    mode : {"pipelined", "streaming"}
+    reason : str
+    """
+
+    mode: str
+    reason: str
+
+
+def placement(config: TrainConfig) -> list[Placed]:
+    """Return a rectangle for every layer on the PEs that the file gives.
+
+    Raises
+    ------
+    ConfigError
+        They do not fit.
+    """
+    from fabric.networks.pipelined.fit import placed_in_a_row
+
+    mesh = config.mesh
+    return placed_in_a_row(
+        config.build_network(),
+        config.build_machine(),
+        mesh.width,
+        mesh.height,
+        minibatch_of(config),
+        rule_of(config.train.optimizer.build()),
+        run_length(config),
+    )
+
+
+def choose(config: TrainConfig, asked: str | None = None) -> Choice:
+    """Return the mode of a training run.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    asked : {"auto", "pipelined", "streaming"}, optional
+        Instead of what the file says.
+
+    Raises
+    ------
+    ConfigError, UnsupportedError
+        The mode that was asked for cannot be; the message says why.
+    """
+    wanted = config.mode if asked is None else asked
+    if wanted == "streaming":
+        config.check_shards()
+        return Choice("streaming", "asked for")
+    if wanted == "auto":
+        try:
+            reason = _against(config)
+        except (ConfigError, UnsupportedError) as error:
+            reason = error.what
+        if reason:
+            try:
+                config.check_shards()
+            except ConfigError as error:
+                error.cause = f"weights are streamed: {reason}"
+                raise
+            return Choice("streaming", reason)
+        return Choice("pipelined", f"less than {MOST_PARAMETERS:.0e} parameters, and they fit")
+    try:
+        reason = _against(config)
+    except WseError as error:
+        error.where = place(config.source, error.where or "mode")
+        raise
+    if reason:
+        raise ConfigError(
+            f"the layers cannot all lie on one wafer: {reason}",
+            where=place(config.source, "mode"),
+            hint="--mode streaming",
+        )
+    return Choice("pipelined", "asked for")
+
+
+def _against(config: TrainConfig) -> str:
+    """Return what speaks against the pipelined mode; errors say why it cannot be."""
+    from fabric.networks.graph import graph_of, network_of
+    from fabric.networks.pipelined.fit import parameters
+
+    refuse_unsupported(config)
+    count = parameters(network_of(graph_of(config.build_network())))
+    if count >= MOST_PARAMETERS:
+        return f"{count:,} parameters, {MOST_PARAMETERS:.0e} or more"
+    placement(config)
+    return ""

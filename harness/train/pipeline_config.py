@@ -1,0 +1,169 @@
+"""The table ``[pipeline]`` of a training file: what only the layer-pipelined mode has, and what it cannot do.
+
+Runs
+    Minibatches go through the pipeline in *runs*; at the end of each it is empty, so that weights can be tested and
+    kept.  With drained updates a run is an iteration.  With continuous ones it has `PipelineConfig.run` iterations;
+    without that key as many as lie between tests and checkpoints, at most `LONGEST`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fabric.networks.pipelined.updates import Rule
+from harness.config.options import option
+from memx.optimizer import SGD, Adam, AdamW, Optimizer
+from wse_core.errors import ConfigError, UnsupportedError
+
+if TYPE_CHECKING:
+    from harness.train.config import TrainConfig
+
+__all__ = [
+    "LONGEST",
+    "MODES",
+    "PipelineConfig",
+    "check_stop",
+    "minibatch_of",
+    "refuse_unsupported",
+    "rule_of",
+    "run_length",
+]
+
+MODES = ("auto", "pipelined", "streaming")
+LONGEST = 32
+"""Iterations of a run without the key; each takes room for its constants in every PE."""
+
+
+@dataclass(frozen=True)
+class PipelineConfig:
+    """How a network runs layer by layer on one wafer."""
+
+    updates: str = option(
+        "continuous",
+        doc="when weights change: as gradients come, or when the pipeline is empty",
+        choices=("continuous", "drained"),
+    )
+    minibatch: int = option(0, doc="samples that go through together; 0: the whole batch", low=0, high=2**15)
+    run: int = option(
+        0, doc="of continuous updates: iterations until the pipeline is empty; 0: by itself", low=0, high=256
+    )
+
+
+def minibatch_of(config: TrainConfig) -> int:
+    """Return the samples of a minibatch.
+
+    Raises
+    ------
+    ConfigError
+        The batch is not a whole number of them.
+    """
+    batch = config.data.batch
+    size = config.pipeline.minibatch or batch
+    if batch % size:
+        raise ConfigError(
+            f"a batch of {batch} is no whole number of minibatches of {size}",
+            where="pipeline.minibatch",
+            value=size,
+            hint=f"{math.gcd(batch, size)}",
+        )
+    return size
+
+
+def run_length(config: TrainConfig) -> int:
+    """Return the iterations of a run.
+
+    Raises
+    ------
+    ConfigError
+        Tests or checkpoints would come while minibatches are under way.
+    """
+    if config.pipeline.updates == "drained":
+        return 1
+    stops = {"train.evaluate": config.train.evaluate, "checkpoint.interval": config.checkpoint.interval}
+    asked = config.pipeline.run
+    if not asked:
+        common = math.gcd(*stops.values())
+        return next(k for k in range(min(common or LONGEST, LONGEST), 0, -1) if common % k == 0)
+    for key, every in stops.items():
+        if every % asked:
+            raise ConfigError(
+                f"after {every} iterations the pipeline is not empty: its runs have {asked}",
+                where=key,
+                value=every,
+                hint=f"a multiple of {asked}, or another pipeline.run",
+            )
+    return asked
+
+
+def check_stop(config: TrainConfig, stop: int, total: int) -> None:
+    """Refuse to stop training of `total` iterations while minibatches are under way.
+
+    Raises
+    ------
+    ConfigError
+    """
+    every = run_length(config)
+    if stop % every and stop != total:
+        raise ConfigError(
+            f"after {stop} iterations the pipeline is not empty: its runs have {every}",
+            where="--iterations",
+            value=stop,
+            hint=f"a multiple of {every}, or another pipeline.run",
+        )
+
+
+def rule_of(optimizer: Optimizer) -> Rule:
+    """Return an optimizer of the memory service as PEs know it."""
+    if isinstance(optimizer, SGD):
+        return Rule("sgd", optimizer.momentum, optimizer.weight_decay)
+    if isinstance(optimizer, Adam):
+        name = "adamw" if isinstance(optimizer, AdamW) else "adam"
+        return Rule(name, 0.0, optimizer.weight_decay, optimizer.beta1, optimizer.beta2, optimizer.eps)
+    raise UnsupportedError(
+        "no PE program for this optimizer", feature=type(optimizer).__name__, where="train.optimizer"
+    )
+
+
+def refuse_unsupported(config: TrainConfig) -> None:
+    """Refuse what the layer-pipelined mode cannot do, with the reason.
+
+    Raises
+    ------
+    UnsupportedError, ConfigError
+    """
+    if config.wafers > 1:
+        raise UnsupportedError(
+            f"{config.wafers} wafers: all layers lie on one",
+            feature="several wafers",
+            where="wafers",
+            hint="wafers = 1, or --mode streaming",
+        )
+    if config.densities != {1.0} or config.sparsity.schedule != "static" or config.sparsity.masks:
+        raise UnsupportedError(
+            "weights that do not exist: tiles are dense", feature="sparsity", where="sparsity", hint="--mode streaming"
+        )
+    if config.train.loss_scale.dynamic:
+        raise UnsupportedError(
+            "a loss scale that follows overflows: updates happen where the gradients are",
+            feature="dynamic loss scale",
+            where="train.loss_scale.dynamic",
+            hint="leave the key out: the scale then stays, or --mode streaming",
+        )
+    if config.train.clip is not None:
+        raise UnsupportedError(
+            "clipping: no PE knows the norm of all gradients",
+            feature="clipping",
+            where="train.clip",
+            hint="--mode streaming",
+        )
+    if config.train.accumulate > 1:
+        raise UnsupportedError(
+            "passes over parts of a batch: minibatches do the same",
+            feature="accumulate",
+            where="train.accumulate",
+            hint="pipeline.minibatch, or --mode streaming",
+        )
+    minibatch_of(config)
+    run_length(config)

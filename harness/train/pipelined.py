@@ -1,0 +1,391 @@
+"""Training layer by layer on one wafer: runs of minibatches through the pipeline, weights updated where they are.
+
+What `harness.train.trainer.Trainer` is to weight streaming; both hand out a `Step` per iteration and keep their state
+under the same names, so a checkpoint of one goes on in the other.  Between runs the pipeline is empty, and the weights
+on the wafer are those of an iteration; `under_way` says that steps of a run have yet to be handed out.
+
+The loss scale does not change: a PE updates its weights with its own gradients and nobody else's, so no update can be
+left out because of an overflow elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fabric.networks.pipelined.fit import loss_rows
+from fabric.networks.pipelined.oracle import Oracle
+from fabric.networks.pipelined.pipeline import Pipeline
+from fabric.networks.pipelined.wafer import PipelinedWafer, Run
+from harness.train import artefact, checkpoint, clock_state, sparsity
+from harness.train.config import TrainConfig
+from harness.train.data import DataService, load
+from harness.train.initial import initial_parameters
+from harness.train.loss_scale import LossScale
+from harness.train.mode import placement
+from harness.train.pipeline_config import minibatch_of, refuse_unsupported, rule_of, run_length
+from memx.parameter import Parameter
+from wse_core.errors import CheckpointError, ConfigError, ProgramError, TrainingError
+from wse_core.formats import Arithmetic
+
+__all__ = ["DEFAULT_SCALE", "Compiled", "PipelinedStep", "PipelinedTrainer", "config_digest"]
+
+DEFAULT_SCALE = {"f16": 2.0**10, "cb16": 1.0}
+"""Loss scale of a file that names none: it must do for the whole run."""
+
+
+@dataclass(frozen=True)
+class PipelinedStep:
+    """What an iteration did.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1.
+    loss, accuracy : float
+        Mean over the batch, and share of it whose largest logit is that of its label, before its update.
+    cycles : int
+        From the loss of the iteration before to its own; the last one of a run until the pipeline is empty.
+    simulated_seconds : float
+        Since the start of training.
+    scale : float
+        Loss scale.
+    skipped : bool
+        Never.
+    host_seconds : float
+    """
+
+    iteration: int
+    loss: float
+    accuracy: float
+    cycles: int
+    simulated_seconds: float
+    scale: float
+    skipped: bool
+    host_seconds: float
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A network on its wafer.
+
+    Attributes
+    ----------
+    pipeline : Pipeline
+    wafer : PipelinedWafer or Oracle
+        What runs.
+    hertz : float
+        Of the wafer's clock.
+    """
+
+    pipeline: Pipeline
+    wafer: PipelinedWafer | Oracle
+    hertz: float
+
+
+def config_digest(config: TrainConfig) -> str:
+    """Return a digest of all that decides what is compiled."""
+    mine = json.dumps(dataclasses.asdict(config.pipeline), sort_keys=True) + str(run_length(config))
+    return hashlib.sha256((config.fingerprint() + mine).encode()).hexdigest()
+
+
+class PipelinedTrainer:
+    """Trains what a configuration describes, all layers on one wafer.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    backend : {"compiled", "reference", "numpy"}, optional
+        Of the wafer; ``numpy`` is the oracle, without cycles.
+    compiled : path-like, optional
+        Artefact of an earlier compilation, instead of placing and routing again.
+
+    Attributes
+    ----------
+    iteration, iterations : int
+        Iterations handed out, and of the whole run.
+    cycles, test_cycles : int
+        Of the wafer so far, and part of them in which tests ran.
+    """
+
+    def __init__(
+        self, config: TrainConfig, backend: str | None = None, compiled: str | PathLike[str] | None = None
+    ) -> None:
+        refuse_unsupported(config)
+        self.config, self.backend = config, backend
+        self.artefact = None if compiled is None else artefact.read(compiled, config_digest(config))
+        self.machine, self.network = config.build_machine(), config.build_network()
+        self.arithmetic = Arithmetic.of(self.machine, self.network.dtype)
+        self.dataset = load(config)
+        self.data = DataService.of(config, self.dataset)
+        self.optimizer = config.train.optimizer.build()
+        self.rule = rule_of(self.optimizer)
+        self.loss_scale = LossScale.of(config)
+        if config.train.loss_scale.initial is None:
+            self.loss_scale.value = DEFAULT_SCALE[self.network.dtype]
+        self.iterations = config.iterations(len(self.dataset.x_train))
+        self.phases = sparsity.phases(config.sparsity, self.iterations)
+        self.minibatch, self.run_length = minibatch_of(config), run_length(config)
+        self.iteration = self.updates = self.cycles = self.test_cycles = 0
+        self.pending: list[PipelinedStep] = []
+        self.matrices, self.norms, self.earlier = initial_parameters(
+            config, self.network, self.machine["num.cb16_bias"], self.optimizer.slots
+        )
+        self._compiled: Compiled | None = None
+        self._times: list[np.ndarray] = []
+        self._busy: dict[str, float] = {}
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """All parameters, in the order of `harness.train.trainer.Trainer`."""
+        return [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
+
+    @property
+    def under_way(self) -> bool:
+        """Whether steps of a run have yet to be handed out; the weights are those at its end."""
+        return bool(self.pending)
+
+    def compile(self) -> Compiled:
+        """Place the network on its wafer, refuse what does not fit; the same every time."""
+        if self._compiled is None:
+            mesh = self.config.mesh
+            known = self.artefact
+            pipeline = Pipeline(
+                self.network,
+                self.machine,
+                known.placed if known else placement(self.config),
+                self.minibatch,
+                self.rule,
+                self.run_length,
+                loss_rows=loss_rows(self.minibatch, mesh.height - 1),
+                ways=known.ways if known else None,
+            )
+            if known and artefact.digest_of(pipeline.layout.build()) != known.digest:
+                raise ConfigError(
+                    "the programs are not those that were compiled", where="--compiled", hint="compile again"
+                )
+            values = self._values()
+            if self.backend == "numpy":
+                wafer: PipelinedWafer | Oracle = Oracle(pipeline, *values)
+            else:
+                try:
+                    wafer = PipelinedWafer(pipeline, self.backend)
+                except ProgramError as error:
+                    raise ConfigError(
+                        "a tile does not fit its PE",
+                        cause=error.what,
+                        where="mesh",
+                        hint="more PEs, or smaller minibatches (pipeline.minibatch)",
+                    ) from None
+                wafer.load(*values)
+            self._compiled = Compiled(pipeline, wafer, self.machine["clock.ghz"] * 1e9)
+        return self._compiled
+
+    def _values(self) -> tuple[list[np.ndarray], list[dict[str, np.ndarray]]]:
+        """Return (weights, optimizer state) as wafers take them: matrices, then factors and shifts."""
+        return [p.dense for p in self.parameters], [dict(p.state) for p in self.parameters]
+
+    def encode(self, values: ArrayLike) -> np.ndarray:
+        """Return real numbers in the format of the activations, bit patterns."""
+        return self.arithmetic.encode(values)
+
+    # --- iterations ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> PipelinedStep:
+        """Return the `PipelinedStep` of the next iteration, after the run that it belongs to."""
+        if not self.pending:
+            self._run()
+        self.iteration += 1
+        return self.pending.pop(0)
+
+    def _run(self) -> None:
+        """Run the minibatches until the pipeline is to be empty."""
+        clock, compiled, batch = time.perf_counter(), self.compile(), self.config.data.batch
+        first = self.iteration
+        count = min((first // self.run_length + 1) * self.run_length, self.iterations) - first
+        shards = [self.data.batch(first + k)[0] for k in range(count)]
+        labels = np.concatenate([y for _, y in shards])
+        inputs = self.encode(np.concatenate([x for x, _ in shards]))
+        wanted = self.encode(np.eye(self.network.features[-1])[labels])
+        scale = self.loss_scale.value
+        constants = np.stack(
+            [
+                self.rule.constants(self.earlier + self.updates + 1 + k, scale, batch, self._rate(first + k))
+                for k in range(count)
+            ]
+        )
+        parts = batch // self.minibatch
+        before = self._all_busy()
+        done = compiled.wafer.run(inputs, wanted, constants, parts, scale)
+        self.updates += count
+        times = np.zeros(count + 1, np.int64)
+        if isinstance(done, Run):
+            self._times.append(done.loss_times)
+            times[1:] = done.loss_times[parts - 1 :: parts]
+            times[-1] = done.cycles
+            after = self._all_busy()
+            for name, value in after.items():
+                self._busy[name] = self._busy.get(name, 0.0) + value - before[name]
+        right = (self.arithmetic.decode(done.logits).argmax(1) == labels).reshape(count, batch).mean(1)
+        losses = done.losses.reshape(count, parts).sum(1) / np.float32(batch)
+        seconds = (time.perf_counter() - clock) / count
+        for k in range(count):
+            self.cycles += int(times[k + 1] - times[k])
+            self.pending.append(
+                PipelinedStep(
+                    first + k + 1,
+                    float(losses[k]),
+                    float(right[k]),
+                    int(times[k + 1] - times[k]),
+                    self.cycles / compiled.hertz,
+                    scale,
+                    False,
+                    seconds,
+                )
+            )
+        self._fetch(first + count)
+
+    def _rate(self, iteration: int) -> float:
+        phase = sparsity.phase_at(self.phases, min(iteration, self.iterations - 1))
+        return sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, iteration)
+
+    def _fetch(self, iteration: int) -> None:
+        """Take weights and optimizer state from the wafer."""
+        wafer = self.compile().wafer
+        for parameter, weights, state in zip(self.parameters, wafer.weights(), wafer.state(), strict=True):
+            if not np.isfinite(weights).all():
+                raise TrainingError(
+                    "weights are not finite any more",
+                    iteration=iteration,
+                    layer=int(parameter.name.removeprefix("layer").split(".")[0]),
+                    cause=f"gradients overflow with a loss scale of {self.loss_scale.value:g}, or the learning rate is "
+                    "too large",
+                    hint="a smaller train.loss_scale.initial or train.optimizer.lr, or dtype cb16",
+                )
+            parameter.dense[...] = weights
+            for slot, values in state.items():
+                parameter.state[slot][...] = values
+
+    def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
+        """Return the share of samples whose largest logit is that of their label; they stream through the pipeline.
+
+        Parameters
+        ----------
+        inputs : ndarray, shape (samples, features)
+        labels : ndarray of int, shape (samples,)
+        """
+        if not len(inputs):
+            return 0.0
+        padded = np.zeros((-(-len(inputs) // self.minibatch) * self.minibatch, inputs.shape[1]), inputs.dtype)
+        padded[: len(inputs)] = inputs
+        wafer = self.compile().wafer
+        done = wafer.run(self.encode(padded))
+        if isinstance(done, Run):
+            self.cycles += done.cycles
+            self.test_cycles += done.cycles
+        return float((self.arithmetic.decode(done.logits[: len(inputs)]).argmax(1) == labels).mean())
+
+    def culprit(self) -> int | None:
+        """Return None: which activations were not finite first is not known, since nothing of them leaves."""
+        return None
+
+    # --- what the wafer did -------------------------------------------------------------------------------------------
+
+    def _all_busy(self) -> dict[str, float]:
+        """Return the busy cycles of the busiest PE of every rectangle so far."""
+        wafer = self.compile().wafer
+        if not isinstance(wafer, PipelinedWafer):
+            return {}
+        busy = wafer.fabric.counters()["busy"]
+        return {
+            name: float(busy[y : y + h, x : x + w].max()) for name, (x, y, w, h) in wafer.pipeline.rectangles().items()
+        }
+
+    def pipeline_facts(self) -> dict[str, Any]:
+        """Return how the pipeline filled, how fast it was then, and which rectangle was busiest."""
+        training = self.cycles - self.test_cycles
+        if not self._times or not training:
+            return {}
+        gaps = np.concatenate([np.diff(times) for times in self._times])
+        shares = {name: value / training for name, value in self._busy.items() if name != "gate"}
+        slowest = max(shares, key=lambda name: shares[name])
+        return {
+            "minibatch": self.minibatch,
+            "updates": self.config.pipeline.updates,
+            "fill_cycles": int(np.median([times[0] for times in self._times])),
+            "steady_cycles_per_minibatch": float(np.median(gaps)) if len(gaps) else None,
+            "slowest": slowest,
+            "utilisation": {name: round(share, 4) for name, share in shares.items()},
+        }
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return (tensors, everything else as JSON values), between runs."""
+        assert not self.pending
+        tensors = {}
+        for parameter in self.parameters:
+            tensors[parameter.name] = parameter.dense
+            tensors[f"{parameter.name}.pattern"] = np.packbits(parameter.pattern.mask())
+            for slot, values in parameter.state.items():
+                tensors[f"{parameter.name}.{slot}"] = values
+        return tensors, {
+            "mode": "pipelined",
+            "iteration": self.iteration,
+            "updates": self.updates,
+            "cycles": self.cycles,
+            "test_cycles": self.test_cycles,
+            "earlier": self.earlier,
+            "loss_scale": self.loss_scale.state(),
+            "data": self.data.state(),
+        }
+
+    def restore(self, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned, or that of `harness.train.trainer.Trainer`; nothing changes if it does not
+        fit.
+
+        Raises
+        ------
+        CheckpointError
+            Tensors that are missing, unknown or of another shape.
+        """
+        tensors = {name: values for name, values in tensors.items() if not name.startswith(clock_state.PREFIX)}
+        expected = self.state()[0]
+        for name in sorted(set(tensors) ^ set(expected)):
+            raise CheckpointError(
+                f"tensor {name!r} is {'unknown' if name in tensors else 'missing'}",
+                hint="the configuration that the checkpoint was made with",
+            )
+        for name, values in expected.items():
+            if tensors[name].shape != values.shape or tensors[name].dtype != values.dtype:
+                raise CheckpointError(
+                    f"tensor {name!r} has shape {tensors[name].shape} and type {tensors[name].dtype}, not "
+                    f"{values.shape} and {values.dtype}",
+                    hint="the configuration that the checkpoint was made with",
+                )
+        mine = state.get("mode") == "pipelined"
+        names = "iteration", "updates", "test_cycles", "earlier"
+        iteration, updates, tests, self.earlier = checkpoint.counts(state, names)
+        (cycles,) = checkpoint.counts(state, ("cycles",)) if mine else (tests,)
+        self.data.restore(state.get("data"))
+        self.loss_scale.restore(state.get("loss_scale"))
+        self.iteration, self.updates, self.cycles, self.test_cycles = iteration, updates, cycles, tests
+        for parameter in self.parameters:
+            parameter.dense[...] = tensors[parameter.name]
+            for slot, values in parameter.state.items():
+                values[...] = tensors[f"{parameter.name}.{slot}"]
+        if self._compiled is not None:
+            wafer = self._compiled.wafer
+            if isinstance(wafer, PipelinedWafer):
+                wafer.load(*self._values())
+            else:
+                self._compiled = None
