@@ -52,7 +52,7 @@ def test_twelve_are_five_and_seven_in_another_process(capsys, wse_process, refer
     assert len(lines("parts")) == 5
     with open("parts/log.jsonl", "a", encoding="utf-8") as file:
         file.write('{"iteration": 6, "loss": 1.0}\n{"iterat')  # a run that was killed after its checkpoint
-    done = wse_process("train", "--resume", "parts", "--json")
+    done = wse_process("train", "--resume", "parts", "--json", "--no-progress")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["from_iteration"] == 5
     assert last("whole") == last("parts")
