@@ -25,6 +25,7 @@ __all__ = ["FIGURES", "NAMES", "Result", "Spec", "figure", "load"]
 NAMES = {
     "gemm-scaling": "gemm_scaling",
     "gemv-scaling": "gemv_scaling",
+    "layer-model": "layer_model",
     "throughput": "throughput",
     **{f"waferllm-table-{number}": "waferllm_tables" for number in range(2, 9)},
     "waferllm-parts": "waferllm_parts",

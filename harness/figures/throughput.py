@@ -23,6 +23,7 @@ from harness.figures import Result, figure
 from harness.plan.layers import LADDER, find_model, layers_of, sequences
 from swarm.cluster import layer_costs
 from swarm.cluster.cluster import Cluster
+from swarm.cluster.shapes import LayerShape, Mesh
 from swarm.cluster.timeline import iteration, round_trip
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def checks(machine: Machine, side: int) -> dict[str, Any]:
     """Return {phase: relative error of the cost against the cycle-level kernel} on side x side PEs."""
     from fabric.kernels.registry import KERNELS
 
-    mesh, found = layer_costs.Mesh(machine, side, side), {}
-    layer = layer_costs.LayerShape(CHECKED["inputs"], CHECKED["outputs"], 0.5)
+    mesh, found = Mesh(machine, side, side), {}
+    layer = LayerShape(CHECKED["inputs"], CHECKED["outputs"], 0.5)
     for phase, cost, kernel in (
         ("forward", layer_costs.forward, "ws_forward"),
         ("gradient", layer_costs.gradient, "ws_gradient"),
@@ -86,7 +87,7 @@ def throughput(
     if progress is not None:
         progress.phase("iterations")
     for done, (kind, model, count, share) in enumerate(todo):
-        cluster = Cluster(count, layer_costs.Mesh(machine))
+        cluster = Cluster(count, Mesh(machine))
         layers, tokens = layers_of(model), share * model.sequence
         key = model.name, share, cluster.latencies  # all that an iteration depends on
         if key not in runs:

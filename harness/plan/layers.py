@@ -2,9 +2,11 @@
 
 A block of a transformer streams four matrices: queries, keys and values together, the attention's output, and the two
 (gated: three) of the feed-forward part; behind the last block stands the output matrix, if the vocabulary is known.
-Not streamed here, and counted in neither time nor bytes: looking up embeddings (a read per token, no product), biases
-and norms (less than a thousandth of the weights).  Products of tokens with tokens in attention have no weights and no
-kernel here; without them a layer is shorter than in the real network, which makes latency harder to hide.
+The activation of the feed-forward part is GELU, and what attention and feed-forward part give is normalised, as the
+next matrix takes it.  Not streamed, and counted in neither time nor bytes: looking up embeddings (a read per token,
+no product), biases (less than a thousandth of the weights) and sums past a block.  Products of tokens with tokens in
+attention have no weights and no kernel here; without them a layer is shorter than in the real network, which makes
+latency harder to hide.
 
 Models of `harness.plan.models` are used where they exist; `GPT` adds published sizes: GPT-2 (Radford et al. 2019, table
 2), GPT-3 (Brown et al. 2020, table 2.1), GPT-J (Wang and Komatsuzaki 2021) and GPT-NeoX (Black et al. 2022).
@@ -18,7 +20,7 @@ from harness.plan.approaches import streaming
 from harness.plan.hardware import CS2, Device
 from harness.plan.models import Model
 from harness.plan.models import find_model as planned
-from swarm.cluster.layer_costs import LayerShape
+from swarm.cluster.shapes import LayerShape
 from wse_core.errors import ConfigError
 
 __all__ = ["GPT", "LADDER", "find_model", "layers_of", "saving", "sequences"]
@@ -65,12 +67,16 @@ def layers_of(model: Model, density: float = 1.0) -> tuple[LayerShape, ...]:
     width, inner = model.width, model.inner
     keys = width // model.heads * model.kv_heads if model.kv_heads else width
     block = [
-        ("qkv", width, width + 2 * keys),
-        ("output", width, width),
-        ("up", width, (2 if model.gated else 1) * inner),
-        ("down", inner, width),
+        ("qkv", width, width + 2 * keys, "none", False),
+        ("output", width, width, "none", True),
+        ("up", width, (2 if model.gated else 1) * inner, "gelu", False),
+        ("down", inner, width, "none", True),
     ]
-    found = [LayerShape(i, o, density, f"block {k} {name}") for k in range(1, model.layers + 1) for name, i, o in block]
+    found = [
+        LayerShape(i, o, density, f"block {k} {name}", activation, norm=norm)
+        for k in range(1, model.layers + 1)
+        for name, i, o, activation, norm in block
+    ]
     if model.vocabulary:
         found.append(LayerShape(width, model.vocabulary, 1.0, "vocabulary"))
     return tuple(found)

@@ -7,32 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from memx.optimizer import Adam, Optimizer
 from memx.tiers import Tiers
-from swarm.cluster.layer_costs import LayerShape, Mesh
+from swarm.cluster.shapes import LayerShape, Mesh
 from swarm.timing import Links, Updates
 from swarm.tree import levels
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
-__all__ = ["Cluster", "LayerTraffic"]
-
-
-@dataclass(frozen=True)
-class LayerTraffic:
-    """Bytes of a layer on the link of the memory service, per iteration.
-
-    Attributes
-    ----------
-    weights : int
-        Of one pass; there are two, but for the first layer, whose inputs need no gradients.
-    request : int
-        Places at which gradients are asked for.
-    gradients : int
-        Towards the memory service.
-    """
-
-    weights: int
-    request: int
-    gradients: int
+__all__ = ["Cluster"]
 
 
 @dataclass(frozen=True)
@@ -97,20 +78,25 @@ class Cluster:
         return Updates(self.update_rate, self.update_latency)
 
     @property
+    def receive_rate(self) -> float:
+        """Bytes per second that come to the memory service: the rate of the links, or of nodes that add."""
+        slow = min(self.links.rate, self.links.node_rate) if self.systems > 1 else self.links.rate
+        return self.links.planes * slow / 8
+
+    @property
     def stream_rate(self) -> float:
-        """Bytes per second that leave the memory service: its own rate, or that of the links."""
-        return min(self.tiers.stream_rate, self.links.bytes_per_second)
+        """Bytes per second that leave the memory service: its own rate, or that of links or nodes."""
+        return min(self.tiers.stream_rate, self.receive_rate)
+
+    def load(self, inputs: int, tokens: int) -> float:
+        """Return how long the samples of an iteration come in over the links of a system [s]."""
+        return 2 * inputs * tokens / self.links.bytes_per_second
 
     @property
     def latencies(self) -> tuple[float, ...]:
         """One way from the memory service to each kind of system, ascending [s]: systems hang at different depths."""
         return tuple(sorted({depth * self.links.latency for depth in levels(self.systems, self.links.ways)}))
 
-    def traffic(self, layer: LayerShape) -> LayerTraffic:
-        """Return the `LayerTraffic` of a layer: a dense one has no index, a sparse one 16 bits per weight."""
-        index = 0 if layer.density == 1 else 2 * layer.weights
-        return LayerTraffic(2 * layer.weights + index, index, 4 * layer.weights)
-
     def check(self, layers: Iterable[LayerShape]) -> None:
         """Raise `ConfigError` if the memory service has no room for the layers' parameters."""
-        self.tiers.check(sum(layer.dense_weights for layer in layers), self.optimizer.bytes_per_parameter)
+        self.tiers.check(sum(layer.dense_weights + layer.norms for layer in layers), self.optimizer.bytes_per_parameter)

@@ -31,13 +31,16 @@ from typing import Any
 
 from swarm.cluster import layer_costs
 from swarm.cluster.cluster import Cluster
-from swarm.cluster.layer_costs import LayerShape
+from swarm.cluster.shapes import LayerShape
+from swarm.timing import WORD
 from wse_core.errors import ConfigError, InternalError, UnsupportedError
 
 __all__ = ["FINE", "ClusterTimeline", "LayerSpan", "iteration", "round_trip"]
 
 FINE, COARSE = 256, 16
 """Most parts of the first layer, and of any other."""
+ROUNDING = 1e-12
+"""Seconds that differences of times may be off."""
 
 Process = Generator[Any, Any, None]
 """A process of SimPy: it yields the events it waits for and is given what they carry."""
@@ -55,7 +58,7 @@ class LayerSpan:
     kind : str
         ``stream``, ``compute``, ``receive`` or ``update``.
     phase : str
-        ``forward``, ``backward`` or ``gradient``.
+        As in `swarm.cluster.layer_costs.PhaseCost`.
     layer : int
         From 1.
     start, end : float
@@ -86,6 +89,8 @@ class ClusterTimeline:
     idle : float
         In which a wafer waited between its last gradient and the first weight of the next iteration:
         max(0, round trip - time of the first layer's gradients), to one row.
+    edges : float
+        In which samples come in, the first words find their way to the PEs and the last sums theirs to the edge.
     waits : dict[tuple[str, int], float]
         Seconds of waiting after that, by phase and layer.  In the first layer's forward phase weights may have to be
         waited for that come no faster than their gradients were computed.
@@ -99,6 +104,7 @@ class ClusterTimeline:
     spans: list[LayerSpan] = field(default_factory=list)
     seconds: float = 0.0
     idle: float = 0.0
+    edges: float = 0.0
     waits: dict[tuple[str, int], float] = field(default_factory=dict)
     bytes_out: float = 0.0
     bytes_back: float = 0.0
@@ -135,12 +141,17 @@ class _Job:
     layer: int
     parts: int
     size: float  # bytes of the stream
-    back: float  # bytes of gradients
-    weights: float
+    back: float  # bytes that come back
+    updates: float  # parameters
     busy: float  # seconds on a wafer
     latency: float  # seconds to or from the edge of the wafer
     read: float  # bytes from flash
     write: float  # bytes to flash
+
+    @property
+    def enters(self) -> bool:
+        """Whether `latency` is that of words on their way in, and not of numbers on their way out."""
+        return not self.back
 
 
 def round_trip(layer: LayerShape, tokens: int, cluster: Cluster) -> float:
@@ -148,55 +159,46 @@ def round_trip(layer: LayerShape, tokens: int, cluster: Cluster) -> float:
 
     Twice the way through the tree, the edges of the wafer, and what a row takes on the links and in the update.
     """
-    traffic, part = cluster.traffic(layer), 1 / layer.outputs
-    edges = (
-        layer_costs.forward(layer, tokens, cluster.mesh).latency
-        + layer_costs.gradient(layer, tokens, cluster.mesh).latency
-    )
+    forward, gradient = (cost(layer, tokens, cluster.mesh) for cost in (layer_costs.forward, layer_costs.gradient))
+    part = WORD / layer.outputs
     return (
         2 * max(cluster.latencies)
-        + edges / cluster.mesh.hertz
-        + traffic.gradients * part / cluster.stream_rate
-        + cluster.updates.after(layer.weights * part)
-        + traffic.weights * part / cluster.stream_rate
+        + (forward.latency + gradient.latency) / cluster.mesh.hertz
+        + gradient.numbers * part / cluster.receive_rate
+        + cluster.updates.after(layer.weights / layer.outputs)
+        + forward.words * part / cluster.stream_rate
     )
 
 
 def jobs(layers: Sequence[LayerShape], tokens: int, cluster: Cluster) -> list[_Job]:
     """Return what is done in an iteration, in order."""
-    pinned, held = cluster.tiers.pinned([cluster.optimizer.bytes_per_parameter * n.dense_weights for n in layers]), []
-    for number, layer in enumerate(layers, 1):
-        traffic, most = cluster.traffic(layer), FINE if number == 1 else COARSE
-        state = (cluster.optimizer.bytes_per_parameter - 8) * layer.dense_weights  # without gradient, index and copy
-        flash = number > pinned
-        for phase, cost, size, back, read, write in (
-            ("forward", layer_costs.forward, traffic.weights, 0, traffic.weights, 0),
-            ("backward", layer_costs.backward, traffic.weights, 0, traffic.weights, 0),
-            ("gradient", layer_costs.gradient, traffic.request, traffic.gradients, state, state + traffic.weights),
-        ):
-            found = cost(layer, tokens, cluster.mesh)
-            held.append(
-                _Job(
-                    phase,
-                    number,
-                    min(found.rows, most),
-                    size,
-                    back,
-                    layer.weights,
-                    found.busy,
-                    found.latency,
-                    read * flash,
-                    write * flash,
-                )
+    pinned = cluster.tiers.pinned([cluster.optimizer.bytes_per_parameter * n.dense_weights for n in layers])
+    found = []
+    for phase, number, cost in (
+        (one.phase, one.layer, one.cost) for one in layer_costs.phases(layers, tokens, cluster.mesh)
+    ):
+        layer, most = layers[number - 1], FINE if number == 1 else COARSE
+        streamed = phase in ("forward", "backward", "gradient")
+        flash = streamed and number > pinned
+        weights = WORD * layer.weights * flash
+        state = (
+            (cluster.optimizer.bytes_per_parameter - 8) * layer.dense_weights * flash
+        )  # without gradient, index, copy
+        found.append(
+            _Job(
+                phase,
+                number,
+                min(cost.rows, most) if streamed else 1,
+                WORD * cost.words,
+                WORD * cost.numbers,
+                {"gradient": layer.weights, "norm": layer.norms}.get(phase, 0),
+                cost.busy / cluster.mesh.hertz,
+                cost.latency / cluster.mesh.hertz,
+                state if phase == "gradient" else weights,
+                state + weights if phase == "gradient" else 0.0,
             )
-    down = [job for job in held if job.phase == "forward"]
-    up = [
-        job
-        for number in range(len(layers), 0, -1)
-        for job in held
-        if job.layer == number and job.phase != "forward" and (number > 1 or job.phase == "gradient")
-    ]
-    return [*down, *up]
+        )
+    return found
 
 
 class _Simulation:
@@ -210,7 +212,7 @@ class _Simulation:
                 "clusters are simulated with SimPy, which is not installed", hint="pip install 'wse-sim[plan]'"
             ) from None
         self.cluster, self.iterations, self.jobs = cluster, iterations, jobs(layers, tokens, cluster)
-        self.hertz = cluster.mesh.hertz
+        self.load = cluster.load(layers[0].inputs, tokens)
         self.env = env = simpy.Environment()
         self.wafers = range(len(cluster.latencies))
         self.down, self.up = ([simpy.Store(env) for _ in self.wafers] for _ in range(2))
@@ -300,7 +302,7 @@ class _Simulation:
     def receive(self) -> Process:
         """Take gradients when the last wafer's have come."""
         for turn, job, part in self.plan():
-            if job.phase != "gradient":
+            if not job.back:
                 continue
             size, there = job.back / job.parts, 0.0
             for wafer in self.wafers:
@@ -308,19 +310,20 @@ class _Simulation:
                 there = max(there, left + self.cluster.latencies[wafer])
             yield self.at(there)
             start = self.env.now
-            yield self.env.timeout(size / self.cluster.stream_rate)
+            yield self.env.timeout(size / self.cluster.receive_rate)
             self.note("receive", turn, job, start)
             self.bytes[turn, "back"] += size
             for wafer in self.wafers:
-                yield self.room_back[wafer].put(self.counts(size))
-            yield self.received.put((turn, job, part))
+                self.env.process(self.told(self.room_back[wafer], wafer, size))
+            if job.updates:
+                yield self.received.put((turn, job, part))
 
     def update(self) -> Process:
         """Update what was received; another process counts the latency, so that updates follow at their rate."""
         while True:
             turn, job, part = yield self.received.get()
             start = self.env.now
-            yield self.env.timeout(self.cluster.updates.seconds(job.weights / job.parts))
+            yield self.env.timeout(self.cluster.updates.seconds(job.updates / job.parts))
             self.note("update", turn, job, start)
             yield self.updated.put((self.env.now + self.cluster.updates.latency, turn, job, part))
 
@@ -336,31 +339,46 @@ class _Simulation:
                 yield self.dram.put(self.kept(job))
             if self.cluster.reversed_gradients:
                 part = job.parts - 1 - part
-            self.event(turn + 1, job.layer, part).succeed()
+            if job.phase == "gradient":
+                self.event(turn + 1, job.layer, part).succeed()
+
+    def told(self, room: Any, wafer: int, size: float) -> Process:
+        """Let the other end of the way hear that there is room again."""
+        yield self.env.timeout(self.cluster.latencies[wafer] + self.cluster.links.turn)
+        yield room.put(self.counts(size))
 
     # --- wafer --------------------------------------------------------------------------------------------------------
 
     def wafer(self, wafer: int) -> Process:
-        """Work on what comes, in order."""
+        """Work on what comes, in order; the samples of an iteration come first, and its last sums have to leave."""
         for turn, job, part in self.plan():
+            begins, ends = job is self.jobs[0] and part == 0, job is self.jobs[-1] and part == job.parts - 1
+            if begins:
+                yield self.env.timeout(self.load)
             free = self.env.now
             there, *_ = yield self.down[wafer].get()
-            yield self.at(there + (job.latency / self.hertz if job.phase != "gradient" else 0.0))
+            edge = job.latency if job.enters else 0.0
+            yield self.at((max(free, there) if begins else there) + edge)
             back = job.back / job.parts
-            if job.phase == "gradient":
+            if back:
                 yield self.room_back[wafer].get(self.counts(back))
             start = self.env.now
             if wafer == 0:
-                self.waits[turn, job.phase, job.layer] += start - free
-                if part == 0 and job is self.jobs[0]:
-                    self.ends[turn, "idle"] = start - free
-            yield self.env.timeout(job.busy / job.parts / self.hertz)
-            yield self.room[wafer].put(self.counts(job.size / job.parts))
-            if job.phase == "gradient":
-                yield self.up[wafer].put(self.env.now + job.latency / self.hertz)
+                late = start - free - (edge if begins else 0.0)
+                late = late if late > ROUNDING else 0.0
+                self.waits[turn, job.phase, job.layer] += late
+                if begins:
+                    self.ends[turn, "idle"] = late
+            yield self.env.timeout(job.busy / job.parts)
+            self.env.process(self.told(self.room[wafer], wafer, job.size / job.parts))
             if wafer == 0:
                 self.note("compute", turn, job, start)
-                self.ends[turn] = self.env.now
+            if back:
+                yield self.up[wafer].put(self.env.now + job.latency)
+            if ends:
+                yield self.env.timeout(job.latency)
+                if wafer == 0:
+                    self.ends[turn] = self.env.now
 
     def run(self) -> ClusterTimeline:
         """Run until nothing is left."""
@@ -399,6 +417,7 @@ class _Simulation:
             spans,
             self.ends[last] - self.ends[last - 1],
             self.ends[last, "idle"],
+            self.load + self.jobs[0].latency + self.jobs[-1].latency,
             waits,
             self.bytes[last, "out"],
             self.bytes[last, "back"],

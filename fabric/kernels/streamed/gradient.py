@@ -42,7 +42,7 @@ from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
-from fabric.kernels.streamed.gradient_cycles import expected_cycles
+from fabric.kernels.streamed.gradient_cycles import QUEUES, expected_cycles
 from fabric.kernels.streamed.placement import (
     Placement,
     cut,
@@ -135,7 +135,7 @@ class GradientTasks:
         p.input_queue(0, COLOR_W)
         self.onward = {"E": "E" if column < columns - 1 else "", "W": "W" if column > 0 else ""}
         if columns > 1:
-            self.row_in, self.row_out = p.input_queue(1, COLOR_D), p.output_queue(3, COLOR_D)
+            self.row_in, self.row_out = p.input_queue(QUEUES[0], COLOR_D), p.output_queue(QUEUES[1], COLOR_D)
             self.spread, self.arriving = p.dsr("dest"), p.dsr("src1")
         if row not in ("only", "top"):
             self.north, self.above = p.dsr("src0"), p.input_queue(3, DOWN[1 - parity])

@@ -12,7 +12,10 @@ from fabric.kernels.kit import timing
 from fabric.kernels.streamed.placement import Placement
 from wse_core.params import Machine
 
-__all__ = ["dot_cycles", "expected_cycles", "turn_cycles"]
+__all__ = ["QUEUES", "dot_cycles", "expected_cycles", "turn_cycles"]
+
+QUEUES = 1, 3
+"""Input queue and output queue of the rows of dY."""
 
 AHEAD = 4
 """Rows before the present one that may still lie in queues."""
@@ -83,9 +86,9 @@ def _followed(
     np.add.at(counts, (rows, np.searchsorted(inputs.feature_starts, indices, side="right") - 1), 1)
     dot, issue, edit, drain = dot_cycles(tokens, m) + slower, timing.issue(m), m["ce.dsr_edit"], m["vec.drain"]
     free, distance = np.full(columns, begin, np.float64), np.arange(columns)
-    room = m["queue.in_depth"][1] + m["ramp.in_buffer"]
+    room = m["queue.in_depth"][QUEUES[0]] + m["ramp.in_buffer"]
     lead = m["task.start"] + edit + m["ce.config"]
-    pace = max(2, timing.train(m, wavelets, 1, 3) / max(1, wavelets))  # cycles per wavelet of a row that has waited
+    pace = max(2, timing.train(m, wavelets, *QUEUES) / max(1, wavelets))  # cycles per wavelet of a row that has waited
     firsts: list[NDArray[np.float64]] = []
     # From one's router to another's CE.
     apart = m["ramp.in"] + m["router.hop"] * np.abs(distance[:, np.newaxis] - distance)
@@ -108,13 +111,13 @@ def _followed(
             ready = free + lead + issue
             ready[owner] += 1
             first = np.maximum(ready, came)
-            done = np.maximum(first + tokens, came + timing.train(m, wavelets, 1, 3) + 1)
+            done = np.maximum(first + tokens, came + timing.train(m, wavelets, *QUEUES) + 1)
             done[owner] = max(done[owner], sent + wavelets + tokens)  # the send goes first
             between = np.abs(side) - np.where(
                 np.sign(side)[:, np.newaxis] == np.sign(side), np.abs(side)[:, np.newaxis], 0
             )
             space = room + m["router.depth"] * np.maximum(0, between)  # [who, before whom]
-            space[owner] += m["queue.out_depth"][3]  # who sends goes on when its row has left
+            space[owner] += m["queue.out_depth"][QUEUES[1]]  # who sends goes on when its row has left
             firsts = [first, *firsts[:AHEAD]]
             for back, begun in enumerate(firsts):
                 held = (back + 1) * wavelets - space

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from fabric.kernels.streamed import forward, gradient
 from fabric.kernels.streamed.placement import Placement
 from memx.pattern import Pattern
 from swarm.cluster import layer_costs
-from swarm.cluster.layer_costs import LayerShape, Mesh
+from swarm.cluster.shapes import LayerShape, Mesh
 from tests.fabric.kernels import run
 from wse_core.errors import ConfigError
 from wse_core.params import machine
@@ -80,19 +79,41 @@ def test_time_follows_the_nonzeros():
             assert part / dense == pytest.approx(density, rel=0.1), (phase, density)
 
 
-def test_an_uneven_pattern_costs_what_its_busiest_column_has():
-    """The largest of C normal numbers: against columns that were drawn."""
-    inputs, outputs, columns, density = 64, 256, 16, 0.25
-    rng = np.random.default_rng(1)
-    counts = [
-        np.bincount(
-            Pattern.random((outputs, inputs), density, rng).indices // (inputs // columns), minlength=columns
-        ).max()
-        for _ in range(40)
-    ]
-    assert layer_costs._share(inputs, columns, outputs, density) * outputs == pytest.approx(np.mean(counts), rel=0.03)
-    assert layer_costs._share(inputs, columns, outputs, 1.0) == 4
-    assert layer_costs._share(5, 2, 8, 1.0) == 3
+@pytest.mark.parametrize("tokens", [4, 16, 40])
+def test_columns_wait_for_the_busiest_of_an_uneven_pattern(tokens):
+    """Thirty columns of three features, a third of the weights: most of the time is waiting.  The patterns differ."""
+    shape, mesh = LayerShape(90, 128, 0.3), Mesh(machine(), 30, 1)
+    for phase, kernel in (("forward", "ws_forward"), ("gradient", "ws_gradient")):
+        got = run(kernel, inputs=90, outputs=128, tokens=tokens, width=30, height=1, density=0.3)["cycles"]
+        assert getattr(layer_costs, phase)(shape, tokens, mesh).busy == pytest.approx(got, rel=0.08), phase
+
+
+def test_a_late_column_holds_up_rows_of_gradients():
+    """Without that the model is an eighth too fast here: 160 columns, few of which have an entry in a row."""
+    got = run("ws_gradient", inputs=512, outputs=256, tokens=16, width=160, height=1, density=0.2)["cycles"]
+    cost = layer_costs.gradient(LayerShape(512, 256, 0.2), 16, Mesh(machine(), 160, 1))
+    assert cost.busy == pytest.approx(got, rel=0.04)
+
+
+def test_rows_that_are_not_followed_take_as_long(monkeypatch):
+    shape, mesh = LayerShape(80, 900, 0.5), Mesh(machine(), 20, 4)
+    phases = forward, gradient = layer_costs.forward, layer_costs.gradient
+    every = [phase(shape, 64, mesh).busy for phase in phases]
+    monkeypatch.setattr(layer_costs, "FOLLOWED", 300)
+    assert [forward(shape, 64, mesh).busy, gradient(shape, 64, mesh).busy] == pytest.approx(every, rel=0.03)
+
+
+def test_layers_that_are_alike_are_followed_once():
+    """Three blocks of two layers take three times what a block takes, but for the first and the last layer."""
+    mesh = Mesh(machine(), 4, 4)
+    block = [LayerShape(32, 48, activation="relu", bias=True), LayerShape(48, 32, norm=True, bias=True)]
+    followed = layer_costs.phases(block * 6, 32, mesh)
+    alike = {(one.phase, one.cost) for one in followed if one.layer in (3, 5, 7, 9)}
+    assert len(alike) == 3
+    every = layer_costs._followed(
+        (*block * 6,), (False, *(below.activation != "none" for below in (block * 6)[:-1])), 8, mesh
+    )
+    assert sum(one.cost.busy for one in followed) == pytest.approx(sum(cost.busy for cost in every.values()), rel=0.01)
 
 
 def test_what_cannot_be_is_refused():

@@ -14,7 +14,7 @@ from harness.plan.layers import GPT, LADDER, find_model, layers_of, saving, sequ
 from harness.plan.models import Model
 from memx.tiers import Tiers
 from swarm.cluster.cluster import Cluster
-from swarm.cluster.layer_costs import Mesh
+from swarm.cluster.shapes import Mesh
 from swarm.cluster.timeline import iteration
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS, machine

@@ -1,0 +1,204 @@
+"""The layer-level model of a cluster against the system at cycle level: networks, meshes, numbers of wafers.
+
+Ten networks were looked at while the model was written.  Ten more were drawn at random when it was finished (`drawn`,
+with the seed below, the first ones that fit); nothing was changed afterwards.  Every point is one iteration in steady
+state: memory service, tree and wafers, waiting included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.kernels.streamed.placement import random_mask
+from fabric.networks.streamed.network import Network
+from fabric.networks.streamed.resident import Resident
+from harness.figures import Result, figure
+from swarm.cluster.check import compare, tasks
+from swarm.cluster.shapes import Mesh
+from wse_core.errors import ConfigError
+from wse_core.params import machine as preset
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from harness.kit.console import Progress
+    from wse_core.params import Machine
+
+__all__ = ["SEEN", "Case", "drawn", "layer_model", "points"]
+
+SEED, UNSEEN = 20261122, 10
+"""Of the networks that were drawn, and how many."""
+MOST = 12e6
+"""Most tasks of an iteration of a network that is drawn: half a minute on one core."""
+SMALL = 8
+"""PEs a side that are simulated unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network on a cluster.
+
+    Attributes
+    ----------
+    features : tuple of int
+    width, height : int
+        PEs of a wafer.
+    tokens : int
+        Samples of a PE.
+    systems : int
+    density : float
+    activation : str
+    norm, bias : bool
+    """
+
+    features: tuple[int, ...]
+    width: int
+    height: int
+    tokens: int
+    systems: int = 1
+    density: float = 1.0
+    activation: str = "relu"
+    norm: bool = False
+    bias: bool = True
+
+    @property
+    def network(self) -> Network:
+        """The network."""
+        return Network.dense(self.features, self.activation, "f16", self.bias, self.norm)
+
+    @property
+    def masks(self) -> list[NDArray[np.bool_]]:
+        """Which weights exist."""
+        rng = np.random.default_rng(0)
+        return [random_mask((one.outputs, one.inputs), self.density, rng) for one in self.network.layers]
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        extras = [self.activation] * (self.activation != "none") + ["norm"] * self.norm + ["no bias"] * (not self.bias)
+        return " ".join(["-".join(map(str, self.features)), *extras])
+
+
+SEEN = (
+    Case((64, 32, 10), 4, 4, 8, systems=2),
+    Case((64, 256, 10), 4, 4, 8, systems=2, density=0.1),
+    Case((64, 64, 10), 2, 2, 4, systems=8),
+    Case((96, 64, 48, 10), 6, 4, 4, systems=4, activation="gelu", norm=True),
+    Case((64, 48, 10), 4, 128, 2, activation="gelu"),
+    Case((64, 48, 10), 4, 128, 2, activation="none"),
+    Case((512, 256, 10), 160, 1, 16, density=0.2),
+    Case((2720, 96, 10), 160, 1, 16, density=0.1),
+    Case((784, 256, 128, 10), 8, 8, 32),
+    Case((784, 256, 128, 10), 24, 24, 11),
+)
+"""Networks that were looked at while the model was written."""
+
+
+def drawn(seed: int = SEED, count: int = UNSEEN) -> tuple[Case, ...]:
+    """Return random networks: two to four layers, meshes up to 24 x 24 and 160 x 1, one to eight systems."""
+    rng = np.random.default_rng(seed)
+    found: list[Case] = []
+    while len(found) < count:
+        hidden = [int(2 ** rng.uniform(3, 8.5)) for _ in range(rng.integers(1, 4))]
+        wide = rng.random() < 0.3
+        case = Case(
+            (int(2 ** rng.uniform(4, 9.5)), *hidden, int(rng.integers(2, 21))),
+            int(2 ** rng.uniform(4.5, 7.33)) if wide else int(rng.integers(1, 25)),
+            int(rng.integers(1, 3)) if wide else int(rng.integers(1, 25)),
+            int(2 ** rng.uniform(0, 5)),
+            int(rng.choice([1, 2, 4, 8])),
+            float(rng.choice([1.0, 0.5, 0.25, 0.1])),
+            str(rng.choice(["none", "relu", "gelu"])),
+            bool(rng.random() < 0.4),
+            bool(rng.random() < 0.7),
+        )
+        mesh = Mesh(preset(), case.width, case.height)
+        if tasks(case.network, case.masks, mesh, case.systems) > MOST:
+            continue
+        try:
+            resident = Resident(case.network, mesh.machine, *_shape(case))
+            resident.program(0, "only" if case.height == 1 else "top")
+        except ConfigError:
+            continue
+        found.append(case)
+    return tuple(found)
+
+
+def _shape(case: Case) -> tuple[int, int, int]:
+    return case.width, case.height, case.height * case.tokens
+
+
+def points(
+    machine: Machine, cases: Iterable[tuple[str, Case]], progress: Progress | None = None
+) -> list[dict[str, Any]]:
+    """Return a row per (set, case)."""
+    rows, todo = [], list(cases)
+    for done, (kind, case) in enumerate(todo):
+        if progress is not None:
+            progress.update(done, len(todo), network=case.name)
+        both = compare(case.network, case.masks, Mesh(machine, case.width, case.height), case.systems, case.tokens)
+        rows.append(
+            {
+                "set": kind,
+                "network": case.name,
+                "density": case.density,
+                "mesh": f"{case.width} x {case.height}",
+                "tokens": case.tokens,
+                "systems": case.systems,
+                "cycles": both.cycles,
+                "model": round(both.model),
+                "error": both.error,
+            }
+        )
+    return rows
+
+
+@figure(
+    "layer-model",
+    "cycles of an iteration: the layer-level model of a cluster against the system at cycle level",
+    "this model, both of its levels of time",
+)
+def layer_model(
+    machine: Machine,
+    max_cycle_level: int | None = None,
+    progress: Progress | None = None,
+    seen: Sequence[Case] = SEEN,
+    unseen: Sequence[Case] | None = None,
+) -> Result:
+    """Return the `Result`; see the head of this module."""
+    side = SMALL if max_cycle_level is None else max_cycle_level
+    chosen = [("seen", case) for case in seen] + [("unseen", case) for case in (drawn() if unseen is None else unseen)]
+    if progress is not None:
+        progress.phase("iterations at both levels")
+    rows = points(machine, [(kind, one) for kind, one in chosen if max(one.width, one.height) <= side], progress)
+    if not rows:
+        raise ConfigError(
+            f"no network has a mesh of at most {side} PEs a side", where="--max-cycle-level", hint=f"{SMALL} or more"
+        )
+    notes: dict[str, Any] = {}
+    for kind in ("seen", "unseen"):
+        errors = [abs(row["error"]) for row in rows if row["set"] == kind]
+        if errors:
+            notes[f"mean absolute error, {kind}"] = sum(errors) / len(errors)
+            notes[f"largest error, {kind}"] = max(errors)
+    return Result(rows, notes, lambda picture: draw(picture, rows))
+
+
+def draw(picture: Figure, rows: Sequence[dict[str, Any]]) -> None:
+    """Paint the ratio of model to cycles over the cycles."""
+    axes = picture.subplots()
+    for kind, marker in (("seen", "o"), ("unseen", "s")):
+        mine = [row for row in rows if row["set"] == kind]
+        axes.semilogx([row["cycles"] for row in mine], [100 * row["error"] for row in mine], marker, label=kind)
+    axes.axhline(0, color="black", linewidth=0.6)
+    axes.axhspan(-7, 7, alpha=0.08)
+    axes.set_ylim(-15, 15)
+    axes.set_xlabel("cycles of an iteration, cycle by cycle")
+    axes.set_ylabel("error of the layer-level model [%]")
+    axes.set_title("layer-level model against cycle level (shaded: 7 %)", fontsize=10)
+    axes.legend()

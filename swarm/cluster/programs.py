@@ -1,0 +1,114 @@
+"""The program of one PE of a network, by which the costs of its tasks are known.
+
+PEs of all columns and rows run the same tasks on as many tokens and features, so a mesh of three by three columns
+stands for any larger one: its middle program has the tiles, and with them the addresses, of the true one.  If a network
+does not fit the memory of a PE, as it is for models that no wafer of this model can hold, one of each kind of layer
+with a single feature per column stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from fabric.kernels.streamed.forward import COLOR_W
+from fabric.kernels.streamed.gradient import row_kind
+from fabric.networks.streamed.commands import IDS
+from fabric.networks.streamed.network import Layer, Network
+from fabric.networks.streamed.resident import Resident
+from swarm.cluster.shapes import LayerShape, Mesh
+from swarm.cluster.task_costs import TaskCost, TaskCosts
+from wse_core.errors import ConfigError, ProgramError
+
+__all__ = ["Tasks", "form_of", "tasks_of"]
+
+
+class Tasks:
+    """Costs of the tasks of a resident program.
+
+    Parameters
+    ----------
+    resident : Resident
+    column, row
+        Of the PE.
+    """
+
+    def __init__(self, resident: Resident, column: int, row: int | str) -> None:
+        image, self._tokens = resident.program(column, row).assemble(), resident.tokens
+        self._costs = TaskCosts(image, resident.machine)
+        self._address = {name: symbol.address for name, symbol in image.symbols.items()}
+
+    def command(self, name: str, array: str | None = None) -> TaskCost:
+        """Return the cost of a command; `array` is the one over whose rows it moves, if that is known."""
+        return self._costs.command(IDS[name], self._address.get(array or ""))
+
+    def alone(self, *names: str) -> float:
+        """Return the cycles of commands one after the other, if none has to wait."""
+        return sum(self.command(name).alone for name in names)
+
+    def row(self, name: str, places: int) -> float:
+        """Return what a command that begins a row takes longer if its data ask for gradients."""
+        number = IDS[name]
+        return self._costs.command(number, data=places).alone - self._costs.command(number, data=0).alone
+
+    def weight(self, array: str, form: str, mixed: bool) -> float:
+        """Return the cycles of a wavelet with a weight and a step, or with a pair of weights.
+
+        Parameters
+        ----------
+        array : str
+            Where the input features lie.
+        form : {"steps", "pairs"}
+        mixed : bool
+            A command has told which, since both come.
+        """
+        address = self._address.get(array)
+        if address is not None and form == "pairs" and array[0] == "a":
+            address += self._tokens  # behind the row of ones
+        return self._costs.data(COLOR_W, address, IDS[form] if mixed else None).alone
+
+
+def form_of(layers: Sequence[LayerShape]) -> str:
+    """Return how weights go out: in pairs if all matrices are dense, with steps if none is, else both."""
+    dense = {layer.density == 1 for layer in layers}
+    return "both" if len(dense) > 1 else "pairs" if True in dense else "steps"
+
+
+def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh) -> Tasks:
+    """Return the `Tasks` of a network with so many tokens per PE.
+
+    Raises
+    ------
+    ConfigError
+        So many tokens do not fit a PE, whatever the network.
+    """
+    kinds = [(layer.activation, layer.bias, layer.norm) for layer in layers]
+    tiles = [-(-layers[0].inputs // mesh.width), *(-(-layer.outputs // mesh.width) for layer in layers)]
+    return _tasks(tuple(kinds), tuple(tiles), tokens, mesh, form_of(layers))
+
+
+@lru_cache(maxsize=64)
+def _tasks(kinds: tuple[tuple[str, bool, bool], ...], tiles: tuple[int, ...], tokens: int, mesh: Mesh) -> Tasks:
+    """Return the `Tasks` of layers of some kinds, given the features of a column at each level."""
+    width, height = min(3, mesh.width), min(3, mesh.height)
+    column, row = min(1, width - 1), row_kind(min(1, height - 1), height)
+    small = tuple(dict.fromkeys(kinds))
+    for chosen, sizes in ((kinds, tiles), (small, (1,) * (len(small) + 1))):
+        if chosen[-1][0] != "none" or chosen[-1][2]:
+            chosen, sizes = (*chosen, ("none", False, False)), (*sizes, 1)
+        layers = [
+            Layer(below * width, above * width, *kind)
+            for below, above, kind in zip(sizes, sizes[1:], chosen, strict=False)
+        ]
+        try:
+            resident = Resident(Network(tuple(layers)), mesh.machine, width, height, tokens * height, form)
+            words = sum(rows * tokens * (2 if form == "f32" else 1) for rows, form in resident.sizes.values())
+            if words < mesh.machine["mem.words"]:
+                return Tasks(resident, column, row)
+        except (ConfigError, ProgramError):
+            continue
+    raise ConfigError(
+        f"{tokens} tokens do not fit a PE's {2 * mesh.machine['mem.words']} bytes",
+        where="cluster: batch",
+        hint="fewer tokens per system, or more rows of PEs",
+    )

@@ -1,0 +1,120 @@
+"""A fully connected layer and the mesh it is laid out on, as a cluster sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.networks.streamed.network import ACTIVATIONS, Network
+from wse_core.errors import ConfigError
+from wse_core.params import Machine
+
+__all__ = ["LayerShape", "Mask", "Mesh", "shapes_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """Which weights of a layer exist; two masks are alike if they are the same object.
+
+    Attributes
+    ----------
+    exists : ndarray of bool, shape (outputs, inputs)
+    """
+
+    exists: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """A fully connected layer.
+
+    Attributes
+    ----------
+    inputs, outputs : int
+        Features.
+    density : float
+        Share of the weights that are not zero; biases always exist.
+    name : str
+    activation : {"none", "relu", "gelu"}
+    bias : bool
+    norm : bool
+        Whether the output features are normalised before the activation.
+    mask : Mask or None
+        Which weights exist, if that is known; any as many as `density` says otherwise.
+    """
+
+    inputs: int
+    outputs: int
+    density: float = 1.0
+    name: str = ""
+    activation: str = "none"
+    bias: bool = False
+    norm: bool = False
+    mask: Mask | None = None
+
+    def __post_init__(self) -> None:
+        where = self.name or "layer"
+        if self.inputs < 1 or self.outputs < 1:
+            raise ConfigError(f"a layer from {self.inputs} to {self.outputs} features", where=where)
+        if not 0 <= self.density <= 1:
+            raise ConfigError(f"{self.density} is no density", where=where, hint="a number from 0 to 1")
+        if self.activation not in ACTIVATIONS:
+            raise ConfigError(f"unknown activation {self.activation!r}", where=where, hint=", ".join(ACTIVATIONS))
+
+    @property
+    def weights(self) -> int:
+        """Weights that are not zero, biases among them."""
+        return round(self.inputs * self.outputs * self.density) + self.bias * self.outputs
+
+    @property
+    def dense_weights(self) -> int:
+        """All weights."""
+        return (self.inputs + self.bias) * self.outputs
+
+    @property
+    def norms(self) -> int:
+        """Factors and shifts of the normalisation."""
+        return 2 * self.norm * self.outputs
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """The PEs that a layer is laid out on: features over x, tokens over y.
+
+    Attributes
+    ----------
+    machine : Machine
+    width, height : int
+        PEs; 0 is all of the wafer.
+    """
+
+    machine: Machine
+    width: int = 0
+    height: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("width", "height"):
+            most = self.machine[f"fabric.{name}"]
+            given = getattr(self, name) or most
+            if not 1 <= given <= most:
+                raise ConfigError(f"{given} PEs do not fit the wafer", where=f"mesh: {name}", hint=f"1 to {most}")
+            object.__setattr__(self, name, given)
+
+    @property
+    def hertz(self) -> float:
+        """Cycles per second."""
+        return self.machine["clock.ghz"] * 1e9
+
+
+def shapes_of(network: Network, masks: Sequence[NDArray[np.bool_]] | None = None) -> tuple[LayerShape, ...]:
+    """Return the layers of a network that wafers hold; `masks` say which weights exist, biases left out."""
+    found = []
+    for k, one in enumerate(network.layers):
+        mask = None if masks is None or masks[k].all() else Mask(masks[k])
+        share = 1.0 if mask is None else float(mask.exists.mean())
+        name = f"layer {k + 1}"
+        found.append(LayerShape(one.inputs, one.outputs, share, name, one.activation, one.bias, one.norm, mask))
+    return tuple(found)

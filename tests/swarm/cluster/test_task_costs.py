@@ -1,0 +1,106 @@
+"""Costs of tasks, read from their instructions, against what a PE takes for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fabric.kernels.streamed.forward import COLOR_W
+from fabric.networks.streamed import commands
+from fabric.networks.streamed.network import Network
+from fabric.networks.streamed.resident import Resident
+from fabric.networks.streamed.wafer import Wafer
+from fabric.program.program import Program
+from swarm.cluster.task_costs import TaskCosts
+from wse_core.errors import InternalError
+from wse_core.params import machine
+
+RING = {"begin", "pass", "from_west", "from_east", "onward", "join_add", "join_max", "take"}
+"""Not in the program of a single PE."""
+
+
+def measured(wafer, before, word, control=True):
+    """Return the cycles of one word more of a kind, the mean of four."""
+    took = []
+    for count in (1, 5):
+        payload = np.array([*before, *[word] * count], np.uint32)
+        wafer.fabric.send(wafer.resident.inputs[0], payload, control=[True] * len(before) + [control] * count)
+        took.append(wafer.fabric.run().cycles)
+        wafer.fabric.receive(wafer.resident.outputs[0])
+    return (took[1] - took[0]) / 4
+
+
+@pytest.mark.parametrize(("tokens", "activation"), [(16, "gelu"), (5, "relu")])
+def test_every_command_costs_what_its_instructions_take(tokens, activation):
+    """To two cycles in a hundred: the banks of the arrays that pointers move over are those of an average row."""
+    resident = Resident(Network.dense((6, 5, 4, 3), activation, norm=True), machine(), 1, 1, tokens)
+    wafer, numbers = Wafer(resident), resident.arrays
+    costs = TaskCosts(resident.program(0, "only").assemble(), machine())
+    arrays = {"source": "a0", "result": "a1.rows", "mine": "d1", "row": "a1.rows", "aux": "n1", "delta": "d0"}
+    arrays |= {"label": "labels", "wide": "v1"}
+    before = [commands.word(name, numbers[array]) for name, array in arrays.items()]
+    compared = 0
+    for name, number in commands.IDS.items():
+        if name in RING or costs.image.control_entry[number] < 0:
+            continue
+        word = commands.word(name, numbers[arrays[name]] if name in arrays else 0)
+        took = measured(wafer, before, word)
+        assert costs.command(number).alone == pytest.approx(took, rel=0.025, abs=0.5 if tokens % 2 else 4), name
+        compared += 1
+    assert compared > 30
+    took = measured(wafer, before, 0x3C00, control=False)
+    assert costs.data(COLOR_W).alone == pytest.approx(took, abs=0.5)
+
+
+def test_the_bank_of_an_array_counts():
+    """A source in the bank of the sums costs conflicts: the walk over instructions sees addresses."""
+    resident = Resident(Network.dense((6, 5, 3)), machine(), 1, 1, 16)
+    costs = TaskCosts(resident.program(0, "only").assemble(), machine())
+    assert costs.data(COLOR_W, 2000).alone > costs.data(COLOR_W, 2001).alone
+
+
+def program(write):
+    """Return the costs of a program whose control task 3 is written by a function of program and task."""
+    p = Program("one task")
+    p.input_queue(0, 4)
+    dsr = p.dsr("src1")
+    row = p.array("row", 8, "f32")
+    with p.task("prepare"):
+        p.load(dsr, p.mem1d(row))
+    p.start("prepare")
+    with p.task("told", kind="control", id=3) as t:
+        write(p, t, dsr)
+    return TaskCosts(p.assemble(), machine())
+
+
+def test_branches_follow_the_data_of_the_wavelet():
+    """A loop of as many turns as the wavelet says; each costs what the one before it cost."""
+
+    def write(p, t, _):
+        left, turn = p.reg16("left"), None
+        p.mov16(left, t.data)
+        turn = p.label()
+        p.sub16(left, left, 1)
+        p.br16("ne", left, 0, turn)
+
+    costs = program(write)
+    turns = [costs.command(3, data=count).alone for count in (1, 2, 3, 9)]
+    assert turns[2] - turns[1] == turns[1] - turns[0] == (turns[3] - turns[2]) / 6 > 1
+
+
+def test_what_is_not_known_beforehand_is_refused():
+    def write(p, t, _):
+        end = p.new_label()
+        p.br16("eq", t.data, 0, end)
+        p.place(end)
+
+    with pytest.raises(InternalError, match="not known beforehand"):
+        program(write).command(3)
+    with pytest.raises(InternalError, match="no such task"):
+        program(write).command(4)
+
+    def lengths(p, t, dsr):
+        p.dsr_len(dsr, t.data)
+
+    with pytest.raises(InternalError, match="not known beforehand"):
+        program(lengths).command(3)
