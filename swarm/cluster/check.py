@@ -60,6 +60,7 @@ def compare(
     tokens: int,
     seed: int = 0,
     optimizer_bytes: int = 20,
+    form: str | None = None,
 ) -> Both:
     """Return the cycles of an iteration at both levels, for random weights and samples.
 
@@ -76,6 +77,8 @@ def compare(
         Of values, on which nothing depends.
     optimizer_bytes : int
         Per parameter in the memory service.
+    form : str, optional
+        How weights go out; default what suits the masks.
     """
     rng, matrices, norms = np.random.default_rng(seed), [], {}
     for k, (layer, mask) in enumerate(zip(network.layers, masks, strict=True)):
@@ -88,7 +91,7 @@ def compare(
     samples = mesh.height * tokens
     layers = shapes_of(network, masks)
     place = mesh.width, mesh.height, systems, systems * samples, optimizer_bytes
-    system = System(network, matrices, norms, mesh.machine, *place, form=form_of(layers))
+    system = System(network, matrices, norms, mesh.machine, *place, form=form or form_of(layers))
     try:
         shards: list[tuple[NDArray[np.uint16], NDArray[np.uint16] | None]] = []
         for _ in range(systems):
@@ -98,5 +101,5 @@ def compare(
         cycles = [system.train(shards).total_cycles for _ in range(ITERATIONS)][-1]
     finally:
         system.close()
-    timeline = iteration(layers, systems * samples, Cluster(systems, mesh))
+    timeline = iteration(layers, systems * samples, Cluster(systems, mesh, form=form))
     return Both(cycles, timeline.seconds * mesh.hertz)

@@ -37,6 +37,8 @@ class Cluster:
         From a gradient's arrival to the new weight in the stream, besides the time at `update_rate` [s].
     buffer : float
         Bytes that are on the way to a wafer or wait there; the same for the way back.
+    form : {"steps", "pairs", "both"}, optional
+        How weights go out; default what suits the densities of the network.
     reversed_gradients : bool
         Compute the rows of a gradient last to first: what the paper avoids, for comparison.
     """
@@ -49,6 +51,7 @@ class Cluster:
     update_rate: float = None  # type: ignore[assignment]
     update_latency: float = None  # type: ignore[assignment]
     buffer: float = None  # type: ignore[assignment]
+    form: str | None = None
     reversed_gradients: bool = False
 
     def __post_init__(self) -> None:

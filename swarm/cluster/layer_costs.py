@@ -67,8 +67,8 @@ class PhaseCost:
 
     Attributes
     ----------
-    phase : {"forward", "loss", "norm", "backward", "gradient"}
-        ``norm`` is the backward pass of a normalisation.
+    phase : {"forward", "normalise", "loss", "norm", "backward", "gradient"}
+        ``norm`` is the backward pass of ``normalise``.
     layer : int
         From 1.
     cost : Cost
@@ -90,13 +90,16 @@ class _Follower:
     tokens : int
         Of a PE.
     mesh : Mesh
+    form : str
+        How weights go out (`fabric.networks.streamed.resident.Resident`).
     """
 
-    def __init__(self, layers: Sequence[LayerShape], active: Sequence[bool], tokens: int, mesh: Mesh) -> None:
-        self.layers, self.active, self.mesh = layers, active, mesh
-        self.tasks: Tasks = tasks_of(layers, tokens, mesh)
+    def __init__(
+        self, layers: Sequence[LayerShape], active: Sequence[bool], tokens: int, mesh: Mesh, form: str
+    ) -> None:
+        self.layers, self.active, self.mesh, self.form = layers, active, mesh, form
+        self.tasks: Tasks = tasks_of(layers, tokens, mesh, form)
         self.columns = Columns(mesh.machine, mesh.width, tokens, min(mesh.width, layers[0].outputs) - 1)
-        self.form = form_of(layers)
         self.words = self.numbers = 0
 
     # --- pieces -------------------------------------------------------------------------------------------------------
@@ -191,14 +194,10 @@ class _Follower:
         self.tell("source", "result", "row", *(["aux"] if active else []))
         after = self.tasks.alone(layer.activation) if active and not layer.norm else 0.0
         self.product(number, False, f"a{number - 1}", after)
-        if layer.norm:
-            self.norm_forward(layer)
-            if active:
-                self.tell("row", "aux")
-                self.each(layer.outputs, layer.activation)
 
-    def norm_forward(self, layer: LayerShape) -> None:
-        """Follow a normalisation."""
+    def normalise(self, number: int) -> None:
+        """Follow a normalisation, and the activation behind it."""
+        layer = self.layers[number - 1]
         self.tell("k_low", "k_high", "row")
         self.each(layer.outputs, "sum_row")
         self.join("join_add")
@@ -209,6 +208,9 @@ class _Follower:
         self.each(layer.outputs, "norm_row")
         self.tell("row", "aux")
         self.each(layer.outputs, "gamma", "affine")
+        if layer.activation != "none":
+            self.tell("row", "aux")
+            self.each(layer.outputs, layer.activation)
 
     def loss(self, number: int) -> None:
         """Follow the loss."""
@@ -285,6 +287,8 @@ def _order(layers: Sequence[LayerShape]) -> Iterator[tuple[str, int, int]]:
     """Yield (phase, layer, rows) of an iteration, in order."""
     for number, layer in enumerate(layers, 1):
         yield "forward", number, layer.outputs
+        if layer.norm:
+            yield "normalise", number, layer.outputs
     yield "loss", len(layers), 1
     for number in range(len(layers), 0, -1):
         layer = layers[number - 1]
@@ -318,15 +322,17 @@ def _cost(follower: _Follower, phase: str, number: int, rows: int) -> Cost:
 
 @lru_cache(maxsize=64)
 def _followed(
-    layers: tuple[LayerShape, ...], active: tuple[bool, ...], tokens: int, mesh: Mesh
+    layers: tuple[LayerShape, ...], active: tuple[bool, ...], tokens: int, mesh: Mesh, form: str
 ) -> dict[tuple[str, int], Cost]:
     """Return the cost of each phase of an iteration, one after the other."""
-    follower = _Follower(layers, active, tokens, mesh)
+    follower = _Follower(layers, active, tokens, mesh, form)
     return {(phase, number): _cost(follower, phase, number, rows) for phase, number, rows in _order(layers)}
 
 
-def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh) -> tuple[PhaseCost, ...]:
+def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str | None = None) -> tuple[PhaseCost, ...]:
     """Return the phases of an iteration for so many tokens of a wafer, in order.
+
+    `form` is how weights go out: ``steps``, ``pairs`` or ``both``; default what suits the densities.
 
     Of layers that are alike, with alike layers below, the first one is followed and stands for the others; the first
     and the last layer stand for themselves.
@@ -336,26 +342,27 @@ def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh) -> tuple[Phase
     short = list(dict.fromkeys(kinds[:-1])) + kinds[-1:]
     first = {kind: number for number, kind in enumerate(short, 1)}
     chosen = tuple(layer for _, _, layer in short), tuple(bool(active) for _, active, _ in short)
-    found = _followed(*chosen, _tokens(tokens, mesh), mesh)
+    found = _followed(*chosen, _tokens(tokens, mesh), mesh, form or form_of(layers))
     return tuple(PhaseCost(phase, n, found[phase, first[kinds[n - 1]]]) for phase, n, _ in _order(layers))
 
 
-def _alone(phase: str, layer: LayerShape, tokens: int, mesh: Mesh) -> Cost:
+def _alone(phase: str, layer: LayerShape, tokens: int, mesh: Mesh, form: str | None) -> Cost:
     """Return the `Cost` of a phase of a layer by itself."""
     rows = layer.inputs if phase == "backward" else layer.outputs
-    return _cost(_Follower((layer,), (False,), _tokens(tokens, mesh), mesh), phase, 1, rows)
+    follower = _Follower((layer,), (False,), _tokens(tokens, mesh), mesh, form or form_of((layer,)))
+    return _cost(follower, phase, 1, rows)
 
 
-def forward(layer: LayerShape, tokens: int, mesh: Mesh) -> Cost:
-    """Return the `Cost` of the activations of a layer for so many tokens of a wafer."""
-    return _alone("forward", layer, tokens, mesh)
+def forward(layer: LayerShape, tokens: int, mesh: Mesh, form: str | None = None) -> Cost:
+    """Return the `Cost` of the activations of a layer for so many tokens of a wafer; `form` as of `phases`."""
+    return _alone("forward", layer, tokens, mesh, form)
 
 
-def backward(layer: LayerShape, tokens: int, mesh: Mesh) -> Cost:
+def backward(layer: LayerShape, tokens: int, mesh: Mesh, form: str | None = None) -> Cost:
     """Return the `Cost` of the gradients of a layer's inputs: the product with the transposed stream."""
-    return _alone("backward", layer, tokens, mesh)
+    return _alone("backward", layer, tokens, mesh, form)
 
 
-def gradient(layer: LayerShape, tokens: int, mesh: Mesh) -> Cost:
+def gradient(layer: LayerShape, tokens: int, mesh: Mesh, form: str | None = None) -> Cost:
     """Return the `Cost` of the gradients of a layer's weights; `latency` is that of the sums to the southern edge."""
-    return _alone("gradient", layer, tokens, mesh)
+    return _alone("gradient", layer, tokens, mesh, form)

@@ -38,9 +38,9 @@ class Tasks:
         self._costs = TaskCosts(image, resident.machine)
         self._address = {name: symbol.address for name, symbol in image.symbols.items()}
 
-    def command(self, name: str, array: str | None = None) -> TaskCost:
+    def command(self, name: str, array: str | None = None, data: int | None = None) -> TaskCost:
         """Return the cost of a command; `array` is the one over whose rows it moves, if that is known."""
-        return self._costs.command(IDS[name], self._address.get(array or ""))
+        return self._costs.command(IDS[name], self._address.get(array or ""), data)
 
     def alone(self, *names: str) -> float:
         """Return the cycles of commands one after the other, if none has to wait."""
@@ -74,7 +74,7 @@ def form_of(layers: Sequence[LayerShape]) -> str:
     return "both" if len(dense) > 1 else "pairs" if True in dense else "steps"
 
 
-def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh) -> Tasks:
+def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str) -> Tasks:
     """Return the `Tasks` of a network with so many tokens per PE.
 
     Raises
@@ -84,11 +84,13 @@ def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh) -> Tasks:
     """
     kinds = [(layer.activation, layer.bias, layer.norm) for layer in layers]
     tiles = [-(-layers[0].inputs // mesh.width), *(-(-layer.outputs // mesh.width) for layer in layers)]
-    return _tasks(tuple(kinds), tuple(tiles), tokens, mesh, form_of(layers))
+    return _tasks(tuple(kinds), tuple(tiles), tokens, mesh, form)
 
 
 @lru_cache(maxsize=64)
-def _tasks(kinds: tuple[tuple[str, bool, bool], ...], tiles: tuple[int, ...], tokens: int, mesh: Mesh) -> Tasks:
+def _tasks(
+    kinds: tuple[tuple[str, bool, bool], ...], tiles: tuple[int, ...], tokens: int, mesh: Mesh, form: str
+) -> Tasks:
     """Return the `Tasks` of layers of some kinds, given the features of a column at each level."""
     width, height = min(3, mesh.width), min(3, mesh.height)
     column, row = min(1, width - 1), row_kind(min(1, height - 1), height)
@@ -102,7 +104,7 @@ def _tasks(kinds: tuple[tuple[str, bool, bool], ...], tiles: tuple[int, ...], to
         ]
         try:
             resident = Resident(Network(tuple(layers)), mesh.machine, width, height, tokens * height, form)
-            words = sum(rows * tokens * (2 if form == "f32" else 1) for rows, form in resident.sizes.values())
+            words = sum(rows * tokens * (2 if dtype == "f32" else 1) for rows, dtype in resident.sizes.values())
             if words < mesh.machine["mem.words"]:
                 return Tasks(resident, column, row)
         except (ConfigError, ProgramError):

@@ -159,7 +159,9 @@ def round_trip(layer: LayerShape, tokens: int, cluster: Cluster) -> float:
 
     Twice the way through the tree, the edges of the wafer, and what a row takes on the links and in the update.
     """
-    forward, gradient = (cost(layer, tokens, cluster.mesh) for cost in (layer_costs.forward, layer_costs.gradient))
+    forward, gradient = (
+        cost(layer, tokens, cluster.mesh, cluster.form) for cost in (layer_costs.forward, layer_costs.gradient)
+    )
     part = WORD / layer.outputs
     return (
         2 * max(cluster.latencies)
@@ -175,7 +177,7 @@ def jobs(layers: Sequence[LayerShape], tokens: int, cluster: Cluster) -> list[_J
     pinned = cluster.tiers.pinned([cluster.optimizer.bytes_per_parameter * n.dense_weights for n in layers])
     found = []
     for phase, number, cost in (
-        (one.phase, one.layer, one.cost) for one in layer_costs.phases(layers, tokens, cluster.mesh)
+        (one.phase, one.layer, one.cost) for one in layer_costs.phases(layers, tokens, cluster.mesh, cluster.form)
     ):
         layer, most = layers[number - 1], FINE if number == 1 else COARSE
         streamed = phase in ("forward", "backward", "gradient")

@@ -19,9 +19,10 @@ from wse_core.params import machine
         ((128, 96, 64, 10), 4, 2, 16, 1.0, {"activation": "none", "bias": False}, 0.01),
         ((128, 96, 64, 10), 4, 2, 16, 0.25, {"activation": "none", "bias": False}, 0.01),
         ((160, 96, 10), 8, 2, 8, 0.5, {"activation": "relu"}, 0.01),
-        ((96, 40, 10), 1, 3, 12, 1.0, {"activation": "gelu", "norm": True}, 0.01),
-        ((48, 40, 24, 10), 6, 1, 5, 1.0, {"activation": "relu", "norm": True}, 0.01),
-        ((64, 48, 10), 4, 32, 2, 1.0, {"activation": "gelu"}, 0.01),
+        ((96, 40, 10), 1, 3, 12, 1.0, {"activation": "gelu", "norm": True, "form": "pairs"}, 0.01),
+        ((48, 40, 24, 10), 6, 1, 5, 1.0, {"activation": "relu", "norm": True, "form": "pairs"}, 0.01),
+        ((64, 48, 10), 4, 32, 2, 1.0, {"activation": "gelu", "form": "pairs"}, 0.01),
+        ((61, 47, 10), 5, 2, 3, 0.5, {"activation": "relu", "form": "both"}, 0.02),
     ],
 )
 def test_an_iteration_takes_what_the_wafer_takes(features, width, height, tokens, density, options, tolerance):
@@ -33,7 +34,8 @@ def test_an_iteration_takes_what_the_wafer_takes(features, width, height, tokens
         for number in range(len(features) - 1):
             mine = times[(places >= script.offsets[number]) & (places < script.offsets[number + 1])]
             leaves[number + 1] = max(leaves.get(number + 1, 0), int(mine.max(initial=0)))
-    cluster = Cluster(mesh=Mesh(machine(), width, height), links=Links(latency=0), update_latency=0)
+    numbers = {"links": Links(latency=0), "update_latency": 0, "form": case.resident.form}
+    cluster = Cluster(mesh=Mesh(machine(), width, height), **numbers)
     hertz = cluster.mesh.hertz
     masks = [
         one.pattern.mask()[:, : layer.inputs] for layer, one in zip(case.network.layers, case.matrices, strict=True)

@@ -24,9 +24,9 @@ SHAPES = [
     (160, 8, 16, 4, 4),
 ]
 """inputs, outputs, tokens, width, height."""
-TOLERANCE = {"forward": 0.08, "backward": 0.08, "gradient": 0.15}
-"""Relative, for random patterns; dense layers must be within `DENSE`."""
-DENSE = 0.06
+TOLERANCE = {"forward": 0.08, "backward": 0.08, "gradient": 0.08}
+"""Relative, for random patterns of a density that others were drawn with; dense layers must be within `DENSE`."""
+DENSE = 0.03
 
 
 @pytest.mark.parametrize("density", [1.0, 0.5, 0.2])
@@ -35,7 +35,7 @@ def test_costs_are_those_of_cycle_level_wafers(shape, density):
     inputs, outputs, tokens, width, height = shape
     layer, mesh = LayerShape(inputs, outputs, density), Mesh(machine(), width, height)
     for phase, tolerance in TOLERANCE.items():
-        cost = getattr(layer_costs, phase)(layer, tokens, mesh)
+        cost = getattr(layer_costs, phase)(layer, tokens, mesh, "steps")
         sizes = (
             {"inputs": outputs, "outputs": inputs, "transposed": True}
             if phase == "backward"
@@ -65,18 +65,19 @@ def test_costs_of_meshes_that_are_not_simulated(shape, tolerance):
     places = [Placement(features, tokens, width, height) for features in (inputs, outputs)]
     for phase, kernel in (("forward", forward), ("gradient", gradient)):
         wanted = kernel.expected_cycles(pattern.indptr, pattern.indices, *places, mesh.machine)
-        cost = getattr(layer_costs, phase)(LayerShape(inputs, outputs), tokens, mesh)
+        cost = getattr(layer_costs, phase)(LayerShape(inputs, outputs), tokens, mesh, "steps")
         assert cost.busy + cost.latency == pytest.approx(wanted, rel=tolerance), phase
 
 
 def test_time_follows_the_nonzeros():
-    """All three phases on the wafer, for a layer that is large for its mesh."""
+    """All three phases on the wafer, for a layer that is large for its mesh; without steps dense rows take less."""
     mesh = Mesh(machine(), 2, 2)
     for phase in TOLERANCE:
-        dense = getattr(layer_costs, phase)(LayerShape(2600, 2600), 32, mesh).busy
+        dense = getattr(layer_costs, phase)(LayerShape(2600, 2600), 32, mesh, "steps").busy
         for density in (0.5, 0.25, 0.1):
             part = getattr(layer_costs, phase)(LayerShape(2600, 2600, density), 32, mesh).busy
             assert part / dense == pytest.approx(density, rel=0.1), (phase, density)
+        assert getattr(layer_costs, phase)(LayerShape(2600, 2600), 32, mesh).busy < 0.99 * dense
 
 
 @pytest.mark.parametrize("tokens", [4, 16, 40])
@@ -111,7 +112,7 @@ def test_layers_that_are_alike_are_followed_once():
     alike = {(one.phase, one.cost) for one in followed if one.layer in (3, 5, 7, 9)}
     assert len(alike) == 3
     every = layer_costs._followed(
-        (*block * 6,), (False, *(below.activation != "none" for below in (block * 6)[:-1])), 8, mesh
+        (*block * 6,), (False, *(below.activation != "none" for below in (block * 6)[:-1])), 8, mesh, "pairs"
     )
     assert sum(one.cost.busy for one in followed) == pytest.approx(sum(cost.busy for cost in every.values()), rel=0.01)
 

@@ -83,7 +83,7 @@ def test_wafers_wait_at_the_boundary_only():
 def test_a_slow_link_is_waited_for():
     """Fewer planes: weights come more slowly, in proportion, and the report says what holds everything up."""
     slow = [iteration(LAYERS, 64, Cluster(mesh=MESH, links=Links(planes=1, rate=rate))) for rate in (4e8, 2e8)]
-    assert [timeline.bottleneck for timeline in slow] == ["stream", "stream"]
+    assert [timeline.bottleneck for timeline in slow] == ["receive", "receive"]  # no backward stream for layer 1
     assert slow[1].busy["stream"] == pytest.approx(2 * slow[0].busy["stream"])
     assert slow[1].seconds == pytest.approx(2 * slow[0].seconds, rel=0.15)
     two = iteration(LAYERS, 64, Cluster(mesh=MESH, links=Links(planes=2, rate=2e8)))
@@ -146,16 +146,24 @@ def test_bytes_of_the_memory_service_do_not_depend_on_systems():
 
 
 @pytest.mark.parametrize(
-    ("width", "norm", "activation", "bias", "density"),
-    [(1, True, "relu", True, 1.0), (2, False, "none", False, 1.0), (5, True, "gelu", True, 0.3)],
+    ("width", "norm", "activation", "bias", "density", "form"),
+    [
+        (1, True, "relu", True, 1.0, "steps"),
+        (2, False, "none", False, 1.0, "pairs"),
+        (5, True, "relu", True, 1.0, "pairs"),
+        (5, True, "gelu", True, 0.3, "steps"),
+        (4, False, "relu", True, 0.3, "both"),
+    ],
 )
-def test_words_are_those_of_the_coordinator(width, norm, activation, bias, density):
+def test_words_are_those_of_the_coordinator(width, norm, activation, bias, density, form):
     """Every weight, request and command that goes out, and every number that comes back."""
-    case = Case((24, 20, 9, 5), width, 2, 2, activation, norm, bias, density)
+    case = Case((24, 20, 9, 5), width, 2, 2, activation, norm, bias, density, form=form)
     masks = [
         one.pattern.mask()[:, : layer.inputs] for layer, one in zip(case.network.layers, case.matrices, strict=True)
     ]
-    timeline = iteration(shapes_of(case.network, masks), 4, Cluster(mesh=Mesh(machine(), width, 2)))
+    timeline = iteration(
+        shapes_of(case.network, masks), 4, Cluster(mesh=Mesh(machine(), width, 2), form=case.resident.form)
+    )
     script = case.coordinator.script("train")
     assert timeline.bytes_out == pytest.approx(4 * script.n_words)
     assert timeline.bytes_back == pytest.approx(4 * len(script.back))
@@ -209,7 +217,7 @@ def test_updates_of_an_iteration_come_before_the_next_one_streams():
 
 def test_all_four_phases_follow_the_nonzeros():
     """Activations, their gradients, gradients of weights, updates: time in proportion, for layers that stream."""
-    cluster = Cluster(mesh=Mesh(machine(), 2, 2))
+    cluster = Cluster(mesh=Mesh(machine(), 2, 2), form="steps")
     found = {}
     for density in (1.0, 0.5, 0.25, 0.1):
         timeline = iteration((LayerShape(2600, 2600, density), LayerShape(2600, 2600, density)), 32, cluster)
