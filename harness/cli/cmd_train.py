@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.cli import train_project
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
 from harness.cli.train_run import FOLDER, PURPOSE, Run, folder_of, library, place_of, read_checkpoint
@@ -90,6 +91,12 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--validate-only", action="store_true", help="check configuration and data, then stop")
     only.add_argument("--compile-only", action="store_true", help="place the network on its wafers, then stop")
+    only.add_argument(
+        "--project",
+        metavar="N,N,...",
+        help="do not train: say what the network reaches on so many systems, by the layer-level model, and its error "
+        "where cycles can be simulated",
+    )
     add_trace_options(parser)
     return parser
 
@@ -100,6 +107,9 @@ def main(args: argparse.Namespace) -> int:
     config = _config(args, source)
     for warning in config.warnings:
         print(f"wse: warning: {warning}", file=sys.stderr)
+    if args.project is not None:
+        config.check_memory()
+        return train_project.run(args, config, _directory(args, config, source))
     dataset = need("harness.train.data", PURPOSE).load(config)
     total = config.iterations(len(dataset.x_train))
     stop = total if args.iterations is None else args.iterations

@@ -3,8 +3,13 @@
 ==============  ======================================================================================================
 module          content
 ==============  ======================================================================================================
-`layer_costs`   cycles of a layer on a wafer: the kernels' closed forms for an average weight
+`shapes`        a layer and the mesh it is laid out on
+`task_costs`    cycles of a task, read from its instructions
+`programs`      the program of a PE, whose tasks stand for those of all PEs
+`columns`       one row of PEs at work: when each column can go on, who waits for whom
+`layer_costs`   cycles, words and numbers of each phase of an iteration on a wafer
 `cluster`       memory service, tree and wafers together: rates, latencies, capacities
 `timeline`      one clock over all of them: when each layer is streamed, computed, received and updated
+`check`         an iteration at both levels, side by side
 ==============  ======================================================================================================
 """

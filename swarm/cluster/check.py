@@ -19,8 +19,8 @@ from swarm.system import System
 
 __all__ = ["Both", "compare", "tasks"]
 
-ITERATIONS = 3
-"""Until iterations take the same time: the first one fills the wafers, the second waits for updates of the first."""
+ITERATIONS = 2
+"""Until iterations take the same time: the first one has no updates to wait for."""
 
 
 @dataclass(frozen=True)

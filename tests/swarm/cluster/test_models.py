@@ -13,11 +13,21 @@ from harness.plan.approaches import service_bytes
 from harness.plan.layers import GPT, LADDER, find_model, layers_of, saving, sequences
 from harness.plan.models import Model
 from memx.tiers import Tiers
+from swarm.cluster import layer_costs
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import Mesh
 from swarm.cluster.timeline import iteration
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS, machine
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(monkeypatch):
+    """Follow fewer rows of a matrix than users have followed: ratios of systems are asked for, not cycles."""
+    monkeypatch.setattr(layer_costs, "FOLLOWED", 160)
+    layer_costs._followed.cache_clear()
+    yield
+    layer_costs._followed.cache_clear()
 
 
 @pytest.mark.parametrize("name", [*GPT, "gpt2-xl", "gpt-3", "llama3-8b"])
@@ -87,7 +97,7 @@ def test_which_models_fit_the_memory_service():
     least = Tiers(flash_bytes=PARAMETERS["capacity.least"].value)
     small = Cluster(mesh=Mesh(machine()), tiers=least)
     small.check(layers_of(gpt3))
-    needed = 20 * sum(layer.dense_weights for layer in layers_of(large))
+    needed = 20 * sum(layer.dense_weights + layer.norms for layer in layers_of(large))
     with pytest.raises(ConfigError, match=rf"need {needed:,} bytes.*4,000,000,000,000"):
         small.check(layers_of(large))
     Cluster().check(layers_of(large))

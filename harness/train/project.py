@@ -1,0 +1,226 @@
+"""A network of one's own on any number of systems: samples per second, efficiency, and what limits.
+
+`project` asks the layer-level model (`swarm.cluster`) for each number of systems, with mesh, optimizer and masks
+of a configuration, on its machine, in two ways:
+
+fixed share
+    Each system takes as many samples as in the configuration; the batch grows.
+fixed batch
+    The batch of the configuration is divided over the systems, where it divides.
+
+What the model says is held against cycles: for the numbers of systems that the host can simulate in seconds, or, if
+even one system is too large, for a narrower and lower part of it with as many features per column and samples per PE.
+Every other figure is an extrapolation, and carries the error at the nearest size that was simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.kernels.streamed.placement import random_mask
+from fabric.networks.streamed.network import Layer, Network
+from harness.train import sparsity
+from harness.train.config import TrainConfig
+from swarm.cluster.check import Both, compare, tasks
+from swarm.cluster.cluster import Cluster
+from swarm.cluster.shapes import Mesh, shapes_of
+from swarm.cluster.timeline import ClusterTimeline, iteration
+from swarm.waits import NOTED
+from wse_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["MOST_TASKS", "Checked", "draw", "project", "systems_of"]
+
+MOST_TASKS = 1.5e6
+"""Tasks of PEs in an iteration that the host simulates to hold the model against: some seconds."""
+LIMITS = {"compute": "wafers", "stream": "link out", "receive": "link back"}
+"""What `swarm.cluster.timeline.ClusterTimeline.busy` calls them; others keep their names."""
+Masks = Sequence[NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A size at which the model was held against cycles.
+
+    Attributes
+    ----------
+    systems : int
+    width, height : int
+        PEs of a system.
+    features : tuple of int
+    both : Both
+    """
+
+    systems: int
+    width: int
+    height: int
+    features: tuple[int, ...]
+    both: Both
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "systems": self.systems,
+            "mesh": [self.width, self.height],
+            "features": list(self.features),
+            "cycles": self.both.cycles,
+            "model_cycles": self.both.model,
+            "error": self.both.error,
+        }
+
+
+def systems_of(text: str) -> list[int]:
+    """Return the numbers of systems that a text like ``1,2,4`` names, ascending."""
+    found = []
+    for part in text.split(","):
+        if not part.strip().isdecimal() or not 1 <= int(part) <= 1024:
+            raise ConfigError(
+                f"{part.strip()!r} is no number of systems", where="--project", value=text, hint="such as 1,2,4,192"
+            )
+        found.append(int(part))
+    return sorted(set(found))
+
+
+def project(
+    config: TrainConfig, systems: Sequence[int], tell: Callable[[int, int, str], None] | None = None
+) -> dict[str, Any]:
+    """Return what a network reaches on some numbers of systems.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    systems : sequence of int
+        Ascending.
+    tell : callable, optional
+        Called with (done, all, what is next).
+
+    Returns
+    -------
+    dict
+        ``rows``: one per kind and number of systems; ``checked``: what was simulated cycle by cycle.
+    """
+    network, masks = config.build_network(), sparsity.initial_masks(config)
+    mesh = Mesh(config.build_machine(), config.mesh.width, config.mesh.height)
+    share, batch = config.data.batch // config.wafers, config.data.batch
+    points = [("fixed share", n, share * n) for n in systems]
+    points += [("fixed batch", n, batch) for n in systems if batch % (n * mesh.height) == 0]
+    sizes = _simulated(network, masks, mesh, systems)
+    todo, checked, rows = len(points) + len(sizes), [], []
+    for done, (count, part, its_masks, its_mesh) in enumerate(sizes):
+        if tell is not None:
+            tell(done, todo, f"{count} systems, cycle by cycle")
+        bytes_each = config.train.optimizer.build().bytes_per_parameter
+        both = compare(
+            part, its_masks, its_mesh, count, share // mesh.height, optimizer_bytes=bytes_each, form=config.form
+        )
+        checked.append(Checked(count, its_mesh.width, its_mesh.height, part.features, both))
+    layers = shapes_of(network, masks)
+    first: dict[str, float] = {}
+    for done, (kind, count, samples) in enumerate(points, len(sizes)):
+        if tell is not None:
+            tell(done, todo, f"{count} systems")
+        cluster = Cluster(count, mesh, optimizer=config.train.optimizer.build(), form=config.form)
+        timeline = iteration(layers, samples, cluster)
+        rate = samples / timeline.seconds
+        near = min(checked, key=lambda one: (abs(one.systems - count), one.systems))
+        exact = kind == "fixed share" and near.systems == count and near.features == network.features
+        exact = exact and (near.width, near.height) == (mesh.width, mesh.height)
+        rows.append(
+            {
+                "kind": kind,
+                "systems": count,
+                "batch": samples,
+                "cycles": timeline.seconds * mesh.hertz,
+                "samples_per_second": rate,
+                "efficiency": rate / count / first.setdefault(kind, rate / count),
+                "limit": _limit(timeline),
+                "boundary_cycles": timeline.lost * mesh.hertz,
+                "bytes_out": timeline.bytes_out,
+                "bytes_back": timeline.bytes_back,
+                "measured_cycles": near.both.cycles if exact else None,
+                "error": near.both.error,
+                "error_at": near.systems,
+            }
+        )
+    return {"rows": rows, "checked": [one.as_dict() for one in checked]}
+
+
+def _limit(timeline: ClusterTimeline) -> str:
+    """Return what an iteration waits for, or what works longest."""
+    if timeline.bottleneck == "compute" and timeline.lost > NOTED * timeline.seconds:
+        return "round trip"
+    return LIMITS.get(timeline.bottleneck, timeline.bottleneck)
+
+
+def _simulated(
+    network: Network, masks: Masks, mesh: Mesh, systems: Sequence[int]
+) -> list[tuple[int, Network, Masks, Mesh]]:
+    """Return the sizes that the host simulates: some of the numbers of systems, or a part of the smallest."""
+    fit = [n for n in systems if tasks(network, masks, mesh, n) <= MOST_TASKS]
+    if fit:
+        return [(n, network, masks, mesh) for n in sorted({fit[0], fit[-1]})]
+    count = systems[0]
+    part, its_masks, its_mesh = network, masks, Mesh(mesh.machine, mesh.width, min(2, mesh.height))
+    while tasks(part, its_masks, its_mesh, count) > MOST_TASKS:
+        if its_mesh.width == 1 and max(part.features) < 4:
+            count = 1
+            break
+        part = _narrower(part)
+        rng = np.random.default_rng(0)
+        its_masks = [
+            random_mask((layer.outputs, layer.inputs), float(mask.mean()), rng)
+            for layer, mask in zip(part.layers, masks, strict=True)
+        ]
+        its_mesh = Mesh(mesh.machine, max(1, its_mesh.width // 2), its_mesh.height)
+    return [(count, part, its_masks, its_mesh)]
+
+
+def _narrower(network: Network) -> Network:
+    """Return a network with half of the features."""
+    return Network(
+        tuple(
+            Layer(-(-one.inputs // 2), -(-one.outputs // 2), one.activation, one.bias, one.norm)
+            for one in network.layers
+        ),
+        network.dtype,
+    )
+
+
+def draw(picture: Figure, name: str, found: dict[str, Any]) -> None:
+    """Paint samples per second and efficiency over the systems."""
+    left, right = picture.subplots(1, 2)
+    for kind, style in (("fixed share", "-o"), ("fixed batch", "--s")):
+        mine = [row for row in found["rows"] if row["kind"] == kind]
+        if not mine:
+            continue
+        count = [row["systems"] for row in mine]
+        rates = [row["samples_per_second"] for row in mine]
+        (line,) = left.loglog(count, rates, style, markersize=4, label=kind)
+        left.loglog(
+            count, [rates[0] / count[0] * n for n in count], linestyle=":", linewidth=0.8, color=line.get_color()
+        )
+        right.semilogx(count, [row["efficiency"] for row in mine], style, markersize=4, label=kind)
+    measured = [row for row in found["rows"] if row["measured_cycles"]]
+    if measured:
+        left.loglog(
+            [row["systems"] for row in measured],
+            [row["samples_per_second"] * row["cycles"] / row["measured_cycles"] for row in measured],
+            "kx",
+            label="cycle by cycle",
+        )
+    left.set_ylabel("samples per second (dotted: proportional)")
+    right.set_ylabel("efficiency per system")
+    right.set_ylim(0, 1.05)
+    worst = max(abs(one["error"]) for one in found["checked"])
+    right.set_title(f"error where simulated: at most {worst:.1%}", fontsize=9)
+    left.set_title(name, fontsize=10)
+    for axes in (left, right):
+        axes.set_xlabel("systems")
+        axes.legend(fontsize=8)
