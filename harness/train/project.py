@@ -10,7 +10,8 @@ fixed batch
 
 What the model says is held against cycles: for the numbers of systems that the host can simulate in seconds, or, if
 even one system is too large, for a narrower and lower part of it with as many features per column and samples per PE.
-Every other figure is an extrapolation, and carries the error at the nearest size that was simulated.
+Every other figure is an extrapolation, and carries the error at the nearest size that was simulated.  Of a batch that
+passes in parts one part is simulated.
 """
 
 from __future__ import annotations
@@ -108,9 +109,9 @@ def project(
     """
     network, masks = config.build_network(), sparsity.initial_masks(config)
     mesh = Mesh(config.build_machine(), config.mesh.width, config.mesh.height)
-    share, batch = config.data.batch // config.wafers, config.data.batch
+    share, batch, parts = config.data.batch // config.wafers, config.data.batch, config.train.accumulate
     points = [("fixed share", n, share * n) for n in systems]
-    points += [("fixed batch", n, batch) for n in systems if batch % (n * mesh.height) == 0]
+    points += [("fixed batch", n, batch) for n in systems if batch % (n * mesh.height * parts) == 0]
     sizes = _simulated(network, masks, mesh, systems)
     todo, checked, rows = len(points) + len(sizes), [], []
     for done, (count, part, its_masks, its_mesh) in enumerate(sizes):
@@ -118,7 +119,13 @@ def project(
             tell(done, todo, f"{count} systems, cycle by cycle")
         bytes_each = config.train.optimizer.build().bytes_per_parameter
         both = compare(
-            part, its_masks, its_mesh, count, share // mesh.height, optimizer_bytes=bytes_each, form=config.form
+            part,
+            its_masks,
+            its_mesh,
+            count,
+            share // parts // mesh.height,
+            optimizer_bytes=bytes_each,
+            form=config.form,
         )
         checked.append(Checked(count, its_mesh.width, its_mesh.height, part.features, both))
     layers = shapes_of(network, masks)
@@ -127,17 +134,20 @@ def project(
         if tell is not None:
             tell(done, todo, f"{count} systems")
         cluster = Cluster(count, mesh, optimizer=config.train.optimizer.build(), form=config.form)
-        timeline = iteration(layers, samples, cluster)
-        rate = samples / timeline.seconds
+        timeline = iteration(layers, samples // parts, cluster)
+        seconds = timeline.seconds + (parts - 1) * (
+            timeline.edges + timeline.busy["compute"]
+        )  # they wait for no update
+        rate = samples / seconds
         near = min(checked, key=lambda one: (abs(one.systems - count), one.systems))
         exact = kind == "fixed share" and near.systems == count and near.features == network.features
-        exact = exact and (near.width, near.height) == (mesh.width, mesh.height)
+        exact = exact and (near.width, near.height, parts) == (mesh.width, mesh.height, 1)
         rows.append(
             {
                 "kind": kind,
                 "systems": count,
                 "batch": samples,
-                "cycles": timeline.seconds * mesh.hertz,
+                "cycles": seconds * mesh.hertz,
                 "samples_per_second": rate,
                 "efficiency": rate / count / first.setdefault(kind, rate / count),
                 "limit": _limit(timeline),

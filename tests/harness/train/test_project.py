@@ -78,6 +78,15 @@ def test_slow_links_and_updates_are_what_limits():
     assert {row["limit"] for row in module.project(slow, [1, 64])["rows"]} <= {"link out", "link back"}
 
 
+def test_parts_of_a_batch_take_their_time_each():
+    """Two parts of half the samples wait once for updates; the model's error is that of one part."""
+    parts = config(end=("iterations = 4", "iterations = 4\naccumulate = 2"), batch=("batch = 16", "batch = 32"))
+    (two,), (one,) = (module.project(given, [2])["rows"][:1] for given in (parts, config()))
+    assert two["batch"] == 2 * one["batch"]
+    assert one["cycles"] < two["cycles"] < 2 * one["cycles"]
+    assert two["measured_cycles"] is None
+
+
 def test_command(tmp_path, capsys):
     (tmp_path / "own.toml").write_text(TEXT, encoding="utf-8")
     words = ["train", str(tmp_path / "own.toml"), "--project", "1,64", "--out", str(tmp_path / "run")]
