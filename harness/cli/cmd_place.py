@@ -1,4 +1,4 @@
-"""``wse place``: the kernels of a contest problem get rectangles of the wafer."""
+"""``wse place``: kernels of a contest problem, or layers of a network, get rectangles of the wafer."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ SECONDS = Field("seconds", float, low=0.1, high=1e6, unit="s")
 ROUNDS = Field("rounds", int, low=1, high=10**9)
 PROCESSES = Field("processes", int, low=1, high=256)
 SEED = Field("seed", int, low=0, high=2**63 - 1)
+SIDE = Field("side", int, low=1, high=4096, unit="PEs")
+MINIBATCH = Field("minibatch", int, low=1, high=2**20, unit="samples")
 INTERRUPTED = 130
 
 
@@ -29,9 +31,10 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         parents=[common],
         help="give kernels rectangles of the wafer",
         description="Choose size and place of every kernel of a problem of the ISPD 2020 contest (FILE.kgraph), so "
-        "that its score, or the slowest kernel, is least.  Ctrl-C ends the search and keeps the best so far.",
+        "that its score, or the slowest kernel, is least.  Ctrl-C ends the search and keeps the best so far.  Of a "
+        "training configuration (FILE.toml or the name of an example): of every layer, as if all lay on one wafer.",
     )
-    parser.add_argument("file", metavar="FILE", help="a problem in the contest's format")
+    parser.add_argument("file", metavar="FILE", help="a problem in the contest's format, or a training configuration")
     parser.add_argument(
         "--objective", default="score", metavar="WHAT", help="score of the contest, or slowest: time of the slowest one"
     )
@@ -42,14 +45,92 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument("--check", metavar="SOLUTION", help="do not search: check a placement and say its score")
     parser.add_argument("--out", metavar="SOLUTION", help="file for the placement, in the contest's format")
     parser.add_argument("--picture", metavar="FILE.png", help="file for a picture of the wafer")
+    parser.add_argument("--mesh", metavar="WxH", help="of a configuration: PEs of the wafer (default: all)")
+    parser.add_argument("--minibatch", metavar="N", help="of a configuration: samples (default: 1)")
     return parser
 
 
 def main(args: argparse.Namespace) -> int:
+    """Place what the file states."""
+    return _contest(args) if args.file.endswith(".kgraph") else _network(args)
+
+
+def _network(args: argparse.Namespace) -> int:
+    """Place the layers of a training configuration, write, print."""
+    from harness.place.layers import network_placed
+    from harness.place.network import ROUNDS as ENOUGH
+    from harness.place.picture import Block, draw, terminal
+    from harness.train.config import load_train
+
+    for name in ("check", "out", "seconds"):
+        if getattr(args, name):
+            raise ConfigError("belongs to a contest problem", where=f"--{name}", hint="without it, or a .kgraph file")
+    config = load_train(args.file)
+    machine = config.build_machine()
+    width, height = _mesh(args.mesh) if args.mesh else (machine["fabric.width"], machine["fabric.height"])
+    rounds = ROUNDS.parse(args.rounds, "--rounds") if args.rounds else ENOUGH
+    batch = MINIBATCH.parse(args.minibatch, "--minibatch") if args.minibatch else 1
+    network = config.build_network()
+    with make_progress(args.progress) as progress:
+        progress.phase(f"{len(network.layers)} layers on {width} x {height} PEs")
+        slots = len(config.train.optimizer.build().slots)
+        found = network_placed(
+            network, width, height, batch, slots, machine["mem.words"], rounds, SEED.parse(args.seed, "--seed")
+        )
+    layers = [
+        {
+            "layer": f"{number}: {layer.inputs} x {layer.outputs}",
+            **rectangle._asdict(),
+            "cycles": cycles,
+            "utilisation": share,
+        }
+        for number, (layer, rectangle, cycles, share) in enumerate(
+            zip(network.layers, found.rectangles, found.cycles, found.utilisation, strict=True), 1
+        )
+    ]
+    blocks = [
+        Block(str(number), *rectangle, share)
+        for number, (rectangle, share) in enumerate(zip(found.rectangles, found.utilisation, strict=True), 1)
+    ]
+    wires = [(number, number + 1) for number in range(len(blocks) - 1)]
+    if args.picture:
+        with atomic_file(args.picture) as stream:
+            write_picture(stream, lambda figure: draw(figure, blocks, wires, width, height, str(args.file)))
+    files = [args.picture] if args.picture else []
+    if args.json:
+        facts = {"width": width, "height": height, "minibatch": batch, "slowest": found.slowest, "bound": found.bound}
+        print_json(facts | {"layers": layers, "files": files})
+        return 0
+    print(terminal(blocks, width, height))
+    rows = [
+        (
+            f"layer {layer['layer']}",
+            f"{layer['width']} x {layer['height']} PEs at {layer['x']}, {layer['y']}: {layer['cycles']:,.0f} cycles, "
+            f"{100 * layer['utilisation']:.0f} % of the time at work",
+        )
+        for layer in layers
+    ]
+    rows.append(("network", f"{found.slowest:,.0f} cycles a minibatch of {batch}, by closed forms of its tiles"))
+    print(table(rows + [("written", name) for name in files]))
+    return 0
+
+
+def _mesh(text: str) -> tuple[int, int]:
+    """Return what WxH means."""
+    width, cross, height = text.partition("x")
+    if not cross:
+        raise ConfigError(f"{text!r} is no mesh", where="--mesh", hint="WxH, for example 40x30")
+    return SIDE.parse(width, "--mesh"), SIDE.parse(height, "--mesh")
+
+
+def _contest(args: argparse.Namespace) -> int:
     """Search or check, write, print."""
     from harness.place.kgraph import read_problem
     from harness.place.solution import read_solution, scored
 
+    for name in ("mesh", "minibatch"):
+        if getattr(args, name):
+            raise ConfigError("belongs to a training configuration", where=f"--{name}", hint="without it")
     if args.seconds and args.rounds:
         raise ConfigError("both are given", where="--seconds, --rounds", hint="one of them")
     problem = read_problem(args.file)

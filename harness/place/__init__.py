@@ -12,6 +12,7 @@ module              holds
 `moves`             the steps of that search
 `wiring`            where rectangles sit in what room is left, so that wires are short
 `solve`             a contest problem from text to text: processes, time, interruption
+`layers`            what a fully connected layer of the pipelined mode costs in a rectangle
 `network`           the same for the layers of a network whose costs are functions of width and height
 `picture`           a placement as PNG and as text
 ==================  ================================================================================================

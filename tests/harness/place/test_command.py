@@ -14,6 +14,7 @@ from harness.cli import main as cli
 from harness.place.kgraph import read_problem
 from harness.place.picture import Block, terminal
 from harness.place.solution import check, read_solution
+from tests.harness.place.exhaustive import free
 from tests.harness.place.problems import GRAPH, head, text
 
 
@@ -132,3 +133,48 @@ def test_a_graph_of_one_kernel(problem, capsys):
     status, out, _ = run(capsys, problem, "--rounds", 1, "--processes", 1, "--json")
     assert status == 0
     assert json.loads(out)["wire"] == 0
+
+
+def test_layers_of_a_configuration(problem, capsys):
+    """Rectangles between the columns of gate and loss, with the cost of each layer, drawn both ways."""
+    words = ("digits", "--mesh", "20x16", "--minibatch", 4, "--rounds", 2)
+    status, out, err = run(capsys, *words, "--json", "--picture", "net.png")
+    assert (status, err) == (0, "")
+    facts = json.loads(out)
+    assert (facts["width"], facts["height"], facts["minibatch"]) == (20, 16, 4)
+    first, second = facts["layers"]
+    assert (first["layer"], second["layer"]) == ("1: 64 x 32", "2: 32 x 10")
+    for layer in (first, second):
+        assert layer["x"] >= 1
+        assert layer["x"] + layer["width"] <= 19
+        assert layer["y"] + layer["height"] <= 16
+    a, b = (tuple(layer[key] for key in ("x", "y", "width", "height")) for layer in (first, second))
+    assert free(a, [b])
+    assert facts["slowest"] == max(first["cycles"], second["cycles"])
+    assert max(first["utilisation"], second["utilisation"]) == 1
+    assert (problem.parent / "net.png").read_bytes().startswith(b"\x89PNG")
+    status, out, _ = run(capsys, *words)
+    assert status == 0
+    assert f"{facts['slowest']:,.0f} cycles a minibatch of 4" in out
+    assert all(letter in out.split("layer")[0] for letter in "ab.")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["digits", "--mesh", "20"], "is no mesh"),
+        (["digits", "--mesh", "0x3"], "--mesh"),
+        (["digits", "--mesh", "3x9"], "3 columns of PEs"),
+        (["digits", "--mesh", "4x2"], "do not fit"),
+        (["digits", "--minibatch", "none"], "--minibatch"),
+        (["digits", "--minibatch", "1000000"], "fits no rectangle"),
+        (["digits", "--out", "a.sol"], "belongs to a contest problem"),
+        (["dogits"], "dogits"),
+        (["a.kgraph", "--mesh", "9x9"], "belongs to a training configuration"),
+    ],
+)
+def test_what_is_refused_of_a_configuration(problem, capsys, words, said):
+    status, out, err = run(capsys, *words, "--rounds", "1")
+    assert (status, out) == (2, "")
+    assert err.startswith("wse: error: ")
+    assert said in err
