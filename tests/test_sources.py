@@ -54,7 +54,7 @@ def code():
     """Yield (path, text) of every source file; this one apart."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*")):
-            generated = path.name.startswith("traced_") or "build" in path.parts
+            generated = path.name.startswith("traced_") or "build" in path.relative_to(ROOT).parts
             if path.suffix in SUFFIXES and path != Path(__file__) and not generated:
                 yield path.relative_to(ROOT), path.read_text(encoding="utf-8")
 

@@ -11,10 +11,14 @@ import pytest
 from fabric.kernels.kit.kernel import DECLARED
 from fabric.kernels.registry import KERNELS, MODULES
 from tests.cpu import least
+from wse_core import _build_info
 
 SMALLEST = ["kernel", "vector"]
 
+of_a_release = pytest.mark.skipif(_build_info.MODE != "release", reason="checks of the other builds take time too")
 
+
+@of_a_release
 def test_the_smallest_kernel_takes_at_most_twice_the_cpu_of_importing_numpy_and_h5py():
     imports, kernel = least(["-c", "import numpy, h5py"], ["-m", "harness", *SMALLEST], 2.0)
     assert kernel <= 2.0 * imports
@@ -48,6 +52,7 @@ def test_the_table_of_kernels_is_what_their_modules_declare(name):
     )
 
 
+@of_a_release
 @pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
 def test_training_of_one_step_takes_at_most_five_times_the_cpu_of_importing_numpy_and_h5py(tmp_path):
     step = ["-m", "harness", "train", "digits", "--iterations", "1", "--overwrite", "--out", str(tmp_path / "run")]
@@ -79,6 +84,7 @@ sys.exit(status)
 """
 
 
+@of_a_release
 @pytest.mark.parametrize(
     "words",
     [
