@@ -4,8 +4,8 @@
 (bias, normalisation, activation) is one layer; operations that no kernel does are listed, and nothing is mapped.
 Convolution and attention are operations too, so that a graph that has them can be read and said to be unsupported.
 
-Source: the vendor's page on execution modes: the compiler extracts the graph of operations and maps them to kernels, of
-which each makes a layer.
+Source: vendor documentation, page on execution modes: the compiler extracts the graph of operations and maps them to
+kernels, of which each makes a layer.
 """
 
 from __future__ import annotations
