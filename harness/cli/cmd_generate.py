@@ -19,6 +19,7 @@ from harness.kit.console import make_progress, print_json, printable, table
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fabric.networks.inference.placement import Placement
     from harness.inference.generate import Answer
     from harness.models.hub import LanguageModel
     from harness.models.random_model import RandomModel
@@ -217,7 +218,8 @@ def _result(
     steps = answer.token_cycles or (answer.prompt_cycles[-1:] if answer.load is None else [answer.expected_cycles])
     mean = sum(steps) / len(steps)
     useful = decoder.layers * decoder.product_parameters + decoder.vocabulary * decoder.hidden
-    lanes = Placement(decoder, *mesh, 1, args.dtype).shapes["head"].lanes(machine)
+    place = Placement(decoder, *mesh, 1, args.dtype)
+    lanes = place.shapes["head"].lanes(machine)
     return {
         "model": model.name,
         "mesh": f"{mesh[0]}x{mesh[1]}",
@@ -241,10 +243,24 @@ def _result(
         "wavelet_hops": answer.hops,
         "bit_exact": answer.bit_exact,
         "max_abs_error": answer.max_abs_error,
+        "error_bound": answer.error_bound,
+        "error_share": answer.error_share,
+        "logits_read": _logits_read(args, place),
         "memory_per_pe": sum(answer.memory.values()),
         "memory_parts": answer.memory,
         "host_seconds": answer.host_seconds,
     }
+
+
+def _logits_read(args: argparse.Namespace, place: Placement) -> dict[str, int] | None:
+    """Return what the host reads to draw a token; None if the wafer finds the likeliest.
+
+    The host takes the logits from the memory of the PEs of row 0: that is in no count of cycles.  Over the north edge,
+    one wavelet per column and cycle, it would take so many cycles at least.
+    """
+    if args.temperature == 0:
+        return None
+    return {"bytes_per_token": 4 * place.decoder.vocabulary, "cycles_per_token": place.vocabulary}
 
 
 def _rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
@@ -274,7 +290,12 @@ def _rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         ("bits as numpy's", exact),
     ]
     if result["max_abs_error"] is not None:
-        rows.append(("largest error", f"{result['max_abs_error']:.3g} of a logit, against float64"))
+        bound = "" if result["error_bound"] is None else f" (bound {result['error_bound']:.3g})"
+        rows.append(("largest error", f"{result['max_abs_error']:.3g} of a logit, against float64{bound}"))
+    if result["logits_read"] is not None:
+        read = result["logits_read"]
+        text = f"by the host, {read['bytes_per_token']:,} bytes a token: {read['cycles_per_token']:,} cycles at least"
+        rows.append(("logits read", f"{text}, in no other number"))
     return [*rows, ("host seconds", f"{result['host_seconds']:.1f}")]
 
 

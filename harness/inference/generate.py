@@ -34,6 +34,7 @@ from fabric.networks.inference.prefill.reading import read_prompt
 from fabric.networks.inference.resident import Resident, Resumed, Step
 from fabric.networks.inference.rows import POLICIES
 from harness.kit.console import Progress
+from harness.models.bound import bounded_logits
 from harness.models.configuration import Configuration
 from harness.models.plain import PlainDecoder
 from wse_core.errors import ConfigError
@@ -137,6 +138,9 @@ class Answer:
         Whether all steps gave the oracle's bits; None: not compared.
     max_abs_error : float or None
         Largest difference of a logit from plain numpy in float64.
+    error_bound, error_share : float or None
+        How large it should be at most (`harness.models.bound`), and the largest part of its own bound that a logit
+        takes; None for large models or if nothing was compared.
     memory : dict
         Bytes of a PE by what they hold.
     expected_cycles : int
@@ -158,6 +162,8 @@ class Answer:
     hops: int = 0
     bit_exact: bool | None = None
     max_abs_error: float | None = None
+    error_bound: float | None = None
+    error_share: float | None = None
     memory: dict[str, int] = field(default_factory=dict)
     expected_cycles: int = 0
     layer_cycles: dict[str, int] = field(default_factory=dict)
@@ -209,7 +215,7 @@ class _Yardsticks:
         self.oracle = Oracle(decode, weights, tables)
         decoder = decode.place.decoder
         self.plain = PlainDecoder(decoder, weights, np.float64 if decoder.parameters < LARGE else np.float32)
-        self.answer = answer
+        self.answer, self.weights = answer, weights
         answer.bit_exact, answer.max_abs_error = True, 0.0
 
     def compare(self, token: int, step: Step) -> None:
@@ -220,6 +226,16 @@ class _Yardsticks:
         """Let both read a prompt and compare what came of it."""
         hidden = PrefillOracle(prefill, self.oracle).read(prompt)
         self._compare(self.oracle.answer(hidden), prompt, resumed)
+
+    def conclude(self, tokens: Sequence[int], place: Placement) -> None:
+        """Note how the errors of the answer's logits compare with their bounds; `tokens`: all that were taken."""
+        if place.decoder.parameters >= LARGE:
+            return
+        found = np.array(self.answer.logits)
+        plain, bound = bounded_logits(place.decoder, self.weights, tokens, place.dtype, place.width + place.height)
+        plain, bound = plain[-len(found) :], bound[-len(found) :]
+        self.answer.error_bound = float(bound.max())
+        self.answer.error_share = float((np.abs(found - plain) / bound).max())
 
     def _compare(self, wanted: tuple[int, Bits], tokens: Sequence[int], step: Step | Resumed) -> None:
         """Note how what came agrees with what the oracle and plain numpy give."""
@@ -371,5 +387,7 @@ def generate(
         if token in stops:
             break
     answer.conclude(resident)
+    if yardsticks is not None:
+        yardsticks.conclude(queue[:-1], decode.place)
     answer.host_seconds = time.perf_counter() - started
     return answer

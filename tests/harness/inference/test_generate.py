@@ -73,6 +73,9 @@ def test_tokens_are_those_of_numpy(model, capsys, tmp_path):
         assert np.abs(found["logits"] - logits).max() == pytest.approx(result["max_abs_error"], rel=0.5)
         assert found["logits"].shape == (6, 17)
     assert result["max_abs_error"] < 0.02
+    assert 0 < result["error_share"] < 1
+    assert result["max_abs_error"] < result["error_bound"] < 0.05 * np.ptp(logits)
+    assert result["logits_read"] is None
     assert sum(result["memory_parts"].values()) == result["memory_per_pe"] < 49152
     mean = np.mean(cycles["tokens"])
     assert result["tokens_per_second"]["1.0 GHz"] == pytest.approx(1e9 / mean)
@@ -132,7 +135,10 @@ def test_drawing_repeats_with_its_seed(model, capsys):
     hot = [generated(capsys, *words, "--temperature", 3, "--seed", seed)[1]["tokens"] for seed in (1, 1, 2)]
     assert hot[0] == hot[1] != hot[2]
     greedy = generated(capsys, *words)[1]
-    assert generated(capsys, *words, "--temperature", 3, "--top-k", 1)[1]["tokens"] == greedy["tokens"]
+    drawn = generated(capsys, *words, "--temperature", 3, "--top-k", 1)[1]
+    assert drawn["tokens"] == greedy["tokens"]
+    assert drawn["logits_read"] == {"bytes_per_token": 4 * 17, "cycles_per_token": 6}  # even shares of three columns
+    assert greedy["logits_read"] is None
     assert greedy["bit_exact"] is None
 
 

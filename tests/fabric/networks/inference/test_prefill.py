@@ -20,6 +20,7 @@ from fabric.networks.inference.prefill.reading import addresses, read_prompt
 from fabric.networks.inference.resident import Resident
 from fabric.networks.inference.rows import POLICIES
 from fabric.networks.inference.writer import CODE_WORDS
+from harness.models.bound import bounded_logits
 from harness.models.plain import PlainDecoder
 from tests.examples import examples
 from tests.fabric.networks.inference.small_models import decoders, random_weights, rounded
@@ -75,6 +76,11 @@ class Both:
         weights = rounded(self.weights, self.dtype)
         return PlainDecoder(self.decoder, weights, np.float64).forward(self.tokens)[-len(self.found) :]
 
+    def bounds(self):
+        """Return how far from plain numpy the logits that were found may lie."""
+        weights, places = rounded(self.weights, self.dtype), self.place.width + self.place.height
+        return bounded_logits(self.decoder, weights, self.tokens, self.dtype, places)[1][-len(self.found) :]
+
 
 @examples(10)
 @given(
@@ -93,7 +99,9 @@ def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, see
     both = Both(decoder, width, height, max(1, round(rounds * height)), 16, policy, dtype, seed=seed)
     both.check(16)
     plain, unit = both.plain(), {"f16": 2.0**-11, "cb16": 2.0**-10}[dtype]
-    assert np.abs(np.array(both.found) - plain).max() <= 60 * unit * (1 + np.abs(plain).max())
+    error = np.abs(np.array(both.found) - plain)
+    assert error.max() <= 60 * unit * (1 + np.abs(plain).max())
+    assert (error <= both.bounds()).all()
 
 
 @examples(6)

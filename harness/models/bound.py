@@ -1,0 +1,170 @@
+"""How far logits of the wafer should lie from plain numpy at most, reckoned beside the plain decoder.
+
+A bound that lets all roundings conspire says nothing behind two layers: it grows by a factor of tens in each.  Here
+roundings are taken as independent, so that their variances add, and an error is followed to first order: each number of
+the plain decoder (float64) has a standard deviation of the error that PEs may have made so far, and `SIGMAS` of them
+are the bound.
+
+product     variances of errors through W^2; roundings of f32, one per term and per PE on the way of the sum
+norm        the error of each feature, and that of the root of the mean square, common to a token
+positions   cosines and sines of position t are off by `TURN` (t / 64 + 64) v
+softmax     an error d of a score moves a mixed value by share * d * (value - mixed value)
+SwiGLU      slope of silu at most 1.1
+rounding    u |y| + the smallest 16-bit step, wherever a product reads y
+
+v = 2^-24 is the rounding of f32, u that of the 16-bit format.  Weights are those that PEs hold, so they are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.elementwise import FINE
+from harness.models.rotary import angles
+
+__all__ = ["SIGMAS", "bounded_logits"]
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Pair = tuple[Array, Array]
+"""Numbers, and variances of their errors."""
+
+SIGMAS = 6.0
+V = 2.0**-24
+TURN = 4.0
+"""Roundings of a turn by a constant angle, the constant's own included."""
+FUNCTION = 2.0**-21
+"""Relative error of exp, reciprocal and rsqrt: docs/numerics.md has 2.2 units in the last place."""
+SLOPE = 1.1
+"""Largest slope of silu."""
+
+
+class _Parts:
+    """The parts of a decoder with the variances of their errors."""
+
+    def __init__(self, decoder: Decoder, weights: Mapping[str, Any], dtype: str, places: int) -> None:
+        self.decoder, self.weights, self.places = decoder, weights, places
+        self.unit = {"f16": 2.0**-11, "cb16": 2.0**-10}[dtype]
+        self.least = {"f16": 2.0**-25, "cb16": 2.0**-52}[dtype]
+
+    def weight(self, name: str) -> Array:
+        return np.asarray(self.weights[name], np.float64)
+
+    def half(self, pair: Pair) -> Pair:
+        """Return numbers rounded to 16 bits."""
+        y, variance = pair
+        return y, variance + (self.unit * y) ** 2 + self.least**2
+
+    def product(self, name: str, pair: Pair) -> Pair:
+        """Return x W^T."""
+        x, variance = pair
+        matrix = self.weight(name).T
+        square, roundings = matrix * matrix, matrix.shape[0] + self.places
+        return x @ matrix, variance @ square + roundings * V**2 * ((x * x) @ square)
+
+    def norm(self, name: str, pair: Pair) -> Pair:
+        """Return a norm, rounded to 16 bits."""
+        x, variance = pair
+        n, weight = self.decoder.hidden, self.weight(name)
+        base = (x * x).mean(axis=-1, keepdims=True) + self.decoder.epsilon
+        common = (x * x * variance).sum(axis=-1, keepdims=True) / (n * base) ** 2 + FUNCTION**2
+        y = weight * x / np.sqrt(base)
+        return self.half((y, weight**2 * variance / base + y * y * common))
+
+    def turned(self, pair: Pair, heads: int, scale: float) -> Pair:
+        """Return heads turned by their positions, (heads, tokens, head_size), times a scale, rounded to 16 bits."""
+        (z, variance), tokens = pair, len(pair[0])
+        (a, b), (va, vb) = (np.moveaxis(found.reshape(tokens, heads, 2, -1), 2, 0) for found in (z, variance))
+        turn = angles(self.decoder, np.arange(tokens))[:, np.newaxis]
+        cos, sin = np.cos(turn), np.sin(turn)
+        off = TURN * V * (np.arange(tokens) / FINE + FINE + 2)[:, np.newaxis, np.newaxis]
+        more = (a * a + b * b) * off**2
+        y = np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+        found = [cos**2 * va + sin**2 * vb + more, cos**2 * vb + sin**2 * va + more]
+        y, variance = self.half((y * scale, scale**2 * np.concatenate(found, axis=-1)))
+        return y.swapaxes(0, 1), variance.swapaxes(0, 1)
+
+    def mixed(self, q: Pair, k: Pair, v: Pair) -> Pair:
+        """Return what a head gives for each token: (tokens, head_size)."""
+        (q0, vq), (k0, vk), (v0, vv) = q, k, v
+        later = np.arange(len(q0)) > np.arange(len(q0))[:, np.newaxis]
+        scores = q0 @ k0.T
+        roundings = (q0.shape[1] + self.places) * V**2
+        off = (q0 * q0) @ vk.T + vq @ (k0 * k0).T + roundings * (q0 * q0) @ (k0 * k0).T + FUNCTION**2
+        scores[later] = -np.inf
+        share = np.exp(scores - scores.max(axis=1, keepdims=True))
+        share /= share.sum(axis=1, keepdims=True)
+        y = share @ v0
+        apart = (v0[np.newaxis] - y[:, np.newaxis]) ** 2  # (tokens, keys, head_size)
+        variance = np.einsum("tk,tkf->tf", share**2 * off, apart) + share**2 @ vv
+        return y, variance + (self.unit * share) ** 2 @ (v0 * v0) + self.least**2 * (~later @ (v0 * v0))
+
+    def attention(self, layer: int, given: Pair) -> Pair:
+        """Return what attention adds."""
+        decoder, part = self.decoder, f"model.layers.{layer}.self_attn"
+        found = {}
+        for name in ("q", "k", "v"):
+            y, variance = self.product(f"{part}.{name}_proj.weight", given)
+            bias = self.weight(f"{part}.{name}_proj.bias") if decoder.qkv_bias else 0.0
+            found[name] = y + bias, variance + V**2 * y * y
+        q = self.turned(found["q"], decoder.heads, decoder.head_size**-0.5)
+        k = self.turned(found["k"], decoder.kv_heads, 1.0)
+        tokens = len(given[0])
+        v0, vv = (each.reshape(tokens, decoder.kv_heads, -1).swapaxes(0, 1) for each in self.half(found["v"]))
+        heads = []
+        for head in range(decoder.heads):
+            j = head // decoder.group
+            heads.append(self.mixed((q[0][head], q[1][head]), (k[0][j], k[1][j]), (v0[j], vv[j])))
+        y, variance = (np.concatenate([head[i] for head in heads], axis=1) for i in range(2))
+        return self.product(f"{part}.o_proj.weight", self.half((y, variance)))
+
+    def feed_forward(self, layer: int, given: Pair) -> Pair:
+        """Return what the feed-forward part adds."""
+        part = f"model.layers.{layer}.mlp"
+        gate, v_gate = self.product(f"{part}.gate_proj.weight", given)
+        up, v_up = self.product(f"{part}.up_proj.weight", given)
+        silu = gate / (1 + np.exp(-np.maximum(gate, -700.0)))
+        v_silu = SLOPE**2 * v_gate + (2 * FUNCTION * silu) ** 2
+        y = silu * up
+        return self.product(f"{part}.down_proj.weight", self.half((y, silu**2 * v_up + up**2 * v_silu + v_silu * v_up)))
+
+    @staticmethod
+    def added(pair: Pair, more: Pair) -> Pair:
+        """Return the residual stream with what a part adds."""
+        x = pair[0] + more[0]
+        return x, pair[1] + more[1] + (V * x) ** 2
+
+
+def bounded_logits(
+    decoder: Decoder, weights: Mapping[str, Any], ids: Sequence[int], dtype: str, places: int
+) -> tuple[Array, Array]:
+    """Return the logits behind each token, and how far those of the wafer should lie from them at most.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    weights : mapping
+        By the hub's names, as the PEs hold them.
+    ids : sequence of int
+    dtype : {"f16", "cb16"}
+        What products read.
+    places : int
+        PEs of the mesh along both axes: additions that sums over PEs may have more.
+
+    Returns
+    -------
+    logits, bound : ndarray, (tokens, vocabulary)
+    """
+    parts = _Parts(decoder, weights, dtype, places)
+    x = parts.weight("model.embed_tokens.weight")[np.asarray(ids)]
+    pair: Pair = x, np.zeros_like(x)
+    for layer in range(decoder.layers):
+        name = f"model.layers.{layer}"
+        pair = parts.added(pair, parts.attention(layer, parts.norm(f"{name}.input_layernorm.weight", pair)))
+        pair = parts.added(pair, parts.feed_forward(layer, parts.norm(f"{name}.post_attention_layernorm.weight", pair)))
+    head = "model.embed_tokens" if decoder.tied else "lm_head"
+    logits, variance = parts.product(f"{head}.weight", parts.norm("model.norm.weight", pair))
+    return logits, SIGMAS * np.sqrt(variance)
