@@ -145,7 +145,7 @@ class Coordinator:
                 if level > 1:
                     script.phase(f"backward, layer {level}")
                     self._backward(script, level)
-                script.phase(f"gradients, layer {level}")
+                script.phase(f"gradients, layer {level}", level - 1)
                 self._ask(script, level)
         return script.close()
 

@@ -7,6 +7,7 @@ go out, which of them carry a value that has to be updated before, and in which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ class Script:
     ----------
     phases : list of (str, list of int)
         What each stretch of the streams is for, and how many words of each column come before it.
+    answers : list of int or None
+        Per stretch: the parameter whose gradients it asks for.
     sequence : ndarray of int
         Order of sending: numbers of words, counted through column 0, then column 1 and so on.
     sources, seconds : ndarray of int
@@ -63,6 +66,7 @@ class Script:
         self._asked: list[Any] = [[] for _ in range(columns)]
         self._asks: list[Any] = [[] for _ in range(columns)]
         self.phases: list[tuple[str, list[int]]] = []
+        self.answers: list[int | None] = []
         self._places: list[Any] = [[] for _ in range(columns)]
 
     def words(
@@ -115,9 +119,10 @@ class Script:
             self.words(column, payload, np.ones(len(payload), bool))
         self.turn()
 
-    def phase(self, label: str) -> None:
-        """Begin a stretch: what is appended from here on is for `label`."""
+    def phase(self, label: str, answers: int | None = None) -> None:
+        """Begin a stretch: what is appended from here on is for `label`; `answers`: the parameter that it asks for."""
         self.phases.append((label, list(self._length)))
+        self.answers.append(answers)
 
     @property
     def lengths(self) -> list[int]:
@@ -156,6 +161,27 @@ class Script:
     def sender(self) -> np.ndarray:
         """Column of each word, counted through the columns."""
         return np.repeat(np.arange(self.columns), self._length)
+
+    @cached_property
+    def stretch(self) -> np.ndarray:
+        """Number of the phase of each word, in the order of sending."""
+        before = np.array([begin for _, begin in self.phases]).reshape(len(self.phases), self.columns)
+        begins = before[:, self.sender] + self.starts[self.sender]
+        return ((np.arange(self.n_words) >= begins).sum(axis=0) - 1)[self.sequence]
+
+    def traffic(self) -> dict[str, int]:
+        """Return the bytes of a pass on the link of the memory service by what they are for.
+
+        Weights carry values of parameters; requests ask for gradients, those of a whole row with the command that
+        moves it; commands are all other words.  Losses come back with the gradients.
+        """
+        values = int(self._values[-1]) - 1  # the last one is the loss scale
+        carries = [(of >= 0) & (of < values) for of in (self.sources, self.seconds)]
+        weights, asked = int((carries[0] | carries[1]).sum()), len(np.unique(self.asking[self.asking >= 0]))
+        gradients = int((np.concatenate(self.places) < self.offsets[-1]).sum())
+        counts = {"weights": weights, "requests": asked, "commands": self.n_words - weights - asked}
+        counts |= {"gradients": gradients, "losses": len(self.back) - gradients}
+        return {name: 4 * count for name, count in counts.items()}
 
     @property
     def n_words(self) -> int:

@@ -72,6 +72,11 @@ class Iteration:
         Part of it that was lost because words were not there, or because gradients could not leave.
     waits : dict[str, float]
         The cycles of `boundary` by what was waited for, one of `swarm.waits.CAUSES`.
+    stages : dict[str, int]
+        Cycles by phase, on the slowest wafer: to its last gradient, or until the first word of the next one enters.
+    traffic : dict[str, int]
+        Bytes on the link of the memory service by what they are for (`memx.script.Script.traffic`), and the samples on
+        the links of all wafers.
     words, gradient_words : int
         32-bit words on the link of the memory service, each way.
     hops, macs : int
@@ -86,6 +91,8 @@ class Iteration:
     load: int = 0
     boundary: int = 0
     waits: Mapping[str, float] = field(default_factory=dict)
+    stages: Mapping[str, int] = field(default_factory=dict)
+    traffic: Mapping[str, int] = field(default_factory=dict)
     words: int = 0
     gradient_words: int = 0
     hops: int = 0
@@ -97,13 +104,15 @@ class Iteration:
         """Return the iteration that passes one after the other make, of which the last one updates the weights."""
         if len(parts) == 1:
             return parts[0]
-        loss, causes = np.float32(0), Counter[str]()
+        loss, tables = np.float32(0), {name: Counter[str]() for name in ("waits", "stages", "traffic")}
         for part in parts:
             loss += part.loss
-            causes.update(part.waits)
+            for name, table in tables.items():
+                table.update(getattr(part, name))
         names = ("total_cycles", "load", "boundary", "words", "gradient_words", "hops", "macs", "host_seconds")
         sums: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in names}
-        return Iteration(loss, parts[-1].gradients, waits=dict(causes), **sums)
+        sums |= {name: dict(table) for name, table in tables.items()}
+        return Iteration(loss, parts[-1].gradients, **sums)
 
     @property
     def cycles(self) -> int:
@@ -280,6 +289,8 @@ class System:
             "load": load,
             "boundary": lost,
             "waits": self._waits(script, slowest, free, lost),
+            "stages": _stages(script, slowest),
+            "traffic": script.traffic() | {"samples": 2 * sum(inputs.size for inputs, _ in shards)},
             "words": script.n_words,
             "hops": sum(port.hops for port in self.ports),
             "macs": sum(port.macs for port in self.ports),
@@ -428,3 +439,21 @@ class System:
     def close(self) -> None:
         """End the host's threads."""
         self._pool.shutdown()
+
+
+def _stages(script: Script, port: WaferPort) -> dict[str, int]:
+    """Return how long each phase of a pass took a wafer: to the last of its gradients, or to the next one's first word.
+
+    Words wait in the queues of a PE, a dozen of them, before they are worked on; so a phase without gradients seems to
+    begin and to end that much earlier than it does.
+    """
+    begins = np.full(len(script.phases), np.inf)
+    np.minimum.at(begins, script.stretch, port.entered)
+    begins = np.minimum.accumulate(np.append(begins, port.ended)[::-1])[::-1]  # one without words takes no time
+    places = np.concatenate(script.places)[script.back]
+    for number, parameter in enumerate(script.answers):
+        if parameter is not None:
+            mine = (places >= script.offsets[parameter]) & (places < script.offsets[parameter + 1])
+            begins[number + 1] = max(begins[number + 1], port.left[mine].max(initial=0))
+    begins = np.maximum.accumulate(begins)
+    return {label: int(end - begin) for (label, _), begin, end in zip(script.phases, begins, begins[1:], strict=False)}

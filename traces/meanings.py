@@ -170,6 +170,18 @@ RESULTS = {
 LINK = re.compile(r"moved_color_(\d+)")
 
 
+OF_TRAINING = {
+    "stages_": ("cycles", "of all iterations of training, in a phase of the wafers' work"),
+    "traffic_bytes_": (
+        "bytes",
+        "of all iterations of training, on the link of the memory service; samples: on all links",
+    ),
+    "column_utilisation_": ("", "share of the cycles in which the PEs of a column of the first wafer were at work"),
+    "numbers_": ("", "modelled number of memory service or tree, as `wse doctor --assumptions` lists it"),
+}
+"""Results of `wse train` by how their names begin."""
+
+
 def of_counter(name: str) -> tuple[str, str]:
     """Return unit and meaning of a counter, empty texts if its name is not known."""
     link = LINK.fullmatch(name)
@@ -180,4 +192,5 @@ def of_counter(name: str) -> tuple[str, str]:
 
 def of_result(name: str) -> tuple[str, str]:
     """Return unit and meaning of a result, empty texts if its name is not known."""
-    return RESULTS.get(name, ("", ""))
+    found = next((meaning for start, meaning in OF_TRAINING.items() if name.startswith(start)), ("", ""))
+    return RESULTS.get(name, found)

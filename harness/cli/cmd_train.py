@@ -35,6 +35,8 @@ __all__ = ["add_parser", "main"]
 
 SHORT = 10
 """Iterations below which nobody waits for figure and report."""
+MOST = 6
+"""Parts of a whole that a line names."""
 
 
 def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -365,11 +367,7 @@ def _report(r: Mapping[str, Any]) -> str:
                 f"{r['cycles']:,}, {1e3 * r['simulated_seconds']:.3f} ms on the wafers, {r['test_cycles']:,} of them "
                 f"for tests; {r['samples_per_simulated_second']:,.0f} samples/s in training",
             ),
-            *(
-                [("waited", _waited(r)), ("system", _numbers(r["numbers"]))]
-                if "waits" in r
-                else [("pipeline", _pipeline(r["pipeline"]))]
-            ),
+            *(_streamed(r) if "waits" in r else [("pipeline", _pipeline(r["pipeline"]))]),
         ]
     if "bit_exact" in r:
         rows += [
@@ -414,6 +412,24 @@ def _waited(r: Mapping[str, Any]) -> str:
     parts = sorted(r["waits"].items(), key=lambda item: -item[1])
     told = ", ".join(f"{name} {cycles:,.0f}" for name, cycles in parts if cycles >= 1)
     return f"{r['lost_cycles']:,} cycles" + (f" ({told})" if told else "") + f"; bottleneck: {r['bottleneck']}"
+
+
+def _streamed(r: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what the clock of a system that streams weights says about time and bytes."""
+    return [
+        ("phases", _shares(r["stages"])),
+        ("waited", _waited(r)),
+        ("bytes", _shares(r["traffic_bytes"], f"{sum(r['traffic_bytes'].values()):,}; ")),
+        ("columns", "at work {least:.1%} to {most:.1%} of the cycles".format(**r["column_utilisation"])),
+        ("system", _numbers(r["numbers"])),
+    ]
+
+
+def _shares(parts: Mapping[str, float], before: str = "") -> str:
+    """Return the shares of some parts of a whole, the largest first."""
+    whole = sum(parts.values()) or 1
+    told = [f"{name}: {part / whole:.0%}" for name, part in sorted(parts.items(), key=lambda item: -item[1])]
+    return before + "; ".join(told[:MOST]) + (f"; and {len(told) - MOST} more" if len(told) > MOST else "")
 
 
 def _numbers(numbers: Mapping[str, Any]) -> str:

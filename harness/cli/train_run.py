@@ -209,9 +209,10 @@ class Run:
 
     def _clock(self) -> dict[str, Any]:
         """Return what the clock of the wafers says."""
-        trainer, waits = self.trainer, Counter[str]()
+        trainer, sums = self.trainer, {name: Counter[str]() for name in ("waits", "stages", "traffic")}
         for row in self.log.rows:
-            waits.update(row.get("waits", {}))
+            for name, table in sums.items():
+                table.update(row.get(name, {}))
         hertz, training = trainer.compile().hertz, max(1, trainer.cycles - trainer.test_cycles)
         if self.args.mode == "pipelined":
             return {
@@ -221,6 +222,7 @@ class Run:
                 "samples_per_simulated_second": self.config.data.batch * len(self.log.rows) / (training / hertz),
                 "pipeline": trainer.pipeline_facts(),
             }
+        waits, shares = sums["waits"], trainer.utilisation()
         lost = sum(row.get("boundary", 0) for row in self.log.rows)
         return {
             "cycles": trainer.cycles,
@@ -229,6 +231,9 @@ class Run:
             "samples_per_simulated_second": self.config.data.batch * trainer.iteration / (training / hertz),
             "lost_cycles": lost,
             "waits": dict(waits),
+            "stages": dict(sums["stages"]),
+            "traffic_bytes": dict(sums["traffic"]),
+            "column_utilisation": {"least": min(shares), "mean": sum(shares) / len(shares), "most": max(shares)},
             "bottleneck": bottleneck(waits, training),
             "numbers": numbers_of(trainer.machine),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def write(
 def _flat(result: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Yield names and values of a result, those of tables inside with both names."""
     for name, value in result.items():
-        full = before + name.replace(" ", "_").replace(".", "_")
+        full = before + re.sub(r"\W+", "_", name)
         if isinstance(value, Mapping):
             yield from _flat(value, f"{full}_")
         elif value is not None:

@@ -36,6 +36,7 @@ from memx.parameter import Parameter
 from memx.pattern import Pattern
 from memx.store import FileStore, MemoryStore
 from memx.tiers import Tiers
+from swarm.ports import WaferPort
 from swarm.system import Iteration, System
 from traces.marks import mark
 from wse_core.errors import CheckpointError, ConfigError
@@ -60,6 +61,10 @@ class Step:
         Part of it that was lost because words were not there, or gradients could not leave.
     waits : dict[str, float]
         The cycles of `boundary` by what was waited for.
+    stages : dict[str, int]
+        Cycles by layer and phase.
+    traffic : dict[str, int]
+        Bytes on links by what they are for.
     bottleneck : str
         What was waited for most, ``wafers`` if nothing.
     simulated_seconds : float
@@ -86,6 +91,8 @@ class Step:
     cycles: int
     boundary: int
     waits: Mapping[str, float]
+    stages: Mapping[str, int]
+    traffic: Mapping[str, int]
     bottleneck: str
     simulated_seconds: float
     scale: float
@@ -232,6 +239,8 @@ class Trainer:
             done.total_cycles,
             done.boundary,
             done.waits,
+            done.stages,
+            done.traffic,
             done.bottleneck,
             self.cycles / system.hertz,
             scale,
@@ -315,6 +324,13 @@ class Trainer:
     def _right(self, logits: np.ndarray, labels: np.ndarray) -> int:
         """Return how many samples have their largest logit where their label is."""
         return int((self.arithmetic.decode(logits).argmax(0) == labels).sum())
+
+    def utilisation(self) -> list[float]:
+        """Return, per column of the first wafer, the share of the cycles in which its PEs were at work, on average."""
+        port = self.compile().ports[0]
+        if not isinstance(port, WaferPort) or not port.wafer.fabric.cycle:
+            return []
+        return [float(share) for share in port.wafer.fabric.counters()["busy"].mean(axis=0) / port.wafer.fabric.cycle]
 
     def culprit(self) -> int | None:
         """Return the number of the first layer whose activations on any wafer are not finite, else None."""
