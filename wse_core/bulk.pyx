@@ -102,8 +102,9 @@ cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
 cdef inline bint flat(opnd_t* o) noexcept nogil:
     return o.mode != OPND_MEM4D and o.mode != OPND_CIRCULAR
 
-cdef uint32_t conflict_pattern(region_t* s, ce_t* ce, thread_t* th, uint8_t* pattern) noexcept nogil:
-    # Cycles lost by the full steps from element k on: periodic, because addresses advance evenly. Returns the period.
+cdef uint32_t conflict_pattern(region_t* s, ce_t* ce, thread_t* th, uint32_t left, uint8_t* pattern) noexcept nogil:
+    # Cycles lost by the `left` full steps from element k on: periodic, because addresses advance evenly. Returns the
+    # period, or `left` if that is less.
     cdef int64_t m = bank_period(s), first, by, at
     cdef int64_t a = <int64_t>th.a.step * th.group if th.a.mode == OPND_MEM1D else 0
     cdef int64_t b = <int64_t>th.b.step * th.group if th.b.mode == OPND_MEM1D else 0
@@ -123,12 +124,12 @@ cdef uint32_t conflict_pattern(region_t* s, ce_t* ce, thread_t* th, uint8_t* pat
             at += by
             if at >= m:
                 at -= m
-            if at == first:
+            if at == first or n == left:
                 return n
     pattern[0] = <uint8_t>conflict_of(s, ce, th, th.k, th.group)
     if by == 0 and not th.one_bank:
         return 1
-    for n in range(1, <uint32_t>m):
+    for n in range(1, <uint32_t>m if m < left else left):
         if modulo((b - c) * n, m) == 0 and (not th.one_bank or modulo((a - b) * n, m) == 0):
             break
         pattern[n] = <uint8_t>conflict_of(s, ce, th, th.k + n * th.group, th.group)
@@ -167,7 +168,7 @@ cdef void vec_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
             book_bulk(s, ce, cell, th, start + cost, 1, cost - 1, cost)
             return
         left = n // th.group
-        period = conflict_pattern(s, ce, th, pattern)
+        period = conflict_pattern(s, ce, th, <uint32_t>left, pattern)
         for n in range(period):
             hits += pattern[n]
         turn = period + hits
