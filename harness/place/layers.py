@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fabric.networks.pipelined.fit import CODE
 from fabric.networks.pipelined.tile import MOST_ROWS
 from fabric.networks.streamed.network import Layer, Network
 from harness.place.network import Cost, Placement, place
@@ -18,8 +19,8 @@ __all__ = ["fully_connected", "network_placed"]
 
 BESIDE = 3
 """Cycles of an operation besides its steps; `fabric.networks.pipelined.products` has the cycles of one."""
-CODE = 1600
-"""Words that the program of a tile takes at most."""
+MOST_STATE = 14
+"""Words for an output of a tile, besides sums, with the optimizer that needs most."""
 
 
 def _tiles(features: int, pieces: np.ndarray) -> np.ndarray:
@@ -51,7 +52,8 @@ def fully_connected(layer: Layer, number: int, layers: int, batch: int, slots: i
         forward = batch * i * (o // 2 + BESIDE)  # and the gradients of the weights take as many
         back = 0 * i if first else batch * o * (i // 2 + BESIDE)
         streams = np.maximum(batch * i * columns // 2, batch * o * rows // 2)
-        words = o * (i + layer.bias) * (5 + 2 * slots) + (kept + 1 + 2 * (not first)) * i * batch + 3 * o * batch
+        words = o * (i + layer.bias) * (5 + 2 * slots) + (kept + 1 + 2 * (not first)) * i * batch
+        words = words + (3 * batch + MOST_STATE) * o
         possible = (columns >= 1) & (rows >= 1) & (o <= MOST_ROWS) & (words + CODE <= memory)
         return np.where(possible, np.maximum(2 * forward + back, streams), np.inf)
 

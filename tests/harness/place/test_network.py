@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from fabric.networks.pipelined.fit import steps
 from fabric.networks.pipelined.tile import MOST_ROWS, Tile
 from fabric.networks.streamed.network import Layer
 from harness.place.layers import fully_connected
@@ -112,10 +113,8 @@ def test_a_layer_costs_what_its_tiles_say(number):
     assert np.isinf(found[0]).all() == (number == 1)
     for columns, rows in itertools.product(range(1, 7), repeat=2):
         tile = Tile(layer, columns, rows, batch, 2 * (2 - number) - 1, number == 0)
-        n, m = tile.outputs, tile.inputs
-        steps = 2 * batch * m * (n // 2 + 3) + (0 if tile.first else batch * n * (m // 2 + 3))
         streams = batch * max(tile.all_inputs, tile.all_outputs) // 2
-        assert found[tile.height - 1, tile.width - 1] == max(steps, streams)
+        assert found[tile.height - 1, tile.width - 1] == max(steps(tile), streams)
     wide = fully_connected(Layer(30, 4 * MOST_ROWS, "none"), 0, 1, 1, 0, 24576)(*sizes)
     assert np.isinf(wide[:3]).all()
     assert np.isfinite(wide[3:, 1:]).all()
