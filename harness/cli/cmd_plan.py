@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,11 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         "--prompt-length", metavar="S", help="tokens in (default: half of the context, at most 4096)"
     )
     inference.add_argument("--tokens", metavar="T", help="tokens out (default: 128)")
+    parser.add_argument(
+        "--layer-level",
+        action="store_true",
+        help="beside a plan by weight streaming: what the model that follows the programs of the PEs says, and why",
+    )
     parser.add_argument("--reproduce", action="store_true", help="print every published cell and what is derived")
     parser.add_argument("--figures", metavar="NAME,...", help="write these published figures, or all")
     parser.add_argument("--out", metavar="DIR", help="directory for figures and timelines")
@@ -188,6 +194,7 @@ def _plan(args: argparse.Namespace) -> int | None:
             faults.append({"strategy": name, "impossible": str(error)})
     if not plans and first is not None:
         raise first
+    other = _layer_level(request, plans) if args.layer_level else {}
     facts: dict[str, Any] = {
         "model": model.name,
         "parameters": model.parameters,
@@ -196,7 +203,7 @@ def _plan(args: argparse.Namespace) -> int | None:
         "hardware": hardware.name,
     }
     if args.json:
-        print_json(facts | {"plans": plans, "impossible": faults})
+        print_json(facts | {"plans": plans, "impossible": faults} | ({"layer_level": other} if other else {}))
         return 0
     print(
         f"{model.name}: {printed(model.parameters)} parameters, critical batch {printed(model.critical_batch)} "
@@ -206,7 +213,25 @@ def _plan(args: argparse.Namespace) -> int | None:
         print(f"\n{plan['strategy']}\n{table([(k, _shown(k, v)) for k, v in plan.items() if k != 'strategy'], '  ')}")
     for fault in faults:
         print(f"\n{fault['strategy']}\n  impossible: {fault['impossible']}")
+    if other:
+        from harness.plan.levels import paragraph
+
+        print("\n" + textwrap.fill(paragraph(other), 100))
     return 0
+
+
+def _layer_level(request: Request, plans: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the layer-level model says of the plan by weight streaming."""
+    from harness.plan.levels import levels
+
+    planned = next((plan for plan in plans if plan["strategy"].startswith("streaming")), None)
+    if planned is None:
+        raise ConfigError(
+            "only plans by weight streaming have layers that wafers stream",
+            where="--layer-level",
+            hint="--strategy streaming",
+        )
+    return levels(request.model, request.numbers, planned)
 
 
 def _shown(key: str, value: Any) -> str:

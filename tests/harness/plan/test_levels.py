@@ -1,0 +1,65 @@
+"""A plan beside the layer-level model: the same machine, and the reasons for the difference in figures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.cli import main
+from harness.plan.approaches import streaming_run
+from harness.plan.hardware import wafer
+from harness.plan.layers import find_model
+from harness.plan.levels import levels, paragraph
+from harness.plan.units import DAY
+from swarm.cluster import layer_costs
+from wse_core.params import machine
+
+MODEL = "gpt2-xl"
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(monkeypatch):
+    monkeypatch.setattr(layer_costs, "FOLLOWED", 64)
+    layer_costs._followed.cache_clear()
+    yield
+    layer_costs._followed.cache_clear()
+
+
+def asked(numbers):
+    """Return what both levels say on a machine with some numbers changed."""
+    given, model = machine("wse2", numbers), find_model(MODEL)
+    return levels(model, given, streaming_run(model, wafer(given), 4))
+
+
+def test_both_read_the_same_machine():
+    """A clock twice as fast halves the model's compute and not the plan's; a slower link lengthens both."""
+    plain, fast = asked({}), asked({"clock.ghz": 1.7})
+    assert fast["compute"] == pytest.approx(plain["compute"] / 2)
+    assert fast["planned_compute"] == plain["planned_compute"]
+    slow = asked({"link.rate": 10**9})
+    assert slow["planned_traffic"] == pytest.approx(100 * plain["planned_traffic"])
+    assert slow["traffic"] == pytest.approx(100 * plain["traffic"])
+
+
+def test_the_reasons_make_up_the_difference():
+    """Full rate of cores, of PEs, and what programs do: each longer than the one before."""
+    found = asked({})
+    assert found["planned_compute"] < found["compute_at_full_rate_of_pes"] < found["compute"] <= found["seconds"]
+    ratio = 850_000 * 8 * 1.1 / (757 * 996 * 4 * 0.85)
+    assert found["compute_at_full_rate_of_pes"] / found["planned_compute"] == pytest.approx(ratio, rel=0.15)
+    assert found["planned_traffic"] < found["traffic"]  # commands come on top
+    text = paragraph(found)
+    for key in ("seconds", "planned_seconds", "planned_compute", "compute", "traffic"):
+        assert f"{found[key] / DAY:,.3g} days" in text
+
+
+def test_command(capsys):
+    words = ["plan", MODEL, "--strategy", "streaming", "--hardware", "cs2", "--devices", "4", "--layer-level"]
+    assert not main.main([*words, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["layer_level"]["planned_seconds"] == found["plans"][0]["seconds"]
+    assert not main.main(words)
+    assert "The layer-level model says" in capsys.readouterr().out
+    assert main.main(["plan", "bert", "--strategy", "baseline", "--layer-level"]) == 2
+    assert "--strategy streaming" in capsys.readouterr().err
