@@ -3,7 +3,7 @@
 One JSON file.  Whoever runs from it neither places layers nor looks for ways, and refuses if what it gets is not, bit
 for bit, what was compiled: programs and routes have a digest of their own.
 
-Source: the vendor's page on execution modes; requirements LP-02 and LP-04.
+Source: vendor documentation, execution modes; requirements LP-02 and LP-04.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The vendor runs models of less than `MOST_PARAMETERS` parameters that fit on the wafer layer by layer, and streams the
 weights of all others.  Both can be asked for; what is asked for and cannot be done is refused with the reason.
 
-Source: the vendor's page on execution modes; requirement LP-01.
+Source: vendor documentation, execution modes; requirement LP-01.
 """
 
 from __future__ import annotations

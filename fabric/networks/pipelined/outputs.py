@@ -2,7 +2,7 @@
 
 `outputs_program`: a row's outputs.  On the way forward sums arrive from the west, are rounded to 16 bits, go through
 the activation, whose slopes are kept until the way back, and leave for the next layer.  On the way back their gradients
-arrive, are multiplied by the slopes, and go to all tiles of the row.
+arrive, beside what else is done, are multiplied by the slopes, and go to all tiles of the row.
 
 `passing_program`: a column's gradients of the inputs, rounded and passed back.
 
@@ -134,6 +134,9 @@ class _Outputs:
             assert self.functions is not None
             real = max(0, min(tile.outputs, layer.outputs - place.row * tile.outputs))
             self.norm = NormCode(p, tile, place.row, real, self.y, self.dy, rule, updates, self.functions)
+        self.landed = p.array("landed", size, "half", bank=4)
+        self.lands = p.dsr("dest")
+        self.departing, self.departs = p.array("departing", size, "half"), p.dsr("src1")
         self.sends = p.dsr("src1")
         self.sums = p.input_queue(1, EAST[(tile.columns - 1) % 2])
         if place.arriving:
@@ -156,6 +159,13 @@ class _Outputs:
                 p.st16(at, self.oldest)
                 p.load(self.keeps, p.mem1d(self.slopes, self.size))
                 p.load(self.kept, p.mem1d(self.slopes, self.size))
+            if self.place.arriving:
+                n, batch = self.tile.outputs, self.tile.batch
+                p.load(self.lands, p.mem4d(self.landed, (batch, self.place.arriving), (n, 1)))
+                p.ld16(at, self.count["training"])
+                with p.if_("ne", at, 0):
+                    self.receive()
+            p.load(self.departs, self.departing)
             if self.norm:
                 self.norm.begin()
             p.activate("turn")
@@ -166,11 +176,31 @@ class _Outputs:
             with p.if_("eq", done, count):
                 p.activate("back")
             with p.else_():
-                p.activate("forward")
+                self.begin_turn(done, count)
         with p.task("forward"):
             self.forward()
         with p.task("back"):
             self.back()
+
+    def begin_turn(self, done: Reg, count: Reg) -> None:
+        """Emit the choice of what a turn begins with.
+
+        Except in the last layer, the gradients of a turn do not wait for its sums: they go first, so that tiles find
+        them when they have sent their sums.
+        """
+        p, delay = self.p, self.tile.delay
+        if not delay:
+            p.activate("forward")
+            return
+        p.ld16(count, self.backwards)
+        p.sub16(done, done, count)
+        p.ld16(count, self.count["training"])
+        with p.if_("eq", count, 0):
+            p.ldi(done, 0)
+        with p.if_("geu", done, delay):
+            p.activate("back")
+        with p.else_():
+            p.activate("forward")
 
     def ring(self, var: Var, dsr: Dsr) -> None:
         """Emit the move of a descriptor to a place in the ring of slopes, and the step of the place."""
@@ -207,12 +237,14 @@ class _Outputs:
             with p.if_("ltu", done, count):
                 p.activate("turn")
         with p.else_():
-            p.ld16(count, self.backwards)
-            p.sub16(done, done, count)
-            with p.if_("gtu", done, self.tile.delay):
+            if not self.tile.delay:
                 p.activate("back")
-            with p.else_():
+            else:
                 p.activate("turn")
+                p.ld16(count, self.backwards)
+                if self.norm:
+                    with p.if_("ne", count, 0):
+                        self.norm.updated()
 
     def activate(self) -> None:
         """Emit the activation, and its slopes into their ring."""
@@ -236,30 +268,61 @@ class _Outputs:
             p.fs2h(self.y, self.wide)
             p.fs2h(self.keeps, self.slope)
 
+    def receive(self) -> None:
+        """Emit the receipt of a minibatch's gradients, beside what the main thread does."""
+        arriving = self.p.fabin(self.gradients, self.tile.batch * self.place.arriving)
+        self.p.fmovh(self.lands, arriving, async_=True)
+
     def back(self) -> None:
         """A minibatch's way back."""
-        p, tile, place = self.p, self.tile, self.place
-        if place.arriving < tile.outputs:
-            p.fmovh(self.dy, 0.0)
+        p, place = self.p, self.place
         if place.arriving:
-            arriving = p.fabin(self.gradients, tile.batch * place.arriving)
-            p.fmovh(p.mem4d(self.dy, (tile.batch, place.arriving), (tile.outputs, 1)), arriving)
+            p.dsr_base(self.lands, self.landed)  # waits until they have landed
+        p.fmovh(self.dy, self.landed)
+        done, count = p.reg16("done"), p.reg16("count")
+        if place.arriving:
+            p.ld16(done, self.backwards)
+            p.add16(done, done, 1)
+            p.ld16(count, self.count["minibatches"])
+            with p.if_("ltu", done, count):
+                self.receive()
+        p.free(done, count)
         if self.slopes is not None:
             self.ring(self.oldest, self.kept)
             p.fmulh(self.dy, self.dy, self.kept)
         if self.norm:
             self.norm.back()
-        p.fmovh(p.fabout(self.tiles, self.size), self.dy)
+        p.dsr_base(self.departs, self.departing)  # waits until those before have left
+        p.fmovh(self.departing, self.dy)
+        p.fmovh(p.fabout(self.tiles, self.size), self.departs, async_=True)
         done, count = p.reg16("done"), p.reg16("count")
         p.ld16(done, self.backwards)
         p.add16(done, done, 1)
         p.st16(done, self.backwards)
         p.ld16(count, self.count["minibatches"])
         with p.if_("ltu", done, count):
+            if self.tile.delay:
+                self.after_back(done, count)
+            else:
+                p.activate("turn")
+        if not self.tile.delay:
+            if self.norm:
+                self.norm.updated()
+        else:
+            p.ld16(done, self.forwards)
+            p.ld16(count, self.count["minibatches"])
+            if self.norm:
+                with p.if_("eq", done, count):
+                    self.norm.updated()
+
+    def after_back(self, done: Reg, count: Reg) -> None:
+        """Emit what follows gradients in a turn that began with them: its sums, if there are any more."""
+        p = self.p
+        p.ld16(done, self.forwards)
+        with p.if_("eq", done, count):
             p.activate("turn")
-        p.free(done, count)
-        if self.norm:
-            self.norm.updated()
+        with p.else_():
+            p.activate("forward")
 
 
 def passing_program(tile: Tile, first: bool, last: bool, leaving: int, machine: Machine, half: str) -> Program:

@@ -3,7 +3,7 @@
 From west to east in the simplest placement: the gate, the layers in order, the loss.  Any other placement of rectangles
 that do not overlap is as good: what joins them are `fabric.networks.pipelined.paths`.
 
-Source: the vendor's page on execution modes, section on the layer-pipelined mode; requirements LP-13 to LP-18.
+Source: vendor documentation, execution modes, section on the layer-pipelined mode; requirements LP-13 to LP-18.
 """
 
 from __future__ import annotations
