@@ -231,6 +231,9 @@ def draw(picture: Figure, name: str, found: dict[str, Any]) -> None:
     worst = max(abs(one["error"]) for one in found["checked"])
     right.set_title(f"error where simulated: at most {worst:.1%}", fontsize=9)
     left.set_title(name, fontsize=10)
+    systems = sorted({row["systems"] for row in found["rows"]})
     for axes in (left, right):
+        axes.set_xticks(systems, [str(count) for count in systems])
+        axes.minorticks_off()
         axes.set_xlabel("systems")
         axes.legend(fontsize=8)
