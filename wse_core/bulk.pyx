@@ -136,8 +136,8 @@ cdef uint32_t conflict_pattern(region_t* s, ce_t* ce, thread_t* th, uint32_t lef
         period += 1
     return period
 
-cdef inline void book_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint64_t steps, uint64_t lost,
-                           uint32_t cost) noexcept nogil:
+cdef inline void book_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint64_t steps,
+                           uint64_t lost, uint32_t cost) noexcept nogil:
     # Book steps up to cycle t, the last one of this cost; the operation may be complete.
     ce.counts[COUNT_STEPS] += steps
     ce.counts[COUNT_BUSY] += steps

@@ -6,9 +6,10 @@ words and filters (for the next cycle on), wake-ups of CEs.  Because of the stam
 are visited cannot matter (see queue.pxd); the phase costs work per wavelet in a router, nothing per idle router.
 
 Two paths.  *Fast*: a wavelet without a command for the router, of a color that shares no output link of this router
-with another color, has one input, no filter, swap, injection or teardown: nothing to arbitrate.  *General*: all queues of the sharing colors of a
-router are arbitrated together, once per cycle, in the order least recently granted first.  A color on the fast path is
-one for which the general path would give the same result; the reference model knows only the general rule.
+with another color, has one input, no filter, swap, injection or teardown: nothing to arbitrate.  *General*: all queues
+of the sharing colors of a router are arbitrated together, once per cycle, in the order least recently granted first.  A
+color on the fast path is one for which the general path would give the same result; the reference model knows only the
+general rule.
 
 Timing and rules: docs/machine.md, "Router".  Sources: arch §8.  Known differences from the machine: buffer depth,
 arbitration and atomic multicast are not public (docs/accuracy.md).
