@@ -27,6 +27,7 @@ from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
 if TYPE_CHECKING:
+    from fabric.kernels.kit.ahead import Estimate
     from fabric.kernels.kit.kernel import Kernel
     from traces.writer import RunWriter
     from wse_core.params import Machine
@@ -230,6 +231,8 @@ def main(args: argparse.Namespace) -> int | None:
     if args.verify is not None and values.setdefault("verify", args.verify) != args.verify:
         raise ConfigError(f"verify={values['verify']} says something else", where="--verify", hint="one of the two")
     machine = of_words(args.preset, args.overrides)
+    if args.progress is not False:
+        say_what_it_takes(kernel, machine, values)
     with contextlib.ExitStack() as stack:
         writer = None
         if args.out:
@@ -255,6 +258,22 @@ def main(args: argparse.Namespace) -> int | None:
         if args.out:
             print(f"    written: {args.out}")
     return 1 if result.get("verified") is False else 0
+
+
+def say_what_it_takes(kernel: Kernel, machine: Machine, values: dict[str, Any]) -> Estimate | None:
+    """Say on standard error what a run of more than `LONG` seconds will take, before anything of it is made."""
+    from fabric.kernels.kit.ahead import estimate
+
+    full = {param.name: values.get(param.name, param.default) for param in kernel.params}
+    found = estimate(kernel.name, full, lambda copy: kernel.run(machine, **copy))
+    if found is not None and found.seconds > LONG:
+        print(
+            f"wse: {kernel.name} on {found.pes:,} PEs will take about {found.seconds:,.0f} s and "
+            f"{found.gigabytes:.1f} GiB, judging by small copies of it on this host",
+            file=sys.stderr,
+            flush=True,
+        )
+    return found
 
 
 @contextlib.contextmanager

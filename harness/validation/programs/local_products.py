@@ -20,7 +20,8 @@ in the dense product.)
 
 *Pattern.*  Every element is stored with the given probability.  Cycles depend on counts, and linearly, so a PE with
 the mean count (CSC, CSR) stands for the published mean over PEs; the padded counts are the medians of the maxima over
-all PEs.  Where the elements lie is random with a fixed seed.
+all PEs.  Where a point says to how many elements its PEs are padded (``padded``), that counts.  Where the elements lie
+is random with a fixed seed.
 
 Source: pr0f3ss/SpMM_Cerebras (benchmarks); the compiled stream follows `harness.validation.programs.compiled`.
 """
@@ -317,7 +318,7 @@ def local_gemm(machine: Machine, point: Point, progress: Tell) -> Measurement:
     "R10",
     ("spmm-local",),
     "sparse local product",
-    ("pe_grid", "N", "K", "M", "density_pct", "rows_per_pe", "cols_per_pe", "dtype"),
+    ("pe_grid", "N", "K", "M", "density_pct", "rows_per_pe", "cols_per_pe", "padded", "dtype"),
 )
 def local_spmm(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the product of a PE with the mean number of stored elements."""
@@ -335,7 +336,13 @@ def local_spmm(machine: Machine, point: Point, progress: Tell) -> Measurement:
     chosen = rng.choice(rows * cols, max(1, round(rows * cols * density)), replace=False)
     a.flat[chosen] = rng.standard_normal(len(chosen))
     padded = 0
-    if fmt == "COO":
+    if "padded" in params:
+        padded = integer(params, "padded")
+        if fmt != "COO":
+            raise CannotRun(f"padded: {fmt} is not padded to a number of elements per PE")
+        if not len(chosen) <= padded <= rows * cols:
+            raise CannotRun(f"padded: {padded} elements, of which {len(chosen)} are stored and {rows * cols} have room")
+    elif fmt == "COO":
         padded = max(len(chosen), padded_count(rows * cols, density, width * height))
     elif fmt == "ELLPACK":
         padded = max(np.count_nonzero(a, axis=1).max(), padded_count(cols, density, rows * height * width))

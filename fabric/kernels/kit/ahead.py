@@ -1,0 +1,139 @@
+"""How long a kernel on many PEs will take, said before it is composed: from small copies of it, run on this host.
+
+Two copies with the same work per PE on fewer PEs give what a PE costs to compose, write, read and compare, what a cycle
+of a PE costs to simulate, and how much memory a PE takes; and how cycles grow with the side of the mesh, as a line.  A
+line overstates what grows slower, such as a tree.  The copies have at most a sixteenth of the PEs, and are not run for
+kernels on fewer than `MANY`, which take seconds.
+
+A kernel says by its parameters what its mesh is (`SIDES`) and which sizes grow with it (`SIZES`); the rest, the work of
+a PE, stays.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fabric.kernels.kit.verify import sampling
+from wse_core.errors import WseError
+
+__all__ = ["MANY", "SIDES", "SIZES", "Estimate", "estimate", "mesh", "scaled"]
+
+MANY = 4096
+"""PEs from which on copies are run."""
+COPIES = (64, 16)
+"""PEs of the kernel to those of a copy."""
+MOST = 1024
+"""PEs of the largest copy."""
+SIDES = ("p", "pes", "width", "height")
+"""Parameters that are sides of the mesh."""
+SIZES: dict[str, dict[str, str]] = {
+    "gemv": {"m": "height", "n": "width"},
+    "gemv_chain": {"m": "height", "n": "width"},
+    "gemm": {"m": "height", "k": "width", "n": "width"},
+    "gemm_t": {"m": "height", "k": "width", "n": "height"},
+    "spmv": {"m": "height", "n": "width"},
+    "ws_forward": {"inputs": "width", "outputs": "width", "tokens": "height"},
+    "ws_gradient": {"inputs": "width", "outputs": "width", "tokens": "height"},
+}
+"""Per kernel: sizes that are cut over the mesh, and the side that cuts them."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take.
+
+    Attributes
+    ----------
+    pes : int
+    cycles : float
+        Of the line through both copies.
+    seconds : float
+        Of this host, all in.
+    gigabytes : float
+        Of memory [2^30 bytes].
+    """
+
+    pes: int
+    cycles: float
+    seconds: float
+    gigabytes: float
+
+
+def mesh(values: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the PEs along x and y of a kernel's parameters."""
+    if "pes" in values:
+        return values["pes"], 1
+    square = values.get("p", 1)
+    return values.get("width") or square, values.get("height") or square
+
+
+def scaled(name: str, values: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """Return parameters of a copy with about `most` PEs at the most and the same work per PE."""
+    width, height = mesh(values)
+    factor = (most / (width * height)) ** 0.5 if min(width, height) ** 2 * most >= width * height else 0.0
+    if factor:
+        small = {"width": max(1, round(width * factor)), "height": max(1, round(height * factor))}
+    else:  # a line stays one
+        keep = min(width, height)
+        small = {"width": width if width == keep else max(1, most // keep), "height": 0}
+        small["height"] = height if height == keep and width != keep else max(1, most // keep)
+    found = dict(values)
+    if "pes" in values:
+        found["pes"] = small["width"]
+    for key in ("width", "height"):
+        if values.get(key):
+            found[key] = small[key]
+    if "p" in values:
+        found["p"] = small["width"]
+    for key, side in SIZES.get(name, {}).items():
+        whole = width if side == "width" else height
+        found[key] = max(1, round(values[key] * small[side] / whole))
+    return found
+
+
+def estimate(
+    name: str, values: Mapping[str, Any], run: Callable[[dict[str, Any]], Mapping[str, Any]]
+) -> Estimate | None:
+    """Return what a kernel will take, or None for one on few PEs, or if a copy cannot run.
+
+    Parameters
+    ----------
+    name : str
+    values : mapping
+        All parameters.
+    run : callable
+        Runs the kernel with parameters and returns its result.
+    """
+    if not any(key in values for key in SIDES):
+        return None
+    width, height = mesh(values)
+    pes = width * height
+    if pes < MANY:
+        return None
+    found, asked = [], dict(values)
+    sizes = [values[key] for key in SIZES.get(name, {})]
+    if values.get("verify") == "auto" and sampling(math.prod(sizes[:2]), math.prod(sizes)):
+        asked["verify"] = "sample"
+    try:
+        run(scaled(name, asked, 1))  # imports and tables are paid once
+        for share in sorted(COPIES, reverse=True):
+            copy = scaled(name, asked, min(pes // share, MOST * COPIES[1] // share))
+            begin = time.perf_counter()
+            result = run(copy)
+            seconds, peak = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            w, h = mesh(copy)
+            simulated = min(seconds, float(result.get("run_seconds", 0.0)))
+            found.append((w * h, w + h, float(result["cycles"]), seconds, simulated, peak))
+    except (WseError, ValueError):
+        return None
+    (few, short, less, _, _, low), (many, long, more, seconds, simulated, high) = found
+    slope = (more - less) / (long - short) if long > short else 0.0
+    cycles = max(more, more + slope * (width + height - long))
+    each, turn = (seconds - simulated) / many, simulated / (many * more)
+    memory = max(0, high - low) / max(1, many - few) * pes + high
+    return Estimate(pes, cycles, pes * (each + turn * cycles), memory / 2**20)
