@@ -90,3 +90,35 @@ def test_summa_with_tiles_of_16_takes_what_was_measured():
     found = row("SUMMA-P32-T16")
     assert found.published == 478344
     assert abs(found.error) < 0.03
+
+
+def test_the_count_that_a_point_is_padded_to_is_honoured():
+    """COO-05 has 149 elements, as its twin in CSC shows; a count that cannot be is refused, and so one of CSC."""
+    found = row("SPMM-COO-05")
+    assert abs(found.error) < 0.05
+    point = POINTS["SPMM-COO-05"]
+    usual = {key: value for key, value in point["params"].items() if key != "padded"}
+    median = compare.validate([point | {"params": usual}], machine(), Progress())[0]
+    one = row("SPMM-COO-05", {"padded": 150}).measured - found.measured
+    assert found.measured - median.measured == (149 - 137) * one > 0
+    for point_id, padded, reason in (
+        ("SPMM-COO-05", 12, "12 elements, of which 102 are stored"),
+        ("SPMM-COO-05", 5000, "2048 have room"),
+        ("SPMM-CSC-05", 149, "CSC is not padded"),
+    ):
+        refused = row(point_id, {"padded": padded})
+        assert refused.error is None
+        assert reason in refused.reason
+
+
+def test_padded_counts_are_those_of_the_twins():
+    """Each is what the largest count of CSC on the same grid leaves: whole numbers of elements, to a seventh."""
+    told = {key: point["params"] for key, point in POINTS.items() if "padded" in point["params"]}
+    assert len(told) == 10
+    for key, params in told.items():
+        twin = POINTS[key.replace("COO", "CSC")]["params"]
+        assert all(twin[name] == params[name] for name in ("pe_grid", "N", "K", "M", "density_pct"))
+        columns = params["K"] // int(params["pe_grid"].split("x")[0])
+        assert (twin["max"] - 1513 - 53 * columns) / (39.2 + 1.1875 * params["M"]) == pytest.approx(
+            params["padded"], abs=0.15
+        )
