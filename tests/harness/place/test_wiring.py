@@ -51,16 +51,13 @@ def test_wires_never_get_longer(count, seed):
 
 @examples(25)
 @given(st.integers(0, 10**9))
-def test_two_and_three_come_as_close_as_they_can(seed):
-    """A chain without anything in its way: sides touch, and centres differ by less than a PE otherwise."""
+def test_two_come_as_close_as_they_can(seed):
+    """Nothing is in the way: sides touch, and centres differ by less than a PE otherwise."""
     random = Random(seed)
     corners, sizes = scattered(2, random, 20, 20)
     new = shortened(corners, sizes, [(0, 1)], (20, 20))
     (w, h), (v, u) = sizes
-    best = min((w + v) / 2 + abs(h - u) % 2 / 2, (h + u) / 2 + abs(w - v) % 2 / 2)
-    assert wire_of(new, sizes, [(0, 1)]) == pytest.approx(
-        best, abs=max(abs((w + v) - (h + u)) / 2, 0.5)
-    )  # it may stay on the axis on which they were apart
+    # One beside the other or one above the other: on which axis depends on where they were.
     assert wire_of(new, sizes, [(0, 1)]) in ((w + v) / 2 + abs(h - u) % 2 / 2, (h + u) / 2 + abs(w - v) % 2 / 2)
 
 
