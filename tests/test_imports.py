@@ -43,7 +43,7 @@ ROOMS = {
     "harness": (),
     "harness.config": (),
     "harness.kit": (),
-    "harness.train": BASE_ROOMS,
+    "harness.train": (*BASE_ROOMS, "harness.place"),
     "harness.plan": BASE_ROOMS,
     "harness.place": BASE_ROOMS,
     "harness.validation": BASE_ROOMS,

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.config.options import place
-from harness.train.pipeline_config import minibatch_of, refuse_unsupported, rule_of, run_length
+from harness.train.pipeline_config import refuse_unsupported
+from harness.train.placement import placement
 from wse_core.errors import ConfigError, UnsupportedError, WseError
 
 if TYPE_CHECKING:
-    from fabric.networks.pipelined.pipeline import Placed
     from harness.train.config import TrainConfig
 
-__all__ = ["MOST_PARAMETERS", "Choice", "choose", "placement"]
+__all__ = ["MOST_PARAMETERS", "Choice", "choose"]
 
 MOST_PARAMETERS = 10**9
 """Models with as many parameters stream."""
@@ -37,28 +37,6 @@ class Choice:
 
     mode: str
     reason: str
-
-
-def placement(config: TrainConfig) -> list[Placed]:
-    """Return a rectangle for every layer on the PEs that the file gives.
-
-    Raises
-    ------
-    ConfigError
-        They do not fit.
-    """
-    from fabric.networks.pipelined.fit import placed_in_a_row
-
-    mesh = config.mesh
-    return placed_in_a_row(
-        config.build_network(),
-        config.build_machine(),
-        mesh.width,
-        mesh.height,
-        minibatch_of(config),
-        rule_of(config.train.optimizer.build()),
-        run_length(config),
-    )
 
 
 def choose(config: TrainConfig, asked: str | None = None) -> Choice:

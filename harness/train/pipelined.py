@@ -31,8 +31,8 @@ from harness.train.config import TrainConfig
 from harness.train.data import DataService, load
 from harness.train.initial import initial_parameters
 from harness.train.loss_scale import LossScale
-from harness.train.mode import placement
 from harness.train.pipeline_config import minibatch_of, refuse_unsupported, rule_of, run_length
+from harness.train.placement import placement
 from memx.parameter import Parameter
 from wse_core.errors import CheckpointError, ConfigError, ProgramError, TrainingError
 from wse_core.formats import Arithmetic

@@ -1,0 +1,69 @@
+"""Where the layers of a pipelined run lie: the faster of two placements, and what it says it takes it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.train import placement
+from harness.train.config import TrainConfig, load_train
+from harness.train.pipelined import PipelinedTrainer
+from wse_core.errors import ConfigError
+
+TEXT = """
+mode = "pipelined"
+wafers = 1
+[network]
+inputs = 64
+layers = [{{outputs = {first}, activation = "relu"}}, {{outputs = {second}, activation = "relu"}}, {{outputs = 10}}]
+[data]
+source = "digits"
+batch = 64
+[mesh]
+width = {width}
+height = {height}
+[train]
+iterations = 12
+dtype = "f16"
+optimizer = {{name = "sgd", lr = 0.002}}
+"""
+
+
+def config(tmp_path, width=40, height=20, first=64, second=64) -> TrainConfig:
+    path = tmp_path / "net.toml"
+    path.write_text(TEXT.format(width=width, height=height, first=first, second=second), encoding="utf-8")
+    return load_train(str(path))
+
+
+def cycles(given):
+    """Return what training takes by the simulated wafer."""
+    trainer = PipelinedTrainer(given)
+    for _ in range(trainer.iterations):
+        trainer.step()
+    return trainer.cycles
+
+
+def test_a_placement_that_is_searched_for_trains_in_fewer_cycles(tmp_path, monkeypatch):
+    """On 40 x 20 PEs: the row leaves PEs idle below its shorter layers."""
+    given = config(tmp_path)
+    chosen = placement.placement(given)
+    assert chosen != placement._in_a_row(given).placed
+    searched = cycles(given)
+    monkeypatch.setattr(placement, "_searched", lambda config: None)
+    assert placement.placement(given) == placement._in_a_row(given).placed
+    assert searched < 0.97 * cycles(given)
+
+
+def test_a_row_that_is_as_fast_stays(tmp_path):
+    """Where the loss is the slowest part, nothing is gained by moving the others."""
+    given = config(tmp_path, 24, 9, 48, 32)
+    assert placement.placement(given) == placement._in_a_row(given).placed
+
+
+def test_what_no_row_holds_may_fit_all_the_same(tmp_path):
+    """Layers under each other where side by side they are too wide; too few PEs are refused."""
+    given = config(tmp_path, 9, 40)
+    with pytest.raises(ConfigError):
+        placement._in_a_row(given)
+    assert len(placement.placement(given)) == 3
+    with pytest.raises(ConfigError):
+        placement.placement(config(tmp_path, 4, 3))
