@@ -184,6 +184,7 @@ def solve(
     """
     need_wiring()
     prepared = prepare(problem, objective)
+    bests: list[Found | None] = [None] * processes
     best: Found | None = None
     done, spent = [0] * processes, [0.0] * processes
     interrupted = False
@@ -191,8 +192,10 @@ def solve(
     try:
         for number, count, cpu, found in steps(problem, prepared, objective, seconds, rounds, processes, seed):
             done[number], spent[number] = count, cpu
-            if found is not None and (best is None or found.cost < best.cost):
-                best = found
+            if found is not None:
+                bests[number] = found
+                # of equal ones that of the first process, whoever came first
+                best = min((each for each in bests if each is not None), key=lambda each: each.cost)
             if report is not None:
                 share = sum(done) / rounds / processes if rounds else sum(spent) / seconds / processes
                 report(min(1.0, share), sum(done), best)

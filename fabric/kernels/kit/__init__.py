@@ -7,6 +7,7 @@ tiles               matrices cut over a mesh of PEs, in the order in which SRAM 
 session             a run: data in, launch, time stamps, data out
 verify              how much of a result is compared: all, a sample, nothing
 check               the two comparisons that decide `verified`
+ahead               what a large kernel will take, said before it is made
 watch               who hears how far a run is, and the time that is left
 sizes               sizes that fit into a PE, and the message when they do not
 report              what a result says
