@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.config.options import place
 from harness.train.pipeline_config import refuse_unsupported
-from harness.train.placement import placement
+from harness.train.placement import check
 from wse_core.errors import ConfigError, UnsupportedError, WseError
 
 if TYPE_CHECKING:
@@ -93,5 +93,5 @@ def _against(config: TrainConfig) -> str:
     count = parameters(network_of(graph_of(config.build_network())))
     if count >= MOST_PARAMETERS:
         return f"{count:,} parameters, {MOST_PARAMETERS:.0e} or more"
-    placement(config)
+    check(config)
     return ""

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from fabric.networks.pipelined.pipeline import Pipeline, Placed
     from harness.train.config import TrainConfig
 
-__all__ = ["placement"]
+__all__ = ["check", "placement"]
+
+
+def check(config: TrainConfig) -> None:
+    """Raise `ConfigError` if the layers fit the PEs in no way; nothing is mapped if they fit in a row."""
+    try:
+        _row(config)
+    except ConfigError:
+        if _searched(config) is None:
+            raise
 
 
 def placement(config: TrainConfig) -> list[Placed]:
@@ -34,7 +43,7 @@ def placement(config: TrainConfig) -> list[Placed]:
 
     found = _searched(config)
     try:
-        row = _in_a_row(config)
+        row = _pipeline(config, _row(config))
     except ConfigError:
         if found is None:
             raise
@@ -53,13 +62,12 @@ def _pipeline(config: TrainConfig, placed: Sequence[Placed]) -> Pipeline:
     return Pipeline(*given, loss_rows=loss_rows(batch, config.mesh.height - 1))
 
 
-def _in_a_row(config: TrainConfig) -> Pipeline:
+def _row(config: TrainConfig) -> list[Placed]:
     from fabric.networks.pipelined.fit import placed_in_a_row
 
     batch, rule = minibatch_of(config), rule_of(config.train.optimizer.build())
     room = config.mesh.width, config.mesh.height
-    given = config.build_network(), config.build_machine(), *room, batch, rule, run_length(config)
-    return _pipeline(config, placed_in_a_row(*given))
+    return placed_in_a_row(config.build_network(), config.build_machine(), *room, batch, rule, run_length(config))
 
 
 def _searched(config: TrainConfig) -> Pipeline | None:

@@ -89,7 +89,7 @@ def test_less_than_1e9_parameters_that_fit_are_pipelined():
 
 def test_a_model_too_large_for_its_pes_streams_or_is_refused():
     """Requirement LP-01: the reason is said."""
-    config = parse_train(text(width=5, height=4).replace("batch.npz", ""))
+    config = parse_train(text(width=4, height=2).replace("batch.npz", ""))
     found = mode.choose(config)
     assert found.mode == "streaming"
     assert "columns of PEs" in found.reason

@@ -46,24 +46,24 @@ def test_a_placement_that_is_searched_for_trains_in_fewer_cycles(tmp_path, monke
     """On 40 x 20 PEs: the row leaves PEs idle below its shorter layers."""
     given = config(tmp_path)
     chosen = placement.placement(given)
-    assert chosen != placement._in_a_row(given).placed
+    assert chosen != placement._row(given)
     searched = cycles(given)
     monkeypatch.setattr(placement, "_searched", lambda config: None)
-    assert placement.placement(given) == placement._in_a_row(given).placed
+    assert placement.placement(given) == placement._row(given)
     assert searched < 0.97 * cycles(given)
 
 
 def test_a_row_that_is_as_fast_stays(tmp_path):
     """Where the loss is the slowest part, nothing is gained by moving the others."""
     given = config(tmp_path, 24, 9, 48, 32)
-    assert placement.placement(given) == placement._in_a_row(given).placed
+    assert placement.placement(given) == placement._row(given)
 
 
 def test_what_no_row_holds_may_fit_all_the_same(tmp_path):
     """Layers under each other where side by side they are too wide; too few PEs are refused."""
     given = config(tmp_path, 9, 40)
     with pytest.raises(ConfigError):
-        placement._in_a_row(given)
+        placement._row(given)
     assert len(placement.placement(given)) == 3
     with pytest.raises(ConfigError):
         placement.placement(config(tmp_path, 4, 3))
