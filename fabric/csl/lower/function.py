@@ -215,7 +215,7 @@ class FunctionLowering(Machine):
             self.load_to_dsr(expr)
             return None
         if name in ("@activate", "@block", "@unblock"):
-            self.put("task", None, data=(name[1:], self.task_of(expr.arguments[0])))
+            self._task_bit(name[1:], expr.arguments[0])
             return None
         if name == "@assert":
             self.assertion(expr.arguments[0])
@@ -240,6 +240,26 @@ class FunctionLowering(Machine):
         dst = self.new(1)
         self.put("rand16", dst)
         return dst
+
+    def _task_bit(self, op: str, value: Any) -> None:
+        """Activate, block or unblock an id.  The machine's instruction names the id, so one that is known at run time
+        only is compared with those that the program binds."""
+        ident = value if isinstance(value, Value) else self.value(value)
+        if not isinstance(ident, Vreg):
+            self.put("task", None, data=(op, self.task_of(value)))
+            return
+        done = self.new_block()
+        kinds = ("local",) if op == "activate" else ("local", "data")
+        bound = {number for (_, number), (kind, *_) in self.program.checked.unit.tasks.items() if kind in kinds}
+        for number in sorted(bound):
+            here, after = self.new_block(), self.new_block()
+            self.branch("br16", "eq", ident, number, here, after)
+            self.place(here)
+            self.put("task", None, data=(op, number))
+            self.jump(done)
+            self.place(after)
+        self.jump(done)
+        self.place(done)
 
     def task_of(self, value: Any) -> int:
         """Return an id that is known when the program is compiled."""

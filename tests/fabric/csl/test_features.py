@@ -294,6 +294,34 @@ comptime {{ @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_t
 """
 
 
+def test_an_id_that_is_known_at_run_time_only(tmp_path):
+    """It may be activated, blocked and unblocked; others stay as they are."""
+    body = """
+  for (ids) |id, k| { if (take[k]) { @activate(id); } }
+  @block(ids[n]);
+  other = ids[n];
+  @activate(ids[3]);
+"""
+    declarations = """
+const ids = [4]local_task_id{
+  @get_local_task_id(9), @get_local_task_id(10), @get_local_task_id(11), @get_local_task_id(12) };
+var take = [4]bool{ true, false, true, false };
+var n: u16 = 2;
+var other: local_task_id;
+task a() void { y[0] = 1; }
+task b() void { y[1] = 1; }
+task c() void { y[2] = y[3] + 1; }
+task last() void { y[3] = 1; @unblock(other); }
+comptime {
+  @bind_local_task(a, ids[0]);
+  @bind_local_task(b, ids[1]);
+  @bind_local_task(c, ids[2]);
+  @bind_local_task(last, ids[3]);
+}
+"""
+    assert words(tmp_path, body, declarations, count=4) == [1, 0, 2, 1]
+
+
 def test_colors_that_share_a_queue_get_queues_of_their_own(tmp_path):
     """Two outputs of one queue go out by different ones, none of which is a microthread that receives."""
     text = """
