@@ -46,6 +46,7 @@ ROOMS = {
     "harness.train": (*BASE_ROOMS, "harness.place"),
     "harness.plan": BASE_ROOMS,
     "harness.place": BASE_ROOMS,
+    "harness.sweep": (*BASE_ROOMS, "harness.plan"),
     "harness.validation": BASE_ROOMS,
     "harness.figures": (*BASE_ROOMS, "harness.models", "harness.inference"),
     "harness.jobs": BASE_ROOMS,
@@ -56,7 +57,18 @@ ROOMS = {
         *BASE_ROOMS,
         *(
             f"harness.{room}"
-            for room in ("train", "plan", "place", "validation", "figures", "jobs", "models", "inference", "sdk")
+            for room in (
+                "train",
+                "plan",
+                "place",
+                "sweep",
+                "validation",
+                "figures",
+                "jobs",
+                "models",
+                "inference",
+                "sdk",
+            )
         ),
     ),
     "harness.docs": BASE_ROOMS,
@@ -124,6 +136,7 @@ LIBRARIES = {
 OPTIONAL = {
     "plotly",
     "argcomplete",
+    "distributed",
     "lark",
     "rich",
     "sklearn",

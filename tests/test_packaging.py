@@ -276,6 +276,7 @@ def test_metadata():
     }
     assert set(project["optional-dependencies"]) == {
         "test",
+        "cluster",
         "complete",
         "csl",
         "demo",

@@ -126,14 +126,14 @@ class PlainProgress(Progress):
         self.last = now
         share = f"{100 * done / total:5.1f} %" if total else f"{done:,}"
         shown = [f"{name} {_short(value)}" for name, value in facts.items()]
+        seconds = (now - self.begun) * (total - done) / done if total and done else None
+        left = [_count(done, total), *([] if seconds is None else [f"{_clock(seconds)} left"])] if total else []
+        line = "    " + "  ".join([share, *left, *shown])
         if self.interactive:
-            seconds = (now - self.begun) * (total - done) / done if total and done else None
-            left = [_count(done, total), *([] if seconds is None else [f"{_clock(seconds)} left"])] if total else []
-            line = "    " + "  ".join([share, *left, *shown])
             self._write(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}")
             self.open_line = True
         else:
-            self._write(f"    {'  '.join([share, *shown])}\n")
+            self._write(f"{line}\n")
 
     def note(self, text: str) -> None:
         self._end_line()

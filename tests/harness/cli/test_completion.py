@@ -37,6 +37,8 @@ def complete(line, tmp_path, child_env):
         ("wse kernel vector op=fm", {"op=fmuls", "op=fmach"}, {"op=faddh"}),
         ("wse kernel vector --tr", {"--trace", "--trace-window"}, {"--json"}),
         ("wse kernel vector --trace ", {"off", "full"}, {"n="}),
+        ("wse swe", {"sweep"}, {"run"}),
+        ("wse sweep --pro", {"--processes", "--progress"}, {"--scheduler"}),
         ("wse figure ge", {"gemm-scaling", "gemv-scaling"}, {"throughput"}),
         ("wse plan gp", {"gpt-3"}, {"bert"}),
         ("wse export --format ", {"perfetto", "vcd"}, set()),

@@ -96,7 +96,7 @@ def test_plain_progress_on_a_pipe_writes_few_whole_lines():
     lines = stream.getvalue().splitlines()
     assert lines[0] == "==> simulate"
     assert lines[-1] == "    kept"
-    assert lines[-2] == "    100.0 %  cycles 100,000  rate 1.235"
+    assert lines[-2] == "    100.0 %  100/100  0:00:00 left  cycles 100,000  rate 1.235"
     assert 5 <= len(lines) <= 9
     assert "\r" not in stream.getvalue()
 
