@@ -411,6 +411,7 @@ def random_spec(rng, plain=False):
         else:
             routes[color]["tx"][y, x, 0] |= 1 << d
             outputs.append((x, y, d, color))
+    random_ramps(rng.noise(), programs, index, routes, inputs, outputs)
     return im.FabricSpec(
         machine=m,
         width=width,
@@ -422,6 +423,21 @@ def random_spec(rng, plain=False):
         inputs=tuple(inputs),
         outputs=tuple(outputs),
     )
+
+
+def random_ramps(rng, programs, index, routes, inputs, outputs):
+    """Attach the host to ramps of PEs: into queues that routes may feed too, and to what positions drop."""
+    for y, x in np.argwhere(index >= 0).tolist():
+        program = programs[index[y, x]]
+        for color in sorted({c for c in program.inq_color if c >= 0}):
+            if rng.chance(0.2):
+                inputs.append((x, y, im.DIR_R, color))
+        for color in sorted({c for c in program.outq_color if c >= 0}):
+            if rng.chance(0.25):
+                k = rng.choice((0, 0, 0, 1))
+                routes[color]["rx"][y, x, k] = 1 << im.DIR_R
+                routes[color]["tx"][y, x, k] = 0
+                outputs.append((x, y, im.DIR_R, color))
 
 
 def random_inputs(rng, spec, plain=False):

@@ -1,10 +1,11 @@
 """Random machines that work: streams along rows and columns, with computing and stalls in between.
 
-`random_machines` draws programs that make no sense and soon starve; these here run for thousands of cycles.  Each
-color carries one stream of n words from one PE along a straight line; every PE on the line may take a copy, the last
-one does.  Each PE sends and receives its streams in random order, synchronously or on microthreads of random priority,
-and computes in memory and in registers meanwhile.  Synchronous operations in a wrong order deadlock now and then; both
-machines must then say so.
+`random_machines` draws programs that make no sense and soon starve; these here run for thousands of cycles. Each color
+carries one stream of n words from one PE along a straight line; every PE on the line may take a copy, the last one
+does. Now and then the host takes a stream at the ramp of its sender, or sends it down the ramps of its takers. Each PE
+sends and receives its streams in random order, synchronously or on microthreads of random priority, and computes in
+memory and in registers meanwhile. Synchronous operations in a wrong order deadlock now and then; both machines must
+then say so.
 """
 
 import numpy as np
@@ -37,9 +38,20 @@ class _Stream:
         dx, dy = STEP[self.d]
         self.path = [(self.x + k * dx, self.y + k * dy) for k in range(rng.randint(1, room[place]) + 1)]
         self.takers = [place for place in self.path[1:-1] if rng.chance(0.5)] + [self.path[-1]]
+        self.host = rng.choice((None,) * 8 + ("takes", "sends"))  # at a ramp, instead of the rest of the path
+        if self.host == "takes":
+            self.path, self.takers = self.path[:1], []
 
     def route(self, layout):
         """Paint the routes of this stream."""
+        if self.host == "takes":
+            layout.route(self.color, self.path[0], rx="R", tx="")
+            layout.output_stream(*self.path[0], "R", self.color)
+            return
+        if self.host == "sends":
+            for place in self.takers:
+                layout.input_stream(*place, "R", self.color)
+            return
         d, back = DIRECTIONS[self.d], DIRECTIONS[self.d ^ 1]
         layout.route(self.color, self.path[0], rx="R", tx=d)
         for place in self.path[1:-1]:
@@ -114,7 +126,7 @@ def random_traffic(rng):
     layout = Layout(width, height, machine)
     for y in range(height):
         for x in range(width):
-            sends = [s for s in streams if (s.x, s.y) == (x, y)]
+            sends = [s for s in streams if (s.x, s.y) == (x, y) and s.host != "sends"]
             takes = [s for s in streams if (x, y) in s.takers]
             if sends or takes or rng.chance(0.3):
                 layout.place(_program(rng, machine, f"p{x}_{y}", sends, takes), x, y)

@@ -42,7 +42,8 @@ def identify(events: np.ndarray) -> np.ndarray:
     for x, y, kind, color, aux, flags in zip(*columns, strict=True):
         if kind in (INJECT, ENTER):
             number, issued = issued, issued + 1
-            queues.setdefault((x, y, color, RAMP if kind == INJECT else aux), deque()).append(number)
+            port = RAMP if kind == INJECT else CE if aux == RAMP else aux  # the host may push down the ramp
+            queues.setdefault((x, y, color, port), deque()).append(number)
         else:
             queue = (x, y, color, CE) if kind == TAKE else (x, y, color ^ (flags >> 4 & 1), flags >> 1 & 7)
             waiting = queues.get(queue)

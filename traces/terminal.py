@@ -116,11 +116,12 @@ def describe_wavelet(events: np.ndarray) -> list[str]:
         kind, where = KINDS[event["kind"]], f"({event['x']}, {event['y']})"
         text = {
             "inject": f"sent by the CE through output queue {event['aux']}",
-            "enter": f"enters from outside at port {PORTS[event['aux'] & 7]}" if event["aux"] < 5 else "",
+            "enter": f"enters from outside at port {PORTS[event['aux']]}" if event["aux"] < len(PORTS) else "",
             "take": f"taken by the CE from input queue {event['aux']}",
         }.get(kind)
         if kind == "depart":
-            out = "".join(port for bit, port in enumerate(PORTS) if event["aux"] >> bit & 1) or "nowhere"
+            out = "".join(port for bit, port in enumerate(PORTS) if event["aux"] >> bit & 1)
+            out = out or ("the host" if event["aux"] >> len(PORTS) & 1 else "nowhere")
             text = f"leaves from port {PORTS[event['flags'] >> 1 & 7]} to {out}"
         cycle, payload = int(event["cycle"]), int(event["data"])
         lines.append(f"{cycle:>10,}  {where:<12} color {event['color']:<3} {payload:08x}  {text}")

@@ -215,18 +215,19 @@ class Trace:
             )
         late = self.meta.machine[needed]
         cycles = max(0, wanted.cycles[0] - late), wanted.cycles[1]
-        grants = TraceFilter(("depart", "enter") if kind == "land" else ("depart",), wanted.colors, None, cycles)
+        grants = TraceFilter(("depart", "enter"), wanted.colors, None, cycles)
         found = []
         for events in self._chosen(grants, tuple(COLUMNS)):
             departing = events[events["kind"] == KINDS.index("depart")]
+            entering = events[events["kind"] == KINDS.index("enter")]
             if kind == "deliver":
                 found.append(_moved(departing[departing["aux"] >> RAMP & 1 == 1], (0, 0), 0))
+                found.append(_moved(entering[entering["aux"] == RAMP], (0, 0), 0))
                 continue
             for direction, step in enumerate(STEPS):
                 leaving = departing[departing["aux"] >> direction & 1 == 1]
                 found.append(_moved(leaving, step, direction ^ 1))
-            entering = events[events["kind"] == KINDS.index("enter")]
-            found.append(entering.copy())
+            found.append(entering[entering["aux"] != RAMP])
         result = np.concatenate(found)
         result["cycle"] += np.uint64(late)
         result["kind"] = len(KINDS) + DERIVED.index(kind)

@@ -21,6 +21,7 @@ from __future__ import annotations
 DIRS = "WENSR"
 DIR_W, DIR_E, DIR_N, DIR_S, DIR_R = range(len(DIRS))  # x grows east, y grows south; the opposite of link d is d ^ 1
 N_PORTS = len(DIRS)
+DIR_HOST = N_PORTS  # beside the outputs: the host, which takes what a position without outputs would drop
 N_COLORS = 24
 N_PLANES = N_COLORS * N_PORTS  # a plane: all queues of one color and input port; number color * N_PORTS + port
 N_POSITIONS = 4  # of a switch

@@ -12,9 +12,10 @@ kind          the cycle is that of                           aux                
 ============  =============================================  ========================  ===============================
 inject        a step that puts a wavelet into an output      output queue              payload
               queue
-depart        a router's grant                               outputs, a bit each       payload that left
-enter         the host's stream handing a wavelet to an      port                      payload
-              edge router
+depart        a router's grant                               outputs, a bit each;      payload that left
+                                                             bit 5: to the host
+enter         the host's stream handing a wavelet to an      port; R: to the CE,       payload
+              edge router, or to a CE                        down the ramp
 take          a CE taking a wavelet from an input queue      input queue               payload
 activate      the activated bit of a task being set          task id                   0
 task_start    the picker's choice                            task id                   code word of the entry

@@ -251,7 +251,7 @@ class FabricSpec:
     filters : ndarray[FILTER_DTYPE] or None
         Shape (height, width, n_filters); None if no PE uses a filter.
     inputs, outputs : tuple[(x, y, direction, color), ...]
-        Links at the rectangle's edge to which the host attaches: (x, y) is the edge PE, direction the side it faces.
+        Ports of the host: (x, y) is the PE, direction its side at the rectangle's edge, or R, the ramp of any PE.
     """
 
     machine: Machine

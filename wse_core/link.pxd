@@ -9,7 +9,7 @@ from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport ctz64, unlikely
 from wse_core.queue cimport *
 from wse_core.records cimport *
-from wse_core.route cimport RAMP, is_border
+from wse_core.route cimport RAMP, TO_HOST, is_border
 from wse_core.wake cimport ring_set
 
 
@@ -76,6 +76,8 @@ cdef inline bint all_have_room(region_t* s, uint32_t cell, int color, uint32_t o
     cdef uint32_t d, to
     cdef int plane
     if outs & RAMP and not ramp_has_room(s, cell, route):
+        return False
+    if unlikely(outs & TO_HOST) and not host_takes(&s.outs[s.f.sinks[color][cell] - 1], s.now):
         return False
     while links:
         d = ctz64(links)

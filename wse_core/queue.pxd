@@ -102,13 +102,14 @@ cdef inline void push_to_router(region_t* s, int plane, uint32_t cell, uint64_t 
     t += 1
     q.tail[cell] = 0 if t == q.cap[cell] else t
 
-cdef inline void push_to_ce(region_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
-    # From the router down the ramp, into the input queue that the route names. The caller has checked that there is
-    # room.
-    cdef ce_t* ce = s.f.ce[cell]
-    cdef inq_t* q = inq_at(ce, (route >> RT_INQ) & 7)
+cdef inline void push_to_queue(region_t* s, uint32_t cell, inq_t* q, uint64_t payload) noexcept nogil:
+    # Down the ramp, into an input queue of the CE. The caller has checked that there is room.
     q.slots[q.tail] = payload | s.ramp_word
     q.tail += 1
     if q.tail == q.cap:
         q.tail = 0
     ring_set(s, cell, s.now + s.f.p.ramp_in)
+
+cdef inline void push_to_ce(region_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
+    # From the router into the input queue that the route names.
+    push_to_queue(s, cell, inq_at(s.f.ce[cell], (route >> RT_INQ) & 7), payload)

@@ -281,8 +281,10 @@ ctypedef struct fault_t:
     int64_t value
 
 ctypedef struct stream_in_t:
-    uint32_t cell           # edge PE
-    int plane
+    uint32_t cell           # the PE
+    int color
+    int port                # its side; DIR_R: into the CE's input queue, not into a queue of the router
+    int slot                # then: that queue's place in the CE block
     uint64_t* words         # payload | control << 32
     uint64_t* cycles        # of each word: the first cycle in which it may enter; once it has entered: that cycle
     uint64_t n
@@ -291,9 +293,7 @@ ctypedef struct stream_in_t:
     bint logged             # the host asks when words enter: they are kept until it has
 
 ctypedef struct stream_out_t:
-    uint32_t cell           # border cell
     int color
-    int port                # port of the border cell
     uint64_t* cycles
     uint64_t* words
     uint64_t n
@@ -343,6 +343,7 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     uint32_t* shared        # per cell: colors that need arbitration
     uint64_t* shared_bits[N_COLORS]   # per color: cells in which it needs arbitration
     uint32_t* arb           # per cell two sets of colors: requests not yet granted, colors for the general path
+    uint32_t* sinks[N_COLORS]     # per cell: output that takes what has no outputs here, from 1; 0: none; NULL: nowhere
     filter_t* filters       # per cell N_FILTERS, or NULL
     ce_t** ce               # per cell, NULL = no program; zero memory until the PE first does something
     int16_t* program_of     # per cell

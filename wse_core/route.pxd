@@ -6,6 +6,7 @@ from wse_core.records cimport region_t, uint32_t, uint64_t
 
 cdef enum:
     RAMP = 1 << DIR_R       # in a set of directions
+    TO_HOST = 1 << DIR_HOST     # beside them: see fabric_t.sinks
 
 cdef inline uint32_t rx_of(uint64_t word, int pos) noexcept nogil:
     return <uint32_t>(word >> (POSITION_BITS * pos)) & ALL_PORTS

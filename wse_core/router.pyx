@@ -106,6 +106,8 @@ cdef bint make_request(region_t* s, uint32_t cell, int color, int port, request_
     r.granted = q.granted[cell] if q.granted != NULL else 0
     r.color = e
     r.outs = outs_of(word, tx_of(route, pos_of(route)))
+    if tx_of(route, pos_of(route)) == 0 and s.f.sinks[e] != NULL and s.f.sinks[e][cell]:
+        r.outs = TO_HOST
     r.counts = 0
     f = <int>(route >> RT_FILTER) & 7
     if f and r.outs & RAMP and not filter_passes(&s.f.filters[<uint64_t>cell * N_FILTERS + f - 1], word, &r.counts):
@@ -162,6 +164,8 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
             plane_push(s, &s.plane[plane], to, payload, s.now + s.f.p.hop)
     if r.outs & RAMP:
         push_to_ce(s, cell, r.route, payload)
+    if r.outs & TO_HOST:
+        stream_take(s, &s.outs[s.f.sinks[r.color][cell] - 1], s.now + s.f.p.hop, payload)
     if r.counts:
         f = &s.f.filters[<uint64_t>cell * N_FILTERS + ((r.route >> RT_FILTER) & 7) - 1]
         f.counter = 0 if f.counter >= f.limit else f.counter + 1
@@ -347,7 +351,7 @@ cdef void arbitrate(region_t* s, uint32_t cell) noexcept nogil:
         grant(s, cell, r)
         if (ready >> r.color) & 1:
             again(s, r.q, cell)
-        used |= r.outs
+        used |= r.outs & ALL_PORTS
         taken |= <uint32_t>1 << r.color
     s.f.arb[2 * cell] &= ~taken
 
@@ -559,21 +563,36 @@ cdef void arbitrate_all(region_t* s) noexcept nogil:
             if s.f.arb[2 * cell]:                 # some have lost
                 map_set(&s.asking, cell)
 
+cdef inline bint feed(region_t* s, stream_in_t* i, uint64_t payload) noexcept nogil:
+    # Push a wavelet of the host into the queue behind its port; False: no room.  Into a CE it comes after what the
+    # router of the PE delivered in this cycle.
+    cdef plane_t* q
+    cdef inq_t* to
+    if i.port != DIR_R:
+        q = &s.plane[i.color * N_PORTS + i.port]
+        if not room_at(s, plane_tail(q, i.cell)[0], s.now):
+            return False
+        plane_push(s, q, i.cell, payload, s.now + s.f.p.hop)
+        return True
+    if s.f.ce[i.cell].prog == NULL:
+        ce_awaken(s, i.cell)
+    to = inq_at(s.f.ce[i.cell], i.slot)
+    if not room_at(s, to.slots[to.tail], s.now):
+        return False
+    push_to_queue(s, i.cell, to, payload)
+    return True
+
 cdef void feed_streams(region_t* s) noexcept nogil:
     cdef int k
     cdef stream_in_t* i
-    cdef plane_t* q
     for k in range(s.n_ins):
         i = &s.ins[k]
-        if i.at < i.n and i.cycles[i.at] <= s.now:
-            q = &s.plane[i.plane]
-            if room_at(s, plane_tail(q, i.cell)[0], s.now):
-                plane_push(s, q, i.cell, i.words[i.at], s.now + s.f.p.hop)
-                if TRACE:
-                    emit(s, i.cell, s.now, EV_ENTER, q.color, q.port, i.words[i.at], is_control(i.words[i.at]))
-                i.cycles[i.at] = s.now
-                i.at += 1
-                s.waiting = 1
+        if i.at < i.n and i.cycles[i.at] <= s.now and feed(s, i, i.words[i.at]):
+            if TRACE:
+                emit(s, i.cell, s.now, EV_ENTER, i.color, i.port, i.words[i.at], is_control(i.words[i.at]))
+            i.cycles[i.at] = s.now
+            i.at += 1
+            s.waiting = 1
 
 cdef void mark_due(region_t* s) noexcept nogil:
     # The queues whose heads become ready in this cycle.

@@ -315,6 +315,9 @@ cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
                         blocked.append(d)
                 elif is_valid(plane_tail(q, to)[0]):
                     blocked.append(d)
+        if (tx == 0 and m.s.f.sinks[c] != NULL and m.s.f.sinks[c][cell]
+                and not host_takes(&m.s.outs[m.s.f.sinks[c][cell] - 1], m.s.now)):
+            blocked.append(DIR_HOST)
     return {"kind": "router", "x": x, "y": y, "color": c, "port": p, "wavelets": n, "reason": reason,
             "blocked": blocked}
 

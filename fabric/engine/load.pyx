@@ -22,6 +22,7 @@ from wse_core import image as _image
 from wse_core import isa as _isa
 from wse_core import twins as _twins
 from wse_core.encoding import CONFLICT_RULES, FORMS, ROUTE_FIELDS
+from wse_core.errors import InternalError
 
 cdef extern from *:
     """
@@ -434,18 +435,37 @@ cdef _planes(Memory m, spec):
 cdef _streams(Memory m, spec):
     cdef region_t* s = m.s
     cdef int k
+    cdef uint32_t cell
     s.n_ins = len(spec.inputs)
     s.n_outs = len(spec.outputs)
     s.ins = <stream_in_t*>m.map(max(1, s.n_ins) * sizeof(stream_in_t))
     s.outs = <stream_out_t*>m.map(max(1, s.n_outs) * sizeof(stream_out_t))
+    slots = _queue_slots(spec)
     for k, (x, y, d, color) in enumerate(spec.inputs):
-        s.ins[k].cell = m.cell(x, y)
-        s.ins[k].plane = color * N_PORTS + d
+        cell = m.cell(x, y)
+        s.ins[k].cell = cell
+        s.ins[k].color = color
+        s.ins[k].port = d
+        if d == DIR_R:
+            s.ins[k].slot = slots[spec.program_index[y, x], color]
+            if s.ins[k].slot < 0:
+                raise InternalError(f"input stream {k}: no input queue of PE ({x}, {y}) takes color {color}")
+            _special(s, color, cell)
     for k, (x, y, d, color) in enumerate(spec.outputs):
-        s.outs[k].cell = m.cell(x, y) + s.f.delta[<int>d]
+        cell = m.cell(x, y)
         s.outs[k].color = color
-        s.outs[k].port = d ^ 1
-        s.plane[color * N_PORTS + (d ^ 1)].heads[s.outs[k].cell] = k + 1
+        if d == DIR_R:
+            if s.f.sinks[color] == NULL:
+                s.f.sinks[color] = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
+            s.f.sinks[color][cell] = k + 1
+            _special(s, color, cell)
+        else:
+            s.plane[color * N_PORTS + (d ^ 1)].heads[cell + s.f.delta[<int>d]] = k + 1
+
+cdef void _special(region_t* s, int color, uint32_t cell) noexcept:
+    # The host shares this router's way into a queue, or takes what leaves it: the general path asks each time.
+    if s.f.route[color] != NULL:
+        s.f.route[color][cell] |= <uint64_t>1 << RT_SPECIAL
 
 
 def cost_of(op, machine):

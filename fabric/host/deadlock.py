@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from wse_core.encoding import DIR_HOST
 from wse_core.errors import DeadlockError
 from wse_core.image import DIR_R, DIRS, STEP, TASK_TEARDOWN, FabricSpec
 
@@ -226,12 +227,12 @@ class _Graph:
         for d in entry["blocked"]:
             if d == DIR_R:
                 found += self._consumers(x, y, e)
-            elif (x, y, d, e) in self.outputs:
+            elif (number := self.outputs.get((x, y, DIR_R if d == DIR_HOST else d, e))) is not None:
                 found.append(
                     self._end(
                         x,
                         y,
-                        f"output stream {self.outputs[x, y, d, e]} (color {e}): the host takes no more wavelets",
+                        f"output stream {number} (color {e}): the host takes no more wavelets",
                         "Fabric.accept with more cycles, or accept(stream, None) to take all",
                     )
                 )
@@ -287,6 +288,8 @@ class _Graph:
 
     def _next_stream(self, key: Key, entry: Entry) -> list[Key]:
         x, y, d, color = self.spec.inputs[key[1]]
+        if d == DIR_R:
+            return self._consumers(x, y, color)
         router = ("router", x, y, color, d)
         return [router] if router in self.entries else self.threads(x, y)
 
@@ -317,7 +320,8 @@ class _Graph:
 
     def _senders(self, x: int, y: int, color: int) -> list[Key]:
         """Return the routers that hold wavelets of `color` on the way to the CE of a PE, else the PEs that send it."""
-        if not self._route(x, y, color)[1] >> DIR_R & 1:
+        streams = [k for k, link in enumerate(self.spec.inputs) if link == (x, y, DIR_R, color)]
+        if not streams and not self._route(x, y, color)[1] >> DIR_R & 1:
             return [
                 self._end(
                     x,
@@ -326,8 +330,9 @@ class _Graph:
                     f"layout.route({color}, ({x}, {y}), rx=..., tx='R')",
                 )
             ]
-        held, sources, streams = [], [], []
-        ahead, seen = deque([(x, y, color)]), {(x, y, color)}
+        held, sources = [], []
+        routed = self._route(x, y, color)[1] >> DIR_R & 1
+        ahead, seen = deque([(x, y, color)] if routed else ()), {(x, y, color)}
         while ahead:
             px, py, e = ahead.popleft()
             for port in range(5):
@@ -435,7 +440,7 @@ class _Graph:
             }[entry["reason"]]
             if entry["reason"] == "room" and not entry["blocked"]:
                 why = "although nothing blocks them"
-            to = [DIRS[d] if d != DIR_R else "the CE" for d in entry["blocked"]]
+            to = [{DIR_R: "the CE", DIR_HOST: "the host"}.get(d) or DIRS[d] for d in entry["blocked"]]
             return f"{pe}: {some} of color {color} from {_SIDES[port]} wait {why}{' to ' + ', '.join(to) if to else ''}"
         if kind == "queue":
             return f"{pe}: {some} of color {entry['color']} in input queue {key[3]} that nothing takes"

@@ -214,7 +214,8 @@ class Layout:
         rect : tuple, optional
             See `rect`; default all PEs.
         rx, tx : str
-            Input and output directions of position 0, letters of W E N S R.
+            Input and output directions of position 0, letters of W E N S R.  An empty `tx` sends what the CE sends to
+            the host (`output_stream` with side R).
         switches : sequence of dict
             Positions 1 to 3, each ``dict(rx="E")`` or ``dict(tx="R")``; the rest is that of position 0.
         ring : bool
@@ -267,12 +268,38 @@ class Layout:
         self._params.append((name, value, self.rect(rect, f"set_param({name!r})")))
 
     def input_stream(self, x: int, y: int, side: str, color: int) -> Stream:
-        """Attach the host to an edge: it sends wavelets of `color` into PE (x, y) from its side W, E, N or S."""
+        """Attach the host to a PE: it sends wavelets of `color` into PE (x, y) from a side.
+
+        Parameters
+        ----------
+        x, y : int
+        side : {"W", "E", "N", "S", "R"}
+            W, E, N, S: a side at the edge of the layout, where a route takes the color from.  R: down the ramp of any
+            PE, into the input queue that its program binds to the color; no route is needed.
+        color : int
+
+        Raises
+        ------
+        LayoutError, RouteError
+        """
         self._changing()
         return self._streams.attach("input", x, y, side, color)
 
     def output_stream(self, x: int, y: int, side: str, color: int) -> Stream:
-        """Attach the host to an edge: it takes the wavelets of `color` that PE (x, y) sends to its side."""
+        """Attach the host to a PE: it takes the wavelets of `color` that PE (x, y) sends to a side.
+
+        Parameters
+        ----------
+        x, y : int
+        side : {"W", "E", "N", "S", "R"}
+            W, E, N, S: a side at the edge of the layout, to which a route leads.  R: the ramp of any PE; the host takes
+            what its CE sends where the route has ``rx="R"`` and an empty `tx`.
+        color : int
+
+        Raises
+        ------
+        LayoutError, RouteError
+        """
         self._changing()
         return self._streams.attach("output", x, y, side, color)
 

@@ -6,7 +6,7 @@ rows and columns stand where.
 
 In a picture of routes a line from an edge to the middle is an input, an arrow from the middle an output, a square the
 ramp from the CE, a ring the ramp to the CE; dashes are what other switch positions add.  A triangle outside is a stream
-of the host.
+of the host, one inside a stream down (upper left) or up (upper right) the ramp.
 
 Timing: none.
 """
@@ -204,11 +204,16 @@ def _paths(places: Iterable[tuple[int, int]], inputs: int, outputs: int) -> str:
 
 
 def _streams(scene: Scene, color: int, rows: Axis, columns: Axis) -> str:
-    """Return a triangle outside the edge for each stream of a color, pointing the way its wavelets go."""
+    """Return a triangle for each stream of a color, outside the edge or on the PE, pointing the way its wavelets go."""
     marks = []
     for stream in scene.all_streams:
         i, j = rows.place_of(stream.y), columns.place_of(stream.x)
         if stream.color != color or i is None or j is None:
+            continue
+        if stream.side == "R":
+            place, way = (7, 1) if stream.kind == "input" else (CELL - 7, -1)
+            x, y = LEFT + CELL * j + place, TOP + CELL * i + 7
+            marks.append(f"M{x} {y + 4 * way}L{x - 4} {y - 3 * way}L{x + 4} {y - 3 * way}Z")
             continue
         dx, dy = STEP[DIRS.index(stream.side)]
         x, y = LEFT + CELL * j + CELL // 2 + dx * (CELL // 2 + 4), TOP + CELL * i + CELL // 2 + dy * (CELL // 2 + 4)

@@ -14,10 +14,10 @@ import numpy as np
 from fabric.layout.rectangles import Rect
 from wse_core import image as im
 from wse_core.errors import RouteError
-from wse_core.image import DIRS
+from wse_core.image import DIR_R, DIRS
 from wse_core.params import Machine
 
-__all__ = ["Config", "Painting", "Request", "frozen", "letters", "union"]
+__all__ = ["Config", "Painting", "Request", "frozen", "letters", "to_host", "union"]
 
 _INJECT = {None: 0, False: 0, "low": 1, "high": 2}
 _MAX_POSITIONS = im.ROUTE_DTYPE["rx"].shape[0]
@@ -153,7 +153,7 @@ class Request:
             where = f"switch position {number}: " if number else ""
             if not inputs and not _INJECT[self.inject]:
                 raise self._wrong(f"{where}rx is empty", "the directions that wavelets of this color come from")
-            if not outputs:
+            if not outputs and not inputs >> DIR_R & 1:
                 raise self._wrong(f"{where}tx is empty", "the directions that wavelets of this color go to")
 
     def _check_machine(self, sets: list[tuple[int, int]]) -> None:
@@ -235,6 +235,11 @@ def union(sets: Iterable[int]) -> int:
     for value in sets:
         bits |= value
     return bits
+
+
+def to_host(config: Config) -> bool:
+    """Whether some position sends what comes from the CE nowhere: the host takes it, if it is attached to the ramp."""
+    return not config.teardown and any(i >> DIR_R & 1 and not o for i, o in zip(config.rx, config.tx, strict=True))
 
 
 def letters(bits: int) -> str:

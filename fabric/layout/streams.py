@@ -1,4 +1,4 @@
-"""Links to the host at the edge of a layout."""
+"""Ports of the host: links at the edge of a layout, and the ramps of any of its PEs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ __all__ = ["Stream", "Streams"]
 
 @dataclass(frozen=True)
 class Stream:
-    """A link to the host at the edge: wavelets of `color` enter or leave PE (x, y) on its side `side`."""
+    """A port of the host: wavelets of `color` enter or leave PE (x, y) on its side `side`.
+
+    Side W, E, N or S is a link at the edge.  Side R is the ramp of any PE: an input goes into the queue from which its
+    CE takes the color, an output takes what its CE sends and no route leads on.
+    """
 
     kind: str  # "input" or "output"
     index: int
@@ -37,20 +41,25 @@ class Streams:
     def attach(self, kind: str, x: int, y: int, side: str, color: int) -> Stream:
         """Add a stream of a kind, ``input`` or ``output``, and return it."""
         streams = self.inputs if kind == "input" else self.outputs
-        if side not in DIRS[:4] or len(side) != 1:
-            raise LayoutError(f"{kind} stream: side {side!r} is not W, E, N or S", x=x, y=y, color=color)
+        if side not in DIRS or len(side) != 1:
+            raise LayoutError(f"{kind} stream: side {side!r} is not W, E, N, S or R", x=x, y=y, color=color)
         if not isinstance(color, (int, np.integer)) or not 0 <= color < self.colors:
             raise RouteError(
                 f"{kind} stream: color {color!r} does not exist", x=x, y=y, hint=f"colors 0 .. {self.colors - 1}"
             )
         if not 0 <= x < self.width or not 0 <= y < self.height:
             raise LayoutError(f"{kind} stream: outside the {self.width} x {self.height} PEs of the layout", x=x, y=y)
-        d = DIRS.index(side)
-        nx, ny = x + im.STEP[d][0], y + im.STEP[d][1]
-        if 0 <= nx < self.width and 0 <= ny < self.height:
-            raise LayoutError(
-                f"{kind} stream: side {side} of this PE faces PE ({nx}, {ny}), not the outside", x=x, y=y, color=color
-            )
+        if side != "R":
+            dx, dy = im.STEP[DIRS.index(side)]
+            nx, ny = x + dx, y + dy
+            if 0 <= nx < self.width and 0 <= ny < self.height:
+                raise LayoutError(
+                    f"{kind} stream: side {side} of this PE faces PE ({nx}, {ny}), not the outside",
+                    x=x,
+                    y=y,
+                    color=color,
+                    hint=f"layout.{kind}_stream({x}, {y}, 'R', {color}): the ramp, which every PE has",
+                )
         if (kind, x, y, side, color) in self._attached:
             raise LayoutError(f"two {kind} streams of one color on side {side}", x=x, y=y, color=color)
         self._attached.add((kind, x, y, side, color))

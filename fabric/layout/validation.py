@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fabric.layout.routes import Config, Painting, letters, union
+from fabric.layout.routes import Config, Painting, letters, to_host, union
 from fabric.layout.streams import Streams
 from wse_core import image as im
 from wse_core import isa
@@ -48,6 +48,7 @@ class Check:
             self.ramp(color)
         for color in sorted(self.painting.ids):
             self.links(color)
+            self.sinks(color)
         self.streams()
 
     def cached(self, name: str, color: int, function: Callable[[Config], int]) -> np.ndarray:
@@ -190,9 +191,54 @@ class Check:
                     f"no {letter} in this tx",
                 )
 
+    def sinks(self, color: int) -> None:
+        """What comes from a CE and has no output goes to the host."""
+        nowhere = self.painting.spread(color, to_host).astype(bool)
+        for s in self.links_to_host.outputs:
+            if s.color == color and s.side == "R":
+                nowhere[s.y, s.x] = False
+        self.fail(
+            nowhere & ~self.runtime[color][self.index],
+            color,
+            "tx is empty: what the CE sends would disappear",
+            f"the directions that wavelets of this color go to, or layout.output_stream({{x}}, {{y}}, 'R', {color})",
+        )
+
+    def ramp_streams(self) -> None:
+        """Where the host attaches to a ramp, the CE takes the color from a queue, or sends it and nobody else takes it.
+
+        That an output queue sends it follows from the route (`ramp`).
+        """
+        for s in self.links_to_host.inputs:
+            if s.side == "R" and not self.has_in[s.color][self.index[s.y, s.x]]:
+                bad = np.zeros(self.index.shape, bool)
+                bad[s.y, s.x] = True
+                self.fail(
+                    bad,
+                    s.color,
+                    "input stream into the ramp",
+                    f"p.input_queue(q, {s.color}) in the program of that PE",
+                    "binds no input queue to the color",
+                )
+        for s in self.links_to_host.outputs:
+            if s.side != "R" or self.runtime[s.color][self.index[s.y, s.x]]:
+                continue
+            config = self.painting.at(s.color, s.x, s.y) if s.color in self.painting.ids else None
+            if config is None or not to_host(config):
+                raise RouteError(
+                    "output stream from the ramp: the PE has no route for the color with R in rx and an empty tx",
+                    x=s.x,
+                    y=s.y,
+                    color=s.color,
+                    hint=f'layout.route({s.color}, ({s.x}, {s.y}), rx="R", tx="")',
+                )
+
     def streams(self) -> None:
         """Every stream of the host meets a route of its color."""
+        self.ramp_streams()
         for s in self.links_to_host.inputs:
+            if s.side == "R":
+                continue
             port = DIRS.index(s.side)
             if s.color not in self.painting.ids or not self.accepts(s.color, port)[s.y, s.x]:
                 raise RouteError(
@@ -203,6 +249,8 @@ class Check:
                     hint=f'layout.route({s.color}, ({s.x}, {s.y}), rx="{s.side}", tx=...)',
                 )
         for s in self.links_to_host.outputs:
+            if s.side == "R":
+                continue
             sends = s.color in self.painting.ids and self.tx(s.color)[s.y, s.x] >> DIRS.index(s.side) & 1
             if not sends and not self.runtime[s.color][self.index[s.y, s.x]]:
                 raise RouteError(

@@ -194,7 +194,7 @@ class Device:
             what = "takes nothing from" if kind == "inputs" else "sends nothing to"
             raise ConfigError(
                 f"PE ({x}, {y}) {what} the host's stream of color {color}",
-                cause="its program does not use the color, or PEs on all sides of it use it too",
+                cause="its program does not use the color, or its routes lead the color elsewhere",
             )
         return found
 

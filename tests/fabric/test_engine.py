@@ -60,6 +60,9 @@ def test_wavelets_are_conserved(case, cycles):
                     assert gone == int(moved[color][ny, nx, port]) + held
                 if int(table["tx"][y, x, 0]) >> im.DIR_R & 1 and (x, y) in to_ce:
                     to_ce[x, y] += gone
+    for k, (x, y, direction, _color) in enumerate(spec.inputs):
+        if direction == im.DIR_R:
+            to_ce[x, y] += len(engine.entered(k))
     for place, arrived in to_ce.items():
         pe = snapshot["pe"][place]
         assert arrived == pe["counters"]["received"] + sum(map(len, pe["inq"].values()))

@@ -177,7 +177,7 @@ def build(width, height, *routes, programs=(), streams=()):
             LayoutError,
             r"PE \(0, 0\), color 3: input stream: side E of this PE faces PE \(1, 0\), not the outside",
         ),
-        (lambda: build(2, 1, streams=[("input", 0, 0, "R", 3)]), LayoutError, "side 'R' is not W, E, N or S"),
+        (lambda: build(2, 1, streams=[("input", 0, 0, "Q", 3)]), LayoutError, "side 'Q' is not W, E, N, S or R"),
         (lambda: build(2, 1, streams=[("input", 2, 0, "E", 3)]), LayoutError, "outside the 2 x 1 PEs"),
         (lambda: build(2, 1, streams=[("input", 0, 0, "W", 24)]), RouteError, "color 24 does not exist"),
         (lambda: build(2, 1, streams=[("input", 0, 0, "W", 3)] * 2), LayoutError, "two input streams of one color"),

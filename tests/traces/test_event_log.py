@@ -191,9 +191,12 @@ def test_a_range_reads_its_share(tmp_path):
         assert chosen["cycle"].max() < low + 10
 
 
-def test_landings_follow_from_grants(tmp_path):
+@pytest.mark.parametrize("seed", [1, 8])  # streams between PEs; of the second also from and to the host
+def test_landings_follow_from_grants(seed, tmp_path):
     """What lands at a port is what left the neighbour in that direction, `router.hop` cycles earlier."""
-    machine = ReferenceMachine(random_traffic(Seeded(5)))
+    machine = ReferenceMachine(random_traffic(Seeded(seed)))
+    for k in range(len(machine.spec.inputs)):
+        machine.push_input(k, range(3))
     meta = RunMeta(machine=dict(machine.machine))
     with recording(machine, tmp_path / "run.h5", meta, TraceFilter()) as log:
         machine.run(200)

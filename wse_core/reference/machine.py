@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wse_core.encoding import COUNTERS
+from wse_core.encoding import COUNTERS, DIR_HOST
 from wse_core.errors import SramFault
 from wse_core.events import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
 from wse_core.image import DIR_R, ROUTE_DTYPE, STEP, FabricSpec
@@ -69,10 +69,7 @@ class ReferenceMachine:
         self.outputs = {link: OutputStream() for link in map(_link, spec.outputs)}
         for place in self.places:
             self._wire(*place)
-        self.inputs = [
-            InputStream(self.routers[x, y].colors[color].queues[direction], x, y, direction)
-            for x, y, direction, color in spec.inputs
-        ]
+        self.inputs = [self._input(*_link(link)) for link in spec.inputs]
         self.events: list[tuple[int, ...]] = []
         self.sink: Callable[[np.ndarray, int], object] | None = None
         self.filter = TraceFilter()
@@ -88,6 +85,15 @@ class ReferenceMachine:
         filters = [] if self.spec.filters is None else self.spec.filters[y, x]
         return Router(x, y, self.machine, routes, filters)
 
+    def _input(self, x: int, y: int, direction: int, color: int) -> InputStream:
+        """Return the host's stream into a side of a router, or, with direction R, down the ramp into a CE."""
+        if direction != DIR_R:
+            queue = self.routers[x, y].colors[color].queues[direction]
+            return InputStream(queue, self.machine["router.hop"], x, y, direction)
+        own = self.ces[x, y].queue_of_color(color)
+        assert own is not None, "the layout checks that a queue takes the color"
+        return InputStream(own, self.machine["ramp.in"], x, y, direction)
+
     def _wire(self, x: int, y: int) -> None:
         """Tell a router what each direction of each color leads to."""
         router, ce = self.routers[x, y], self.ces.get((x, y))
@@ -101,6 +107,8 @@ class ReferenceMachine:
             own = None if ce is None else ce.queue_of_color(color)
             if own is not None:
                 router.targets[color, DIR_R] = own
+            if (x, y, DIR_R, color) in self.outputs:
+                router.targets[color, DIR_HOST] = self.outputs[x, y, DIR_R, color]
         if ce is not None:
             router.ce = ce
             for queue in ce.out_queues.values():
@@ -137,7 +145,7 @@ class ReferenceMachine:
             active = self.routers[place].apply(granted[place], t) or active
         pushed = False
         for stream in self.inputs:
-            pushed = stream.phase(t, self.machine["router.hop"]) or pushed
+            pushed = stream.phase(t) or pushed
 
         for place in self._order():
             if place in self.ces:

@@ -91,7 +91,7 @@ class Queue:
 
 
 class OutputStream:
-    """Where a link leaves the rectangle and the host takes what comes: all of it, or from given cycles on."""
+    """Where the host takes what leaves a router: all of it, or from given cycles on."""
 
     def __init__(self) -> None:
         self.arrived: list[Wavelet] = []
@@ -113,10 +113,13 @@ class OutputStream:
 
 
 class InputStream:
-    """Wavelets that the host wants to send, and the queue of the edge PE that takes them."""
+    """Wavelets that the host wants to send, and the queue that takes them `latency` cycles later.
 
-    def __init__(self, queue: Queue, x: int = 0, y: int = 0, port: int = DIR_W) -> None:
-        self.queue, self.x, self.y, self.port = queue, x, y, port
+    It is one of an edge PE's router, or, with port R, an input queue of a CE.
+    """
+
+    def __init__(self, queue: Queue, latency: int, x: int = 0, y: int = 0, port: int = DIR_W) -> None:
+        self.queue, self.latency, self.x, self.y, self.port = queue, latency, x, y, port
         self.waiting: list[tuple[int, bool, int]] = []  # (payload, control, first cycle)
         self.entered: list[int] = []  # cycles
         self.logged = False  # the host asks for them
@@ -126,12 +129,12 @@ class InputStream:
         """Whether the next wavelet may enter only after cycle t."""
         return bool(self.waiting) and self.waiting[0][2] > t
 
-    def phase(self, t: int, hop: int) -> bool:
+    def phase(self, t: int) -> bool:
         """Push the next wavelet if its time has come and there is room; return whether one was pushed."""
         if not self.waiting or self.waiting[0][2] > t or not self.queue.has_room(t):
             return False
         payload, control, _ = self.waiting.pop(0)
-        self.queue.push(payload, control, t + hop)
+        self.queue.push(payload, control, t + self.latency)
         self.entered.append(t)
         self.emit(self.x, self.y, t, "enter", self.queue.color, self.port, payload, control)
         return True

@@ -3,7 +3,8 @@
 What      queues per color and input port, switch positions, filters, teardown, CE injection, color swap;
           `Router.decide` grants, `Router.apply` moves.
 Ports     inputs and outputs W, E, N, S (to the neighbours' routers or to the host's streams) and R (the ramp: as an
-          input the queue that the CE fills, as an output the CE's input queues).
+          input the queue that the CE fills, as an output the CE's input queues); the host where it takes what a
+          position without outputs would drop.
 Contract  `Router.decide` reads the state at the start of the cycle and changes nothing; when all routers have decided,
           `Router.apply` carries out what was granted. No order of routers can be seen in the result.
 Timing    docs/machine.md, "Time" and "Router"; the comments here give the numbers of its steps.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from wse_core.encoding import DIR_HOST
 from wse_core.image import (
     CMD_ADV,
     CMD_NOP,
@@ -251,6 +253,8 @@ class Router:
         if route.teardown or not route.takes_from(port) or self.held_by_injection(color, port):
             return None
         outputs, counting = route.outputs(), None
+        if not outputs and (effective, DIR_HOST) in self.targets:
+            outputs = [DIR_HOST]
         if DIR_R in outputs and wavelet.control and command(wavelet.payload)[1]:
             outputs.remove(DIR_R)
         if DIR_R in outputs and route.filter:
@@ -282,10 +286,10 @@ class Router:
         served: set[int] = set()
         for request in requests:
             if request.effective in served or taken & set(request.outputs):
-                continue
+                continue  # the host is no link: it takes one wavelet of each color
             if all(self.has_room(request.effective, direction, t) for direction in request.outputs):
                 granted.append(request)
-                taken |= set(request.outputs)
+                taken |= set(request.outputs) - {DIR_HOST}
                 served.add(request.effective)
         return granted
 

@@ -2,7 +2,7 @@
 
 A stream's color belongs to the host inside of the rectangle: the program only takes or sends its wavelets.  Where a PE
 of the rectangle's edge uses it, the host's link is its outer side; a PE inside is reached in a straight line over PEs
-that do not use the color.
+that do not use the color, or, where PEs on all sides do, over its own ramp.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Routing:
                 if path is not None and (found is None or len(path) < len(found[1])):
                     found = side, path
             if found is None:
-                # PEs share programs, so many that name the color never use it; the host's side refuses those here.
+                self._ramp(table, color, kind, x, y)
                 continue
             side, path = found
             self._lay(table, color, kind, x, y, side, path)
@@ -190,6 +190,15 @@ class Routing:
             at = (px, py)
         link = (*at, out, color)
         (self.inputs if kind == "inputs" else self.outputs).append(link)
+        self.streams[kind].append((x, y, color))
+
+    def _ramp(self, table: np.ndarray, color: int, kind: str, x: int, y: int) -> None:
+        """Attach the host to the ramp of a PE; what the program itself does with the color there stays."""
+        if table[y, x]["valid"]:
+            return
+        if kind == "outputs":
+            table[y, x]["rx"][0], table[y, x]["valid"] = RAMP, 1
+        (self.inputs if kind == "inputs" else self.outputs).append((x, y, im.DIR_R, color))
         self.streams[kind].append((x, y, color))
 
     def _leaving(self) -> None:

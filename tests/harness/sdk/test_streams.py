@@ -10,6 +10,7 @@ from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
 from harness.sdk.debug import debug_util
 from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
+from wse_core import image as im
 from wse_core.errors import ConfigError
 
 LAYOUT = """
@@ -69,6 +70,24 @@ def test_words_of_each_pe_come_in_order(runner):
     last = np.zeros(3, np.uint32)
     runner.memcpy_d2h(last, 9, 0, 0, 3, 1, 1, **OPTIONS)
     assert (last == sums[:, 3]).all()
+
+
+def test_a_pe_that_others_of_its_stream_surround_is_reached_over_its_ramp(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    square = LAYOUT.replace(".height = 1", ".height = 3").replace("@set_rectangle(3, 1)", "@set_rectangle(3, 3)")
+    square = square.replace("    @set_tile_code(x, 0,", "    for (@range(u16, 3)) |y| @set_tile_code(x, y,")
+    (tmp_path / "layout.csl").write_text(square)
+    (tmp_path / "pe.csl").write_text(PE)
+    write_bundle(bundle_of(compile_file("layout.csl", Options())), "out")
+    runner = SdkRuntime("out")
+    runner.load()
+    runner.run()
+    assert (1, 1, im.DIR_R, 8) in runner.fabric.spec.inputs
+    values = np.arange(1, 37, dtype=np.uint32).reshape(3, 3, 4)
+    runner.memcpy_h2d(8, values.ravel("F"), 0, 0, 3, 3, 4, nonblock=True, **OPTIONS)
+    found = np.zeros(36, np.uint32)
+    runner.memcpy_d2h(found, 9, 0, 0, 3, 3, 4, **OPTIONS)
+    assert (found.reshape((3, 3, 4), order="F") == np.cumsum(values, axis=2)).all()
 
 
 def test_a_stream_that_nobody_reads_is_a_message(runner):
