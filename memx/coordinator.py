@@ -64,7 +64,7 @@ class Coordinator:
         self._made: dict[str, Any] = {}
 
     def script(self, kind: str) -> Script:
-        """Return the `Script` of an iteration: ``train``, or ``infer`` (forward only).
+        """Return the `Script` of an iteration: ``train``, or ``test`` (forward, then how many samples are right).
 
         Raises
         ------
@@ -82,7 +82,7 @@ class Coordinator:
 
         Parameters
         ----------
-        kind : {"train", "infer"}
+        kind : {"train", "test"}
         loss_scale : float
             A power of two.
         """
@@ -135,7 +135,10 @@ class Coordinator:
         for level in range(1, len(self.matrices) + 1):
             script.phase(f"forward, layer {level}")
             self._forward(script, level)
-        if kind == "train":
+        if kind == "test":
+            script.phase("right ones")
+            self._right(script)
+        else:
             script.phase("loss")
             self._loss(script)
             for level in range(len(self.matrices), 0, -1):
@@ -250,13 +253,35 @@ class Coordinator:
             if column < last - 1:
                 script.tell("onward", columns=[column])
 
-    def _loss(self, script: Script) -> None:
-        level = len(self.matrices)
-        rows, number = self._array(f"a{level}.rows"), len(self.parameters)
+    def _peak(self, script: Script, **pointers: int) -> None:
+        """Append the largest logit of each sample, then pointers to the logits and to what goes with them."""
+        rows = self._array(f"a{len(self.matrices)}.rows")
         script.tell("floor", row=rows)
-        self._each(script, level, "max_row")
+        self._each(script, len(self.matrices), "max_row")
         self._join(script, "join_max")
-        script.tell("peak", row=rows, label=self._array("labels"), wide=self._array("expo"))
+        script.tell("peak", columns=None, row=rows, label=self._array("labels"), **pointers)
+
+    def _right(self, script: Script) -> None:
+        """Append what counts the samples whose label has the largest logit."""
+        self._peak(script)
+        self._each(script, len(self.matrices), "right_row")
+        self._answer(script)
+
+    def _answer(self, script: Script) -> None:
+        """Append what sends a number per column."""
+        for column in range(script.columns):
+            script.words(
+                column,
+                commands.word("loss")[None],
+                np.ones(1, bool),
+                parameter=len(self.parameters),
+                places=np.array([column]),
+            )
+        script.turn()
+
+    def _loss(self, script: Script) -> None:
+        level, number = len(self.matrices), len(self.parameters)
+        self._peak(script, wide=self._array("expo"))
         self._each(script, level, "exp_row")
         self._join(script, "join_add")
         script.tell("share")
@@ -275,11 +300,7 @@ class Coordinator:
             label=self._array("labels"), wide=self._array("expo"), delta=self._array(self.resident.delta(level))
         )
         self._each(script, level, "delta_row")
-        for column in range(script.columns):
-            script.words(
-                column, commands.word("loss")[None], np.ones(1, bool), parameter=number, places=np.array([column])
-            )
-        script.turn()
+        self._answer(script)
 
     def _backward(self, script: Script, level: int) -> None:
         """Append the gradient of a layer's inputs: the transposed matrix, without biases."""

@@ -259,7 +259,7 @@ class System:
         self,
         kind: str,
         loss_scale: float,
-        shards: Sequence[tuple[np.ndarray, np.ndarray | None]],
+        shards: Sequence[tuple[np.ndarray, np.ndarray]],
         update: bool = False,
         whole: bool = False,
     ) -> tuple[Script, dict[str, Any]]:
@@ -270,7 +270,7 @@ class System:
             port.expect(script, streams)
         self.tree.weights(np.concatenate([payload for payload, _ in streams])[script.sequence])
         if not self.timed:
-            together(self._pool, [(port.work, loss_scale) for port in self.ports])
+            together(self._pool, [(port.work, kind, loss_scale) for port in self.ports])
             return script, {}
         begun, load = self.clock, int(np.ceil(2 * shards[0][0].size / self.bytes_per_cycle))
         self.sent.append(Sent(kind, script, self.ports[0].ended + load + self.ports[0].origin))
@@ -385,28 +385,30 @@ class System:
                 name = f"update of {parameter.name}"
                 mark(int(came.min()), name, track="updates", end=int(np.ceil(new.max())))
 
-    def infer(self, inputs: np.ndarray) -> tuple[np.ndarray, int]:
-        """Run the forward passes of up to a batch of samples.
+    def test(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
+        """Classify up to a batch of samples: forward passes, and the wafers count those that are right.
 
         Parameters
         ----------
         inputs : ndarray of uint16, shape (features, samples)
+            Bit patterns.
+        labels : ndarray of uint16, shape (classes, samples)
+            Bit patterns: one at the wanted class, else zero.
 
         Returns
         -------
-        logits : ndarray of uint16, shape (classes, samples)
-            Bit patterns.
+        right : int
+            Samples of which no logit is larger than that of the wanted class; added by wafers and tree.
         cycles : int
             From the end of the pass before.
         """
         given = inputs.shape[1]
         if given > self.batch:
-            raise ConfigError(f"{given} samples in a batch of {self.batch}", where="inference")
-        whole = np.zeros((len(inputs), self.batch), np.uint16)
-        whole[:, :given] = inputs
-        shards = [(np.ascontiguousarray(part), None) for part in np.split(whole, len(self.ports), axis=1)]
-        _, facts = self._pass("infer", 1.0, shards)
-        return self.logits()[:, :given], facts.get("total_cycles", 0)
+            raise ConfigError(f"{given} samples in a batch of {self.batch}", where="test")
+        padded = [np.pad(part, ((0, 0), (0, self.batch - given))) for part in (inputs, labels)]  # no class: never right
+        shards = list(zip(*(np.split(part, len(self.ports), axis=1) for part in padded), strict=True))
+        script, facts = self._pass("test", 1.0, shards)
+        return int(gather(self.tree, len(script.back)).sum()), facts.get("total_cycles", 0)
 
     def logits(self) -> np.ndarray:
         """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""

@@ -61,7 +61,7 @@ def obey(columns):
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: "-".join(map(str, network["features"])))
-@pytest.mark.parametrize("kind", ["infer", "train"])
+@pytest.mark.parametrize("kind", ["test", "train"])
 def test_what_is_taken_was_sent(network, kind):
     """Column after column obeys without waiting for ever, and nothing that was sent stays on the way."""
     columns = told(Case(**network), kind)
@@ -125,7 +125,7 @@ def test_a_script_is_written_again_only_for_another_pattern():
     assert case.coordinator.script("train").n_words < first.n_words
 
 
-@pytest.mark.parametrize("kind", ["train", "infer"])
+@pytest.mark.parametrize("kind", ["train", "test"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_one_order_of_sending_holds_the_streams_of_all_columns(network, kind):
     """Every column's words stand in it in their order, and whoever obeys it word by word never waits."""

@@ -288,7 +288,7 @@ def test_words_that_pass_others_on_another_plane_are_marked_whole():
     system = case.system(form="pairs", mark=lambda begin, label, track, end: marks.append((label, begin, end)))
     system.train(case.shards)
     for _ in range(6):
-        system.infer(np.concatenate([inputs for inputs, _ in case.shards], axis=1))
+        system.test(*(np.concatenate(parts, axis=1) for parts in zip(*case.shards, strict=True)))
     system.train(case.shards)
     assert system.down.sent[0] > system.down.sent[-1]
     assert all(begin <= end for _, begin, end in marks)

@@ -6,11 +6,11 @@ addresses (`fabric.networks.streamed.resident.Resident.arrays`), since programs 
 What works on a row of tokens moves its pointers to the next row, so a command is sent once per row that the column
 owns.
 
-Each phase of an iteration has its own table of commands.  Their ids are one space all the same, 51 of the 63 there are:
+Each phase of an iteration has its own table of commands.  Their ids are one space all the same, 52 of the 63 there are:
 a control wavelet starts the task with its id, so an id could mean two things only if something were done between the
 phases (a task that reads a mode and branches, or another table of tasks), which costs cycles per command, and the ids
 are also the order in which a PE picks among tasks of one priority.  A program leaves out the tasks of phases that its
-network does not have (`fabric.networks.streamed.rows.RowTasks`); 12 ids are left.
+network does not have (`fabric.networks.streamed.rows.RowTasks`); 11 ids are left.
 
 Source: weight streaming white paper, section 7.3: weights and commands share the stream.  The set of commands is ours.
 """
@@ -80,8 +80,10 @@ LOSS = {
     "scale": "data = upper half of the f32 loss scale",
     "delta_row": "delta row: (wide row times share, minus label) times loss scale",
     "loss": "send the sum of the hits south; hits and sums: zero",
+    "right_row": "hits: plus label, where the row is the largest logit",
 }
-"""Softmax cross-entropy; sums over all columns go round their ring, as those of the normalisation do."""
+"""Softmax cross-entropy, and how many samples are classified right; sums over all columns go round their ring, as those
+of the normalisation do."""
 NORMALISATION = {
     "k_low": "data = lower half of an f32 constant, 1 / features",
     "k_high": "data = its upper half",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fabric.kernels.streamed.placement import cut
 from fabric.networks.streamed.resident import Resident
-from fabric.networks.streamed.rows import EPSILON
+from fabric.networks.streamed.rows import APART, EPSILON
 from fabric.program import functions
 from wse_core import numerics
 from wse_core.formats import Arithmetic
@@ -197,16 +197,27 @@ class Oracle:
             return self.narrow(values), self.narrow(slopes)
         return rows, None
 
+    def below(self) -> NDArray[np.uint32]:
+        """Return the logits less the largest of their sample, in f32."""
+
+        def larger(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> NDArray[np.uint32]:
+            return self.single.call("maximum", a, b)
+
+        logits = self.widen(self.activations[-1])
+        peak = self.joined(self.over_rows(logits, len(self.resident.network.layers), larger, 0xFF800000), larger)
+        return self.sub(logits, peak[None])
+
+    def right(self, labels: np.ndarray) -> np.ndarray:
+        """Return per column how many samples no logit of which is larger than that of their label, as f32 bits."""
+        below, one = self.below(), np.float32(1).view(np.uint32)
+        far = self.mul(below, np.full_like(below, np.float32(APART).view(np.uint32)))
+        found = self.add(self.single.call("maximum", far, np.full_like(far, one | 1 << 31)), np.full_like(far, one))
+        level = len(self.resident.network.layers)
+        return self.south(np.array(self.over_rows(self.mul(found, self.widen(labels)), level, self.add, 0)))
+
     def loss(self, labels: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
         """Return (losses per column as f32 bits, gradients of the logits)."""
-        level, logits = len(self.resident.network.layers), self.widen(self.activations[-1])
-        lowest = 0xFF800000
-        peak = self.joined(
-            self.over_rows(logits, level, lambda a, b: self.single.call("maximum", a, b), lowest),
-            lambda a, b: self.single.call("maximum", a, b),
-        )
-        below = self.sub(logits, peak[None])
-        wanted = self.widen(labels)
+        level, below, wanted = len(self.resident.network.layers), self.below(), self.widen(labels)
         hits = np.array(self.over_rows(self.mul(wanted, below), level, self.sub, 0))
         powers = self.functions.exp(below)
         sums = self.joined(self.over_rows(powers, level, self.add, 0), self.add)

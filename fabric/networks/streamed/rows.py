@@ -30,10 +30,12 @@ from fabric.networks.streamed.commands import IDS
 from fabric.program import functions
 from fabric.program.program import Program
 
-__all__ = ["EPSILON", "POINTERS", "RowTasks"]
+__all__ = ["APART", "EPSILON", "POINTERS", "RowTasks"]
 
 EPSILON = 1e-5
 """Added to the variance before the root."""
+APART = 2.0**100
+"""Times this, any two 16-bit numbers that differ are more than one apart."""
 POINTERS = ("row", "aux", "delta", "label", "wide")
 """Pointers of `RowTasks`: name of the command that sets each."""
 
@@ -202,6 +204,15 @@ class RowTasks:
             self.send_sum(self.hits)
             p.mov32(self.hits, 0)
             p.mov32(total, 0)
+        with self.command("right_row"):  # 1 where a logit is the largest, 0 where it is below
+            p.fh2s(one, self.reads["row"])
+            p.fsubs(one, one, self.peak)
+            p.fmuls(one, one, APART)
+            p.fmaxs(one, one, -1.0)
+            p.fadds(one, one, 1.0)
+            p.fh2s(two, self.reads["label"])
+            p.fmuls(one, one, two)
+            p.fadds(self.hits, self.hits, one)
 
     def send_sum(self, vector: Var) -> None:
         """Emit the sum of a vector over the tokens, sent south."""

@@ -56,21 +56,20 @@ class Wafer:
         self.fabric = Fabric(resident.layout, backend)
         self.fabric.run()
 
-    def load(self, inputs: NDArray[np.uint16], labels: NDArray[np.uint16] | None = None) -> None:
+    def load(self, inputs: NDArray[np.uint16], labels: NDArray[np.uint16]) -> None:
         """Place a batch in the SRAM of the PEs.
 
         Parameters
         ----------
         inputs : ndarray of uint16, shape (features, samples)
             Bit patterns.
-        labels : ndarray of uint16, shape (classes, samples), optional
-            Bit patterns of the wanted probabilities, for a pass that computes a loss.
+        labels : ndarray of uint16, shape (classes, samples)
+            Bit patterns of the wanted probabilities.
         """
         ones = self.resident.tiles("a0", inputs)
         ones[..., : self.resident.tokens] = self.resident.one
         self.fabric.write("a0", ones)
-        if labels is not None:
-            self.fabric.write("labels", self.resident.tiles("labels", labels))
+        self.fabric.write("labels", self.resident.tiles("labels", labels))
 
     def run(
         self, streams: Sequence[tuple[NDArray[np.uint32], NDArray[np.bool_]]], progress: Progress | bool | None = None

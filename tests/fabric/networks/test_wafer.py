@@ -69,15 +69,35 @@ def test_both_machines_take_the_same_cycles(**values):
     assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_inference_does_nothing_else(seed):
-    """The forward part of an iteration gives the logits of the iteration, and sends nothing back."""
-    case = Case((9, 7, 4), 3, 2, 3, seed=seed)
-    case.wafer.load(case.inputs)
-    passed = case.wafer.run(case.coordinator.streams("infer"))
-    assert np.array_equal(case.wafer.activations(2), case.oracle.forward(case.inputs, case.coordinator.weights()))
-    assert not any(len(numbers) for numbers in passed.numbers)
+@examples(10)
+@given(**CASES)
+def test_a_test_counts_what_is_right_and_does_nothing_else(**values):
+    """The forward part of an iteration gives the logits of the iteration; a number per column comes back."""
+    case = Case(**values)
+    case.load()
+    for _ in range(2):  # what one pass counted is not in the next
+        passed = case.wafer.run(case.coordinator.streams("test"))
+        logits = case.oracle.forward(case.inputs, case.coordinator.weights())
+        assert np.array_equal(case.wafer.activations(len(case.network.layers)), logits)
+        found = np.array([number for numbers in passed.numbers for number in numbers])
+        assert found.view(np.uint32).tolist() == case.oracle.right(case.labels).tolist()
+        numbers = case.oracle.half.decode(logits)
+        assert found.sum() == (numbers[case.targets, np.arange(numbers.shape[1])] == numbers.max(0)).sum()
     assert case.matrices[0].transposes == 0
+
+
+@pytest.mark.parametrize("dtype", ["f16", "cb16"])
+def test_logits_next_to_each_other_differ(dtype):
+    """Of the smallest numbers as of the largest, only the larger one counts; equal ones are right both."""
+    case = Case((3, 2), tokens=6, dtype=dtype)
+    half = case.oracle.half
+    top = int(half.encode(np.array([60000.0]))[0])
+    rows = np.array([[1, 2, top, 0x8001, 7, 0], [2, 1, top - 1, 0x8002, 7, 0x8000]], np.uint16)
+    case.oracle.activations = [case.inputs, rows]
+    numbers = half.decode(rows)
+    for label in (0, 1):
+        labels = half.encode(np.eye(2)[[label] * 6].T)
+        assert case.oracle.right(labels).view(np.float32).sum() == (numbers[label] == numbers.max(0)).sum()
 
 
 def test_layer_1_has_no_activation_gradient():
@@ -165,7 +185,7 @@ def test_two_weights_and_two_gradients_of_a_dense_row_take_what_the_closed_forms
     for features in (40, 60):
         case = Case((features, 1), tokens=tokens, activation="none", form="pairs")
         case.load()
-        found[features] = [case.wafer.run(case.coordinator.streams(kind)).cycles for kind in ("infer", "train")]
+        found[features] = [case.wafer.run(case.coordinator.streams(kind)).cycles for kind in ("test", "train")]
     product, both = (more - less for more, less in zip(found[60], found[40], strict=True))
     assert product == sum(pair_cycles(tokens, m, feature) for feature in range(41, 61, 2))
     assert both - product == 10 * turn_cycles(tokens, m)
