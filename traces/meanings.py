@@ -42,6 +42,8 @@ RESULTS = {
     "run_seconds": ("s", "time of the host for the simulation alone"),
     "verify_seconds": ("s", "time of the host for the check of the result"),
     "total_seconds": ("s", "time of the host for everything"),
+    "host_bands": ("", "bands of rows with clocks of their own in which the host simulated, at most"),
+    "host_threads": ("", "threads of the host that simulated, at most"),
     "peak_rss_bytes": ("B", "most memory of the host's process"),
     "hops_per_second": ("wavelets/s", "speed of the simulation: wavelet hops per second of the host"),
     "pe_cycles_per_second": ("cycles/s", "speed of the simulation: cycles of all PEs per second of the host"),

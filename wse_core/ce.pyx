@@ -21,7 +21,6 @@ Rules, costs and accounting: docs/machine.md, "CE".  Reads and writes: its own `
 R queues of its router (pushing), route words and filters of its router (in real time only).
 """
 from wse_core.account cimport *
-from wse_core.bitmap cimport map_next, map_walk, walk_t
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk
@@ -428,30 +427,37 @@ cdef void ce_report(region_t* s, uint32_t cell, bint last) noexcept nogil:
     if s.f.ce[cell].prog != NULL and (last or s.watch[cell].end < s.f.ce[cell].acct):
         close_wait(s, cell)
 
-cdef void ce_phase(region_t* s) noexcept nogil:
+cdef void row_computes(region_t* s, uint32_t row) noexcept nogil:
+    # The CE phase of a row.
     cdef uint32_t slot = <uint32_t>(s.now & (RING - 1))
     cdef uint32_t bucket = <uint32_t>(s.now & (WHEEL - 1))
-    cdef uint32_t cell, after
-    cdef uint64_t b
-    cdef walk_t walk
+    cdef uint32_t cell, after, first, w
+    cdef uint64_t b, words
+    cdef row_t* r = &s.rows[row]
     cdef int at
-    cell = s.wheel_head[bucket]
-    while cell:
-        after = s.f.wheel_next[cell]
-        if s.f.wheel_time[cell] == s.now:
-            wheel_remove(s, cell)
-            ring_set(s, cell, s.now)
-        cell = after
-    if not (s.ring_any >> slot) & 1:
+    if r.wheel_count:
+        cell = r.wheel_head[bucket]
+        while cell:
+            after = s.f.wheel_next[cell]
+            if s.f.wheel_time[cell] == s.now:
+                wheel_remove(s, r, cell)
+                ring_set(s, cell, s.now)
+            cell = after
+    if not (r.ring_any >> slot) & 1:
         return
-    s.ring_any &= ~(<uint32_t>1 << slot)
-    walk = map_walk(&s.ring[slot])
-    while map_next(&s.ring[slot], &walk, False, True):
-        b = s.ring[slot].bits[walk.w]
-        s.ring[slot].bits[walk.w] = 0
+    r.ring_any &= <uint16_t>~(1 << slot)
+    s.seen = max(s.seen, s.now)
+    words = s.ring[slot].top[row]
+    s.ring[slot].top[row] = 0
+    first = row * s.f.grid.words
+    while words:
+        w = first + ctz64(words)
+        words &= words - 1
+        b = s.ring[slot].bits[w]
+        s.ring[slot].bits[w] = 0
         while b:
             at = ctz64(b)
             if unlikely(s.order != 0) and vary(s, 2):
                 at = 63 - clz64(b)
-            step_ce(s, walk.w * 64 + at)
+            step_ce(s, w * 64 + at)
             b &= ~(<uint64_t>1 << at)

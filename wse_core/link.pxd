@@ -2,7 +2,7 @@
 # A queue and the places that its head wants: is there room, wait if not, take the head if so.
 #
 # A queue that waits leaves the activity map, so blocked traffic is not visited cycle after cycle: for a full queue it
-# is woken by that queue's next pop, for a place that becomes free in a later cycle by the list of that cycle.  Waiting
+# is woken by that queue's next pop, for a place that becomes free in a later cycle by the set of that cycle.  Waiting
 # is in link.pyx: within the loops that visit queues it would take registers from those that move (2 % of a hop).
 from wse_core.bitmap cimport map_clear
 from wse_core.block cimport ce_awaken, inq_at

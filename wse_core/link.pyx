@@ -4,7 +4,7 @@
 What they wait for, and why this is apart from the rest: link.pxd.
 """
 from wse_core.bitmap cimport map_clear
-from wse_core.queue cimport is_valid, mark_later, plane_number, ready_cycle, wake_inputs
+from wse_core.queue cimport is_valid, mark_due, plane_number, ready_cycle, wake_inputs
 from wse_core.records cimport *
 
 
@@ -16,7 +16,7 @@ cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexc
         s.waiting = 1
         return
     map_clear(&q.map, cell)
-    mark_later(s, plane_number(q), cell, ready)
+    mark_due(s, plane_number(q), cell, ready)
 
 cdef void wake_upstream(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # A place became free for which a queue of the neighbour waits; it can be used from the next cycle on.

@@ -6,11 +6,11 @@
 # filled.  So a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped
 # t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances;
 # `stamps_refresh` keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
-from wse_core.bitmap cimport map_set
+from wse_core.bitmap cimport map_set, row_of_word
 from wse_core.block cimport inq_at
 from wse_core.builtins cimport ctz64, unlikely
 from wse_core.records cimport *
-from wse_core.wake cimport ring_set
+from wse_core.wake cimport ring_set, row_live, row_timed
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -44,10 +44,12 @@ cdef inline int plane_number(plane_t* q) noexcept nogil:
     return q.color * N_PORTS + q.port
 
 cdef inline void plane_mark(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    cdef uint32_t row = map_set(&q.map, &s.f.grid, cell)
     cdef int plane
-    if map_set(&q.map, cell):
+    if row:
         plane = plane_number(q)
-        s.active[plane >> 6] |= <uint64_t>1 << (plane & 63)
+        s.rows[row].planes[plane >> 6] |= <uint64_t>1 << (plane & 63)
+        row_live(s, row)
         q.used = True
 
 cdef inline uint64_t* plane_head(plane_t* q, uint32_t cell) noexcept nogil:
@@ -67,17 +69,25 @@ cdef inline void plane_push(region_t* s, plane_t* q, uint32_t cell, uint64_t pay
     q.tail[cell] = 0 if t == (q.cap[cell] if q.cap != NULL else q.depth) else t
     plane_mark(s, q, cell)
 
-cdef bint later_grow(region_t* s, later_t* due) noexcept nogil
-
-cdef inline void mark_later(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
+cdef inline void mark_due(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
     # until then. A cycle beyond the ring is reached in several rounds.
-    cdef later_t* due = &s.later[(cycle if cycle - s.now < RING else s.now + RING - 1) & (RING - 1)]
-    if unlikely(due.n == due.room) and not later_grow(s, due):
-        return
-    due.items[due.n] = cell | (<uint64_t>plane << 32)
-    due.n += 1
-    s.n_later += 1
+    cdef uint32_t slot, w = cell >> 6, row
+    cdef uint64_t* word
+    cdef row_t* r
+    if cycle - s.now >= RING:
+        cycle = s.now + RING - 1
+    slot = <uint32_t>(cycle & (RING - 1))
+    word = s.plane[plane].due + <uint64_t>slot * s.f.n_words + w
+    if word[0] == 0:
+        row = row_of_word(&s.f.grid, w)
+        r = &s.rows[row]
+        r.due[slot][plane >> 6] |= <uint64_t>1 << (plane & 63)
+        if not (r.due_any >> slot) & 1:
+            r.due_any |= <uint16_t>(1 << slot)
+            s.n_due += 1
+        row_timed(s, row, cycle)
+    word[0] |= <uint64_t>1 << (cell & 63)
 
 # Waking is in queue.pyx: rare enough for a call, and the loops that take wavelets keep their registers.
 cdef void wake_color(region_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil
@@ -98,7 +108,7 @@ cdef inline void push_to_router(region_t* s, int plane, uint32_t cell, uint64_t 
     cdef uint32_t t = q.tail[cell], h = q.heads[cell] & HEAD
     q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
     if t == h:
-        mark_later(s, plane, cell, ready)
+        mark_due(s, plane, cell, ready)
     t += 1
     q.tail[cell] = 0 if t == q.cap[cell] else t
 

@@ -1,19 +1,20 @@
 # cython: overflowcheck=False
 # The records of a fabric: flat tables, indexed by cell.
 #
-# A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1, stride =
-# width + 2; the neighbour in direction d is cell + delta[d].  Nothing here knows Python; `fabric.engine.memory`
+# A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1; the
+# neighbour in direction d is cell + delta[d].  The stride is the width and two cells of border, rounded up to a
+# multiple of 64, so that rows share no words of bitmaps.  Nothing here knows Python; `fabric.engine.memory`
 # allocates the tables (no-reserve mappings: what is never touched costs nothing), router.pyx and ce.pyx advance them.
 # What is done with them: queue.pxd, wake.pxd, block.pxd, emit.pxd.  Cycle rules: docs/machine.md.
 from libc.stdint cimport uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t
 
 from wse_core.arithmetic cimport num_t
-from wse_core.bitmap cimport map3_t
+from wse_core.bitmap cimport grid_t, map_t
 from wse_core.constants cimport *
 
 cdef enum:
     RING = 16               # cycles ahead that the wake ring covers; a power of two
-    WHEEL = 1024            # buckets of the timing wheel; a power of two
+    WHEEL = 256             # buckets of the timing wheel of a row; a power of two
 
 cdef enum:                  # operand of a vector operation
     OPND_NONE = 0
@@ -44,13 +45,14 @@ cdef enum:
     HEAD = 127
     SLEEPER = 128           # a queue upstream waits for room here, out of the activity map; the next pop wakes it
 
-ctypedef struct plane_t:    # all queues of one color and input port; 80 bytes, which is cheap to multiply with
+ctypedef struct plane_t:    # all queues of one color and input port; 72 bytes, which is cheap to multiply with
     uint64_t* slots         # n_cells * stride words
     uint64_t* heads         # n_cells; bits 0-6: index of the head; 7: SLEEPER; above: wavelets moved out of this queue
     uint64_t* granted       # n_cells: cycle of the last grant + 1, 0 = never; NULL: the color is arbitrated nowhere
     uint8_t* tail           # n_cells: index of the place to fill next
     uint8_t* cap            # n_cells: capacity of each ring, or NULL: `depth` everywhere
-    map3_t map              # cells that may hold wavelets
+    map_t map               # cells that may hold wavelets
+    uint64_t* due           # RING sets of cells, by cycle modulo RING: those to be put into `map` in that cycle
     int depth               # words per cell in `slots`
     uint8_t color
     uint8_t port
@@ -123,7 +125,7 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t reads          # registers read at issue
     uint16_t writes         # registers written
     uint16_t dsrs[FILE_REG]     # DSRs named, per file
-    uint16_t shape          # of a vector instruction: its place in program_t.shapes
+    uint32_t shape          # of a vector instruction: its place in region_t.shapes
 
 cdef enum:                  # instr_t.flags
     I_VECTOR = 1
@@ -229,7 +231,6 @@ ctypedef struct program_t:
     int n_dsr
     int n_inq
     int n_fifo
-    shape_t* shapes         # a vector instruction each, whichever PE sets it up
     desc_t* descriptors
     uint32_t n_desc
     uint32_t code_words
@@ -302,11 +303,6 @@ ctypedef struct stream_out_t:
     uint64_t n_places       # beyond these the host takes nothing
     uint64_t at             # places used
 
-ctypedef struct later_t:    # queues to be put into the activity maps in one cycle: cell, plane << 32
-    uint64_t* items
-    uint64_t n
-    uint64_t room
-
 ctypedef struct params_t:   # of the machine, in cycles and words
     int hop, ramp_in, ramp_out, execute
     int task_start, round_robin
@@ -334,7 +330,9 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     int width, height
     uint32_t stride
     uint32_t n_cells
+    uint32_t n_rows         # of cells, border included
     uint32_t n_words        # of a bitmap over cells
+    grid_t grid
     int32_t delta[4]
     params_t p
     bint reroutes           # a program writes routes: any color may come to need arbitration
@@ -354,34 +352,48 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     uint32_t* wheel_next    # per cell, 0 = end (cell 0 is border, never a PE)
     uint32_t* wheel_prev
     uint64_t* wheel_time    # per cell, 0 = not in the wheel
+    uint64_t from_north[2]  # planes whose wavelets move south
+    uint32_t* ins_of        # numbers of the host's input streams, row by row: row_t.first_in
+    uint32_t n_shapes       # vector instructions of all programs
     uint32_t seed           # of the random generators
     uint64_t sweep          # cycles between two sweeps
 
-ctypedef struct region_t:   # cells that share a clock: what changes while they run; today one region is the fabric
+ctypedef struct row_t:      # what is to be done in a row of cells, by planes and cycles
+    uint64_t planes[2]      # planes that may hold wavelets
+    uint64_t timer          # no CE is to be looked at, and no queue due, before this cycle
+    uint16_t ring_any       # slots of the ring with CEs to be looked at
+    uint16_t due_any        # slots of the ring with queues that become ready
+    bint live               # something of all this is not empty: the row's bit in region_t.live
+    uint32_t first_in       # the host's input streams into the row: their place in fabric_t.ins_of,
+    uint32_t n_in           # and how many
+    uint32_t wheel_count
+    uint64_t due[RING][2]   # by cycle modulo RING: planes with queues that become ready
+    uint64_t wheel_used[WHEEL >> 6]
+    uint32_t wheel_head[WHEEL]
+
+ctypedef struct region_t:   # what advances with one clock: the whole fabric, or the rows that one thread is at
     fabric_t f              # a copy, not a pointer: one load less wherever a wavelet moves
     uint64_t now
     uint64_t ahead          # no CE may act in this cycle or later: the end of the run, or a bound on running ahead
     plane_t plane[N_PLANES]
-    map3_t asking           # cells to arbitrate in this cycle
-    later_t later[RING]       # by cycle modulo RING
-    uint64_t n_later
-    uint64_t active[(N_PLANES + 63) >> 6]  # planes that may hold wavelets
+    row_t* rows
+    uint64_t* live          # set of rows in which something is to be done
+    uint64_t* fed           # set of rows that the host feeds
+    map_t asking            # cells to arbitrate in this cycle
+    map_t ring[RING]        # by cycle modulo RING: cells to be looked at
     uint32_t* awake         # cells whose CE has done something, in no order
     uint32_t n_awake
-    bint shares             # some router has colors that need arbitration
     bint controls           # control wavelets may be under way: a program sends them, or the host does
+    shape_t* shapes         # a vector instruction each, whichever PE sets it up
     # of this cycle: the upper part of words that become ready in a neighbour's queue, or in a CE's input queue
     uint64_t hop_word
     uint64_t ramp_word
-    # wake ring and timing wheel of the CEs
-    map3_t ring[RING]       # by cycle modulo RING: cells to be looked at
-    uint32_t ring_any       # ring slots with work
-    uint32_t wheel_head[WHEEL]
-    uint64_t wheel_used[WHEEL >> 6]
-    uint64_t wheel_count
     # what happened
     int moved               # a wavelet moved in this cycle
     int waiting             # the next cycle must not be skipped: a stamp lies ahead, or a CE changed what routers see
+    int64_t n_due           # slots of rows with queues that become ready
+    uint64_t seen           # the last cycle that had to be looked at
+    int n_busy              # cycles in a row in which much moved
     int64_t last_active
     uint64_t hops
     uint64_t next_refresh

@@ -16,7 +16,7 @@ arbitration and atomic multicast are not public (docs/accuracy.md).
 """
 from libc.stdlib cimport realloc
 
-from wse_core.bitmap cimport map_clear, map_next, map_prune, map_set, map_walk, walk_t
+from wse_core.bitmap cimport map_clear, map_set
 from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
@@ -505,7 +505,7 @@ cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* rout
             return
         map_clear(&q.map, cell)                         # asks until it is granted
         s.f.arb[2 * cell] |= <uint32_t>1 << q.color
-    map_set(&s.asking, cell)
+    map_set(&s.asking, &s.f.grid, cell)
 
 cdef inline uint64_t apart(region_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t w) noexcept nogil:
     # The queues of one word of the activity map that need no arbitration; the others ask.
@@ -516,52 +516,59 @@ cdef inline uint64_t apart(region_t* s, plane_t* q, uint64_t now, const uint64_t
         sharing &= sharing - 1
     return cells
 
-cdef inline void scan_cells(region_t* s, plane_t* q, bint down) noexcept nogil:
-    cdef uint64_t b, now = s.now
+cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down) noexcept nogil:
+    cdef uint64_t b, now = s.now, words = q.map.top[row]
     cdef const uint64_t* routes = s.f.route[q.color]
-    cdef plane_t* row = q - q.port
-    cdef walk_t walk = map_walk(&q.map)
+    cdef plane_t* side = q - q.port
+    cdef uint32_t first = row * s.f.grid.words, w
     cdef int at
     keep(q)
-    while map_next(&q.map, &walk, down, False):
-        b = apart(s, q, now, routes, walk.w)
+    while words:
+        at = 63 - clz64(words) if down else ctz64(words)
+        words ^= <uint64_t>1 << at
+        w = first + at
+        b = apart(s, q, now, routes, w)
         while b:
             at = 63 - clz64(b) if down else ctz64(b)
-            visit(s, q, row, now, routes, walk.w * 64 + at)
-            b ^= <uint64_t>1 << at if down else b & (~b + 1)
+            visit(s, q, side, now, routes, w * 64 + at)
+            b ^= <uint64_t>1 << at
+        if q.map.bits[w] == 0:
+            q.map.top[row] &= ~(<uint64_t>1 << (w - first))
 
-cdef void scan_up(region_t* s, plane_t* q) noexcept nogil:
-    scan_cells(s, q, False)
+cdef void scan_up(region_t* s, plane_t* q, uint32_t row) noexcept nogil:
+    scan_row(s, q, row, False)
 
-cdef void scan_down(region_t* s, plane_t* q) noexcept nogil:
-    scan_cells(s, q, True)
+cdef void scan_down(region_t* s, plane_t* q, uint32_t row) noexcept nogil:
+    scan_row(s, q, row, True)
 
-cdef void scan(region_t* s, int plane) noexcept nogil:
+cdef void scan(region_t* s, int plane, uint32_t row) noexcept nogil:
     # Against the direction of flow, so that a word pushed in this cycle is not met again in it (a third fewer visits).
     cdef plane_t* q = &s.plane[plane]
-    cdef bint down = q.port == DIR_W or q.port == DIR_N
+    cdef bint down = q.port == DIR_W
     if unlikely(s.order != 0):
         down = vary(s, 2)
     if down:
-        scan_down(s, q)
+        scan_down(s, q, row)
     else:
-        scan_up(s, q)
-    if not map_prune(&q.map):
-        s.active[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
+        scan_up(s, q, row)
+    if q.map.top[row] == 0:
+        s.rows[row].planes[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
 
-cdef void arbitrate_all(region_t* s) noexcept nogil:
-    cdef uint32_t cell
-    cdef uint64_t b
-    cdef walk_t walk = map_walk(&s.asking)
-    while map_next(&s.asking, &walk, False, True):
-        b = s.asking.bits[walk.w]
-        s.asking.bits[walk.w] = 0
+cdef void arbitrate_row(region_t* s, uint32_t row) noexcept nogil:
+    cdef uint32_t cell, first = row * s.f.grid.words, w
+    cdef uint64_t b, words = s.asking.top[row]
+    s.asking.top[row] = 0
+    while words:
+        w = first + ctz64(words)
+        words &= words - 1
+        b = s.asking.bits[w]
+        s.asking.bits[w] = 0
         while b:
-            cell = walk.w * 64 + ctz64(b)
+            cell = w * 64 + ctz64(b)
             b &= b - 1
             arbitrate(s, cell)
             if s.f.arb[2 * cell]:                 # some have lost
-                map_set(&s.asking, cell)
+                map_set(&s.asking, &s.f.grid, cell)
 
 cdef inline bint feed(region_t* s, stream_in_t* i, uint64_t payload) noexcept nogil:
     # Push a wavelet of the host into the queue behind its port; False: no room.  Into a CE it comes after what the
@@ -582,11 +589,11 @@ cdef inline bint feed(region_t* s, stream_in_t* i, uint64_t payload) noexcept no
     push_to_queue(s, i.cell, to, payload)
     return True
 
-cdef void feed_streams(region_t* s) noexcept nogil:
-    cdef int k
+cdef void feed_row(region_t* s, row_t* r) noexcept nogil:
+    cdef uint32_t k
     cdef stream_in_t* i
-    for k in range(s.n_ins):
-        i = &s.ins[k]
+    for k in range(r.first_in, r.first_in + r.n_in):
+        i = &s.ins[s.f.ins_of[k]]
         if i.at < i.n and i.cycles[i.at] <= s.now and feed(s, i, i.words[i.at]):
             if TRACE:
                 emit(s, i.cell, s.now, EV_ENTER, i.color, i.port, i.words[i.at], is_control(i.words[i.at]))
@@ -594,37 +601,56 @@ cdef void feed_streams(region_t* s) noexcept nogil:
             i.at += 1
             s.waiting = 1
 
-cdef void mark_due(region_t* s) noexcept nogil:
-    # The queues whose heads become ready in this cycle.
-    cdef later_t* due = &s.later[s.now & (RING - 1)]
-    cdef uint64_t k
-    for k in range(due.n):
-        plane_mark(s, &s.plane[due.items[k] >> 32], <uint32_t>due.items[k])
-    s.n_later -= due.n
-    due.n = 0
-
-cdef void router_phase(region_t* s) noexcept nogil:
-    cdef int half, turn = 0
+cdef void due_row(region_t* s, uint32_t row) noexcept nogil:
+    # The queues whose heads become ready in this cycle go into the activity maps.
+    cdef row_t* r = &s.rows[row]
+    cdef uint32_t slot = <uint32_t>(s.now & (RING - 1)), first = row * s.f.grid.words, k
     cdef uint64_t planes
-    s.moved = 0
-    s.waiting = 0
-    s.hop_word = stamp_of(s.now + s.f.p.hop) | <uint64_t>1 << SHIFT_VALID
-    s.ramp_word = stamp_of(s.now + s.f.p.ramp_in) | <uint64_t>1 << SHIFT_VALID
-    if s.later[s.now & (RING - 1)].n:
-        mark_due(s)
-    if unlikely(s.order != 0):
-        turn = vary(s, 2)
+    cdef uint64_t* due
+    cdef uint64_t* bits
+    cdef plane_t* q
+    cdef int half
+    r.due_any &= <uint16_t>~(1 << slot)
+    s.n_due -= 1
+    s.seen = max(s.seen, s.now)
     for half in range(2):
-        half ^= turn
-        planes = s.active[half]
+        planes = r.due[slot][half]
+        r.due[slot][half] = 0
+        r.planes[half] |= planes
         while planes:
-            scan(s, half * 64 + ctz64(planes))
+            q = &s.plane[half * 64 + ctz64(planes)]
             planes &= planes - 1
-    if s.shares:
-        arbitrate_all(s)
-    if s.n_ins:
-        feed_streams(s)
-    if s.moved:
-        s.hops += s.moved
-        if s.last_active < <int64_t>s.now:          # a CE may have run ahead
-            s.last_active = <int64_t>s.now
+            due = q.due + <uint64_t>slot * s.f.n_words + first
+            bits = q.map.bits + first
+            q.used = True
+            for k in range(s.f.grid.words):
+                if due[k]:
+                    bits[k] |= due[k]
+                    due[k] = 0
+                    q.map.top[row] |= <uint64_t>1 << k
+
+cdef inline void scan_planes(region_t* s, uint32_t row, bint north) noexcept nogil:
+    # The planes of a row whose wavelets move south, or all others.
+    cdef uint64_t planes
+    cdef int half
+    for half in range(2):
+        planes = s.rows[row].planes[half]
+        planes &= s.f.from_north[half] if north else ~s.f.from_north[half]
+        while planes:
+            scan(s, half * 64 + ctz64(planes), row)
+            planes &= planes - 1
+
+cdef void row_opens(region_t* s, uint32_t row) noexcept nogil:
+    # The first part of a row's router phase: wavelets that move south. Done before the row above is, whose wavelets
+    # would be met again in the cycle in which they come.
+    if (s.rows[row].due_any >> (s.now & (RING - 1))) & 1:
+        due_row(s, row)
+    scan_planes(s, row, True)
+
+cdef void row_moves(region_t* s, uint32_t row) noexcept nogil:
+    # The rest of a row's router phase.
+    scan_planes(s, row, False)
+    if s.asking.top[row]:
+        arbitrate_row(s, row)
+    if s.rows[row].n_in:
+        feed_row(s, &s.rows[row])

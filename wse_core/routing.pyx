@@ -41,7 +41,6 @@ cdef void refresh_shared(region_t* s, uint32_t cell) noexcept nogil:
         s.f.route[c][cell] = word | (<uint64_t>((shared >> c) & 1) << RT_SHARED)
         if (shared >> c) & 1:
             s.f.shared_bits[c][cell >> 6] |= <uint64_t>1 << (cell & 63)
-            s.shares = 1
         elif s.f.shared[cell]:
             s.f.shared_bits[c][cell >> 6] &= ~(<uint64_t>1 << (cell & 63))
     if s.f.shared[cell] != shared:

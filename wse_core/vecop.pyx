@@ -289,7 +289,7 @@ cdef inline bint fits(ce_t* ce, const shape_t* shape, const opnd_t* o, int k) no
 cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
     # Turn a vector instruction into a running operation; False after a fault. What the last set-up of the instruction
     # came to, on any PE, holds as long as its DSRs differ in their bases only.  Gain: 260 instructions of 430.
-    cdef shape_t* shape = &ce.prog.shapes[ins.shape]
+    cdef shape_t* shape = &s.shapes[ins.shape]
     cdef uint8_t task = th.task
     if shape.known and fits(ce, shape, &shape.th.b, 0) and fits(ce, shape, &shape.th.c, 1) and fits(
             ce, shape, &shape.th.a, 2):

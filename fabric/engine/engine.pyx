@@ -5,27 +5,23 @@
 loop runs without the GIL and comes back every few million events to let Python see a Ctrl-C.
 
 Its parts: `fabric.engine.memory` holds the tables of `wse_core.records` and gives the host access to them,
-`fabric.engine.load` fills them from a `FabricSpec`, `fabric.engine.inspect` looks into them.
-
-Phases of a cycle, in this order: `router_phase`, `ce_phase`; see docs/machine.md.  If in a cycle no wavelet moved and
-none is under way, time jumps to the next cycle in which a CE has something to do: nothing active costs nothing.
+`fabric.engine.load` fills them from a `FabricSpec`, `fabric.engine.cycles` advances them, `fabric.engine.inspect` looks
+into them.  `Engine` chooses how rows are advanced: all at one clock, or, where much moves, in bands.
 """
+import os
+
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from fabric.engine.cycles cimport *
 from fabric.engine.memory cimport Memory
-from wse_core cimport traced_ce, traced_router
-from wse_core.ce cimport ce_phase, ce_settle
-from wse_core.block cimport inq_at
-from wse_core.builtins cimport unlikely
+from wse_core cimport traced_ce
 from wse_core.emit cimport emit
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
-from wse_core.queue cimport usable
 from wse_core.records cimport *
-from wse_core.router cimport router_phase
 from wse_core.wake cimport schedule
 
 from fabric.engine import inspect
@@ -34,140 +30,11 @@ from wse_core.errors import ConfigError
 from wse_core.events import EVENT_DTYPE, KINDS, TraceFilter
 
 cdef enum:
-    RUN_LIMIT = 0
-    RUN_QUIET = 1           # nothing can ever change
-    RUN_FAULT = 2
-    RUN_BREAK = 3           # let Python look for signals
-    EVENTS_PER_BREAK = 2000000
-    REPORT = 1 << 19        # events that are reported together
-    REFRESH = 1 << 28       # cycles between sweeps of stamps and counters; stamps older than that are rewritten
-    AHEAD = 1 << 22         # cycles that a CE may run ahead of the clock
-
-
-cdef int run_cycles(region_t* s, uint64_t limit) noexcept nogil:
-    # Advance to cycle `limit` at most. A program that never ends must not keep Python from seeing a Ctrl-C, hence
-    # AHEAD.
-    cdef uint64_t stop = s.events + EVENTS_PER_BREAK
-    cdef uint64_t next
-    while s.now < limit:
-        if s.now >= s.next_refresh:
-            stamps_refresh(s)
-        s.ahead = limit if limit - s.now < AHEAD else s.now + AHEAD
-        if unlikely(s.watch != NULL):
-            traced_router.router_phase(s)
-            traced_ce.ce_phase(s)
-        else:
-            router_phase(s)
-            ce_phase(s)
-        s.events += s.moved
-        if s.fault.kind and s.fault.cycle <= s.now:
-            s.now += 1
-            return RUN_FAULT
-        if s.moved or s.waiting or s.n_later:
-            s.now += 1
-        else:
-            next = earlier(next_wake(s), next_at_edge(s))
-            if s.fault.kind and (next == 0 or next > s.fault.cycle):
-                next = s.fault.cycle        # found by a CE that ran ahead
-            if next == 0:
-                return RUN_QUIET
-            s.now = min(next, limit, s.next_refresh)
-        if s.events >= stop or s.n_traced >= REPORT:
-            return RUN_BREAK
-    return RUN_LIMIT
-
-cdef uint64_t next_wake(region_t* s) noexcept nogil:
-    # First cycle after now in which a CE must be looked at; 0 = never.
-    cdef uint64_t best = 0, t
-    cdef uint32_t k, cell, bucket
-    if s.ring_any:
-        for k in range(1, RING + 1):
-            if (s.ring_any >> ((s.now + k) & (RING - 1))) & 1:
-                best = s.now + k
-                break
-    if s.wheel_count:
-        for k in range(1, WHEEL + 1):
-            bucket = <uint32_t>((s.now + k) & (WHEEL - 1))
-            if best and s.now + k >= best:
-                return best
-            if not (s.wheel_used[bucket >> 6] >> (bucket & 63)) & 1:
-                continue
-            cell = s.wheel_head[bucket]
-            while cell:
-                if s.f.wheel_time[cell] == s.now + k:
-                    return s.now + k
-                cell = s.f.wheel_next[cell]
-        if best == 0:                   # all of them more than a turn of the wheel ahead
-            for bucket in range(WHEEL):
-                cell = s.wheel_head[bucket]
-                while cell:
-                    t = s.f.wheel_time[cell]
-                    if best == 0 or t < best:
-                        best = t
-                    cell = s.f.wheel_next[cell]
-    return best
-
-cdef inline uint64_t earlier(uint64_t a, uint64_t b) noexcept nogil:
-    # The earlier of two cycles; 0 = never.
-    return b if a == 0 or (b and b < a) else a
-
-cdef uint64_t next_at_edge(region_t* s) noexcept nogil:
-    # First cycle after now in which a word of the host may enter, or the host takes one; 0 = never.
-    cdef uint64_t best = 0
-    cdef int k
-    for k in range(s.n_ins):
-        if s.ins[k].at < s.ins[k].n and s.ins[k].cycles[s.ins[k].at] > s.now:
-            best = earlier(best, s.ins[k].cycles[s.ins[k].at])
-    for k in range(s.n_outs):
-        if s.outs[k].places != NULL and s.outs[k].at < s.outs[k].n_places and s.outs[k].places[s.outs[k].at] > s.now:
-            best = earlier(best, s.outs[k].places[s.outs[k].at])
-    return best
-
-cdef inline void refresh_words(uint64_t* words, uint64_t n, uint64_t now) noexcept nogil:
-    # Rewrite stamps older than a quarter of the range as that old.
-    cdef uint64_t k
-    cdef uint64_t old = (now - REFRESH) << SHIFT_STAMP
-    cdef uint64_t low = (<uint64_t>1 << SHIFT_STAMP) - 1
-    for k in range(n):
-        if words[k] and usable(words[k], now - REFRESH):
-            words[k] = (words[k] & low) | old
-
-cdef void counts_fold(region_t* s, uint32_t cell) noexcept nogil:
-    # Move the counters of a CE to where they have 64 bits. A CE books at most 8 per cycle, and never more than AHEAD
-    # cycles ahead, so 32 bits are enough for what happens between two sweeps.
-    cdef uint32_t* now = s.f.ce[cell].counts
-    cdef uint64_t* sums = s.f.counts + <uint64_t>cell * N_COUNTS
-    cdef int k
-    if s.watch != NULL:
-        traced_ce.ce_settle(s, cell)
-    else:
-        ce_settle(s, cell)
-    for k in range(N_COUNTS):
-        sums[k] += now[k]
-        now[k] = 0
-
-cdef void stamps_refresh(region_t* s) noexcept nogil:
-    # Keeps every stamp within half of its 30-bit range; a word never touched (0) stays 0 while now < 2^29, then is
-    # stamped too.
-    cdef int k
-    cdef uint32_t cell, q, w
-    cdef plane_t* p
-    cdef ce_t* ce
-    cdef inq_t* i
-    for k in range(N_PLANES):
-        p = &s.plane[k]
-        if p.slots != NULL:
-            for cell in range(s.f.n_cells):
-                if p.tail[cell] or p.heads[cell] or p.slots[<uint64_t>cell * p.depth]:
-                    refresh_words(p.slots + <uint64_t>cell * p.depth, p.depth, s.now)
-    for w in range(s.n_awake):
-        ce = s.f.ce[s.awake[w]]
-        for q in range(<uint32_t>ce.prog.n_inq):
-            i = inq_at(ce, q)
-            refresh_words(i.slots, i.cap, s.now)
-        counts_fold(s, s.awake[w])
-    s.next_refresh = s.now + s.f.sweep
-
+    BUSY = 4000             # wavelets per cycle from which bands are worth their beginnings and ends
+    BUSY_THREADS = 16000    # the same for threads, which wait for each other
+    HEIGHT = 8              # rows of a band
+    TURN = 32               # cycles that a band runs
+    NEVER_BUSY = 0x7FFFFFFF
 
 cdef class Engine:
     """The compiled machine.
@@ -192,6 +59,14 @@ cdef class Engine:
     cdef region_t* s             # of `memory`
     cdef object sink, filter
     cdef bint running
+    cdef turn_t turn
+    cdef mate_t mates[MATES]
+    cdef list crew              # what `turn` and `mates` point to
+    cdef bint automatic         # bands only while much moves,
+    cdef bint few               # and threads only while more does
+    cdef int n_bands, most
+    cdef uint64_t moved         # wavelets per cycle of the last turn
+    cdef readonly int bands, threads    # of the last run: bands of rows, and threads that ran them
     cdef readonly object spec
     cdef readonly str status
 
@@ -205,6 +80,8 @@ cdef class Engine:
         self.spec = spec
         self.status = "new"
         load(self.memory, spec, order, sweep)
+        self.bands = self.threads = 1
+        self.arrange()
 
     # --- host access --------------------------------------------------------------------------------------------------
     cdef int _still(self, what) except -1:
@@ -228,6 +105,11 @@ cdef class Engine:
     def wavelet_hops(self):
         """Wavelets moved by routers so far (a multicast is one hop)."""
         return self.s.hops
+
+    @property
+    def piece(self):
+        """Cycles that a run should have at least, if it can: those of a turn while rows are run in bands."""
+        return self.turn.turn if self.bands > 1 else 1
 
     @property
     def events(self):
@@ -336,21 +218,96 @@ cdef class Engine:
         return inspect.waiters(self.memory, self.spec)
 
     # --- running ------------------------------------------------------------------------------------------------------
+    def arrange(self, bands=None, threads=None, turn=TURN):
+        """Say how runs advance the rows of the fabric; no result depends on it.
+
+        Parameters
+        ----------
+        bands : int or sequence of int, optional
+            Number of bands of rows with clocks of their own, or their heights; 1: all rows at one clock.  Default:
+            bands while so much moves that memory is what a run waits for.  While events are recorded all rows stand at
+            one clock.
+        threads : int, optional
+            Threads that run bands; default as many as the process may use while so much moves that they pay, else one.
+        turn : int
+            Cycles that a band runs before the next one does.
+        """
+        self._still("arrange")
+        cdef int height = self.s.f.height, k
+        cdef uint32_t[::1] edges
+        cdef uint64_t[::1] done
+        cdef unsigned char[::1] region
+        cdef uint32_t[::1] awake
+        self.few = threads is None
+        if threads is None:
+            threads = len(os.sched_getaffinity(0))
+        if not 1 <= threads <= MATES + 1 or turn < 1:
+            raise ConfigError(f"{threads} threads, turns of {turn} cycles", where="machine",
+                              hint=f"1 to {MATES + 1} threads, turns of a cycle or more")
+        heights = bands
+        if bands is None or isinstance(bands, int):
+            number = (height + HEIGHT - 1) // HEIGHT if bands is None else bands
+            if not 1 <= number <= height:
+                raise ConfigError(f"{number} bands of {height} rows", where="machine",
+                                  hint=f"1 to {height} bands: each has a row or more")
+            heights = [(k + 1) * height // number - k * height // number for k in range(number)]
+        elif min(bands, default=0) < 1 or sum(bands) != height:
+            raise ConfigError(f"bands of {list(bands)} rows for {height} rows", where="machine",
+                              hint="heights of a row or more that add up to the fabric's")
+        self.automatic = bands is None
+        self.n_bands = len(heights)
+        self.turn.n_bands = 0
+        if self.n_bands == 1:
+            return
+        heights = [1, *heights, *[max(heights)] * -(-turn // max(heights))]     # the last ones come up from below
+        edges = np.cumsum(heights, dtype=np.uint32)
+        done = np.zeros(len(heights) - 1, np.uint64)
+        self.crew = [edges, done]
+        self.turn.edges, self.turn.done = &edges[0], &done[0]
+        self.turn.n_bands = len(heights) - 1
+        self.turn.turn = turn
+        self.most = threads
+        for k in range(threads - 1):
+            region = np.zeros(sizeof(region_t), np.uint8)
+            awake = np.zeros(self.s.f.n_cells, np.uint32)
+            shapes = np.zeros(max(1, self.s.f.n_shapes) * sizeof(shape_t), np.uint8)
+            self.crew += [region, awake, shapes]
+            self.mates[k].s = <region_t*>&region[0]
+            self.mates[k].s.awake = &awake[0]
+            region = shapes
+            self.mates[k].s.shapes = <shape_t*>&region[0]
+
     def run(self, limit):
         """Run to cycle `limit` at most; return ``limit``, ``complete``, ``stuck`` or ``fault``."""
-        cdef uint64_t stop = min(int(limit), (1 << 62) - 1)
+        cdef uint64_t stop = min(int(limit), (1 << 62) - 1), hops
         cdef int code = RUN_BREAK
+        cdef bint one = self.turn.n_bands == 0 or self.sink is not None
+        cdef bint banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
         cdef float_mode_t was
         if self.status == "fault":
             return self.status
         self._still("run")
         self.running = True
+        self.bands = self.threads = 1
+        self.s.seen = self.s.now
         try:
-            while code == RUN_BREAK:
+            while code == RUN_BREAK or code == RUN_BUSY:
+                if banded:
+                    self.turn.threads = 1 if self.few and self.moved < BUSY_THREADS else self.most
+                    self.bands, self.threads = self.n_bands, max(self.threads, self.turn.threads)
+                hops = self.s.hops
                 with nogil:
                     was = float_mode_enter()
-                    code = run_cycles(self.s, stop)
+                    if banded:
+                        code = run_bands(self.s, stop, &self.turn, self.mates)
+                    else:
+                        code = run_cycles(self.s, stop, NEVER_BUSY if one else BUSY)
                     float_mode_leave(was)
+                if banded:
+                    self.moved = (self.s.hops - hops) // self.turn.cycles
+                    if self.automatic and self.moved < BUSY // 2:
+                        self.s.n_busy = 0
+                banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
                 if self.sink is not None:
                     self._report(False)
                 PyErr_CheckSignals()

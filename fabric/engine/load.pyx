@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 from fabric.engine.memory cimport Memory
 from wse_core.routing cimport refresh_shared
-from wse_core.bitmap cimport map3_t, words_for
+from wse_core.bitmap cimport map_t
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.opcodes cimport *
@@ -22,7 +22,7 @@ from wse_core import image as _image
 from wse_core import isa as _isa
 from wse_core import twins as _twins
 from wse_core.encoding import CONFLICT_RULES, FORMS, ROUTE_FIELDS
-from wse_core.errors import InternalError
+from wse_core.errors import ConfigError, InternalError
 
 cdef extern from *:
     """
@@ -36,6 +36,7 @@ cdef extern from *:
     void large_pages "WSE_LARGE_PAGES"(void* addr, size_t length) noexcept nogil
 
 cdef enum:
+    WIDEST = 4094           # PEs in a row: with two cells of border, 64 words of 64 cells
     LARGE = 1 << 30         # bytes of all PEs up to which they lie in large pages: what these can waste at most
 
 _twins.check()
@@ -82,32 +83,46 @@ cdef _tables(Memory m, spec):
     cdef int k
     s.f.width = spec.width
     s.f.height = spec.height
-    s.f.stride = spec.width + 2
-    s.f.n_cells = s.f.stride * (spec.height + 2)
-    s.f.n_words = words_for(s.f.n_cells)
+    if spec.width > WIDEST:
+        raise ConfigError(f"a fabric of {spec.width} x {spec.height} PEs is too wide: the engine has room for {WIDEST} "
+                          "in a row", where="machine", hint="a narrower rectangle; columns may be longer")
+    s.f.grid.words = (spec.width + 2 + 63) // 64
+    s.f.grid.inverse = ((<uint64_t>1 << 32) + s.f.grid.words - 1) // s.f.grid.words
+    s.f.stride = s.f.grid.words * 64
+    s.f.n_rows = spec.height + 2
+    s.f.n_cells = s.f.stride * s.f.n_rows
+    s.f.n_words = s.f.grid.words * s.f.n_rows
     s.f.delta[DIR_W] = -1
     s.f.delta[DIR_E] = 1
     s.f.delta[DIR_N] = -<int32_t>s.f.stride
     s.f.delta[DIR_S] = <int32_t>s.f.stride
+    for k in range(N_PLANES):
+        if k % N_PORTS == DIR_N:
+            s.f.from_north[k >> 6] |= <uint64_t>1 << (k & 63)
+    s.rows = <row_t*>m.map(s.f.n_rows * sizeof(row_t))
+    for k in range(<int>s.f.n_rows):
+        s.rows[k].timer = NEVER
+    s.live = <uint64_t*>m.map(2 * ((s.f.n_rows + 63) >> 6) * sizeof(uint64_t))
+    s.fed = s.live + ((s.f.n_rows + 63) >> 6)
     s.f.shared = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
-    _cells(m, &s.asking)
     s.f.arb = <uint32_t*>m.map(<uint64_t>s.f.n_cells * 2 * sizeof(uint32_t))
     s.f.ce = <ce_t**>m.map(s.f.n_cells * sizeof(ce_t*))
     m.watch = <watch_t*>m.map(s.f.n_cells * sizeof(watch_t))
     s.f.counts = <uint64_t*>m.map(<uint64_t>s.f.n_cells * N_COUNTS * sizeof(uint64_t))
-    for k in range(RING):
-        _cells(m, &s.ring[k])
+    _cells(m, &s.asking, 1)
+    _cells(m, s.ring, RING)
     s.f.wheel_next = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
     s.f.wheel_prev = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
     s.f.wheel_time = <uint64_t*>m.map(s.f.n_cells * sizeof(uint64_t))
 
-cdef _cells(Memory m, map3_t* map):
-    # An empty set of cells, its three levels in one mapping.
-    cdef uint32_t n = m.s.f.n_words, n2 = words_for(n), n3 = words_for(n2)
-    map.bits = <uint64_t*>m.map((<uint64_t>n + n2 + n3) * sizeof(uint64_t))
-    map.bits2 = map.bits + n
-    map.bits3 = map.bits2 + n2
-    map.n3 = n3
+cdef _cells(Memory m, map_t* maps, int n):
+    # Empty sets of cells in one mapping.
+    cdef uint64_t size = m.s.f.n_words + m.s.f.n_rows
+    cdef uint64_t* at = <uint64_t*>m.map(n * size * sizeof(uint64_t))
+    cdef int k
+    for k in range(n):
+        maps[k].bits = at + k * size
+        maps[k].top = maps[k].bits + m.s.f.n_words
 
 cdef _routes(Memory m, spec):
     # Route words, vectorised over bands of rows; only rows that use a color are written.
@@ -237,6 +252,8 @@ cdef _programs(Memory m, spec):
                 memcpy(g.sram + <uint64_t>index * g.data_words + (<int>address - <int>g.code_words), &values[0],
                        2 * values.shape[0])
 
+    s.shapes = <shape_t*>m.map(max(1, s.f.n_shapes) * sizeof(shape_t))
+
 cdef _cells_of(Memory m, spec, number):
     # Cells of the PEs that run a program, in row-major order.
     y, x = np.nonzero(spec.program_index == number)
@@ -317,7 +334,7 @@ cdef _program(Memory m, number, program, machine, dict known):
         for f in range(FILE_REG):
             used[<int>f] |= i.dsrs[f]
         if i.flags & I_VECTOR:
-            i.shape = n_shapes
+            i.shape = s.f.n_shapes + n_shapes
             n_shapes += 1
         if i.flags & I_ASYNC:
             named = _isa.async_fields(imm)["ut"]
@@ -325,7 +342,7 @@ cdef _program(Memory m, number, program, machine, dict known):
                 microthreads |= {k for k in range(8) if g.inq_color[k] >= 0 or g.outq_color[k] >= 0}
             else:
                 microthreads.add(named)
-    g.shapes = <shape_t*>m.map(max(1, n_shapes) * sizeof(shape_t))
+    s.f.n_shapes += n_shapes
     i = &g.code[g.n_code]
     i.op = OP_TRAP
     i.form = FORM_JMP
@@ -430,10 +447,12 @@ cdef _planes(Memory m, spec):
             if s.f.reroutes or arbitrated:
                 p.granted = <uint64_t*>m.map(<uint64_t>s.f.n_cells * sizeof(uint64_t))
             p.tail = <uint8_t*>m.map(s.f.n_cells)
-            _cells(m, &p.map)
+            _cells(m, &p.map, 1)
+            p.due = <uint64_t*>m.map(<uint64_t>RING * s.f.n_words * sizeof(uint64_t))
 
 cdef _streams(Memory m, spec):
     cdef region_t* s = m.s
+    cdef row_t* r
     cdef int k
     cdef uint32_t cell
     s.n_ins = len(spec.inputs)
@@ -451,6 +470,14 @@ cdef _streams(Memory m, spec):
             if s.ins[k].slot < 0:
                 raise InternalError(f"input stream {k}: no input queue of PE ({x}, {y}) takes color {color}")
             _special(s, color, cell)
+        s.fed[(y + 1) >> 6] |= <uint64_t>1 << ((y + 1) & 63)
+    s.f.ins_of = <uint32_t*>m.map(max(1, s.n_ins) * sizeof(uint32_t))
+    for place, k in enumerate(sorted(range(s.n_ins), key=lambda number: spec.inputs[number][1])):
+        s.f.ins_of[<int>place] = k
+        r = &s.rows[<int>spec.inputs[k][1] + 1]
+        if r.n_in == 0:
+            r.first_in = place
+        r.n_in += 1
     for k, (x, y, d, color) in enumerate(spec.outputs):
         cell = m.cell(x, y)
         s.outs[k].color = color

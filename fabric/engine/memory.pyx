@@ -2,8 +2,8 @@
 """The memory of an engine: who owns its tables, how the host reaches SRAM, how a state is kept.
 
 `Memory` owns the one `region_t` of an engine and every table it points to.  A table is a private no-reserve mapping, so
-what no wavelet and no program touches costs nothing.  What grows during a run (streams, events, queues that are due
-later) is allocated apart; `free_buffers`, `save` and `restore` are the three places that know which these are.
+what no wavelet and no program touches costs nothing.  What grows during a run (streams, events) is allocated
+apart; `free_buffers`, `save` and `restore` are the three places that know which these are.
 
 `fabric.engine.load` fills the tables, `fabric.engine.inspect` reads them, `fabric.engine.engine` runs them; none of
 the three is known here.
@@ -19,7 +19,7 @@ from wse_core.ce cimport ce_settle
 from wse_core.block cimport ce_awaken
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
 from wse_core.records cimport (
-    RING, ce_t, event_t, region_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
+    ce_t, event_t, region_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
 )
 
 from wse_core.errors import ConfigError, InternalError, MemoryLimitError, SramFault
@@ -118,8 +118,6 @@ cdef class Memory:
     cdef void free_buffers(self) noexcept:
         # What grows during a run and therefore is no mapping; `save` and `restore` know the same.
         cdef int k
-        for k in range(RING):
-            free(self.s.later[k].items)
         for k in range(self.s.n_ins):
             free(self.s.ins[k].words)
             free(self.s.ins[k].cycles)
@@ -304,8 +302,6 @@ cdef class Memory:
         for number, (address, size) in enumerate(self.maps):
             parts += [(number, first, data) for first, data in _touched_pages(address, size)]
         streams = []
-        for k in range(RING):
-            streams.append(_bytes_of(self.s.later[k].items, self.s.later[k].n))
         for k in range(self.s.n_ins):
             streams.append(_bytes_of(self.s.ins[k].words, self.s.ins[k].n))
             streams.append(_bytes_of(self.s.ins[k].cycles, self.s.ins[k].n))
@@ -331,10 +327,6 @@ cdef class Memory:
         for number, first, data in saved["parts"]:
             view = data
             memcpy(<void*><size_t>(self.maps[number][0] + first), &view[0], view.shape[0])
-        for k in range(RING):
-            self.s.later[k].items = _buffer(saved["streams"][at])
-            self.s.later[k].room = self.s.later[k].n
-            at += 1
         for k in range(self.s.n_ins):
             self.s.ins[k].words = _buffer(saved["streams"][at])
             self.s.ins[k].cycles = _buffer(saved["streams"][at + 1])

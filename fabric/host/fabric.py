@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, SupportsIndex
 
@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fabric.asm.operands import Task, Var
+from fabric.host import bands as rows
 from fabric.host import deadlock, engines
 from fabric.host.copies import Copies
 from fabric.host.faults import fault_error
@@ -115,6 +116,10 @@ class Fabric:
         engines.check_backend(backend)
         engines.check_memory(self.spec, backend, memory_limit)
         self.engine: Any = engines.make_engine(self.spec, backend)
+        self._arrangement = rows.asked()
+        if self._arrangement is not None:
+            most = self._arrangement.bands
+            rows.arrange(self.engine, most and min(most, self.spec.height), self._arrangement.threads)
         self._copies = Copies(self.engine, self.spec)
         self._totals: dict[str, int] | None = None
         self._ticks: list[tuple[int, Callable[[], object]]] = []
@@ -329,6 +334,8 @@ class Fabric:
         progress: Progress | bool | None = None,
         on_limit: str = "raise",
         on_wait: str = "raise",
+        bands: int | Sequence[int] | None = None,
+        threads: int | None = None,
     ) -> RunResult:
         """Run until everything is done.
 
@@ -343,6 +350,11 @@ class Fabric:
         on_wait : {"raise", "return"}
             What to do when work is left and nothing can move: raise `DeadlockError`, or return with status ``waiting``
             because the host will send more, or take more, before the next run.
+        bands : int or sequence of int, optional
+            From now on, bands of rows with clocks of their own, or their heights (`Engine.arrange`); 1: one clock.
+            Default: as before, at first where they pay.  No result depends on it.
+        threads : int, optional
+            From now on, threads that run the bands.
 
         Returns
         -------
@@ -358,6 +370,7 @@ class Fabric:
             raise ConfigError(f"on_wait {on_wait!r} is unknown", hint="raise or return")
         if max_cycles is not None:
             check_cycles("max_cycles", max_cycles)
+        rows.arrange(self.engine, bands, threads)
         hear = print_progress if progress is True else progress or None
         start = self.cycle
         if self._totals is None:
@@ -367,6 +380,7 @@ class Fabric:
         stop = start + (_FOREVER if max_cycles is None else max_cycles)
         status = run_pieces(self.engine, stop, self.backend == "reference", self._ticks, hear)
         seconds = time.perf_counter() - clock
+        ran = rows.ran(self.engine, self._arrangement)
         if status == "fault":
             raise fault_error(self.engine, self.spec)
         if status == "stuck" and on_wait == "raise":
@@ -391,6 +405,8 @@ class Fabric:
             counters=delta,
             n_pe=int(np.count_nonzero(self.spec.program_index >= 0)),
             host_seconds=seconds,
+            bands=ran[0],
+            threads=ran[1],
         )
 
     def step(self, cycles: int = 1) -> str:

@@ -27,6 +27,8 @@ class RunResult:
         PEs with a program.
     host_seconds : float
         Wall-clock time.
+    bands, threads : int
+        Bands of rows with clocks of their own in which the host simulated, and its threads; 1 each on a small fabric.
     """
 
     status: str
@@ -38,6 +40,8 @@ class RunResult:
     counters: dict[str, int]
     n_pe: int
     host_seconds: float
+    bands: int = 1
+    threads: int = 1
 
     @property
     def utilisation(self) -> float:

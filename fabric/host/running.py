@@ -54,7 +54,8 @@ def run_pieces(
             if progress is not None:
                 progress(engine.cycle - start, now - clock)
             spent = max(now - tick, 1e-6)
-            piece = int(min(max(1, piece * min(8.0, PIECE_SECONDS / spent)), 1 << 40))
+            least = getattr(engine, "piece", 1)
+            piece = int(min(max(least, piece * min(8.0, PIECE_SECONDS / spent)), 1 << 40))
 
 
 def check_cycles(what: str, cycles: object) -> None:

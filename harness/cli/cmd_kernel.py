@@ -44,6 +44,8 @@ KEYS = (
     "bit_exact",
     "max_abs_error",
     "host_seconds",
+    "host_bands",
+    "host_threads",
     "peak_rss_bytes",
 )
 """What every result says, in this order; a kernel may add more."""
@@ -75,6 +77,19 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         choices=("full", "sample", "off"),
         help="compare all of the result, a part of it that every row and column of PEs takes part in, or nothing "
         "(default: all, of large matrix products a sample); the same as verify=...",
+    )
+    group = parser.add_argument_group("speed of the simulation (no result depends on it)")
+    group.add_argument(
+        "--threads",
+        metavar="N",
+        type=int,
+        help="threads of the host (default: all that it has, where so much moves that they pay)",
+    )
+    group.add_argument(
+        "--bands",
+        metavar="N",
+        type=int,
+        help="bands of rows with clocks of their own (default: where they pay; 1: none)",
     )
     parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
     add_trace_options(parser)
@@ -151,20 +166,34 @@ def parse_params(kernel: Kernel, words: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def run_kernel(kernel: Kernel, machine: Machine, values: dict[str, Any]) -> dict[str, Any]:
+def run_kernel(
+    kernel: Kernel, machine: Machine, values: dict[str, Any], bands: int | None = None, threads: int | None = None
+) -> dict[str, Any]:
     """Run a kernel and complete its result.
+
+    Parameters
+    ----------
+    kernel, machine, values
+        What runs.
+    bands, threads : int, optional
+        How the host simulates it: bands of rows with clocks of their own, and threads.
 
     Returns
     -------
     dict
         The keys of `KEYS` first, then whatever else the kernel reports.
     """
+    from fabric.host.bands import arranged
+
     started = time.perf_counter()
-    result = dict(kernel.run(machine, **values))
+    with arranged(bands, threads) as arrangement:
+        result = dict(kernel.run(machine, **values))
     elapsed = time.perf_counter() - started
     result.setdefault("kernel", kernel.name)
     result.setdefault("params", {param.name: values.get(param.name, param.default) for param in kernel.params})
     result.setdefault("host_seconds", elapsed)
+    result.setdefault("host_bands", arrangement.most_bands)
+    result.setdefault("host_threads", arrangement.most_threads)
     result.setdefault("peak_rss_bytes", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     ordered = {key: result.pop(key) for key in KEYS if key in result}
     return ordered | result
@@ -241,7 +270,7 @@ def main(args: argparse.Namespace) -> int | None:
         progress.phase(f"kernel {kernel.name} on {args.preset}")
         meta = writer.meta if writer else None
         with recorder(args, args.out, meta) as recording, _watching(progress, args.progress is not False):
-            result = run_kernel(kernel, machine, values)
+            result = run_kernel(kernel, machine, values, args.bands, args.threads)
             if writer:
                 fill_run_file(writer, result, args.trace != "off" and recording.windows is None)
             if recording:

@@ -1,0 +1,28 @@
+from wse_core.records cimport region_t, uint32_t, uint64_t
+
+cdef enum:                  # why a run came back
+    RUN_LIMIT = 0
+    RUN_QUIET = 1           # nothing can ever change
+    RUN_FAULT = 2
+    RUN_BREAK = 3           # let Python look for signals
+    RUN_BUSY = 4            # so much moves in each cycle that bands of rows pay
+    BUSY_CYCLES = 8         # in a row, for that
+    REFRESH = 1 << 28       # cycles between sweeps of stamps and counters; stamps older than that are rewritten
+    MATES = 63              # threads besides the first one
+
+ctypedef struct turn_t:     # some cycles of all rows, band after band
+    uint32_t* edges         # first rows of the bands, and the row behind the last one; there may be none such
+    uint64_t n_bands
+    uint64_t turn           # cycles that a band runs, at most
+    int threads
+    uint64_t start          # the first cycle of this turn, and how many there are
+    uint64_t cycles
+    uint64_t next           # the band that nobody has begun
+    uint64_t* done          # per band: cycles done
+
+ctypedef struct mate_t:     # a thread besides the first one
+    region_t* s
+    turn_t* turn
+
+cdef int run_cycles(region_t* s, uint64_t limit, int busy) noexcept nogil
+cdef int run_bands(region_t* s, uint64_t limit, turn_t* t, mate_t* mates) noexcept nogil

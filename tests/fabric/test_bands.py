@@ -1,0 +1,204 @@
+"""Rows at clocks of their own: bands of any heights, turns and threads against one clock, and against the reference.
+
+The engine advances a large busy fabric in bands of rows (`fabric.engine.cycles`).  Here small random fabrics are
+advanced so, cut at random cycles: whatever can be seen is what one clock gives, cycle by cycle.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.engine.engine import Engine
+from fabric.host.bands import arranged
+from fabric.host.fabric import Fabric
+from harness.cli.main import main
+from tests.bench import workloads
+from tests.compare import cases, compare, difference, fault_of, memory, seeded, state_of
+from tests.examples import examples
+from tests.random_traffic import random_traffic
+from tests.random_vectors import random_vectors
+from wse_core.errors import ConfigError
+from wse_core.events import TraceFilter
+
+
+def some_bands(height, rng):
+    """Return arguments of `arrange`: one band, 2, 7 or a row each, or random heights; random turns; 1 or 2 threads."""
+    kind = rng.randrange(3)
+    if kind == 0:
+        bands = min(height, rng.choice((1, 2, 7, height)))
+    else:
+        cuts = sorted(rng.sample(range(1, height), rng.randint(0, height - 1))) if height > 1 else []
+        bands = [b - a for a, b in zip([0, *cuts], [*cuts, height], strict=True)]
+    return {"bands": bands, "threads": rng.choice((1, 1, 2, 3)), "turn": rng.choice((1, 2, 5, 32, 200))}
+
+
+def banded(seed):
+    """Return a function that makes an engine in random bands; those of one height have bands of a row each."""
+
+    def make(spec):
+        engine = Engine(spec)
+        engine.arrange(**some_bands(spec.height, random.Random(seed)))
+        return engine
+
+    return make
+
+
+@examples(60)
+@given(cases(), st.integers(0, 2**32))
+def test_random_machines_agree_with_the_reference(case, seed):
+    assert compare(case, make=banded(seed)) in ("limit", "complete", "stuck", "fault")
+
+
+@examples(20)
+@given(cases(random_traffic), st.integers(0, 2**32))
+def test_working_machines_agree_with_the_reference(case, seed):
+    assert compare(case, 3000, make=banded(seed)) in ("complete", "stuck")
+
+
+@examples(20)
+@given(cases(random_vectors), st.integers(0, 2**32))
+def test_computing_in_memory_agrees_with_the_reference(case, seed):
+    assert compare(case, 20000, make=banded(seed)) in ("complete", "fault")
+
+
+@examples(60)
+@given(cases(), st.integers(0, 2**32))
+def test_bands_change_nothing(case, seed):
+    """Also what no reference has: the cycle in which an engine sees that all is over, and the number of moves."""
+    rng = random.Random(seed)
+    one, many = case.start(Engine(case.spec)), case.start(Engine(case.spec))
+    one.arrange(bands=1)
+    end, status = 0, ["limit", "limit"]
+    while status == ["limit", "limit"] and end < 400:
+        end += rng.choice((1, 7, 60, 400))
+        many.arrange(**some_bands(case.spec.height, rng))
+        status = [one.run(end), many.run(end)]
+        if "limit" in status and status[0] != status[1]:  # the cut came in the cycle in which one of them saw the end
+            status = [one.run(end + 50), many.run(end + 50)]
+        assert status[0] == status[1]
+        if status[0] == "fault":
+            assert one.fault == many.fault
+        else:
+            assert difference(one.snapshot(), many.snapshot()) is None
+            assert difference(memory(one, case.spec), memory(many, case.spec)) is None
+            assert one.waiters() == many.waiters()
+        assert (one.cycle, one.status) == (many.cycle, many.status)
+        if status[0] != "fault":  # elsewhere a row may have gone on to the end of its turn
+            assert (one.last_active, one.wavelet_hops) == (many.last_active, many.wavelet_hops)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_saturated_traffic_in_threads(seed):
+    """Much traffic over all borders, more threads than the host may have cores: the state of each cut is the same."""
+    rng = random.Random(seed)
+    make, n = rng.choice(((workloads.exchange, 30), (workloads.multicast, 30), (workloads.chain_reduce, 60)))
+    workload = make(rng.randint(3, 9), rng.randint(8, 30), n)
+    one, many = Engine(workload.spec), Engine(workload.spec)
+    one.arrange(bands=1)
+    for engine in (one, many):
+        workload.start(engine)
+    cycle, status = 0, "limit"
+    while status == "limit":
+        cycle += rng.choice((3, 40, 200))
+        many.arrange(**some_bands(workload.spec.height, rng) | {"threads": rng.choice((2, 3))})
+        status = one.run(cycle)
+        assert many.run(cycle) == status
+        assert difference(state_of(one, status), state_of(many, status)) is None
+    assert (status, one.cycle, one.wavelet_hops) == ("complete", many.cycle, many.wavelet_hops)
+    workload.check(many)
+
+
+def test_a_fault_stops_at_its_cycle():
+    """Rows that were ahead of it do not change what is told about the first fault."""
+    found = []
+    for seed in range(400):
+        case = seeded(seed)
+        one, many = case.start(Engine(case.spec)), case.start(Engine(case.spec))
+        one.arrange(bands=1)
+        many.arrange(bands=case.spec.height, threads=1, turn=100)
+        if one.run(400) == "fault":
+            assert many.run(400) == "fault"
+            assert (fault_of(one), one.cycle, one.fault) == (fault_of(many), many.cycle, many.fault)
+            found.append(case.spec.height)
+    assert len(found) > 3
+    assert max(found) > 1
+
+
+def test_events_are_those_of_one_clock():
+    """While events are recorded, all rows stand at one clock."""
+    events = []
+    for bands in (1, 5):
+        workload = workloads.exchange(4, 5, 10)
+        engine = Engine(workload.spec)
+        engine.arrange(bands=bands, threads=1)
+        parts = []
+        engine.trace(lambda found, clock, parts=parts: parts.extend(map(tuple, found.tolist())), TraceFilter())
+        workload.start(engine)
+        assert engine.run(workload.limit) == "complete"
+        engine.trace(None)
+        assert engine.bands == 1
+        events.append(parts)
+    assert events[0] == events[1]
+
+
+def test_much_traffic_is_run_in_bands_by_itself():
+    """Nobody has asked for bands: a large fabric that moves much is run so, a small one is not."""
+    large, small = workloads.broadcast(100, 100, 200), workloads.broadcast(20, 100, 200)
+    engines = []
+    for workload in (large, small):
+        engine = Engine(workload.spec)
+        workload.start(engine)
+        assert engine.run(workload.limit) == "complete"
+        workload.check(engine)
+        engines.append(engine)
+    assert engines[0].bands > 1
+    assert engines[1].bands == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"bands": 0}, {"bands": 6}, {"bands": [2, 2]}, {"bands": [5, 0]}, {"threads": 0}, {"turn": 0}]
+)
+def test_bands_that_do_not_fit_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        Engine(workloads.exchange(4, 5, 10).spec).arrange(**wrong)
+
+
+def test_a_user_chooses_and_is_told():
+    """`Fabric.run` takes bands and threads, also by heights, keeps to them, and says what ran; so does a command."""
+    workload = workloads.exchange(4, 6, 10)
+    results = []
+    for chosen, ran in (({}, (1, 1)), ({"bands": 3, "threads": 2}, (3, 2)), ({"bands": [1, 5], "threads": 1}, (2, 1))):
+        fabric = Fabric(workload.spec)
+        workload.start(fabric.engine)
+        part = fabric.run(20, on_limit="return", **chosen)
+        rest = fabric.run()
+        assert (part.bands, part.threads) == (rest.bands, rest.threads) == ran
+        workload.check(fabric.engine)
+        results.append((part.counters, rest.counters, part.cycles + rest.cycles))
+    assert results[0] == results[1] == results[2]
+    with arranged(bands=100, threads=2) as found:
+        fabric = Fabric(workload.spec)
+        workload.start(fabric.engine)
+        fabric.run()
+    assert (found.most_bands, found.most_threads) == (6, 2)
+    assert Fabric(workload.spec).engine.bands == 1
+    with pytest.raises(ConfigError), arranged(threads=0):
+        pass
+
+
+def test_the_command_takes_bands_and_threads(capsys):
+    words = ["kernel", "allreduce", "width=6", "height=12", "--json"]
+    printed = []
+    for options in ([], ["--bands", "4", "--threads", "2"]):
+        assert main([*words, *options]) == 0
+        printed.append(json.loads(capsys.readouterr().out))
+    assert [found["host_bands"] for found in printed] == [1, 4]
+    assert [found["host_threads"] for found in printed] == [1, 2]
+    assert printed[0]["cycles"] == printed[1]["cycles"]
+    assert main([*words, "--threads", "0"]) != 0
+    assert "--threads" in capsys.readouterr().err
