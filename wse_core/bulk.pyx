@@ -71,29 +71,58 @@ cdef bint vec_contiguous(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
         return False
     return True
 
-cdef inline uint32_t read_bulk(ce_t* ce, opnd_t* o, uint32_t k) noexcept nogil:
-    cdef uint16_t* m
-    if o.mode == OPND_MEM1D:
-        m = ce.sram - ce.prog.code_words + o.base + <int64_t>k * o.step
-        return <uint32_t>m[0] | (<uint32_t>m[1] << 16) if o.words == 2 else m[0]
-    if o.mode == OPND_REG:
-        return reg_read(ce, o.reg, o.words)
-    return <uint32_t>o.base
+cdef inline uint32_t word_at(const uint16_t* m, int words) noexcept nogil:
+    return <uint32_t>m[0] | (<uint32_t>m[1] << 16) if words == 2 else m[0]
+
+cdef inline void word_to(uint16_t* m, int words, uint32_t value) noexcept nogil:
+    m[0] = <uint16_t>value
+    if words == 2:
+        m[1] = <uint16_t>(value >> 16)
+
+cdef inline void vec_each(ce_t* ce, thread_t* th, uint32_t n, int op) noexcept nogil:
+    # n elements from k on, one after the other; where `op` is a constant, what it does is known to the compiler.
+    # A source that is a register is the destination, which each element reads anew.
+    cdef const num_t* num = &ce.prog.num
+    cdef uint16_t* m = ce.sram - ce.prog.code_words
+    cdef opnd_t* a = &th.a
+    cdef opnd_t* b = &th.b
+    cdef opnd_t* c = &th.c
+    cdef bint from_b = b.mode == OPND_MEM1D, from_c = c.mode == OPND_MEM1D
+    cdef bint to_memory = a.mode == OPND_MEM1D
+    cdef uint16_t* pa = m + a.base + <int64_t>th.k * a.step if to_memory else m
+    cdef const uint16_t* pb = m + b.base + <int64_t>th.k * b.step if from_b else m
+    cdef const uint16_t* pc = m + c.base + <int64_t>th.k * c.step if from_c else m
+    cdef uint32_t vb = <uint32_t>b.base, vc = <uint32_t>c.base, r
+    while n:
+        n -= 1
+        if from_b:
+            vb = word_at(pb, b.words)
+            pb += b.step
+        elif b.mode == OPND_REG:
+            vb = reg_read(ce, b.reg, b.words)
+        if from_c:
+            vc = word_at(pc, c.words)
+            pc += c.step
+        elif c.mode == OPND_REG:
+            vc = reg_read(ce, c.reg, c.words)
+        r = alu(op, num, vb, vc, multiplier(ce, th))
+        if to_memory:
+            word_to(pa, a.words, r)
+            pa += a.step
+        else:
+            reg_write(ce, a.reg, a.words, r)
 
 cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
     # n elements from k on of an operation all of whose operands are flat and checked.
-    cdef uint32_t k, r
-    cdef uint16_t* m
     if n < 4 or not vec_contiguous(ce, th, n):
-        for k in range(th.k, th.k + n):
-            r = alu(th.op, &ce.prog.num, read_bulk(ce, &th.b, k), read_bulk(ce, &th.c, k), multiplier(ce, th))
-            if th.a.mode == OPND_REG:
-                reg_write(ce, th.a.reg, th.a.words, r)
-            else:
-                m = ce.sram - ce.prog.code_words + th.a.base + <int64_t>k * th.a.step
-                m[0] = <uint16_t>r
-                if th.a.words == 2:
-                    m[1] = <uint16_t>(r >> 16)
+        if th.op == OP_FADDS:
+            vec_each(ce, th, n, OP_FADDS)
+        elif th.op == OP_FH2S:
+            vec_each(ce, th, n, OP_FH2S)
+        elif th.op == OP_FMACHS:
+            vec_each(ce, th, n, OP_FMACHS)
+        else:
+            vec_each(ce, th, n, th.op)
     th.k += n
     ce.counts[COUNT_ELEMENTS] += n
     if is_mac(th.op):

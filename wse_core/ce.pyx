@@ -30,7 +30,7 @@ from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.report cimport close_wait, traced_wait
-from wse_core.scalar cimport exec_main, main_when, takes_heads
+from wse_core.scalar cimport exec_main, exec_plain, main_when, takes_heads
 from wse_core.vecop cimport vec_step, vec_when
 from wse_core.wake cimport ring_set, schedule, wheel_remove
 
@@ -284,9 +284,12 @@ cdef uint64_t run_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexc
     # the last issue. Gain over looks: 3x.
     cdef uint64_t when, n = 1
     while True:
-        exec_main(s, ce, cell, t)
-        if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_BULK:
-            catch_up_alone(s, ce, cell)
+        if ce.prog.code[ce.pc].flags & I_PLAIN:
+            t = exec_plain(s, ce, cell, t, &n)
+        else:
+            exec_main(s, ce, cell, t)
+            if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_BULK:
+                catch_up_alone(s, ce, cell)
         if ce.main_state != MAIN_RUN or ce.uts or ce.prog.code[ce.pc].flags & I_REAL:
             break
         when = ce.next if ce.ready_max <= ce.next else main_when(s, ce, t)

@@ -132,6 +132,7 @@ cdef enum:                  # instr_t.flags
     I_IMM = 2
     I_REAL = 4              # touches the router: must execute in real time, not ahead of it
     I_ASYNC = 8
+    I_PLAIN = 16            # nothing but registers, SRAM, DSRs and the next instruction
 
 ctypedef struct opnd_t:     # one operand of a running vector operation
     uint8_t mode

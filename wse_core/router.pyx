@@ -300,11 +300,7 @@ cdef void arbitrate(region_t* s, uint32_t cell) noexcept nogil:
     cdef int n = 0, c, p, k, best, left
     cdef request_t* r
     if not general:
-        if ready & (ready - 1):
-            s.f.arb[2 * cell] = ready ^ arbitrate_plain(s, cell, ready)
-        else:
-            s.f.arb[2 * cell] = 0
-            grant_plain(s, cell, ctz64(ready))
+        s.f.arb[2 * cell] = ready ^ arbitrate_plain(s, cell, ready)
         return
     s.f.arb[2 * cell + 1] = 0
     while colors:
@@ -555,7 +551,7 @@ cdef void scan(region_t* s, int plane, uint32_t row) noexcept nogil:
         s.rows[row].planes[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
 
 cdef void arbitrate_row(region_t* s, uint32_t row) noexcept nogil:
-    cdef uint32_t cell, first = row * s.f.grid.words, w
+    cdef uint32_t cell, ready, first = row * s.f.grid.words, w
     cdef uint64_t b, words = s.asking.top[row]
     s.asking.top[row] = 0
     while words:
@@ -566,6 +562,12 @@ cdef void arbitrate_row(region_t* s, uint32_t row) noexcept nogil:
         while b:
             cell = w * 64 + ctz64(b)
             b &= b - 1
+            ready = s.f.arb[2 * cell]
+            if s.f.arb[2 * cell + 1] == 0 and ready & (ready - 1) == 0:       # one alone, the usual case
+                if ready:                         # its route has not been written since it asked
+                    s.f.arb[2 * cell] = 0
+                    grant_plain(s, cell, ctz64(ready))
+                continue
             arbitrate(s, cell)
             if s.f.arb[2 * cell]:                 # some have lost
                 map_set(&s.asking, &s.f.grid, cell)

@@ -406,6 +406,8 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
             reads |= registers(b, 1)
     if op.form in ("route", "in_td", "flt"):
         i.flags |= I_REAL
+    if (op.form in ("alu", "ldi", "ld", "st", "br", "dsr") or op.name == "jmp") and not i.flags & I_VECTOR:
+        i.flags |= I_PLAIN
     i.reads = sum(1 << r for r in reads)
     i.writes = sum(1 << r for r in writes)
 
