@@ -40,6 +40,7 @@ RESULTS = {
     "mac_utilisation": ("1", "multiply-adds done, of those that the lanes of all PEs could do in the run"),
     "host_seconds": ("s", "time of the host for the job"),
     "run_seconds": ("s", "time of the host for the simulation alone"),
+    "run_cpu_seconds": ("s", "CPU time of the simulation, all threads together"),
     "verify_seconds": ("s", "time of the host for the check of the result"),
     "total_seconds": ("s", "time of the host for everything"),
     "host_bands": ("", "bands of rows with clocks of their own in which the host simulated, at most"),

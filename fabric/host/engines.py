@@ -70,13 +70,13 @@ def estimate_bytes(spec: FabricSpec, backend: str = "compiled") -> int:
         routed = int(np.count_nonzero(table["valid"]))
         total += (16 + 8 + 1) * cells + routed * ports * (8 * depth + 17)
         used |= table["valid"] != 0
-    for k, program in enumerate(spec.programs):
-        n = int(np.count_nonzero(spec.program_index == k))
+    running = np.bincount(spec.program_index.reshape(-1) + 1, minlength=len(spec.programs) + 1)[1:].tolist()
+    for n, program in zip(running, spec.programs, strict=True):
         queues = sum(c >= 0 for c in program.inq_color) + sum(c >= 0 for c in program.outq_color)
         data = 2 * (program.footprint - program.code_words)
         total += n * (data + 1024 + 256 * queues + 32 * len(program.descriptors))
     if backend == "reference":
-        words = sum(int(np.count_nonzero(spec.program_index == k)) * p.footprint for k, p in enumerate(spec.programs))
+        words = sum(n * program.footprint for n, program in zip(running, spec.programs, strict=True))
         total += 8 * words + 20000 * int(np.count_nonzero(used | (spec.program_index >= 0)))
     if spec.filters is not None:
         total += 2 * spec.filters.nbytes

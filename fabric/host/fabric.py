@@ -373,13 +373,13 @@ class Fabric:
         rows.arrange(self.engine, bands, threads)
         hear = print_progress if progress is True else progress or None
         start = self.cycle
-        if self._totals is None:
+        if self._totals is None and start:
             self._totals = self._sums()
-        before = self._totals
-        clock = time.perf_counter()
+        before = self._totals or {}
+        clock, cpu = time.perf_counter(), time.process_time()
         stop = start + (_FOREVER if max_cycles is None else max_cycles)
         status = run_pieces(self.engine, stop, self.backend == "reference", self._ticks, hear)
-        seconds = time.perf_counter() - clock
+        seconds, cpu = time.perf_counter() - clock, time.process_time() - cpu
         ran = rows.ran(self.engine, self._arrangement)
         if status == "fault":
             raise fault_error(self.engine, self.spec)
@@ -393,7 +393,7 @@ class Fabric:
                 hint='a larger max_cycles, or on_limit="return" to go on later',
             )
         after = self._totals = self._sums()
-        delta = {key: after[key] - before[key] for key in after}
+        delta = {key: after[key] - before.get(key, 0) for key in after}  # before the first cycle all are 0
         hops = delta.pop("wavelet_hops")
         return RunResult(
             status="waiting" if status == "stuck" else status,
@@ -405,6 +405,7 @@ class Fabric:
             counters=delta,
             n_pe=int(np.count_nonzero(self.spec.program_index >= 0)),
             host_seconds=seconds,
+            cpu_seconds=cpu,
             bands=ran[0],
             threads=ran[1],
         )

@@ -25,8 +25,8 @@ class RunResult:
         The engine's counters summed over all PEs, in this run.
     n_pe : int
         PEs with a program.
-    host_seconds : float
-        Wall-clock time.
+    host_seconds, cpu_seconds : float
+        Wall-clock time, and CPU time of all threads.
     bands, threads : int
         Bands of rows with clocks of their own in which the host simulated, and its threads; 1 each on a small fabric.
     """
@@ -40,6 +40,7 @@ class RunResult:
     counters: dict[str, int]
     n_pe: int
     host_seconds: float
+    cpu_seconds: float = 0.0
     bands: int = 1
     threads: int = 1
 

@@ -58,14 +58,25 @@ def rect_within(rect: RectLike | None, width: int, height: int, what: str = "rec
 def runs(mask: np.ndarray) -> Iterator[tuple[tuple[int, int], int, int]]:
     """Yield ``((row, stop row), column, stop column)``: disjoint rectangles that cover the true entries of `mask`.
 
-    Rows that are alike are looked at once, and all at the same time, so the cost is a few passes over the mask and one
-    step per rectangle.
+    Rows that are alike, or columns, are looked at once, and all at the same time: whichever gives fewer rectangles.
+    One column whose rows all differ would else cut all others.  The cost is a few passes over the mask and one step per
+    rectangle.
     """
+    lying, standing = _along(mask), _along(mask.T)
+    if len(lying) <= len(standing):
+        for top, bottom, left, right in lying:
+            yield (top, bottom), left, right
+    else:
+        for left, right, top, bottom in standing:
+            yield (top, bottom), left, right
+
+
+def _along(mask: np.ndarray) -> list[list[int]]:
+    """Return [row, stop row, column, stop column] of the runs of true entries along bands of equal rows."""
     edges = bands([mask], axis=0)
     alike = mask[edges[:-1]]
     padded = np.zeros((alike.shape[0], alike.shape[1] + 2), np.int8)
     padded[:, 1:-1] = alike
     steps = np.diff(padded, axis=1)
     (band, first), (_, last) = np.nonzero(steps == 1), np.nonzero(steps == -1)
-    for k, left, right in zip(band.tolist(), first.tolist(), last.tolist(), strict=True):
-        yield (int(edges[k]), int(edges[k + 1])), left, right
+    return np.column_stack((edges[band], edges[band + 1], first, last)).tolist()

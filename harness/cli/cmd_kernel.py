@@ -256,6 +256,8 @@ def _as_floats(bits: np.ndarray, dtype: object) -> np.ndarray:
 def main(args: argparse.Namespace) -> int | None:
     """Run the kernel and print its result; return 1 if the result is known to be wrong, else 0."""
     kernel = _kernel(args.name)
+    from fabric.kernels.kit.report import without_counters
+
     values = parse_params(kernel, args.params)
     if args.verify is not None and values.setdefault("verify", args.verify) != args.verify:
         raise ConfigError(f"verify={values['verify']} says something else", where="--verify", hint="one of the two")
@@ -270,6 +272,8 @@ def main(args: argparse.Namespace) -> int | None:
         progress.phase(f"kernel {kernel.name} on {args.preset}")
         meta = writer.meta if writer else None
         with recorder(args, args.out, meta) as recording, _watching(progress, args.progress is not False):
+            if not writer:
+                stack.enter_context(without_counters())
             result = run_kernel(kernel, machine, values, args.bands, args.threads)
             if writer:
                 fill_run_file(writer, result, args.trace != "off" and recording.windows is None)

@@ -23,7 +23,14 @@ from wse_core.params import machine
 
 __all__ = ["OF_THE_HOST", "Measured", "Point", "measure", "origin"]
 
-OF_THE_HOST = ("host_seconds", "run_seconds", "peak_rss_bytes", "hops_per_second", "pe_cycles_per_second")
+OF_THE_HOST = (
+    "host_seconds",
+    "run_seconds",
+    "run_cpu_seconds",
+    "peak_rss_bytes",
+    "hops_per_second",
+    "pe_cycles_per_second",
+)
 """What results say about the host that simulated."""
 NAMES = ("kernel", "params", "counters", "arrays")
 """What the axes of a sweep say already, and what belongs into run files."""

@@ -49,11 +49,18 @@ def _kernel(name: str) -> Subject:
     if name not in kernels:
         raise ConfigError(f"unknown kernel {name!r}", hint=suggestion(name, kernels), kernel=name)
     found = kernels[name]
+
+    def run(machine: Machine, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        from fabric.kernels.kit.report import without_counters
+
+        with without_counters():
+            return found.run(machine, **values)
+
     return Subject(
         name,
         {param.name: param.field for param in found.params},
         {param.name: param.default for param in found.params},
-        lambda machine, values: found.run(machine, **values),
+        run,
     )
 
 

@@ -18,7 +18,7 @@ from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from tests.examples import examples
 from tests.fabric import BACKENDS
-from tests.fabric.one_program import arrays, single, spin
+from tests.fabric.one_program import arrays, body, single, spin
 from wse_core.errors import ConfigError, LayoutError, MemoryLimitError, ProgramError, RouteError, WseError
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -313,6 +313,20 @@ def test_the_estimate_grows_with_what_is_used(backend):
 
     assert estimate_bytes(spec(1, 100), backend) < estimate_bytes(spec(2, 100), backend)
     assert estimate_bytes(spec(1, 100), backend) < estimate_bytes(spec(1, 200), backend)
+
+
+def test_counters_are_summed_once_per_run(backend, monkeypatch):
+    """They are copies of a word per PE each, and before the first cycle all of them are zero."""
+    fabric = single(body(lambda p: p.nop()), backend)
+    asked = []
+    monkeypatch.setattr(Fabric, "_sums", lambda self, kept=Fabric._sums: asked.append(self.cycle) or kept(self))
+    first = fabric.run()
+    assert len(asked) == 1
+    assert first.counters["instructions"] > 0
+    assert first.cpu_seconds >= 0
+    fabric.launch("main")
+    assert fabric.run().counters["instructions"] == first.counters["instructions"]
+    assert len(asked) == 2
 
 
 def test_an_engine_that_is_not_built(backend, monkeypatch):

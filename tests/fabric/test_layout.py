@@ -123,6 +123,13 @@ def test_runs_cover_a_mask_exactly_once(h, w, data):
     assert np.array_equal(seen, mask.astype(int))
 
 
+def test_one_column_that_differs_does_not_cut_the_others():
+    mask = np.zeros((40, 9), bool)
+    mask[:, 1::2] = True
+    mask[::2, 0] = True
+    assert len(list(runs(mask))) == len(list(runs(mask.T))) == 4 + 20
+
+
 @given(st.integers(1, 6), st.integers(1, 6), st.data())
 def test_programs_placed_by_a_map_are_those_placed_one_by_one(h, w, data):
     which = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=h * w, max_size=h * w))).reshape(h, w)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextvars
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
@@ -10,7 +12,19 @@ from numpy.typing import NDArray
 from fabric.kernels.kit.check import Check
 from fabric.kernels.kit.session import Session
 
-__all__ = ["report"]
+__all__ = ["report", "without_counters"]
+
+_COUNTED: contextvars.ContextVar[bool] = contextvars.ContextVar("counted", default=True)
+
+
+@contextmanager
+def without_counters() -> Iterator[None]:
+    """Leave the counters of PEs and links out of results inside the block: they are copies of a word per PE each."""
+    token = _COUNTED.set(False)
+    try:
+        yield
+    finally:
+        _COUNTED.reset(token)
 
 
 def report(
@@ -67,7 +81,8 @@ def report(
     result |= extra
     result |= {
         "run_seconds": run.host_seconds,
+        "run_cpu_seconds": run.cpu_seconds,
         "hops_per_second": run.wavelet_hops / seconds,
         "pe_cycles_per_second": pe_cycles / seconds,
     }
-    return result | {"counters": session.counters(), "arrays": arrays or {}}
+    return result | {"counters": session.counters() if _COUNTED.get() else {}, "arrays": arrays or {}}

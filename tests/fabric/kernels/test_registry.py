@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.kernels.kit.kernel import KernelParam
+from fabric.kernels.kit.session import Session
 from fabric.kernels.registry import KERNELS
 from harness.cli import main as cli
 from harness.cli.cmd_kernel import KEYS, run_kernel
@@ -89,6 +90,17 @@ def test_command_line(name, capsys, tmp_path, monkeypatch):
         assert file.result("cycles") == found["cycles"]
         moved = sum(int(file.counter(key).values.sum()) for key in file.counters if key.startswith("moved_color_"))
     assert moved == found["wavelet_hops"]
+
+
+def test_counters_are_copied_only_for_a_run_file(tmp_path, monkeypatch, wse):
+    asked = []
+    monkeypatch.setattr(Session, "counters", lambda self, kept=Session.counters: asked.append(1) or kept(self))
+    assert wse("kernel", "ping").returncode == 0
+    assert asked == []
+    assert wse("kernel", "ping", "--out", "run.h5").returncode == 0
+    assert asked == [1]
+    with RunFile(tmp_path / "run.h5") as file:
+        assert file.counter("busy").values.sum() > 0
 
 
 def test_ports_are_in_the_order_of_run_files():
