@@ -25,8 +25,8 @@ Format = Literal["f16", "cb16", "f32"]
 Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
 """Bit patterns: uint16 for the 16-bit formats, uint32 for f32."""
 
-BLOCK = 1 << 20
-"""Numbers that are drawn at a time; the sequence does not depend on it."""
+BLOCK = 1 << 16
+"""Numbers that are drawn at a time, few enough for a cache; the sequence does not depend on it."""
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
 
@@ -153,9 +153,10 @@ class Arithmetic:
             return np.full(shape, self.encode(1.0))
         bits = np.empty(shape, self.bits_dtype)
         flat = bits.reshape(-1)
-        for first in range(0, flat.size, BLOCK):  # float64 takes two to four times the room of the bits
+        drawn = np.empty(min(BLOCK, flat.size))  # float64 takes two to four times the room of the bits
+        for first in range(0, flat.size, BLOCK):
             part = flat[first : first + BLOCK]
-            part[...] = self.encode(rng.standard_normal(part.size))
+            part[...] = self.encode(rng.standard_normal(out=drawn[: part.size]))
         if data == "special" and bits.size:
             values = self.specials()
             flat = bits.reshape(-1)

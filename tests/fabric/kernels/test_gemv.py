@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -11,6 +13,7 @@ from fabric.kernels.collectives.pieces import ktree
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.kit.plmr import gemv_plan
 from fabric.kernels.kit.session import Session
+from fabric.kernels.matvec import gemv
 from fabric.kernels.matvec.gemv import Gemv
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
@@ -236,3 +239,21 @@ def test_what_cannot_be():
     assert run("gemv", overrides=few, p=8, m=8, n=8)["groups"] == "8"  # chosen within the colors
     fails(ConfigError, "does not fit", p=2, m=4000, n=4000)
     fails(PlanError, "PEs along x", {"fabric.width": 4}, p=5, height=1)
+
+
+def test_a_large_matrix_is_there_once_while_it_runs(monkeypatch):
+    """Padded for the tiles, it is a copy; the one that was drawn is not kept beside it."""
+    found = []
+
+    def measured(*words, **more):
+        found.append(tracemalloc.get_traced_memory()[0])
+        return Session(*words, **more)
+
+    monkeypatch.setattr(gemv, "Session", measured)
+    tracemalloc.start()
+    try:
+        result = run("gemv", p=16, m=1999, n=1999, verify="sample")
+    finally:
+        tracemalloc.stop()
+    assert result["verified"] is True
+    assert 1999**2 * 2 < found[0] < 1.6 * 1999**2 * 2
