@@ -133,19 +133,28 @@ cdef void stream_take(region_t* s, stream_out_t* o, uint64_t cycle, uint64_t pay
     o.n += 1
     o.at += 1
 
+cdef inline int advanced(uint64_t route) noexcept nogil:
+    # The switch position after an advance: the next valid one; behind the last it stays, or goes to 0 in a ring.
+    cdef int pos = pos_of(route), k
+    for k in range(pos + 1, N_POSITIONS):
+        if (route >> (RT_VALID + k)) & 1:
+            return k
+    return 0 if (route >> RT_RING) & 1 else pos
+
 cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
     # Move the wavelet of `r`; all its outputs have room.
     cdef uint32_t links
     cdef uint32_t d, to
     cdef uint64_t payload = r.word & PAYLOAD
     cdef uint64_t route
-    cdef int plane, cmd, pop, k, pos
+    cdef int plane, cmd, pop, pos
     cdef filter_t* f
     cdef bint control = is_control(r.word)
     cmd = <int>(payload >> 22) & 3
     if control:
         pop = <int>(r.route >> RT_POP) & 3
-        if (pop == POP_ALWAYS or (pop == POP_ON_ADVANCE and cmd == CMD_ADV)
+        if (pop == POP_ALWAYS
+                or (pop == POP_ON_ADVANCE and cmd == CMD_ADV and advanced(r.route) != pos_of(r.route))
                 or (pop == POP_ON_ADVANCE_NOP and cmd <= CMD_ADV)):
             payload = popped(payload)
     if TRACE:
@@ -181,16 +190,7 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
                 s.f.ce[cell].teardown_due |= <uint32_t>1 << ((s.now + s.f.p.ramp_in) & 15)
                 ring_set(s, cell, s.now + s.f.p.ramp_in)
         else:
-            pos = 0
-            if cmd == CMD_ADV:
-                pos = pos_of(route)
-                for k in range(pos + 1, N_POSITIONS + 1):
-                    if k < N_POSITIONS and (route >> (RT_VALID + k)) & 1:
-                        pos = k
-                        break
-                else:
-                    if (route >> RT_RING) & 1:
-                        pos = 0
+            pos = advanced(route) if cmd == CMD_ADV else 0
             s.f.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
             if TRACE:
                 emit(s, cell, s.now, EV_SWITCH, r.color, pos, 0, 0)

@@ -5,7 +5,14 @@ The compiler obeys them, and so do the recipes of published programs that are no
 
 from __future__ import annotations
 
-__all__ = ["FOLDED", "UNROLLED", "powers", "unrolls"]
+__all__ = ["FOLDED", "TASKS_IN_TURN", "UNROLLED", "powers", "unrolls"]
+
+TASKS_IN_TURN = {"task.priority_rule": "round_robin"}
+"""Which task of equal priority comes next on the machine that runs compiled layouts, unless another is asked for.
+
+The order is not published.  A public program (game-of-life) forwards values of one generation in task 12 and takes
+those of the next in tasks 0 to 7: with the lowest id always first, values that arrive early overwrite what is not yet
+forwarded, and it stands still; in turn it runs as its authors saw it."""
 
 UNROLLED, FOLDED = 120, 208
 """Most instructions that a loop may grow to when it is unrolled; the same if its index arithmetic folds.

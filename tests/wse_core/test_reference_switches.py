@@ -84,12 +84,24 @@ def test_invalid_positions_are_skipped():
 
 @pytest.mark.parametrize(("mode", "popped"), [(0, ""), (1, "nar"), (2, "a"), (3, "na")])
 def test_pop_modes(mode, popped):
-    machine = stream(route("W", "E", pop=mode))
+    machine = stream(route("W", "E", ("W", "E"), pop=mode))
     commands = {"n": single(NOP, ADV), "a": single(ADV, RST), "r": single(RST, ADV)}
     send(machine, *[(payload,) for payload in commands.values()])
     assert machine.run(100) == "complete"
     expected = [(pop(payload) if name in popped else payload,) for name, payload in commands.items()]
     assert payloads(machine) == expected
+
+
+@pytest.mark.parametrize(("ring", "popped"), [(False, [True, True, False]), (True, [True, True, True])])
+def test_pop_on_advance_pops_where_the_switch_moves(ring, popped):
+    """At the last position an advance changes nothing and is left to the routers behind, unless it begins again."""
+    row = route("W", "E", ("W", "E"), ("W", "E"), pop=2)
+    row["ring"] = ring
+    machine = stream(row)
+    payload = single(ADV, RST)
+    send(machine, *[(payload,)] * 3)
+    assert machine.run(100) == "complete"
+    assert payloads(machine) == [(pop(payload),) if taken else (payload,) for taken in popped]
 
 
 def test_commands_address_routers_in_turn_with_always_pop():

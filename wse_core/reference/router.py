@@ -137,21 +137,19 @@ class ColorState:
         """Whether one of the queues of `ports` holds any wavelet."""
         return any(self.queues[port].wavelets for port in ports if port in self.queues)
 
-    def advance(self) -> None:
-        """Go to the next valid switch position."""
+    def next_position(self) -> int:
+        """Return the next valid switch position; after the last one 0 in ring mode, else the present one."""
         for position in range(self.pos + 1, 4):
             if self.valid >> position & 1:
-                self.pos = position
-                return
-        if self.ring:
-            self.pos = 0
+                return position
+        return 0 if self.ring else self.pos
 
     def pops(self, payload: int) -> bool:
         """Whether the pop mode removes command 0 of this control payload here."""
         first, _ = command(payload)
         return (
             self.pop_mode == 1
-            or (self.pop_mode == 2 and first == CMD_ADV)
+            or (self.pop_mode == 2 and first == CMD_ADV and self.next_position() != self.pos)
             or (self.pop_mode == 3 and first in (CMD_ADV, CMD_NOP))
         )
 
@@ -326,7 +324,7 @@ class Router:
     def obey(self, route: ColorState, first: int, t: int) -> None:
         """Carry out command 0 of a control wavelet on the color as which it left, from cycle t + 1 on."""
         if first == CMD_ADV:
-            route.advance()
+            route.pos = route.next_position()
         elif first == CMD_RST:
             route.pos = 0
         if first in (CMD_ADV, CMD_RST):

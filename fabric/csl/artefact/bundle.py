@@ -10,6 +10,7 @@ import numpy as np
 from fabric.csl.artefact.routes import Routing
 from fabric.csl.compile import Compiled, CompiledProgram
 from fabric.csl.comptime.values import Function, Value
+from fabric.csl.rules import TASKS_IN_TURN
 from fabric.csl.types import FnType, PointerType
 from wse_core.image import FabricSpec, ProgramImage
 from wse_core.params import Machine
@@ -117,7 +118,7 @@ class Bundle:
     def spec(self, machine: Machine | None = None) -> FabricSpec:
         """Return what an engine runs."""
         return FabricSpec(
-            machine=default_machine() if machine is None else machine,
+            machine=default_machine("wse2", TASKS_IN_TURN) if machine is None else machine,
             width=self.width,
             height=self.height,
             programs=tuple(self.programs),

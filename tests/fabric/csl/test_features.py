@@ -322,6 +322,34 @@ comptime {
     assert words(tmp_path, body, declarations, count=4) == [1, 0, 2, 1]
 
 
+def test_tasks_of_equal_priority_come_in_turn(tmp_path):
+    """After task 8 comes 12, though 7 has the lower number; its value is not overwritten before it is passed on."""
+    body = "held = 1; @activate(@get_local_task_id(7)); @activate(@get_local_task_id(12));"
+    declarations = """
+var held: i16;
+task take() void { held = 2; y[1] = held; }
+task pass() void { y[0] = held; }
+comptime {
+  @bind_local_task(take, @get_local_task_id(7));
+  @bind_local_task(pass, @get_local_task_id(12));
+}
+"""
+    assert words(tmp_path, body, declarations, count=2) == [1, 2]
+
+
+def test_random_numbers_have_23_bits_of_the_generator(tmp_path):
+    body = "for (@range(i16, 40)) |i| { y[i] = random.random_f32(-2.0, 6.0); }"
+    found = words(tmp_path, body, 'const random = @import_module("<random>");', count=40, kind="f4")
+    state, draws = 0xDEADBEEF, []
+    for _ in range(80):
+        for _ in range(128):
+            state = (state << 1 | (state >> 22 ^ state >> 17) & 1) & 0xFFFFFFFF
+        draws.append(state & 0xFFFF)
+    bits = [(high << 16 | low) & 0x7FFFFF for high, low in zip(draws[::2], draws[1::2], strict=True)]
+    assert found == [float(np.float32(-2) + np.float32(8) * np.float32(x / 2**23)) for x in bits]
+    assert len(set(found)) == 40
+
+
 def test_colors_that_share_a_queue_get_queues_of_their_own(tmp_path):
     """Two outputs of one queue go out by different ones, none of which is a microthread that receives."""
     text = """
