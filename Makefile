@@ -121,7 +121,9 @@ coverage: $(VENV)/bin/wse
 	@cd build/tree-coverage && $(CURDIR)/$(PY) -m coverage report --include='*.pyx'
 
 lint-tools: $(VENV)/bin/wse
-	@$(PY) -c "import ruff, cython_lint, mypy" 2>/dev/null || $(PIP) install --no-build-isolation --editable '.[dev]'
+	@$(PY) -c "import ruff, cython_lint, mypy" 2>/dev/null || { \
+	    $(PY) harness/cli/preflight.py --requires dev > $(VENV)/lint-requires.txt && \
+	    $(PIP) install -r $(VENV)/lint-requires.txt; }
 
 lint: lint-tools
 	@$(PY) -m ruff check .

@@ -293,6 +293,8 @@ class build_ext(_build_ext):
             for name in ("sources", "define_macros", "extra_compile_args", "extra_link_args", "libraries", "depends"):
                 setattr(extension, name, getattr(done, name))
             extension.include_dirs = [*done.include_dirs, numpy.get_include()]
+        # The largest first, so that no processor is left alone with it at the end.
+        self.extensions.sort(key=lambda extension: -os.path.getsize(extension.sources[0]))
         super().build_extensions()
         write_if_changed(record, fingerprint())
 

@@ -18,8 +18,13 @@ GENERATED = ("CHANGELOG.md", "api.md")
 PAGES = [path for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]) if path.name not in GENERATED]
 LANGUAGES = ("", "csl", "python", "sh", "text", "toml")
 STARTS = ("wse ", "cslc ", "cs_python ", "python ", "make ", "pip ", "pytest ")
-CHECKED = {ROOT / "README.md": "wse kernel ", ROOT / "docs" / "accuracy.md": "wse kernel "}
-"""Commands in tables whose very numbers tests/test_docs.py compares."""
+CHECKED = {
+    ROOT / "README.md": "wse kernel ",  # the numbers are compared in tests/test_docs.py
+    ROOT / "docs" / "accuracy.md": "wse kernel ",
+    ROOT / "docs" / "inference.md": "wse figure waferllm-table-4 ",  # tests/harness/inference/test_commands.py
+    ROOT / "docs" / "planner.md": "wse plan --reproduce",  # tests/harness/plan/test_command.py
+}
+"""How commands in tables begin that another test runs and looks at."""
 
 
 def pages(found):

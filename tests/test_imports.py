@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.trees import statements
 
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 BASE = ("wse_core.params", "wse_core.schema", "wse_core.errors")
@@ -197,27 +198,13 @@ def imports_in(text, path, root):
     """Return the same for the text of a file, which is taken apart once however many tests ask."""
     importer, is_package = module_name(path, root), path.stem == "__init__"
     raw = []
-    types = set()
     if path.suffix == ".py":
-        tree = ast.parse(text)
-        inner = {
-            id(child)
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            for child in ast.walk(node)
-        }
-        types = {
-            id(child)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-            for child in ast.walk(node)
-        }
-        for node in ast.walk(tree):
+        for node, at_load, for_types in statements(ast.parse(text).body):
             if isinstance(node, ast.Import):
-                raw += [(alias.name, None, id(node) not in inner, id(node) in types) for alias in node.names]
+                raw += [(alias.name, None, at_load, for_types) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 base = _absolute(importer, is_package, node.module or "", node.level)
-                raw += [(base, alias.name, id(node) not in inner, id(node) in types) for alias in node.names]
+                raw += [(base, alias.name, at_load, for_types) for alias in node.names]
     else:
         bare = re.sub(r'"""(?:.|\n)*?"""', "", text)
         for match in CYTHON_IMPORT.finditer(bare):
@@ -471,7 +458,7 @@ def test_own_packages_match_the_list_of_the_harness():
 
 def private_imports(text: str) -> list[str]:
     """Return the names with a leading underscore that a module takes from others."""
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.module]
+    nodes = [node for node, *_ in statements(ast.parse(text).body) if isinstance(node, ast.ImportFrom) and node.module]
     return [alias.name for node in nodes for alias in node.names if re.match(r"_[a-z]", alias.name)]
 
 

@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from tests.conftest import ROOT
+from tests.trees import FUNCTIONS, statements
 
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tests")
 MOST_LINES = {".py": 500, ".pyi": 500, ".pyx": 700, ".pxd": 700}
@@ -47,8 +48,8 @@ def long_functions(root):
     found = {}
     for package in PACKAGES:
         for path in (root / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for node, *_ in statements(ast.parse(path.read_text(encoding="utf-8")).body):
+                if isinstance(node, FUNCTIONS):
                     lines = node.end_lineno - node.lineno + 1
                     if lines > MOST_OF_A_FUNCTION:
                         found[f"{path.relative_to(root).as_posix()}: {node.name}"] = lines

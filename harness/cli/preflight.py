@@ -3,7 +3,8 @@
 Uses the standard library only and no syntax newer than Python 3.6, so that an old interpreter gets a sentence instead
 of a syntax error.  Prints one line per problem and exits with 1 if there is any.
 
-``--build-requires`` prints the build requirements of pyproject.toml instead, one per line.
+``--build-requires`` prints the build requirements of pyproject.toml instead, one per line, ``--requires EXTRA`` what an
+extra of it asks for.
 """
 
 import importlib.util
@@ -80,11 +81,22 @@ def build_requires(path: str = "pyproject.toml") -> List[str]:
         return tomllib.load(stream)["build-system"]["requires"]
 
 
+def extra_requires(extra: str, path: str = "pyproject.toml") -> List[str]:
+    """Return what an extra of the project in `path` asks for, as a list of str."""
+    import tomllib
+
+    with open(path, "rb") as stream:
+        return tomllib.load(stream)["project"]["optional-dependencies"][extra]
+
+
 def main(args: Optional[Sequence[str]] = None) -> int:
-    """Print the problems, or the build requirements, and return the exit status."""
+    """Print the problems, or requirements, and return the exit status."""
     args = sys.argv[1:] if args is None else args
     if args == ["--build-requires"]:
         print("\n".join(build_requires()))
+        return 0
+    if len(args) == 2 and args[0] == "--requires":
+        print("\n".join(extra_requires(args[1])))
         return 0
     found = problems()
     for problem in found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from memx.optimizer import Adam, Optimizer
 from memx.tiers import Tiers
@@ -95,7 +96,7 @@ class Cluster:
         """Return how long the samples of an iteration come in over the links of a system [s]."""
         return 2 * inputs * tokens / self.links.bytes_per_second
 
-    @property
+    @cached_property  # every message asks
     def latencies(self) -> tuple[float, ...]:
         """One way from the memory service to each kind of system, ascending [s]: systems hang at different depths."""
         return tuple(sorted({depth * self.links.latency for depth in levels(self.systems, self.links.ways)}))

@@ -14,7 +14,7 @@ from wse_core.params import machine
 BOUNDS = {"allgather"}
 """Kernels whose cycles have a lower bound and no closed form."""
 MEAN, WORST = 0.03, 0.08
-RUNS = 24
+RUNS = 16
 
 
 def runs(name, which, count=RUNS):

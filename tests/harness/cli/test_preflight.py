@@ -62,6 +62,8 @@ def test_missing_things_end_the_program_with_status_one(monkeypatch, capsys):
 
 def test_build_requirements_are_those_of_the_project(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
+    assert main(["--requires", "dev"]) == 0
+    assert [name.split(">")[0] for name in capsys.readouterr().out.splitlines()] == ["ruff", "cython-lint", "mypy"]
     assert main(["--build-requires"]) == 0
     assert capsys.readouterr().out.splitlines() == build_requires()
     assert any(name.startswith("cython") for name in build_requires())

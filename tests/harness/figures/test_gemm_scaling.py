@@ -19,12 +19,14 @@ class Quiet:
         """Ignore."""
 
 
-@pytest.fixture
-def rows(monkeypatch):
-    monkeypatch.setattr(gemm_scaling, "PANELS", {16: (4, 8), 640: (4, 32)})
-    monkeypatch.setattr(gemm_scaling, "CHECKED", 3)
-    monkeypatch.setattr(vendor_summa, "TILES", (4, 8))
-    result = figures.load("gemm-scaling").function(machine(), 4, Quiet())
+@pytest.fixture(scope="module")
+def rows():
+    """What is looked at by all tests of this file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gemm_scaling, "PANELS", {16: (4, 8), 640: (4, 32)})
+        patch.setattr(gemm_scaling, "CHECKED", 3)
+        patch.setattr(vendor_summa, "TILES", (4, 8))
+        result = figures.load("gemm-scaling").function(machine(), 4, Quiet())
     return result.rows, result
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 
 import numpy as np
@@ -18,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 from harness.train import checkpoint
 from harness.train.checkpoint import found, latest, load, save
 from tests.examples import examples
+from tests.killed import Victims
 from wse_core.errors import CheckpointError, ConfigError
 
 TENSORS = {
@@ -196,36 +196,37 @@ def test_the_library_may_be_missing(tmp_path, monkeypatch):
 
 
 WRITER = """
-import sys
 import numpy as np
 from harness.train.checkpoint import latest, load, save
 from tests.killed import Countdown
-path = latest(sys.argv[1])
-done = load(path)[0] if path else 0
-counter = Countdown()
-while True:
-    done += 1
-    save(sys.argv[1], done, {"w": np.full(20000, done, np.float32)}, {"done": done}, keep=2)
-    if counter.calls == float("inf"):  # the calls of one checkpoint are known now
-        counter.calls = counter.count * float(sys.argv[2])
+
+def case(folder, moment):
+    path = latest(folder)
+    done = load(path)[0] if path else 0
+    counter = Countdown()
+    while True:
+        done += 1
+        save(folder, done, {"w": np.full(20000, done, np.float32)}, {"done": done}, keep=2)
+        if counter.calls == float("inf"):  # the calls of one checkpoint are known now
+            counter.calls = counter.count * moment
 """
 
 
 def test_killed_at_any_moment(tmp_path, child_env):
     """Twenty writers are killed: what is found is whole, never older than what was found before, and goes on."""
     chance, before, most = random.Random(1), 0, 0
-    for _ in range(20):
-        words = [sys.executable, "-c", WRITER, str(tmp_path), str(chance.uniform(1, 5))]
-        writer = subprocess.run(words, env=child_env, capture_output=True, text=True, check=False)
-        assert writer.returncode == -signal.SIGKILL
-        assert "checkpoint.py:save" in writer.stderr
-        path = latest(tmp_path)
-        done, tensors, state = load(path)
-        assert path == found(tmp_path)[-1]  # nothing that looks whole is damaged
-        assert done >= before
-        assert state == {"done": done}
-        assert same(tensors, {"w": np.full(20000, done, np.float32)})
-        before, most = done, max(most, done - before)
+    with Victims(WRITER, tmp_path, child_env) as writers:
+        for _ in range(20):
+            status, said = writers.run(str(tmp_path), chance.uniform(1, 5))
+            assert status == -signal.SIGKILL
+            assert "checkpoint.py:save" in said
+            path = latest(tmp_path)
+            done, tensors, state = load(path)
+            assert path == found(tmp_path)[-1]  # nothing that looks whole is damaged
+            assert done >= before
+            assert state == {"done": done}
+            assert same(tensors, {"w": np.full(20000, done, np.float32)})
+            before, most = done, max(most, done - before)
     assert before > 5
     assert most > 1
     save(tmp_path, before + 1, {}, {}, keep=2)

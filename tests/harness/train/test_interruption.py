@@ -17,6 +17,7 @@ from harness.cli import main as cli
 from harness.train.checkpoint import found, latest, load, save
 from tests.conftest import heed_interrupts
 from tests.harness.train.blobs import last, lines, run, write
+from tests.killed import Victims
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -62,28 +63,29 @@ def test_interrupted_it_says_how_to_go_on(capsys, folder, child_env):
 
 
 KILLED = """
-import sys
+import fabric.engine.engine
+import harness.cli.cmd_train
 from harness.cli import main as cli
-from harness.train import record
+from harness.train import checkpoint, record, trainer
 from tests.killed import Countdown
 
-phase, moment, *words = sys.argv[1:]
 add = record.Log.add
 
-def counted(self, step, **more):
-    row = add(self, step, **more)
-    if phase == "iterations":
-        if "counter" not in state:
-            state["counter"] = Countdown()
-        elif state["counter"].calls == float("inf"):  # the calls of one iteration are known now
-            state["counter"].calls = state["counter"].count * float(moment)
-    return row
+def case(phase, moment, *words):
+    def counted(self, step, **more):
+        row = add(self, step, **more)
+        if phase == "iterations":
+            if "counter" not in state:
+                state["counter"] = Countdown()
+            elif state["counter"].calls == float("inf"):  # the calls of one iteration are known now
+                state["counter"].calls = state["counter"].count * moment
+        return row
 
-state = {}
-record.Log.add = counted
-if phase == "start":
-    state["counter"] = Countdown(int(moment))
-cli.main(["train", *words])
+    state = {}
+    record.Log.add = counted
+    if phase == "start":
+        state["counter"] = Countdown(moment)
+    cli.main(["train", *words])
 """
 
 
@@ -96,19 +98,17 @@ def test_killed_at_any_moment(capsys, folder, child_env):
     write(iterations=90, interval=3)
     assert run(capsys, "a.toml --out whole")[0] == 0
     chance, done, where = random.Random(2), [], []
-    for k in range(20):
-        path = latest("parts/checkpoints")
-        words = ("--resume", "parts") if path else ("a.toml", "--out", "parts")
-        moment = ("start", int(10 ** chance.uniform(2, 5))) if k % 4 == 3 else ("iterations", chance.uniform(1, 8))
-        process = subprocess.run(
-            [sys.executable, "-c", KILLED, *map(str, moment), *words],
-            cwd=folder, env=child_env, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert process.returncode == -signal.SIGKILL
-        where.append(process.stderr)
-        path = latest("parts/checkpoints")
-        done.append(load(path)[0] if path else 0)
-        assert not path or path == found("parts/checkpoints")[-1]
+    with Victims(KILLED, folder, child_env) as victims:
+        for k in range(20):
+            path = latest("parts/checkpoints")
+            words = ("--resume", "parts") if path else ("a.toml", "--out", "parts")
+            moment = ("start", int(10 ** chance.uniform(2, 5))) if k % 4 == 3 else ("iterations", chance.uniform(1, 8))
+            status, said = victims.run(*moment, *words)
+            assert status == -signal.SIGKILL
+            where.append(said)
+            path = latest("parts/checkpoints")
+            done.append(load(path)[0] if path else 0)
+            assert not path or path == found("parts/checkpoints")[-1]
     assert done == sorted(done)
     assert done[-1] > 20
     inside = [sum(name in text for text in where) for name in ("trainer.py:step", "checkpoint.py:save")]

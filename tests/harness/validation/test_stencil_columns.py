@@ -15,9 +15,11 @@ from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
 
-def run(**params):
+def run(words=None, **params):
+    """Run a point, on a machine whose PEs have so many words of memory."""
     point = {"params": {"pe_grid": "755x994", "dtype": "f32", **params}}
-    return RECIPES["R6", "stencil-25pt-hw"].function(machine(), point, lambda line: None)
+    numbers = machine("wse2", {"mem.words": words} if words else {})
+    return RECIPES["R6", "stencil-25pt-hw"].function(numbers, point, lambda line: None)
 
 
 @examples(10)
@@ -54,8 +56,10 @@ def test_published_points(nz, block, published):
 
 def test_without_a_block_there_are_as_few_as_fit():
     with pytest.raises(CannotRun):
+        run(words=4096, nz=110, block=110)
+    assert "blocks of 55 cells" in run(words=4096, nz=110, steps=1000).method
+    with pytest.raises(CannotRun):
         run(nz=550, block=550)
-    assert "blocks of 275 cells" in run(nz=550, steps=1000).method
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_costs_are_those_of_cycle_level_wafers(shape, density):
 
 @pytest.mark.parametrize(
     ("shape", "tolerance"),
-    [((1024, 1024, 64, 64, 4), 0.02), ((2048, 1000, 32, 200, 2), 0.06), ((4096, 256, 64, 256, 4), 0.02)],
+    [((1024, 1024, 64, 64, 4), 0.02), ((1024, 500, 32, 100, 2), 0.06), ((4096, 256, 64, 256, 4), 0.02)],
 )
 def test_costs_of_meshes_that_are_not_simulated(shape, tolerance):
     """Against the kernels' closed forms, which follow every row of a pattern."""

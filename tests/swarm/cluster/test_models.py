@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -21,12 +22,13 @@ from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS, machine
 
 
-@pytest.fixture(autouse=True)
-def _few_rows(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def _few_rows():
     """Follow fewer rows of a matrix than users have followed: ratios of systems are asked for, not cycles."""
-    monkeypatch.setattr(layer_costs, "FOLLOWED", 160)
-    layer_costs._followed.cache_clear()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layer_costs, "FOLLOWED", 48)
+        layer_costs._followed.cache_clear()
+        yield
     layer_costs._followed.cache_clear()
 
 
@@ -68,8 +70,12 @@ def test_sequences_fit_the_wafer():
 
 @pytest.mark.parametrize("name", LADDER)
 def test_throughput_of_64_systems(name):
-    """At least 0.95 of 64 times one system, at the same share of each, with published constants."""
+    """At least 0.95 of 64 times one system, at the same share of each, with published constants.
+
+    At most 16 blocks of a model are followed: more of the same hide the way to the systems better, not worse.
+    """
     model = find_model(name)
+    model = replace(model, layers=min(model.layers, 16))
     layers, tokens = layers_of(model), sequences(model, 8) * model.sequence
     one, many = (iteration(layers, tokens * n, Cluster(n)) for n in (1, 64))
     ratio = (64 * tokens / many.seconds) / (64 * (tokens / one.seconds))
