@@ -99,7 +99,7 @@ CSL_ROOMS = {
     "allocate": ("diagnostics", "ir", "optimise"),
     "emit": ("diagnostics", "ir"),
     "compile": ("diagnostics", "comptime", "check", "ir", "lower", "optimise", "allocate", "emit"),
-    "artefact": ("diagnostics", "types", "comptime", "compile"),
+    "artefact": ("diagnostics", "types", "comptime", "rules", "compile"),
     "projects": ("comptime",),
     "census": ("diagnostics", "syntax", "types", "comptime", "check", "projects"),
     "__init__": (),
