@@ -25,7 +25,7 @@ from wse_core.schema import suggestion
 
 __all__ = ["MEAN_LIMIT", "UNJUDGED", "WORST_LIMIT", "Row", "markdown", "summarise", "validate"]
 
-MEAN_LIMIT, WORST_LIMIT = 0.04, 0.10
+MEAN_LIMIT, WORST_LIMIT = 0.03, 0.10
 """Largest mean and largest single relative error of a validation that passes."""
 
 UNJUDGED = ("formula", "llm-kernel")

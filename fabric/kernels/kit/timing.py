@@ -142,7 +142,8 @@ def received(machine: Machine, wavelets: int, ready: float, arrival: float, into
     m = machine
     waiting = m["queue.in_depth"][into] + m["ramp.in_buffer"] + m["router.depth"]
     first = max(ready, arrival)
-    rest = first + train(m, wavelets - waiting, into, out) if wavelets > waiting else 0
+    refill = m["router.hop"] + m["ramp.in"] + 1  # from the first that is taken to the one that comes for it
+    rest = first + refill + train(m, wavelets - waiting, into, out) if wavelets > waiting else 0
     return max(first + wavelets, arrival + train(m, wavelets, into, out), rest)
 
 

@@ -13,6 +13,8 @@ __all__ = ["AXES", "BroadcastAxis", "slot_elements"]
 
 AXES = {"a": (8, 0, 2, "W", "E"), "b": (9, 1, 3, "N", "S")}
 """Per axis: color, input queue, output queue, and the directions of lower and of higher coordinates."""
+SENT = {"a": 25, "b": 26}
+"""Ids of the tasks that run when an own tile has left: a fixed one each, so that all PEs' traces name them alike."""
 SENDING, TOKEN = 0, 1  # switch positions; position 0 is also that of receiving
 
 
@@ -158,7 +160,7 @@ class BroadcastAxis:
     def sent(self) -> None:
         """Write the task that runs when the own tile has been handed over: the token follows the tile."""
         if self.end != "alone":
-            with self.p.task(f"{self.key} sent"):
+            with self.p.task(f"{self.key} sent", id=SENT[self.key]):
                 self.move(*self.dsrs["token out"], async_=True)
 
     def find(self, base: Reg, step: Reg) -> None:

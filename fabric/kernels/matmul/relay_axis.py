@@ -15,6 +15,8 @@ COLORS = {"a": {"high": 8, "low": 10}, "b": {"high": 12, "low": 14}}
 """Per axis and direction of travel: the color that PEs at even places send; those at odd places send the next one."""
 QUEUES = {"a": {"low": (4, 0), "high": (6, 2)}, "b": {"low": (5, 1), "high": (7, 3)}}
 """Per axis and side: input and output queue; eight numbers, since each transfer has the microthread of its queue."""
+TASKS = {"a": {"low": 25, "high": 26}, "b": {"low": 27, "high": 28}}
+"""Per axis and side: the task that runs when a tile has come from there; in traces it has that name on every PE."""
 OTHER = {"low": "high", "high": "low"}
 
 
@@ -140,6 +142,6 @@ class RelayAxis(BroadcastAxis):
         if len(self.sides) < 2:
             return
         for side in self.sides:
-            with p.task(f"{self.key} from {side}"):
+            with p.task(f"{self.key} from {side}", id=TASKS[self.key][side]):
                 self.move(self.to[OTHER[side]][0], self.leaving[OTHER[side]], async_=True)
                 self.signal()

@@ -74,6 +74,9 @@ from wse_core.params import Machine
 
 __all__ = ["Summa"]
 
+MAIN, STEP = 24, 30
+"""Ids of the tasks that every program has; those of transfers, which PEs at the ends lack, lie between."""
+
 
 class Summa(Product):
     """A product by SUMMA; see `distributed.Product` and the head of this module.
@@ -135,7 +138,7 @@ class Summa(Product):
             emit_product(p, shape, c, c_dsr, a.own, a_dsr, a_base, b_base)
 
         if self.slices == 1:
-            with p.task("main"):
+            with p.task("main", id=MAIN):
                 stamps.store(0)
                 a_base, b_base = p.reg16("a base"), p.reg16("b base")
                 a.take_own(a_base)
@@ -146,7 +149,7 @@ class Summa(Product):
             return p
         step = p.reg16("step")
 
-        with p.task("main"):
+        with p.task("main", id=MAIN):
             stamps.store(0)
             a.prepare()
             b.prepare()
@@ -155,7 +158,7 @@ class Summa(Product):
 
         self.write_ask(p, step, a, b)
 
-        with p.task("step"):
+        with p.task("step", id=STEP):
             p.block("step")
             self.write_step(p, step, a, b, multiply, stamps)
         p.blocked("step")

@@ -67,6 +67,17 @@ C0, C1 = 0.25, 0.125
 """Weights of a cell and of its six neighbours."""
 STEP = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
 OPPOSITE = dict(zip("WENS", "EWSN", strict=True))
+TASKS = {
+    "main": 24,
+    "exchange": 25,
+    "compute": 22,
+    "count": 26,
+    "count W": 27,
+    "count E": 28,
+    "count N": 30,
+    "count S": 23,
+}
+"""Ids of the tasks: fixed, so that the traces of all PEs name them alike, whatever neighbours a PE has."""
 
 
 EVEN = 24
@@ -91,13 +102,13 @@ def _program(
     pending, left = p.reg16("pending"), p.reg16("left")
     weights = [p.reg16("weight") if half else p.reg32("weight") for _ in range(2)]
     into = {d: p.fabin(p.input_queue(1 + "WENS".index(d), c), nz) for d, c in near}
-    with p.task("main"):
+    with p.task("main", id=TASKS["main"]):
         p.ldi(left, steps)
         for weight, value in zip(weights, (C0, C1), strict=True):
             (p.ldi if half else p.ldi32)(weight, int(np.float16(value).view(np.uint16)) if half else value)
         stamps.store(0)
         p.activate("exchange")
-    with p.task("exchange"):
+    with p.task("exchange", id=TASKS["exchange"]):
         if near:
             out = p.fabout(p.output_queue(0, color), nz)
             p.ldi(pending, len(near) + 1)
@@ -109,7 +120,7 @@ def _program(
     if near:
         # A task each: two completions at once would activate a common task only once.
         _counters(p, pending, near)
-    with p.task("compute"):
+    with p.task("compute", id=TASKS["compute"]):
         multiply(v, p.mem1d(u, nz, offset=1), weights[0])
         sources: list[Dsd | Var] = [p.mem1d(u, nz), p.mem1d(u, nz, offset=2), *halo.values()]
         for source in sources:
@@ -126,7 +137,7 @@ def _program(
 
 def _counters(p: Program, pending: Reg, near: tuple[tuple[str, int], ...]) -> None:
     for name in ["count", *(f"count {d}" for d, _ in near)]:
-        with p.task(name):
+        with p.task(name, id=TASKS[name]):
             p.sub16(pending, pending, 1)
             with p.if_("eq", pending, 0):
                 p.activate("compute")

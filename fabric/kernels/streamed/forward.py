@@ -346,10 +346,15 @@ def _followed(
     np.add.at(work, (rows, owned), each[features])
     words = (counts + 1).cumsum(axis=0)  # of the stream up to the command of each row
     queues = QUEUE_RING, QUEUE_RING
+    paced = timing.train(m, tokens, *queues)  # of a row's words on a link
     lead, tail = m["task.start"] + timing.issue(m), m["vec.drain"] + m["ce.dsr_edit"] + 1
     landing = sum(timing.elementwise(m, op, tokens) for op in ("fs2h", "mov32")) + m["ce.int_latency"]  # of the zero
-    room = m["queue.in_depth"][QUEUE_RING] + m["ramp.in_buffer"] + m["queue.out_depth"][QUEUE_RING]
-    room += 2 * m["router.depth"]
+    back = columns - 1  # links of the way back from the last column to the first
+    queued = m["queue.in_depth"][QUEUE_RING] + m["ramp.in_buffer"] + m["queue.out_depth"][QUEUE_RING]
+    rooms = [queued + m["router.depth"] * (1 + (back if c == columns - 1 else 1)) for c in range(columns)]
+    taken: list[list[float]] = [[] for _ in range(columns)]  # when the column behind each began to take each row
+    buffered = m["queue.out_depth"][QUEUE_RING] + m["router.depth"]
+    entered: list[list[float]] = [[] for _ in range(columns)]  # when each row's first word left the column's ramp
     came = m["ramp.in"] + m["router.hop"] * hops  # the first word
     free = [float(max(came, m["task.start"] + timing.load(m, 4 + 2 * (columns > 1)) + 1))] * columns
     for row in range(n_rows):
@@ -366,16 +371,27 @@ def _followed(
         for k, c in enumerate(order):
             ready = begin[c] + lead
             if k == 0:
-                first[c], last[c] = ready, ready + timing.sending(m, tokens, *queues)
-                continue
-            arrival = first[order[k - 1]] + timing.way(m, columns - 1 if c == 0 else 1)
-            first[c] = max(ready, arrival)
-            last[c] = timing.received(m, tokens, ready, arrival, *queues)
-        late = first[owner]
-        for c in order[-2::-1]:  # who is early waits until the next column has made room
-            if tokens > room:
-                last[c] = max(last[c], late + tokens - room)
-            late = first[c]
+                first[c], last[c] = ready, ready + tokens
+            else:
+                arrival = entered[order[k - 1]][0] + m["router.hop"] * (back if c == 0 else 1) + m["ramp.in"]
+                first[c] = max(ready, arrival)
+                last[c] = timing.received(m, tokens, ready, arrival, *queues)
+            if c == owner:
+                break
+            up = first[c] + m["ramp.execute"] + m["ramp.out"]
+            if entered[c]:  # the row before is on the link until its last word has left
+                up = max(up, entered[c][0] + paced)
+            entered[c] = [up, *entered[c][: buffered // tokens]]
+            for rows_ago, left in enumerate(entered[c]):
+                held = (rows_ago + 1) * tokens - buffered
+                if 0 < held <= tokens:
+                    last[c] = max(last[c], left + timing.train(m, held, *queues) + 1)
+        for c, behind in zip(order[-2::-1], order[:0:-1], strict=True):  # who is early waits until there is room
+            taken[c] = [first[behind], *taken[c][: rooms[c] // tokens]]
+            for rows_ago, late in enumerate(taken[c]):
+                held = (rows_ago + 1) * tokens - rooms[c]
+                if 0 < held <= tokens:
+                    last[c] = max(last[c], late + held)
         free = [last[c] + tail + (landing if c == owner else 0) for c in range(columns)]
     return max(free)
 

@@ -52,16 +52,17 @@ def expected_cycles(
     loads = 7 + 2 * (columns > 1)
     south = loads + (height > 1) + (groups > 1)
     more = _added(1, m) if height > 1 and groups > 1 else 0
-    ends = []
+    ends, begins = [], []
     sizes = np.diff(inputs.token_starts)
     for count, hops, slower, tokens in ((loads, 1, 0, int(sizes[0])), (south, height, more, int(sizes[-1]))):
-        ready = max(m["task.start"] + timing.load(m, count) + 1, m["ramp.in"] + m["router.hop"] * hops)
-        ends.append(_followed(indptr, indices, inputs, outputs, m, ready, tokens, slower))
+        begins.append(max(m["task.start"] + timing.load(m, count) + 1, m["ramp.in"] + m["router.hop"] * hops))
+        ends.append(_followed(indptr, indices, inputs, outputs, m, begins[-1], tokens, slower))
     if not len(indices):
         return max(ends)
     way = timing.stage(m) * (height - 1)
-    # The northern row's last sum, or a southern row that is slower from its first sum on.
-    last = max(ends[0] + way + more + (groups - 1) * timing.way(m, columns), ends[1], ends[1] + way if more else 0)
+    # The northern row's last sum, or a southern row that is slower from its first sum on, for which it may have waited.
+    waited = max(0, way - (begins[1] - begins[0])) if more else 0
+    last = max(ends[0] + way + more + (groups - 1) * timing.way(m, columns), ends[1] + waited)
     return max(last - m["vec.drain"] - 2 + m["ramp.execute"] + m["ramp.out"] + 1, last)
 
 

@@ -16,9 +16,12 @@ time may have no turn: it compares at its top, and a jump leads back there.
 
 *Asynchronous operations* have low priority (`PRIORITY`) where the program says nothing else.
 
-*Functions* save and restore the registers that they use.
+*Functions* save and restore the registers that they use, in a frame on a stack: the stack pointer, a register (r7 of
+the WSE-2, says the vendor's page on registers), moves down before the registers are stored and up after they are
+loaded again.  A function that saves none has no frame.
 
-None of this is published; the instructions seen in public traces (shifts, IMUL11, DSR loads, compare and jump) agree.
+None of the rest is published; the instructions seen in public traces (shifts, IMUL11, DSR loads, compare and jump)
+agree.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from fabric.asm.operands import Dsd, Dsr, Reg
 from fabric.csl.rules import powers
 from fabric.program.program import Program
 
-__all__ = ["PRIORITY", "Multiplier", "counted", "load_at", "saved", "size_of_product"]
+__all__ = ["PRIORITY", "Multiplier", "Stack", "counted", "load_at", "size_of_product"]
 
 PRIORITY = "low"
 """Of an asynchronous operation that names none (CSL page on DSDs)."""
@@ -45,6 +48,39 @@ def size_of_product(constant: int) -> int:
     return 1 if not sign else 2 + (low > 0)
 
 
+class Stack:
+    """Where the functions of one program keep the registers that they need.
+
+    Parameters
+    ----------
+    program : Program
+    words : int
+        Most registers that all functions which are active together save.
+    """
+
+    def __init__(self, program: Program, words: int = 16) -> None:
+        self.p, self.words = program, words
+        self.memory = program.array("stack", words, "u16")
+        self.pointer = program.reg16("stack pointer")
+
+    def begin(self) -> None:
+        """Set the stack pointer; what is started with the program does so before anything else."""
+        self.p.ldi(self.pointer, self.memory)
+        self.p.add16(self.pointer, self.pointer, self.words)
+
+    @contextmanager
+    def saved(self, registers: Sequence[Reg]) -> Iterator[None]:
+        """Keep 16-bit registers over the body of a function."""
+        p, pointer = self.p, self.pointer
+        p.sub16(pointer, pointer, len(registers))
+        for k, register in enumerate(registers):
+            p.st16(register, pointer, offset=k)
+        yield
+        for k, register in enumerate(registers):
+            p.ld16(register, pointer, offset=k)
+        p.add16(pointer, pointer, len(registers))
+
+
 class Multiplier:
     """Products of registers with constants in one program.
 
@@ -56,13 +92,27 @@ class Multiplier:
         All constants that will occur.
     scratch : tuple of two Reg, optional
         Registers that the routine uses besides, and preserves; default free ones.
+    stack : Stack, optional
+        Where it preserves them; default one of its own, if there is a routine.  `begin` sets it up.
     """
 
-    def __init__(self, program: Program, constants: Iterable[int], scratch: tuple[Reg, Reg] | None = None) -> None:
-        self.p, self.scratch = program, scratch
+    def __init__(
+        self,
+        program: Program,
+        constants: Iterable[int],
+        scratch: tuple[Reg, Reg] | None = None,
+        stack: Stack | None = None,
+    ) -> None:
+        self.p, self.scratch, self.stack = program, scratch, stack
         self.factors: tuple[Reg, Reg] | None = None
         if any(powers(constant) is None for constant in constants):
             self.factors = program.reg16("left factor"), program.reg16("right factor")
+            self.stack = stack or Stack(program)
+
+    def begin(self) -> None:
+        """Set up the stack, if the routine needs one; before the first product."""
+        if self.stack is not None:
+            self.stack.begin()
 
     def emit(self, dst: Reg, src: Reg, constant: int) -> None:
         """Set register `dst` to `src` times `constant` modulo 2^16; `dst` is not `src`."""
@@ -91,11 +141,11 @@ class Multiplier:
 
     def routine(self) -> None:
         """Write the function: a b = a0 b0 + 2^11 (a1 b0 + a0 b1) with 11 low and 5 high bits of each."""
-        if self.factors is None:
+        if self.factors is None or self.stack is None:
             return
         p, (left, right) = self.p, self.factors
         a1, b1 = self.scratch or (p.reg16("a1"), p.reg16("b1"))
-        with p.function("multiply"), saved(p, "multiply", (a1, b1)):
+        with p.function("multiply"), self.stack.saved((a1, b1)):
             p.slr16(a1, left, 11)
             p.slr16(b1, right, 11)
             p.and16(left, left, 0x7FF)
@@ -106,17 +156,6 @@ class Multiplier:
             p.add16(a1, a1, b1)
             p.sll16(a1, a1, 11)
             p.add16(left, left, a1)
-
-
-@contextmanager
-def saved(p: Program, name: str, registers: Sequence[Reg]) -> Iterator[None]:
-    """Keep 16-bit registers over the body of the function `name`: what a function does that needs them."""
-    place = p.array(f"saved by {name}", len(registers), "u16")
-    for k, register in enumerate(registers):
-        p.st16(register, place, offset=k)
-    yield
-    for k, register in enumerate(registers):
-        p.ld16(register, place, offset=k)
 
 
 def load_at(p: Program, dsrs: Iterable[Dsr], dsd: Dsd, offset: Reg | int | None = None) -> None:

@@ -39,7 +39,7 @@ from fabric.csl.rules import unrolls
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.programs.compiled import Multiplier, counted, load_at, saved
+from harness.validation.programs.compiled import Multiplier, Stack, counted, load_at
 from harness.validation.recipe import CannotRun, Measurement, Point, Tell, agree, grid, integer, recipe
 from wse_core.errors import ProgramError
 from wse_core.params import Machine
@@ -120,7 +120,8 @@ class _Walker:
         self.dc, self.sc, self.db = p.dsr("dest"), p.dsr("src0"), p.dsr("src1")
         self.at_b, self.at_c, self.offset = (p.reg16(name) for name in ("b at", "c at", "offset"))
         self.value = p.reg32("value")
-        self.multiplier = Multiplier(p, [columns], (self.offset, self.value.low))
+        self.stack = Stack(p)
+        self.multiplier = Multiplier(p, [columns], (self.offset, self.value.low), self.stack)
 
     def row_of_c(self, index: Reg) -> None:
         """Set the offset of C's row to number `index` (a register)."""
@@ -166,7 +167,7 @@ def _compressed(
         p.call("line")
 
     def function() -> None:
-        with p.function("line"), saved(p, "line", (e, end, index, w.at_b, w.at_c, w.offset, w.value.low, w.value.high)):
+        with p.function("line"), w.stack.saved((e, end, index, w.at_b, w.at_c, w.offset, w.value.low, w.value.high)):
             outer(index)
             p.ld16(e, w.var["pointer"], index=index)
             p.ld16(end, w.var["pointer"], offset=1, index=index)
@@ -259,6 +260,7 @@ def sparse(machine: Machine, fmt: str, a: np.ndarray, b: np.ndarray, padded: int
         w = _Walker(p, b.shape[1], arrays, a.shape)
         stamps = Stamps(p)
         with p.task("main"):
+            w.stack.begin()
             stamps.store(0)
             function = walk(w)
             stamps.store(1)

@@ -235,6 +235,7 @@ def program(machine: Machine, size: int, t: int, column: str, row: str) -> Progr
     multiplier = Multiplier(p, [] if loops(t)[0] else [2 * t], (step, place))
 
     with p.task("main"):
+        multiplier.begin()
         stamps.store(0)
         p.call("step")
 

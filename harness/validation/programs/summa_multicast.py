@@ -32,6 +32,7 @@ def products(machine: Machine, t: int, count: int, a: np.ndarray, b: np.ndarray)
     stamps = Stamps(p)
     multiplier = Multiplier(p, [] if loops(t)[0] else [2 * t])
     with p.task("main"):
+        multiplier.begin()
         stamps.store(0)
         a_at, b_at, scratch, rounds = (p.reg16(name) for name in ("a at", "b at", "scratch", "rounds"))
         p.ldi(rounds, count)

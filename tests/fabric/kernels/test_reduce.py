@@ -179,3 +179,10 @@ def test_optimal_trees_have_the_energy_of_the_bound(p, b, most):
     assert tree.depth <= depth <= most
     assert tree.energy == costs.energy(p)[0][p, depth]
     assert tree.colors <= most
+
+
+def test_commands_between_messages_do_not_go_down_the_ramp():
+    """Of a star: where a ramp is the slowest part of the way, a command that a router takes is no wavelet more."""
+    overrides = {"router.depth": 6, "ramp.in": 6, "ramp.out": 6}
+    result = run("reduce", overrides=overrides, algorithm="star", form="row", dtype="f32", width=21, height=1, n=5)
+    assert result["cycles"] == result["expected_cycles"]

@@ -50,6 +50,21 @@ def test_cycles_of_a_layer_that_streams():
         assert cycles[density] / cycles[1.0] == pytest.approx(density, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("width", "tokens", "overrides"),
+    [
+        (80, 32, {}),  # the way back from the last column to the first has room for whole rows
+        (2, 24, {"router.hop": 2}),
+        (4, 12, {"router.hop": 8}),  # a row's last words are still on the link when the next row begins
+        (3, 24, {"router.hop": 6}),  # a late column finds so much, and the rest comes at the pace of the links
+    ],
+)
+def test_cycles_of_rings_with_more_tokens_than_room(width, tokens, overrides):
+    sizes = {"inputs": width, "outputs": max(10, width), "tokens": tokens, "width": width, "height": 1}
+    result = run("ws_forward", overrides=overrides, density=0.5, **sizes)
+    assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.03)
+
+
 def test_a_layer_without_weights_gives_zeros():
     result = run("ws_forward", density=0.0, inputs=5, outputs=3, tokens=4, width=3, height=2)
     assert not result["arrays"]["y"].any()

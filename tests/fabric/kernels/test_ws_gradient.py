@@ -96,3 +96,11 @@ def test_cycles_of_rows_that_wait_for_a_late_column(tokens, overrides):
     values = {"inputs": 30, "outputs": 46, "width": 4, "height": 1, "density": 0.18, "tokens": tokens}
     result = run("ws_gradient", overrides=overrides, **values)
     assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.03)
+
+
+@pytest.mark.parametrize("height", [2, 3])
+@pytest.mark.parametrize("width", [2, 4, 6])
+def test_cycles_of_short_gradients_in_groups(width, height):
+    """A few sums: the southern row has more to load, and so need not wait for those from the north."""
+    result = run("ws_gradient", inputs=1, outputs=1, width=width, height=height, groups=2, tokens=2 * height, density=1)
+    assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.05)

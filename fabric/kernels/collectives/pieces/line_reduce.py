@@ -235,8 +235,10 @@ class Reduce:
         """
         m, w = machine, self.wavelets
         room = m["queue.in_depth"][self.queue] + m["ramp.in_buffer"]
-        # Cycles to the first wavelet of the next message on the same links, without or with a command between.
-        follow = [timing.train(m, w + more, self.queue, self.queue) for more in (1, 2)]
+        # Cycles to the first wavelet of the next message on the same links, without or with a command between, which
+        # routers take and the receiver does not.
+        down = timing.train(m, w + 1, self.queue, self.queue)
+        follow = [max(down, timing.train(m, w + more, None, self.queue)) for more in (1, 2)]
         issue, load = timing.issue(m), timing.load(m)
         first = [0] * len(self.tree)
         begins = start if isinstance(start, Sequence) else [start] * len(self.tree)
