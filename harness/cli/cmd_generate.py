@@ -79,6 +79,11 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         default="full",
         help="compare every step with numpy in the order of the PEs, bit by bit (default), or nothing",
     )
+    parser.add_argument(
+        "--estimate",
+        action="store_true",
+        help="run nothing: say by closed forms how many cycles prompt, transition and tokens will take",
+    )
     parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
     add_trace_options(parser)
     add_machine_options(parser)
@@ -133,6 +138,8 @@ def main(args: argparse.Namespace) -> int:
         model = random_model(args.model, args.random_layers, args.seed)
     tokenizer = _tokenizer(args, model)
     prompt = _tokens(args, tokenizer, model.configuration.begin)
+    if args.estimate:
+        return _estimate(args, machine, model, prompt, mesh, None if tokenizer is None else tokenizer.size)
     if args.logits:
         _writable(args.logits)
     text = Unfolding(tokenizer) if tokenizer is not None else None
@@ -163,6 +170,58 @@ def main(args: argparse.Namespace) -> int:
         print(printable(text.rest()) if text else "")
         print(table(_rows(result, machine), indent="    "))
     return 1 if answer.bit_exact is False else 0
+
+
+def _estimate(
+    args: argparse.Namespace,
+    machine: Machine,
+    model: LanguageModel | RandomModel,
+    prompt: list[int],
+    mesh: tuple[int, int],
+    answers: int | None,
+) -> int:
+    """Say what the answer will take."""
+    from harness.inference.estimate import WITHIN, estimate
+
+    for option, value in {"--out": args.out, "--logits": args.logits}.items():
+        if value:
+            raise ConfigError("says something about a run, and an estimate runs nothing", where=option)
+    found = estimate(
+        machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, answers, args.prefill
+    )  # fmt: skip
+    steps = found.tokens
+    total = found.prefill + found.transition + found.first_token + sum(steps)
+    result = {
+        "model": model.name,
+        "mesh": args.mesh,
+        "prompt_tokens": len(prompt),
+        "prompt_read_by": "prefill, at once" if found.at_once else "decode, token by token",
+        "estimated_cycles": {
+            "prefill": found.prefill,
+            "transition": found.transition,
+            "first_token": found.first_token,
+            "tokens": steps,
+        },
+        "within": WITHIN,
+        "seconds": {f"{machine[key]} GHz": total / (machine[key] * 1e9) for key in CLOCKS},
+        "memory_per_pe": sum(found.memory.values()),
+        "memory_parts": found.memory,
+    }
+    if args.json:
+        print_json(result)
+        return 0
+    rows = [("prompt", f"{len(prompt)} tokens, {found.prefill:,} cycles (by {result['prompt_read_by']})")]
+    if found.at_once:
+        rows.append(("transition", f"{found.transition:,} cycles; first token {found.first_token:,} more"))
+    if steps:
+        rows.append(("cycles per token", f"{sum(steps) / len(steps):,.0f} ({min(steps):,} to {max(steps):,})"))
+    rows += [
+        ("all", f"{total:,} cycles: " + ", ".join(f"{s:.3g} s at {c}" for c, s in result["seconds"].items())),
+        ("memory of a PE", f"{result['memory_per_pe']:,} of {2 * machine['mem.words']:,} bytes"),
+        ("how sure", f"closed forms, within {WITHIN:.0%} of a run in tests; nothing was run"),
+    ]
+    print(table(rows))
+    return 0
 
 
 def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:

@@ -1,6 +1,6 @@
 """Inference on the wafer: answers of small models cycle by cycle, and requests to large ones put together from parts.
 
-`generate` lets a model answer by PE programs, token by token.
+`generate` lets a model answer by PE programs, token by token; `estimate` says by closed forms how long that takes.
 
 What no simulation of every cycle could carry is put together: `costs` has the parts, each a closed form of a kernel or
 a run on one PE; `parts` holds them against the cycle level.  `authors` puts together program A, that of the paper's

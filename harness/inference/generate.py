@@ -41,7 +41,7 @@ from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
-__all__ = ["PREFILLS", "Answer", "Load", "Sampling", "generate"]
+__all__ = ["PREFILLS", "Answer", "Load", "Model", "Sampling", "admitted", "checked", "generate"]
 
 PREFILLS = ("auto", "mesh", "token")
 
@@ -184,7 +184,7 @@ class Answer:
             self.counters[name] = (values if before is None else before[0] + values, unit)
 
 
-def _checked(model: Model, prompt: Sequence[int], count: int) -> int:
+def checked(model: Model, prompt: Sequence[int], count: int) -> int:
     """Return how many tokens the cache must take, or refuse a prompt that cannot be answered."""
     decoder = model.configuration.decoder
     if not prompt:
@@ -246,7 +246,7 @@ class _Yardsticks:
         self.answer.max_abs_error = max(self.answer.max_abs_error or 0.0, float(error))
 
 
-def _admitted(
+def admitted(
     machine: Machine,
     model: Model,
     request: tuple[int, int],
@@ -360,8 +360,8 @@ def generate(
         The model does not fit; names tensor, PE and the smallest mesh that carries it.
     """
     started = time.perf_counter()
-    progress, tokens = progress or Progress(), _checked(model, prompt, count)
-    decode, words = _admitted(machine, model, (len(prompt), tokens), mesh, policy, dtype, answers, prefill)
+    progress, tokens = progress or Progress(), checked(model, prompt, count)
+    decode, words = admitted(machine, model, (len(prompt), tokens), mesh, policy, dtype, answers, prefill)
     progress.phase(f"weights and programs of {mesh[0]} x {mesh[1]} PEs")
     weights, _ = model.rounded(Arithmetic.of(machine, dtype))
     answer = Answer(memory={name: 2 * count for name, count in words.items()})

@@ -276,6 +276,11 @@ class StepCycles(Work):
         """Return the cycles of the step that takes token number `before`, from hand-over to hand-over."""
         return self._run(before)[1]
 
+    def answer(self, before: int) -> int:
+        """Return the cycles behind the layers of the step that takes token number `before`, until the next one left."""
+        parts, whole = self._run(before)
+        return whole - sum(parts.values()) + sum(parts[name] for name in ("norm 3", "head", "argmax"))
+
     def transition(self) -> int:
         """Return the cycles in which the hidden features of a prompt's last token come to where a step has them."""
         prompt, place, sums, m = self.decode.prompt, self.place, self.decode.sums, self.m

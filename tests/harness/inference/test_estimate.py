@@ -1,0 +1,70 @@
+"""`wse generate --estimate`: what is said beforehand is what a run then takes; nothing is run for it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from fabric.host.fabric import Fabric
+from fabric.networks.inference.decoder import Decoder
+from harness.cli.main import main
+from harness.inference.estimate import WITHIN
+from harness.models.configuration import Configuration
+from harness.models.hub import save_model
+from tests.fabric.networks.inference.small_models import random_weights
+
+DECODER = Decoder(40, 2, 4, 2, 8, 48, 23, 40, 1e-5)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Return the directory of a small random model."""
+    directory = tmp_path_factory.mktemp("models") / "small"
+    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
+    save_model(directory, Configuration(DECODER), weights)
+    return directory
+
+
+def said(capsys, *words):
+    """Return the JSON of a command."""
+    assert main(["generate", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "more"), [("5x4", ()), ("7x3", ("--cache", "round")), ("4x4", ("--prefill", "token", "--cache", "concat"))]
+)
+def test_an_estimate_is_what_the_run_takes(model, capsys, mesh, more):
+    words = (model, "--prompt-ids", "1,2,3,4,5,6,7,8,9", "--tokens", 5, "--mesh", mesh, *more)
+    measured = said(capsys, *words, "--verify", "off")
+    estimated = said(capsys, *words, "--estimate")
+    cycles, expected = measured["cycles"], estimated["estimated_cycles"]
+    assert estimated["within"] == WITHIN
+    assert estimated["prompt_read_by"] == measured["prompt_read_by"]
+    assert estimated["memory_parts"] == measured["memory_parts"]
+    assert len(expected["tokens"]) == len(cycles["tokens"]) == 4
+    for name in cycles:
+        assert expected[name] == pytest.approx(cycles[name], rel=WITHIN), name
+
+
+def test_nothing_is_run(model, capsys, monkeypatch):
+    monkeypatch.setattr(Fabric, "run", None)
+    assert main(["generate", str(model), "--prompt-ids", "1,2", "--mesh", "3x3", "--estimate"]) == 0
+    text = capsys.readouterr().out
+    assert "transition" in text
+    assert "within 5%" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        (("--out", "x.h5"), "an estimate runs nothing"),
+        (("--logits", "x.npz"), "an estimate runs nothing"),
+        (("--tokens", "99"), "the context of the model holds 40"),
+    ],
+)
+def test_what_is_refused(model, capsys, more, what):
+    assert main(["generate", str(model), "--prompt-ids", "1,2", "--mesh", "3x3", "--estimate", *more]) != 0
+    assert what in capsys.readouterr().err
