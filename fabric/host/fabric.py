@@ -364,10 +364,9 @@ class Fabric:
         ------
         DeadlockError, CycleLimitError, SramFault, RouterFault, ProgramFault, QueueFault
         """
-        if on_limit not in ("raise", "return"):
-            raise ConfigError(f"on_limit {on_limit!r} is unknown", hint="raise or return")
-        if on_wait not in ("raise", "return"):
-            raise ConfigError(f"on_wait {on_wait!r} is unknown", hint="raise or return")
+        for name, choice in (("on_limit", on_limit), ("on_wait", on_wait)):
+            if choice not in ("raise", "return"):
+                raise ConfigError(f"{name} {choice!r} is unknown", hint="raise or return")
         if max_cycles is not None:
             check_cycles("max_cycles", max_cycles)
         rows.arrange(self.engine, bands, threads)
