@@ -205,8 +205,12 @@ def test_performance_table_has_every_goal():
         if line.startswith("|")
     }
     for goal in table.GOALS.values():
-        _, unit, must, value, _ = rows[goal.metric]
+        _, unit, must, value, remark = rows[goal.metric]
         assert unit == goal.unit
+        if value == "-":  # takes minutes of a quiet host, and says so
+            assert goal.part != "small"
+            assert remark == "not measured in this run"
+            continue
         number = float(value.split()[0].replace(",", ""))
         if goal.must is not None:
             assert float(must.split()[1].replace(",", "")) == goal.must

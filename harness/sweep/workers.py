@@ -1,7 +1,8 @@
 """Points side by side in processes of this host, each of which keeps what it has imported.
 
 A process that dies, out of memory or by a signal, takes one point with it: that point is told as failed, and a new
-process takes the next.  Libraries get one thread per process; how many processes there are changes no result.
+process takes the next.  Libraries get one thread per process, and so do simulations if there are several processes; how
+many there are changes no result.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def side_by_side(points: Sequence[Point], processes: int) -> Iterator[tuple[int,
     waiting = iter(enumerate(points))
     try:
         for number, point in waiting:
-            worker = _Worker()
+            worker = _Worker(processes)
             workers[worker.pipe] = worker
             worker.take(number, point)
             if len(workers) >= processes:
@@ -51,7 +52,7 @@ def side_by_side(points: Sequence[Point], processes: int) -> Iterator[tuple[int,
                     found, alive = worker.ended(), False
                 following = next(waiting, None)
                 if following is not None:
-                    worker = worker if alive else _Worker()
+                    worker = worker if alive else _Worker(processes)
                     workers[worker.pipe] = worker
                     worker.take(*following)
                 elif alive:
@@ -63,13 +64,13 @@ def side_by_side(points: Sequence[Point], processes: int) -> Iterator[tuple[int,
 
 
 class _Worker:
-    """A process and the pipe to it."""
+    """A process, one of so many, and the pipe to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.number = -1
-        self.process: Any = context.Process(target=_work, args=(theirs,), daemon=True)
+        self.process: Any = context.Process(target=_work, args=(theirs, processes), daemon=True)
         with _alone():
             self.process.start()
         theirs.close()
@@ -115,16 +116,19 @@ def _alone() -> Iterator[None]:
             signal.signal(signal.SIGINT, old)
 
 
-def _work(pipe: Connection) -> None:
+def _work(pipe: Connection, processes: int) -> None:
     """Measure the points that come, until none comes any more."""
+    from fabric.host.bands import arranged
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_follow, daemon=True).start()
-    while True:
-        try:
-            point = pipe.recv()
-        except EOFError:
-            return
-        pipe.send(measure(point))
+    with arranged(threads=1 if processes > 1 else None):
+        while True:
+            try:
+                point = pipe.recv()
+            except EOFError:
+                return
+            pipe.send(measure(point))
 
 
 def _follow() -> None:

@@ -1,10 +1,12 @@
 """The table of docs/performance.md: what must be reached, what is reached here and now.
 
-    python -m tests.bench.table [--quick] [--json] [--write docs/performance.md]
+    python -m tests.bench.table [--quick] [--json] [--write docs/performance.md] [PART ...]
 
-Everything is measured in this one run; rates are the best of five samples, with the median in brackets; see
-`tests.bench.measure`.  Takes two or three minutes; ``--quick`` takes fewer and shorter samples.  ``--write`` puts the
-table between the lines ``<!-- begin measured -->`` and ``<!-- end measured -->`` of a file.
+Parts are ``small`` (fabrics of up to 128 x 128, idle and resident PEs), ``wafer`` (whole wafers) and ``commands``
+(whole commands beside their simulation); default all.  Each has a table of its own, and everything is measured in this
+one run; see `tests.bench.measure` and `tests.bench.wafer`.  Takes some ten minutes, the first part three of them;
+``--quick`` takes fewer and shorter samples, and wafers of a sixteenth.  ``--write`` puts the tables between lines like
+``<!-- begin measured -->`` and ``<!-- end measured -->`` of a file.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench import measure, workloads
+from tests.bench import measure, wafer, workloads
 from tests.bench.products import product_workload
 
-__all__ = ["GOALS", "Goal", "Row", "main", "measured", "render", "replace_block"]
+__all__ = ["GOALS", "PARTS", "Goal", "Row", "main", "render", "replace_block", "small_fabrics"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Goal:
     unit: str
     must: float | None
     at_least: bool = True
+    part: str = "small"
 
     def met(self, value):
         """Whether `value` reaches the goal; None if there is none."""
@@ -76,12 +79,30 @@ GOALS = {
         Goal("build", "describe, check and build 757 x 996 PEs of equal code", "s", 2, False),
         Goal("trace", "counters of every PE and link to HDF5, every 1,000 cycles, against none", "times", None, False),
         Goal("yardstick", "yardstick: one dependent addition in cache", "ns", None, False),
+        *(
+            Goal(key, f"{metric}, 757 x 996, against one on 64 x 64", "times", 1.5, False, "wafer")
+            for key, metric in (
+                ("wafer_broadcast", "a hop of a row broadcast"),
+                ("wafer_chain", "a hop of a row chain reduce"),
+                ("wafer_exchange", "a hop of a saturated exchange"),
+            )
+        ),
+        Goal("allreduce1", "all-reduce of a word per PE, 757 x 996: simulation", "s", 1, False, "wafer"),
+        Goal("allreduce256", "all-reduce of 256 words per PE, 757 x 996: simulation", "s", 12, False, "wafer"),
+        Goal("gemv16k", "GEMV of 16,384 x 16,384 on 720 x 720 PEs: whole command", "s", 15, False, "wafer"),
+        Goal("gemv16k_bytes", "the same: most memory", "GB", 3, False, "wafer"),
+        Goal("allreduce1_ratio", "all-reduce of a word per PE, 757 x 996", "times", 2, False, "commands"),
+        Goal("gemv16k_ratio", "GEMV of 16,384 x 16,384 on 720 x 720", "times", 2, False, "commands"),
+        Goal("gemv64_ratio", "GEMV of 2,048 x 2,048 on 64 x 64", "times", None, False, "commands"),
+        Goal("gemm16_ratio", "SUMMA of 960 x 960 x 960 on 16 x 16", "times", None, False, "commands"),
+        Goal("meshgemm_ratio", "MeshGEMM of 480 x 480 x 480 on 16 x 16", "times", None, False, "commands"),
     )
 }
+"""What is measured; seconds of part ``wafer`` are those of a host whose yardstick takes `wafer.YARDSTICK`."""
 
 
-def measured(quick=False, progress=lambda text: None):
-    """Measure everything; yields a `Row` per goal.
+def small_fabrics(quick=False, progress=lambda text: None, without=()):
+    """Measure the rows of part ``small``; yields a `Row` per goal.
 
     Parameters
     ----------
@@ -89,6 +110,8 @@ def measured(quick=False, progress=lambda text: None):
         Fewer, shorter samples.
     progress : callable
         Told what comes next.
+    without : iterable of str
+        Commands of `wafer.COMMANDS` that are left out; this part has none.
     """
     rounds, scale = (2, 4) if quick else (5, 1)
     cases = (
@@ -152,6 +175,63 @@ def measured(quick=False, progress=lambda text: None):
     yield Row(GOALS["yardstick"], measure.yardstick(), "of this host, now")
 
 
+def whole_wafers(quick=False, progress=lambda text: None, without=()):
+    """Measure the rows of part ``wafer``, but for commands that are named in `without`."""
+    size = tuple(side // 4 for side in wafer.WAFER) if quick else wafer.WAFER
+    shown = f"{size[0]} x {size[1]}"
+    for key, (make, words, small_words) in wafer.HOPS.items():
+        progress(f"{make.__name__} {shown}")
+        ratio, cost = wafer.cost_of_hops(make, size, wafer.SMALL, words, small_words, 1 if quick else 2)
+        yield Row(GOALS[key], ratio, f"{shown}, {words} words: {cost:.0f} ns of CPU")
+    for name in ("allreduce1",) if quick else ("allreduce1", "gemv16k", "allreduce256"):
+        if name in without:
+            continue
+        words = _shrunk(wafer.COMMANDS[name], quick)
+        progress(f"wse kernel {' '.join(words)}")
+        found = _ran(words)
+        seconds = found.cpu if name == "gemv16k" else found.simulation
+        remark = f"{seconds:.1f} s of CPU with a yardstick of {found.yardstick:.2f} ns"
+        yield Row(GOALS[name], found.scaled(seconds), f"{remark}; {found.result['cycles']:,} cycles")
+        if name == "gemv16k":
+            yield Row(GOALS["gemv16k_bytes"], found.bytes / 1e9, f"compared: {found.result['compared_fraction']:.1%}")
+
+
+def whole_commands(quick=False, progress=lambda text: None, without=()):
+    """Measure the rows of part ``commands``: CPU of a command over CPU of its simulation."""
+    for name in (key.removesuffix("_ratio") for key, goal in GOALS.items() if goal.part == "commands"):
+        if name in without or (quick and name == "gemv16k"):
+            continue
+        words = _shrunk(wafer.COMMANDS[name], quick)
+        progress(f"wse kernel {' '.join(words)}")
+        found = _ran(words)
+        remark = f"{found.cpu:.1f} s of CPU, simulation {found.simulation:.2f}; {found.bytes / 1e9:.2f} GB"
+        yield Row(GOALS[f"{name}_ratio"], found.ratio, remark)
+
+
+_RAN = {}
+
+
+def _ran(words):
+    """Run a command, once for all parts that tell of it."""
+    return _RAN.get(tuple(words)) or _RAN.setdefault(tuple(words), wafer.run_command(words))
+
+
+def _shrunk(words, quick):
+    """Return the words of a command, on a wafer of a sixteenth if it is to be quick."""
+    if not quick:
+        return words
+    pairs = (word.split("=") for word in words[1:])
+    return [words[0], *(f"{key}={int(value) // 4 if key in ('width', 'height') else value}" for key, value in pairs)]
+
+
+PARTS = {
+    "small": ("measured", small_fabrics),
+    "wafer": ("measured on wafers", whole_wafers),
+    "commands": ("measured commands", whole_commands),
+}
+"""Name -> block of the page, and what measures it."""
+
+
 def _number(value):
     """Return a value with three digits, without an exponent."""
     if value == 0:
@@ -159,12 +239,18 @@ def _number(value):
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 1e-3 else f"{value:.1e}"
 
 
-def render(rows):
-    """Return rows as a Markdown table."""
+def render(rows, part=None):
+    """Return rows as a Markdown table; with a part: all goals of it, also those that were not measured."""
+    rows = {row.goal.key: row for row in rows}
     lines = ["| metric | unit | must | measured | remark |", "|---|---|---|---|---|"]
-    for row in rows:
-        goal = row.goal
+    for goal in GOALS.values():
+        row = rows.get(goal.key)
+        if row is None and goal.part != part:
+            continue
         must = "-" if goal.must is None else f"{'>=' if goal.at_least else '<='} {_number(goal.must)}"
+        if row is None:
+            lines.append(f"| {goal.metric} | {goal.unit} | {must} | - | not measured in this run |")
+            continue
         mark = {None: "", True: "", False: " (falls short)"}[goal.met(row.value)]
         lines.append(f"| {goal.metric} | {goal.unit} | {must} | {_number(row.value)}{mark} | {row.remark} |")
     return "\n".join(lines)
@@ -186,10 +272,25 @@ def main(argv=None):
     parser.add_argument("--quick", action="store_true", help="fewer, shorter samples")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--write", metavar="FILE", help="put the table into this page")
+    parser.add_argument(
+        "--without", metavar="COMMAND", action="append", default=[], choices=list(wafer.COMMANDS), help="leave this out"
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default all")
     args = parser.parse_args(argv)
-    rows = list(measured(args.quick, lambda text: print(f"... {text}", file=sys.stderr, flush=True)))
-    order = list(GOALS)
-    rows.sort(key=lambda row: order.index(row.goal.key))
+    unknown = set(args.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"unknown part {sorted(unknown)[0]!r}; parts: {', '.join(PARTS)}")
+    parts = [name for name in PARTS if name in (args.parts or PARTS)]
+
+    def tell(text):
+        print(f"... {text}", file=sys.stderr, flush=True)
+
+    rows = []
+    for name in parts:
+        found = list(PARTS[name][1](args.quick, tell, args.without))
+        rows += found
+        if args.write:  # what is measured is not lost with what comes behind it
+            replace_block(args.write, PARTS[name][0], render(found, name))
     if args.json:
         print(
             json.dumps(
@@ -205,9 +306,7 @@ def main(argv=None):
             )
         )
     else:
-        print(render(rows))
-    if args.write:
-        replace_block(args.write, "measured", render(rows))
+        print("\n\n".join(render([row for row in rows if row.goal.part == name], name) for name in parts))
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import instructions, measure, table, workloads
+from tests.bench import instructions, measure, table, wafer, workloads
 
 SMALL = {
     "broadcast": lambda: workloads.broadcast(7, 3, 20),
@@ -71,13 +71,24 @@ def test_table_is_complete():
     assert all(line.count("|") == 6 for line in text.splitlines())
 
 
+def test_what_was_not_measured_is_told():
+    goal = table.GOALS["allreduce1"]
+    lines = table.render([table.Row(goal, 0.5, "so")], "wafer").splitlines()[2:]
+    assert len(lines) == sum(goal.part == "wafer" for goal in table.GOALS.values())
+    assert f"| {goal.metric} | s | <= 1 | 0.5 | so |" in lines
+    assert sum(line.endswith("| - | not measured in this run |") for line in lines) == len(lines) - 1
+    assert len(table.render([table.Row(goal, 0.5, "so")]).splitlines()) == 3
+
+
 def test_tables_are_put_between_markers(tmp_path):
     """A block is replaced, the rest stays; a page without it is refused."""
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- begin instructions -->\nold\n<!-- end instructions -->\nb\n", encoding="utf-8")
-    table.replace_block(page, "instructions", instructions.render({"broadcast": 1234.5}))
+    table.replace_block(
+        page, "instructions", instructions.render({"broadcast": 1234.5, "fmach": 7}, {"broadcast": 11.25})
+    )
     text = page.read_text(encoding="utf-8")
-    assert "| broadcast | hop | 1,234 |" in text
+    assert "| broadcast | hop | 1,234 | 11.2 |\n| fmach | step | 7 | - |" in text
     assert text.startswith("a\n<!-- begin")
     assert text.endswith("-->\nb\n")
     with pytest.raises(ValueError, match="no block"):
@@ -91,7 +102,53 @@ def test_instructions_reads_counts():
         instructions.total("==1== Bad permissions")
 
 
+def test_misses_are_read():
+    said = "==1== D1  misses:        43,210  (    40,000 rd   +     3,210 wr)\n==1== LLd misses:  7\n"
+    assert instructions.misses(said) == 43210
+    with pytest.raises(RuntimeError, match="did not say"):
+        instructions.misses("==1== Collected : 5")
+
+
 @pytest.mark.parametrize("name", instructions.CASES)
 def test_instructions_cases(name):
     """Each case runs in its shorter length and does work in the unit that it is counted in."""
     assert instructions.run_case(name, instructions.CASES[name][2][0]) > 0
+
+
+@pytest.mark.parametrize("name", instructions.LINES)
+def test_cases_of_cache_lines_work_everywhere_in_the_length_that_counts(name):
+    """All PEs are at work at once: the shorter run is longer than a word takes across the fabric."""
+    make, unit, (short, long) = instructions.LINES[name]
+    workload = make(short)
+    assert workload.active == 32 * 32
+    assert make(long).work[unit] > workload.work[unit]
+    assert instructions.run_case(name, 2, lines=True) > 0
+
+
+def test_hops_of_two_sizes_are_compared():
+    ratio, cost = wafer.cost_of_hops(workloads.broadcast, (16, 4), (4, 4), 8, 32, rounds=1)
+    assert ratio > 0
+    assert cost > 0
+
+
+def test_a_command_is_measured_in_a_process_of_its_own():
+    found = wafer.run_command(["vector", "n=64"])
+    assert found.cpu > found.simulation > 0
+    assert found.ratio == found.cpu / max(found.simulation, 1e-3)
+    assert found.scaled(1.0) == wafer.YARDSTICK / found.yardstick
+    assert found.result["cycles"] == 70
+    with pytest.raises(RuntimeError, match="n="):
+        wafer.run_command(["vector", "n=32766"])
+
+
+def test_quick_commands_have_a_wafer_of_a_sixteenth():
+    assert table._shrunk(wafer.COMMANDS["allreduce1"], True) == [
+        "allreduce", "form=xy", "width=189", "height=249", "n=1",
+    ]  # fmt: skip
+    assert table._shrunk(wafer.COMMANDS["gemm16"], True) == wafer.COMMANDS["gemm16"]
+
+
+def test_every_command_that_is_told_is_known():
+    told = {key for key, goal in table.GOALS.items() if goal.part == "commands"}
+    assert {f"{name}_ratio" for name in wafer.COMMANDS} >= told
+    assert {goal.part for goal in table.GOALS.values()} == set(table.PARTS)

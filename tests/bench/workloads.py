@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.layout.layout import Layout
+from fabric.layout.rectangles import runs
 from fabric.program.program import Program
 from tests.bench.workload import Workload, floats, large_machine, task_id, write
 
@@ -126,11 +127,7 @@ def chain_reduce(width, height, n):
     values = rng.integers(-50, 50, (height, width, n)).astype(np.float32)
 
     def start(engine):
-        for k, p in enumerate(spec.programs):
-            task = task_id(p)
-            for y, x0, x1 in _row_runs(spec.program_index == k):
-                write(engine, p.symbols["data"], values[y : y + 1, x0:x1], x0, y)
-                engine.activate(task, x0, y, x1 - x0, 1)
+        _start_with(engine, spec, "data", values)
 
     def check(engine):
         assert (floats(engine, spec.programs[0].symbols["data"], 0, 0, 1, height)[:, 0] == values.sum(1)).all()
@@ -151,21 +148,21 @@ def chain_reduce(width, height, n):
     )
 
 
-def _row_runs(mask):
-    """Yield (y, first x, stop x) of the runs of true entries."""
-    for y, row in enumerate(mask):
-        edges = np.flatnonzero(np.diff(np.concatenate(([0], row.view(np.int8), [0]))))
-        for first, stop in edges.reshape(-1, 2):
-            yield y, int(first), int(stop)
+def _places(spec, symbol):
+    """Yield (a program, y, stop y, x, stop x): rectangles of PEs with the symbol at one address and the same task."""
+    alike = {}
+    for k, p in enumerate(spec.programs):
+        alike.setdefault((p.symbols[symbol].address, task_id(p)), []).append(k)
+    for numbers in alike.values():
+        for (y, bottom), x, right in runs(np.isin(spec.program_index, numbers)):
+            yield spec.programs[numbers[0]], y, bottom, x, right
 
 
 def _start_with(engine, spec, symbol, values):
-    """Give each PE its value of `values` (height, width) under `symbol` and activate its first task."""
-    for k, p in enumerate(spec.programs):
-        task = task_id(p)
-        for y, x0, x1 in _row_runs(spec.program_index == k):
-            write(engine, p.symbols[symbol], values[y : y + 1, x0:x1, None], x0, y)
-            engine.activate(task, x0, y, x1 - x0, 1)
+    """Give each PE its numbers of `values` (height, width, count) under `symbol` and activate its task."""
+    for p, y, bottom, x, right in _places(spec, symbol):
+        write(engine, p.symbols[symbol], values[y:bottom, x:right], x, y)
+        engine.activate(task_id(p), x, y, right - x, bottom - y)
 
 
 SIDES = {"E": 0, "W": 1, "S": 2, "N": 3}
@@ -180,16 +177,17 @@ def exchange(width, height, n):
     def color(d, x, y):
         return 2 * SIDES[d] + ((x if d in "EW" else y) & 1)
 
-    programs, index = {}, {}
-    for y in range(height):
-        for x in range(width):
-            key = tuple(
-                (d, color(d, x, y), color(OPPOSITE[d], x + STEP[d][0], y + STEP[d][1]))
-                for d in SIDES
-                if 0 <= x + STEP[d][0] < width and 0 <= y + STEP[d][1] < height
-            )
-            index.setdefault(key, []).append((x, y))
-    for key, places in index.items():
+    # PEs differ by the parities of their places and by the edges at which they lie; one of each kind says the rest
+    kinds = 8 * _kinds(height)[:, None] + _kinds(width)
+    _, first, which = np.unique(kinds, return_index=True, return_inverse=True)
+    programs = {}
+    for at in first.tolist():
+        y, x = divmod(at, width)
+        key = tuple(
+            (d, color(d, x, y), color(OPPOSITE[d], x + STEP[d][0], y + STEP[d][1]))
+            for d in SIDES
+            if 0 <= x + STEP[d][0] < width and 0 <= y + STEP[d][1] < height
+        )
         p = Program(f"exchange{len(programs)}", m)
         mine = p.array("mine", 1, "f32")
         sums = p.array("sums", 4, "f32")
@@ -202,31 +200,22 @@ def exchange(width, height, n):
                 p.fadds(t, t, p.fabin(into, n), async_=True)
             for _, out, _ in key:
                 p.fmovs(p.fabout(out, n), p.mem1d(mine, stride=0), async_=True)
-        programs[key] = p
-        for x, y in places:
-            layout.place(p, x, y)
+        programs[at] = p
+    layout.place_each(list(programs.values()), which.reshape(height, width))
     _exchange_routes(layout, width, height)
     spec = layout.build()
     values = (1 + np.arange(width * height, dtype=np.float32) % 97).reshape(height, width)
-    mine, sums = spec.programs[0].symbols["mine"], spec.programs[0].symbols["sums"]
-    same = all(p.symbols["mine"].address == mine.address for p in spec.programs)
 
     def start(engine):
-        _start_with(engine, spec, "mine", values)
+        _start_with(engine, spec, "mine", values[..., None])
 
     def check(engine):
         padded = np.pad(values, 1) * n
         want = {"E": padded[1:-1, 2:], "W": padded[1:-1, :-2], "S": padded[2:, 1:-1], "N": padded[:-2, 1:-1]}
-        if same:
-            found = floats(engine, sums, 0, 0, width, height)
-            for d, k in SIDES.items():
-                assert (found[..., k] == want[d]).all(), d
-            return
-        for k, p in enumerate(spec.programs):
-            for y, x0, x1 in _row_runs(spec.program_index == k):
-                found = floats(engine, p.symbols["sums"], x0, y, x1 - x0, 1)
-                for d, j in SIDES.items():
-                    assert (found[0, :, j] == want[d][y, x0:x1]).all(), d
+        for p, y, bottom, x, right in _places(spec, "sums"):
+            found = floats(engine, p.symbols["sums"], x, y, right - x, bottom - y)
+            for d, j in SIDES.items():
+                assert (found[..., j] == want[d][y:bottom, x:right]).all(), d
 
     links = 2 * ((width - 1) * height + width * (height - 1))
     busiest = n * 2 * (min(width - 1, 2) + min(height - 1, 2))  # CE operations of a PE with the most neighbours
@@ -242,6 +231,12 @@ def exchange(width, height, n):
         active=width * height,
         params={"width": width, "height": height, "n": n},
     )
+
+
+def _kinds(size):
+    """Return what kind of place each of a line is: its parity, and which ends it is."""
+    place = np.arange(size)
+    return (place & 1) + 2 * (place == 0) + 4 * (place == size - 1)
 
 
 def _exchange_routes(layout, width, height):
@@ -305,15 +300,14 @@ def multicast(width, height, n):
     values = (1 + np.arange(width * height, dtype=np.float32) % 97).reshape(height, width)
 
     def start(engine):
-        _start_with(engine, spec, "mine", values)
+        _start_with(engine, spec, "mine", values[..., None])
 
     def check(engine):
         padded = np.pad(values, 1)
         want = padded[1:-1, 2:] + padded[1:-1, :-2] + padded[2:, 1:-1] + padded[:-2, 1:-1]
-        for k, p in enumerate(spec.programs):
-            for y, x0, x1 in _row_runs(spec.program_index == k):
-                found = floats(engine, p.symbols["sums"], x0, y, x1 - x0, 1)
-                assert (found[0].sum(-1) == want[y, x0:x1]).all()
+        for p, y, bottom, x, right in _places(spec, "sums"):
+            found = floats(engine, p.symbols["sums"], x, y, right - x, bottom - y)
+            assert (found.sum(-1) == want[y:bottom, x:right]).all()
 
     links = 2 * ((width - 1) * height + width * (height - 1))
     steps = sum(n * (1 + (len(around) + 1) // 2) * len(places) for (_, around), places in index.items())

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from fabric.host.bands import asked
 from harness.sweep import description, journal, point, workers
 from harness.sweep.run import run
 from wse_core.errors import ConfigError, TraceError
@@ -281,3 +282,20 @@ def test_time_left_is_told(tmp_path, wse):
     said = wse("sweep", "s.toml", "--processes", "1", "--progress").stderr
     assert "==> 6 of 6 points" in said
     assert "6/6  0:00:00 left" in said
+
+
+class Telling(point.Point):
+    """A point that says how many threads a simulation may have where it is measured."""
+
+    def __reduce__(self):
+        return told, ()
+
+
+def told():
+    return point.Point("kernel", "vector", {}, f"threads {asked().threads}", {})
+
+
+@pytest.mark.parametrize(("processes", "threads"), [(2, "threads 1"), (1, "threads None")])
+def test_processes_side_by_side_have_a_thread_each(processes, threads):
+    ((_, found),) = workers.side_by_side([Telling("kernel", "vector", {}, "wse2", {})], processes)
+    assert f"'{threads}'" in found.facts["error"]

@@ -1,0 +1,131 @@
+"""Rows of wafer size, and of whole commands: what a hop costs there against one on 64 x 64, and what is simulation.
+
+Everything is CPU time: a host is never quiet, and what else runs on it takes the clock, not the CPU time.  A hop on a
+large fabric is compared with one on 64 x 64 in the same process and thread, which runs before and after it.  A command
+runs in a process of its own, as a user's does, and is compared with its own simulation (``run_cpu_seconds`` of its
+result).  Seconds of commands are told as they would be if the yardstick took `YARDSTICK`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from tests.bench import measure, workloads
+
+__all__ = ["COMMANDS", "HOPS", "WAFER", "YARDSTICK", "Command", "cost_of_hops", "run_command"]
+
+WAFER = (757, 996)
+SMALL = (64, 64)
+YARDSTICK = 0.4
+"""Nanoseconds of the yardstick for which targets in seconds are set."""
+
+HOPS = {
+    "wafer_broadcast": (workloads.broadcast, 40, 800),
+    "wafer_chain": (workloads.chain_reduce, 8, 400),
+    "wafer_exchange": (workloads.exchange, 8, 60),
+}
+"""Row -> workload, words on the whole wafer, words on 64 x 64."""
+
+WHOLE = ["form=xy", f"width={WAFER[0]}", f"height={WAFER[1]}"]
+COMMANDS = {
+    "allreduce1": ["allreduce", *WHOLE, "n=1"],
+    "allreduce256": ["allreduce", *WHOLE, "n=256"],
+    "gemv16k": ["gemv", "p=720", "m=16384", "n=16384"],
+    "gemv64": ["gemv", "p=64", "m=2048", "n=2048"],
+    "gemm16": ["gemm", "p=16", "m=960", "k=960", "n=960"],
+    "meshgemm": ["gemm", "p=16", "m=480", "k=480", "n=480", "algorithm=meshgemm"],
+}
+"""Name -> words behind ``wse kernel``."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a command took: CPU seconds of its process and of its simulation, most memory, the yardstick, its result."""
+
+    cpu: float
+    simulation: float
+    bytes: int
+    yardstick: float
+    result: dict
+
+    @property
+    def ratio(self):
+        """CPU of the command to CPU of its simulation."""
+        return self.cpu / max(self.simulation, 1e-3)
+
+    def scaled(self, seconds):
+        """Return seconds of this host as seconds of one whose yardstick takes `YARDSTICK`."""
+        return seconds * YARDSTICK / self.yardstick
+
+
+def run_command(words):
+    """Run ``wse kernel WORDS`` in a process of its own; return what it took.
+
+    Raises
+    ------
+    RuntimeError
+        It failed, or its result is wrong.
+    """
+    before, yard = resource.getrusage(resource.RUSAGE_CHILDREN), measure.yardstick()
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "kernel", *words, "--json"],
+        cwd=measure.ROOT,
+        env=os.environ | {"PYTHONPATH": str(measure.ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RuntimeError(f"wse kernel {' '.join(words)} failed:\n{done.stderr[-2000:]}")
+    result = json.loads(done.stdout)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    yard = (yard + measure.yardstick()) / 2
+    return Command(cpu, result["run_cpu_seconds"], result["peak_rss_bytes"], yard, result)
+
+
+def cpu_per_hop(workload):
+    """Return the CPU time of one hop of a workload in one thread [ns], everything of its run checked."""
+    engine = workload.engine()
+    engine.arrange(None, 1)
+    begin = time.process_time()
+    status = engine.run(workload.limit)
+    seconds = time.process_time() - begin
+    workload.finish(engine, status)
+    return seconds / workload.work["hops"] * 1e9
+
+
+def cost_of_hops(make, large, small, words, small_words, rounds=3):
+    """Compare a hop on a large fabric with one on a small one.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(width, height, words)`` returns a `Workload`.
+    large, small : (int, int)
+        Sizes.
+    words, small_words : int
+    rounds : int
+        The large one runs so many times, the small one before and after each.
+
+    Returns
+    -------
+    ratio, nanoseconds : float
+        Medians: large over small, and of the large one.
+    """
+    big, little = make(*large, words), make(*small, small_words)
+    cpu_per_hop(little)
+    ratios, costs = [], []
+    for _ in range(rounds):
+        before = cpu_per_hop(little)
+        cost = cpu_per_hop(big)
+        ratios.append(cost / ((before + cpu_per_hop(little)) / 2))
+        costs.append(cost)
+    return statistics.median(ratios), statistics.median(costs)
