@@ -86,7 +86,8 @@ def _bind(
             fault = f"the program uses {len(colors)} colors as {kind}s, a PE has {len(depths)} {kind} queues"
             assert span is not None
             raise Fault(fault, span, "a queue is bound to one color on this machine")
-        free.remove(left[0])
-        asked.add(left[0])
-        bound[color] = unit.queue(kind, left[0], color)
+        chosen = left[0]
+        free.remove(chosen)
+        asked.add(chosen)
+        bound[color] = unit.queue(kind, chosen, color)
     return bound

@@ -375,6 +375,21 @@ comptime { @bind_local_task(job, @get_local_task_id(8)); }
     assert image.outq_color.index(5) not in (3, 5)
 
 
+def test_as_many_colors_as_there_are_queues(tmp_path):
+    """Six outputs and eight inputs without a named queue take all that there are, each one of its own."""
+    text = "var data: [2]i16;\nconst mem = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{2} -> data[i] });\n"
+    body = ""
+    for number in range(14):
+        kind = "fabout" if number < 6 else "fabin"
+        text += f"const d{number} = @get_dsd({kind}_dsd, .{{ .extent = 2, .fabric_color = @get_color({number}) }});\n"
+        body += f"  @mov16({f'd{number}, mem' if number < 6 else f'mem, d{number}'});\n"
+    text += f"task job() void {{\n{body}}}\ncomptime {{ @bind_local_task(job, @get_local_task_id(20)); }}\n"
+    (tmp_path / "top.csl").write_text(text)
+    image = compile_file(tmp_path / "top.csl", Options()).programs[0].emitted.image
+    assert sorted(image.outq_color) == [-1, -1, *range(6)]
+    assert sorted(image.inq_color) == list(range(6, 14))
+
+
 def test_a_counter_is_counted_in_its_register(tmp_path):
     """The step of a loop is one addition, without a copy."""
     text = "var y: i16;\ntask job() void { var i: i16 = y; while (i < 100) : (i += 3) { y += 1; } }\n"
