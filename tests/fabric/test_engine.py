@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fabric import Fabric
 from fabric.engine.engine import Engine
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
@@ -147,6 +148,7 @@ def test_host_access_is_checked():
 
 MEMORY = """
 import resource, sys
+from fabric import Fabric
 from fabric.engine.engine import Engine
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
@@ -200,3 +202,31 @@ def test_nobody_changes_a_machine_that_runs_in_another_thread():
     assert all("while the machine runs in another thread" in text for text in refused)
     assert len(refused) >= 3
     assert disturbed.snapshot() == quiet.snapshot()
+
+
+@pytest.mark.parametrize("delay", range(4))
+def test_a_color_that_lost_arbitration_may_lose_its_route(delay):
+    """In the cycle in which it lost, its route is written so that it is not taken from there any more."""
+    results = []
+    for backend in ("compiled", "reference"):
+        p = Program("rewrites")
+        p.input_queue(0, 6)
+        with p.task("main"):
+            for _ in range(delay):
+                p.nop()
+            for side in "NWSW" * 6:
+                p.route(5, rx=side, tx="E")
+        p.start("main")
+        layout = Layout(3, 1)
+        layout.place(p, 1, 0)
+        for color in (4, 5):
+            layout.route(color, (0, 0, 3, 1), rx="W", tx="E")
+        ins = [layout.input_stream(0, 0, "W", color) for color in (4, 5)]
+        outs = [layout.output_stream(2, 0, "E", color) for color in (4, 5)]
+        fabric = Fabric(layout, backend=backend)
+        for stream in ins:
+            fabric.send(stream, np.arange(200, dtype=np.uint32))
+        fabric.run()
+        results.append([fabric.receive(stream).cycles.tolist() for stream in outs])
+    assert results[0] == results[1]
+    assert [len(cycles) for cycles in results[0]] == [200, 200]
