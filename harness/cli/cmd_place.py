@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         help="give kernels rectangles of the wafer",
         description="Choose size and place of every kernel of a problem of the ISPD 2020 contest (FILE.kgraph), so "
         "that its score, or the slowest kernel, is least.  Ctrl-C ends the search and keeps the best so far.  Of a "
-        "training configuration (FILE.toml or the name of an example): of every layer, as if all lay on one wafer.",
+        "training configuration (FILE.toml or the name of an example): of every layer, as the pipelined mode has them.",
     )
     parser.add_argument("file", metavar="FILE", help="a problem in the contest's format, or a training configuration")
     parser.add_argument(
@@ -45,8 +46,10 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument("--check", metavar="SOLUTION", help="do not search: check a placement and say its score")
     parser.add_argument("--out", metavar="SOLUTION", help="file for the placement, in the contest's format")
     parser.add_argument("--picture", metavar="FILE.png", help="file for a picture of the wafer")
-    parser.add_argument("--mesh", metavar="WxH", help="of a configuration: PEs of the wafer (default: all)")
-    parser.add_argument("--minibatch", metavar="N", help="of a configuration: samples (default: 1)")
+    parser.add_argument(
+        "--mesh", metavar="WxH", help="of a configuration: PEs (default: those of the file, all if it streams weights)"
+    )
+    parser.add_argument("--minibatch", metavar="N", help="of a configuration: samples (default: as the file says)")
     return parser
 
 
@@ -56,41 +59,45 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _network(args: argparse.Namespace) -> int:
-    """Place the layers of a training configuration, write, print."""
-    from harness.place.layers import network_placed
+    """Place the layers of a training configuration as training does, write, print."""
     from harness.place.network import ROUNDS as ENOUGH
     from harness.place.picture import Block, draw, terminal
     from harness.train.config import load_train
+    from harness.train.pipeline_config import minibatch_of
+    from harness.train.placement import laid
 
     for name in ("check", "out", "seconds"):
         if getattr(args, name):
             raise ConfigError("belongs to a contest problem", where=f"--{name}", hint="without it, or a .kgraph file")
     config = load_train(args.file)
-    machine = config.build_machine()
-    width, height = _mesh(args.mesh) if args.mesh else (machine["fabric.width"], machine["fabric.height"])
+    if args.mesh or config.mode == "streaming":  # its mesh says nothing about all layers at once
+        machine = config.build_machine()
+        width, height = _mesh(args.mesh) if args.mesh else (machine["fabric.width"], machine["fabric.height"])
+        config = replace(config, mesh=replace(config.mesh, width=width, height=height))
+    if args.minibatch:
+        batch = MINIBATCH.parse(args.minibatch, "--minibatch")
+        config = replace(config, data=replace(config.data, batch=batch), pipeline=replace(config.pipeline, minibatch=0))
+    width, height, batch = config.mesh.width, config.mesh.height, minibatch_of(config)
     rounds = ROUNDS.parse(args.rounds, "--rounds") if args.rounds else ENOUGH
-    batch = MINIBATCH.parse(args.minibatch, "--minibatch") if args.minibatch else 1
-    network = config.build_network()
     with make_progress(args.progress) as progress:
-        progress.phase(f"{len(network.layers)} layers on {width} x {height} PEs")
-        slots = len(config.train.optimizer.build().slots)
-        found = network_placed(
-            network, width, height, batch, slots, machine["mem.words"], rounds, SEED.parse(args.seed, "--seed")
-        )
-    layers = [
+        progress.phase(f"{len(config.network.layers)} layers on {width} x {height} PEs")
+        found = laid(config, rounds, SEED.parse(args.seed, "--seed"))
+    slowest = max(found.cycles)
+    rectangles = [found.pipeline.rectangle(number) for number in range(len(found.cycles))]
+    layers: list[dict[str, Any]] = [
         {
             "layer": f"{number}: {layer.inputs} x {layer.outputs}",
-            **rectangle._asdict(),
+            **dict(zip(("x", "y", "width", "height"), rectangle, strict=True)),
             "cycles": cycles,
-            "utilisation": share,
+            "utilisation": cycles / slowest,
         }
-        for number, (layer, rectangle, cycles, share) in enumerate(
-            zip(network.layers, found.rectangles, found.cycles, found.utilisation, strict=True), 1
+        for number, (layer, rectangle, cycles) in enumerate(
+            zip(found.pipeline.network.layers, rectangles, found.cycles, strict=True), 1
         )
     ]
     blocks = [
-        Block(str(number), *rectangle, share)
-        for number, (rectangle, share) in enumerate(zip(found.rectangles, found.utilisation, strict=True), 1)
+        Block(str(number), *rectangle, cycles / slowest)
+        for number, (rectangle, cycles) in enumerate(zip(rectangles, found.cycles, strict=True), 1)
     ]
     wires = [(number, number + 1) for number in range(len(blocks) - 1)]
     if args.picture:
@@ -98,7 +105,7 @@ def _network(args: argparse.Namespace) -> int:
             write_picture(stream, lambda figure: draw(figure, blocks, wires, width, height, str(args.file)))
     files = [args.picture] if args.picture else []
     if args.json:
-        facts = {"width": width, "height": height, "minibatch": batch, "slowest": found.slowest, "bound": found.bound}
+        facts = {"width": width, "height": height, "minibatch": batch, "slowest": slowest, "how": found.how}
         print_json(facts | {"layers": layers, "files": files})
         return 0
     print(terminal(blocks, width, height))
@@ -110,7 +117,8 @@ def _network(args: argparse.Namespace) -> int:
         )
         for layer in layers
     ]
-    rows.append(("network", f"{found.slowest:,.0f} cycles a minibatch of {batch}, by closed forms of its tiles"))
+    how = "found by the search" if found.how == "search" else "side by side in a row"
+    rows.append(("network", f"{slowest:,.0f} cycles a minibatch of {batch}, {how}; programs measured one by one"))
     print(table(rows + [("written", name) for name in files]))
     return 0
 

@@ -1,26 +1,103 @@
-"""What a fully connected layer of the pipelined mode costs in a rectangle: closed forms of its tiles.
+"""What a layer of the pipelined mode costs in a rectangle: cycles of its programs, measured at few sizes.
 
-A rectangle of w x h PEs has w - 1 columns and h - 1 rows of tiles (h for layer 1; `fabric.networks.pipelined.tile`).  A
-layer takes the longer of the steps of its products, with what an operation costs besides, and of the streams that
-enter and leave: a wavelet carries two features and passes in a cycle.  Norms and the loss are left out.
+A rectangle of w x h PEs has w - 1 columns and h - 1 rows of tiles (h for layer 1; `fabric.networks.pipelined.tile`).
+`fabric.networks.pipelined.costs` runs the programs of tiles, outputs and gradients with updates and normalisation;
+here they run at the corners of what sizes a PE can hold, and cycles between are those of the surface through them
+(`_Surface`).  Streams are arithmetic.  The last layer waits for the loss in every turn: how long beyond its own
+programs is measured in one rectangle.
+
+The search (`harness.place.network`) takes these costs.  What it finds is then measured exactly; where the surfaces were
+off, they are corrected by as much and the search runs again (`CORRECTIONS` times at most).  The best by measurement is
+the answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from fabric.networks.pipelined.fit import CODE
-from fabric.networks.pipelined.tile import MOST_ROWS
-from fabric.networks.streamed.network import Layer, Network
+from fabric.networks.pipelined import costs
+from fabric.networks.pipelined.fit import loss_rows, outputs_words, tile_words
+from fabric.networks.pipelined.pipeline import Pipeline, Placed
+from fabric.networks.pipelined.tile import MOST_ROWS, Tile
+from fabric.networks.streamed.network import Network
 from harness.place.network import Cost, Placement, place
 from wse_core.errors import ConfigError, LayoutError
 
-__all__ = ["fully_connected", "network_placed"]
+if TYPE_CHECKING:
+    from fabric.networks.pipelined.updates import Rule
+    from wse_core.params import Machine
 
-BESIDE = 3
-"""Cycles of an operation besides its steps; `fabric.networks.pipelined.products` has the cycles of one."""
-MOST_STATE = 14
-"""Words for an output of a tile, besides sums, with the optimizer that needs most."""
+__all__ = ["Plan", "layer_cost", "network_placed"]
+
+CORRECTIONS = 2
+CLOSE = 0.01
+"""How far the surfaces may be off, relative, for the slowest layer not to be searched again."""
+LOW, HIGH = 2, 24
+"""Features at which programs are measured, as far as they fit a PE."""
+
+
+HOP = 7
+"""Cycles that a column or a row of tiles more adds to the way of a sum."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What layers are placed for.
+
+    Attributes
+    ----------
+    network : Network
+    machine : Machine
+    batch : int
+        Samples of a minibatch.
+    rule : Rule
+        How weights are updated.
+    updates : int
+        Of a run, at most: what constants a PE keeps.
+    """
+
+    network: Network
+    machine: Machine
+    batch: int
+    rule: Rule
+    updates: int = 1
+
+    def tile(self, number: int, columns: int, rows: int) -> Tile:
+        """Return a layer, from 0, on so many tiles."""
+        layers = self.network.layers
+        return Tile(layers[number], columns, rows, self.batch, 2 * (len(layers) - number) - 1, number == 0)
+
+    def words(self, number: int, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+        """Return the SRAM words of the PEs of a layer by the sizes of its tiles."""
+        layer, given = self.network.layers[number], (2 * (len(self.network.layers) - number) - 1, self.rule)
+        tiles = tile_words(inputs, layer.bias, number == 0, outputs, self.batch, *given, self.updates)
+        return np.maximum(tiles, outputs_words(layer, outputs, self.batch, *given, self.updates))
+
+    def pipeline(self, placed: Sequence[Placed], height: int) -> Pipeline:
+        """Return the layers where they are."""
+        rows = loss_rows(self.batch, height - 1)
+        given = self.network, self.machine, placed, self.batch, self.rule, self.updates
+        return Pipeline(*given, loss_rows=rows)
+
+
+class _Surface:
+    """a + b x + c y + d x y through four measurements, or fewer where sizes do not differ.
+
+    Cycles of a tile of any size are within some per cent of it (`tests/harness/place/test_network.py`).
+    """
+
+    def __init__(self, measure: Callable[[int, int], float], x: tuple[int, int], y: tuple[int, int]) -> None:
+        self.x, self.y = x, y
+        self.corners = [[measure(a, b) for b in y] for a in x]
+
+    def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        s, t = ((at - low) / max(1, high - low) for at, (low, high) in ((x, self.x), (y, self.y)))
+        (a, b), (c, d) = self.corners
+        return (1 - s) * ((1 - t) * a + t * b) + s * ((1 - t) * c + t * d)
 
 
 def _tiles(features: int, pieces: np.ndarray) -> np.ndarray:
@@ -29,55 +106,132 @@ def _tiles(features: int, pieces: np.ndarray) -> np.ndarray:
     return found + found % 2
 
 
-def fully_connected(layer: Layer, number: int, layers: int, batch: int, slots: int, memory: int) -> Cost:
-    """Return the cost of a layer.
+def _sizes(plan: Plan, number: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return least and largest inputs and outputs of the tiles that are measured: those that a PE has room for."""
+    memory, layer = plan.machine["mem.words"], plan.network.layers[number]
 
-    Parameters
-    ----------
-    layer : Layer
-    number, layers : int
-        Which of how many, from 0: how many minibatches it keeps.
-    batch : int
-        Samples of a minibatch.
-    slots : int
-        Numbers that the optimizer keeps for a weight.
-    memory : int
-        Of a PE [words].
+    def largest(features: int, holds: Callable[[int], bool]) -> int:
+        return next((k for k in range(min(HIGH, features + features % 2), LOW, -2) if holds(k)), LOW)
+
+    outputs = largest(layer.outputs, lambda o: bool(plan.words(number, np.array(LOW), np.array(o)) <= memory))
+    inputs = largest(layer.inputs, lambda i: bool(plan.words(number, np.array(i), np.array(outputs)) <= memory))
+    return (LOW, inputs), (LOW, outputs)
+
+
+def layer_cost(plan: Plan, number: int) -> Cost:
+    """Return the cycles of a layer, from 0, as a function of widths and heights; infinite where it cannot be.
+
+    Raises
+    ------
+    ConfigError
+        A PE has no room for the smallest tile.
     """
-    first, kept = number == 0, 2 * (layers - number) - 1
+    layer, first = plan.network.layers[number], number == 0
+    machine, half, memory = plan.machine, plan.network.dtype, plan.machine["mem.words"]
+    if plan.words(number, np.array(LOW), np.array(LOW)) > memory:
+        return lambda width, height: np.full(np.broadcast_shapes(width.shape, height.shape), np.inf)
+    given = plan.rule, machine, half
+    inputs, outputs = _sizes(plan, number)
+
+    def sized(i: int, o: int) -> Tile:
+        kept = 2 * (len(plan.network.layers) - number) - 1
+        return Tile(replace(layer, inputs=i, outputs=o), 1, 1, plan.batch, kept, first)
+
+    tiles = _Surface(lambda i, o: costs.tile_cycles(sized(i, o), *given), inputs, outputs)
+    rows_of = _Surface(lambda _, o: costs.outputs_cycles(sized(2, o), *given), (0, 0), outputs)
+    passing = _Surface(lambda i, _: costs.gradients_cycles(sized(i, 2), machine, half), inputs, (0, 0))
 
     def cost(width: np.ndarray, height: np.ndarray) -> np.ndarray:
         columns, rows = width - 1, height - (0 if first else 1)
         i, o = _tiles(layer.inputs, columns), _tiles(layer.outputs, rows)
-        forward = batch * i * (o // 2 + BESIDE)  # and the gradients of the weights take as many
-        back = 0 * i if first else batch * o * (i // 2 + BESIDE)
-        streams = np.maximum(batch * i * columns // 2, batch * o * rows // 2)
-        words = o * (i + layer.bias) * (5 + 2 * slots) + (kept + 1 + 2 * (not first)) * i * batch
-        words = words + (3 * batch + MOST_STATE) * o
-        possible = (columns >= 1) & (rows >= 1) & (o <= MOST_ROWS) & (words + CODE <= memory)
-        return np.where(possible, np.maximum(2 * forward + back, streams), np.inf)
+        ahead, behind, entering = costs.streams(plan.batch, first, columns, rows, i, o)
+        longest = np.maximum(np.maximum(tiles(i, o), rows_of(o * 0, o) + ahead), entering)
+        if not first:
+            longest = np.maximum(longest, passing(i, i * 0) + behind)
+        possible = (columns >= 1) & (rows >= 1) & (o <= MOST_ROWS) & (plan.words(number, i, o) <= memory)
+        return np.where(possible, longest, np.inf)
 
-    return cost
+    if number < len(plan.network.layers) - 1:
+        return cost
+    return _with_loss(plan, cost, lambda o: rows_of(o * 0, o), tiles)
 
 
-def network_placed(
-    network: Network, width: int, height: int, batch: int, slots: int, memory: int, rounds: int, seed: int
-) -> Placement:
+def _with_loss(plan: Plan, cost: Cost, outputs: Callable[[np.ndarray], np.ndarray], tiles: _Surface) -> Cost:
+    """Return the cost of the last layer: its tiles, its outputs and the loss come one after the other."""
+    number = len(plan.network.layers) - 1
+    layer, memory = plan.network.layers[number], plan.machine["mem.words"]
+
+    def chain(i: np.ndarray, o: np.ndarray, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        there_and_back = plan.batch * o * rows + HOP * (columns + rows)
+        return tiles(i, o) + outputs(o) + there_and_back
+
+    def rest(height: int) -> float:
+        """Return what the chain does not know, in a rectangle like those that may be found."""
+        rows = max(1, min(height, -(-layer.outputs // 2)))
+        columns = 1
+        while True:
+            i, o = _tiles(layer.inputs, np.array(columns)), _tiles(layer.outputs, np.array(rows))
+            if plan.words(number, i, o) <= memory or i <= LOW:
+                break
+            columns *= 2
+        tile = plan.tile(number, columns, rows)
+        half, loss = plan.network.dtype, loss_rows(plan.batch, max(1, height))
+        known = float(chain(i, o, np.array(columns), np.array(rows)))
+        return costs.last_cycles(tile, plan.rule, plan.machine, half, loss) - known
+
+    def whole(width: np.ndarray, height: np.ndarray) -> np.ndarray:
+        own = cost(width, height)
+        if not np.isfinite(own).any():
+            return own
+        columns, rows = width - 1, height - (number > 0)
+        i, o = _tiles(layer.inputs, columns), _tiles(layer.outputs, rows)
+        serial = chain(i, o, columns, rows) + rest(int(np.max(height)) - 1)
+        return np.where(np.isfinite(own), np.maximum(own, serial), np.inf)
+
+    return whole
+
+
+def network_placed(plan: Plan, width: int, height: int, rounds: int, seed: int) -> tuple[Placement, Pipeline]:
     """Place the layers of a network between a column for the gate and one for the loss.
+
+    Returns
+    -------
+    tuple of Placement and Pipeline
+        Cycles of the placement are measured; the bound is that of the surfaces.
 
     Raises
     ------
-    LayoutError
-        A layer or all of them together do not fit.
+    LayoutError, ConfigError
+        A layer or all of them together do not fit, or a data path finds no way.
     """
     if width < 4:
         raise ConfigError(f"{width} columns of PEs", where="mesh", hint="4 or more: gate, tiles, their outputs, loss")
-    layers = network.layers
-    costs = [fully_connected(layer, number, len(layers), batch, slots, memory) for number, layer in enumerate(layers)]
-    try:
-        found = place(costs, width - 2, height, rounds=rounds, seed=seed)
-    except LayoutError as error:
-        error.hint = "more PEs, or a smaller minibatch"
-        raise
-    moved = tuple(rectangle._replace(x=rectangle.x + 1) for rectangle in found.rectangles)
-    return Placement(moved, found.cycles, found.bound)
+    surfaces = [layer_cost(plan, number) for number in range(len(plan.network.layers))]
+    factors = np.ones(len(surfaces))
+    best: tuple[Placement, Pipeline] | None = None
+    for _ in range(1 + CORRECTIONS):
+        corrected = [_scaled(surface, factor) for surface, factor in zip(surfaces, factors, strict=True)]
+        try:
+            found = place(corrected, width - 2, height, rounds=rounds, seed=seed)
+        except LayoutError as error:
+            error.hint = "more PEs, or a smaller minibatch"
+            raise
+        rectangles = tuple(rectangle._replace(x=rectangle.x + 1) for rectangle in found.rectangles)
+        placed = [Placed(r.x, r.y, r.width - 1, r.height - (number > 0)) for number, r in enumerate(rectangles)]
+        pipeline = plan.pipeline(placed, height)
+        measured = tuple(costs.network_cycles(pipeline).values())
+        if best is None or max(measured) < best[0].slowest:
+            best = Placement(rectangles, measured, found.bound), pipeline
+        off = np.array(measured) / np.array(found.cycles)
+        if max(measured) <= (1 + CLOSE) * found.slowest and min(off[np.argmax(measured)], 1) > 1 - CLOSE:
+            break
+        factors *= off
+    assert best is not None
+    if not best[1].paths:
+        raise LayoutError("data paths find no way", hint="more PEs")
+    return best
+
+
+def _scaled(cost: Cost, factor: float) -> Cost:
+    """Return a cost times a number."""
+    return lambda width, height: cost(width, height) * factor

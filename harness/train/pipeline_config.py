@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from fabric.networks.pipelined.updates import Rule
 from harness.config.options import option
@@ -26,6 +26,7 @@ __all__ = [
     "PipelineConfig",
     "check_stop",
     "minibatch_of",
+    "refuse_gaps",
     "refuse_unsupported",
     "rule_of",
     "run_length",
@@ -52,15 +53,26 @@ class PipelineConfig:
 
 
 def minibatch_of(config: TrainConfig) -> int:
-    """Return the samples of a minibatch.
+    """Return the samples of a minibatch: those of the file, or a part of a batch that is accumulated.
 
     Raises
     ------
     ConfigError
-        The batch is not a whole number of them.
+        The batch is not a whole number of them, or the two keys differ.
     """
-    batch = config.data.batch
-    size = config.pipeline.minibatch or batch
+    batch, parts = config.data.batch, config.train.accumulate
+    if batch % parts:
+        raise ConfigError(
+            f"a batch of {batch} has no {parts} equal parts", where="train.accumulate", value=parts, hint="a divisor"
+        )
+    size = config.pipeline.minibatch or batch // parts
+    if parts > 1 and size * parts != batch:
+        raise ConfigError(
+            f"{parts} parts of a batch of {batch} have {batch // parts} samples, minibatches {size}",
+            where="train.accumulate",
+            value=parts,
+            hint="one of the two keys",
+        )
     if batch % size:
         raise ConfigError(
             f"a batch of {batch} is no whole number of minibatches of {size}",
@@ -126,6 +138,13 @@ def rule_of(optimizer: Optimizer) -> Rule:
     )
 
 
+def refuse_gaps(where: str) -> NoReturn:
+    """Refuse weights that do not exist."""
+    raise UnsupportedError(
+        "weights that do not exist: tiles are dense", feature="sparsity", where=where, hint="--mode streaming"
+    )
+
+
 def refuse_unsupported(config: TrainConfig) -> None:
     """Refuse what the layer-pipelined mode cannot do, with the reason.
 
@@ -140,10 +159,16 @@ def refuse_unsupported(config: TrainConfig) -> None:
             where="wafers",
             hint="wafers = 1, or --mode streaming",
         )
-    if config.densities != {1.0} or config.sparsity.schedule != "static" or config.sparsity.masks:
-        raise UnsupportedError(
-            "weights that do not exist: tiles are dense", feature="sparsity", where="sparsity", hint="--mode streaming"
-        )
+    sparse = {
+        "sparsity.density": config.sparsity.density != 1,
+        "sparsity.schedule": config.sparsity.schedule != "static",
+        "sparsity.masks": bool(config.sparsity.masks),
+    }
+    layers = enumerate(config.network.layers)
+    sparse |= {f"network.layers[{k}].density": layer.density not in (None, 1.0) for k, layer in layers}
+    for key, given in sparse.items():
+        if given:
+            refuse_gaps(key)
     if config.train.loss_scale.dynamic:
         raise UnsupportedError(
             "a loss scale that follows overflows: updates happen where the gradients are",
@@ -157,13 +182,6 @@ def refuse_unsupported(config: TrainConfig) -> None:
             feature="clipping",
             where="train.clip",
             hint="--mode streaming",
-        )
-    if config.train.accumulate > 1:
-        raise UnsupportedError(
-            "passes over parts of a batch: minibatches do the same",
-            feature="accumulate",
-            where="train.accumulate",
-            hint="pipeline.minibatch, or --mode streaming",
         )
     minibatch_of(config)
     run_length(config)

@@ -31,7 +31,7 @@ from harness.train.config import TrainConfig
 from harness.train.data import DataService, load
 from harness.train.initial import initial_parameters
 from harness.train.loss_scale import LossScale
-from harness.train.pipeline_config import minibatch_of, refuse_unsupported, rule_of, run_length
+from harness.train.pipeline_config import minibatch_of, refuse_gaps, refuse_unsupported, rule_of, run_length
 from harness.train.placement import placement
 from memx.parameter import Parameter
 from wse_core.errors import CheckpointError, ConfigError, ProgramError, TrainingError
@@ -140,6 +140,8 @@ class PipelinedTrainer:
         self.matrices, self.norms, self.earlier = initial_parameters(
             config, self.network, self.machine["num.cb16_bias"], self.optimizer.slots
         )
+        if not all(parameter.pattern.mask().all() for parameter in self.parameters):
+            refuse_gaps("network.weights")
         self._compiled: Compiled | None = None
         self._times: list[np.ndarray] = []
         self._busy: dict[str, float] = {}

@@ -1,25 +1,45 @@
 """Rectangles for the layers of a pipelined run: those of the search, or a row of them if that is as fast.
 
-The search (`harness.place.layers`) knows closed forms of the products and streams; what the two placements take is
-measured, program by program (`fabric.networks.pipelined.costs`), with updates, norms and loss.  What the search finds
-counts only if every tile fits its SRAM and every data path finds its way and a color.
+The search (`harness.place.layers`) measures the programs of the layers with updates, norms and loss; so does what
+compares its result with a row of rectangles (`fabric.networks.pipelined.costs`).  What the search finds counts only if
+every tile fits its SRAM and every data path finds its way and a color.
 
 Sources: vendor documentation, execution modes; requirement LP-14.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.train.pipeline_config import minibatch_of, rule_of, run_length
-from wse_core.errors import ConfigError, LayoutError
+from wse_core.errors import ConfigError, LayoutError, ProgramError
 
 if TYPE_CHECKING:
     from fabric.networks.pipelined.pipeline import Pipeline, Placed
+    from harness.place.layers import Plan
     from harness.train.config import TrainConfig
 
-__all__ = ["check", "placement"]
+__all__ = ["Laid", "check", "laid", "placement"]
+
+SEARCH_SEED = 0
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Layers on their PEs.
+
+    Attributes
+    ----------
+    pipeline : Pipeline
+    cycles : tuple of float
+        Of each layer for a minibatch, measured; the largest is that of the network in its steady state.
+    how : {"search", "row"}
+    """
+
+    pipeline: Pipeline
+    cycles: tuple[float, ...]
+    how: str
 
 
 def check(config: TrainConfig) -> None:
@@ -39,53 +59,67 @@ def placement(config: TrainConfig) -> list[Placed]:
     ConfigError
         They do not fit.
     """
+    return laid(config).pipeline.placed
+
+
+def laid(config: TrainConfig, rounds: int | None = None, seed: int = SEARCH_SEED) -> Laid:
+    """Return the layers on the PEs that the file gives, the faster of what the search finds and of a row.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    rounds, seed : int, optional
+        Of the search.
+
+    Raises
+    ------
+    ConfigError
+        They do not fit.
+    """
     from fabric.networks.pipelined.costs import network_cycles
 
-    found = _searched(config)
+    found = _searched(config, rounds, seed)
     try:
-        row = _pipeline(config, _row(config))
+        row = _row(config)
     except ConfigError:
         if found is None:
             raise
-        return found.placed
-    if found is None or max(network_cycles(found).values()) >= max(network_cycles(row).values()):
-        return row.placed
-    return found.placed
+        return found
+    pipeline = _plan(config).pipeline(row, config.mesh.height)
+    try:
+        cycles = tuple(network_cycles(pipeline).values())
+    except ProgramError as error:
+        if found is None:
+            hint = "more PEs, or smaller minibatches (pipeline.minibatch)"
+            raise ConfigError("a layer does not fit its PEs", cause=error.what, where="mesh", hint=hint) from None
+        return found
+    if found is None or max(found.cycles) >= max(cycles):
+        return Laid(pipeline, cycles, "row")
+    return found
 
 
-def _pipeline(config: TrainConfig, placed: Sequence[Placed]) -> Pipeline:
-    from fabric.networks.pipelined.fit import loss_rows
-    from fabric.networks.pipelined.pipeline import Pipeline
+def _plan(config: TrainConfig) -> Plan:
+    from harness.place.layers import Plan
 
-    batch, rule = minibatch_of(config), rule_of(config.train.optimizer.build())
-    given = config.build_network(), config.build_machine(), placed, batch, rule, run_length(config)
-    return Pipeline(*given, loss_rows=loss_rows(batch, config.mesh.height - 1))
+    rule = rule_of(config.train.optimizer.build())
+    return Plan(config.build_network(), config.build_machine(), minibatch_of(config), rule, run_length(config))
 
 
 def _row(config: TrainConfig) -> list[Placed]:
     from fabric.networks.pipelined.fit import placed_in_a_row
 
-    batch, rule = minibatch_of(config), rule_of(config.train.optimizer.build())
-    room = config.mesh.width, config.mesh.height
-    return placed_in_a_row(config.build_network(), config.build_machine(), *room, batch, rule, run_length(config))
+    plan, mesh = _plan(config), config.mesh
+    return placed_in_a_row(plan.network, plan.machine, mesh.width, mesh.height, plan.batch, plan.rule, plan.updates)
 
 
-def _searched(config: TrainConfig) -> Pipeline | None:
+def _searched(config: TrainConfig, rounds: int | None = None, seed: int = SEARCH_SEED) -> Laid | None:
     """Return what the search finds, None if that cannot be built."""
-    from fabric.networks.pipelined.fit import words
-    from fabric.networks.pipelined.pipeline import Placed
     from harness.place.layers import network_placed
     from harness.place.network import ROUNDS
 
-    mesh, rule, memory = config.mesh, rule_of(config.train.optimizer.build()), config.build_machine()["mem.words"]
-    given = config.build_network(), mesh.width, mesh.height, minibatch_of(config), len(rule.slots), memory
+    mesh = config.mesh
     try:
-        found = network_placed(*given, ROUNDS, seed=0)
-        placed = [
-            Placed(at.x, at.y, at.width - 1, at.height - (number > 0)) for number, at in enumerate(found.rectangles)
-        ]
-        pipeline = _pipeline(config, placed)
-        fits = all(words(tile, rule, run_length(config)) <= memory for tile in pipeline.tiles)
-        return pipeline if fits and pipeline.paths else None
-    except (ConfigError, LayoutError):
+        found, pipeline = network_placed(_plan(config), mesh.width, mesh.height, rounds or ROUNDS, seed)
+    except (ConfigError, LayoutError, ProgramError):
         return None
+    return Laid(pipeline, found.cycles, "search")

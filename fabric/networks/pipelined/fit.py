@@ -7,6 +7,9 @@ it cannot use any.  Work is counted in steps of the products, which is what domi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from fabric.networks.pipelined.pipeline import Placed, row_of_rectangles
 from fabric.networks.pipelined.tile import MOST_ROWS, Tile, even
@@ -15,10 +18,14 @@ from fabric.networks.streamed.network import Layer, Network
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 
-__all__ = ["CODE", "loss_rows", "parameters", "placed_in_a_row", "words"]
+__all__ = ["CODE", "loss_rows", "outputs_words", "parameters", "placed_in_a_row", "tile_words", "words"]
 
 CODE = 1600
-"""SRAM words that the program of a tile takes at most."""
+"""SRAM words that the program of a tile takes at most, and that of outputs without normalisation."""
+NORM_CODE = 1900
+"""SRAM words that a normalisation adds to it at most."""
+Size: TypeAlias = Any
+"""A number of elements, or an array of them."""
 
 
 def parameters(network: Network) -> int:
@@ -27,11 +34,39 @@ def parameters(network: Network) -> int:
 
 
 def words(tile: Tile, rule: Rule, updates: int) -> int:
-    """Return the SRAM words that a tile takes: matrix, gradients, 16-bit copy, optimizer state, inputs, sums, code."""
-    n, part = tile.outputs, tile.inputs * tile.batch
-    held = tile.matrix * (2 + 2 + 1 + 2 * len(rule.slots)) + tile.slots * part + n * tile.batch * 3
-    held += 0 if tile.first else 2 * part
-    return held + 2 * len(CONSTANTS) * updates + n * (14 if rule.adam else 2) + CODE
+    """Return the SRAM words of the PE of a layer that needs most: one with a tile, or one with a row's outputs."""
+    given = tile.outputs, tile.batch, tile.kept, rule, updates
+    return max(
+        int(tile_words(tile.inputs, tile.layer.bias, tile.first, *given)), int(outputs_words(tile.layer, *given))
+    )
+
+
+def tile_words(
+    inputs: Size, bias: bool, first: bool, outputs: Size, batch: int, kept: int, rule: Rule, updates: int
+) -> Size:
+    """Return the SRAM words of tiles of some sizes: matrix, gradients, 16-bit copy, optimizer state, inputs, sums."""
+    part = inputs * batch
+    held = outputs * (inputs + bias) * (2 + 2 + 1 + 2 * len(rule.slots)) + (kept + 1) * part + outputs * batch * 3
+    held = held + (0 if first else 2 * part)
+    return held + 2 * len(CONSTANTS) * updates + outputs * (14 if rule.adam else 2) + CODE
+
+
+def outputs_words(layer: Layer, outputs: Size, batch: int, kept: int, rule: Rule, updates: int) -> Size:
+    """Return the SRAM words of PEs with so many outputs: what comes and goes, slopes, functions, normalisation."""
+    size = outputs * batch
+    held = 4 * size + CODE
+    if layer.activation != "none":
+        held = held + kept * size
+    if layer.activation == "gelu":
+        held = held + 4 * size
+    if layer.norm:
+        held = held + 6 * size + kept * (size + 2 * batch) + 4 * batch
+        held = held + outputs * (2 * (5 + 2 * len(rule.slots)) + 2) + 2 * len(CONSTANTS) * updates + NORM_CODE
+    lengths = [size * (layer.activation == "gelu")] + [batch, outputs * rule.adam] * layer.norm
+    longest = lengths[0]
+    for length in lengths[1:]:
+        longest = np.maximum(longest, length)
+    return held + 12 * longest
 
 
 def steps(tile: Tile) -> int:

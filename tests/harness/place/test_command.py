@@ -164,10 +164,10 @@ def test_layers_of_a_configuration(problem, capsys):
     [
         (["digits", "--mesh", "20"], "is no mesh"),
         (["digits", "--mesh", "0x3"], "--mesh"),
-        (["digits", "--mesh", "3x9"], "3 columns of PEs"),
-        (["digits", "--mesh", "4x2"], "do not fit"),
+        (["digits", "--mesh", "3x9"], "there are 3"),
+        (["digits", "--mesh", "4x2"], "there are 4"),
         (["digits", "--minibatch", "none"], "--minibatch"),
-        (["digits", "--minibatch", "1000000"], "fits no rectangle"),
+        (["digits", "--minibatch", "1000000"], "smaller minibatches"),
         (["digits", "--out", "a.sol"], "belongs to a contest problem"),
         (["dogits"], "dogits"),
         (["a.kgraph", "--mesh", "9x9"], "belongs to a training configuration"),

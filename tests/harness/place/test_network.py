@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from fabric.networks.pipelined.fit import steps
-from fabric.networks.pipelined.tile import MOST_ROWS, Tile
-from fabric.networks.streamed.network import Layer
-from harness.place.layers import fully_connected
+from fabric import machine
+from fabric.networks.pipelined.costs import last_cycles, layer_cycles, network_cycles
+from fabric.networks.pipelined.fit import loss_rows
+from fabric.networks.pipelined.tile import MOST_ROWS
+from fabric.networks.pipelined.updates import Rule
+from fabric.networks.streamed.network import Network
+from harness.place.layers import Plan, layer_cost, network_placed
 from harness.place.network import place
 from tests.examples import examples
 from tests.harness.place.exhaustive import free, packs, smallest
@@ -102,22 +105,49 @@ def test_what_does_not_fit_is_named():
         place([], 4, 4)
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_layer_costs_what_its_tiles_say(number):
-    """The closed form, for all sizes at once, against the tiles of one size at a time."""
-    layer, batch = Layer(30, 20, "none", bias=True), 4
-    cost = fully_connected(layer, number, 2, batch, 2, 24576)
-    sizes = np.arange(1, 9)[None, :], np.arange(1, 9)[:, None]
-    found = cost(*sizes)
+NETWORKS = {
+    "sgd": (Network.dense((60, 40, 30, 10), "relu"), Rule("sgd"), 4),
+    "adam": (Network.dense((60, 40, 30, 10), "gelu", norm=True), Rule("adam"), 2),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_layer_costs_what_its_programs_take(name, number):
+    """The surfaces through a few measurements against programs of other sizes, with norm, optimizer and loss."""
+    network, rule, batch = NETWORKS[name]
+    plan = Plan(network, machine(), batch, rule)
+    sizes = np.arange(1, 13)[None, :], np.arange(1, 13)[:, None]
+    found = layer_cost(plan, number)(*sizes)
     assert np.isinf(found[:, 0]).all()
-    assert np.isinf(found[0]).all() == (number == 1)
-    for columns, rows in itertools.product(range(1, 7), repeat=2):
-        tile = Tile(layer, columns, rows, batch, 2 * (2 - number) - 1, number == 0)
-        streams = batch * max(tile.all_inputs, tile.all_outputs) // 2
-        assert found[tile.height - 1, tile.width - 1] == max(steps(tile), streams)
-    wide = fully_connected(Layer(30, 4 * MOST_ROWS, "none"), 0, 1, 1, 0, 24576)(*sizes)
+    assert np.isinf(found[0]).all() == (number > 0)
+    last = number == len(network.layers) - 1
+    for columns, rows in ((2, 3), (5, 2), (4, 7)):
+        tile = plan.tile(number, columns, rows)
+        wanted = layer_cycles(tile, rule, plan.machine, "f16")
+        if last:
+            wanted = max(wanted, last_cycles(tile, rule, plan.machine, "f16", loss_rows(batch, 11)))
+        assert found[tile.height - 1, tile.width - 1] == pytest.approx(wanted, rel=0.1)
+
+
+def test_sizes_that_no_pe_holds_are_not_offered():
+    """By SRAM, and by the rows of a tile."""
+    small = machine("wse2", {"mem.words": 4096})
+    sizes = np.arange(1, 41)[None, :], np.arange(1, 41)[:, None]
+    poor = layer_cost(Plan(Network.dense((200, 100, 10)), small, 4, Rule("adam")), 0)(*sizes)
+    assert np.isinf(poor[:3]).all()
+    assert np.isfinite(poor[39, 39])
+    wide = layer_cost(Plan(Network.dense((4, 4 * MOST_ROWS, 10)), machine(), 1, Rule("sgd")), 0)(*sizes)
     assert np.isinf(wide[:3]).all()
     assert np.isfinite(wide[3:, 1:]).all()
-    poor = fully_connected(layer, number, 2, batch, 2, 2100)(*sizes)
-    assert np.isinf(poor[2, 2])
-    assert np.isfinite(poor[7, 7])
+
+
+def test_what_is_predicted_is_measured():
+    """Cycles that are handed out are those of the programs; the search has found its way by costs like them."""
+    network, rule, batch = NETWORKS["adam"]
+    plan = Plan(network, machine(), batch, rule)
+    found, pipeline = network_placed(plan, 30, 14, 2, 0)
+    assert found.cycles == tuple(network_cycles(pipeline).values())
+    assert [pipeline.rectangle(number) for number in range(3)] == [tuple(each) for each in found.rectangles]
+    assert all(free(a, [b]) for a, b in itertools.combinations(found.rectangles, 2))
+    assert pipeline.paths

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from fabric.networks.pipelined.costs import network_cycles
+from harness.cli.main import main
 from harness.train import placement
 from harness.train.config import TrainConfig, load_train
 from harness.train.pipelined import PipelinedTrainer
@@ -48,15 +52,20 @@ def test_a_placement_that_is_searched_for_trains_in_fewer_cycles(tmp_path, monke
     chosen = placement.placement(given)
     assert chosen != placement._row(given)
     searched = cycles(given)
-    monkeypatch.setattr(placement, "_searched", lambda config: None)
+    monkeypatch.setattr(placement, "_searched", lambda *_: None)
     assert placement.placement(given) == placement._row(given)
     assert searched < 0.97 * cycles(given)
 
 
-def test_a_row_that_is_as_fast_stays(tmp_path):
-    """Where the loss is the slowest part, nothing is gained by moving the others."""
-    given = config(tmp_path, 24, 9, 48, 32)
-    assert placement.placement(given) == placement._row(given)
+def test_a_row_that_is_as_fast_stays(tmp_path, monkeypatch):
+    """What the search finds counts only if its programs take fewer cycles."""
+    given = config(tmp_path, 24, 9, 16, 16)
+    pipeline = placement._plan(given).pipeline(placement._row(given), 9)
+    cycles = tuple(network_cycles(pipeline).values())
+    for more, how in ((0, "row"), (1, "row"), (-1, "search")):
+        found = placement.Laid(pipeline, tuple(each + more for each in cycles), "search")
+        monkeypatch.setattr(placement, "_searched", lambda *_, found=found: found)
+        assert placement.laid(given).how == how
 
 
 def test_what_no_row_holds_may_fit_all_the_same(tmp_path):
@@ -67,3 +76,17 @@ def test_what_no_row_holds_may_fit_all_the_same(tmp_path):
     assert len(placement.placement(given)) == 3
     with pytest.raises(ConfigError):
         placement.placement(config(tmp_path, 4, 3))
+
+
+def test_place_says_what_training_lays(tmp_path, capsys):
+    """``wse place`` of a file gives the rectangles of ``wse train``, and the cycles of their programs."""
+    given = config(tmp_path)
+    assert main(["place", str(tmp_path / "net.toml"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    pipeline = PipelinedTrainer(given).compile().pipeline
+    names = ("x", "y", "width", "height")
+    assert [tuple(layer[name] for name in names) for layer in facts["layers"]] == [
+        pipeline.rectangle(number) for number in range(3)
+    ]
+    assert (facts["width"], facts["height"], facts["minibatch"], facts["how"]) == (40, 20, 64, "search")
+    assert [layer["cycles"] for layer in facts["layers"]] == list(network_cycles(pipeline).values())

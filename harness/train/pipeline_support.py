@@ -1,0 +1,99 @@
+"""What the layer-pipelined mode does with each key of a training file.
+
+`SUPPORT` has a row for every key; `tests/harness/train/test_pipeline_support.py` walks over all keys there are, and
+docs/pipelined.md has the table.  What is refused is refused by `harness.train.pipeline_config`, except that weights
+from a file are looked at when they are read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["SUPPORT", "Support", "markdown"]
+
+DOES, REFUSES, WITHOUT = "does", "refuses", "has no use for"
+
+
+class Support(NamedTuple):
+    """What happens with a key, and why."""
+
+    what: str
+    why: str = ""
+
+
+_GAPS = Support(REFUSES, "tiles are dense: no weight is missing")
+_SERVICE = Support(WITHOUT, "weights never leave the wafer: there is no memory service")
+_SCALED = "a PE updates with its own gradients at once, so no update can be left out for an overflow elsewhere"
+
+SUPPORT: dict[str, Support] = {
+    "network.inputs": Support(DOES),
+    "network.layers.outputs": Support(DOES),
+    "network.layers.activation": Support(DOES),
+    "network.layers.bias": Support(DOES),
+    "network.layers.norm": Support(DOES),
+    "network.layers.density": _GAPS,
+    "network.weights": Support(DOES, "masks with gaps in the file are refused"),
+    "seed": Support(DOES),
+    "wafers": Support(REFUSES, "all layers lie on one; 1 is what there is"),
+    "data.source": Support(DOES),
+    "data.batch": Support(DOES, "samples of an update"),
+    "data.seed": Support(DOES),
+    "mesh.width": Support(DOES, "PEs that the layers share"),
+    "mesh.height": Support(DOES, "PEs that the layers share"),
+    "train.iterations": Support(DOES),
+    "train.epochs": Support(DOES),
+    "train.evaluate": Support(DOES, "when the pipeline is empty"),
+    "train.accumulate": Support(DOES, "as minibatches: so many of an update"),
+    "train.clip": Support(REFUSES, "no PE knows the norm of all gradients"),
+    "train.dtype": Support(DOES, "f16 and cb16; PEs do not calculate in bf16"),
+    "train.mixed_precision": Support(DOES),
+    "train.optimizer.name": Support(DOES),
+    "train.optimizer.lr": Support(DOES),
+    "train.optimizer.weight_decay": Support(DOES),
+    "train.optimizer.momentum": Support(DOES),
+    "train.optimizer.beta1": Support(DOES),
+    "train.optimizer.beta2": Support(DOES),
+    "train.optimizer.eps": Support(DOES),
+    "train.schedule.kind": Support(DOES),
+    "train.schedule.warmup": Support(DOES),
+    "train.schedule.floor": Support(DOES),
+    "train.schedule.every": Support(DOES),
+    "train.schedule.factor": Support(DOES),
+    "train.loss_scale.initial": Support(DOES, "for the whole run"),
+    "train.loss_scale.dynamic": Support(REFUSES, _SCALED),
+    "train.loss_scale.growth_interval": Support(WITHOUT, "the scale stays"),
+    "sparsity.density": _GAPS,
+    "sparsity.masks": _GAPS,
+    "sparsity.schedule": _GAPS,
+    "sparsity.seed": Support(WITHOUT, "there are no masks"),
+    **{
+        f"sparsity.{key}": Support(REFUSES, "belongs to a schedule of masks") for key in ("rounds", "fraction", "every")
+    },
+    **{
+        f"sparsity.{key}": Support(REFUSES, "belongs to a schedule of masks")
+        for key in ("until", "densities", "switch")
+    },
+    "checkpoint.directory": Support(DOES),
+    "checkpoint.interval": Support(DOES, "when the pipeline is empty"),
+    "checkpoint.keep": Support(DOES),
+    "memx.files": _SERVICE,
+    "memx.dense_rows": _SERVICE,
+    "swarm": Support(WITHOUT, "there is one wafer and no tree"),
+    "csconfig.use_cbfloat16": Support(DOES),
+    "mode": Support(DOES),
+    "pipeline.updates": Support(DOES),
+    "pipeline.minibatch": Support(DOES),
+    "pipeline.run": Support(DOES),
+    "machine": Support(DOES),
+}
+"""By the dotted name of the key; keys of ``[swarm]`` and ``[machine]`` are those of `wse_core.numbers`."""
+
+
+def markdown() -> str:
+    """Return the table of docs/pipelined.md: keys with one fate and one reason share a row."""
+    rows: dict[Support, list[str]] = {}
+    for key, found in SUPPORT.items():
+        rows.setdefault(found, []).append(f"`{key}`")
+    lines = ["| keys | the pipelined mode | why, how |", "|---|---|---|"]
+    lines += [f"| {', '.join(keys)} | {found.what} | {found.why} |" for found, keys in rows.items()]
+    return "\n".join(lines) + "\n"

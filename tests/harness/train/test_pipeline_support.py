@@ -1,0 +1,123 @@
+"""Every key of a training file in the layer-pipelined mode: it does something, is refused by name, or has no effect."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.train import pipeline_support, tables
+from harness.train.config import TrainConfig
+from harness.train.pipeline_support import DOES, REFUSES, SUPPORT, WITHOUT
+from harness.train.pipelined import PipelinedTrainer
+from memx.optimizer import Optimizer
+from wse_core.errors import UnsupportedError, WseError
+
+PLAIN = {
+    "network": {"inputs": 64, "layers": [{"outputs": 8, "activation": "relu"}, {"outputs": 10}]},
+    "data": {"batch": 8},
+    "mesh": {"width": 12, "height": 5},
+    "train": {"iterations": 2, "optimizer": {"name": "adam", "lr": 0.01}},
+    "mode": "pipelined",
+}
+WRONG = {
+    "network.layers.density": {"network.layers": [{"outputs": 8, "density": 0.5}, {"outputs": 10}]},
+    "wafers": {"wafers": 2},
+    "train.clip": {"train.clip": 1.0},
+    "train.loss_scale.dynamic": {"train.loss_scale": {"dynamic": True}},
+    "sparsity.density": {"sparsity.density": 0.5},
+    "sparsity.masks": {"sparsity.masks": "none.npz"},
+    "sparsity.schedule": {"sparsity.schedule": "sparse-ift"},
+    "sparsity.rounds": {"sparsity": {"schedule": "pruning", "rounds": 1, "fraction": 0.5}},
+    "sparsity.fraction": {"sparsity": {"schedule": "pruning", "rounds": 1, "fraction": 0.5}},
+    "sparsity.every": {"sparsity": {"schedule": "rigl", "every": 1}},
+    "sparsity.until": {"sparsity": {"schedule": "set", "until": 0.5}},
+    "sparsity.densities": {"sparsity": {"schedule": "pruning", "densities": [0.5]}},
+    "sparsity.switch": {"sparsity": {"schedule": "dense-finetune", "switch": 0.5}},
+}
+"""What provokes each refusal."""
+OTHER = {
+    "train.loss_scale.growth_interval": {"train.loss_scale": {"growth_interval": 1}},
+    "sparsity.seed": {"sparsity.seed": 5},
+    "memx.files": {"memx.files": "elsewhere"},
+    "memx.dense_rows": {"memx.dense_rows": "steps"},
+    "swarm": {"swarm": {"link.planes": 4}},
+}
+"""Values of keys that shall change nothing."""
+
+
+def keys(table, before=""):
+    """Yield the dotted names of all keys of a table and of those in it."""
+    hints = typing.get_type_hints(table)
+    for item in dataclasses.fields(table):
+        kind, name = hints[item.name], before + item.name
+        kind = next((part for part in typing.get_args(kind) if dataclasses.is_dataclass(part)), kind)
+        if dataclasses.is_dataclass(kind) and not issubclass(kind, Optimizer):
+            yield from keys(kind, f"{name}.")
+        else:
+            yield name
+
+
+def config(changes=None):
+    """Return the plain configuration with some keys set."""
+    values = {name: dict(value) if isinstance(value, dict) else value for name, value in PLAIN.items()}
+    for key, value in (changes or {}).items():
+        *path, last = key.split(".")
+        table = values
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return TrainConfig.of(**values)
+
+
+def results(given):
+    """Return losses and weights after training in the oracle."""
+    trainer = PipelinedTrainer(given, "numpy")
+    losses = [trainer.step().loss for _ in range(trainer.iterations)]
+    return losses, [parameter.dense.copy() for parameter in trainer.parameters]
+
+
+def test_every_key_has_its_row():
+    assert set(keys(tables.TrainFile)) == set(SUPPORT)
+    assert {key for key, found in SUPPORT.items() if found.what == REFUSES} == set(WRONG)
+    assert {key for key, found in SUPPORT.items() if found.what == WITHOUT} == set(OTHER)
+    assert all(found.what == DOES or found.why for found in SUPPORT.values())
+    assert pipeline_support.markdown() in Path("docs/pipelined.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_what_is_refused_is_named(key):
+    with pytest.raises(UnsupportedError) as caught:
+        PipelinedTrainer(config(WRONG[key]))
+    where = str(caught.value.where)
+    assert where.replace("[0]", "") in (key, "sparsity.schedule" if key.startswith("sparsity.") else key)
+
+
+@pytest.mark.parametrize("key", OTHER)
+def test_what_has_no_use_changes_nothing(key):
+    plain, changed = results(config()), results(config(OTHER[key]))
+    assert plain[0] == changed[0]
+    assert all(np.array_equal(a, b) for a, b in zip(plain[1], changed[1], strict=True))
+
+
+def test_parts_of_a_batch_are_minibatches():
+    """`train.accumulate` and `pipeline.minibatch` are two words for one thing; two that differ are refused."""
+    parts = results(config({"train.accumulate": 4, "pipeline": {"updates": "drained"}}))
+    small = results(config({"pipeline": {"updates": "drained", "minibatch": 2}}))
+    assert parts[0] == small[0]
+    assert all(np.array_equal(a, b) for a, b in zip(parts[1], small[1], strict=True))
+    for changes in ({"train.accumulate": 3}, {"train.accumulate": 4, "pipeline.minibatch": 4}):
+        with pytest.raises(WseError, match=r"train\.accumulate"):
+            PipelinedTrainer(config(changes))
+
+
+def test_gaps_of_a_file_are_refused(tmp_path):
+    """Masks in the file of first weights: tiles would train what shall not be there."""
+    mask = np.ones((8, 64), bool)
+    mask[0, 0] = False
+    np.savez(tmp_path / "first.npz", **{"layer1.mask": mask, "layer2.mask": np.ones((10, 8), bool)})
+    with pytest.raises(UnsupportedError, match=r"network\.weights"):
+        PipelinedTrainer(config({"network.weights": str(tmp_path / "first.npz")}))
