@@ -1,7 +1,7 @@
 # cython: overflowcheck=False
 # Sets of cells as bitmaps, row by row: which cells, and per row which words of these are not zero.
 #
-# A row of cells takes whole words, at most 64 of them, so a second word says which of them to look at, and what is done
+# A row of cells takes whole words (or several narrow rows take one word), at most 64 of them, so a second word says which of them to look at, and what is done
 # to one row touches the words of no other.  Finding the members of a row costs work per member, not per cell.  Taking a
 # cell out clears its bit only; who walks over a row clears what has become untrue of the second word.
 from libc.stdint cimport uint32_t, uint64_t
@@ -22,15 +22,18 @@ cdef inline uint32_t row_of_word(const grid_t* g, uint32_t w) noexcept nogil:
 cdef inline uint32_t row_of(const grid_t* g, uint32_t cell) noexcept nogil:
     return row_of_word(g, cell >> 6)
 
-cdef inline uint32_t map_set(map_t* m, const grid_t* g, uint32_t cell) noexcept nogil:
-    # Put a cell into the set; its row if it is the first one of its word, else 0 (row 0 is border).
-    cdef uint32_t w = cell >> 6, row
-    cdef uint64_t* word = m.bits + w
-    if word[0]:
-        word[0] |= <uint64_t>1 << (cell & 63)
-        return 0
-    word[0] = <uint64_t>1 << (cell & 63)
-    row = row_of_word(g, w)
+cdef inline bint map_add(map_t* m, uint32_t cell) noexcept nogil:
+    # Put a cell into the set; False: nothing was done, it would be the first one of its word, which is for `map_begin`.
+    # The usual case is short, for the loops that visit queues: with the other one inline they lose registers.
+    if m.bits[cell >> 6] == 0:
+        return False
+    m.bits[cell >> 6] |= <uint64_t>1 << (cell & 63)
+    return True
+
+cdef inline uint32_t map_begin(map_t* m, const grid_t* g, uint32_t cell) noexcept nogil:
+    # Put a cell into the set, the first one of its word; its row.
+    cdef uint32_t w = cell >> 6, row = row_of_word(g, w)
+    m.bits[w] = <uint64_t>1 << (cell & 63)
     m.top[row] |= <uint64_t>1 << (w - row * g.words)
     return row
 

@@ -6,11 +6,11 @@
 # filled.  So a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped
 # t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances;
 # `stamps_refresh` keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
-from wse_core.bitmap cimport map_set, row_of_word
+from wse_core.bitmap cimport map_add
 from wse_core.block cimport inq_at
 from wse_core.builtins cimport ctz64, unlikely
 from wse_core.records cimport *
-from wse_core.wake cimport ring_set, row_live, row_timed
+from wse_core.wake cimport ring_set
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -43,14 +43,13 @@ cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
 cdef inline int plane_number(plane_t* q) noexcept nogil:
     return q.color * N_PORTS + q.port
 
+# In queue.pyx: queues that are the first ones in their words.
+cdef void plane_begin(region_t* s, plane_t* q, uint32_t cell) noexcept nogil
+cdef void due_begin(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil
+
 cdef inline void plane_mark(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
-    cdef uint32_t row = map_set(&q.map, &s.f.grid, cell)
-    cdef int plane
-    if row:
-        plane = plane_number(q)
-        s.rows[row].planes[plane >> 6] |= <uint64_t>1 << (plane & 63)
-        row_live(s, row)
-        q.used = True
+    if unlikely(not map_add(&q.map, cell)):
+        plane_begin(s, q, cell)
 
 cdef inline uint64_t* plane_head(plane_t* q, uint32_t cell) noexcept nogil:
     # The word to be taken next.
@@ -72,21 +71,12 @@ cdef inline void plane_push(region_t* s, plane_t* q, uint32_t cell, uint64_t pay
 cdef inline void mark_due(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
     # until then. A cycle beyond the ring is reached in several rounds.
-    cdef uint32_t slot, w = cell >> 6, row
     cdef uint64_t* word
-    cdef row_t* r
     if cycle - s.now >= RING:
         cycle = s.now + RING - 1
-    slot = <uint32_t>(cycle & (RING - 1))
-    word = s.plane[plane].due + <uint64_t>slot * s.f.n_words + w
+    word = s.plane[plane].due + (<uint64_t>(cell >> 6) * RING + (cycle & (RING - 1)))
     if word[0] == 0:
-        row = row_of_word(&s.f.grid, w)
-        r = &s.rows[row]
-        r.due[slot][plane >> 6] |= <uint64_t>1 << (plane & 63)
-        if not (r.due_any >> slot) & 1:
-            r.due_any |= <uint16_t>(1 << slot)
-            s.n_due += 1
-        row_timed(s, row, cycle)
+        due_begin(s, plane, cell, cycle)
     word[0] |= <uint64_t>1 << (cell & 63)
 
 # Waking is in queue.pyx: rare enough for a call, and the loops that take wavelets keep their registers.

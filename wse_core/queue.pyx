@@ -3,9 +3,29 @@
 
 Everything else about queues: queue.pxd.
 """
+from wse_core.bitmap cimport map_begin, row_of
 from wse_core.builtins cimport ctz64
 from wse_core.records cimport *
+from wse_core.wake cimport row_live, row_timed
 
+
+cdef void plane_begin(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    # The first queue of a word of an activity map.
+    cdef uint32_t row = map_begin(&q.map, &s.f.grid, cell)
+    cdef int plane = plane_number(q)
+    s.rows[row].planes[plane >> 6] |= <uint64_t>1 << (plane & 63)
+    row_live(s, row)
+    q.used = True
+
+cdef void due_begin(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
+    # The first queue of a word of those that become ready in a cycle.
+    cdef uint32_t slot = <uint32_t>(cycle & (RING - 1)), row = row_of(&s.f.grid, cell)
+    cdef row_t* r = &s.rows[row]
+    r.due[slot][plane >> 6] |= <uint64_t>1 << (plane & 63)
+    if not (r.due_any >> slot) & 1:
+        r.due_any |= <uint16_t>(1 << slot)
+        s.n_due += 1
+    row_timed(s, row, cycle)
 
 cdef void wake_color(region_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil:
     # Put the queues of some input ports that hold wavelets back into the activity maps.

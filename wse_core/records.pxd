@@ -2,8 +2,9 @@
 # The records of a fabric: flat tables, indexed by cell.
 #
 # A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1; the
-# neighbour in direction d is cell + delta[d].  The stride is the width and two cells of border, rounded up to a
-# multiple of 64, so that rows share no words of bitmaps.  Nothing here knows Python; `fabric.engine.memory`
+# neighbour in direction d is cell + delta[d].  The stride is the width and two cells of border, rounded up: to a
+# multiple of 64, so that rows share no words of bitmaps, or below that to a power of two, so that a word holds whole
+# rows.  What is told below of a row holds then for the rows of such a word together.  Nothing here knows Python; `fabric.engine.memory`
 # allocates the tables (no-reserve mappings: what is never touched costs nothing), router.pyx and ce.pyx advance them.
 # What is done with them: queue.pxd, wake.pxd, block.pxd, emit.pxd.  Cycle rules: docs/machine.md.
 from libc.stdint cimport uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t
@@ -52,7 +53,7 @@ ctypedef struct plane_t:    # all queues of one color and input port; 72 bytes, 
     uint8_t* tail           # n_cells: index of the place to fill next
     uint8_t* cap            # n_cells: capacity of each ring, or NULL: `depth` everywhere
     map_t map               # cells that may hold wavelets
-    uint64_t* due           # RING sets of cells, by cycle modulo RING: those to be put into `map` in that cycle
+    uint64_t* due           # per word of `map.bits` RING more, by cycle modulo RING: cells to be added in that cycle
     int depth               # words per cell in `slots`
     uint8_t color
     uint8_t port
@@ -331,7 +332,7 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     int width, height
     uint32_t stride
     uint32_t n_cells
-    uint32_t n_rows         # of cells, border included
+    uint32_t n_rows         # of words of cells, border included: row_t
     uint32_t n_words        # of a bitmap over cells
     grid_t grid
     int32_t delta[4]
@@ -359,7 +360,7 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     uint32_t seed           # of the random generators
     uint64_t sweep          # cycles between two sweeps
 
-ctypedef struct row_t:      # what is to be done in a row of cells, by planes and cycles
+ctypedef struct row_t:      # what is to be done in a row of cells, or in narrow rows of one word, by planes and cycles
     uint64_t planes[2]      # planes that may hold wavelets
     uint64_t timer          # no CE is to be looked at, and no queue due, before this cycle
     uint16_t ring_any       # slots of the ring with CEs to be looked at

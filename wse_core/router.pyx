@@ -16,7 +16,7 @@ arbitration and atomic multicast are not public (docs/accuracy.md).
 """
 from libc.stdlib cimport realloc
 
-from wse_core.bitmap cimport map_clear, map_set
+from wse_core.bitmap cimport map_add, map_begin, map_clear
 from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
@@ -470,6 +470,10 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         wake_upstream(s, q, cell)
 
 
+cdef inline void asks(region_t* s, uint32_t cell) noexcept nogil:
+    if unlikely(not map_add(&s.asking, cell)):
+        map_begin(&s.asking, &s.f.grid, cell)
+
 cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell) noexcept nogil:
     # A queue of a color that needs arbitration in this router: if it can move, its color asks. Asking queue by queue,
     # only those that hold something, and once per wavelet, halves the cost of arbitration in saturated exchange (350 ->
@@ -501,7 +505,7 @@ cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* rout
             return
         map_clear(&q.map, cell)                         # asks until it is granted
         s.f.arb[2 * cell] |= <uint32_t>1 << q.color
-    map_set(&s.asking, &s.f.grid, cell)
+    asks(s, cell)
 
 cdef inline uint64_t apart(region_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t w) noexcept nogil:
     # The queues of one word of the activity map that need no arbitration; the others ask.
@@ -531,25 +535,6 @@ cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down) noex
         if q.map.bits[w] == 0:
             q.map.top[row] &= ~(<uint64_t>1 << (w - first))
 
-cdef void scan_up(region_t* s, plane_t* q, uint32_t row) noexcept nogil:
-    scan_row(s, q, row, False)
-
-cdef void scan_down(region_t* s, plane_t* q, uint32_t row) noexcept nogil:
-    scan_row(s, q, row, True)
-
-cdef void scan(region_t* s, int plane, uint32_t row) noexcept nogil:
-    # Against the direction of flow, so that a word pushed in this cycle is not met again in it (a third fewer visits).
-    cdef plane_t* q = &s.plane[plane]
-    cdef bint down = q.port == DIR_W
-    if unlikely(s.order != 0):
-        down = vary(s, 2)
-    if down:
-        scan_down(s, q, row)
-    else:
-        scan_up(s, q, row)
-    if q.map.top[row] == 0:
-        s.rows[row].planes[plane >> 6] &= ~(<uint64_t>1 << (plane & 63))
-
 cdef void arbitrate_row(region_t* s, uint32_t row) noexcept nogil:
     cdef uint32_t cell, ready, first = row * s.f.grid.words, w
     cdef uint64_t b, words = s.asking.top[row]
@@ -570,7 +555,7 @@ cdef void arbitrate_row(region_t* s, uint32_t row) noexcept nogil:
                 continue
             arbitrate(s, cell)
             if s.f.arb[2 * cell]:                 # some have lost
-                map_set(&s.asking, &s.f.grid, cell)
+                asks(s, cell)
 
 cdef inline bint feed(region_t* s, stream_in_t* i, uint64_t payload) noexcept nogil:
     # Push a wavelet of the host into the queue behind its port; False: no room.  Into a CE it comes after what the
@@ -622,37 +607,54 @@ cdef void due_row(region_t* s, uint32_t row) noexcept nogil:
         while planes:
             q = &s.plane[half * 64 + ctz64(planes)]
             planes &= planes - 1
-            due = q.due + <uint64_t>slot * s.f.n_words + first
+            due = q.due + <uint64_t>first * RING + slot
             bits = q.map.bits + first
             q.used = True
             for k in range(s.f.grid.words):
-                if due[k]:
-                    bits[k] |= due[k]
-                    due[k] = 0
+                if due[k * RING]:
+                    bits[k] |= due[k * RING]
+                    due[k * RING] = 0
                     q.map.top[row] |= <uint64_t>1 << k
 
-cdef inline void scan_planes(region_t* s, uint32_t row, bint north) noexcept nogil:
-    # The planes of a row whose wavelets move south, or all others.
-    cdef uint64_t planes
-    cdef int half
-    for half in range(2):
-        planes = s.rows[row].planes[half]
-        planes &= s.f.from_north[half] if north else ~s.f.from_north[half]
-        while planes:
-            scan(s, half * 64 + ctz64(planes), row)
-            planes &= planes - 1
+cdef void scan_planes(region_t* s, uint32_t row, int half, uint64_t planes) noexcept nogil:
+    # Planes of a row that may hold wavelets, of the first 64 or of the others. Within the row against the direction of
+    # flow, so that a word pushed in this cycle is not met again in it (a third fewer visits).
+    cdef plane_t* q
+    cdef int at
+    cdef bint down
+    while planes:
+        at = ctz64(planes)
+        planes &= planes - 1
+        q = &s.plane[half * 64 + at]
+        down = q.port == DIR_W or q.port == DIR_N
+        if unlikely(s.order != 0):
+            down = vary(s, 2) == 1
+        if down:
+            scan_row(s, q, row, True)
+        else:
+            scan_row(s, q, row, False)
+        if q.map.top[row] == 0:
+            s.rows[row].planes[half] &= ~(<uint64_t>1 << at)
 
 cdef void row_opens(region_t* s, uint32_t row) noexcept nogil:
     # The first part of a row's router phase: wavelets that move south. Done before the row above is, whose wavelets
     # would be met again in the cycle in which they come.
-    if (s.rows[row].due_any >> (s.now & (RING - 1))) & 1:
+    cdef row_t* r = &s.rows[row]
+    if (r.due_any >> (s.now & (RING - 1))) & 1:
         due_row(s, row)
-    scan_planes(s, row, True)
+    if r.planes[0] & s.f.from_north[0]:
+        scan_planes(s, row, 0, r.planes[0] & s.f.from_north[0])
+    if r.planes[1] & s.f.from_north[1]:
+        scan_planes(s, row, 1, r.planes[1] & s.f.from_north[1])
 
 cdef void row_moves(region_t* s, uint32_t row) noexcept nogil:
     # The rest of a row's router phase.
-    scan_planes(s, row, False)
+    cdef row_t* r = &s.rows[row]
+    if r.planes[0] & ~s.f.from_north[0]:
+        scan_planes(s, row, 0, r.planes[0] & ~s.f.from_north[0])
+    if r.planes[1] & ~s.f.from_north[1]:
+        scan_planes(s, row, 1, r.planes[1] & ~s.f.from_north[1])
     if s.asking.top[row]:
         arbitrate_row(s, row)
-    if s.rows[row].n_in:
-        feed_row(s, &s.rows[row])
+    if r.n_in:
+        feed_row(s, r)

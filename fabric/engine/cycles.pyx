@@ -126,7 +126,7 @@ cdef void cycle_of(region_t* s, uint32_t first, uint32_t end) noexcept nogil:
     # Cycle `now` of rows first .. end - 1.
     cdef uint32_t w, row, last = 0
     cdef uint64_t b
-    cdef bint up = False
+    cdef bint up = False, any = False
     s.moved = 0
     s.waiting = 0
     s.hop_word = stamp_of(s.now + s.f.p.hop) | <uint64_t>1 << SHIFT_VALID
@@ -147,10 +147,11 @@ cdef void cycle_of(region_t* s, uint32_t first, uint32_t end) noexcept nogil:
             if not has_work(s, row):
                 continue
             row_begins(s, row)
-            if last:
+            if any:
                 row_ends(s, last)
             last = row
-    if last:
+            any = True
+    if any:
         row_ends(s, last)
     s.events += s.moved
     if s.moved:
@@ -158,7 +159,7 @@ cdef void cycle_of(region_t* s, uint32_t first, uint32_t end) noexcept nogil:
         if s.last_active < <int64_t>s.now:          # a CE may have run ahead
             s.last_active = <int64_t>s.now
     if s.moved or s.waiting:
-        s.seen = s.now + 1
+        s.seen = max(s.seen, s.now + 1)
 
 
 # --- all rows at one clock --------------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ cdef int run_cycles(region_t* s, uint64_t limit, int busy) noexcept nogil:
         if s.now >= s.next_refresh:
             stamps_refresh(s)
         s.ahead = horizon(s, limit)
-        cycle_of(s, 1, s.f.n_rows - 1)
+        cycle_of(s, 0, s.f.n_rows)
         if s.fault.kind and s.fault.cycle <= s.now:
             s.now += 1
             return RUN_FAULT
@@ -277,7 +278,7 @@ cdef void stamps_refresh(region_t* s) noexcept nogil:
 # --- bands of rows at clocks of their own -----------------------------------------------------------------------------
 cdef void do_band(region_t* s, turn_t* t, uint64_t band) noexcept nogil:
     # All cycles of a turn for one band.
-    cdef int64_t first, end, k, last = s.f.n_rows - 1
+    cdef int64_t first, end, k
     cdef uint64_t before = 0
     cdef unsigned int waits
     for k in range(<int64_t>t.cycles):
@@ -288,8 +289,8 @@ cdef void do_band(region_t* s, turn_t* t, uint64_t band) noexcept nogil:
                 if before < min(<uint64_t>k + TRAIL, t.cycles):
                     nap(waits)
                     waits += 1
-        first = max(<int64_t>t.edges[band] - k, 1)
-        end = min(<int64_t>t.edges[band + 1] - k, last)
+        first = max(<int64_t>t.edges[band] - k, 0)
+        end = min(<int64_t>t.edges[band + 1] - k, <int64_t>s.f.n_rows)
         if first < end:
             s.now = t.start + <uint64_t>k
             cycle_of(s, <uint32_t>first, <uint32_t>end)

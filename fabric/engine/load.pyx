@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 from fabric.engine.memory cimport Memory
 from wse_core.routing cimport refresh_shared
-from wse_core.bitmap cimport map_t
+from wse_core.bitmap cimport map_t, row_of
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.opcodes cimport *
@@ -42,11 +42,11 @@ cdef enum:
 _twins.check()
 
 
-def load(Memory m, spec, order, sweep):
+def load(Memory m, spec, order, sweep, pack):
     """Fill the tables of `m`, which has none yet, from a validated fabric; the arguments are those of `Engine`."""
     m.s.order = order
     _params(m, spec.machine)
-    _tables(m, spec)
+    _tables(m, spec, pack)
     _routes(m, spec)
     _programs(m, spec)
     _planes(m, spec)
@@ -78,7 +78,7 @@ cdef _params(Memory m, machine):
     p.prng_steps = machine["prng.steps"]
     p.tsc_mask = (1 << machine["tsc.bits"]) - 1
 
-cdef _tables(Memory m, spec):
+cdef _tables(Memory m, spec, bint pack):
     cdef region_t* s = m.s
     cdef int k
     s.f.width = spec.width
@@ -86,12 +86,16 @@ cdef _tables(Memory m, spec):
     if spec.width > WIDEST:
         raise ConfigError(f"a fabric of {spec.width} x {spec.height} PEs is too wide: the engine has room for {WIDEST} "
                           "in a row", where="machine", hint="a narrower rectangle; columns may be longer")
-    s.f.grid.words = (spec.width + 2 + 63) // 64
+    s.f.stride = (spec.width + 2 + 63) // 64 * 64
+    if pack and spec.width + 2 <= 32:
+        s.f.stride = 4
+        while s.f.stride < <uint32_t>spec.width + 2:
+            s.f.stride *= 2
+    s.f.grid.words = (s.f.stride + 63) // 64
     s.f.grid.inverse = ((<uint64_t>1 << 32) + s.f.grid.words - 1) // s.f.grid.words
-    s.f.stride = s.f.grid.words * 64
-    s.f.n_rows = spec.height + 2
-    s.f.n_cells = s.f.stride * s.f.n_rows
+    s.f.n_rows = (s.f.stride * (spec.height + 2) + s.f.grid.words * 64 - 1) // (s.f.grid.words * 64)
     s.f.n_words = s.f.grid.words * s.f.n_rows
+    s.f.n_cells = 64 * s.f.n_words
     s.f.delta[DIR_W] = -1
     s.f.delta[DIR_E] = 1
     s.f.delta[DIR_N] = -<int32_t>s.f.stride
@@ -456,7 +460,7 @@ cdef _streams(Memory m, spec):
     cdef region_t* s = m.s
     cdef row_t* r
     cdef int k
-    cdef uint32_t cell
+    cdef uint32_t cell, row
     s.n_ins = len(spec.inputs)
     s.n_outs = len(spec.outputs)
     s.ins = <stream_in_t*>m.map(max(1, s.n_ins) * sizeof(stream_in_t))
@@ -472,11 +476,12 @@ cdef _streams(Memory m, spec):
             if s.ins[k].slot < 0:
                 raise InternalError(f"input stream {k}: no input queue of PE ({x}, {y}) takes color {color}")
             _special(s, color, cell)
-        s.fed[(y + 1) >> 6] |= <uint64_t>1 << ((y + 1) & 63)
+        row = row_of(&s.f.grid, cell)
+        s.fed[row >> 6] |= <uint64_t>1 << (row & 63)
     s.f.ins_of = <uint32_t*>m.map(max(1, s.n_ins) * sizeof(uint32_t))
     for place, k in enumerate(sorted(range(s.n_ins), key=lambda number: spec.inputs[number][1])):
         s.f.ins_of[<int>place] = k
-        r = &s.rows[<int>spec.inputs[k][1] + 1]
+        r = &s.rows[row_of(&s.f.grid, s.ins[k].cell)]
         if r.n_in == 0:
             r.first_in = place
         r.n_in += 1

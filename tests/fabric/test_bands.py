@@ -41,7 +41,7 @@ def banded(seed):
     """Return a function that makes an engine in random bands; those of one height have bands of a row each."""
 
     def make(spec):
-        engine = Engine(spec)
+        engine = Engine(spec, pack=False)
         engine.arrange(**some_bands(spec.height, random.Random(seed)))
         return engine
 
@@ -71,7 +71,7 @@ def test_computing_in_memory_agrees_with_the_reference(case, seed):
 def test_bands_change_nothing(case, seed):
     """Also what no reference has: the cycle in which an engine sees that all is over, and the number of moves."""
     rng = random.Random(seed)
-    one, many = case.start(Engine(case.spec)), case.start(Engine(case.spec))
+    one, many = case.start(Engine(case.spec)), case.start(Engine(case.spec, pack=False))
     one.arrange(bands=1)
     end, status = 0, ["limit", "limit"]
     while status == ["limit", "limit"] and end < 400:
@@ -98,7 +98,7 @@ def test_saturated_traffic_in_threads(seed):
     rng = random.Random(seed)
     make, n = rng.choice(((workloads.exchange, 30), (workloads.multicast, 30), (workloads.chain_reduce, 60)))
     workload = make(rng.randint(3, 9), rng.randint(8, 30), n)
-    one, many = Engine(workload.spec), Engine(workload.spec)
+    one, many = Engine(workload.spec), Engine(workload.spec, pack=False)
     one.arrange(bands=1)
     for engine in (one, many):
         workload.start(engine)
@@ -118,7 +118,7 @@ def test_a_fault_stops_at_its_cycle():
     found = []
     for seed in range(400):
         case = seeded(seed)
-        one, many = case.start(Engine(case.spec)), case.start(Engine(case.spec))
+        one, many = case.start(Engine(case.spec)), case.start(Engine(case.spec, pack=False))
         one.arrange(bands=1)
         many.arrange(bands=case.spec.height, threads=1, turn=100)
         if one.run(400) == "fault":
@@ -134,7 +134,7 @@ def test_events_are_those_of_one_clock():
     events = []
     for bands in (1, 5):
         workload = workloads.exchange(4, 5, 10)
-        engine = Engine(workload.spec)
+        engine = Engine(workload.spec, pack=False)
         engine.arrange(bands=bands, threads=1)
         parts = []
         engine.trace(lambda found, clock, parts=parts: parts.extend(map(tuple, found.tolist())), TraceFilter())
@@ -170,7 +170,7 @@ def test_bands_that_do_not_fit_are_refused(wrong):
 
 def test_a_user_chooses_and_is_told():
     """`Fabric.run` takes bands and threads, also by heights, keeps to them, and says what ran; so does a command."""
-    workload = workloads.exchange(4, 6, 10)
+    workload = workloads.exchange(33, 6, 4)
     results = []
     for chosen, ran in (({}, (1, 1)), ({"bands": 3, "threads": 2}, (3, 2)), ({"bands": [1, 5], "threads": 1}, (2, 1))):
         fabric = Fabric(workload.spec)
@@ -192,7 +192,7 @@ def test_a_user_chooses_and_is_told():
 
 
 def test_the_command_takes_bands_and_threads(capsys):
-    words = ["kernel", "allreduce", "width=6", "height=12", "--json"]
+    words = ["kernel", "allreduce", "width=40", "height=12", "--json"]
     printed = []
     for options in ([], ["--bands", "4", "--threads", "2"]):
         assert main([*words, *options]) == 0
@@ -202,3 +202,18 @@ def test_the_command_takes_bands_and_threads(capsys):
     assert printed[0]["cycles"] == printed[1]["cycles"]
     assert main([*words, "--threads", "0"]) != 0
     assert "--threads" in capsys.readouterr().err
+
+
+def test_narrow_rows_stay_together():
+    """Rows that share a word of 64 cells are in one band; the results are those of rows that do not share."""
+    workload = workloads.exchange(5, 40, 10)
+    states = []
+    for pack, bands, ran in ((True, 40, 6), (False, 40, 40), (True, 1, 1)):
+        engine = Engine(workload.spec, pack=pack)
+        engine.arrange(bands=bands, threads=2, turn=9)
+        workload.start(engine)
+        assert engine.run(workload.limit) == "complete"
+        assert engine.bands == ran
+        states.append(engine.snapshot())
+    assert difference(states[0], states[1]) is None
+    assert difference(states[0], states[2]) is None
