@@ -36,6 +36,20 @@ cdef enum:
     TURN = 32               # cycles that a band runs
     NEVER_BUSY = 0x7FFFFFFF
 
+cdef _heights(bands, int height):
+    # The heights of the bands that `Engine.arrange` is asked for.
+    if bands is None or isinstance(bands, int):
+        number = (height + HEIGHT - 1) // HEIGHT if bands is None else bands
+        if not 1 <= number <= height:
+            raise ConfigError(f"{number} bands of {height} rows", where="machine",
+                              hint=f"1 to {height} bands: each has a row or more")
+        return [(k + 1) * height // number - k * height // number for k in range(number)]
+    if min(bands, default=0) < 1 or sum(bands) != height:
+        raise ConfigError(f"bands of {list(bands)} rows for {height} rows", where="machine",
+                          hint="heights of a row or more that add up to the fabric's")
+    return list(bands)
+
+
 cdef class Engine:
     """The compiled machine.
 
@@ -227,35 +241,24 @@ cdef class Engine:
         ----------
         bands : int or sequence of int, optional
             Number of bands of rows with clocks of their own, or their heights; 1: all rows at one clock.  Narrow rows
-            that share a word of 64 cells stay in one band.  Default: bands while so much moves that memory is what a run
-            waits for.  While events are recorded all rows stand at one clock.
+            that share a word of 64 cells stay in one band.  Default: bands while so much moves that memory is what a
+            run waits for.  While events are recorded all rows stand at one clock.
         threads : int, optional
             Threads that run bands; default as many as the process may use while so much moves that they pay, else one.
         turn : int
             Cycles that a band runs before the next one does.
         """
         self._still("arrange")
-        cdef int height = self.s.f.height, k
+        cdef int height = self.s.f.height
         cdef uint32_t[::1] edges
         cdef uint64_t[::1] done
-        cdef unsigned char[::1] region
-        cdef uint32_t[::1] awake
         self.few = threads is None
         if threads is None:
             threads = len(os.sched_getaffinity(0))
         if not 1 <= threads <= MATES + 1 or turn < 1:
             raise ConfigError(f"{threads} threads, turns of {turn} cycles", where="machine",
                               hint=f"1 to {MATES + 1} threads, turns of a cycle or more")
-        heights = bands
-        if bands is None or isinstance(bands, int):
-            number = (height + HEIGHT - 1) // HEIGHT if bands is None else bands
-            if not 1 <= number <= height:
-                raise ConfigError(f"{number} bands of {height} rows", where="machine",
-                                  hint=f"1 to {height} bands: each has a row or more")
-            heights = [(k + 1) * height // number - k * height // number for k in range(number)]
-        elif min(bands, default=0) < 1 or sum(bands) != height:
-            raise ConfigError(f"bands of {list(bands)} rows for {height} rows", where="machine",
-                              hint="heights of a row or more that add up to the fabric's")
+        heights = _heights(bands, height)
         self.automatic = bands is None
         # Narrow rows that share a word are advanced together, and so are the borders with what lies beside them.
         rows = np.cumsum([1, *heights]) * self.s.f.stride // (64 * self.s.f.grid.words)
@@ -274,7 +277,14 @@ cdef class Engine:
         self.turn.n_bands = len(done)
         self.turn.turn = turn
         self.most = threads
-        for k in range(threads - 1):
+        self._hire(threads - 1)
+
+    cdef _hire(self, int mates):
+        # The regions of threads besides the first one.
+        cdef int k
+        cdef unsigned char[::1] region
+        cdef uint32_t[::1] awake
+        for k in range(mates):
             region = np.zeros(sizeof(region_t), np.uint8)
             awake = np.zeros(self.s.f.n_cells, np.uint32)
             shapes = np.zeros(max(1, self.s.f.n_shapes) * sizeof(shape_t), np.uint8)
