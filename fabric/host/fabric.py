@@ -351,7 +351,7 @@ class Fabric:
             What to do when work is left and nothing can move: raise `DeadlockError`, or return with status ``waiting``
             because the host will send more, or take more, before the next run.
         bands : int or sequence of int, optional
-            From now on, bands of rows with clocks of their own, or their heights; 1: one clock. No result depends on it.
+            From now on, bands of rows with clocks of their own, or their heights; 1: one clock. No result changes.
         threads : int, optional
             From now on, threads that run the bands.  Default of both: as before, at first where they pay.
 
