@@ -9,7 +9,7 @@ from typing import Any
 from fabric.csl.allocate import allocate
 from fabric.csl.check.program import Compilation, check_file
 from fabric.csl.comptime.session import Options, Session
-from fabric.csl.diagnostics import Fault
+from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.emit import Emitted, emit
 from fabric.csl.ir import Memory
 from fabric.csl.lower.program import ProgramLowering, lower
@@ -69,9 +69,9 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
             for function in lowering.made.functions:
                 optimise(function)
                 allocate(function, _Frame(lowering, function.name))
-            unit = program.unit
-            name = unit.ready[-1].source.path.stem if unit.ready and unit.ready[-1].source.path else f"program{number}"
-            emitted = emit(lowering.made, name, machine, options.fp16, _initial(lowering))
+            top = program.unit.ready[0].source
+            name = top.path.stem if top.path is not None else f"program{number}"
+            emitted = emit(lowering.made, name, Span(top, 0, 0), machine, options.fp16, _initial(lowering))
             made.programs.append(CompiledProgram(emitted, lowering))
         except Fault as fault:
             checked.report.fault(fault)
@@ -104,6 +104,10 @@ def _initial(lowering: ProgramLowering) -> dict[str, Any]:
     blocked = [ident for ident, (state, _) in unit.blocked.items() if state]
     unblocked = [ident for ident, (state, _) in unit.blocked.items() if not state and ident not in bound]
     controlled = [(ident, unit.blocked[ident][1]) for ident in unblocked if ident < N_COLORS]
+    for ident, span in unit.active.items():
+        if ident not in bound:
+            hint = f"@bind_local_task(..., @get_local_task_id({ident}))"
+            raise Fault(f"no task is bound to the id {ident}, which is activated here", span, hint)
     active = list(unit.active)
     if unit.loads:
         active.append(27)

@@ -102,14 +102,17 @@ def _found(args: argparse.Namespace, options: Any, projects: Any) -> list[Any]:
 
 def _check(args: argparse.Namespace, options: Any, projects: Any) -> int:
     """Check files and print what is wrong."""
-    check_file = need("fabric.csl.check", "the command `wse csl check`").check_file
+    compile_file = need("fabric.csl.compile", "the command `wse csl check`").compile_file
+    bundle_of = need("fabric.csl.artefact", "the command `wse csl check`").bundle_of
     diagnostics = need("fabric.csl.diagnostics", "the command `wse csl check`")
     results: list[dict[str, Any]] = []
     messages: dict[str, None] = {}
     for project in _found(args, options, projects):
         entry: dict[str, Any] = {"file": str(project.path), "ok": True}
         try:
-            made = check_file(project.path, project.options)
+            compiled = compile_file(project.path, project.options)
+            bundle_of(compiled)
+            made = compiled.checked
             found = made.report.diagnostics
             if made.layout is not None:
                 entry |= {"width": made.layout.width, "height": made.layout.height, "classes": len(made.layout.classes)}

@@ -1,4 +1,4 @@
-"""Tables of docs/csl.md that come from the source: builtins, modules, features.
+"""Tables of docs/csl.md that come from the source: builtins, modules, features, functions.
 
     python -m harness.docs.csl [--check]
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from fabric.csl.census.features import UNSUPPORTED
 from fabric.csl.comptime.builtins import BUILTINS
 from fabric.csl.comptime.session import LIBRARY
+from harness.docs.csl_probes import FEATURES, answer, library_answers
 from harness.docs.support import BLOCK
 from traces.provenance import ROOT
 
@@ -64,7 +65,32 @@ def modules() -> str:
     return _table(("module", "what it is"), rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"builtins": builtins, "refused": refused, "modules": modules}
+def features() -> str:
+    """Return what the compiler says to a small program with each feature of the language."""
+    rows = [(group, feature, answer(*probe)) for group, found in FEATURES.items() for feature, probe in found.items()]
+    return _table(("group", "feature", "supported"), rows)
+
+
+def library() -> str:
+    """Return what the compiler says to a call of each function of the library: per module and answer the functions."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for module, function, said in library_answers():
+        # What is missing is said alike for all functions of a kind.
+        said = said.replace(function.split(".")[-1], "...")
+        rows.setdefault((module, said), []).append(f"`{function}`")
+    return _table(
+        ("module", "functions", "supported"),
+        [(f"`{module}`", ", ".join(names), said) for (module, said), names in rows.items()],
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "builtins": builtins,
+    "refused": refused,
+    "modules": modules,
+    "features": features,
+    "library": library,
+}
 """Name between the markers -> function that returns the text."""
 
 

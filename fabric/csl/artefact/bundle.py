@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fabric.csl.artefact.reach import check_reach
 from fabric.csl.artefact.routes import Routing
 from fabric.csl.compile import Compiled, CompiledProgram
 from fabric.csl.comptime.values import Function, Value
@@ -131,7 +132,13 @@ class Bundle:
 
 
 def bundle_of(made: Compiled, colors: dict[str, int] | None = None) -> Bundle:
-    """Return a compiled layout as a bundle."""
+    """Return a compiled layout as a bundle.
+
+    Raises
+    ------
+    CslError
+        If a route can carry nothing.
+    """
     checked = made.checked
     if checked.layout is None:
         index = np.zeros((1, 1), np.int16)
@@ -142,6 +149,8 @@ def bundle_of(made: Compiled, colors: dict[str, int] | None = None) -> Bundle:
     images = [program.emitted.image for program in made.programs]
     routing = Routing(made, index, images, host)
     routing.all()
+    streams = {color for program in host for color in (*program.inputs, *program.outputs)}
+    check_reach(made, routing.routes, streams)
     names = [] if checked.layout is None else [_host_name(entry) for entry in checked.layout.names.values()]
     options = made.options
     return Bundle(

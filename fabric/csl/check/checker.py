@@ -15,7 +15,7 @@ from fabric.csl.check.statements import RunTimeStatements
 from fabric.csl.comptime.globals import is_generic
 from fabric.csl.comptime.interpreter import Interpreter
 from fabric.csl.comptime.values import Cell, Function, Scope, Value, copied, frozen
-from fabric.csl.diagnostics import Fault
+from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.tree import Local
 from fabric.csl.types import COMPTIME_INT, I16, VOID, AnyType, DsdType, DsrType, FnType, IdType, Type
@@ -37,7 +37,7 @@ class Checker(RunTimeStatements):
         self.held = {}
         self.loops = []
         self._instances: dict[Any, tree.Function] = {}
-        self._todo: list[tuple[tree.Function, n.FnDecl, Scope]] = []
+        self._todo: list[tuple[tree.Function, n.FnDecl, Scope, Span]] = []
         self._caller: tree.Function | None = None
 
     # ---- instances
@@ -56,14 +56,14 @@ class Checker(RunTimeStatements):
         ]
         names = {local.name: local for local in locals_}
         key = (id(function.decl), id(function.module), tuple(("run", kind) for kind in function.type.params))
-        made = self._instance(key, function, locals_, names, function.type.result)
+        made = self._instance(key, function, locals_, names, function.type.result, node.span)
         self._note_call(made)
         return made
 
     def _instance(
-        self, key: Any, function: Function, params: list[Local], names: dict[str, Any], result: Type
+        self, key: Any, function: Function, params: list[Local], names: dict[str, Any], result: Type, site: Span
     ) -> tree.Function:
-        """Return the instance with a key; a new one is put on the list of what is to be checked."""
+        """Return the instance with a key; a new one, first called at `site`, is put on the list of what is to do."""
         made = self._instances.get(key)
         if made is None:
             decl = function.decl
@@ -74,7 +74,7 @@ class Checker(RunTimeStatements):
             scope = Scope(function.module, function.module.scope)
             scope.names.update(names)
             if decl.body is not None:
-                self._todo.append((made, decl, scope))
+                self._todo.append((made, decl, scope, site))
         return made
 
     def _note_call(self, callee: tree.Function) -> None:
@@ -84,8 +84,8 @@ class Checker(RunTimeStatements):
     def finish(self) -> list[tree.Function]:
         """Check everything that was asked for and return it, callees before callers."""
         while self._todo:
-            made, decl, scope = self._todo.pop()
-            with self.report.recover():
+            made, decl, scope, site = self._todo.pop()
+            with self.report.blaming(site):
                 self._check(made, decl, scope)
         return ordered(list(self._instances.values()), self.report)
 
@@ -154,7 +154,7 @@ class Checker(RunTimeStatements):
             key.append(("run", kind))
         result = self.type(decl.result, scope) if generic else function.type.result  # type: ignore[union-attr]
         whole = (id(decl), id(function.module), tuple(key))
-        made = self._instance(whole, function, params, scope.names, result)
+        made = self._instance(whole, function, params, scope.names, result, node.span)
         self._note_call(made)
         call = tree.Call(result, node.span, made, tuple(passed))
         if self._caller is not None:

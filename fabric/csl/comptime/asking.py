@@ -196,6 +196,8 @@ class Asking(ABC):
 
     def run_convert(self, value: tree.Expr, target: Type, span: Span, what: str) -> Any:
         """Return a run-time value as one of a type."""
+        if value.type == target:
+            return self.settle(value, value.span, what)
         raise mismatch(value, target, span, what)
 
     def run_cast(self, value: tree.Expr, target: Type, span: Span) -> Any:

@@ -63,6 +63,8 @@ class Layout:
         The symbols for the host.
     span : Span
         The layout block.
+    places : dict
+        Per color and index into `configs` where that was first said.
     """
 
     width: int
@@ -73,6 +75,7 @@ class Layout:
     routes: dict[int, np.ndarray] = field(default_factory=dict)
     names: dict[str, ExportedName] = field(default_factory=dict)
     span: Span | None = None
+    places: dict[tuple[int, int], Span] = field(default_factory=dict)
 
     def example(self, index: int) -> tuple[int, int]:
         """Return the coordinates of the first PE of a class."""
@@ -208,4 +211,6 @@ def _enter_color(session: Session, layout: Layout, entry: ColorEntry, configs: d
         what = f"color {entry.color} of PE ({taken[0]}, {taken[1]}) is configured twice"
         session.report.fault(Fault(what, entry.span))
         return
-    grid[entry.ys, entry.xs] = configs.setdefault(entry.config, len(configs))
+    number = configs.setdefault(entry.config, len(configs))
+    layout.places.setdefault((entry.color, number), entry.span)
+    grid[entry.ys, entry.xs] = number

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fabric.csl.diagnostics.source import Span
@@ -128,6 +128,19 @@ class Report:
             yield
         except Fault as fault:
             self.fault(fault)
+
+    @contextmanager
+    def blaming(self, site: Span) -> Iterator[None]:
+        """Like `recover`; an error inside of the library is said to be at `site`, whose user can mend it."""
+        before = len(self.diagnostics)
+        with self.recover():
+            yield
+        if site.source.is_library:
+            return
+        for k, entry in enumerate(self.diagnostics[before:], before):
+            if entry.severity == "error" and entry.span.source.is_library:
+                notes = (("in the library, here", entry.span), *entry.notes)
+                self.diagnostics[k] = replace(entry, span=site, hint=None, notes=notes)
 
     def check(self) -> None:
         """Raise `CslError` if there is an error."""

@@ -28,6 +28,11 @@ class Source:
     text: str = field(repr=False)
     path: Path | None = None
 
+    @property
+    def is_library(self) -> bool:
+        """Whether this is a module in angle brackets."""
+        return self.name.startswith("<")
+
     @cached_property
     def _starts(self) -> list[int]:
         starts = [0]

@@ -13,10 +13,12 @@ from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Var
 from fabric.asm.unit import Unit
 from fabric.csl.diagnostics import Span
 from fabric.csl.emit.queues import bind_queues
+from fabric.csl.emit.refusals import HINTS, in_source
 from fabric.csl.ir import AutoDsr, Block, ExplicitDsr, Function, Instr, Memory, Sym, Template, Vreg
 from fabric.csl.ir.machine import Program
 from wse_core import image as im
 from wse_core import isa
+from wse_core.errors import ProgramError, UnsupportedError
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
 
@@ -58,6 +60,13 @@ class Emitter:
         self.fifos: dict[int, int] = {}
         self.queues: dict[tuple[str, int | None, int | None], Queue] = {}
         self.at: Place | None = None
+        self.spans: dict[str, Span] = {}
+
+    def place(self, span: Span) -> Place:
+        """Return a place of the assembler; an error about it comes back to the span."""
+        found = place_of(span)
+        self.spans.setdefault(str(found), span)
+        return found
 
     # ---- memory
 
@@ -83,7 +92,7 @@ class Emitter:
     def function(self, function: Function, task: tuple[str, int, bool] | None) -> None:
         """Write a function or task."""
         name = self.names[function]
-        at = place_of(function.span)
+        at = self.place(function.span)
         if task is None:
             self.unit.begin_function(name, at)
         else:
@@ -97,7 +106,7 @@ class Emitter:
             self.unit.place_label(labels[block], None)
             following = function.blocks[k + 1] if k + 1 < len(function.blocks) else None
             for instr in block.code:
-                self.at = place_of(instr.span) if instr.span is not None else at
+                self.at = self.place(instr.span) if instr.span is not None else at
                 self._instr(instr, labels, following, task is not None)
         self.unit.body = None
 
@@ -308,6 +317,7 @@ def place_of(span: Span) -> Place:
 def emit(
     program: Program,
     name: str,
+    whole: Span,
     machine: Machine | None = None,
     half: str = "f16",
     initial: dict[str, Any] | None = None,
@@ -319,16 +329,35 @@ def emit(
     program : Program
         With machine registers.
     name : str
+    whole : Span
+        Stands for the program in messages about all of it.
     machine : Machine, optional
     half : str
         The 16-bit float.
     initial : dict
         ``queues``: colors of input queues; ``controlled``: colors that only bring control wavelets;
         ``active``, ``blocked``, ``unblocked``: ids; ``main``: priority.
+
+    Raises
+    ------
+    Fault
+        For what no PE can do.
     """
     initial = initial or {}
-    unit = Unit(name, machine, half, initial.get("main", "medium_low"))
+    unit = Unit(name, machine, half, initial.get("main", "medium_low"), hints=HINTS)
     emitter = Emitter(unit, program)
+    try:
+        image = _assembled(emitter, initial)
+    except (ProgramError, UnsupportedError) as error:
+        code = sum(2 + 2 * (ins.imm is not None) for ins in unit.instructions)
+        raise in_source(error, emitter.spans, emitter.vars, code, whole) from None
+    image = replace(image, footprint=min(image.footprint + PAST_THE_END, unit.machine["mem.words"]))
+    return Emitted(image, _places(unit))
+
+
+def _assembled(emitter: Emitter, initial: dict[str, Any]) -> ProgramImage:
+    """Return the image of the program of an emitter."""
+    unit, program = emitter.unit, emitter.program
     emitter.variables()
     used = [
         (instr.data[1], instr.span or function.span)
@@ -353,9 +382,7 @@ def emit(
     for key, note in (("active", unit.start), ("blocked", unit.block), ("unblocked", unit.unblock)):
         for ident in initial.get(key, ()):
             note(ident, None)
-    image = _relocated(unit.assemble(), emitter)
-    image = replace(image, footprint=min(image.footprint + PAST_THE_END, unit.machine["mem.words"]))
-    return Emitted(image, _places(unit))
+    return _relocated(unit.assemble(), emitter)
 
 
 def _unique(name: str, taken: Any) -> str:

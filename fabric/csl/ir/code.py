@@ -68,6 +68,8 @@ class Memory:
     const: bool = False
     relocations: dict[int, Sym] = field(default_factory=dict)
     """Words of `init` that are addresses."""
+    span: Span | None = None
+    """Where a global is declared; None for what the compiler adds."""
 
     @property
     def words(self) -> int:

@@ -76,9 +76,12 @@ def _collect(
             )
         return
     if isinstance(kind, StructType) and isinstance(data, Struct):
+        begin = len(found)
         for name, part in kind.fields:
-            entry = data.fields[name]
-            _collect(entry if entry.__class__ is Value else Value(part, entry), span, address, found, relocations)
+            if name in data.fields:  # a union has one of them
+                entry = data.fields[name]
+                _collect(entry if entry.__class__ is Value else Value(part, entry), span, address, found, relocations)
+        found += [0] * (begin + (kind.words or 0) - len(found))
         return
     if isinstance(kind, PointerType) and isinstance(data, (Pointer, Function)):
         relocations[len(found)] = address(value, span)

@@ -77,13 +77,21 @@ class ProgramLowering(Attributes):
         self._tasks()
         names = {entry.name: entry for entry in unit.exports}
         if any(isinstance(entry.target, FunctionValue) for entry in names.values()):
+            self._reserve(RPC, "calls of the host")
             self._calls_of_the_host()
         if unit.loads:
+            self._reserve(START, "DSRs that are loaded at compile time")
             self._first_loads()
         if unit.teardown:
             self._teardown_task()
         self.made.functions = self._in_order()
         return self.made
+
+    def _reserve(self, number: int, purpose: str) -> None:
+        """Refuse a task of the program with an id that the compiler needs itself."""
+        taken = self.checked.unit.tasks.get(("task", number))
+        if taken is not None:
+            raise Fault(f"the task id {number} is needed for {purpose}", taken[2], "choose another id")
 
     def _tasks(self) -> None:
         unit = self.checked.unit
@@ -294,7 +302,7 @@ class ProgramLowering(Attributes):
             count, dtype = element_of(variable.type)
             align = max(1, (variable.align or 0) // 2)
             size = 2 if dtype in ("f32", "i32", "u32") else 1
-            made = Memory(variable.name, count, dtype, None, max(align, size), variable.const)
+            made = Memory(variable.name, count, dtype, None, max(align, size), variable.const, span=variable.span)
             self._memories[id(variable)] = made
             self.made.memories.append(made)
             if variable.initial is not None:

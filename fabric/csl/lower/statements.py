@@ -91,7 +91,7 @@ class Statements(Descriptors):
             for name, part in kind.fields:
                 if name in value.options:
                     self.fill(base, offset, part, value.options[name])
-                offset = offset + (part.words or 0)
+                offset = offset + (0 if kind.form == "union" else part.words or 0)
         elif isinstance(value, tree.BuiltinCall) and value.name == "@constants":
             assert isinstance(kind, ArrayType)
             self.spread(base, offset, kind, self.value(value.arguments[0]))

@@ -399,3 +399,10 @@ def test_a_counter_is_counted_in_its_register(tmp_path):
     names = [op.name for _, op, *_ in isa.decode(image.code)]
     assert names.count("add16") == 2
     assert names.count("mov16") <= 1
+
+
+def test_the_fields_of_a_union_share_their_place(tmp_path):
+    text = "const U = union { a: u16, b: i32 }; var u: U = U{ .b = -2 }; var v: U = U{ .a = 7 };"
+    body = "  y[0] = u.b; y[1] = @as(i32, u.a); u.a = 5; y[2] = u.b; y[3] = @as(i32, v.a); v = U{ .b = 9 }; y[4] = v.b;"
+    found = run_task(tmp_path, body, "var y: [5]i32;", text, results={"y": "i4"})["y"].tolist()
+    assert found == [-2, 65534, (-2 & ~0xFFFF) | 5, 7, 9]

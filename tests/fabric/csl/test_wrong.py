@@ -1,39 +1,72 @@
-"""Wrong sources give one clear message at the right place."""
+"""Wrong sources, as cslc meets them: one clear message at the right place, with a caret; nothing is written."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from fabric.csl.diagnostics import CslError
-from tests.fabric.csl.sources import compile_texts
+from harness.sdk.compiler import main
 from tests.fabric.csl.wrong import LAYOUTS, PE, PROGRAMS
 
 MARK = "¶"
+HEAD = re.compile(r"^(?P<file>[^\s:]*[^:]*):(?P<line>\d+):(?P<column>\d+): error: (?P<message>.+)$")
 
 
-def refusal(directory, marked, **options):
-    """Return the errors that a marked source gives, and where the first must be."""
+def refusal(directory, capsys, marked, **files):
+    """Compile a marked source; return its errors as (line, column, message, text of the line), and the marked place."""
     before = marked[: marked.index(MARK)]
     place = (before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
-    text = marked.replace(MARK, "")
-    with pytest.raises(CslError) as caught:
-        compile_texts(directory, {"top.csl": text, "pe.csl": PE}, **options)
-    return [entry for entry in caught.value.diagnostics if entry.severity == "error"], place
+    for name, text in {"top.csl": marked.replace(MARK, ""), "pe.csl": PE, **files}.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    status = main([str(directory / "top.csl"), "-o", str(directory / "out"), "--max-inlined-iterations=5000"])
+    lines = capsys.readouterr().err.splitlines()
+    assert status == 1
+    assert not (directory / "out").exists()
+    assert sorted(path.name for path in directory.iterdir()) == sorted({"top.csl", "pe.csl", *files})
+    found = [(match, lines[k + 1 : k + 3]) for k, line in enumerate(lines) if (match := HEAD.match(line))]
+    assert lines
+    assert found
+    return found, place
+
+
+def check(found, place, piece):
+    """One message, at the place, with the line and a caret under the column."""
+    ((match, shown),) = found
+    assert (int(match["line"]), int(match["column"])) == place, match[0]
+    assert match["file"].endswith("top.csl")
+    assert piece in match["message"]
+    source, caret = shown
+    assert caret.index("^") == 4 + place[1] - 1
+    assert source[4:].strip()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_wrong_program(tmp_path, name):
+def test_a_wrong_program(tmp_path, capsys, name):
     marked, piece = PROGRAMS[name]
-    errors, place = refusal(tmp_path, marked)
-    assert [(e.span.line, e.span.column, piece in e.message) for e in errors] == [(*place, True)], errors
+    check(*refusal(tmp_path, capsys, marked), piece)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_wrong_layout(tmp_path, name):
+def test_a_wrong_layout(tmp_path, capsys, name):
     marked, piece = LAYOUTS[name]
-    errors, place = refusal(tmp_path, marked, max_inlined_iterations=5000)
-    assert [(e.span.line, e.span.column, piece in e.message) for e in errors] == [(*place, True)], errors
+    check(*refusal(tmp_path, capsys, marked), piece)
 
 
-def test_there_are_many():
-    assert len(PROGRAMS) + len(LAYOUTS) >= 150
+def test_there_are_two_hundred():
+    assert len(PROGRAMS) + len(LAYOUTS) >= 200
+
+
+def test_an_operation_without_a_route_is_a_warning(tmp_path, capsys):
+    """A program may keep code for rectangles of other sizes, so it compiles."""
+    pe = """param c: color;
+const o = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = c, .output_queue = @get_output_queue(2) });
+task t() void { @fmovs(o, 1.0); }
+comptime { @bind_local_task(t, @get_local_task_id(9)); @activate(@get_local_task_id(9)); }
+"""
+    (tmp_path / "pe.csl").write_text(pe)
+    (tmp_path / "top.csl").write_text(
+        'layout { @set_rectangle(1, 1); @set_tile_code(0, 0, "pe.csl", .{ .c = @get_color(3) }); }\n'
+    )
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
+    assert "pe.csl:3:17: warning: color 3 is sent here, but no PE has a route" in capsys.readouterr().err

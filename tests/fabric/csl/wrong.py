@@ -280,6 +280,108 @@ VECTORS = {
     "FIFO of a number": (value("@allocate_fifo(¶w)", "var w: i16;"), "FIFO needs a var array"),
 }
 
+
+def task(body: str, *declarations: str) -> str:
+    """Return a program whose task starts by itself, with `DSDS`."""
+    begin = "comptime { @activate(@get_local_task_id(8)); }"
+    return running(body, DSDS, *declarations, begin)
+
+
+RECEIVERS = "\n".join(
+    f"const r{k} = @get_dsd(fabin_dsd, .{{ .extent = 1, .fabric_color = @get_color({k + 10}), "
+    f".input_queue = @get_input_queue({k % 8}) }});"
+    for k in range(8)
+)
+BACK_END = {
+    "memory of one variable": (running("big[0] = 1;", "¶var big: [30000]i16;"), "bytes, a PE has 49,152"),
+    "memory of many": (
+        running("b[0] = 1; a[0] = 1.0; c[0] = 1;", "var b: [9000]i16;", "¶var a: [9000]f32;", "var c: [100]u16;"),
+        "a PE has 49,152",
+    ),
+    "activated without a task": ("comptime { ¶@activate(@get_local_task_id(9)); }\n", "no task is bound to the id 9"),
+    "activated while it runs": (task("¶@activate(@get_local_task_id(9));"), "no task has the id 9"),
+    "activated at the end": (
+        task("¶@fmovs(out, fa, .{ .async = true, .activate = @get_local_task_id(9) });"),
+        "no task has the id 9",
+    ),
+    "color known at run time": (task("¶@block(@get_color(w));", "var w: u16 = 9;"), "must be known"),
+    "color of a descriptor at run time": (
+        task("@fmovs(¶@get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = @get_color(w) }), 1.0);", "var w: u16 = 9;"),
+        "must be known",
+    ),
+    "id of a color in use": (
+        "¶task late() void { @fmovs(fa, in_, .{ .async = true }); }\n"
+        + running("", DSDS, "comptime { @bind_local_task(late, @get_local_task_id(2)); }"),
+        "id 2 is a color with an input queue",
+    ),
+    "id of the compiler": (
+        running("", DSDS, "task late() void { }", "comptime {", "@load_to_dsr(@get_dsr(dsr_dest, 1), fa);").replace(
+            "task job", "¶@bind_local_task(late, @get_local_task_id(27)); }\ntask job"
+        ),
+        "id 27 is needed for",
+    ),
+    "too many input queues": (
+        task("".join(f"@fmovs(fa, r{k}, .{{ .async = true }});\n" for k in range(8)) + "¶@fmovs(fa, in_);", RECEIVERS),
+        "9 colors as inputs",
+    ),
+    "DSR that nobody loads": (task("¶@fmovs(@get_dsr(dsr_dest, 1), 1.0);"), "nothing is ever loaded"),
+    "DSRs of different numbers": (
+        task(
+            "@load_to_dsr(@get_dsr(dsr_dest, 1), fa);\n@load_to_dsr(@get_dsr(dsr_src0, 2), fa);\n"
+            "¶@fmovs(@get_dsr(dsr_dest, 1), @get_dsr(dsr_src0, 2));"
+        ),
+        "must have the same id",
+    ),
+    "64 bits at run time": (task("¶w += 1;", "var w: u64 = 1;"), "no u64"),
+    "var of a function": ("fn f() void { }\n¶var p = &f;\n" + task("p();"), "compile time only"),
+    "more parameters than registers": (
+        f"¶noinline fn f({', '.join(f'a{k}: i32' for k in range(12))}) i32 "
+        f"{{ return {' + '.join(f'a{k}' for k in range(12))}; }}\n"
+        + task(f"w = f({', '.join('w' for _ in range(12))}) + f({', '.join('1' for _ in range(12))});", "var w: i32;"),
+        "more registers than there are",
+    ),
+    "priority that there is not": (
+        task("@fmovs(out, fa, .{ .async = true, .priority = ¶.{ .highest = true } });"),
+        "has no field 'highest'",
+    ),
+    "two priorities": (
+        task("@fmovs(out, fa, .{ .async = true, .priority = ¶.{ .high = true, .low = true } });"),
+        "one priority",
+    ),
+    "on_control without its field": (
+        task("@fmovs(fa, in_, .{ .async = true, .on_control = ¶.{ .start = true } });"),
+        "has no field 'start'",
+    ),
+    "queue of a var": (
+        running("", "var q: u16 = 3;", "comptime { @initialize_queue(@get_input_queue(¶q)); }"),
+        "not known at compile time",
+    ),
+    "filter number": (task("w = ¶@get_filter_id(@get_color(2));", "var w: u16;"), "not supported"),
+    "wrong type in the library": (
+        task("w = ¶math.sqrt(w);", 'const math = @import_module("<math>");', "var w: u16;"),
+        "has type u16",
+    ),
+    "array of another size for the clock": (
+        task("time.get_timestamp(¶&w);", 'const time = @import_module("<time>");', "var w: [2]u16;"),
+        "*[3]u16 is needed",
+    ),
+    "number for a color of the library": (
+        task("tile.teardown.exit(¶3);", 'const tile = @import_module("<tile_config>");'),
+        "color is needed",
+    ),
+    "result of the library": (
+        task("w = ¶random.random_f32(1.0, 2.0);", 'const random = @import_module("<random>");', "var w: i16;"),
+        "i16 is needed",
+    ),
+    "commands of a control wavelet": (
+        value("c.encode_single_payload(¶9, true, {}, 0)", 'const c = @import_module("<control>");'),
+        "comptime_int",
+    ),
+    "symbol without a name": (running("", "var w: i16;", 'comptime { ¶@export_symbol(w, "w"); }'), "no @export_name"),
+    "number exported": (running("", 'comptime { @export_symbol(¶3, "w"); }'), "only a function or a global"),
+}
+"""Mistakes that are seen when instructions are made."""
+
 PE = "\nfn nothing() void { }\n"
 TILES = 'for (@range(u16, 2)) |x| { @set_tile_code(x, 0, "pe.csl", .{}); }'
 LAYOUTS = {
@@ -339,5 +441,29 @@ LAYOUTS = {
     ),
 }
 
-PROGRAMS = {**SYNTAX, **NAMES, **TYPES, **STATEMENTS, **MACHINE, **VECTORS}
+LAYOUTS |= {
+    "route to a PE without one": (
+        layout_of(
+            TILES + "\n¶@set_color_config(0, 0, @get_color(1), .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ EAST } } });"
+        ),
+        "color 1 leaves PE (0, 0) to EAST, but PE (1, 0) takes it not from WEST",
+    ),
+    "route to a PE that listens elsewhere": (
+        layout_of(
+            TILES + "\n¶@set_color_config(1, 0, @get_color(1), .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ WEST } } });\n"
+            "@set_color_config(0, 0, @get_color(1), .{ .routes = .{ .rx = .{ WEST }, .tx = .{ RAMP } } });"
+        ),
+        "color 1 leaves PE (1, 0) to WEST",
+    ),
+    "param that the program does not have a type for": (
+        layout_of('for (@range(u16, 2)) |x| { @set_tile_code(x, 0, ¶"other.csl", .{}); }'),
+        "no file 'other.csl'",
+    ),
+    "color of the layout out of range": (
+        layout_of(TILES + "\n@set_color_config(0, 0, @get_color(¶24), .{});"),
+        "0 to 23",
+    ),
+    "color outside of the rectangle": (layout_of(TILES + "\n@set_color_config(¶2, 0, @get_color(1), .{});"), "is 2"),
+}
+PROGRAMS = {**SYNTAX, **NAMES, **TYPES, **STATEMENTS, **MACHINE, **VECTORS, **BACK_END}
 """Wrong files without a layout: source with its mark, and a piece of the message."""

@@ -9,7 +9,7 @@ from fabric.csl.comptime.builtins.modules import global_of
 from fabric.csl.comptime.builtins.table import builtin
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import NOTHING, Dsd, Struct, TensorAccess, Value
-from fabric.csl.diagnostics import Fault
+from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, I16, U16, VOID, ArrayType, DsdType, DsrType, IdType, IntType, PointerType, Type
 
@@ -248,6 +248,25 @@ _fifo_length("@set_fifo_write_length")
 IDS = ("color", "data_task_id", "local_task_id")
 
 
+PARTS = {"priority": ("high", "medium", "low"), "on_control": ("terminate", "activate", "unblock")}
+"""Fields of the options that are structs."""
+
+
+def _check_parts(ev: Any, fields: dict[str, Any], option: str, at: Span) -> None:
+    """Refuse fields that an option does not have, or whose values it cannot use."""
+    for name, entry in fields.items():
+        if name not in PARTS[option]:
+            raise Fault(f"the option '{option}' has no field '{name}'", at, f"it has {', '.join(PARTS[option])}")
+        is_task = entry.__class__ is Value and str(entry.type).startswith("task(")
+        if name in ("activate", "unblock"):
+            if not is_task and str(entry.type) not in (IDS if name == "unblock" else ("local_task_id",)):
+                raise Fault(f"the field '{name}' of '{option}' takes the id of a task, not {entry.type}", at)
+        else:
+            ev.convert(entry, BOOL, at, f"the field '{name}' of '{option}'")
+    if option == "priority" and sum(bool(getattr(entry, "data", True)) for entry in fields.values()) > 1:
+        raise Fault("an operation has one priority", at)
+
+
 def options(ev: Any, node: n.Node, scope: Any, known: tuple[str, ...], name: str) -> dict[str, Any]:
     """Return the options that a struct gives to an operation, checked by name and type."""
     value = ev.expr(node, scope)
@@ -277,6 +296,8 @@ def options(ev: Any, node: n.Node, scope: Any, known: tuple[str, ...], name: str
             raise Fault("the option 'ut_id' exists on WSE-3 only", at)
         elif not isinstance(getattr(entry, "data", None), Struct):
             raise Fault(f"the option '{option}' is a struct, not {entry.type}", at)
+        else:
+            _check_parts(ev, entry.data.fields, option, at)
         found[option] = entry
     if "activate" in found and "unblock" in found:
         raise Fault(f"{name} takes 'activate' or 'unblock', not both", node.span)

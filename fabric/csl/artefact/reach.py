@@ -1,0 +1,103 @@
+"""Routes that carry nothing: an operation whose color no PE routes from or to its ramp, a way that ends at a PE.
+
+A way inside of the rectangle that no switch position of the next PE takes is an error; an operation without a route is
+a warning, since a program may never come to it.  A program that changes routes while it runs, and
+the colors of the host's streams, are left alone; so is a way that leaves the rectangle, where the host's frame takes
+what comes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.csl.compile import Compiled
+from fabric.csl.diagnostics import Diagnostic, Span
+from wse_core import image as im
+
+__all__ = ["check_reach"]
+
+RAMP = 1 << im.DIR_R
+NAMES = {"W": "WEST", "E": "EAST", "N": "NORTH", "S": "SOUTH"}
+KINDS = {"fabout": ("sent", "rx", "from"), "fabin": ("received", "tx", "to")}
+
+
+def check_reach(made: Compiled, routes: dict[int, np.ndarray], streams: set[int]) -> None:
+    """Report operations and routes that cannot work.
+
+    Parameters
+    ----------
+    made : Compiled
+    routes : dict
+        Per color what every PE does with it, the ways of the host's streams included.
+    streams : set of int
+        Colors of the host's streams.
+    """
+    layout = made.checked.layout
+    if layout is None or _changes_routes(made):
+        return
+    report = made.checked.report
+    sides = {color: {name: _sides(table, name) for name in ("rx", "tx")} for color, table in routes.items()}
+    for (kind, color), span in _used(made).items():
+        verb, side, word = KINDS[kind]
+        if color in streams or (color in sides and (sides[color][side] & RAMP).any()):
+            continue
+        what = f"color {color} is {verb} here, but no PE has a route {word} its ramp"
+        # Public programs keep code for rectangles that they are not compiled for (residual on one row of PEs).
+        report.warn(what, span, f"@set_color_config, with RAMP in {side}")
+    for color, grid in layout.routes.items():
+        if color in streams:
+            continue
+        found = _dead_end(sides[color]["rx"], sides[color]["tx"], grid >= 0)
+        if found is not None:
+            x, y, direction = found
+            place = layout.places.get((color, int(grid[y, x])), layout.span)
+            assert place is not None
+            dx, dy = im.STEP[direction]
+            toward, back = (NAMES[im.DIRS[d]] for d in (direction, direction ^ 1))
+            what = (
+                f"color {color} leaves PE ({x}, {y}) to {toward}, but PE ({x + dx}, {y + dy}) takes it not from {back}"
+            )
+            report.add(Diagnostic("error", what, place, "is the route of that PE missing?"))
+    report.check()
+
+
+def _changes_routes(made: Compiled) -> bool:
+    """Whether a program writes routes while it runs."""
+    return any(
+        instr.op == "route"
+        for program in made.programs
+        for function in program.lowering.made.functions
+        for instr in function.instructions()
+    )
+
+
+def _used(made: Compiled) -> dict[tuple[str, int], Span]:
+    """Return where each color is first sent or received, by kind of descriptor and color."""
+    found: dict[tuple[str, int], Span] = {}
+    for program in made.programs:
+        for function in program.lowering.made.functions:
+            for instr in function.instructions():
+                if instr.op == "dsr_load" and instr.data[1].kind in KINDS and instr.data[1].color is not None:
+                    found.setdefault((instr.data[1].kind, instr.data[1].color), instr.span or function.span)
+    return found
+
+
+def _sides(table: np.ndarray, name: str) -> np.ndarray:
+    """Return per PE the union of the directions of all positions that are configured."""
+    positions = table["valid"][..., None] >> np.arange(table[name].shape[-1]) & 1
+    return np.bitwise_or.reduce(np.where(positions > 0, table[name], 0), axis=-1)
+
+
+def _dead_end(rx: np.ndarray, tx: np.ndarray, own: np.ndarray) -> tuple[int, int, int] | None:
+    """Return x, y and the side of a PE that sends a color to a neighbour that never takes it from there."""
+    for side, (dx, dy) in enumerate(im.STEP):
+        sends = ((tx >> side & 1) > 0) & own
+        takes = (rx >> (side ^ 1) & 1) > 0
+        height, width = sends.shape
+        ys = slice(max(0, -dy), height - max(0, dy))
+        xs = slice(max(0, -dx), width - max(0, dx))
+        there = takes[max(0, dy) : height + min(0, dy), max(0, dx) : width + min(0, dx)]
+        bad = np.argwhere(sends[ys, xs] & ~there)
+        if len(bad):
+            return int(bad[0][1]) + xs.start, int(bad[0][0]) + ys.start, side
+    return None
