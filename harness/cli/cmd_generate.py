@@ -191,7 +191,7 @@ def _estimate(
     )  # fmt: skip
     steps = found.tokens
     total = found.prefill + found.transition + found.first_token + sum(steps)
-    result = {
+    result: dict[str, Any] = {
         "model": model.name,
         "mesh": args.mesh,
         "prompt_tokens": len(prompt),
