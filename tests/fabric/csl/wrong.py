@@ -304,7 +304,6 @@ BACK_END = {
         task("¶@fmovs(out, fa, .{ .async = true, .activate = @get_local_task_id(9) });"),
         "no task has the id 9",
     ),
-    "color known at run time": (task("¶@block(@get_color(w));", "var w: u16 = 9;"), "must be known"),
     "color of a descriptor at run time": (
         task("@fmovs(¶@get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = @get_color(w) }), 1.0);", "var w: u16 = 9;"),
         "must be known",
