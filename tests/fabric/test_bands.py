@@ -160,6 +160,17 @@ def test_much_traffic_is_run_in_bands_by_itself():
     assert engines[1].bands == 1
 
 
+def test_a_limit_in_the_cycle_in_which_bands_begin_to_pay():
+    """The run ends there, with no turn of bands behind it; the next one goes on in bands."""
+    workload = workloads.broadcast(100, 100, 200)
+    engine = Engine(workload.spec)
+    workload.start(engine)
+    while engine.bands == 1:
+        assert engine.run(engine.cycle + 1) == "limit"
+    assert engine.run(workload.limit) == "complete"
+    workload.check(engine)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"bands": 0}, {"bands": 6}, {"bands": [2, 2]}, {"bands": [5, 0]}, {"threads": 0}, {"turn": 0}]
 )
