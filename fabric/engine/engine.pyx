@@ -308,7 +308,7 @@ cdef class Engine:
         self.bands = self.threads = 1
         self.s.seen = self.s.now
         try:
-            while code == RUN_BREAK or code == RUN_BUSY:
+            while (code == RUN_BREAK or code == RUN_BUSY) and self.s.now < stop:
                 if banded:
                     self.turn.threads = 1 if self.few and self.moved < BUSY_THREADS else self.most
                     self.bands, self.threads = self.n_bands, max(self.threads, self.turn.threads)
@@ -330,6 +330,8 @@ cdef class Engine:
                 PyErr_CheckSignals()
         finally:
             self.running = False
+        if code == RUN_BREAK or code == RUN_BUSY:       # just there
+            code = RUN_LIMIT
         if code == RUN_QUIET:
             self.s.now = max(<int64_t>self.s.now, self.s.last_active) + 1
             self.status = "stuck" if inspect.waiters(self.memory, self.spec) else "complete"

@@ -171,6 +171,20 @@ def test_a_limit_in_the_cycle_in_which_bands_begin_to_pay():
     workload.check(engine)
 
 
+def test_much_traffic_may_be_cut_in_any_cycle():
+    """A run that ends in the very cycle in which bands begin to pay; each cycle of one that goes on in steps."""
+    workload = workloads.broadcast(100, 100, 200)
+    engine = Engine(workload.spec)
+    workload.start(engine)
+    bands, status = set(), "limit"
+    while status == "limit":
+        status = engine.run(engine.cycle + 1)
+        bands.add(engine.bands)
+    assert status == "complete"
+    assert len(bands) == 2
+    workload.check(engine)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"bands": 0}, {"bands": 6}, {"bands": [2, 2]}, {"bands": [5, 0]}, {"threads": 0}, {"turn": 0}]
 )
