@@ -262,8 +262,8 @@ class System:
         shards: Sequence[tuple[np.ndarray, np.ndarray]],
         update: bool = False,
         whole: bool = False,
-    ) -> tuple[Script, dict[str, Any]]:
-        """Send the words of a pass and let the wafers work on them; return the script and what it took."""
+    ) -> tuple[Script, int, int]:
+        """Send the words of a pass and let the wafers work on them; return script, first cycle and cycles to load."""
         streams, script = self.coordinator.streams(kind, loss_scale), self.coordinator.script(kind)
         for port, (inputs, labels) in zip(self.ports, shards, strict=True):
             port.wafer.load(inputs, labels)
@@ -271,7 +271,7 @@ class System:
         self.tree.weights(np.concatenate([payload for payload, _ in streams])[script.sequence])
         if not self.timed:
             together(self._pool, [(port.work, kind, loss_scale) for port in self.ports])
-            return script, {}
+            return script, 0, 0
         begun, load = self.clock, int(np.ceil(2 * shards[0][0].size / self.bytes_per_cycle))
         self.sent.append(Sent(kind, script, self.ports[0].ended + load + self.ports[0].origin))
         for port in self.ports:
@@ -281,10 +281,14 @@ class System:
         travel(self.ports, self.down, self.up, self._pool)
         self.clock = max(port.ended for port in self.ports)
         self.up.end(min(port.ended for port in self.ports))
-        free = self.unhindered(kind)
+        return script, begun, load
+
+    def _facts(self, script: Script, begun: int, load: int, shards: Sequence[tuple[np.ndarray, ...]]) -> dict[str, Any]:
+        """Return what a pass of training took."""
+        free = self.unhindered("train")
         slowest = max(self.ports, key=lambda port: port.ended)
         lost = max(0, self.clock - begun - load - free.cycles)
-        return script, {
+        return {
             "total_cycles": self.clock - begun,
             "load": load,
             "boundary": lost,
@@ -344,8 +348,8 @@ class System:
         Iteration
             Its gradients are the sums of all passes since the last update.
         """
-        begun = self.clock
-        script, facts = self._pass("train", loss_scale, shards, update, whole)
+        script, begun, load = self._pass("train", loss_scale, shards, update, whole)
+        facts = self._facts(script, begun, load, shards) if self.timed else {}
         asked, count = int(script.offsets[-1]), len(script.back)
         numbers, loss = np.empty(count, np.float32), np.float32(0)
         with np.errstate(invalid="ignore", over="ignore"):  # an overflow is for the loss scale to see
@@ -407,8 +411,8 @@ class System:
             raise ConfigError(f"{given} samples in a batch of {self.batch}", where="test")
         padded = [np.pad(part, ((0, 0), (0, self.batch - given))) for part in (inputs, labels)]  # no class: never right
         shards = list(zip(*(np.split(part, len(self.ports), axis=1) for part in padded), strict=True))
-        script, facts = self._pass("test", 1.0, shards)
-        return int(gather(self.tree, len(script.back)).sum()), facts.get("total_cycles", 0)
+        script, begun, _ = self._pass("test", 1.0, shards)
+        return int(gather(self.tree, len(script.back)).sum()), self.clock - begun
 
     def logits(self) -> np.ndarray:
         """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""

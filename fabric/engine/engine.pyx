@@ -263,7 +263,7 @@ cdef class Engine:
         # Narrow rows that share a word are advanced together, and so are the borders with what lies beside them.
         rows = np.cumsum([1, *heights]) * self.s.f.stride // (64 * self.s.f.grid.words)
         rows[0], rows[len(heights)] = 0, self.s.f.n_rows
-        rows = np.unique(rows)
+        rows = rows[np.diff(rows, prepend=-1) > 0]      # np.unique would load numpy.ma
         self.n_bands = len(rows) - 1
         self.turn.n_bands = 0
         if self.n_bands == 1:

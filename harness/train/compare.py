@@ -9,12 +9,15 @@ does one batch after the other, so it also differs by the staleness of continuou
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.train.pipelined import PipelinedStep, PipelinedTrainer
 from harness.train.plain import PlainTrainer
 from harness.train.trainer import Step, Trainer
+
+if TYPE_CHECKING:  # a run in one mode does not wait for the other
+    from harness.train.pipelined import PipelinedStep, PipelinedTrainer
 
 __all__ = ["Comparison", "Verdict"]
 

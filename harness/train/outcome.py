@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fabric.host.recording import Recorder
-from fabric.networks.pipelined.wafer import PipelinedWafer
-from fabric.networks.streamed.wafer import Wafer
 from harness.train import phases
 from harness.train.config import TrainConfig
-from harness.train.pipelined import PipelinedTrainer
 from harness.train.trainer import Trainer
 from traces.atomic import atomic_file
 from traces.provenance import provenance
 from traces.run_format import RunMeta
 from traces.writer import RunWriter
 from wse_core.params import Machine
+
+if TYPE_CHECKING:  # a run in one mode does not wait for the other
+    from fabric.host.fabric import Fabric
+    from harness.train.pipelined import PipelinedTrainer
 
 __all__ = ["meta_of", "write"]
 
@@ -67,9 +68,10 @@ def write(
         first = system.ports[0].wafer
     else:
         first = trainer.compile().wafer
+    fabric: Fabric | None = getattr(first, "fabric", None)  # a wafer has one, numpy in its place does not
     with RunWriter(recorder.path, recorder.meta) as writer:
-        if recorder.windows is None and isinstance(first, (Wafer, PipelinedWafer)):
-            for name, (values, unit) in first.fabric.all_counters().items():
+        if recorder.windows is None and fabric is not None:
+            for name, (values, unit) in fabric.all_counters().items():
                 writer.add_counter(name, values, unit)
         for name, value in _flat(result):
             writer.add_result(name, value)

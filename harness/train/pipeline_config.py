@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from fabric.networks.pipelined.updates import Rule
 from harness.config.options import option
 from memx.optimizer import SGD, Adam, AdamW, Optimizer
 from wse_core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
+    from fabric.networks.pipelined.updates import Rule
     from harness.train.config import TrainConfig
 
 __all__ = [
@@ -128,6 +128,8 @@ def check_stop(config: TrainConfig, stop: int, total: int) -> None:
 
 def rule_of(optimizer: Optimizer) -> Rule:
     """Return an optimizer of the memory service as PEs know it."""
+    from fabric.networks.pipelined.updates import Rule
+
     if isinstance(optimizer, SGD):
         return Rule("sgd", optimizer.momentum, optimizer.weight_decay)
     if isinstance(optimizer, Adam):
