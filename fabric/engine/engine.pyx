@@ -321,7 +321,7 @@ cdef class Engine:
                         code = run_cycles(self.s, stop, NEVER_BUSY if one else BUSY)
                     float_mode_leave(was)
                 if banded:
-                    self.moved = (self.s.hops - hops) // max(1, self.turn.cycles)    # 0: the limit was there
+                    self.moved = (self.s.hops - hops) // self.turn.cycles
                     if self.automatic and self.moved < BUSY // 2:
                         self.s.n_busy = 0
                 banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)

@@ -160,17 +160,6 @@ def test_much_traffic_is_run_in_bands_by_itself():
     assert engines[1].bands == 1
 
 
-def test_a_limit_in_the_cycle_in_which_bands_begin_to_pay():
-    """The run ends there, with no turn of bands behind it; the next one goes on in bands."""
-    workload = workloads.broadcast(100, 100, 200)
-    engine = Engine(workload.spec)
-    workload.start(engine)
-    while engine.bands == 1:
-        assert engine.run(engine.cycle + 1) == "limit"
-    assert engine.run(workload.limit) == "complete"
-    workload.check(engine)
-
-
 def test_much_traffic_may_be_cut_in_any_cycle():
     """A run that ends in the very cycle in which bands begin to pay; each cycle of one that goes on in steps."""
     workload = workloads.broadcast(100, 100, 200)
