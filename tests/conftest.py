@@ -77,7 +77,12 @@ def pytest_collection_finish():
 
 
 def pytest_sessionstart(session):
-    """Refuse to test other sources than those beside the tests, such as an installed copy."""
+    """Refuse to test other sources than those beside the tests, such as an installed copy; heed Ctrl-C.
+
+    A shell without job control has its background ignore Ctrl-C, and a child process does as its parent, so that tests
+    that send one would wait for ever.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     found = Path(wse_core.__file__).resolve().parent.parent
     if found != ROOT:
         pytest.exit(f"wse_core comes from {found}, the tests stand in {ROOT}; run python -m pytest there", returncode=4)
@@ -94,11 +99,6 @@ def child_env():
     """Environment for a child process that must import these sources from any directory."""
     env = {key: value for key, value in os.environ.items() if key not in ("WSE_DEBUG", "PYTHONPATH")}
     return env | {"PYTHONPATH": str(ROOT)}
-
-
-def heed_interrupts():
-    """Undo, in a child process before it starts, that a shell without job control has its background ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from fabric.kernels.registry import KERNELS
 from fabric.layout.layout import Layout
 from harness.cli import cmd_kernel
 from harness.cli import main as cli
-from tests.conftest import heed_interrupts
 from wse_core.params import machine
 
 CASES = {
@@ -104,12 +103,7 @@ def test_an_interrupt_ends_a_long_kernel_and_leaves_no_file(tmp_path, child_env)
     )
     words = ["kernel", "gemm", "p=24", "m=960", "k=960", "n=960", "algorithm=meshgemm", "--out", "run.h5"]
     with subprocess.Popen(
-        [sys.executable, "-c", code, *words],
-        cwd=tmp_path,
-        env=child_env,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=heed_interrupts,
+        [sys.executable, "-c", code, *words], cwd=tmp_path, env=child_env, stderr=subprocess.PIPE, text=True
     ) as process:
         while "of simulation are left" not in (line := process.stderr.readline()):
             assert "are being made" in line

@@ -23,7 +23,6 @@ from harness import jobs
 from harness.cli import main as cli
 from harness.cli.cmd_kernel import KEYS
 from harness.config.options import option
-from tests.conftest import heed_interrupts
 from traces.reader import RunFile
 from wse_core.errors import DeadlockError, SramFault
 
@@ -399,7 +398,6 @@ def test_a_signal_ends_a_run_with_one_line_and_nothing_left(tmp_path, child_env,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        preexec_fn=heed_interrupts,
     )
     with process:
         assert process.stderr.readline() == "ready\n"

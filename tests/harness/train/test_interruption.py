@@ -15,7 +15,6 @@ import pytest
 
 from harness.cli import main as cli
 from harness.train.checkpoint import found, latest, load, save
-from tests.conftest import heed_interrupts
 from tests.harness.train.blobs import last, lines, run, write
 from tests.killed import Victims
 
@@ -38,7 +37,6 @@ def start(folder, child_env, *words):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed_interrupts,
     )
 
 
@@ -208,7 +206,7 @@ def test_two_runs_do_not_share_checkpoints(capsys, folder, child_env):
         text = Path("a.toml").read_text(encoding="utf-8") + 'directory = "shared"\n'
         Path(f"shared-{name}.toml").write_text(f"seed = {ord(name)}\n{text}", encoding="utf-8")
     words = [sys.executable, "-m", "harness", "train", "shared-a.toml", "--out", "p1", "--progress"]
-    with subprocess.Popen(words, env=child_env, stderr=subprocess.PIPE, preexec_fn=heed_interrupts) as other:
+    with subprocess.Popen(words, env=child_env, stderr=subprocess.PIPE) as other:
         while not found("shared"):
             assert other.poll() is None, other.stderr.read()
             time.sleep(0.05)
