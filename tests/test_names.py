@@ -7,6 +7,7 @@ import re
 import pytest
 
 from fabric import Fabric
+from harness.train.pipeline_support import SUPPORT
 from tests.conftest import ROOT
 from wse_core.params import PARAMETERS
 
@@ -46,7 +47,8 @@ def exists(name, root):
 def missing(text, root):
     """Return the names in a text that lead nowhere."""
     files = [name for name in FILE.findall(text) if not any(root.glob(name.rstrip("/")))]
-    dotted = [name for name in DOTTED.findall(text) if name not in PARAMETERS and not exists(name, root)]
+    keys = PARAMETERS.keys() | SUPPORT.keys()  # of machine and training file
+    dotted = [name for name in DOTTED.findall(text) if name not in keys and not exists(name, root)]
     return files + [name for name in dotted if not (name.startswith("fabric.") and hasattr(Fabric, name.split(".")[1]))]
 
 

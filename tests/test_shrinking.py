@@ -56,4 +56,4 @@ def test_a_seed_makes_the_machine_it_always_made():
     masks = int(sum(table["rx"].sum() + table["tx"].sum() for table in spec.routes.values()))
     changed = {"ce.load_latency": 3, "ce.fp_latency": 4, "ce.dsr_load": 1, "ce.dsr_dimension": 0}
     assert spec.machine == machine("wse2", {**changed, "vec.drain": 2, "router.depth": 3})
-    assert (spec.width, spec.height, masks) == (5, 4, 112)
+    assert (spec.width, spec.height, masks) == (5, 4, 88)

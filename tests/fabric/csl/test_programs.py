@@ -20,7 +20,7 @@ EXAMPLES = {
     "stream/layout.csl": ({"H2D": 1, "D2H": 2}, 1),
     "routes/layout.csl": ({}, 4),
     "fifo/layout.csl": ({}, 1),
-    "grid/layout.csl": ({"P": 4}, 1),
+    "grid/layout.csl": ({"P": 4}, 4),
     "vectors/program.csl": ({}, 1),
 }
 

@@ -168,7 +168,7 @@ def test_a_point_with_values_of_the_wrong_kind(capsys, tmp_path, key, value, say
 def test_numbers_of_a_help_text_are_written_once(capsys):
     _, out, _ = run(capsys, "validate", "--help")
     assert "%%" not in out
-    assert "4 %" in out
+    assert "3 %" in out
 
 
 def test_a_terminal_gets_no_control_characters(capsys, tmp_path):

@@ -87,6 +87,10 @@ def test_sparse(fmt, rows, cols, columns, density, padding, seed):
     a[np.random.default_rng(seed).random(a.shape) >= density] = 0
     count = np.count_nonzero(a) if fmt == "COO" else np.count_nonzero(a, axis=1).max()
     padded = max(1, count + padding)
+    if columns == 11 and fmt != "COO":  # 11 = 8 + 2 + 1: what is left of 16 registers is too little for a time stamp
+        with pytest.raises(CannotRun, match="free registers"):
+            local_products.sparse(M, fmt, a, b, padded)
+        return
     cycles, got = local_products.sparse(M, fmt, a, b, padded)
     assert same(got, expected(a, b))
     elements = {"COO": padded, "ELLPACK": padded * rows}.get(fmt, np.count_nonzero(a))
