@@ -45,16 +45,26 @@ comptime { @bind_data_task(take, @get_data_task_id(sys_mod.MEMCPYH2D_1)); }
 
 
 @pytest.fixture
-def runner(tmp_path, monkeypatch):
-    """Return a runtime of three PEs that add up what is streamed to them."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "layout.csl").write_text(LAYOUT)
-    (tmp_path / "pe.csl").write_text(PE)
-    write_bundle(bundle_of(compile_file("layout.csl", Options())), "out")
-    made = SdkRuntime("out")
-    made.load()
-    made.run()
-    return made
+def runtime(tmp_path, monkeypatch):
+    """Return a function that makes a runtime of a layout, whose PEs add up what is streamed to them."""
+
+    def make(layout):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "layout.csl").write_text(layout)
+        (tmp_path / "pe.csl").write_text(PE)
+        write_bundle(bundle_of(compile_file("layout.csl", Options())), "out")
+        made = SdkRuntime("out")
+        made.load()
+        made.run()
+        return made
+
+    return make
+
+
+@pytest.fixture
+def runner(runtime):
+    """Return a runtime of three PEs in a row."""
+    return runtime(LAYOUT)
 
 
 OPTIONS = {"streaming": True, "data_type": MemcpyDataType.MEMCPY_32BIT, "order": MemcpyOrder.COL_MAJOR}
@@ -72,16 +82,10 @@ def test_words_of_each_pe_come_in_order(runner):
     assert (last == sums[:, 3]).all()
 
 
-def test_a_pe_that_others_of_its_stream_surround_is_reached_over_its_ramp(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_pe_that_others_of_its_stream_surround_is_reached_over_its_ramp(runtime):
     square = LAYOUT.replace(".height = 1", ".height = 3").replace("@set_rectangle(3, 1)", "@set_rectangle(3, 3)")
     square = square.replace("    @set_tile_code(x, 0,", "    for (@range(u16, 3)) |y| @set_tile_code(x, y,")
-    (tmp_path / "layout.csl").write_text(square)
-    (tmp_path / "pe.csl").write_text(PE)
-    write_bundle(bundle_of(compile_file("layout.csl", Options())), "out")
-    runner = SdkRuntime("out")
-    runner.load()
-    runner.run()
+    runner = runtime(square)
     assert (1, 1, im.DIR_R, 8) in runner.fabric.spec.inputs
     values = np.arange(1, 37, dtype=np.uint32).reshape(3, 3, 4)
     runner.memcpy_h2d(8, values.ravel("F"), 0, 0, 3, 3, 4, nonblock=True, **OPTIONS)
