@@ -120,6 +120,16 @@ class EventLog:
         event["kind"], event["color"], event["aux"] = KINDS.index("host"), NO_COLOR, HOST.index(what)
         self.append(event[self.filter.keeps(event)], self.clock)
 
+    def know(self, names: dict[str, Any]) -> None:
+        """Add what numbers in events of another program mean; a number that means two things has both."""
+        known = {space: dict(self.names.get(space, {})) for space in {**self.names, **names}}
+        for space, table in names.items():
+            for number, name in table.items():
+                was = known[space].setdefault(number, name)
+                if was != name:
+                    known[space][number] = f"{was} or {name}"
+        self.names = known
+
     def flush(self) -> None:
         """Write what is left as a last segment; no events may come after it."""
         self._write(complete_only=False)

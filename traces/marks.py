@@ -10,7 +10,8 @@ writer.add_marks(marks)                             # of a RunWriter; `wse kerne
 ```
 
 Marks may be made in any order, after the fact too, for the times of a whole system follow from its parts.  Outside of a
-`collecting` block `mark` does nothing.
+`collecting` block `mark` does nothing.  Where fabrics run one after the other on one clock, whoever records them sets
+`Marks.offset`, so that the program goes on to speak of the clock of the fabric that runs.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from dataclasses import dataclass
 
 from wse_core.errors import TraceError
 
-__all__ = ["Mark", "collecting", "lanes", "mark"]
+__all__ = ["Mark", "Marks", "collecting", "lanes", "mark"]
 
-_COLLECTED: contextvars.ContextVar[list[Mark] | None] = contextvars.ContextVar("marks", default=None)
+_COLLECTED: contextvars.ContextVar[Marks | None] = contextvars.ContextVar("marks", default=None)
 LATEST = (1 << 63) - 1
 
 
@@ -58,6 +59,18 @@ class Mark:
             raise TraceError("a mark without a track or a label", exit_code=2)
 
 
+class Marks(list[Mark]):
+    """Marks as they are collected.
+
+    Attributes
+    ----------
+    offset : int
+        Added to the cycles of marks from now on.
+    """
+
+    offset = 0
+
+
 def lanes(marks: Sequence[Mark]) -> list[int]:
     """Return the lane of each mark within its track, from 0: in a lane, of two that overlap one holds the other.
 
@@ -84,9 +97,9 @@ def lanes(marks: Sequence[Mark]) -> list[int]:
 
 
 @contextlib.contextmanager
-def collecting() -> Iterator[list[Mark]]:
+def collecting() -> Iterator[Marks]:
     """Collect the marks that are made in the block (also by threads that take over its context); gives a list."""
-    found: list[Mark] = []
+    found = Marks()
     token = _COLLECTED.set(found)
     try:
         yield found
@@ -112,4 +125,5 @@ def mark(begin: int, label: str, track: str = "program", end: int | None = None)
     """
     found = _COLLECTED.get()
     if found is not None:
-        found.append(Mark(int(begin), int(begin if end is None else end), str(track), str(label)))
+        first, last = int(begin) + found.offset, int(begin if end is None else end) + found.offset
+        found.append(Mark(first, last, str(track), str(label)))

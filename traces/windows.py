@@ -40,25 +40,39 @@ class Windows:
             raise ConfigError(f"{cycles} is no length of a window", where="window", hint="at least one cycle")
         self.fabric, self.cycles = fabric, cycles
         self.values: dict[str, list[np.ndarray]] = {}
+        self._units: dict[str, str] = {}
         self._before: dict[str, tuple[np.ndarray, str]] = fabric.all_counters() if fabric.cycle else {}
-        self._bytes, self._read_at = 0, fabric.cycle
+        self._bytes, self._read_at, self._count = 0, fabric.cycle, 0
         fabric.every(cycles, self.read)
 
     def read(self) -> None:
         """End a window now."""
         counters = self.fabric.all_counters()
-        for name, (values, _) in counters.items():
+        for name, (values, unit) in counters.items():
             part = values - self._before[name][0] if self._before else values
             part = part.astype(np.uint32 if int(part.max(initial=0)) < 1 << 32 else np.uint64)
-            self.values.setdefault(name, []).append(part)
+            parts, self._units[name] = self.values.setdefault(name, []), unit
+            parts += [
+                np.zeros_like(part) for _ in range(self._count - len(parts))
+            ]  # of a fabric that had no such thing
+            parts.append(part)
             self._bytes += part.nbytes
         self._before, self._read_at = counters, self.fabric.cycle
+        self._count += 1
         if self._bytes > MOST_BYTES:
             raise ConfigError(
                 f"windows of {self.cycles:,} cycles take more than {MOST_BYTES >> 20:,} MiB",
                 where="window",
                 hint=f"a longer one, such as {16 * self.cycles}",
             )
+
+    def follow(self, fabric: Any) -> None:
+        """Go on with a fabric that has not run yet: its clock begins where the next window does."""
+        if self.fabric.cycle > self._read_at or not self._count:
+            self.read()
+        self.stop()
+        self.fabric, self._before, self._read_at = fabric, {}, 0
+        fabric.every(self.cycles, self.read)
 
     def stop(self) -> None:
         """Read no further windows."""
@@ -69,5 +83,6 @@ class Windows:
         if self.fabric.cycle > self._read_at or not self.values:
             self.read()
         for name, parts in self.values.items():
+            parts += [np.zeros_like(parts[0]) for _ in range(self._count - len(parts))]
             windows = np.stack(parts) if parts[0].ndim == 2 else np.concatenate(parts)
-            writer.add_counter(name, windows, self._before[name][1], window_cycles=self.cycles)
+            writer.add_counter(name, windows, self._units[name], window_cycles=self.cycles)

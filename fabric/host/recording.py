@@ -15,6 +15,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from fabric.host.copies import control_id, control_names, task_id, task_names
 from fabric.host.engines import around, chosen
 from traces.event_log import EventLog
-from traces.marks import Mark, collecting
+from traces.marks import Mark, Marks, collecting
 from traces.provenance import provenance
 from traces.run_format import RunMeta
 from traces.windows import Windows
@@ -40,7 +41,7 @@ ENDINGS = ((DeadlockError, "deadlock"), (MachineFault, "fault"), (CycleLimitErro
 
 
 class Recorder:
-    """Records one fabric: the first that is built, or one that is there.
+    """Records one fabric: the first that is built, or one that is there; or all that are built, one after the other.
 
     Parameters
     ----------
@@ -55,11 +56,16 @@ class Recorder:
         Phases, as they are collected.
     option : str
         What the names of options begin with where this is used, for messages.
+    successive : bool
+        Whether later fabrics are recorded too, on one clock: that of each begins where the one before has stopped, with
+        windows where the next window begins.  They have equally many PEs, and no two of them run at a time.
 
     Attributes
     ----------
     fabric : Fabric or None
         What is recorded; None until it is built.
+    offset : int
+        What the clock of the fabric is behind that of the recording.
     log : EventLog or None
         None until a fabric was built, or if no events are wanted.
     """
@@ -72,8 +78,10 @@ class Recorder:
         window: int | None,
         marks: list[Mark],
         option: str = "record: ",
+        successive: bool = False,
     ) -> None:
-        self.option = option
+        self.option, self.successive, self.offset = option, successive, 0
+        self._finished: dict[str, tuple[np.ndarray, str]] = {}
         self.path, self.meta, self.filter, self.window, self.marks = path, meta, filter, window, marks
         self.fabric: Any = None
         self.log: EventLog | None = None
@@ -82,8 +90,10 @@ class Recorder:
         self._added: list[tuple[str, Any, str, str]] = []
 
     def watch(self, fabric: Any) -> None:
-        """Begin to record a fabric, if none is recorded yet."""
+        """Begin to record a fabric, if none is recorded yet, or go on with it if those that follow are wanted."""
         if self.fabric is not None:
+            if self.successive:
+                self._follow(fabric)
             return
         self._check(fabric.spec)
         if self.filter is not None and fabric.on_host is not None:
@@ -100,8 +110,42 @@ class Recorder:
             self.windows = Windows(fabric, self.window)
         if self.filter is not None:
             self.log = EventLog(self.path, self.meta, self.filter, names_of(fabric.spec), self.marks)
-            fabric.on_host = lambda what, x, y, count: self.log.host(fabric.cycle, what, x, y, count)
-            fabric.engine.trace(self.log.append, self.filter)
+            self._listen()
+
+    def _follow(self, fabric: Any) -> None:
+        """Go on with another fabric, behind the one that was recorded so far."""
+        self.stop()
+        self._finished = self.counters()
+        self.offset += int(self.fabric.cycle)
+        if self.windows is not None:
+            self.offset = self.windows.cycles * -(-self.offset // self.windows.cycles)
+            self.windows.follow(fabric)
+        if isinstance(self.marks, Marks):
+            self.marks.offset = self.offset
+        self.fabric, self.before = fabric, {}
+        if self.log is not None:
+            self.log.know(names_of(fabric.spec))
+            self._listen()
+
+    def _listen(self) -> None:
+        """Take the events of the fabric."""
+        fabric, log, offset = self.fabric, self.log, self.offset
+        assert log is not None
+
+        def take(events: np.ndarray, clock: int) -> None:
+            if offset:
+                events = events.copy()
+                events["cycle"] += offset
+            log.append(events, clock + offset)
+
+        fabric.on_host = lambda what, x, y, count: log.host(fabric.cycle + offset, what, x, y, count)
+        fabric.engine.trace(take, self._shifted())
+
+    def _shifted(self) -> TraceFilter:
+        """Return the filter in cycles of the fabric's own clock."""
+        assert self.filter is not None
+        first, last = self.filter.cycles
+        return replace(self.filter, cycles=(max(0, first - self.offset), max(0, last - self.offset)))
 
     def _check(self, spec: FabricSpec) -> None:
         """Refuse a region or colors of which the fabric has nothing."""
@@ -126,8 +170,13 @@ class Recorder:
 
     def counters(self) -> dict[str, tuple[np.ndarray, str]]:
         """Return what counters have grown by since the recording began, as `Fabric.all_counters`."""
-        found = self.fabric.all_counters()
-        return {name: (values - self.before.get(name, 0), unit) for name, (values, unit) in found.items()}
+        found = {
+            name: (values - self.before.get(name, 0), unit)
+            for name, (values, unit) in self.fabric.all_counters().items()
+        }
+        for name, (values, unit) in self._finished.items():
+            found[name] = (values + found[name][0] if name in found else values, unit)
+        return found
 
     def stop(self) -> None:
         """End recording; the log has everything then."""
@@ -299,7 +348,7 @@ def write(recorder: Recorder, writer: RunWriter, trace: str, status: str, second
     if trace != "off" and recorder.windows is None:
         for name, (values, unit) in counters.items():
             writer.add_counter(name, values, unit)
-    cycles = max(0, int(recorder.fabric.engine.last_active) + 1 - start)
+    cycles = max(0, recorder.offset + int(recorder.fabric.engine.last_active) + 1 - start)
     pes = int(np.count_nonzero(recorder.fabric.spec.program_index >= 0))
     writer.add_result("cycles", cycles)
     writer.add_result("wavelet_hops", sum(int(v.sum()) for name, (v, _) in counters.items() if "moved_color" in name))

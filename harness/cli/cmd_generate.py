@@ -150,7 +150,7 @@ def main(args: argparse.Namespace) -> int:
 
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(_run_file(args, machine)) if args.out else None
-        recording = stack.enter_context(recorder(args, args.out, writer.meta if writer else None))
+        recording = stack.enter_context(recorder(args, args.out, writer.meta if writer else None, successive=True))
         progress = stack.enter_context(make_progress(args.progress))
         answer = generate(
             machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, args.verify == "full",

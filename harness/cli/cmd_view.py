@@ -26,6 +26,8 @@ from wse_core.events import KINDS
 __all__ = ["FIGURES", "add_parser", "main"]
 
 FIGURES = ("heat", "links", "stalls", "windows", "timeline", "utilisation", "animation")
+MOST_PHASES = 24
+"""Phases that are listed on a terminal."""
 MOST_CELLS = 16 * 16
 
 
@@ -129,10 +131,17 @@ def describe(trace: Trace, args: argparse.Namespace) -> None:
         first = run.counter(run.counters[0])
         facts["windows"] = len(first.values)
         facts["window_cycles"] = first.window_cycles
+    phases = [mark for mark in trace.marks if mark.begin < mark.end]
     if args.json:
-        print_json(facts)
+        names = ("track", "label", "begin", "end")
+        print_json({**facts, "phases": [{name: getattr(mark, name) for name in names} for mark in phases]})
         return
     print(table(facts.items()))
+    if phases:
+        rows = [(printable(mark.label), f"cycles {mark.begin:,} to {mark.end:,}") for mark in phases[:MOST_PHASES]]
+        print("\nphases\n" + table(rows, "  "))
+    if len(phases) > MOST_PHASES:
+        print(f"  and {len(phases) - MOST_PHASES:,} more: --json, or --figure timeline")
     if not trace.complete:
         print("The run did not end; these are the events that were on disk.")
     for gap in trace.gaps:

@@ -52,11 +52,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def recorder(args: argparse.Namespace, path: str | Path | None, meta: RunMeta | None) -> Iterator[Any]:
+def recorder(
+    args: argparse.Namespace, path: str | Path | None, meta: RunMeta | None, successive: bool = False
+) -> Iterator[Any]:
     """Record the run of the block as the options say; gives a `Recorder`, or None if there is no file to record to.
 
-    If the block fails, the events up to there become a run file that says how the run ended; without events nothing is
-    left.
+    With `successive` all fabrics that the block builds are recorded, on one clock; else the first.  If the block fails,
+    the events up to there become a run file that says how the run ended; without events nothing is left.
     """
     from fabric.host.engines import around
 
@@ -79,7 +81,7 @@ def recorder(args: argparse.Namespace, path: str | Path | None, meta: RunMeta | 
 
     before = time.perf_counter()
     with collecting() as marks:
-        found = Recorder(path, meta, _filter_of(args), args.trace_window, marks, "--trace-")
+        found = Recorder(path, meta, _filter_of(args), args.trace_window, marks, "--trace-", successive)
         try:
             with around(args.backend, found.watch):
                 yield found

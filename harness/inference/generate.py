@@ -37,6 +37,7 @@ from harness.kit.console import Progress
 from harness.models.bound import bounded_logits
 from harness.models.configuration import Configuration
 from harness.models.plain import PlainDecoder
+from traces.marks import mark
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
@@ -44,6 +45,9 @@ from wse_core.params import Machine
 __all__ = ["PREFILLS", "Answer", "Load", "Model", "Sampling", "admitted", "checked", "generate"]
 
 PREFILLS = ("auto", "mesh", "token")
+
+TRACK = "answer"
+"""What phases of an answer belong to, in run files."""
 
 LARGE = 50_000_000
 """Parameters from which the plain decoder that answers are compared with is one of float32: float64 takes memory."""
@@ -290,10 +294,15 @@ def _begun(
         return Resident(decode, weights, tables=tables), None, yardsticks
     prefill = Prefill(decode.machine, decode.prompt)
     reading = read_prompt(prefill, weights, tables, prompt)
+    mark(reading.begun, "prefill", TRACK, reading.begun + reading.cycles)
     resident = Resident(decode, weights, kept=reading.kept)
     resumed = resident.resume()
     words = 2 * max(len(image.code) for image in resident.fabric.spec.programs)
     answer.load = Load(words, decode.place.width * words // 2)
+    moved = resumed.begun + resumed.transition
+    mark(resumed.begun, f"program of {words} words loaded, in no time", TRACK)
+    mark(resumed.begun, "transition", TRACK, moved)
+    mark(moved, "first token", TRACK, moved + resumed.cycles)
     answer.prompt_cycles, answer.transition, answer.first_cycles = [reading.cycles], resumed.transition, resumed.cycles
     answer.hops += reading.hops + resumed.hops
     answer.counters = reading.counters
@@ -305,6 +314,8 @@ def _begun(
 def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, yardsticks: _Yardsticks | None) -> Step:
     """Let the decoder take a token; note what it took, and how it agrees."""
     step = resident.step(token)
+    label = f"prompt token {resident.count}" if of_prompt else f"token {len(answer.tokens) + 1}"
+    mark(step.begun, label, TRACK, step.begun + step.cycles)
     answer.note(step, of_prompt)
     if yardsticks is not None:
         yardsticks.compare(token, step)

@@ -54,6 +54,9 @@ __all__ = ["PARTS", "Decode"]
 Summed = Callable[[str, Var], Callable[[], None]]
 """Gives, for an all-reduce of `Decode.sums` and a variable, what writes it."""
 
+TASK = 1
+"""Number of the task: another one than that of the program that reads prompts, so that a run file can tell them."""
+
 PARTS = (
     "enter",
     "begin",
@@ -174,7 +177,7 @@ class Decode:
             if stamps is not None:
                 stamps.store(1 + PARTS.index(part))
 
-        with p.task("token"):
+        with p.task("token", id=TASK):
             turn = p.reg16("layers left")
             behind = p.new_label("behind the layers")
             if self.prompt is not None:

@@ -29,14 +29,16 @@ class Step:
         The next token, the one with the largest logit.
     logits : ndarray of uint32, shape (vocabulary,)
         Bits of f32 numbers.
-    cycles : int
-        From the cycle in which the token begins to enter to that in which the next has left, hand-over to hand-over.
+    begun, cycles : int
+        The cycle in which the token begins to enter, and how many there are from then to that in which the next has
+        left, hand-over to hand-over.
     hops : int
         Wavelet hops.
     """
 
     token: int
     logits: Bits
+    begun: int
     cycles: int
     hops: int
 
@@ -49,6 +51,8 @@ class Resumed:
     ----------
     token, logits
         As of a `Step`.
+    begun : int
+        Cycle of the beginning.
     transition : int
         Cycles in which the last token's hidden features moved to where decoding has them.
     cycles : int
@@ -59,6 +63,7 @@ class Resumed:
 
     token: int
     logits: Bits
+    begun: int
     transition: int
     cycles: int
     hops: int
@@ -120,7 +125,7 @@ class Resident:
         run = self.fabric.run(on_wait="return")
         found, cycle = self._left()
         logits, moved = self._checked(found), int(readings(self.fabric, "moved").max())
-        return Resumed(int(found), logits, moved - begun, cycle + 1 - moved, run.wavelet_hops)
+        return Resumed(int(found), logits, begun, moved - begun, cycle + 1 - moved, run.wavelet_hops)
 
     def step(self, token: int) -> Step:
         """Send a token and return what came back.
@@ -148,7 +153,7 @@ class Resident:
         found, cycle = self._left()
         begin = int(fabric.entered(self.decode.inputs[0])[0])
         logits = self._checked(found)
-        return Step(int(found), logits, cycle + 1 - begin, run.wavelet_hops)
+        return Step(int(found), logits, begin, cycle + 1 - begin, run.wavelet_hops)
 
     def _left(self) -> tuple[float, int]:
         """Return the token that left the wafer, as a number, and the cycle in which it had left."""

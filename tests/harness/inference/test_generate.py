@@ -16,6 +16,7 @@ from harness.models.plain import PlainDecoder
 from harness.models.tokens import character_file
 from tests.fabric.networks.inference.small_models import random_weights, rounded
 from traces.reader import RunFile
+from traces.trace import Trace
 
 DECODER = Decoder(24, 2, 4, 2, 8, 20, 17, 32, 1e-5)
 LETTERS = "abcdefghijklmnopq"
@@ -252,3 +253,35 @@ def test_a_run_file_has_the_answer_and_the_counters(model, capsys, tmp_path):
         assert run.result("transition_cycles") == plain["cycles"]["transition"] > 0
         assert run.counter("macs").values.sum() > 0
         assert run.has_events
+
+
+def test_a_run_file_has_both_programs_on_one_clock(model, capsys, tmp_path):
+    """Events of prompt and answer follow one another, phases have their names and cycles, windows add up."""
+    file = tmp_path / "run.h5"
+    words = [model, "--prompt-ids", "3,0,1", "--tokens", 3, "--mesh", "2x2"]
+    options = ["--trace", "events", "--trace-kinds", "task_start,task_end", "--trace-window", 500]
+    _, result = generated(capsys, *words, "--out", file, *options)
+    cycles = result["cycles"]
+    with Trace.open(file) as trace, RunFile(file) as run:
+        phases = {m.label: m for m in run.marks() if m.begin < m.end}
+        lengths = [m.end - m.begin for m in phases.values()]
+        assert list(phases) == ["prefill", "transition", "first token", "token 2", "token 3"]
+        assert lengths == [cycles["prefill"], cycles["transition"], cycles["first_token"], *cycles["tokens"]]
+        assert any("words loaded" in m.label for m in run.marks())
+        behind = phases["transition"].begin
+        assert behind == 500 * -(-phases["prefill"].end // 500)  # with the next window
+        starts = trace.events(kinds=["task_start"])["cycle"]
+        assert np.count_nonzero(starts < phases["prefill"].end) == np.count_nonzero(starts >= behind) == 4  # PEs
+        assert set(trace.names["tasks"].values()) == {"prompt", "token"}
+        windows = run.counter("macs").values
+        assert 500 * (len(windows) - 2) < phases["token 3"].end <= 500 * len(windows)  # the way to the next position
+    plain = generated(capsys, *words, "--out", tmp_path / "plain.h5")[1]
+    assert plain["cycles"] == cycles
+    with RunFile(tmp_path / "plain.h5") as whole:
+        assert np.array_equal(windows.sum(axis=0), whole.counter("macs").values[0])
+    assert main(["view", str(file)]) == 0
+    page = capsys.readouterr().out
+    assert all(f"  {label}" in page for label in phases)
+    assert main(["view", str(file), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["phases"]
+    assert [(p["label"], p["end"] - p["begin"]) for p in told] == list(zip(phases, lengths, strict=True))

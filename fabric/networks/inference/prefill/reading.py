@@ -33,8 +33,9 @@ class Reading:
         Bits of `KEPT` in the PEs, (height, width, elements).
     addresses : dict
         Word at which each of them lies, (height, width).
-    cycles : int
-        From the cycle in which the first embedding begins to enter to the end of the last PE.
+    begun, cycles : int
+        The cycle in which the first embedding begins to enter, and how many there are from then to the end of the last
+        PE.
     stamps : ndarray of int64, shape (parts, height, width)
         When the program began and each of `program.PARTS` was done; zero where a program is not timed.
     hops : int
@@ -45,6 +46,7 @@ class Reading:
 
     kept: dict[str, Bits]
     addresses: dict[str, NDArray[np.int64]]
+    begun: int
     cycles: int
     stamps: NDArray[np.int64]
     hops: int
@@ -114,10 +116,12 @@ def read_prompt(
     names = [name for name in KEPT if name in tables or name in ("cache", "last")]
     kept = {name: fabric.read(name) for name in names}
     kept = {name: bits.view(f"u{bits.itemsize}") for name, bits in kept.items()}
+    begun = int(fabric.entered(prefill.inputs[0])[0])
     return Reading(
         kept,
         addresses(fabric, names),
-        int(stamps[-1].max()) - int(fabric.entered(prefill.inputs[0])[0]),
+        begun,
+        int(stamps[-1].max()) - begun,
         stamps,
         run.wavelet_hops,
         fabric.all_counters(),
