@@ -15,19 +15,24 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from wse_core import _build_info
 
-__all__ = ["ROOMS", "compiled", "functions", "real", "seconds", "tree", "without_tracing"]
+__all__ = ["ROOMS", "built", "choices", "compiled", "functions", "seconds", "translated", "tree", "without_tracing"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tests")
 ROOMS = tuple(f"wse_core.{name}" for name in ("router", "ce", "vecop", "flow", "bulk", "scalar"))
 """Modules that are compiled twice, as in setup.py."""
 CHOICE = "if unlikely(s.watch != NULL):"
+CHOOSES = "fabric.engine.cycles"
+"""The module that chooses between the copies."""
+MARKED = re.compile(r"if TRACE: +# <{14}\n(?: \*.*\n)*\*/\n(.*)")
+"""Where a condition begins in what Cython writes, and the line of C behind that comment."""
 
 
 def without_tracing(text):
@@ -36,42 +41,78 @@ def without_tracing(text):
     return text.replace(CHOICE, "if 0:")
 
 
-def compiled(name, folder, change=lambda text: text):
-    """Compile a module of the package with the flags of the real build.
+def translated(
+    names: Sequence[str], folder: str | os.PathLike[str], change: Callable[[str], str] = lambda text: text
+) -> dict[str, Path]:
+    """Translate modules of the package to C, with the directives of the real build.
 
     Parameters
     ----------
-    name : str
+    names : sequence of str
         Dotted, such as ``wse_core.router``.
     folder : path-like
-        Where a copy of the sources and the object go; one module and one `change` per folder.
+        Where a copy of the sources and the C go.
     change : callable
-        Changes the text of the module's source and of what it includes.
+        Changes the text of the modules' sources and of what they include.
 
     Returns
     -------
-    Path
-        The object file.
+    dict
+        Name: file of C.
     """
     from Cython.Build import cythonize
 
-    folder, source = Path(folder), Path(*name.split(".")).with_suffix(".pyx")
+    folder = Path(folder)
+    sources = {name: Path(*name.split(".")).with_suffix(".pyx") for name in names}
     for pattern in ("wse_core/*.p[yx][xyd]", "wse_core/*.h", "fabric/**/*.p[yx][xyd]", "*/__init__.py"):
         for path in ROOT.glob(pattern):
             target = folder / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
+            ours = path.suffix == ".pxd" or path.relative_to(ROOT) in sources.values()
             text = path.read_text(encoding="utf-8")
-            target.write_text(change(text) if path.suffix == ".pxd" else text, encoding="utf-8")
-    (folder / source).write_text(change((ROOT / source).read_text(encoding="utf-8")), encoding="utf-8")
+            target.write_text(change(text) if ours else text, encoding="utf-8")
     before = os.getcwd()
     os.chdir(folder)
     try:
-        cythonize([str(source)], quiet=True, compiler_directives=dict(_build_info.DIRECTIVES))
+        cythonize(list(map(str, sources.values())), quiet=True, compiler_directives=dict(_build_info.DIRECTIVES))
     finally:
         os.chdir(before)
-    found = (folder / source).with_suffix(".o")
+    return {name: (folder / source).with_suffix(".c") for name, source in sources.items()}
+
+
+def compiled(source: Path, folder: str | os.PathLike[str], *words: str) -> Path:
+    """Compile a file of C with the flags of the real build and the includes of a copy; return the object file."""
+    found = Path(folder, source.stem).with_suffix(".o")
+    subprocess.run([*command(Path(folder)), *words, "-c", source, "-o", found], check=True)
+    return found
+
+
+def choices(source: Path, *words: str) -> list[str]:
+    """Return the line of C of each ``if TRACE:`` in a file that Cython wrote, as the compiler sees it."""
+    done = subprocess.run(
+        [*command(ROOT), *words, "-E", "-CC", "-P", source], check=True, capture_output=True, text=True
+    )
+    lines = (line.strip() for line in MARKED.findall(done.stdout))
+    return [line for line in lines if line != "}"]  # the comment stands at the end of a block again
+
+
+def built(name: str, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Return C and object file of a module as `make build` left them; made below a folder if those are older."""
+    left, module = ROOT / "build" / "release", Path(*name.split("."))
+    c = left / "cython" / module.with_suffix(".c")
+    found = left / "obj" / "build" / "release" / "cython" / module.with_suffix(".o")
+    sources = [*ROOT.glob("wse_core/*.p[yx][xd]"), *ROOT.glob("wse_core/*.h")]
+    newest = max(path.stat().st_mtime for path in sources)
+    if all(path.exists() and path.stat().st_mtime > newest for path in (c, found)):
+        return c, found
+    c = translated([name], folder)[name]
+    return c, compiled(c, folder)
+
+
+def command(folder: Path) -> list[str]:
+    """Return the command that compiles a module whose sources lie below a folder."""
     quote = [flag for part in (folder, folder / "wse_core", folder / "fabric") for flag in ("-iquote", str(part))]
-    command = [
+    return [
         *compiler(),
         "-DNPY_NO_DEPRECATED_API=NPY_1_7_API_VERSION",
         f"-I{np.get_include()}",
@@ -79,8 +120,6 @@ def compiled(name, folder, change=lambda text: text):
         *quote,
         *_build_info.C_FLAGS,
     ]
-    subprocess.run([*command, "-c", found.with_suffix(".c"), "-o", found], check=True)
-    return found
 
 
 def compiler():
@@ -91,15 +130,6 @@ def compiler():
     found = new_compiler()
     customize_compiler(found)
     return found.compiler_so
-
-
-def real(name, folder):
-    """Return the object file of a module as it is: what `make build` left, compiled below `folder` if that is older."""
-    found = ROOT / "build/release/obj/build/release/cython" / Path(*name.split(".")).with_suffix(".o")
-    sources = [*ROOT.glob("wse_core/*.p[yx][xd]"), *ROOT.glob("wse_core/*.h")]
-    if found.exists() and found.stat().st_mtime > max(path.stat().st_mtime for path in sources):
-        return found
-    return compiled(name, folder)
 
 
 def functions(path):
@@ -123,8 +153,8 @@ def tree(folder):
     for package in PACKAGES:
         shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    for name in (*ROOMS, "fabric.engine.engine"):
-        found = compiled(name, folder / name, without_tracing)
+    for name, source in translated((*ROOMS, CHOOSES), folder / "bare", without_tracing).items():
+        found = compiled(source, folder / "bare")
         module = target / Path(*name.split(".")).with_suffix(suffix)
         module.unlink()
         subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,11 @@ class Session:
 
     def _parsed(self, path: Path) -> tuple[Source, n.File]:
         """Return a file that was not read yet."""
-        source = read(path, self.name_of(path.resolve()))
+        whole = path.resolve()
+        name = self.name_of(whole)
+        if LIBRARY in whole.parents:
+            return _of_the_library(whole, name)
+        source = read(path, name)
         try:
             return source, parse(source)
         except CslError as error:
@@ -132,3 +137,10 @@ class Session:
                 continue
             made.globals[item.name] = Global(item.name, item, made)  # type: ignore[attr-defined]
         return made
+
+
+@cache
+def _of_the_library(path: Path, name: str) -> tuple[Source, n.File]:
+    """Return a module of our own library: parsed once per process, because no stage changes a syntax tree."""
+    source = read(path, name)
+    return source, parse(source)
