@@ -14,7 +14,11 @@ from fabric.csl.emit import Emitted, emit
 from fabric.csl.ir import Memory
 from fabric.csl.lower.program import ProgramLowering, lower
 from fabric.csl.optimise import optimise
+from fabric.csl.optimise.descriptors import free_numbers
+from fabric.csl.optimise.frames import unused
+from fabric.csl.optimise.memory import set_apart
 from wse_core.params import Machine
+from wse_core.params import machine as default_machine
 
 __all__ = ["Compiled", "CompiledProgram", "compile_checked", "compile_file"]
 
@@ -66,9 +70,14 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     for number, program in enumerate(checked.programs):
         try:
             lowering = lower(session, program)
-            for function in lowering.made.functions:
-                optimise(function)
+            functions = lowering.made.functions
+            set_apart(lowering.made)
+            kept = free_numbers(functions, (machine or default_machine())["dsr.count"])
+            for function in functions:
+                optimise(function, kept)
                 allocate(function, _Frame(lowering, function.name))
+                for memory in unused(function):
+                    lowering.made.memories.remove(memory)
             top = program.unit.ready[0].source
             name = top.path.stem if top.path is not None else f"program{number}"
             emitted = emit(lowering.made, name, Span(top, 0, 0), machine, options.fp16, _initial(lowering))

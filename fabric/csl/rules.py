@@ -1,6 +1,18 @@
 """Rules of the compiler that cycles depend on and that nobody has published, with what speaks for them.
 
-The compiler obeys them, and so do the recipes of published programs that are not compiled from CSL.
+The compiler obeys them, and so do the recipes of published programs that are not compiled from CSL.  Those that have
+no number:
+
+*Descriptors.*  One that is known when the program is compiled is loaded into its DSR once, before the loops around the
+operation.  One whose base is computed while the program runs is loaded where it is used, and its base set: an operation
+on three of them in a loop takes 20 to 21 cycles besides its elements on the machine (SUMMA; sparse products in the
+vendor's simulator), and in SUMMA one of the three does not change in that loop.
+
+*Indices.*  A product of an index with a constant is made of shifts in each turn of a loop, and not carried on by
+additions from turn to turn: the public trace of a matrix product has shifts and IMUL11 in its inner loop.
+
+*Comparisons* with a constant take two instructions, the constant and the branch; they stand for the comparison and the
+jump of such traces, so the constant is not kept in a register.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ def spill(function: Function, registers: set[Vreg], frame: Callable[[int], Memor
             elif instr.dst in slots:
                 assert instr.dst is not None
                 old = instr.dst
-                instr.dst = Vreg(old.size, old.name)
+                # A running sum is read and set in one register.
+                instr.dst = held[old] if instr.op == "vector" and old in held else Vreg(old.size, old.name)
                 made.add(instr.dst)
                 stores.append((old, instr.dst))
             for old, new in stores:

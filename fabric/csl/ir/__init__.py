@@ -5,7 +5,7 @@ Operations are those of the machine (`wse_core.isa`) and a few of our own; see `
 
 from __future__ import annotations
 
-from fabric.csl.ir.code import Block, Function, Instr, Memory, Operand, Sym, Vreg
+from fabric.csl.ir.code import Block, Function, Instr, Memory, Operand, Sym, Vreg, signed
 from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, NamedTask, Program, Template, Vector
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "Template",
     "Vector",
     "Vreg",
+    "signed",
 ]

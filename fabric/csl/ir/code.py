@@ -15,7 +15,7 @@ ALU rows      ``dst = op(args)``, the names of `wse_core.isa`; an argument is a 
 ``entry``     sets the registers ``data``: parameters of a function, halves of a wavelet
 ``call``      calls the function ``data``; ``args`` lie in the registers that it wants them in
 ``dsr_*``     loads or edits the DSR ``data``; see `fabric.csl.ir.machine`
-``vector``    a vector operation, ``data`` a `fabric.csl.ir.machine.Vector`
+``vector``    a vector operation, ``data`` a `fabric.csl.ir.machine.Vector`; a running sum reads and sets ``dst``
 ``bits``      ``activate``, ``block``, ``unblock``, ``prng``, ``trap``, ``td_exit``...: machine ops on known numbers
 ``jmp``       to the block ``data``
 ``br``        ``data`` = (row of the op table, condition, block if it holds, block if not)
@@ -35,9 +35,14 @@ import numpy as np
 
 from fabric.csl.diagnostics import Span
 
-__all__ = ["TERMINATORS", "Block", "Function", "Instr", "Memory", "Operand", "Sym", "Vreg"]
+__all__ = ["TERMINATORS", "Block", "Function", "Instr", "Memory", "Operand", "Sym", "Vreg", "signed"]
 
 TERMINATORS = frozenset(("jmp", "br", "ret", "tail"))
+
+
+def signed(value: int, bits: int) -> int:
+    """Return bits as a signed number."""
+    return value - (1 << bits) if value >> bits - 1 else value
 
 
 class Vreg:
@@ -70,6 +75,8 @@ class Memory:
     """Words of `init` that are addresses."""
     span: Span | None = None
     """Where a global is declared; None for what the compiler adds."""
+    apart: bool = False
+    """Whether no pointer and no descriptor leads there: only loads and stores that name it reach it."""
 
     @property
     def words(self) -> int:

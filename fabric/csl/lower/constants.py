@@ -80,6 +80,7 @@ def _collect(
         for name, part in kind.fields:
             if name in data.fields:  # a union has one of them
                 entry = data.fields[name]
+                found += [0] * (begin + kind.offset(name) - len(found))
                 _collect(entry if entry.__class__ is Value else Value(part, entry), span, address, found, relocations)
         found += [0] * (begin + (kind.words or 0) - len(found))
         return

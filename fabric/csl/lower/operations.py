@@ -73,7 +73,6 @@ class Operations(Statements):
         on_control = self.program.on_control(options, self.span)
         for place, value in enumerate(operands):
             if place == 0 and is_pointer:
-                result = self.new(isa.WORDS[op.types[0]])
                 slots.append("dst")
             elif isinstance(value, Descriptor):
                 dsr = AutoDsr(self._file(place, value, operands))
@@ -83,9 +82,15 @@ class Operations(Statements):
                 slots.append(dsr)
             elif isinstance(value, ExplicitDsr):
                 slots.append(value)
+            elif is_pointer:  # a running sum: the machine reads and sets one register, element by element
+                result = self.copied(value, isa.WORDS[op.types[place]])
+                slots.append(len(scalars))
+                scalars.append(result)
             else:
                 slots.append(len(scalars))
                 scalars.append(self.reg(value, isa.WORDS[op.types[place]]))
+        if is_pointer and result is None:
+            result = self.new(isa.WORDS[op.types[0]])
         self.put("vector", result, *scalars, data=Vector(name, tuple(slots), ending))
         if result is not None:
             base, offset = self._split(operands[0])

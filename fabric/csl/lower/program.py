@@ -300,9 +300,8 @@ class ProgramLowering(Attributes):
         made = self._memories.get(id(variable))
         if made is None:
             count, dtype = element_of(variable.type)
-            align = max(1, (variable.align or 0) // 2)
-            size = 2 if dtype in ("f32", "i32", "u32") else 1
-            made = Memory(variable.name, count, dtype, None, max(align, size), variable.const, span=variable.span)
+            align = max(variable.type.align, (variable.align or 0) // 2)
+            made = Memory(variable.name, count, dtype, None, align, variable.const, span=variable.span)
             self._memories[id(variable)] = made
             self.made.memories.append(made)
             if variable.initial is not None:
@@ -316,17 +315,17 @@ class ProgramLowering(Attributes):
     def frame(self, function: Function, local: tree.Local) -> Memory:
         """Return memory for a local."""
         count, dtype = element_of(local.type)
-        align = 2 if dtype in ("f32", "i32", "u32") else 1
-        memory = Memory(f"{function.name}:{local.name}#{len(self.made.memories)}", count, dtype, None, align)
+        memory = Memory(f"{function.name}:{local.name}#{len(self.made.memories)}", count, dtype, None, local.type.align)
         self.made.memories.append(memory)
+        function.frame.append(memory)
         return memory
 
     def constant(self, value: Value, span: Span) -> Memory:
         """Return memory with a known value."""
         count, dtype = element_of(value.type)
         init, relocations = self.words_of(value, span)
-        align = 2 if dtype in ("f32", "i32", "u32") else 1
-        memory = Memory(f"constant#{len(self.made.memories)}", count, dtype, init, align, True, relocations)
+        name = f"constant#{len(self.made.memories)}"
+        memory = Memory(name, count, dtype, init, value.type.align, True, relocations)
         self.made.memories.append(memory)
         return memory
 

@@ -9,7 +9,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
-from fabric.csl.ir import Block, Operand, Sym, Vreg
+from fabric.csl.ir import Block, Operand, Sym, Vreg, signed
 from fabric.csl.lower.constants import words_of_type
 from fabric.csl.lower.descriptors import Descriptors
 from fabric.csl.types import ArrayType, DsdType, IntType, StructType, Type
@@ -90,8 +90,7 @@ class Statements(Descriptors):
             assert isinstance(kind, StructType)
             for name, part in kind.fields:
                 if name in value.options:
-                    self.fill(base, offset, part, value.options[name])
-                offset = offset + (0 if kind.form == "union" else part.words or 0)
+                    self.fill(base, offset + kind.offset(name), part, value.options[name])
         elif isinstance(value, tree.BuiltinCall) and value.name == "@constants":
             assert isinstance(kind, ArrayType)
             self.spread(base, offset, kind, self.value(value.arguments[0]))
@@ -249,20 +248,29 @@ class Statements(Descriptors):
     def _write_ForRange(self, node: tree.ForRange) -> None:
         kind = node.item.type
         start, stop, step = (self.value(part) for part in (node.start, node.stop, node.step))
-        known = _known_turns(node)
+        wide = words_of_type(kind, node.span) == 2
+        known = _known_turns(kind, start, stop, step)
         if known is not None:
             if known == 0:
                 return
-            if self.unrolled(node, known):
+            assert isinstance(start, int)
+            assert isinstance(step, int)
+            if self.unrolled(node, known, start, step):
                 return
-        wide = words_of_type(kind, node.span) == 2
         item = self.copied(start, 2 if wide else 1, node.item.name)
         if known is None and isinstance(stop, Vreg):
             stop = self.copied(stop, stop.size)
-        self._loop(node, item, step, stop, known, wide)
+        self._loop(node, item, start, step, stop, known, wide)
 
     def _loop(
-        self, node: tree.ForRange, item: Vreg, step: Operand, stop: Operand, known: int | None, wide: bool
+        self,
+        node: tree.ForRange,
+        item: Vreg,
+        start: Operand,
+        step: Operand,
+        stop: Operand,
+        known: int | None,
+        wide: bool,
     ) -> None:
         """Write a counted loop: with known bounds it compares at its end, else at its top."""
         row = "br32" if wide else "br16"
@@ -294,8 +302,9 @@ class Statements(Descriptors):
         if known is None:
             self.jump(top)
         else:
-            start = node.start.value.data  # type: ignore[attr-defined]
-            end = (start + known * node.step.value.data) & (0xFFFFFFFF if wide else 0xFFFF)  # type: ignore[attr-defined]
+            assert isinstance(start, int)
+            assert isinstance(step, int)
+            end = (start + known * step) & (0xFFFFFFFF if wide else 0xFFFF)
             self.branch(row, "ne", item, end, body, done)
         self.depth -= 1
         self.place(done)
@@ -312,13 +321,12 @@ class Statements(Descriptors):
         else:
             self.env[id(local)] = register
 
-    def unrolled(self, node: tree.ForRange, turns: int) -> bool:
+    def unrolled(self, node: tree.ForRange, turns: int, start: int, step: int) -> bool:
         """Write all turns one after the other if they are few enough; tell whether that was done."""
         if turns > 1 and not self.program.unrolls(node, turns):
             return False
         kind, done = node.item.type, self.new_block()
         assert isinstance(kind, IntType)
-        start, step = node.start.value.data, node.step.value.data  # type: ignore[attr-defined]
         for turn in range(turns):
             number = (start + turn * step) & (0xFFFFFFFF if kind.words == 2 else 0xFFFF)
             self._bind(node.item, number)
@@ -360,10 +368,11 @@ class Statements(Descriptors):
         self.place(done)
 
 
-def _known_turns(node: tree.ForRange) -> int | None:
-    """Return how often a loop runs if that is known."""
-    parts = (node.start, node.stop, node.step)
-    if not all(isinstance(part, tree.Const) for part in parts):
+def _known_turns(kind: Type, start: Operand, stop: Operand, step: Operand) -> int | None:
+    """Return how often a loop runs if that is known; a step may be negative also in an unsigned type."""
+    if not (isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)):
         return None
-    start, stop, step = (part.value.data for part in parts)  # type: ignore[attr-defined]
-    return max(0, -(-(stop - start) // step))
+    bits = 32 if kind.words == 2 else 16
+    if isinstance(kind, IntType) and kind.signed:
+        start, stop = signed(start, bits), signed(stop, bits)
+    return max(0, -(-(stop - start) // signed(step, bits)))

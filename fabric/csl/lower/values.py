@@ -8,7 +8,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime.values import Function, Pointer, Value
 from fabric.csl.diagnostics import Fault, Span
-from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg
+from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
 from fabric.csl.lower.constants import scalar_bits, words_of_type
 from fabric.csl.lower.convert import Conversions
 from fabric.csl.types import ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type
@@ -254,7 +254,7 @@ class Expressions(Conversions):
             reg, offset = self.address(base)
             kind: Any = base.type
             assert isinstance(kind, StructType)
-            return reg, offset + (0 if kind.form == "union" else _before(kind, place.name))
+            return reg, offset + kind.offset(place.name)
         if isinstance(place, tree.Load):
             return self.address(place.place)
         raise Fault("this has no address", getattr(place, "span", self.span))
@@ -274,16 +274,34 @@ class Expressions(Conversions):
             base, offset = self.address(place.base)
             dims, element = kind.dims, kind.element
         index: Operand = 0
+        known = 0
         for size, subscript in zip(dims, place.subscripts, strict=True):
-            here = self.value(subscript)
-            if subscript.type.words == 2:
-                here = self.converted(here, IntType(32, False), IntType(16, False))
+            here, more = self._subscript(subscript)
+            known = known * size + more
             index = self._plus(self._times(index, size), here) if index != 0 else here
-        index = self._times(index, element.words or 1)
+        words = element.words or 1
+        index = self._times(index, words)
+        offset = offset + signed(known * words & 0xFFFF, 16)
         if isinstance(index, int):
-            return base, offset + _signed(index)
+            return base, offset + signed(index, 16)
         assert isinstance(index, Vreg)
         return (index if base is None else self.alu("add16", base, index)), offset
+
+    def _subscript(self, expr: tree.Expr) -> tuple[Operand, int]:
+        """Return a subscript as a value and a number that comes on top; addresses are modulo 2^16, and so are both."""
+        kind = expr.type
+        if isinstance(expr, tree.Binary) and expr.op in ("+", "-") and isinstance(kind, IntType) and kind.bits >= 16:
+            left, right = expr.left, expr.right
+            if isinstance(left, tree.Const) and expr.op == "+":
+                left, right = right, left
+            if isinstance(right, tree.Const):
+                value, more = self._subscript(left)
+                number = int(right.value.data)
+                return value, more + number if expr.op == "+" else more - number
+        value = self.value(expr)
+        if kind.words == 2:
+            value = self.converted(value, IntType(32, False), IntType(16, False))
+        return value, 0
 
     def _times(self, value: Operand, factor: int) -> Operand:
         if factor == 1:
@@ -326,17 +344,3 @@ class Expressions(Conversions):
     def store_at(self, base: Vreg | None, offset: int | Sym, value: Operand, size: int) -> None:
         """Put a number at an address."""
         self.put("store", None, self.reg(value, size), *(() if base is None else (base,)), data=offset)
-
-
-def _before(kind: StructType, name: str) -> int:
-    """Return the words of a struct before a field."""
-    words = 0
-    for other, part in kind.fields:
-        if other == name:
-            return words
-        words += part.words or 0
-    return words
-
-
-def _signed(number: int) -> int:
-    return number - 0x10000 if number & 0x8000 else number

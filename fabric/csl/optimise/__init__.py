@@ -1,25 +1,45 @@
 """Passes over the intermediate form, none of which changes what a program computes.
 
-`flow` cleans up jumps, `single` carries constants and copies through a function, `local` numbers the values of a block
-(folding, common subexpressions, cheaper operations, addresses), `loops` moves out of loops what does not change in
-them, `dead` drops what nobody reads, `legal` gives every operand a form that the machine has.
+`frames` puts small arrays and structs into registers, `flow` cleans up jumps, `single` carries constants and copies
+through a function, `local` numbers the values of a block (folding, common subexpressions, cheaper operations,
+addresses), `hoist` moves out of loops what does not change in them and keeps in registers what they add to, `dead`
+drops what nobody reads, `descriptors` keeps DSRs over loops, `legal` gives every operand a form that the machine has.
 """
 
 from __future__ import annotations
 
 from fabric.csl.ir import Function
 from fabric.csl.ir.verify import verify
-from fabric.csl.optimise import dead, flow, legal, local, loops, single
+from fabric.csl.optimise import dead, descriptors, flow, frames, hoist, legal, local, single
 
 __all__ = ["optimise"]
 
 ROUNDS = 4
 
 
-def optimise(function: Function) -> None:
-    """Run all passes until they find nothing more, at most a few times."""
+def optimise(function: Function, numbers: int = 0) -> None:
+    """Run all passes until they find nothing more, at most a few times.
+
+    Parameters
+    ----------
+    function : Function
+    numbers : int
+        Numbers of DSRs that may be kept over loops.
+    """
     verify(function, "lowering")
+    frames.promote(function)
     flow.clean(function)
+    _simplify(function)
+    if hoist.hoist(function) | hoist.keep(function):
+        _simplify(function)
+    descriptors.keep_descriptors(function, numbers)
+    flow.clean(function)
+    dead.merge_copies(function)
+    legal.legalise(function)
+    verify(function, "optimising")
+
+
+def _simplify(function: Function) -> None:
     for _ in range(ROUNDS):
         changed = single.propagate(function)
         changed |= local.number(function)
@@ -27,10 +47,3 @@ def optimise(function: Function) -> None:
         flow.clean(function)
         if not changed:
             break
-    if loops.hoist(function):
-        local.number(function)
-        dead.remove(function)
-        flow.clean(function)
-    dead.merge_copies(function)
-    legal.legalise(function)
-    verify(function, "optimising")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fabric.csl.ir import Instr, Sym
+from fabric.csl.ir import Instr, Sym, signed
 from wse_core import isa
 
-__all__ = ["COMMUTE", "PURE", "folded", "holds", "needs_register", "signed"]
+__all__ = ["COMMUTE", "PURE", "folded", "holds", "needs_register"]
 
 COMMUTE = frozenset(
     (
@@ -17,11 +17,6 @@ COMMUTE = frozenset(
     )
 )  # fmt: skip
 """Operations whose sources may change places."""
-
-
-def signed(value: int, bits: int) -> int:
-    """Return bits as a signed number."""
-    return value - (1 << bits) if value >> bits - 1 else value
 
 
 FOLD: dict[str, Callable[[int, int, int], int]] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fabric.csl.ir import Block, Function, Instr, Memory, Operand, Sym, Vreg
-from fabric.csl.optimise.fold import COMMUTE, PURE, folded, needs_register, signed
+from fabric.csl.ir import Block, Function, Instr, Memory, Operand, Sym, Vreg, signed
+from fabric.csl.optimise.fold import COMMUTE, PURE, folded, needs_register
+from fabric.csl.optimise.memory import Touched, templates
 from fabric.csl.rules import powers
 
 __all__ = ["number"]
@@ -21,8 +22,8 @@ PLACED = ("call", "ret", "tail")
 class Numbering:
     """Numbers the values of one block."""
 
-    def __init__(self, block: Block, owner: Function) -> None:
-        self.block, self.owner = block, owner
+    def __init__(self, block: Block, held: dict[Any, Any]) -> None:
+        self.block, self.held = block, held
         self.next = 0
         self.of: dict[Vreg, int] = {}
         self.constants: dict[int, int | Sym] = {}
@@ -84,7 +85,7 @@ class Numbering:
         return self.changed
 
     def _step(self, instr: Instr) -> None:
-        if instr.op not in PLACED:
+        if instr.op not in PLACED and not (instr.op == "vector" and instr.dst in instr.args):
             instr.args = tuple(self.best(arg, k, instr) for k, arg in enumerate(instr.args))
         if instr.op in PURE and instr.dst is not None:
             self._pure(instr)
@@ -271,11 +272,18 @@ class Numbering:
             self.changed = True
             return
         for known in list(self.memory):
-            if (memory is None or known[0] is None or known[0] is memory) and not self._apart(known, key):
+            if self._may_meet(memory, known[0]) and not self._apart(known, key):
                 del self.memory[known]
         if size:
             self.memory[key] = value
         self.out.append(instr)
+
+    @staticmethod
+    def _may_meet(stored: Memory | None, known: Memory | None) -> bool:
+        """Whether a store into a memory may change another one; None is any that a pointer leads to."""
+        if stored is None or known is None:
+            return not any(memory is not None and memory.apart for memory in (stored, known))
+        return known is stored
 
     @staticmethod
     def _apart(a: Key, b: Key) -> bool:
@@ -290,8 +298,13 @@ class Numbering:
     def _other(self, instr: Instr) -> None:
         if instr.op.startswith("dsr_") and self._edit(instr):
             return
-        if instr.op in ("call", "vector", "tail"):
+        if instr.op in ("call", "tail"):
             self.memory.clear()
+        elif instr.op == "vector":
+            touched = Touched([instr], self.held)
+            for known in list(self.memory):
+                if touched.written and (known[0] is None or touched.may_write(known[0])):
+                    del self.memory[known]
         if instr.op in ("call", "tsc"):
             for reg in list(self.of):
                 if reg.fixed is not None:
@@ -338,6 +351,7 @@ def _plus(a: int | Sym, b: Any) -> int | Sym | None:
 def number(function: Function) -> bool:
     """Number the values of each block; tell whether something changed."""
     changed = False
+    held = templates(function)
     for block in function.blocks:
-        changed |= Numbering(block, function).run()
+        changed |= Numbering(block, held).run()
     return changed

@@ -56,6 +56,11 @@ class Type:
         """Size in memory in 16-bit words, or None for what exists at compile time only."""
         return None
 
+    @property
+    def align(self) -> int:
+        """Words of which its addresses are multiples: 32-bit numbers lie at even addresses."""
+        return 2 if self.words == 2 else 1
+
 
 @dataclass(frozen=True)
 class IntType(Type):
@@ -213,6 +218,10 @@ class ArrayType(Type):
         one = self.element.words
         return None if one is None else one * self.count
 
+    @property
+    def align(self) -> int:
+        return self.element.align
+
     def __str__(self) -> str:
         return f"[{', '.join(map(str, self.dims))}]{self.element}"
 
@@ -256,11 +265,27 @@ class StructType(Type):
 
     @property
     def words(self) -> int | None:
-        sizes = [kind.words for _, kind in self.fields]
-        if any(size is None for size in sizes):
+        if any(kind.words is None for _, kind in self.fields):
             return None
-        known = [size for size in sizes if size is not None]
-        return max(known, default=0) if self.form == "union" else sum(known)
+        ends = [self.offset(name) + (kind.words or 0) for name, kind in self.fields]
+        return -(-max(ends, default=0) // self.align) * self.align
+
+    @property
+    def align(self) -> int:
+        return 1 if self.packing == "packed" else max((kind.align for _, kind in self.fields), default=1)
+
+    def offset(self, name: str) -> int:
+        """Return the word at which a field begins: fields lie in order, each at a multiple of its alignment."""
+        words = 0
+        for other, kind in self.fields:
+            if self.form == "union":
+                break
+            step = 1 if self.packing == "packed" else kind.align
+            words = -(-words // step) * step
+            if other == name:
+                break
+            words += kind.words or 0
+        return words
 
     def field(self, name: str) -> Type | None:
         """Return the type of a field, or None."""

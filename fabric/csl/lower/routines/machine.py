@@ -13,8 +13,8 @@ from fabric.csl.types import DIRECTION, ArrayType
 
 __all__ = ["Machine"]
 
-STAMP = 4
-"""First of the three registers that take a time stamp."""
+STAMPS = (4, 7, 10)
+"""First of the three registers that take a time stamp; others for the next one, so that the one before may stay."""
 FILTER_FIELDS = {"set_counter": 0, "set_max_counter": 1, "set_active_limit": 2}
 STRING, TIME = "string", "time"
 
@@ -24,9 +24,14 @@ class Machine(Operations):
 
     # ---- time
 
+    _stamps = 0
+    """Time stamps that the function took so far."""
+
     def timestamp(self, base: Vreg | None, offset: int | Sym) -> None:
         """Store the cycle counter as three words."""
-        fixed = tuple(Vreg(1, "tsc", STAMP + k) for k in range(3))
+        first = STAMPS[self._stamps % len(STAMPS)]
+        self._stamps += 1
+        fixed = tuple(Vreg(1, "tsc", first + k) for k in range(3))
         self.put("tsc", data=fixed)
         for k, register in enumerate(fixed):
             self.put("store", None, register, *(() if base is None else (base,)), data=offset + k)

@@ -1,0 +1,95 @@
+"""What operations read and write of memory: whether two of them may meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabric.csl.ir import AutoDsr, Function, Instr, Memory, Sym, Template
+from fabric.csl.ir.machine import Program
+
+__all__ = ["ANYWHERE", "Touched", "addresses", "set_apart", "templates"]
+
+ANYWHERE = None
+"""Stands for a memory that is not known."""
+
+
+def addresses(instr: Instr) -> list[Sym]:
+    """Return the addresses that an operation names."""
+    parts: list[Any] = [*instr.args, *(instr.data if isinstance(instr.data, tuple) else (instr.data,))]
+    parts += [getattr(part, "base", None) for part in parts]
+    parts += [Sym(part.memory) for part in (getattr(part, "fifo", None) for part in parts) if part is not None]
+    return [part for part in parts if isinstance(part, Sym)]
+
+
+def set_apart(program: Program) -> None:
+    """Note which memories no pointer and no descriptor leads to."""
+    led_to = {sym.memory for memory in program.memories for sym in memory.relocations.values()}
+    for function in program.functions:
+        for instr in function.instructions():
+            plain = instr.op in ("load", "store")
+            led_to |= {sym.memory for sym in addresses(instr) if not (plain and sym is instr.data)}
+    for memory in program.memories:
+        memory.apart = memory not in led_to
+
+
+def templates(function: Function) -> dict[AutoDsr, Template | None]:
+    """Return what the DSRs that the compiler chooses hold; None for those whose base is known at run time only."""
+    found: dict[AutoDsr, Template | None] = {}
+    for instr in function.instructions():
+        if instr.op == "dsr_load" and isinstance(instr.data[0], AutoDsr):
+            dsr, template = instr.data
+            found[dsr] = template if dsr not in found else None
+        elif instr.op == "dsr_base" and isinstance(instr.data, AutoDsr):
+            found[instr.data] = None
+    return found
+
+
+class Touched:
+    """The memories that some operations read or write.
+
+    Attributes
+    ----------
+    read, written : set
+        Memories; `ANYWHERE` among them if some are not known.
+    calls : bool
+        Whether a function is called, which may do anything.
+    """
+
+    def __init__(self, instructions: list[Instr], held: dict[AutoDsr, Template | None]) -> None:
+        self.read: set[Memory | None] = set()
+        self.written: set[Memory | None] = set()
+        self.calls = False
+        for instr in instructions:
+            if instr.op == "load":
+                self.read.add(_place(instr.data))
+            elif instr.op == "store":
+                self.written.add(_place(instr.data))
+            elif instr.op in ("call", "tail"):
+                self.calls = True
+            elif instr.op == "vector":
+                self._vector(instr, held)
+
+    def _vector(self, instr: Instr, held: dict[AutoDsr, Template | None]) -> None:
+        for place, slot in enumerate(instr.data.slots):
+            if slot == "dst" or isinstance(slot, int):
+                continue
+            template = held.get(slot) if isinstance(slot, AutoDsr) else None
+            if template is not None and template.kind in ("fabin", "fabout") and not template.flags:
+                continue
+            memory = _place(template.base) if template is not None else ANYWHERE
+            self.read.add(memory)
+            # A source may be cleared as it is sent (`zero`), so that only memory that is surely no target is left out.
+            if place == 0 or template is None or template.flags or template.kind == "fifo":
+                self.written.add(memory)
+
+    def may_write(self, memory: Memory) -> bool:
+        """Whether the memory may change."""
+        return self.calls or memory in self.written or (ANYWHERE in self.written and not memory.apart)
+
+    def may_touch(self, memory: Memory) -> bool:
+        """Whether the memory may change or be read."""
+        return self.may_write(memory) or memory in self.read or (ANYWHERE in self.read and not memory.apart)
+
+
+def _place(address: Any) -> Memory | None:
+    return address.memory if isinstance(address, Sym) else ANYWHERE

@@ -1,0 +1,175 @@
+"""What a compiler that optimises would emit: instructions of loops, and what they cost."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from fabric.asm import disasm
+from fabric.csl.compile import compile_file
+from fabric.csl.comptime.session import Options
+from tests.fabric.csl.running import device_of
+
+START = "comptime { @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_task_id(8)); }\n"
+LINE = re.compile(r"^ *(\d+): (?:[0-9a-f]{8} )+ *(\w+)(?:.* @(\d+))?")
+
+
+def instructions(directory, text):
+    """Return the instructions of a program as (place, name, place that it jumps to or None)."""
+    (directory / "top.csl").write_text(text)
+    image = compile_file(directory / "top.csl", Options()).programs[0].emitted.image
+    found = [LINE.match(line) for line in disasm.listing(image).splitlines()]
+    return [(int(m[1]) // 2, m[2], None if m[3] is None else int(m[3])) for m in found if m]
+
+
+def loops(directory, text):
+    """Return the names of the instructions of each loop, in the order in which the loops end."""
+    code = instructions(directory, text)
+    return [
+        [name for place, name, _ in code if target <= place <= here]
+        for here, _, target in code
+        if target is not None and target <= here
+    ]
+
+
+def cycles(directory, text, wanted):
+    """Return the cycles of a program whose variable `y` ends as it should."""
+    directory.mkdir()
+    device = device_of(directory, {"top.csl": text})
+    device.settle()
+    found = device.symbol(0, 0, "y").view(np.asarray(wanted).dtype)
+    assert found.tolist() == np.asarray(wanted).tolist()
+    return device.fabric.cycle
+
+
+GEMV = """
+const M: u16 = 16;
+const N: u16 = 40;
+var A = @constants([M * N]f32, 0.5);
+var x = @constants([N]f32, 2.0);
+var y: [M]f32;
+const dy = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{M} -> y[i] });
+var dA = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{M} -> A[i * 40] });
+"""
+
+
+def test_a_product_by_columns_loads_its_result_once(tmp_path):
+    """Two of three descriptors are the same in all turns; that of the column moves in a register."""
+    body = "@fmacs(dy, dy, dA, x[j]); dA = @increment_dsd_offset(dA, 1, f32);"
+    text = f"{GEMV}task job() void {{ for (@range(u16, N)) |j| {{ {body} }} }}\n{START}"
+    ((*body, _),) = (names for names in loops(tmp_path, text))
+    assert body == ["sll16", "ld32", "dsr_load", "dsr_base", "fmacs", "add16", "add16", "ldi"]
+    assert [name for _, name, _ in instructions(tmp_path, text)].count("dsr_load") == 3
+    # A turn takes 39 cycles, 16 of them for the elements; with two more loads it would be 51.
+    assert cycles(tmp_path / "a", text, np.full(16, 40, np.float32)) < 40 * 40
+
+
+def test_descriptors_of_operations_in_a_row_are_loaded_once(tmp_path):
+    """The result of one operation is what the next reads and writes."""
+    text = f"""{GEMV}
+const dx = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{M}} -> x[i] }});
+task job() void {{ @fadds(dy, dy, dx); @fadds(dy, dy, dx); @fmuls(dy, dy, 0.5); }}
+{START}"""
+    names = [name for _, name, _ in instructions(tmp_path, text)]
+    # dy as destination and first source, dx, and dy as the only source, which has a place of its own.
+    assert names.count("dsr_load") == 4
+    cycles(tmp_path / "a", text, np.full(16, 2, np.float32))
+
+
+def test_a_function_that_is_called_in_a_loop_does_not_disturb_its_descriptors(tmp_path):
+    """Both loops use the same numbers of DSRs, one inside the other."""
+    text = f"""{GEMV}
+const dx = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{M}} -> x[i] }});
+noinline fn inner() void {{ for (@range(u16, 20)) |_| {{ @fadds(dy, dy, dx); }} }}
+task job() void {{
+  for (@range(u16, 30)) |_| {{ @fmuls(dx, dx, 0.5); inner(); @fmovs(dy, 0.0); @fmovs(dx, 2.0); }}
+  inner();
+}}
+{START}"""
+    cycles(tmp_path / "a", text, np.full(16, 40, np.float32))
+
+
+STENCIL = """
+const W: u16 = 20;
+const H: u16 = 14;
+var u = @constants([H, W]f32, 1.0);
+var v: [H, W]f32;
+var c: f32 = 0.25;
+"""
+
+
+def test_the_inner_loop_of_a_stencil(tmp_path):
+    """Rows are multiplied before it, subscripts that differ by a constant share an address, c is loaded once."""
+    sums = "u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]"
+    body = f"v[i, j] = c * ({sums}) - u[i, j];"
+    ranges = "for (@range(u16, 1, H - 1, 1)) |i| { for (@range(u16, 1, W - 1, 1)) |j|"
+    text = f"{STENCIL}task job() void {{ {ranges} {{ {body} }} }} }}\n{START}"
+    inner = loops(tmp_path, text)[0]
+    assert [inner.count(name) for name in ("ld32", "st32", "add16", "sll16", "mul16", "ldi")] == [5, 1, 2, 1, 0, 1]
+    assert len(inner) == 16
+
+
+@pytest.mark.parametrize("place", ["y[i]", "y[2]", "total"])
+def test_sums_lie_in_registers(tmp_path, place):
+    """What a loop adds to is loaded before it and stored after it."""
+    text = f"""var a = @constants([8, 30]i16, 3);
+var y: [8]i16;
+var total: i16 = 0;
+task job() void {{ for (@range(u16, 8)) |i| {{ for (@range(u16, 30)) |j| {{ {place} += a[i, j]; }} }} y[7] = total; }}
+{START}"""
+    inner = loops(tmp_path, text)[0]
+    assert (inner.count("ld16"), inner.count("st16")) == (1, 0)
+
+
+def test_a_sum_that_a_pointer_may_reach_stays_in_memory(tmp_path):
+    text = f"""var a = @constants([30]i16, 3);
+var y: i16 = 0;
+var p: [*]i16 = &a;
+task job() void {{ p[0] = 0; p = @ptrcast([*]i16, &y);
+  for (@range(u16, 30)) |j| {{ y += a[j]; if (j == 20) {{ p[0] = 7; }} }} }}
+{START}"""
+    cycles(tmp_path / "a", text, np.array([7 + 9 * 3], np.int16))
+
+
+def test_a_loop_whose_bounds_are_known_where_it_is_called_is_unrolled(tmp_path):
+    text = f"""var y: i16;
+var a = [4]i16{{ 1, 2, 3, 4 }};
+inline fn sum(n: u16) i16 {{ var s: i16 = 0; for (@range(u16, n)) |i| {{ s += a[i]; }} return s; }}
+task job() void {{ y = sum(4); }}
+{START}"""
+    assert loops(tmp_path, text) == []
+    cycles(tmp_path / "a", text, np.array([10], np.int16))
+
+
+def test_small_arrays_lie_in_registers(tmp_path):
+    """Also the two time stamps around an operation: nothing is stored between them."""
+    text = f"""const time = @import_module("<time>");
+var y: [6]u16;
+task job() void {{
+  var begin = @zeros([3]u16);
+  var end = @zeros([3]u16);
+  time.enable_tsc();
+  time.get_timestamp(&begin);
+  time.get_timestamp(&end);
+  y[0] = end[0] - begin[0];
+}}
+{START}"""
+    names = [name for _, name, _ in instructions(tmp_path, text)]
+    assert names.count("tsc") == 2
+    assert names[names.index("tsc") + 1] == "tsc"
+    assert names.count("st16") == 1
+    cycles(tmp_path / "a", text, np.array([5, 0, 0, 0, 0, 0], np.uint16))
+
+
+def test_a_running_sum_begins_with_its_scalar(tmp_path):
+    """The scalar lives on after the operation: the register of the sum is another one."""
+    text = f"""{GEMV}
+const dx = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{M}} -> x[i] }});
+var s: f32 = 1.0;
+task job() void {{ const first = s * 3.0; @fadds(&y[0], first, dx); y[1] = first; }}
+{START}"""
+    wanted = np.zeros(16, np.float32)
+    wanted[:2] = 35, 3
+    cycles(tmp_path / "a", text, wanted)
