@@ -54,7 +54,7 @@ __all__ = ["PARTS", "Decode"]
 Summed = Callable[[str, Var], Callable[[], None]]
 """Gives, for an all-reduce of `Decode.sums` and a variable, what writes it."""
 
-TASK = 1
+TASK = 30
 """Number of the task: another one than that of the program that reads prompts, so that a run file can tell them."""
 
 PARTS = (
