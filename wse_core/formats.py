@@ -27,6 +27,9 @@ Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 BLOCK = 1 << 16
 """Numbers that are drawn at a time, few enough for a cache; the sequence does not depend on it."""
+MANY = 1 << 25
+"""16-bit numbers from which on they are drawn out of `QUANTILES` of them: seven times as fast, and as good there."""
+QUANTILES = 1 << 16
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """Bits of exponent and of mantissa."""
 
@@ -137,8 +140,15 @@ class Arithmetic:
         ]
         return np.array(found, self.bits_dtype)
 
+    def quantiles(self) -> Bits:
+        """Return the middles of `QUANTILES` equally likely parts of the normal distribution, as bit patterns."""
+        from statistics import NormalDist  # here: it takes as long to import as all of this module
+
+        normal = NormalDist()
+        return self.encode([normal.inv_cdf((k + 0.5) / QUANTILES) for k in range(QUANTILES)])
+
     def random(self, rng: np.random.Generator, shape: tuple[int, ...], data: str = "normal", terms: int = 1) -> Bits:
-        """Return input data as bit patterns.
+        """Return input data as bit patterns; what is drawn depends on the seed, the shape and the format only.
 
         Parameters
         ----------
@@ -153,10 +163,14 @@ class Arithmetic:
             return np.full(shape, self.encode(1.0))
         bits = np.empty(shape, self.bits_dtype)
         flat = bits.reshape(-1)
+        table = self.quantiles() if self.fmt != "f32" and flat.size >= MANY else None
         drawn = np.empty(min(BLOCK, flat.size))  # float64 takes two to four times the room of the bits
         for first in range(0, flat.size, BLOCK):
             part = flat[first : first + BLOCK]
-            part[...] = self.encode(rng.standard_normal(out=drawn[: part.size]))
+            if table is not None:
+                np.take(table, rng.integers(0, QUANTILES, part.size, dtype=np.uint16), out=part, mode="clip")
+            else:
+                part[...] = self.encode(rng.standard_normal(out=drawn[: part.size]))
         if data == "special" and bits.size:
             values = self.specials()
             flat = bits.reshape(-1)

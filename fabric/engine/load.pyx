@@ -6,7 +6,7 @@ host streams.  It runs once per engine; nothing here is called during a run.
 """
 import numpy as np
 
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from fabric.engine.memory cimport Memory
 from wse_core.routing cimport refresh_shared
@@ -16,12 +16,12 @@ from wse_core.builtins cimport *
 from wse_core.opcodes cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
+from wse_core.route cimport rx_of
 from wse_core.wake cimport schedule
 
-from wse_core import image as _image
 from wse_core import isa as _isa
 from wse_core import twins as _twins
-from wse_core.encoding import CONFLICT_RULES, FORMS, ROUTE_FIELDS
+from wse_core.encoding import CONFLICT_RULES, FORMS
 from wse_core.errors import ConfigError, InternalError
 
 cdef extern from *:
@@ -129,48 +129,72 @@ cdef _cells(Memory m, map_t* maps, int n):
         maps[k].top = maps[k].bits + m.s.f.n_words
 
 cdef _routes(Memory m, spec):
-    # Route words, vectorised over bands of rows; only rows that use a color are written.
+    # Route words row by row; only rows that use a color are written.  Most rows are like the one above and take its
+    # words, most cells in the others are like the one before: what is left costs a few ns per row, color and kind.
     cdef region_t* s = m.s
-    cdef uint64_t[:, ::1] words
+    cdef const unsigned char[:, ::1] records
+    cdef const int16_t[:, ::1] index = np.ascontiguousarray(spec.program_index, np.int16)
+    cdef const int64_t[::1] slot
+    cdef uint64_t[::1] words = np.empty(s.f.width, np.uint64)
+    cdef uint8_t[:, ::1] used = np.zeros((N_COLORS, s.f.height), np.uint8)
+    cdef const route_t* row
     cdef int c, y
+    cdef bint some = False, edge
     queue_slots = _queue_slots(spec)
     for c, table in sorted(spec.routes.items()):
         s.f.route[c] = <uint64_t*>m.map(s.f.n_cells * sizeof(uint64_t))
         s.f.shared_bits[c] = <uint64_t*>m.map(s.f.n_words * sizeof(uint64_t))
-        for band in _bands(m):
-            words = _route_words(table[band], queue_slots[:, c][spec.program_index[band]],
-                                 band.start == 0, band.stop == spec.height)
-            for y in range(words.shape[0]):
-                if np.any(words[y]):
-                    memcpy(s.f.route[c] + <uint64_t>(band.start + y + 1) * s.f.stride + 1, &words[y, 0],
-                           s.f.width * sizeof(uint64_t))
-    s.f.injects = any(table["inject"].any() for table in spec.routes.values())
-    _mark_shared(m, spec)
+        records = np.ascontiguousarray(table).view(np.uint8)
+        slot = np.ascontiguousarray(queue_slots[:, c])
+        for y in range(s.f.height):
+            row = <const route_t*>&records[y, 0]
+            edge = y <= 1 or y == s.f.height - 1
+            if edge or not (memcmp(row, &records[y - 1, 0], s.f.width * sizeof(route_t)) == 0
+                            and memcmp(&index[y, 0], &index[y - 1, 0], s.f.width * sizeof(int16_t)) == 0):
+                some = _row_words(s, &words[0], row, &index[y, 0], slot, y)
+            if some:
+                used[c, y] = 1
+                memcpy(s.f.route[c] + <uint64_t>(y + 1) * s.f.stride + 1, &words[0], s.f.width * sizeof(uint64_t))
+    _mark_shared(s, used)
     if spec.filters is not None:
         _filters(m, spec)
 
-cdef _bands(Memory m):
-    # Bands of rows: what is computed for one of them is small, whatever the size of the fabric.
-    return [slice(y, min(y + 16, m.s.f.height)) for y in range(0, m.s.f.height, 16)]
+cdef bint _row_words(region_t* s, uint64_t* words, const route_t* row, const int16_t* index,
+                     const int64_t[::1] slot, int y) noexcept:
+    # Route words of a row of PEs; whether any is not 0.  `slot`: place of the color's input queue per program, the last
+    # one without a program.
+    cdef int x, last = s.f.width - 1, program
+    cdef uint32_t edges
+    cdef uint64_t some = 0
+    for x in range(s.f.width):
+        if 1 < x < last and index[x] == index[x - 1] and memcmp(&row[x], &row[x - 1], sizeof(route_t)) == 0:
+            words[x] = words[x - 1]
+            continue
+        edges = (<uint32_t>(x == 0) << DIR_W | <uint32_t>(x == last) << DIR_E
+                 | <uint32_t>(y == 0) << DIR_N | <uint32_t>(y == s.f.height - 1) << DIR_S)
+        program = index[x] if index[x] >= 0 else <int>slot.shape[0] - 1
+        words[x] = _route_word(&row[x], <int>slot[program], edges)
+        s.f.injects |= row[x].inject != 0
+        some |= words[x]
+    return some != 0
 
-cdef _route_words(table, slot, first, last):
-    # Route words of some rows; first, last: those at the edges of the rectangle are among them.
-    word = np.zeros(table.shape, np.uint64)
-    for k in range(4):
-        valid = (table["valid"] >> k & 1).astype(np.uint64)     # an invalid position has no inputs and no outputs
-        word |= valid * table["rx"][..., k] << np.uint64(POSITION_BITS * k)
-        word |= valid * table["tx"][..., k] << np.uint64(POSITION_BITS * k + N_PORTS)
-    for name in _image.ROUTE_DTYPE.names[2:]:       # rx and tx stand above
-        word |= table[name].astype(np.uint64) << np.uint64(ROUTE_FIELDS[name][0])
-    word |= np.where(slot >= 0,
-                     slot.astype(np.uint64) << np.uint64(RT_INQ) | np.uint64(<uint64_t>1 << RT_HAS_INQ),
-                     np.uint64(0))
-    special = (table["filter"] != 0) | (table["swap"] != 0) | (table["inject"] != 0)
-    leaves = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, table["tx"], 0), -1)
-    for d, edge in ((DIR_W, np.s_[:, :1]), (DIR_E, np.s_[:, -1:]),
-                    (DIR_N, np.s_[:first]), (DIR_S, np.s_[len(special) - last:])):
-        special[edge] |= leaves[edge] >> d & 1 != 0
-    return np.ascontiguousarray(word | special.astype(np.uint64) << np.uint64(RT_SPECIAL))
+cdef uint64_t _route_word(const route_t* r, int slot, uint32_t edges) noexcept:
+    # The word of a record; edges: directions in which the rectangle ends here.
+    cdef uint64_t word = 0
+    cdef uint32_t leaves = 0
+    cdef int k
+    for k in range(N_POSITIONS):
+        if r.valid >> k & 1:                            # an invalid position has no inputs and no outputs
+            word |= (<uint64_t>r.rx[k] | <uint64_t>r.tx[k] << N_PORTS) << POSITION_BITS * k
+            leaves |= r.tx[k]
+    word |= <uint64_t>r.valid << RT_VALID | <uint64_t>r.pos << RT_POS | <uint64_t>r.ring << RT_RING
+    word |= <uint64_t>r.pop << RT_POP | <uint64_t>r.teardown << RT_TEARDOWN | <uint64_t>r.filter << RT_FILTER
+    word |= <uint64_t>r.swap << RT_SWAP | <uint64_t>r.inject << RT_INJECT
+    if slot >= 0:
+        word |= <uint64_t>slot << RT_INQ | <uint64_t>1 << RT_HAS_INQ
+    if r.filter or r.swap or r.inject or leaves & edges:
+        word |= <uint64_t>1 << RT_SPECIAL
+    return word
 
 cdef _queue_slots(spec):
     # Place of the input queue of each color in the CE blocks of each program; last row: no program.
@@ -181,21 +205,33 @@ cdef _queue_slots(spec):
             slots[g, program.inq_color[q]] = k
     return slots
 
-cdef _mark_shared(Memory m, spec):
-    # refresh_shared for every cell that two colors or an arbitrated color use; the rest needs none.
-    cdef region_t* s = m.s
-    cdef uint32_t cell
-    for band in _bands(m):
-        count = np.zeros((band.stop - band.start, spec.width), np.uint8)
-        for table in spec.routes.values():
-            table = table[band]
-            used = table["valid"] != 0
-            rx = np.bitwise_or.reduce(np.where(table["valid"][..., None] >> np.arange(4) & 1, table["rx"], 0), -1)
-            many = ((rx & (rx - 1)) != 0) | (table["swap"] != 0) | (table["inject"] != 0)
-            count += used + 2 * many.astype(np.uint8)
-        for at in np.flatnonzero(count > 1):
-            cell = <uint32_t>((band.start + at // spec.width + 1) * s.f.stride + at % spec.width + 1)
-            refresh_shared(s, cell)
+cdef void _mark_shared(region_t* s, const uint8_t[:, ::1] used) noexcept:
+    # refresh_shared for every cell that two colors or an arbitrated color use; the rest needs none.  used: per color,
+    # rows that have words.
+    cdef int[N_COLORS] colors
+    cdef int x, y, c, k, n, count
+    cdef uint32_t cell, ins
+    cdef uint64_t word
+    for y in range(s.f.height):
+        n = 0
+        for c in range(N_COLORS):
+            if used[c, y]:
+                colors[n] = c
+                n += 1
+        for x in range(s.f.width if n else 0):
+            cell = <uint32_t>(y + 1) * s.f.stride + x + 1
+            count = 0
+            for c in colors[:n]:
+                word = s.f.route[c][cell]
+                ins = 0
+                for k in range(N_POSITIONS):
+                    ins |= rx_of(word, k)
+                if word >> RT_VALID & ((1 << N_POSITIONS) - 1):
+                    count += 1
+                if ins & (ins - 1) or word >> RT_SWAP & 3 or word >> RT_INJECT & 3:
+                    count += 2
+            if count > 1:
+                refresh_shared(s, cell)
 
 cdef _filters(Memory m, spec):
     cdef region_t* s = m.s
@@ -226,9 +262,8 @@ cdef _programs(Memory m, spec):
     for k in range(8):
         s.f.in_caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
     known = {}
-    for number, program in enumerate(spec.programs):
+    for number, (program, cells) in enumerate(zip(spec.programs, _cells_of(m, spec))):
         g = &s.f.programs[number]
-        cells = _cells_of(m, spec, number)
         _program(m, number, program, spec.machine, known)
         g.n_pe = cells.shape[0]
         if g.n_pe == 0:
@@ -258,10 +293,13 @@ cdef _programs(Memory m, spec):
 
     s.shapes = <shape_t*>m.map(max(1, s.f.n_shapes) * sizeof(shape_t))
 
-cdef _cells_of(Memory m, spec, number):
-    # Cells of the PEs that run a program, in row-major order.
-    y, x = np.nonzero(spec.program_index == number)
-    return (y.astype(np.int64) + 1) * m.s.f.stride + x + 1
+cdef _cells_of(Memory m, spec):
+    # Per program: cells of the PEs that run it, in row-major order.
+    numbers = spec.program_index.reshape(-1)
+    places = np.argsort(numbers, kind="stable")         # a radix sort: small integers
+    y, x = np.divmod(places, spec.width)
+    before = np.bincount(numbers + 1, minlength=len(spec.programs))[:len(spec.programs)]     # those without one first
+    return np.split((y + 1) * m.s.f.stride + x + 1, np.cumsum(before))[1:]
 
 cdef _program(Memory m, number, program, machine, dict known):
     # Decode one image into a program_t.  Programs of a fabric have most instructions in common; `known` says where the
@@ -418,9 +456,10 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
 cdef _planes(Memory m, spec):
     cdef region_t* s = m.s
     cdef plane_t* p
-    cdef int c, port
+    cdef int c, port, x, y, g
     cdef Py_ssize_t k
-    cdef const int64_t[::1] cells
+    cdef const int16_t[:, ::1] index = np.ascontiguousarray(spec.program_index, np.int16)
+    cdef uint8_t[::1] room
     depth = spec.machine["router.depth"]
     out_depth = spec.machine["queue.out_depth"]
     for c in spec.routes:
@@ -435,19 +474,19 @@ cdef _planes(Memory m, spec):
             p.port = port
             p.depth = depth
             if port == DIR_R:
-                caps = {}
+                room = np.zeros(max(1, len(spec.programs)), np.uint8)      # per program
                 for g, program in enumerate(spec.programs):
                     for q, color in enumerate(program.outq_color):
                         if color == c:
-                            caps[g] = out_depth[q] + depth
-                if not caps:
+                            room[g] = out_depth[q] + depth
+                if not np.any(room):
                     continue
-                p.depth = max(caps.values())
+                p.depth = np.max(room)
                 p.cap = <uint8_t*>m.map(s.f.n_cells)
-                for g, cap in caps.items():
-                    cells = _cells_of(m, spec, g)
-                    for k in range(cells.shape[0]):
-                        p.cap[cells[k]] = cap
+                for y in range(s.f.height):
+                    for x in range(s.f.width):
+                        if index[y, x] >= 0 and room[index[y, x]]:
+                            p.cap[<uint64_t>(y + 1) * s.f.stride + x + 1] = room[index[y, x]]
             p.slots = <uint64_t*>m.map(<uint64_t>s.f.n_cells * p.depth * sizeof(uint64_t))
             p.heads = <uint64_t*>m.map(<uint64_t>s.f.n_cells * sizeof(uint64_t))
             if s.f.reroutes or arbitrated:

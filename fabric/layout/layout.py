@@ -26,7 +26,7 @@ Timing: none.  Sources: arch §8 (routers), docs/machine.md, "Router".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -174,7 +174,11 @@ class Layout:
 
     def _number(self, program: Program | ProgramImage) -> int:
         """Return the number of a program, entering it if it is new; refuse one for another machine."""
-        if isinstance(program, Program) and _seen_by_programs(program.machine) != _seen_by_programs(self.machine):
+        if (
+            isinstance(program, Program)
+            and program.machine is not self.machine
+            and _seen_by_programs(program.machine) != _seen_by_programs(self.machine)
+        ):
             raise LayoutError(
                 f"program {program.name!r} is written for {program.machine!r}, the layout is one of {self.machine!r}",
                 hint="Program(name, machine) with the layout's machine",
@@ -240,15 +244,43 @@ class Layout:
         ------
         RouteError, LayoutError, UnsupportedError
         """
+        more = {"ring": ring, "pop": pop, "pos": pos, "teardown": teardown, "swap": swap, "inject": inject}
+        self.route_each(color, [rect], rx, tx, switches, filter=filter, **more)
+
+    def route_each(
+        self,
+        color: int,
+        rects: Iterable[RectLike | None],
+        rx: str = "",
+        tx: str = "",
+        switches: Sequence[Mapping[str, str]] | Mapping[str, str] = (),
+        filter: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """Paint the same routing of a color over many rectangles, in order; it is checked once.
+
+        Parameters
+        ----------
+        color : int
+        rects : iterable of tuple
+            See `rect`.
+        rx, tx, switches, filter, **more
+            As `route`.
+
+        Raises
+        ------
+        RouteError, LayoutError, UnsupportedError
+        """
         self._changing()
-        where = self.rect(rect, f"route of color {color}")
-        request = Request(
-            self.machine, color, where, rx, tx, switches, ring, pop, pos, teardown, swap, inject, filter is not None
-        )
-        config = request.config()
-        if filter is not None:
-            self._filters.paint(color, where, filter)
-        self._painting.paint(color, where, config)
+        config = None
+        for rect in rects:
+            where = self.rect(rect, f"route of color {color}")
+            if config is None:
+                has_filter = filter is not None
+                config = Request(self.machine, color, where, rx, tx, switches, has_filter=has_filter, **more).config()
+            if filter is not None:
+                self._filters.paint(color, where, filter)
+            self._painting.paint(color, where, config)
 
     # --- parameters and streams -----------------------------------------------------------------------------------
 

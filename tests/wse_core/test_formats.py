@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from wse_core import formats
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
@@ -54,3 +55,21 @@ def test_data(arithmetic):
     assert np.isfinite(special).mean() > 0.8
     few = arithmetic.decode(arithmetic.random(rng, (100, 10), "special", terms=100))
     assert (few != few).sum() + np.isinf(few).sum() <= 2
+
+
+@pytest.mark.parametrize("arithmetic", [F16, CB16])
+def test_many_numbers_are_drawn_out_of_quantiles(arithmetic, monkeypatch):
+    """As normal as the usual ones: moments, tails, neighbours without relation; the same again for the same seed."""
+    shape = 500, 400
+    usual = arithmetic.random(np.random.default_rng(1), shape)
+    monkeypatch.setattr(formats, "MANY", math.prod(shape))
+    bits = arithmetic.random(np.random.default_rng(1), shape)
+    assert not np.array_equal(bits, usual)
+    assert np.array_equal(bits, arithmetic.random(np.random.default_rng(1), shape))
+    values, plain = arithmetic.decode(bits), arithmetic.decode(usual)
+    assert abs(values.mean()) < 0.01
+    assert abs(values.std() - 1) < 0.01
+    assert abs(np.corrcoef(values[:, :-1].ravel(), values[:, 1:].ravel())[0, 1]) < 0.01
+    for z in (0.1, 1, 2, 3):
+        assert (np.abs(values) > z).mean() == pytest.approx((np.abs(plain) > z).mean(), rel=0.15, abs=1e-4)
+    assert 3.9 < np.abs(values).max() < 4.5

@@ -1,9 +1,11 @@
 """How long a kernel on many PEs will take, said before it is composed: from small copies of it, run on this host.
 
-Two copies with the same work per PE on fewer PEs give what a PE costs to compose, write, read and compare, what a cycle
-of a PE costs to simulate, and how much memory a PE takes; and how cycles grow with the side of the mesh, as a line.  A
-line overstates what grows slower, such as a tree.  The copies have at most a sixteenth of the PEs, and are not run for
-kernels on fewer than `MANY`, which take seconds.
+Two copies with the same work per PE on fewer PEs give, by their difference, what a PE costs to compose, write, read and
+compare and how much memory it takes; the rest, mostly programs, is there once.  What is simulated is told by wavelets:
+a hop costs as much as in the larger copy, and how cycles and hops of a PE grow with the side of the mesh is a line
+through both.  A line overstates what grows slower, such as a tree.  The copies have at most a sixteenth of the PEs, and
+are not run for kernels on fewer than `MANY`, which take seconds.  All is CPU time, which the host's other users do not
+change.
 
 A kernel says by its parameters what its mesh is (`SIDES`) and which sizes grow with it (`SIZES`); the rest, the work of
 a PE, stays.
@@ -16,7 +18,7 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabric.kernels.kit.verify import sampling
 from wse_core.errors import WseError
@@ -53,7 +55,7 @@ class Estimate:
     cycles : float
         Of the line through both copies.
     seconds : float
-        Of this host, all in.
+        Of a processor of this host, all in.
     gigabytes : float
         Of memory [2^30 bytes].
     """
@@ -123,17 +125,40 @@ def estimate(
         run(scaled(name, asked, 1))  # imports and tables are paid once
         for share in sorted(COPIES, reverse=True):
             copy = scaled(name, asked, min(pes // share, MOST * COPIES[1] // share))
-            begin = time.perf_counter()
+            begin = time.process_time()
             result = run(copy)
-            seconds, peak = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            seconds, peak = time.process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             w, h = mesh(copy)
-            simulated = min(seconds, float(result.get("run_seconds", 0.0)))
-            found.append((w * h, w + h, float(result["cycles"]), seconds, simulated, peak))
+            simulated = min(seconds, float(result.get("run_cpu_seconds", 0.0)))
+            found.append(
+                _Copy(w * h, w + h, result["cycles"], result["wavelet_hops"], seconds - simulated, simulated, peak)
+            )
     except (WseError, ValueError):
         return None
-    (few, short, less, _, _, low), (many, long, more, seconds, simulated, high) = found
-    slope = (more - less) / (long - short) if long > short else 0.0
-    cycles = max(more, more + slope * (width + height - long))
-    each, turn = (seconds - simulated) / many, simulated / (many * more)
-    memory = max(0, high - low) / max(1, many - few) * pes + high
-    return Estimate(pes, cycles, pes * (each + turn * cycles), memory / 2**20)
+    few, many = found
+    further = width + height - many.side
+    each = max(0.0, many.made - few.made) / max(1, many.pes - few.pes)
+    turn = many.simulated / many.pes
+    if many.hops:
+        turn *= _along(few.hops / few.pes, few, many.hops / many.pes, many, further) / (many.hops / many.pes)
+    memory = max(0, many.peak - few.peak) / max(1, many.pes - few.pes) * pes + many.peak
+    cycles = _along(few.cycles, few, many.cycles, many, further)
+    return Estimate(pes, cycles, many.made + each * (pes - many.pes) + turn * pes, memory / 2**20)
+
+
+class _Copy(NamedTuple):
+    """What was found: PEs, sum of the sides, cycles, hops, CPU seconds without and of the simulation, memory [kB]."""
+
+    pes: int
+    side: int
+    cycles: float
+    hops: float
+    made: float
+    simulated: float
+    peak: int
+
+
+def _along(less: float, few: _Copy, more: float, many: _Copy, further: int) -> float:
+    """Return a value beyond two copies, on the line through them, but not less than that of the larger one."""
+    slope = (more - less) / (many.side - few.side) if many.side > few.side else 0.0
+    return max(more, more + slope * further)

@@ -11,7 +11,7 @@
 `load`         loads of descriptors into their registers
 `train`        wavelets that follow one another: one a cycle, or what the slowest queue on their way lets through
 `sending`      how long the sender of a train is busy with it
-`received`     when a receiver, late or not, is through with a train
+`received`     when a receiver, late or not, is through with a train; `receiver`: for many trains of one length
 `transfer`     a vector sent and received: descriptors, operation, way, train
 `stamp`        a reading of the cycle counter with its three stores
 =============  ========================================================================================================
@@ -25,6 +25,7 @@ Source: the parameters' own, `wse_core.params`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ __all__ = [
     "operation",
     "ramps",
     "received",
+    "receiver",
     "sending",
     "stage",
     "stamp",
@@ -134,17 +136,28 @@ def sending(machine: Machine, wavelets: int, into: int, out: int, hops: int = 1)
     return max(wavelets, m["ramp.execute"] + m["ramp.out"] + train(m, behind, into, out, hops) + 1)
 
 
-def received(machine: Machine, wavelets: int, ready: float, arrival: float, into: int, out: int) -> float:
-    """Return the cycle behind the last step of a receiver that can begin at `ready`, the first wavelet at `arrival`.
-
-    One that is late finds wavelets in its queue and in the router before it, and takes those one a cycle.
-    """
+def receiver(machine: Machine, wavelets: int, into: int, out: int) -> Callable[[float, float], float]:
+    """Return ``received(ready, arrival)`` for trains of so many wavelets: what is the same for all is reckoned once."""
     m = machine
     waiting = m["queue.in_depth"][into] + m["ramp.in_buffer"] + m["router.depth"]
-    first = max(ready, arrival)
     refill = m["router.hop"] + m["ramp.in"] + 1  # from the first that is taken to the one that comes for it
-    rest = first + refill + train(m, wavelets - waiting, into, out) if wavelets > waiting else 0
-    return max(first + wavelets, arrival + train(m, wavelets, into, out), rest)
+    whole = train(m, wavelets, into, out)
+    rest = refill + train(m, wavelets - waiting, into, out) if wavelets > waiting else wavelets
+    rest = max(rest, wavelets)
+
+    def received(ready: float, arrival: float) -> float:
+        """Return the cycle behind the last step of a receiver that can begin at `ready`; the first comes at `arrival`.
+
+        One that is late finds wavelets in its queue and in the router before it, and takes those one a cycle.
+        """
+        return max(max(ready, arrival) + rest, arrival + whole)
+
+    return received
+
+
+def received(machine: Machine, wavelets: int, ready: float, arrival: float, into: int, out: int) -> float:
+    """Return what a `receiver` of one train says."""
+    return receiver(machine, wavelets, into, out)(ready, arrival)
 
 
 def transfer(machine: Machine, wavelets: int, hops: int, into: int, out: int) -> int:

@@ -51,17 +51,20 @@ def test_a_copy_has_the_work_of_a_pe(name, values, most, found):
 
 
 def fake(monkeypatch):
-    """A host on which a PE takes a millisecond to make and a microsecond per cycle, and cycles that grow with sides."""
+    """A host on which programs take five seconds, a PE a millisecond to make and a microsecond per hop.
+
+    A wavelet moves in every PE and cycle, and cycles grow with sides.
+    """
     now = [0.0]
-    monkeypatch.setattr(ahead.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(ahead.time, "process_time", lambda: now[0])
     ran = []
 
     def run(values):
         w, h = mesh(values)
         cycles = 100 + 10 * (w + h)
         ran.append(w * h)
-        now[0] += w * h * (1e-3 + 1e-6 * cycles)
-        return {"cycles": cycles, "run_seconds": w * h * 1e-6 * cycles}
+        now[0] += 5 + w * h * (1e-3 + 1e-6 * cycles)
+        return {"cycles": cycles, "wavelet_hops": w * h * cycles, "run_cpu_seconds": w * h * 1e-6 * cycles}
 
     return run, ran
 
@@ -71,7 +74,7 @@ def test_the_sum_is_right_where_costs_are_as_supposed(monkeypatch):
     found = estimate("allreduce", defaults("allreduce", width=400, height=600, n=3), run)
     assert found.pes == 240_000
     assert found.cycles == pytest.approx(100 + 10 * 1000)
-    assert found.seconds == pytest.approx(240_000 * (1e-3 + 1e-6 * 10_100), rel=1e-6)
+    assert found.seconds == pytest.approx(5 + 240_000 * (1e-3 + 1e-6 * 10_100), rel=1e-6)
     assert found.gigabytes > 0
     assert sum(ran) < found.pes / 16
 

@@ -239,7 +239,10 @@ class Reduce:
         # routers take and the receiver does not.
         down = timing.train(m, w + 1, self.queue, self.queue)
         follow = [max(down, timing.train(m, w + more, None, self.queue)) for more in (1, 2)]
-        issue, load = timing.issue(m), timing.load(m)
+        issue, load, drain, through = timing.issue(m), timing.load(m), m["vec.drain"], m["ramp.in"] + 1
+        dimension, turns = m["ce.dsr_dimension"], (1 + m["ce.branch_taken"], 1 + m["ce.branch_not_taken"])
+        ramps, hop = timing.ramps(m), m["router.hop"]
+        received = timing.receiver(m, w, self.queue, self.queue)
         first = [0] * len(self.tree)
         begins = start if isinstance(start, Sequence) else [start] * len(self.tree)
         now = begins[0]
@@ -253,21 +256,21 @@ class Reduce:
                     first[k] = begin + 2 * load + issue
                     continue
                 loads = (3 if step.leaves or (self.mixed and step.source == "x") else 2) * load
-                loads += m["ce.dsr_dimension"] * (step.form == "merged")
+                loads += dimension * (step.form == "merged")
                 now += step.form == "loop"
                 ready = now + loads + issue
                 for turn in range(step.messages):
                     child = next(children)
-                    arrival = max(first[child] + timing.way(m, child - k), passed)
+                    arrival = max(first[child] + ramps + hop * (child - k), passed)
                     first[k] = max(ready, arrival)
                     starts.append(first[k])
-                    last = timing.received(m, w, ready, arrival, self.queue, self.queue) - 1
+                    last = int(received(ready, arrival)) - 1
                     freed, rest = divmod(len(starts) * w - 1 - room, w)  # the step that made room for the last wavelet
-                    queued = starts[freed] + rest + 1 + m["ramp.in"] if freed >= 0 else 0
+                    queued = starts[freed] + rest + through if freed >= 0 else 0
                     command = self.tree.advance[child]
                     passed = max(arrival + follow[command] - 1, queued + 1 + command)
-                    now = last + 1 + m["vec.drain"]
+                    now = last + 1 + drain
                     if step.form == "loop":
-                        now += 1 + m["ce.branch_taken" if turn < step.messages - 1 else "ce.branch_not_taken"]
+                        now += turns[turn == step.messages - 1]
                     ready = last + 1 if step.form == "merged" else now + loads + issue
         return now

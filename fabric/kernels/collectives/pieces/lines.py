@@ -93,10 +93,29 @@ class Line:
         **more
             As `Layout.route` takes it.
         """
-        change = [{key: self.directions(k, value) for key, value in switch.items()}] if switch else []
-        layout.route(
-            color, self.rects[k], rx=self.directions(k, rx), tx=self.directions(k, tx), switches=change, **more
-        )
+        self.route_each(layout, color, [k], rx, tx, switch, **more)
+
+    def route_each(
+        self,
+        layout: Layout,
+        color: int,
+        places: Iterable[int],
+        rx: str,
+        tx: str,
+        switch: dict[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        """Paint the same route, in relative directions, at many places; the rest is as of `route`.
+
+        A line of a thousand places has few different routes, and each of them is checked once.
+        """
+        words: dict[tuple[str, ...], list[tuple[int, int, int, int]]] = {}
+        relative = (rx, tx, *(switch or {}).values())
+        for k in places:
+            words.setdefault(tuple(self.directions(k, text) for text in relative), []).append(self.rects[k])
+        for (come, go, *changed), rects in words.items():
+            change = [dict(zip(switch, changed, strict=True))] if switch else []
+            layout.route_each(color, rects, rx=come, tx=go, switches=change, **more)
 
 
 @dataclass(frozen=True)

@@ -139,16 +139,17 @@ class Tree:
 
     def routes(self, line: Line, layout: Layout, colors: Sequence[int]) -> None:
         """Paint the routes of all colors along a `Line`; ``colors[i]`` is color number i."""
+        into, out = np.array([self.role(k)[1:3] for k in range(len(self))]).T
         for number in range(self.colors):
-            for k in range(len(self)):
-                _, into, out, _ = self.role(k)
-                passed = bool(self.passes[number, k])
-                if out == number:
-                    line.route(layout, colors[number], k, "R", "T", {"rx": "A"} if passed else None)
-                elif into == number:
-                    line.route(layout, colors[number], k, "A", "R", {"tx": "T"} if passed else None)
-                elif passed:
-                    line.route(layout, colors[number], k, "A", "T")
+            passed, sends, takes = self.passes[number], out == number, into == number
+            for places, rx, tx, switch in (
+                (sends & passed, "R", "T", {"rx": "A"}),
+                (sends & ~passed, "R", "T", None),
+                (takes & ~sends & passed, "A", "R", {"tx": "T"}),
+                (takes & ~sends & ~passed, "A", "R", None),
+                (passed & ~sends & ~takes, "A", "T", None),
+            ):
+                line.route_each(layout, colors[number], np.flatnonzero(places).tolist(), rx, tx, switch)
 
 
 def _by_depth(parent: Sequence[int]) -> Tree:
