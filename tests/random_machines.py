@@ -217,7 +217,7 @@ class _Writer:
             color = rng.choice(self.colors)
             what = rng.randrange(0, 6)
             if what == 5 and not self.plain and rng.chance(0.5):
-                self.emit("route", color, imm=rng.getrandbits(12))
+                self.emit("route", color, imm=rng.getrandbits(12) | rng.choice((0, rng.getrandbits(3))) << 12)
             elif what == 0:
                 self.emit("sw_pos", color, imm=rng.choice((0, 0, 1, 2, 3)))
             elif what == 1:

@@ -206,7 +206,7 @@ _ROWS: list[tuple[Any, ...]] = [
     ("prng", "task", "----", (0, 0), "int", "arch §3", "make random generator a (0-3) the active one"),
     ("sw_pos", "route", "----", (0, 0), "config", "arch §8.2", "switch position of color a = immediate"),
     ("route", "route", "----", (0, 0), "config", "arch §8.3",
-     "color a: immediate = rx | tx << 5 | position << 10 sets one position's input and output sets"),
+     "color a: immediate = rx | tx << 5 | position << 10 | mode << 12 changes one position's sets (`ROUTE_MODES`)"),
     ("td_exit", "route", "----", (0, 0), "config", "arch §8.3", "end teardown of color a"),
     ("in_td", "in_td", "i---", (0, 0), "config", "arch §8.3", "register a = 1 if color <immediate> is in teardown"),
     ("flt_set", "flt", "i---", (0, 0), "config", "arch §8.3",
@@ -218,6 +218,10 @@ _ROWS: list[tuple[Any, ...]] = [
 
 OPS = tuple(Op(name, code, *rest) for code, (name, *rest) in enumerate(_ROWS))
 BY_NAME = {op.name: op for op in OPS}
+
+ROUTE_MODES = ("set", "rx", "tx", "off", "add", "remove", "toggle")
+"""What a ``route`` does with its sets: they replace those of the position; only rx (or tx) counts and the other one is
+that of position 0; the position is no longer valid; they join, leave, or flip in the position's own."""
 
 UNSUPPORTED = {
     "addc16": "how the carry of a vector form chains is not public",

@@ -119,29 +119,52 @@ cdef uint32_t draw(region_t* s, ce_t* ce) noexcept nogil:
     lfsr_of(ce)[ce.prng] = x
     return x & 0xFFFF
 
+cdef enum:
+    # What `route` does with its sets: see wse_core/isa.py, ROUTE_MODES
+    ROUTE_RX = 1, ROUTE_TX, ROUTE_OFF, ROUTE_ADD, ROUTE_REMOVE, ROUTE_TOGGLE
+    ROUTE_MODE = 12         # where an immediate says it
+
+cdef inline uint64_t sets_of(uint64_t word, int position, uint64_t given, int mode) noexcept nogil:
+    # The sets of inputs and outputs of a switch position after a `route`.
+    cdef uint64_t old = (word >> (POSITION_BITS * position)) & POSITION_MASK
+    if mode == ROUTE_RX:
+        return (given & ALL_PORTS) | (word & POSITION_MASK & ~<uint64_t>ALL_PORTS)
+    if mode == ROUTE_TX:
+        return (given & ~<uint64_t>ALL_PORTS) | (word & ALL_PORTS)
+    if mode == ROUTE_OFF:
+        return 0
+    if mode == ROUTE_ADD:
+        return old | given
+    if mode == ROUTE_REMOVE:
+        return old & ~given
+    return old ^ given if mode == ROUTE_TOGGLE else given
+
 cdef void exec_route(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
     # Writes to the router's configuration, in real time: they count from the next cycle on.
-    cdef uint64_t word, bits
-    cdef int c = ins.a, k
+    cdef uint64_t word, bits = 0
+    cdef int c = ins.a, k = (ins.imm >> POSITION_BITS) & 3, mode = (ins.imm >> ROUTE_MODE) & 7
     if c >= N_COLORS or s.f.route[c] == NULL:
         return
     word = s.f.route[c][cell]
+    if ins.op == OP_ROUTE:
+        bits = sets_of(word, k, ins.imm & POSITION_MASK, mode)
     if TRACE:
         if ins.op == OP_SW_POS:
             emit(s, cell, t, EV_SWITCH, c, ins.imm & 3, 1, 0)
         elif ins.op == OP_TD_EXIT:
             emit(s, cell, t, EV_TEARDOWN, c, 0, 0, 0)
         else:
-            emit(s, cell, t, EV_ROUTE, c, (ins.imm >> POSITION_BITS) & 3, ins.imm & POSITION_MASK, 0)
+            emit(s, cell, t, EV_ROUTE, c, k, bits, 0)
     if ins.op == OP_SW_POS:
         word = (word & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>(ins.imm & 3) << RT_POS)
     elif ins.op == OP_TD_EXIT:
         word &= ~(<uint64_t>1 << RT_TEARDOWN)
     else:
-        k = (ins.imm >> POSITION_BITS) & 3
-        bits = ins.imm & POSITION_MASK
         word = (word & ~(<uint64_t>POSITION_MASK << (POSITION_BITS * k))) | (bits << (POSITION_BITS * k))
-        word |= <uint64_t>1 << (RT_VALID + k)
+        if mode == ROUTE_OFF:
+            word &= ~(<uint64_t>1 << (RT_VALID + k))
+        else:
+            word |= <uint64_t>1 << (RT_VALID + k)
     set_route_word(s, c, cell, word)
     s.waiting = 1
 

@@ -12,7 +12,7 @@ from fabric.csl.comptime.session import Options, Session
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.emit import Emitted, emit
 from fabric.csl.ir import Memory
-from fabric.csl.lower.program import ProgramLowering, lower
+from fabric.csl.lower.program import START, ProgramLowering, lower
 from fabric.csl.optimise import optimise
 from fabric.csl.optimise.descriptors import free_numbers
 from fabric.csl.optimise.frames import unused
@@ -118,6 +118,9 @@ def _initial(lowering: ProgramLowering) -> dict[str, Any]:
             hint = f"@bind_local_task(..., @get_local_task_id({ident}))"
             raise Fault(f"no task is bound to the id {ident}, which is activated here", span, hint)
     active = list(unit.active)
-    if unit.loads:
-        active.append(27)
-    return {"queues": queues, "controlled": controlled, "active": active, "blocked": blocked, "unblocked": unblocked}
+    if lowering.starts:
+        active.append(START)
+    return {
+        "queues": queues, "controlled": controlled, "active": active, "blocked": blocked, "unblocked": unblocked,
+        "main": lowering.main,
+    }  # fmt: skip

@@ -257,8 +257,8 @@ class Program:
     def sw_pos(self, color: int, position: int) -> None:
         """Set the switch position of `color` at this PE's router."""
 
-    def route(self, color: int, rx: str, tx: str, position: int = 0) -> None:
-        """Rewrite one switch position of `color` at this PE: `rx`, `tx` are strings of directions W E N S R."""
+    def route(self, color: int, rx: str, tx: str, position: int = 0, mode: str = "set") -> None:
+        """Rewrite one switch position of `color` at this PE."""
 
     def td_exit(self, color: int) -> None:
         """End teardown of `color` at this PE."""

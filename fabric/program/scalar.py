@@ -136,11 +136,25 @@ class Scalars:
             raise self.unit.error(f"sw_pos: position {position!r} is outside 0 .. 3")
         self.unit.emit("sw_pos", a=self.unit.color(color, "sw_pos"), imm=position)
 
-    def route(self, color: int, rx: str, tx: str, position: int = 0) -> None:
-        """Rewrite one switch position of `color` at this PE: `rx`, `tx` are strings of directions W E N S R."""
+    def route(self, color: int, rx: str, tx: str, position: int = 0, mode: str = "set") -> None:
+        """Rewrite one switch position of `color` at this PE.
+
+        Parameters
+        ----------
+        color : int
+        rx, tx : str
+            Directions W E N S R.
+        position : int
+            From 0 to 3.
+        mode : str
+            One of `wse_core.isa.ROUTE_MODES`: ``set``; ``rx`` or ``tx``, where the other set is that of position 0;
+            ``off``, after which the position is not valid; ``add``, ``remove`` or ``toggle`` directions.
+        """
         if position not in range(4):
             raise self.unit.error(f"route: position {position!r} is outside 0 .. 3")
-        word = position << 10
+        if mode not in isa.ROUTE_MODES:
+            raise self.unit.error(f"route: there is no mode {mode!r}", hint=", ".join(isa.ROUTE_MODES))
+        word = position << 10 | isa.ROUTE_MODES.index(mode) << 12
         for shift, text, key in ((0, rx, "rx"), (5, tx, "tx")):
             for letter in text:
                 if letter not in im.DIRS:

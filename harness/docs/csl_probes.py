@@ -147,7 +147,7 @@ VALUES = {
     "color": "@get_color(4)", "direction": "EAST", "comptime_string": '"text"', "comptime_struct": ".{ vu }",
     "type": "f32", "comptime_int": "0", "local_task_id": "@get_local_task_id(10)", "[*]u32": "&words",
     "[*]f32": "&numbers", "*[3]u16": "&clock", "control_task_id": "@get_control_task_id(40)",
-    "output_queue": "@get_output_queue(4)", "anytype": "vf", "@type_of(x)": "vf",
+    "fabric_io": "m.color_config.fabric_io.TX_EAST", "output_queue": "@get_output_queue(4)", "anytype": "vf", "@type_of(x)": "vf",
 }  # fmt: skip
 """Per type of a parameter an argument."""
 
@@ -247,16 +247,15 @@ def _call(function: n.FnDecl, part: str, imports: str) -> str:
     """Return what the compiler says to a call, at run time or in a constant."""
     given = ARGUMENTS.get(function.name)
     if given is None or len(given) != len(function.params):
-        default = "@get_color(4)" if part == "switch_config" else VALUES["anytype"]
+        default = "@get_color(4)" if part in ("switch_config", "color_config") else VALUES["anytype"]
         given = tuple(default if (kind := show(param.type)) == "anytype" else VALUES[kind] for param in function.params)
     call = f"m.{part + '.' if part else ''}{function.name}({', '.join(given)})"
     statement = f"{call};" if show(function.result) == "void" else f"_ = {call};"
     first = answer(statement, imports)
     if first == "yes":
         return "yes"
-    others = {
-        "yes, as an operand": answer(f"@fmovs({call}, mem);", imports),
-        "yes": answer("", f"{imports}\nconst known = {call};", f"{SETUP} _ = known;"),
-        "yes, in a comptime block": answer("", imports, f"{SETUP} {statement}"),
-    }
+    others = {"yes, in a comptime block": answer("", imports, f"{SETUP} {statement}")}
+    if show(function.result) != "void":
+        known = answer("", f"{imports}\nconst known = {call};", f"{SETUP} _ = known;")
+        others = {"yes, as an operand": answer(f"@fmovs({call}, mem);", imports), "yes": known, **others}
     return next((shown for shown, said in others.items() if said == "yes"), first)

@@ -36,6 +36,7 @@ from wse_core.image import (
     FILTER_NONE,
     FILTER_RANGE,
 )
+from wse_core.isa import ROUTE_MODES
 from wse_core.reference.queue import NEVER, Emit, OutputStream, Queue, Wavelet, no_trace
 
 if TYPE_CHECKING:
@@ -343,12 +344,29 @@ class Router:
             self.colors[color].pos = position
             self.emit(self.x, self.y, t, "switch", color, position, 1)
 
-    def set_route(self, color: int, position: int, rx: int, tx: int, t: int) -> None:
-        """Set the inputs and outputs of one switch position, which becomes a valid one."""
-        if color in self.colors:
-            self.emit(self.x, self.y, t, "route", color, position, rx | tx << 5)
-            state = self.colors[color]
-            state.rx[position], state.tx[position] = rx, tx
+    def set_route(self, color: int, position: int, rx: int, tx: int, mode: int, t: int) -> None:
+        """Change the inputs and outputs of one switch position; all modes but `off` make it a valid one."""
+        if color not in self.colors:
+            return
+        state = self.colors[color]
+        name = ROUTE_MODES[mode] if mode < len(ROUTE_MODES) else "set"
+        old_rx, old_tx = state.rx[position], state.tx[position]
+        if name == "rx":
+            tx = state.tx[0]
+        elif name == "tx":
+            rx = state.rx[0]
+        elif name == "off":
+            rx = tx = 0
+        elif name == "add":
+            rx, tx = old_rx | rx, old_tx | tx
+        elif name == "remove":
+            rx, tx = old_rx & ~rx, old_tx & ~tx
+        elif name == "toggle":
+            rx, tx = old_rx ^ rx, old_tx ^ tx
+        self.emit(self.x, self.y, t, "route", color, position, rx | tx << 5)
+        state.rx[position], state.tx[position] = rx, tx
+        state.valid &= ~(1 << position)
+        if name != "off":
             state.valid |= 1 << position
 
     def exit_teardown(self, color: int, t: int) -> None:

@@ -307,7 +307,8 @@ def exec_route(ce: CE, ins: Instruction, t: int) -> None:
     if ins.op.name == "sw_pos":
         ce.router.set_position(ins.a, ins.immediate, t)
     elif ins.op.name == "route":
-        ce.router.set_route(ins.a, ins.immediate >> 10 & 3, ins.immediate & 31, ins.immediate >> 5 & 31, t)
+        imm = ins.immediate
+        ce.router.set_route(ins.a, imm >> 10 & 3, imm & 31, imm >> 5 & 31, imm >> 12 & 7, t)
     else:
         ce.router.exit_teardown(ins.a, t)
 

@@ -19,6 +19,9 @@ __all__ = ["Calls", "Signal"]
 MOST_CALLS = 200
 """Depth up to which calls at compile time may nest."""
 
+SETTINGS = ("<tile_config/task_priority>", "<tile_config/main_thread_priority>")
+"""Modules whose functions a comptime block may call: they say with what a program begins."""
+
 
 class Signal:
     """How a statement ended that did not end at its end: ``return``, ``break`` or ``continue``."""
@@ -76,6 +79,9 @@ class Calls(Globals):
         scope, result = self.bind(function, arguments, node)
         if decl.body is None:
             given = [uniform(scope.names[p.name].value, self.level) for p in decl.params if p.name is not None]
+            if function.module.source.name in SETTINGS and self.place == "setup":
+                self.unit.settings.append((decl.name, tuple(given), node.span))
+                return NOTHING
             found = known_result(function, given, node.span)
             if found is None:
                 raise Fault(f"'{decl.name}' works on the machine only, not at compile time", node.span)

@@ -192,6 +192,8 @@ class Emitter:
             self.put("tsc", reg(instr.data[0]))
         elif op == "rand16":
             self.put(op, reg(instr.dst))
+        elif op == "in_td":
+            self.put(op, reg(instr.dst), imm=instr.data)
         elif op == "prng":
             self.put(op, instr.data)
         elif op == "trap":
@@ -201,9 +203,9 @@ class Emitter:
         elif op == "sw_pos":
             self.put(op, instr.data[0], imm=instr.data[1])
         elif op == "route":
-            color, rx, tx, position = instr.data
+            color, rx, tx, position, mode = instr.data
             sets = [sum(1 << im.DIRS.index(letter) for letter in text) for text in (rx, tx)]
-            self.put(op, color, imm=sets[0] | sets[1] << 5 | position << 10)
+            self.put(op, color, imm=sets[0] | sets[1] << 5 | position << 10 | isa.ROUTE_MODES.index(mode) << 12)
         elif op == "flt_set":
             self.put(op, instr.data[0], reg(instr.args[0]), imm=instr.data[1])
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,15 @@ from fabric.csl.lower.vectors import Attributes
 from fabric.csl.rules import unrolls
 from fabric.csl.types import VOID, ArrayType, DsdType, StructType
 
-__all__ = ["ProgramLowering", "lower"]
+__all__ = ["START", "ProgramLowering", "lower"]
 
 SMALL = 14
 """Nodes of a function that is written in place wherever it is called."""
 DEEPEST = 7
 """Calls inside of each other that a task may make; the machine keeps eight addresses."""
 RPC, START = 28, 27
-"""Ids of the hidden tasks that do calls of the host, and that load DSRs before anything else."""
+"""Ids of the hidden tasks that do calls of the host, and what comes before anything else."""
+TEARDOWN, N_COLORS = "<tile_config/teardown>", 24
 FIRST, LAST = 2, 13
 """Registers of parameters of functions that jump to each other."""
 
@@ -79,9 +81,9 @@ class ProgramLowering(Attributes):
         if any(isinstance(entry.target, FunctionValue) for entry in names.values()):
             self._reserve(RPC, "calls of the host")
             self._calls_of_the_host()
-        if unit.loads:
-            self._reserve(START, "DSRs that are loaded at compile time")
-            self._first_loads()
+        if self.starts:
+            self._reserve(START, "what happens before anything else")
+            self._begin()
         if unit.teardown:
             self._teardown_task()
         self.made.functions = self._in_order()
@@ -148,29 +150,69 @@ class ProgramLowering(Attributes):
         code.put("ret")
         self.made.tasks.append(("local", RPC, made, False))
 
-    def _first_loads(self) -> None:
-        made, code = self._hidden_task("first loads")
+    @property
+    def starts(self) -> bool:
+        """Whether something happens before anything else: DSRs are loaded, colors that begin in teardown are noted."""
+        return bool(self.checked.unit.loads or self.watched)
+
+    def _begin(self) -> None:
+        made, code = self._hidden_task("start")
+        for color in self.watched:
+            code.store_at(None, self.held(color), code.in_teardown(color), 1)
         for dsr, dsd, options, span in self.checked.unit.loads:
             code.span = span
             code.load_explicit(code.explicit(dsr), code.known_descriptor(dsd.data), options)
         code.put("ret")
         self.made.tasks.append(("local", START, made, True))
 
+    # ---- teardown
+
+    @cached_property
+    def watched(self) -> tuple[int, ...]:
+        """Colors of which the program must know whether they entered teardown just now.
+
+        The machine tells only that a color is in teardown, not that it entered it; a color that was held before must
+        not call its handler when another one enters.  With one handler and no question there is nothing to confuse.
+        """
+        unit = self.checked.unit
+        asks = any(f.span.source.name == TEARDOWN and f.name.endswith("get_pending") for f in self.checked.functions)
+        if asks:
+            return tuple(range(N_COLORS))
+        return tuple(sorted(unit.teardown)) if len(unit.teardown) > 1 else ()
+
+    def held(self, color: int) -> Sym:
+        """Return where it is noted that the teardown of a color is known already."""
+        return Sym(self.hidden("held", N_COLORS), color)
+
+    def leaves_teardown(self, code: FunctionLowering, color: int) -> None:
+        """Write the end of a color's teardown."""
+        if color in self.watched:
+            code.store_at(None, self.held(color), 0, 1)
+        code.put("td_exit", None, data=color)
+
     def _teardown_task(self) -> None:
         made, code = self._hidden_task("teardown")
-        if len(self.checked.unit.teardown) > 1:
-            (_, span) = list(self.checked.unit.teardown.values())[1]
-            raise Fault("a second teardown handler is not supported yet", span)
-        for function, span in self.checked.unit.teardown.values():
+        handlers = self.checked.unit.teardown
+        for color, (function, span) in handlers.items():
             code.span = span
             typed = self._root(function)
             assert typed is not None
+            after = code.new_block()
+            if len(handlers) > 1:
+                entered, here = code.new_block(), code.new_block()
+                code.branch("br16", "ne", code.in_teardown(color), 0, entered, after)
+                code.place(entered)
+                code.branch("br16", "eq", code.load_at(None, self.held(color), 1), 0, here, after)
+                code.place(here)
+                code.store_at(None, self.held(color), 1, 1)
             code._called(self.function(typed), [], False)
+            code.place(after)
         code.put("ret")
         self.made.tasks.append(("local", 29, made, False))
 
     def _hidden_task(self, name: str) -> tuple[Function, FunctionLowering]:
-        span = self.checked.functions[0].span if self.checked.functions else self.checked.unit.loads[0][3]
+        functions, unit = self.checked.functions, self.checked.unit
+        span = functions[0].span if functions else unit.loads[0][3]
         made = Function(name, "task", span)
         code = FunctionLowering(self, tree.Function(name, "task", (), VOID, span), made, "local")
         made.blocks[-1].code.pop()

@@ -23,6 +23,8 @@ __all__ = ["Attributes"]
 
 FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_dest": "dest", "dsr_fifo_src1": "src1"}
 PRIORITIES = ("low", "medium", "high")
+MAIN_PRIORITIES = ("medium_low", "medium", "medium_high", "high")
+"""In the order of `level` in <tile_config/main_thread_priority>."""
 CHANGES = {
     "@set_dsd_base_addr": "base",
     "@increment_dsd_offset": "base",
@@ -41,6 +43,7 @@ class Attributes(ABC):
         self.loads: dict[ExplicitDsr, list[dict[str, Any]]] = {}
         self.last: dict[ExplicitDsr, tuple[Block, dict[str, Any], Descriptor]] = {}
         self.high: set[int] = set()
+        self.main = MAIN_PRIORITIES[0]
         self._dsd_variables: dict[int, DsdVariable] = {}
         self._assigned: dict[int, list[Any]] = {}
         self._fifos: dict[int, Fifo] = {}
@@ -60,8 +63,13 @@ class Attributes(ABC):
         for dsr, _, options, _ in self.checked.unit.loads:
             self._note(dsr, options)
         for name, arguments, _ in self.checked.unit.settings:
-            if name.endswith("task_priority"):
-                self.high.add(arguments[0].data)
+            if name in ("set_task_priority", "update_task_priority"):
+                level = arguments[1].data if len(arguments) > 1 else 1
+                (self.high.add if level else self.high.discard)(arguments[0].data)
+            elif name == "clear_task_priority":
+                self.high.discard(arguments[0].data)
+            else:
+                self.main = MAIN_PRIORITIES[arguments[0].data]
 
     def _note(self, dsr: Any, options: dict[str, Any]) -> None:
         dsr = dsr.value if isinstance(dsr, tree.Const) else dsr

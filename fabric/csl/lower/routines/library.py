@@ -102,8 +102,16 @@ for _name in (
     *(f"set_{side}_switch_pos{k}" for side in ("rx", "tx") for k in (1, 2, 3)),
 ):  # fmt: skip
     _config("<tile_config/switch_config>", _name)
-_config("<tile_config/color_config>", "reset_routes")
+for _name in ("reset_routes", "set_io_direction", "clear_io_direction", "toggle_io_direction"):
+    _config("<tile_config/color_config>", _name)
 _config("<tile_config/teardown>", "exit")
+
+
+@routine("<tile_config/teardown>", "get_pending")
+def _pending(code: Any, expr: tree.Call) -> Vreg:
+    return code.pending()
+
+
 for _name in ("set_counter", "set_max_counter", "set_active_limit"):
     _config("<tile_config/filters>", _name)
 

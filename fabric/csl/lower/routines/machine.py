@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fabric.csl import tree
@@ -16,6 +17,10 @@ __all__ = ["Machine"]
 STAMPS = (4, 7, 10)
 """First of the three registers that take a time stamp; others for the next one, so that the one before may stay."""
 FILTER_FIELDS = {"set_counter": 0, "set_max_counter": 1, "set_active_limit": 2}
+IO_MODES = {"set_io_direction": "add", "clear_io_direction": "remove", "toggle_io_direction": "toggle"}
+IO_ORDER = "WESNR"
+"""Directions in the order of `fabric_io` in <tile_config/color_config>."""
+BY_ADDRESS = ("reset_routes", *IO_MODES)
 STRING, TIME = "string", "time"
 
 
@@ -38,6 +43,27 @@ class Machine(Operations):
 
     # ---- the router
 
+    def in_teardown(self, color: int) -> Vreg:
+        """Return 1 if a color is in teardown, else 0."""
+        found = self.new(1)
+        self.put("in_td", found, data=color)
+        return found
+
+    def pending(self) -> Vreg:
+        """Return the set of colors that entered teardown since this was asked last, as 32 bits."""
+        found = self.copied(0, 2, "pending")
+        for color in self.program.watched:
+            entered, fresh, after = self.new_block(), self.new_block(), self.new_block()
+            self.branch("br16", "ne", self.in_teardown(color), 0, entered, after)
+            self.place(entered)
+            self.branch("br16", "eq", self.load_at(None, self.program.held(color), 1), 0, fresh, after)
+            self.place(fresh)
+            self.store_at(None, self.program.held(color), 1, 1)
+            self.put("or32", found, found, 1 << color)
+            self.jump(after)
+            self.place(after)
+        return found
+
     def configure(self, name: str, expr: tree.Call) -> None:
         """Write a function of <tile_config>."""
         known = expr.function.known
@@ -46,18 +72,62 @@ class Machine(Operations):
             number = self._known_number(known, arguments, "id")
             self.put("flt_set", None, self.reg(self.value(arguments[-1]), 1), data=(number, FILTER_FIELDS[name]))
             return
-        color = self._known_number(known, arguments, "where" if name == "reset_routes" else "c")
+        where = "where" if name in BY_ADDRESS else "c"
+        color = self._known_number(known, arguments, where)
         if name == "exit":
-            self.put("td_exit", None, data=color)
+            self.program.leaves_teardown(self, color)
         elif name == "clear_current_position":
             self.put("sw_pos", None, data=(color, 0))
         elif name == "set_current_switch_position":
-            self.put("sw_pos", None, data=(color, self._known_number(known, arguments, "position")))
+            self._switched(color, known.get("position") or arguments[-1])
         elif name == "reset_routes":
             value = known["routes"]
-            self.put("route", None, data=(color, *_sets(value, self), 0))
+            self.put("route", None, data=(color, *_sets(value, self), 0, "set"))
+        elif name == "set_invalid_for_all_switch_positions":
+            for position in (1, 2, 3):
+                self.put("route", None, data=(color, "", "", position, "off"))
+        elif name in IO_MODES:
+            self._io_direction(color, IO_MODES[name], known.get("io") or arguments[-1])
         else:
-            raise Fault(f"{name} is not supported yet", expr.span, "the positions of the layout's configuration")
+            side, position = name[4:6], int(name[-1])
+            self._switch_side(color, side, position, known.get("d") or arguments[-1])
+
+    def _switched(self, color: int, position: Any) -> None:
+        """Set the switch position; the machine's instruction names it, so one known at run time only is compared."""
+        self._each(position, range(4), lambda number: self.put("sw_pos", None, data=(color, number)))
+
+    def _switch_side(self, color: int, side: str, position: int, direction: Any) -> None:
+        def write(number: int) -> None:
+            sets = (DIRECTIONS[number][0], "") if side == "rx" else ("", DIRECTIONS[number][0])
+            self.put("route", None, data=(color, *sets, position, side))
+
+        self._each(direction, range(len(DIRECTIONS)), write)
+
+    def _io_direction(self, color: int, mode: str, io: Any) -> None:
+        """Let a direction join or leave the sets of position 0: 0 to 4 are outputs, 5 to 9 inputs."""
+
+        def write(number: int) -> None:
+            letter = IO_ORDER[number % 5]
+            self.put("route", None, data=(color, *(("", letter) if number < 5 else (letter, "")), 0, mode))
+
+        self._each(io, range(10), write)
+
+    def _each(self, value: Any, numbers: range, write: Callable[[int], object]) -> None:
+        """Write code for a number that is known, or for each that it may be with a comparison before."""
+        made = value.data if isinstance(value, Value) else self.value(value)
+        if isinstance(made, int):
+            write(made)
+            return
+        done = self.new_block()
+        for number in numbers:
+            here, after = self.new_block(), self.new_block()
+            self.branch("br16", "eq", made, number, here, after)
+            self.place(here)
+            write(number)
+            self.jump(done)
+            self.place(after)
+        self.jump(done)
+        self.place(done)
 
     def _known_number(self, known: dict[str, Any], arguments: list[Any], name: str) -> int:
         value = known.get(name)

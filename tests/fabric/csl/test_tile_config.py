@@ -1,0 +1,221 @@
+"""<tile_config>: routes, switches, teardown and priorities that a program changes by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.fabric.csl.running import device_of, run_task
+
+ROW = """
+const width: u16 = 4;
+layout {
+  @set_rectangle(width, 1);
+  for (@range(u16, width)) |x| {
+    @set_tile_code(x, 0, "pe.csl", .{ .first = x == 0, .last = x == width - 1, .width = width });
+  }
+}
+"""
+# Every PE in turn sends its value to the last one over one color; then the first one ends that phase by a teardown
+# command, the routes are turned round, and the last PE sends the sum back to all.
+PE = """
+param first: bool;
+param last: bool;
+param width: u16;
+const tile = @import_module("<tile_config>");
+const place = @import_module("<layout>");
+const control = @import_module("<control>");
+const C = @get_color(3);
+const step = @get_local_task_id(9);
+const entered = @get_local_task_id(10);
+export var sum: u32;
+export var phase: u16;
+var mine: u32;
+const advance = control.encode_payload(2,
+  [2]control.opcode{ control.opcode.SWITCH_ADV, control.opcode.SWITCH_ADV }, [2]bool{ true, true }, true, {});
+const finish = control.encode_single_payload(control.opcode.TEARDOWN, true, {}, 0);
+const take = @get_dsd(fabin_dsd, .{ .extent = 1, .fabric_color = C, .input_queue = @get_input_queue(2) });
+const give = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = C, .output_queue = @get_output_queue(2) });
+const order = @get_dsd(fabout_dsd, .{
+  .extent = 1, .fabric_color = C, .output_queue = @get_output_queue(2), .control = true });
+
+fn gather() void {
+  if (first) {
+    tile.color_config.reset_routes(C, .{ .rx = RAMP, .tx = EAST });
+  } else if (last) {
+    tile.color_config.reset_routes(C, .{ .rx = WEST, .tx = RAMP });
+  } else {
+    tile.color_config.reset_routes(tile.color_config.get_color_config_addr(C), .{ .rx = WEST, .tx = EAST });
+  }
+  tile.switch_config.clear_current_position(C);
+  tile.switch_config.set_invalid_for_all_switch_positions(C);
+  if (!last) {
+    tile.switch_config.set_rx_switch_pos1(C, RAMP);
+  }
+  tile.teardown.exit(C);
+  if (last) {
+    for (@range(u16, width - 1)) |_| { @mov32(&mine, take); sum += mine; }
+  } else {
+    @mov32(give, sum);
+    @mov32(order, advance);
+    if (first) { @mov32(order, finish); }
+  }
+}
+fn spread() void {
+  if (last) {
+    tile.color_config.reset_routes(C, .{ .rx = RAMP, .tx = WEST });
+  } else if (first) {
+    tile.color_config.reset_routes(C, .{ .rx = EAST, .tx = RAMP });
+  } else {
+    tile.color_config.reset_routes(C, .{ .rx = EAST, .tx = [2]direction{ WEST, RAMP } });
+  }
+  tile.switch_config.clear_current_position(C);
+  tile.switch_config.set_invalid_for_all_switch_positions(C);
+  tile.teardown.exit(C);
+  if (last) { @mov32(give, sum); } else { @mov32(&sum, take); }
+}
+task next() void {
+  phase += 1;
+  if (phase == 1) { sum = @as(u32, place.get_x_coord()) + 5; gather(); } else { spread(); }
+}
+fn torn() void { @activate(step); }
+comptime {
+  @bind_local_task(next, step);
+  @activate(step);
+  @set_teardown_handler(torn, C);
+  @initialize_queue(@get_input_queue(2), .{ .color = C });
+  @set_local_color_config(C, .{
+    .routes = .{ .rx = .{ WEST }, .tx = .{ EAST } },
+    .switches = .{ .pos1 = .{ .rx = RAMP }, .ring_mode = true, .pop_mode = .{ .pop_on_advance = true } },
+    .teardown = true });
+}
+"""
+
+
+def test_a_color_is_turned_round_between_two_phases(tmp_path):
+    device = device_of(tmp_path, {"layout.csl": ROW, "pe.csl": PE}, "layout.csl")
+    device.settle()
+    found = [device.symbol(x, 0, "sum").view(np.uint32)[0] for x in range(4)]
+    assert found == [5 + 6 + 7 + 8] * 4
+    assert [device.symbol(x, 0, "phase")[0] for x in range(4)] == [2] * 4
+
+
+TWO = """
+const tile = @import_module("<tile_config>");
+const control = @import_module("<control>");
+const A = @get_color(3);
+const B = @get_color(4);
+export var seen: [4]u16;
+export var set: u32;
+export var later: u32;
+const finish = control.encode_single_payload(control.opcode.TEARDOWN, true, {}, 0);
+const order = @get_dsd(fabout_dsd, .{
+  .extent = 1, .fabric_color = A, .output_queue = @get_output_queue(2), .control = true });
+task start() void { @mov32(order, finish); }
+fn on_a() void {
+  seen[0] += 1;
+  QUESTION
+  tile.teardown.exit(A);
+  if (seen[0] < 3) { @activate(@get_local_task_id(9)); }
+}
+fn on_b() void { seen[1] += 1; }
+comptime {
+  @bind_local_task(start, @get_local_task_id(9));
+  @activate(@get_local_task_id(9));
+  @set_teardown_handler(on_a, A);
+  HANDLER
+  @set_local_color_config(A, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } } });
+  @set_local_color_config(B, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } }, .teardown = true });
+}
+layout { @set_rectangle(1, 1); @set_tile_code(0, 0); }
+"""
+
+
+def test_a_color_that_begins_in_teardown_does_not_call_its_handler(tmp_path):
+    text = TWO.replace("HANDLER", "@set_teardown_handler(on_b, B);").replace("QUESTION", "")
+    device = device_of(tmp_path, {"layout.csl": text}, "layout.csl")
+    device.settle()
+    assert device.symbol(0, 0, "seen").tolist() == [3, 0, 0, 0]
+
+
+def test_what_is_pending_is_told_once(tmp_path):
+    question = "set = tile.teardown.get_pending(); later = tile.teardown.get_pending(); seen[2] += 1;"
+    question += " if (tile.teardown.is_pending(set, A)) { seen[3] += 1; }"
+    text = TWO.replace("HANDLER", "").replace("QUESTION", question)
+    device = device_of(tmp_path, {"layout.csl": text}, "layout.csl")
+    device.settle()
+    assert device.symbol(0, 0, "seen").tolist() == [3, 0, 3, 3]
+    assert device.symbol(0, 0, "set").view(np.uint32)[0] == 1 << 3
+    assert device.symbol(0, 0, "later").view(np.uint32)[0] == 0
+
+
+@pytest.mark.parametrize("first", ["high", "low"])
+def test_priorities_that_a_program_begins_with(tmp_path, first):
+    text = """
+const tile = @import_module("<tile_config>");
+export var y: [2]u16;
+var n: u16 = 1;
+task other() void { y[1] = n; n += 1; }
+comptime {
+  @bind_local_task(other, @get_local_task_id(9));
+  @activate(@get_local_task_id(9));
+  tile.main_thread_priority.update_main_thread_priority(tile.main_thread_priority.level.HIGH);
+  SETTING
+}
+"""
+    ident = 9 if first == "low" else 8
+    setting = f"tile.task_priority.set_task_priority(@get_local_task_id({ident}));"
+    setting += " tile.task_priority.set_task_priority(@get_local_task_id(11));"
+    setting += " tile.task_priority.clear_task_priority(@get_local_task_id(11));"
+    found = run_task(tmp_path, "y[0] = n; n += 1;", text.replace("SETTING", setting), results={"y": "u2"})["y"]
+    assert found.tolist() == ([2, 1] if first == "low" else [1, 2])
+
+
+def test_directions_join_and_leave_a_route(tmp_path):
+    """A PE opens its way to the neighbour, sends, and closes it again: only what is sent between arrives."""
+    layout = """
+layout {
+  @set_rectangle(2, 1);
+  @set_tile_code(0, 0, "pe.csl", .{ .sends = true });
+  @set_tile_code(1, 0, "pe.csl", .{ .sends = false });
+}
+"""
+    pe = """
+param sends: bool;
+const tile = @import_module("<tile_config>");
+const io = tile.color_config.fabric_io;
+const C = @get_color(3);
+export var got: [4]u32;
+export var n: u16;
+const give = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = C, .output_queue = @get_output_queue(2) });
+fn wait() void { for (@range(u16, 40)) |i| { n = i; } }
+task start() void {
+  @mov32(give, @as(u32, 1));
+  wait();
+  tile.color_config.set_io_direction(C, io.TX_EAST);
+  @mov32(give, @as(u32, 2));
+  wait();
+  tile.color_config.toggle_io_direction(C, io.TX_EAST);
+  @mov32(give, @as(u32, 3));
+  wait();
+  tile.color_config.toggle_io_direction(C, io.TX_EAST);
+  @mov32(give, @as(u32, 4));
+  wait();
+  tile.color_config.clear_io_direction(C, io.TX_EAST);
+  @mov32(give, @as(u32, 5));
+}
+task take(v: u32) void { got[n] = v; n += 1; }
+comptime {
+  if (sends) {
+    @bind_local_task(start, @get_local_task_id(9));
+    @activate(@get_local_task_id(9));
+    @set_local_color_config(C, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ SOUTH } } });
+  } else {
+    @bind_data_task(take, @get_data_task_id(C));
+    @set_local_color_config(C, .{ .routes = .{ .rx = .{ WEST }, .tx = .{ RAMP } } });
+  }
+}
+"""
+    device = device_of(tmp_path, {"layout.csl": layout, "pe.csl": pe}, "layout.csl")
+    device.settle()
+    assert device.symbol(1, 0, "got").view(np.uint32).tolist() == [2, 4, 0, 0]
