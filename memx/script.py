@@ -177,7 +177,10 @@ class Script:
         """
         values = int(self._values[-1]) - 1  # the last one is the loss scale
         carries = [(of >= 0) & (of < values) for of in (self.sources, self.seconds)]
-        weights, asked = int((carries[0] | carries[1]).sum()), len(np.unique(self.asking[self.asking >= 0]))
+        weights = int((carries[0] | carries[1]).sum())
+        asked = int(
+            np.count_nonzero(np.bincount(self.asking[self.asking >= 0]))
+        )  # np.unique loads a package of its own
         gradients = int((np.concatenate(self.places) < self.offsets[-1]).sum())
         counts = {"weights": weights, "requests": asked, "commands": self.n_words - weights - asked}
         counts |= {"gradients": gradients, "losses": len(self.back) - gradients}

@@ -36,10 +36,10 @@ def least(first: Sequence[str], second: Sequence[str], ratio: float, rounds: int
         cpu_of(words)  # fills the caches
     best = float("inf"), 1.0
     for _ in range(rounds):
-        before = [cpu_of(first) for _ in range(2)]
+        before = cpu_of(first)
         found = cpu_of(second)
-        around = [*before, *(cpu_of(first) for _ in range(2))]
-        best = min(best, (found, sum(around) / len(around)), key=lambda pair: pair[0] / pair[1])
+        around = (before + cpu_of(first)) / 2
+        best = min(best, (found, around), key=lambda pair: pair[0] / pair[1])
         if best[0] <= ratio * best[1]:
             break
     return best[1], best[0]

@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fabric import Fabric, Layout, Program
 from fabric.engine.engine import Engine
 from fabric.host.debug import replay
 from fabric.layout.picture import Scene, html
 from tests.compare import compare, seeded
-from tests.examples import examples
 from tests.random_machines import random_spec
 from tests.random_traffic import random_traffic
 from traces.paths import follow, identify
@@ -155,7 +152,8 @@ def attached(case):
 
 @pytest.mark.parametrize(("make", "limit"), [(random_spec, 400), (random_traffic, 3000)])
 def test_random_machines_use_ramps(make, limit):
-    cases = [seeded(seed, make) for seed in range(30)]
+    """Machines such as tests/fabric/test_equivalence.py draws by the hundred have ports at ramps, and words there."""
+    cases = [seeded(seed, make) for seed in range(16)]
     moved = 0
     for case in cases:
         if attached(case):
@@ -167,12 +165,6 @@ def test_random_machines_use_ramps(make, limit):
             for k, link in enumerate(case.spec.outputs):
                 moved += len(engine.pop_output(k)[0]) if link[2] == DIR_R else 0
     assert moved > 30
-
-
-@examples(40)
-@given(st.integers(0, 2**32 - 1))
-def test_random_traffic_agrees_at_ramps(seed):
-    assert compare(seeded(seed, random_traffic), 3000) in ("limit", "complete", "stuck", "fault")
 
 
 def events_of(fabric):

@@ -18,11 +18,13 @@ from wse_core.params import machine
 MODEL = "gpt2-xl"
 
 
-@pytest.fixture(autouse=True)
-def _few_rows(monkeypatch):
-    monkeypatch.setattr(layer_costs, "FOLLOWED", 64)
-    layer_costs._followed.cache_clear()
-    yield
+@pytest.fixture(scope="module", autouse=True)
+def _few_rows():
+    """Follow fewer rows of a matrix than users have followed, and those of one machine once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layer_costs, "FOLLOWED", 64)
+        layer_costs._followed.cache_clear()
+        yield
     layer_costs._followed.cache_clear()
 
 

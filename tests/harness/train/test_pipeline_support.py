@@ -96,9 +96,15 @@ def test_what_is_refused_is_named(key):
     assert where.replace("[0]", "") in (key, "sparsity.schedule" if key.startswith("sparsity.") else key)
 
 
+@pytest.fixture(scope="module")
+def plain():
+    """Losses and weights of the plain configuration."""
+    return results(config())
+
+
 @pytest.mark.parametrize("key", OTHER)
-def test_what_has_no_use_changes_nothing(key):
-    plain, changed = results(config()), results(config(OTHER[key]))
+def test_what_has_no_use_changes_nothing(plain, key):
+    changed = results(config(OTHER[key]))
     assert plain[0] == changed[0]
     assert all(np.array_equal(a, b) for a, b in zip(plain[1], changed[1], strict=True))
 

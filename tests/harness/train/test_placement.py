@@ -26,7 +26,7 @@ batch = 64
 width = {width}
 height = {height}
 [train]
-iterations = 12
+iterations = 4
 dtype = "f16"
 optimizer = {{name = "sgd", lr = 0.002}}
 """
