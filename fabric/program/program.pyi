@@ -242,7 +242,7 @@ class Program:
     def tsc(self, dst: Reg | Sequence[Reg]) -> None:
         """Read the 48-bit cycle counter into three consecutive registers, low first; `dst` from `regs` (3) or a Reg."""
 
-    def store_tsc(self, var: Var | Address) -> None:
+    def store_tsc(self, var: Var | Address | Reg) -> None:
         """Read the cycle counter and store it as three 16-bit words at `var` (u16, at least 3 elements)."""
 
     def rand16(self, dst: Reg) -> None:

@@ -102,8 +102,10 @@ class Scalars:
             raise self.unit.error(f"tsc: {first} and the two registers after it do not exist")
         self.unit.emit("tsc", a=isa.FILE_REG << 4 | first.id)
 
-    def store_tsc(self, var: Var | Address) -> None:
+    def store_tsc(self, var: Var | Address | Reg) -> None:
         """Read the cycle counter and store it as three 16-bit words at `var` (u16, at least 3 elements).
+
+        A register holds the address.
 
         The counter is sampled in the first cycle; the stores follow.
         """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.cli import generate_regions
 from harness.cli.shared import add_machine_options
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
@@ -19,6 +20,8 @@ from harness.kit.console import make_progress, print_json, printable, table
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fabric.networks.inference.placement import Placement
     from harness.inference.generate import Answer
     from harness.models.hub import LanguageModel
@@ -67,6 +70,20 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         default="auto",
         help="read the prompt at once by a program of its own (mesh), token by token by the decoding program (token), "
         "or at once if that fits into the memory of the PEs (default)",
+    )
+    parser.add_argument(
+        "--regions",
+        type=int,
+        metavar="N",
+        help="spread the layers over N meshes beside each other; a token goes from one to the next on the wafer",
+    )
+    parser.add_argument(
+        "--requests",
+        type=int,
+        default=1,
+        metavar="B",
+        help="answer B times at once, tokens of all in turns, so that regions need not wait (request k draws with seed "
+        "SEED + k; default: %(default)s)",
     )
     parser.add_argument("--dtype", choices=("f16", "cb16"), default="f16", help="16-bit format (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0: the likeliest token (default)")
@@ -124,6 +141,8 @@ def _tokenizer(args: argparse.Namespace, model: LanguageModel | RandomModel) -> 
 def main(args: argparse.Namespace) -> int:
     """Generate; return 1 if a step differs from the oracle."""
     from harness.inference.generate import Sampling, generate
+    from harness.inference.regions import Flow
+    from harness.inference.regions import generate_regions as generate_in_regions
     from harness.models.hub import find_model
     from harness.models.random_model import random_model
     from harness.models.tokens import Unfolding
@@ -138,6 +157,10 @@ def main(args: argparse.Namespace) -> int:
         model = random_model(args.model, args.random_layers, args.seed)
     tokenizer = _tokenizer(args, model)
     prompt = _tokens(args, tokenizer, model.configuration.begin)
+    in_regions = args.regions is not None or args.requests != 1
+    if in_regions:
+        args.regions = 1 if args.regions is None else args.regions
+        generate_regions.refused(args)
     if args.estimate:
         return _estimate(args, machine, model, prompt, mesh, None if tokenizer is None else tokenizer.size)
     if args.logits:
@@ -152,23 +175,45 @@ def main(args: argparse.Namespace) -> int:
         writer = stack.enter_context(_run_file(args, machine)) if args.out else None
         recording = stack.enter_context(recorder(args, args.out, writer.meta if writer else None, successive=True))
         progress = stack.enter_context(make_progress(args.progress))
-        answer = generate(
-            machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, args.verify == "full",
-            None if args.json else hear, progress, None if tokenizer is None else tokenizer.size, args.prefill,
-        )  # fmt: skip
+        heard, verify = None if args.json else hear, args.verify == "full"
+        answers = None if tokenizer is None else tokenizer.size
+        answer: Answer | Flow
+        if in_regions:
+            answer = generate_in_regions(
+                machine, model, [prompt] * args.requests, args.tokens, mesh, args.regions, args.cache, args.dtype,
+                sampling, verify, heard, progress, answers,
+            )  # fmt: skip
+        else:
+            answer = generate(
+                machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, verify, heard, progress,
+                answers, args.prefill,
+            )  # fmt: skip
         if writer is not None:
-            _fill(writer, answer, args.trace != "off" and recording.windows is None)
+            counters = args.trace != "off" and recording.windows is None
+            if isinstance(answer, Flow):
+                generate_regions.fill(writer, answer, counters)
+            else:
+                _fill(writer, answer, counters)
             recording.finish(writer)
             writer.close()
+    if isinstance(answer, Flow):
+        logits, every = answer.logits[0], answer.tokens
+        result = generate_regions.result_of(args, machine, answer, CLOCKS, prompt, model.name)
+        rows = generate_regions.rows(result, machine)
+    else:
+        logits, every = answer.logits, [answer.tokens]
+        result = _result(args, machine, model, prompt, mesh, answer)
+        rows = _rows(result, machine)
     if args.logits:
-        _write_logits(args.logits, answer)
-    result = _result(args, machine, model, prompt, mesh, answer)
-    result["text"] = tokenizer.decode(answer.tokens) if tokenizer is not None else None
+        _write_logits(args.logits, logits, every[0])
+    result["text"] = tokenizer.decode(every[0]) if tokenizer is not None else None
     if args.json:
         print_json(result)
     else:
         print(printable(text.rest()) if text else "")
-        print(table(_rows(result, machine), indent="    "))
+        for tokens in every[1:]:
+            print(printable(tokenizer.decode(tokens)) if tokenizer else " ".join(map(str, tokens)))
+        print(table(rows, indent="    "))
     return 1 if answer.bit_exact is False else 0
 
 
@@ -186,6 +231,10 @@ def _estimate(
     for option, value in {"--out": args.out, "--logits": args.logits}.items():
         if value:
             raise ConfigError("says something about a run, and an estimate runs nothing", where=option)
+    if args.regions is not None:
+        facts = generate_regions.estimated(args, machine, model, prompt, mesh, answers)
+        print_json(facts) if args.json else print(table(generate_regions.estimated_rows(facts)))
+        return 0
     found = estimate(
         machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, answers, args.prefill
     )  # fmt: skip
@@ -364,13 +413,13 @@ def _writable(path: str) -> None:
         raise ConfigError("its directory does not exist", where=path)
 
 
-def _write_logits(path: str, answer: Answer) -> None:
+def _write_logits(path: str, logits: list[NDArray[np.float32]], tokens: list[int]) -> None:
     """Write the logits of the generated tokens, all or nothing."""
     target = Path(path)
     staging = target.with_name(f".{target.name}.part")
     try:
         with staging.open("wb") as stream:
-            np.savez(stream, logits=np.array(answer.logits), tokens=np.array(answer.tokens))
+            np.savez(stream, logits=np.array(logits), tokens=np.array(tokens))
         staging.replace(target)
     finally:
         staging.unlink(missing_ok=True)

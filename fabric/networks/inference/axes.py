@@ -5,10 +5,12 @@ other lengths.  Along x the lowest level of the tree has the columns of a head o
 level alone, with a flood of its own, sums the scores of each head: no colors and no input queues beside the tree's.
 
 Colors
-    y: 4 and the flood; x: 4 and the flood; the flood inside a head; two for the shift of the cache; token in, id out.
+    y: 4 and the flood; x: 4 and the flood; the flood inside a head; two for the shift of the cache; token in, id out;
+    two from region to region (`fabric.networks.inference.pipeline`).
 Queues
     Input queues: levels of y 2 and 4, its flood 6; levels of x 3 and 5, its flood 7; flood inside a head 0; shift 1.
-    The token enters column 0 on queue 3: a column at the edge sends on the lowest level and never receives there.
+    The token enters column 0 on queue 3: a column at the edge sends on the lowest level and never receives there.  What
+    column 0 hands over leaves on output queue 0, with which only roots inside a head flood.
 
 Source: WaferLLM, section 6 (K-trees); the shared level is of this project.
 """
@@ -21,6 +23,7 @@ from fabric.networks.inference.placement import Placement
 from wse_core.params import Machine
 
 __all__ = [
+    "COLOR_HAND",
     "COLOR_HEAD",
     "COLOR_IN",
     "COLOR_OUT",
@@ -33,7 +36,7 @@ __all__ = [
 ]
 
 COLORS_Y, COLORS_X = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
-COLOR_HEAD, COLOR_SHIFT, COLOR_IN, COLOR_OUT = 10, (11, 12), 13, 14
+COLOR_HEAD, COLOR_SHIFT, COLOR_IN, COLOR_OUT, COLOR_HAND = 10, (11, 12), 13, 14, (15, 16)
 QUEUES_Y, QUEUES_X = Queues((2, 4), 6, 2), Queues((3, 5), 7, 3)
 QUEUE_HEAD, QUEUE_SHIFT, QUEUE_IN = 0, 1, 3
 LEVELS = 2
@@ -87,9 +90,9 @@ class Axis:
         )
 
 
-def axes(machine: Machine, place: Placement) -> tuple[Axis, Axis]:
-    """Return the axes along x and along y of a placement."""
-    rows, columns = Line.rows(place.width, place.height), Line.columns(place.width, place.height)
+def axes(machine: Machine, place: Placement, x: int = 0) -> tuple[Axis, Axis]:
+    """Return the axes along x and along y of a placement that begins in column `x`."""
+    rows, columns = Line.rows(place.width, place.height, x), Line.columns(place.width, place.height, x)
     along_x = Axis(machine, rows, COLORS_X, QUEUES_X, place.group, place.hidden)
     along_y = Axis(machine, columns, COLORS_Y, QUEUES_Y, 1, place.shapes["qkv"].rows)
     return along_x, along_y

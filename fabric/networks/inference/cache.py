@@ -28,12 +28,12 @@ NOWHERE, BELOW, OWN = 0, 1, 2
 """Where a row's new entry comes from."""
 
 
-def route_shift(layout: Layout, place: Placement) -> None:
-    """Paint the routes of the shift: each row sends north, in a color of its parity."""
+def route_shift(layout: Layout, place: Placement, x: int = 0) -> None:
+    """Paint the routes of the shift, from column `x` on: each row sends north, in a color of its parity."""
     for row in range(1, place.height):
         color = COLOR_SHIFT[row % 2]
-        layout.route(color, (0, row, place.width, 1), rx="R", tx="N")
-        layout.route(color, (0, row - 1, place.width, 1), rx="S", tx="R")
+        layout.route(color, (x, row, place.width, 1), rx="R", tx="N")
+        layout.route(color, (x, row - 1, place.width, 1), rx="S", tx="R")
 
 
 class CacheCode:

@@ -18,13 +18,23 @@ Behind a prompt
     them, along x row r gets its chunk, to which the home has the only numbers that are not zero.  Then the step goes on
     behind the last layer.
 
+One of several regions
+    A model may lie on several meshes beside each other (`fabric.networks.inference.pipeline`), each with some of its
+    layers.  All but the first take the residual stream of a token where the first takes an embedding, and all but the
+    last hand theirs on where the last one answers; column 0 does both, and notes when it begins and when it is through.
+
+Several answers
+    With several requests, tokens of all come in turns, and each request has a cache of its own.  All are at the same
+    position: what counts tokens is moved on once per round.
+
 Cycles: `fabric.networks.inference.decode_cycles`.
 Source: WaferLLM, section 4.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,9 +50,10 @@ from fabric.kernels.matvec.line_sum import LineSum
 from fabric.layout.layout import Layout
 from fabric.networks.inference.argmax import ArgMax
 from fabric.networks.inference.attention import Attention
-from fabric.networks.inference.axes import COLOR_HEAD, COLOR_IN, COLOR_OUT, QUEUE_HEAD, QUEUE_IN, axes
+from fabric.networks.inference.axes import COLOR_HAND, COLOR_HEAD, COLOR_IN, COLOR_OUT, QUEUE_HEAD, QUEUE_IN, axes
 from fabric.networks.inference.cache import CacheCode, route_shift
 from fabric.networks.inference.elementwise import Rotary, emit_norm, emit_residual, emit_swiglu
+from fabric.networks.inference.log import Log
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.writer import Writer
@@ -114,9 +125,13 @@ class Decode:
         Only the first so many tokens may be answered: vocabularies are often padded beyond what has a text.
     prompt : PromptPlacement, optional
         What was read by another program before this one begins.
+    region : int, optional
+        Which of several regions this is, from 0 on, `place` saying which layers it has; None: there is only one.
 
     Attributes
     ----------
+    column : int
+        Of the layout: where the mesh begins.
     may_answer : ndarray of bool, shape (width, vocabulary of a column)
         Of the logits of each column, those that take part in the arg max.
     x, y : Axis
@@ -135,12 +150,14 @@ class Decode:
         timed: bool = False,
         answers: int | None = None,
         prompt: PromptPlacement | None = None,
+        region: int | None = None,
     ) -> None:
-        self.prompt = prompt
+        self.prompt, self.region = prompt, region
+        self.column = (region or 0) * place.width
         answers = place.decoder.vocabulary if answers is None else answers
         self.may_answer = (place.ids >= 0) & (place.ids < answers)
         self.machine, self.place, self.policy, self.timed = machine, place, policy, timed
-        self.x, self.y = axes(machine, place)
+        self.x, self.y = axes(machine, place, self.column)
         heads, hidden, shapes = place.heads, place.hidden, place.shapes
         self.sums: dict[str, LineSum] = {
             "norm": self.y.sum(1),
@@ -163,10 +180,11 @@ class Decode:
         place = self.place
         p = Program(f"decoder {column} {row}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
         w = Writer(p, place, self.prompt.slots if self.prompt else 0)
-        rotary, search = Rotary(w), ArgMax(w)
+        rotary, search = Rotary(w), ArgMax(w) if place.last else None
         cache = CacheCode(w, self.policy, row.parity, row.first, row.last)
         attention = Attention(w, cache, self.level(column), self.x.queues.levels[0])
         stamps = Stamps(p, len(PARTS) + 1) if self.timed else None
+        log = Log(p) if self.region is not None and column.first else None
 
         def summed(name: str, var: Var) -> Callable[[], None]:
             line = self.sums[name]
@@ -183,28 +201,39 @@ class Decode:
             if self.prompt is not None:
                 self._resume(w, summed)
                 p.jump(behind)
+            if log is not None:
+                log.begin()
             start = p.label("next token")
-            self._enter(w, column)
+            self._enter(w, column, log)
             if stamps is not None:
                 stamps.store(0)
             summed("back", w.back)()
             p.mov32(w.x, w.back)
             w.rewind()
             done("enter")
-            cache.begin()
-            rotary.position()
+            with self._once(w, 0):
+                cache.begin()
+                rotary.position()
             done("begin")
             with p.loop(place.decoder.layers, counter=turn):
                 self._layer(w, rotary, cache, attention, summed, done)
             p.place(behind)
-            self._norm(w, "norm 3", summed, done)
-            self._product(w, "head", w.logits, w.given, summed("head", w.logits))
-            done("head")
-            search.emit(summed("largest", search.top), summed("smallest", search.top))
-            done("argmax")
-            if column.first and row.first:
-                p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_OUT), 2), search.answer)
-            rotary.advance()
+            if search is not None:
+                self._norm(w, "norm 3", summed, done)
+                self._product(w, "head", w.logits, w.given, summed("head", w.logits))
+                done("head")
+                search.emit(summed("largest", search.top), summed("smallest", search.top))
+                done("argmax")
+                if column.first and row.first:
+                    p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_OUT), 2), search.answer)
+            elif column.first:
+                assert self.region is not None
+                p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_HAND[self.region % 2]), place.hidden), w.x)
+            with self._once(w, place.requests - 1):
+                rotary.advance()
+            self._next_request(w)
+            if log is not None:
+                log.note()
             p.jump(start)
         p.assemble()
         return p
@@ -276,18 +305,48 @@ class Decode:
         done("swiglu")
         self._product(w, "down", w.back, w.inner_half, summed("back", w.back))
         emit_residual(w)
-        with w.taking("cache", self.place.cache_words):
+        with w.taking("cache", self.place.requests * self.place.cache_words):
             pass
         done("down")
 
-    def _enter(self, w: Writer, column: ColumnRole) -> None:
-        """Write that the token's embedding enters ``back``: at column 0 from outside, elsewhere zeros."""
+    @contextmanager
+    def _once(self, w: Writer, request: int) -> Iterator[None]:
+        """Write the block for one request of a round only."""
+        if self.place.requests == 1:
+            yield
+            return
+        turn = w.p.reg16("request")
+        w.p.ld16(turn, w.request)
+        with w.p.if_("eq", turn, request, "16"):
+            w.p.free(turn)
+            yield
+
+    def _next_request(self, w: Writer) -> None:
+        """Write that it is the next request's turn."""
+        count, p = self.place.requests, w.p
+        if count == 1:
+            return
+        turn = p.reg16("request")
+        p.ld16(turn, w.request)
+        p.add16(turn, turn, 1)
+        with p.if_("eq", turn, count, "16"):
+            p.ldi(turn, 0)
+        p.st16(turn, w.request)
+        p.free(turn)
+
+    def _enter(self, w: Writer, column: ColumnRole, log: Log | None) -> None:
+        """Write that what a token begins with enters ``back``: at column 0 from outside, elsewhere zeros."""
         p = w.p
-        if column.first:
+        if column.first and self.region:
+            color = COLOR_HAND[(self.region - 1) % 2]
+            p.mov32(w.back, p.fabin(p.input_queue(QUEUE_IN, color), w.place.hidden))
+        elif column.first:
             p.mov16(w.given, p.fabin(p.input_queue(QUEUE_IN, COLOR_IN), w.place.hidden))
             p.fh2s(w.back, w.given)
         else:
             p.mov32(w.back, 0)
+        if log is not None:
+            log.note()
 
     def _product(self, w: Writer, name: str, result: Var, vector: Var, total: Callable[[], None]) -> None:
         """Write a product and the sum of its parts; the biases of queries, keys and values behind it."""
@@ -310,9 +369,15 @@ class Decode:
     # --- layout -------------------------------------------------------------------------------------------------------
 
     def layout(self) -> Layout:
-        """Return the `Layout`, with the streams in `inputs` and `output`; not yet built."""
-        place, height, width = self.place, self.place.height, self.place.width
-        layout = Layout(width, height, self.machine)
+        """Return the `Layout`, with the streams in `inputs` and `output`; built."""
+        layout = Layout(self.place.width, self.place.height, self.machine)
+        self.paint(layout)
+        layout.build()
+        return layout
+
+    def paint(self, layout: Layout) -> None:
+        """Put the mesh into a layout: programs, routes, parameters, and streams where the wafer's edge is."""
+        place, height, first = self.place, self.place.height, self.column
         columns = [ColumnRole(tree, k == 0) for k, tree in enumerate(self.sums["back"].roles())]
         rows = [
             RowRole(tree, k % 2 if self.policy == "shift" else 0, k == 0, k == height - 1)
@@ -324,15 +389,16 @@ class Decode:
         if place.group > 1:
             self._route_heads(layout)
         if self.policy == "shift":
-            route_shift(layout, place)
-        layout.route(COLOR_IN, (0, 0, 1, height), rx="W", tx="R")
-        layout.route(COLOR_OUT, (0, 0), rx="R", tx="W")
-        self.inputs = [layout.input_stream(0, row, "W", COLOR_IN) for row in range(height)]
-        self.output = layout.output_stream(0, 0, "W", COLOR_OUT)
+            route_shift(layout, place, first)
+        if not self.region:
+            layout.route(COLOR_IN, (0, 0, 1, height), rx="W", tx="R")
+            self.inputs = [layout.input_stream(0, row, "W", COLOR_IN) for row in range(height)]
+        if place.last:
+            side = "N" if self.region else "W"
+            layout.route(COLOR_OUT, (first, 0), rx="R", tx=side)
+            self.output = layout.output_stream(first, 0, side, COLOR_OUT)
         for name, values, rect in self.parameters():
             layout.set_param(name, values, rect)
-        layout.build()
-        return layout
 
     def groups(self) -> list[list[int]]:
         """Return the columns of each lowest group of the tree along x."""
@@ -349,7 +415,7 @@ class Decode:
                 east = "E" * (column < group[-1] and column >= root)
                 rx = "R" if column == root else "E" if column < root else "W"
                 tx = west + east + "R" * (column != root)
-                layout.route(COLOR_HEAD, (column, 0, 1, self.place.height), rx=rx, tx=tx)
+                layout.route(COLOR_HEAD, (self.column + column, 0, 1, self.place.height), rx=rx, tx=tx)
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
@@ -358,7 +424,7 @@ class Decode:
         from fabric.networks.inference.angles import Angles
 
         place, width, height = self.place, self.place.width, self.place.height
-        whole = 0, 0, width, height
+        whole = self.column, 0, width, height
         angles = Angles(place, self.machine)
         ids = np.maximum(place.ids, 0).astype(np.float32)
         known = self.may_answer.sum(axis=1).astype(np.uint16)
@@ -368,11 +434,9 @@ class Decode:
             values = values if values.ndim > 1 else values[:, np.newaxis]
             return np.broadcast_to(values, (height, width, values.shape[-1]))
 
-        found = [
-            ("ids", per_column(ids)),
-            ("known", per_column(known)),
-            ("row", np.broadcast_to(rows[:, np.newaxis, np.newaxis], (height, width, 1))),
-        ]
+        found = [("row", np.broadcast_to(rows[:, np.newaxis, np.newaxis], (height, width, 1)))]
+        if place.last:
+            found += [("ids", per_column(ids)), ("known", per_column(known))]
         position = self.prompt.length - 1 if self.prompt else 0  # a step ends with the way to the next
         found += [(name, per_column(bits.view(np.float32))) for name, bits in angles.state(position).items()]
         found.append(("passed", np.full((height, width, 1), angles.passed(position), np.uint16)))

@@ -296,33 +296,55 @@ class StepCycles(Work):
         return front.last
 
     def _run(self, before: int) -> tuple[dict[str, int], int]:
+        front, times = Front(self.place.width, self.place.height), {}
+
+        def done(part: str) -> None:
+            front.work(self.stamp)
+            times[part] = front.last
+
+        self.through(front, before, self.entering(), done)
+        whole = self.answered(front, done)
+        order = [name for name in PARTS if name in times]
+        cuts = [0, *[times[name] for name in order]]
+        return {name: cuts[k + 1] - cuts[k] for k, name in enumerate(order)}, whole
+
+    def entering(self) -> int:
+        """Return the cycles until column 0 has the embedding of a token that the wafer waits for."""
+        hidden = self.place.hidden
+        return timing.ramps(self.m) + timing.operation(self.m, hidden // 2) + self.vector("fh2s", hidden, 2)
+
+    def through(
+        self, front: Front, before: int, entering: int, done: Callable[[str], None], opens: bool = True
+    ) -> None:
+        """Move the front behind the last layer, `entering` being the cycles until column 0 has what enters.
+
+        `opens`: of several requests the first one, with which a position begins.
+        """
         place, m, sums = self.place, self.m, self.decode.sums
         rows, policy = place.height, self.decode.policy
         was, held = held_tokens(rows, before, policy), held_tokens(rows, before + 1, policy)
         grows = [b > a for a, b in zip(was, held, strict=True)]
         first = next(r for r in range(rows) if grows[r])
         replaces = [policy == "shift" and r > first and was[r] > 0 for r in range(rows)]
-        front, times = Front(place.width, rows), {}
-
-        def done(part: str) -> None:
-            front.work(self.stamp)
-            times[part] = front.last
-
-        # The host sends a token when the wafer waits for it.
-        entering = timing.ramps(m) + timing.operation(m, place.hidden // 2)
-        begun = entering + self.vector("fh2s", place.hidden, 2) + self.stamp
-        front.columns = [begun, *[0] * (place.width - 1)]
-        start = 0
+        front.columns = [entering + self.stamp, *[0] * (place.width - 1)]
         front.along_x(sums["back"])
         pointers = 4 if place.decoder.qkv_bias else 3
         front.work(self.vector("mov32", place.hidden, 2) + 2 * pointers)
+        turns = place.requests > 1
+        front.work(turns * (self.load + 5))
         done("enter")
-        front.work([self.begin(n, g, r) for n, g, r in zip(was, grows, replaces, strict=True)])
+        front.work(turns * (self.load + (1 if opens else m["ce.branch_taken"])))
+        if opens:
+            front.work([self.begin(n, g, r) for n, g, r in zip(was, grows, replaces, strict=True)])
         done("begin")
         front.work(1)
         comes = self._comes(was, grows, replaces)
         for _ in range(place.decoder.layers):
             self._layer(front, held, list(zip(replaces, comes, strict=True)), done)
+
+    def answered(self, front: Front, done: Callable[[str], None]) -> int:
+        """Move the front from behind the last layer to the next token; return when that has left."""
+        m, sums = self.m, self.decode.sums
         self._norm(front, "norm 3", done)
         self._product(front, "head", "head")
         done("head")
@@ -333,12 +355,9 @@ class StepCycles(Work):
         front.along_x(sums["smallest"])
         front.work(tail)
         done("argmax")
-        order = [name for name in PARTS if name in times]
-        cuts = [start, *[times[name] for name in order]]
-        found = {name: cuts[k + 1] - cuts[k] for k, name in enumerate(order)}
         corner = front.columns[0] + front.rows[0]
         leaving = 2 * m["ce.dsr_load"] + timing.issue(m) + 2 + m["ramp.execute"] + m["ramp.out"] + m["router.hop"]
-        return found, corner + leaving
+        return int(corner + leaving)
 
     def _norm(self, front: Front, part: str, done: Callable[[str], None]) -> None:
         """Move the front over a norm."""

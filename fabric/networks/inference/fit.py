@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import Placement, shares
 from fabric.networks.inference.writer import CHUNK, CODE_WORDS
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
-__all__ = ["CODE_WORDS", "admit", "needed_words", "smallest_mesh", "temporary_words", "tokens_per_row"]
+__all__ = [
+    "CODE_WORDS",
+    "admit",
+    "needed_words",
+    "regions_needed",
+    "smallest_mesh",
+    "temporary_words",
+    "tokens_per_row",
+]
 
 GAPS = 128
 """Words lost before variables that have to begin in a certain bank."""
@@ -21,7 +29,7 @@ def temporary_words(place: Placement) -> int:
     scores = heads * place.capacity
     vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
     vectors += 2 * heads * (place.part + 1) + heads * place.part
-    vectors += (4 + 2 + 1) * place.ffn + (2 + 2 + 2) * place.vocabulary
+    vectors += (4 + 2 + 1) * place.ffn + place.last * (2 + 2 + 2) * place.vocabulary
     functions = 6 * 2 * max(CHUNK, place.ffn, heads)
     angles = (5 * 4 + 4 * (heads + place.kv_heads)) * place.pairs
     entries = 4 * place.kv_rows if place.height > 1 else 0  # one that leaves, one that comes
@@ -69,13 +77,23 @@ def smallest_mesh(place: Placement, machine: Machine, tokens: int, policy: str) 
     return best
 
 
-def admit(place: Placement, machine: Machine, tokens: int, policy: str) -> None:
+def regions_needed(place: Placement, machine: Machine) -> int | None:
+    """Return the fewest regions of a placement's mesh that carry its decoder, None if no number of them does."""
+    for regions in range(1, min(place.decoder.layers, machine["fabric.width"] // place.width) + 1):
+        if all(sum(needed_words(own).values()) <= machine["mem.words"] for own in shares(place, regions)):
+            return regions
+    return None
+
+
+def admit(place: Placement, machine: Machine, tokens: int, policy: str, where: str = "decoder") -> None:
     """Refuse a decoder that does not fit.
 
     Parameters
     ----------
     tokens : int
         Of prompt and answer together.
+    where : str
+        What does not fit, for the message.
 
     Raises
     ------
@@ -89,14 +107,20 @@ def admit(place: Placement, machine: Machine, tokens: int, policy: str) -> None:
     name, words = next(item for item in needed.items() if item[0] not in ("code", "vectors"))
     mesh = smallest_mesh(place, machine, tokens, policy)
     parts = ", ".join(f"{key} {2 * value:,}" for key, value in needed.items())
-    raise PlanError(
-        f"the decoder does not fit into {place.width} x {place.height} PEs: PE (0, 0) needs {2 * total:,} of "
-        f"{2 * room:,} bytes, the most of them for {name} ({2 * words:,} bytes)",
-        where="decoder",
-        cause=f"bytes: {parts}",
-        hint=f"the smallest mesh that carries it with {tokens} tokens is {mesh[0]} x {mesh[1]}"
+    hint = (
+        f"the smallest mesh that carries it with {tokens} tokens is {mesh[0]} x {mesh[1]}"
         if mesh
-        else f"no mesh of one wafer carries it with {tokens} tokens",
+        else f"no mesh of one wafer carries it with {tokens} tokens"
+    )
+    regions = regions_needed(place, machine) if where == "decoder" else None
+    if regions:
+        hint += f"; or --regions {regions} of this one"
+    raise PlanError(
+        f"the {where} does not fit into {place.width} x {place.height} PEs: PE (0, 0) needs {2 * total:,} of "
+        f"{2 * room:,} bytes, the most of them for {name} ({2 * words:,} bytes)",
+        where=where,
+        cause=f"bytes: {parts}",
+        hint=hint,
         limit="memory",
         needed=2 * total,
         available=2 * room,

@@ -71,7 +71,7 @@ class Oracle:
         place, at = self.place, 0
         found: list[dict[str, Bits]] = []
         names = [n for n in place.shapes if n != "head"]
-        for layer in range(place.decoder.layers + 1):
+        for layer in range(place.decoder.layers + place.last):
             entry = {}
             for name in names if layer < place.decoder.layers else ["head"]:
                 shape = place.shapes[name]
@@ -238,10 +238,7 @@ class Oracle:
     def embedding(self, token: int) -> Bits:
         """Return the residual stream that a token begins with, (height, hidden)."""
         place = self.place
-        rows = self.wide(embedding_rows(place, self.decode.machine, self.weights, token))
-        parts = np.zeros((place.width, *rows.shape), np.uint32)
-        parts[0] = rows
-        return self.total("back", parts)
+        return self.handed(self.wide(embedding_rows(place, self.decode.machine, self.weights, token)))
 
     def step(self, token: int) -> tuple[int, Bits]:
         """Take a token; return (the next one, bits of the logits of all tokens).
@@ -251,11 +248,26 @@ class Oracle:
         ConfigError
             The cache is full.
         """
+        return self.answer(self.through(self.embedding(token)))
+
+    def handed(self, x: Bits) -> Bits:
+        """Return the residual stream that a region begins with when another one hands it `x`, (height, hidden)."""
+        parts = np.zeros((self.place.width, *x.shape), np.uint32)
+        parts[0] = x
+        return self.total("back", parts)
+
+    def through(self, x: Bits) -> Bits:
+        """Take a token's residual stream through all layers that are here.
+
+        Raises
+        ------
+        ConfigError
+            The cache is full.
+        """
         position = self.rows.count
         self._before = [list(row.slots) for row in self.rows.rows]
         self.rows.append()
-        x = self.embedding(token)
-        for layer, tiles in enumerate(self.tiles[:-1]):
+        for layer, tiles in enumerate(self.tiles[: self.place.decoder.layers]):
             qkv = self._along_y("qkv", tiles["qkv"], self.norm(x, self.norms[:, 2 * layer]))
             if self.biases is not None:
                 bias = self.biases[:, layer]
@@ -265,7 +277,7 @@ class Oracle:
             x = self.do("add", x, self._along_x(tiles["o"], self.attention(layer, qkv)))
             gate_up = self._along_y("gate_up", tiles["gate_up"], self.norm(x, self.norms[:, 2 * layer + 1]))
             x = self.do("add", x, self._along_x(tiles["down"], self.swiglu(gate_up)))
-        return self.answer(x)
+        return x
 
     def answer(self, x: Bits) -> tuple[int, Bits]:
         """Return the next token and bits of the logits of all, from the residual stream behind the last layer."""

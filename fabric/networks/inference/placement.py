@@ -16,7 +16,7 @@ Source: He et al., WaferLLM (OSDI 2025), sections 4.2 and 4.3; heads and pairs o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +26,7 @@ from fabric.kernels.matmul.local import Shape
 from fabric.networks.inference.decoder import Decoder
 from wse_core.errors import ConfigError
 
-__all__ = ["NOTHING", "Placement"]
+__all__ = ["NOTHING", "Placement", "shares"]
 
 NOTHING = -1
 """In a list of features: a place that has none."""
@@ -50,6 +50,12 @@ class Placement:
         Tokens of the cache that a row of PEs has room for.
     dtype : {"f16", "cb16"}
         Format of weights, keys, values and of what products read.
+    first : int
+        The layer of the model with which those of `decoder` begin, where a region of the wafer has only some of them.
+    last : bool
+        Whether the last norm and the output matrix are here too.
+    requests : int
+        Caches side by side: answers that are decoded in turns.
     """
 
     decoder: Decoder
@@ -57,9 +63,12 @@ class Placement:
     height: int
     tokens_per_row: int
     dtype: str = "f16"
+    first: int = 0
+    last: bool = True
+    requests: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("width", "height", "tokens_per_row"):
+        for name in ("width", "height", "tokens_per_row", "requests"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it is at least 1", where="placement")
 
@@ -144,24 +153,35 @@ class Placement:
         return 4 * -(-shape.rows * shape.depth // 4)
 
     @property
+    def norms(self) -> int:
+        """Norms that are here."""
+        return 2 * self.decoder.layers + self.last
+
+    @property
+    def weight_words(self) -> int:
+        """Words of all matrices in a PE."""
+        return self.decoder.layers * self.layer_words + self.last * self.tile_words(self.shapes["head"])
+
+    @property
     def layer_words(self) -> int:
         """Words of a layer's weights in a PE."""
         return sum(self.tile_words(shape) for name, shape in self.shapes.items() if name != "head")
 
     @property
     def cache_words(self) -> int:
-        """Words of a layer's keys and values in a PE."""
+        """Words of a layer's keys and values of one answer in a PE."""
         return 2 * self.kv_rows * self.capacity
 
     def words(self) -> dict[str, int]:
         """Return the words of 16 bits that a PE holds, by what they are; code and temporaries apart."""
         layers, decoder = self.decoder.layers, self.decoder
         found = {name: layers * self.tile_words(self.shapes[name]) for name in ("qkv", "o", "gate_up", "down")}
-        found["output matrix"] = self.tile_words(self.shapes["head"])
-        found["norms"] = 2 * (2 * layers + 1) * self.hidden
+        if self.last:
+            found["output matrix"] = self.tile_words(self.shapes["head"])
+        found["norms"] = 2 * self.norms * self.hidden
         if decoder.qkv_bias:
             found["biases"] = layers * self.shapes["qkv"].rows
-        found["cache"] = layers * self.cache_words
+        found["cache"] = layers * self.requests * self.cache_words
         return found
 
     # --- which features lie where -------------------------------------------------------------------------------------
@@ -222,3 +242,26 @@ class Placement:
     def ids(self) -> NDArray[np.int64]:
         """Tokens whose logits each column has, shape (width, vocabulary)."""
         return self._chunks(self.decoder.vocabulary, self.width, self.vocabulary)
+
+
+def shares(place: Placement, regions: int) -> list[Placement]:
+    """Return the placement of each of so many regions: its layers, as evenly as it goes.
+
+    Raises
+    ------
+    ConfigError
+        More regions than layers, or none.
+    """
+    layers = place.decoder.layers
+    if not 1 <= regions <= layers:
+        raise ConfigError(
+            f"{regions} regions for {layers} layers", where="--regions", hint=f"1 to {layers}: each has a layer"
+        )
+    each, more = divmod(layers, regions)
+    found, first = [], 0
+    for k in range(regions):
+        count = each + (k < more)
+        own = replace(place.decoder, layers=count)
+        found.append(replace(place, decoder=own, first=first, last=k == regions - 1))
+        first += count
+    return found

@@ -94,8 +94,7 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
     assert NOTHING == -1  # an index of -1 takes the zeros behind the last
     shapes, size = decoder.shapes(), (place.height, place.width)
     queries, keys, hidden, ffn = place.queries, place.keys, place.hidden_rows, place.ffn_columns
-    words = decoder.layers * place.layer_words + place.tile_words(place.shapes["head"])
-    tiles = np.zeros((*size, words), np.uint16)
+    tiles = np.zeros((*size, place.weight_words), np.uint16)
     norms: list[NDArray[np.uint32]] = []
     biases: list[Bits] = []
     at = 0
@@ -116,7 +115,7 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
         values = np.append(tensor(weights, name, (decoder.hidden,)).astype(np.float32), np.float32(0))
         norms.append(values[hidden].view(np.uint32))
 
-    for layer in range(decoder.layers):
+    for layer in range(place.first, place.first + decoder.layers):
         attention = {k: layer_name(layer, f"self_attn.{k}.weight") for k in ("q_proj", "k_proj", "v_proj", "o_proj")}
         inner = {k: layer_name(layer, f"mlp.{k}.weight") for k in ("gate_proj", "up_proj", "down_proj")}
         norm(layer_name(layer, "input_layernorm.weight"))
@@ -132,9 +131,10 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
                 values = tensor(weights, layer_name(layer, f"self_attn.{k}.bias"), (shapes[k][0],))
                 found.append(np.append(values, 0.0)[outputs])
             biases.append(half.encode(np.concatenate(found, axis=1)))
-    norm("model.norm.weight")
-    head = "model.embed_tokens.weight" if decoder.tied else "lm_head.weight"
-    add("head", [(head, (decoder.vocabulary, decoder.hidden), place.ids, hidden)])
+    if place.last:
+        norm("model.norm.weight")
+        head = "model.embed_tokens.weight" if decoder.tied else "lm_head.weight"
+        add("head", [(head, (decoder.vocabulary, decoder.hidden), place.ids, hidden)])
 
     result: dict[str, Bits] = {"weights": tiles}
     by_row = np.concatenate(norms, axis=1)[:, np.newaxis]

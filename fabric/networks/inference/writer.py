@@ -33,11 +33,10 @@ def resident_variables(p: Program, place: Placement, slots: int = 0) -> dict[str
     if slots:
         p.unit.data_from = CODE_WORDS
     shapes, layers = place.shapes, place.decoder.layers
-    count = layers * place.layer_words + place.tile_words(shapes["head"])
     found = {
-        "weights": p.array("weights", count, place.dtype, bank=1),
-        "cache": p.array("cache", layers * place.cache_words, place.dtype, bank=1),
-        "norms": p.array("norms", (2 * layers + 1) * place.hidden, "f32", bank=4),
+        "weights": p.array("weights", place.weight_words, place.dtype, bank=1),
+        "cache": p.array("cache", layers * place.requests * place.cache_words, place.dtype, bank=1),
+        "norms": p.array("norms", place.norms * place.hidden, "f32", bank=4),
     }
     if place.decoder.qkv_bias:
         found["biases"] = p.array("biases", layers * shapes["qkv"].rows, place.dtype)
@@ -123,7 +122,10 @@ class Writer(Idioms):
         self.gate_up = p.array("gate_up", 2 * place.ffn, "f32", bank=0)
         self.inner = p.array("inner", place.ffn, "f32", bank=4)
         self.inner_half = p.array("inner_half", place.ffn, place.dtype)
-        self.logits = p.array("logits", place.vocabulary, "f32", bank=0)
+        if place.last:
+            self.logits = p.array("logits", place.vocabulary, "f32", bank=0)
+        if place.requests > 1:
+            self.request = p.scalar("request", "u16")  # whose turn it is
 
         self.pointers = {name: p.scalar(f"{name}_at", "u16") for name in ("weights", "norms", "biases", "cache")}
         self.functions = Emit(p, max(CHUNK, place.ffn, heads))
@@ -139,6 +141,14 @@ class Writer(Idioms):
         if self.place.decoder.qkv_bias:
             first["biases"] = self.biases
         self.point(**first)
+        if self.place.requests > 1:
+            p, cache, words = self.p, self.p.reg16("cache"), self.p.reg16("words")
+            p.ld16(words, self.request)
+            p.mul16(words, words, self.place.cache_words)
+            p.ldi(cache, self.cache)
+            p.add16(cache, cache, words)
+            p.st16(cache, self.pointers["cache"])
+            p.free(cache, words)
 
     def forward(self) -> None:
         """Set the pointers behind the last layer, to the last norm and the output matrix."""

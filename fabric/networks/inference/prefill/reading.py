@@ -17,7 +17,7 @@ from fabric.networks.inference.tiles import embedding_rows
 from wse_core.errors import ConfigError
 from wse_core.formats import Bits
 
-__all__ = ["KEPT", "Reading", "read_prompt", "readings"]
+__all__ = ["KEPT", "Reading", "as_cycles", "read_prompt", "readings"]
 
 KEPT = ("weights", "cache", "norms", "biases", "last")
 """What the two programs of a PE have at the same place."""
@@ -55,9 +55,14 @@ class Reading:
 
 def readings(fabric: Fabric, symbol: str) -> NDArray[np.int64]:
     """Return readings of the cycle counter that PEs stored, (readings, height, width)."""
-    words = fabric.read(symbol).astype(np.int64)
-    values = words.reshape(*words.shape[:2], -1, 3) @ (1 << 16 * np.arange(3, dtype=np.int64))
-    return np.moveaxis(values, -1, 0)
+    words = fabric.read(symbol)
+    return np.moveaxis(as_cycles(words.reshape(*words.shape[:2], -1, 3)), -1, 0)
+
+
+def as_cycles(words: NDArray[Any]) -> NDArray[np.int64]:
+    """Return readings of the cycle counter from their three words of 16 bits, the last axis."""
+    found: NDArray[np.int64] = words.astype(np.int64) @ (1 << 16 * np.arange(3, dtype=np.int64))
+    return found
 
 
 def embeddings(prefill: Prefill, weights: Mapping[str, ArrayLike], tokens: Sequence[int]) -> Bits:
