@@ -20,6 +20,9 @@ time may have no turn: it compares at its top, and a jump leads back there.
 the WSE-2, says the vendor's page on registers), moves down before the registers are stored and up after they are
 loaded again.  A function that saves none has no frame.
 
+*Registers* are taken by what is alive, so a value that is not needed any more leaves its register to others, such as
+those of a time stamp.  No recipe has more alive at once than the machine has registers; nothing is spilled.
+
 None of the rest is published; the instructions seen in public traces (shifts, IMUL11, DSR loads, compare and jump)
 agree.
 """

@@ -122,6 +122,17 @@ class _Walker:
         self.value = p.reg32("value")
         self.stack = Stack(p)
         self.multiplier = Multiplier(p, [columns], (self.offset, self.value.low), self.stack)
+        self.of_loops: list[Reg] = []
+
+    def registers(self, *names: str) -> list[Reg]:
+        """Return registers that loops keep to their end, until `loops_are_over`."""
+        found = [self.p.reg16(name) for name in names]
+        self.of_loops += found
+        return found
+
+    def loops_are_over(self) -> None:
+        """Give back the registers of the loops: behind them nothing of theirs is alive."""
+        self.p.free(*self.of_loops)
 
     def row_of_c(self, index: Reg) -> None:
         """Set the offset of C's row to number `index` (a register)."""
@@ -146,7 +157,8 @@ class _Walker:
 
 
 def _coo(w: _Walker, count: int) -> None:
-    p, e, index = w.p, w.p.reg16("element"), w.p.reg16("index")
+    p = w.p
+    e, index = w.registers("element", "index")
     with counted(p, e, count):
         p.ld16(index, w.var["row"], index=e)
         w.row_of_c(index)
@@ -161,7 +173,7 @@ def _compressed(
 ) -> Callable[[], None]:
     """CSC and CSR: for each line the elements between two pointers, in a function."""
     p = w.p
-    line, e, end, index = (p.reg16(name) for name in ("line", "element", "end", "index"))
+    line, e, end, index = w.registers("line", "element", "end", "index")
     with counted(p, line, lines):
         p.mov16(index, line)  # the argument
         p.call("line")
@@ -187,7 +199,7 @@ def _compressed(
 
 def _ellpack(w: _Walker, width: int) -> None:
     p = w.p
-    row, k, e, index = (p.reg16(name) for name in ("row", "k", "element", "index"))
+    row, k, e, index = w.registers("row", "k", "element", "index")
 
     def unrolled() -> None:
         p.add16(w.offset, e, e)
@@ -263,6 +275,7 @@ def sparse(machine: Machine, fmt: str, a: np.ndarray, b: np.ndarray, padded: int
             w.stack.begin()
             stamps.store(0)
             function = walk(w)
+            w.loops_are_over()
             stamps.store(1)
         if function:
             function()
