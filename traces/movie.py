@@ -27,6 +27,8 @@ MARKS = "<>^vD"
 PIXELS = 900
 """Width that an animation comes to, or its height if that is more."""
 DPI = 100
+ASIDE = 2.7
+"""Width of what stands beside the PEs, labels and legend [inches]."""
 PALETTE_FRAMES = 8
 """Frames, spread over the whole, whose colours the palette of a GIF is made from."""
 SHADES = {"calculates": COLOURS["stall_pipe"], "waits": "#f0cfc8", "does nothing": COLOURS["idle"]}
@@ -41,6 +43,7 @@ def animate(
     region: tuple[int, int, int, int] | None = None,
     per_second: int = 8,
     progress: Callable[[int, int], object] | None = None,
+    pixels: int = PIXELS,
 ) -> Path:
     """Draw the wavelets on the links cycle by cycle; a colour of the palette per color.
 
@@ -52,11 +55,13 @@ def animate(
     cycles : tuple[int, int], optional
         Default all, at most `MOST_FRAMES`.
     region : tuple[int, int, int, int], optional
-        x, y, width, height.
+        x, y, width, height; default the rectangle of all PEs that do anything in the trace.
     per_second : int
         Cycles shown per second.
     progress : callable, optional
         Called with (frames made, frames in all).
+    pixels : int
+        Width that it comes to, or its height if that is more; type stays as large.
 
     Raises
     ------
@@ -79,7 +84,7 @@ def animate(
     events = trace.events(cycles=(first, stop), kinds=("depart",), region=region)
     if not len(events):
         raise NothingToDraw("no wavelet moves in these cycles", path=path, exit_code=2)
-    stage = _Stage(events)
+    stage = _Stage(events, region or _in_use(trace), pixels)
     states = _states(trace, stage.region, first, stop)
     starts = np.searchsorted(events["cycle"], np.arange(first, stop + 1))
     title = clean(trace.meta.job)
@@ -137,24 +142,25 @@ class _Stage:
     Parameters
     ----------
     events : ndarray of EVENT_DTYPE
-        All grants that will be shown; region and colors follow from them.
+        All grants that will be shown; colors follow from them.
+    region : tuple[int, int, int, int]
+        x, y, width, height.
+    pixels : int
+        Of the longer side.
 
     Attributes
     ----------
     region : tuple[int, int, int, int]
-        x, y, width, height.
     """
 
-    def __init__(self, events: np.ndarray) -> None:
-        left, top = int(events["x"].min()), int(events["y"].min())
-        right, bottom = int(events["x"].max()), int(events["y"].max())
-        width, height = right - left + 1, bottom - top + 1
-        self.region = left, top, width, height
-        inches = PIXELS / DPI
-        scale = min((inches - 2) / (width + 1), (inches - 1) / (height + 1))
-        self.figure = new_figure(max(6.0, 2 + scale * (width + 1)), max(2.2, 1 + scale * (height + 1)))
+    def __init__(self, events: np.ndarray, region: tuple[int, int, int, int], pixels: int) -> None:
+        self.region = left, top, width, height = region
+        right, bottom = left + width - 1, top + height - 1
+        inches = pixels / DPI
+        scale = min((inches - ASIDE) / (width + 1), (inches - 1) / (height + 1))
+        self.figure = new_figure(max(5.5, ASIDE + scale * (width + 1)), max(1.9, 1 + scale * (height + 1)))
         self.axes = self.figure.add_subplot()
-        self.axes.set(xlim=(left - 1, right + 1), ylim=(bottom + 1, top - 1), aspect="equal")
+        self.axes.set(xlim=(left - 0.8, right + 0.8), ylim=(bottom + 0.8, top - 0.8), aspect="equal")
         self.axes.set(xlabel="x (east)", ylabel="y (south)")
         for axis in (self.axes.xaxis, self.axes.yaxis):
             axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
@@ -201,6 +207,7 @@ class _Stage:
         if self._still is None:
             for artist in changing:
                 artist.set_animated(True)
+            self.figure.draw_without_rendering()  # the layout gives way to labels and legend in two passes
             canvas.draw()
             self.figure.set_layout_engine("none")
             self._still = canvas.copy_from_bbox(self.figure.bbox)
@@ -208,6 +215,14 @@ class _Stage:
         for artist in changing:
             self.axes.draw_artist(artist)
         return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def _in_use(trace: Trace) -> tuple[int, int, int, int]:
+    """Return the rectangle of the PEs of which the trace has anything: x, y, width, height."""
+    kinds = [kind for kind in ("depart", "task_start", "op_start", "wait") if kind in trace.filter.kinds]
+    seen = trace.events(kinds=kinds)
+    left, top = int(seen["x"].min()), int(seen["y"].min())
+    return left, top, int(seen["x"].max()) - left + 1, int(seen["y"].max()) - top + 1
 
 
 def _states(trace: Trace, region: tuple[int, int, int, int], first: int, stop: int) -> np.ndarray:

@@ -181,7 +181,7 @@ def timeline(
                 colour, height = TASKS[shown.index(number)] if number in shown else OTHER, 0.8
                 legend = name if number in shown else OTHERS
             else:
-                name = legend = f"waits: {WAITS[number]}"
+                name, legend = f"waits: {WAITS[number]}", USE_TEXT[f"stall_{WAITS[number]}"]
                 colour, height = WAIT_COLOURS[number], 0.4
             _bars(axes, np.searchsorted(places, _place(found)), found, cycles, height, color=colour, label=legend)
             ends = np.minimum(found["end"], np.uint64(cycles[1]))
@@ -320,15 +320,26 @@ def _phases(axes: Any, marks: Sequence[Mark], cycles: tuple[int, int]) -> None:
     palette, names = colormaps["Pastel1"], list(dict.fromkeys(mark.label for mark in marks))
     axes.set(ylim=(len(tracks) - 0.5, -0.5), xlim=cycles)
     axes.set_yticks(range(len(tracks)), [clean(track) if not number else "" for track, number in tracks], fontsize=7)
-    axes.tick_params(labelbottom=False, bottom=False)
+    axes.tick_params(labelbottom=False, bottom=False, left=False)
+    letter = 0.009 * (cycles[1] - cycles[0])
     for mark, lane in placed:
         line, begin, end = tracks.index((mark.track, lane)), max(mark.begin, cycles[0]), min(mark.end, cycles[1])
+        colour = palette(names.index(mark.label) % 9)
         if mark.begin == mark.end:
             axes.plot([begin], [line], "v", color="black", markersize=5)
         else:
-            axes.barh(line, end - begin, left=begin, height=0.8, color=palette(names.index(mark.label) % 9))
-        if mark.begin == mark.end or end - begin > 0.012 * len(mark.label) * (cycles[1] - cycles[0]):
-            axes.text(begin, line, f" {clean(mark.label)}", fontsize=7, verticalalignment="center", clip_on=True)
+            axes.barh(line, end - begin, left=begin, height=0.8, color=colour)
+        behind = [other.begin for other, place in placed if (other.track, place) == (mark.track, lane)]
+        free = min((other for other in behind if other > mark.begin), default=cycles[1]) - end
+        wide = letter * (len(mark.label) + 1)
+        at = begin if mark.begin == mark.end or end - begin > wide else end if free > wide else None
+        if at is not None:
+            axes.text(at, line, f" {clean(mark.label)}", fontsize=7, verticalalignment="center", clip_on=True)
+        else:  # the name has no room: the legend has it
+            axes.bar([0], [0], color=colour, label=clean(mark.label))
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    if handles:
+        axes.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _with_phases(width: float, height: float, trace: Trace, cycles: tuple[int, int]) -> tuple[Any, Any]:

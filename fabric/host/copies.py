@@ -158,7 +158,7 @@ def task_id(image: ProgramImage, name: str) -> int | None:
 
 def task_names(image: ProgramImage) -> list[str]:
     """Return the names of a program's local and data tasks."""
-    return [name for name in image.labels if task_id(image, name) is not None]
+    return [name for name in _named(image) if task_id(image, name) is not None]
 
 
 def control_id(image: ProgramImage, name: str) -> int | None:
@@ -168,7 +168,12 @@ def control_id(image: ProgramImage, name: str) -> int | None:
 
 def control_names(image: ProgramImage) -> list[str]:
     """Return the names of a program's control tasks."""
-    return [name for name in image.labels if control_id(image, name) is not None]
+    return [name for name in _named(image) if control_id(image, name) is not None]
+
+
+def _named(image: ProgramImage) -> list[str]:
+    """Return the labels that have a name: a loop may begin where a task does, and its label is only a number."""
+    return [name for name in image.labels if not name.startswith(".")]
 
 
 def _id_of(entries: np.ndarray, image: ProgramImage, name: str) -> int | None:

@@ -3,8 +3,9 @@
     python -m harness.docs.gallery [DIR]
 
 Kernels are run by ``wse kernel`` and drawn by ``wse view``, as anybody would; of training, the first iteration of the
-example ``digits`` is recorded on one of its wafers.  Pictures are reduced to 64 colours, animations to 12 and
-`MOST_PIXELS`, so that they stay small; the tables beside them are not kept.
+example ``digits`` is recorded on one of its wafers.  Pictures are reduced to 64 colours so that they stay small.
+Animations are drawn in the size in which a page shows them, so that their type can be read; the tables beside pictures
+are not kept.
 """
 
 from __future__ import annotations
@@ -23,18 +24,22 @@ from harness.cli import main as cli
 from harness.train import phases
 from harness.train.config import load_train
 from harness.train.trainer import Trainer
+from traces import movie
 from traces.marks import collecting
 from traces.provenance import provenance
 from traces.run_format import RunMeta
+from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.events import TraceFilter
 
 __all__ = ["MOST_BYTES", "RUNS", "main"]
 
-MOST_BYTES = 60_000
-"""Of a picture."""
-MOST_PIXELS = 264
-"""Width or height of an animation."""
+MOST_BYTES = {".png": 60_000, ".gif": 160_000}
+"""Of a picture and of an animation."""
+PIXELS = 640
+"""Width of an animation, or its height if that is more."""
+COLOURS = 32
+"""Of all frames of an animation together."""
 STILL = "heat,links,stalls,windows,timeline,utilisation"
 
 
@@ -75,7 +80,7 @@ RUNS = {
         kernel("gemm", "algorithm=meshgemm", "p=6", "m=48", "k=48", "n=48", "--trace-window", "100"),
         "430:448",
     ),
-    "training": (training, "2000:2024"),
+    "training": (training, "3300:3324"),
 }
 """Name -> what writes the run file, cycles of the animation."""
 
@@ -86,9 +91,10 @@ def draw(name: str, folder: Path) -> Iterator[Path]:
     run = folder / f"{name}.h5"
     make(run)
     _wse("view", run, "--figure", STILL, "--out", folder, "--json")
-    _wse("view", run, "--figure", "animation", "--cycles", cycles, "--out", folder, "--json")
     yield from sorted(folder.glob(f"{name}-*.png"))
-    yield folder / f"{name}-animation.gif"
+    first, stop = map(int, cycles.split(":"))
+    with Trace.open(run) as trace:
+        yield movie.animate(folder / f"{name}-animation.gif", trace, (first, stop), per_second=5, pixels=PIXELS)
 
 
 def shrink(path: Path) -> None:
@@ -99,14 +105,14 @@ def shrink(path: Path) -> None:
         if path.suffix == ".png":
             image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
             return
-        scale = min(1.0, MOST_PIXELS / max(image.size))
-        size = round(image.width * scale), round(image.height * scale)
-        frames = [
-            frame.convert("RGB").resize(size).quantize(12, dither=Image.Dither.NONE)
-            for frame in ImageSequence.Iterator(image)
-        ]
+        plain = [frame.convert("RGB") for frame in ImageSequence.Iterator(image)]
         pause = image.info["duration"]
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=pause, loop=0, optimize=True)
+    every = Image.new("RGB", (plain[0].width, plain[0].height * len(plain)))
+    for k, frame in enumerate(plain):
+        every.paste(frame, (0, k * frame.height))
+    palette = every.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)  # rare colours are what moves
+    frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in plain]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=pause, loop=0, disposal=1, optimize=False)
 
 
 def _wse(*words: str | Path) -> None:
@@ -130,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 shrink(path)
                 data = path.read_bytes()
                 print(f"{out / path.name}: {len(data) / 1e3:.0f} kB")
-                large |= len(data) > MOST_BYTES
+                large |= len(data) > MOST_BYTES[path.suffix]
                 (out / path.name).write_bytes(data)
     return int(large)
 

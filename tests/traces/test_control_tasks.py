@@ -116,3 +116,17 @@ def test_spans_of_a_control_task_end(trace):
     assert len(tasks) == len(SENT)
     assert np.all(tasks["end"] < np.iinfo(np.uint64).max)
     assert np.all(tasks["end"][:-1] <= tasks["begin"][1:])
+
+
+def test_a_loop_at_the_beginning_of_a_task_does_not_name_it():
+    p = Program("p")
+    with p.task("weight", kind="control", id=7):
+        again = p.label()
+        p.jump(again)
+    with p.task("main"), p.loop(3):
+        p.nop()
+    layout = Layout(1, 1)
+    layout.place(p, 0, 0)
+    names = names_of(layout.build())
+    assert names["control_tasks"] == {"7": "weight"}
+    assert list(names["tasks"].values()) == ["main"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from traces import pictures
+from traces.marks import Mark
 from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
@@ -58,7 +59,7 @@ def test_a_timeline_draws_its_spans_together(trace, tmp_path, monkeypatch):
     (axes,) = drawn
     assert len(axes.patches) == 0
     spans = {part.get_label(): part.get_paths() for part in axes.collections}
-    assert {name: len(paths) for name, paths in spans.items()} == {"task 5": TASKS, "waits: input": TASKS}
+    assert {name: len(paths) for name, paths in spans.items()} == {"task 5": TASKS, "waiting for wavelets": TASKS}
     box = spans["task 5"][TASKS // 2].get_extents()
     assert (box.width, round(box.height, 6)) == (5, 0.8)
     assert axes.get_ylim() == (PES - 0.5, -0.5)
@@ -66,3 +67,27 @@ def test_a_timeline_draws_its_spans_together(trace, tmp_path, monkeypatch):
         rows = list(csv.DictReader(stream))
     assert len(rows) == 2 * TASKS
     assert rows[0] == {"x": "0", "y": "0", "what": "task 5", "begin": "0", "end": "5"}
+
+
+def test_every_phase_has_its_name(tmp_path, monkeypatch):
+    """Inside its bar, behind it where nothing follows, or in the legend: none is a colour only."""
+    figures = []
+    made = pictures.new_figure
+    monkeypatch.setattr(pictures, "new_figure", lambda *size: figures.append(made(*size)) or figures[-1])
+    marks = [
+        Mark(0, 600, "wafer", "forward, layer 1"),
+        Mark(600, 640, "wafer", "loss of the last layer"),
+        Mark(640, 1000, "wafer", "backward, layer 1"),
+        Mark(0, 20, "links", "samples of the batch"),
+    ]
+    events = np.zeros(2, EVENT_DTYPE)
+    events["kind"], events["cycle"] = [KINDS.index("task_start"), KINDS.index("task_end")], [0, 1000]
+    with RunWriter(tmp_path / "run.h5", RunMeta(machine={"router.hop": 1})) as writer:
+        writer.add_marks(marks)
+        writer.add_events(events, 1000, TraceFilter())
+    with Trace.open(tmp_path / "run.h5") as opened:
+        pictures.timeline(tmp_path / "t.png", opened)
+    strip = figures[0].axes[0]
+    beside = {text.get_text().strip() for text in strip.texts}
+    assert beside == {"forward, layer 1", "backward, layer 1", "samples of the batch"}
+    assert [text.get_text() for text in strip.get_legend().get_texts()] == ["loss of the last layer"]

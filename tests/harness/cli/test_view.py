@@ -347,3 +347,24 @@ def test_an_animation_is_large_and_says_how_far_it_is(run_file, tmp_path, capsys
     words = ["view", str(run_file), "--figure", "animation", "--cycles", "24:27", "--out", str(tmp_path), "--progress"]
     assert cli.main(words) == 0
     assert "animation" in capsys.readouterr().err
+
+
+def test_an_animation_shows_all_pes_that_are_in_use_and_cuts_nothing_off(run_file, tmp_path, monkeypatch):
+    """In these cycles only some PEs grant anything; the others are there too, and labels and legend lie inside."""
+    stages = []
+    made = movie._Stage
+    monkeypatch.setattr(movie, "_Stage", lambda *args: stages.append(made(*args)) or stages[-1])
+    with Trace.open(run_file) as trace:
+        granting = np.unique(trace.events(cycles=(24, 26), kinds=("depart",))["x"])
+        movie.animate(tmp_path / "a.gif", trace, (24, 26))
+        movie.animate(tmp_path / "b.gif", trace, (24, 31), region=(1, 0, 2, 1), pixels=560)
+    assert len(granting) < 4
+    assert [stage.region for stage in stages] == [(0, 0, 4, 1), (1, 0, 2, 1)]
+    for stage in stages:
+        width, height = stage.figure.canvas.get_width_height()
+        for part in (stage.axes.get_legend(), stage.axes.xaxis.label, stage.axes.yaxis.label, stage.title):
+            box = part.get_window_extent()
+            assert 0 <= box.x0 < box.x1 <= width
+            assert 0 <= box.y0 < box.y1 <= height
+    with Image.open(tmp_path / "b.gif") as image:
+        assert max(image.size) <= 560

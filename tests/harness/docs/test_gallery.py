@@ -19,9 +19,10 @@ def test_the_pictures_of_the_documentation(name):
     found = {path.stem.partition("-")[2]: path for path in FOLDER.glob(f"{name}-*.png")}
     assert set(found) == kinds
     for path in [*found.values(), FOLDER / f"{name}-animation.gif"]:
-        assert path.stat().st_size < gallery.MOST_BYTES
+        assert path.stat().st_size < gallery.MOST_BYTES[path.suffix]
         with Image.open(path) as image:
             assert min(image.size) > 50
+            assert max(image.size) >= 600  # type of 8 points can be read
 
 
 def test_the_pages_show_every_picture():
