@@ -83,7 +83,11 @@ FEATURES: dict[str, dict[str, tuple[str, str]]] = {
         "union types": ("s.a = 1;", "const S = packed union { a: u16, b: i16 }; var s: S = S{ .a = 0 };"),
         "enum": ("e = E.B;", "const E = enum(u16) { A, B }; var e: E = E.A;"),
         "pointers *T, [*]T": ("p.* = q[vu];", "var p: *i16 = &vi; var q: [*]i16 = &short;"),
-        "pointers to functions at run time": ("p.*();", "fn f() void { } var p: *const fn()void = &f;"),
+        "structs as arguments and results": (
+            "const s = f(S{ .a = vi }); vi = s.a;",
+            "const S = struct { a: i16 }; fn f(s: S) S { return S{ .a = s.a + 1 }; }",
+        ),
+        "pointers to functions at run time": ("p();", "fn f() void { } var p: *const fn()void = &f;"),
         "anonymous structs and tuples": ("vi = s.a + t[1];", "const s = .{ .a = 1 }; const t = .{ 1, 2 };"),
         "strings": ('vu = @strlen("four");', ""),
     },
@@ -117,6 +121,10 @@ FEATURES: dict[str, dict[str, tuple[str, str]]] = {
             "const m = @get_dsd(circbuf_dsd, .{ .base_address = &numbers, .extent = 8, .wraparound = 8 });",
         ),
         "fabin_dsd, fabout_dsd": ("@fmovs(mem, in_dsd); @fmovs(out_dsd, mem);", ""),
+        "DSDs chosen while the program runs": (
+            "@fmovs(if (vi > 1) mem else rest, 1.0);",
+            "const rest = @set_dsd_length(mem, 2);",
+        ),
         "DSDs that change while the program runs": (
             "d = @increment_dsd_offset(d, vi, f32); @fmovs(d, 1.0);",
             "var d = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{2} -> numbers[i] });",

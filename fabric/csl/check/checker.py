@@ -14,11 +14,24 @@ from fabric.csl.check.order import ordered
 from fabric.csl.check.statements import RunTimeStatements
 from fabric.csl.comptime.globals import is_generic
 from fabric.csl.comptime.interpreter import Interpreter
-from fabric.csl.comptime.values import Cell, Function, Scope, Value, copied, frozen
+from fabric.csl.comptime.values import Cell, Function, Scope, Struct, Value, copied, frozen
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.tree import Local
-from fabric.csl.types import COMPTIME_INT, I16, VOID, AnyType, DsdType, DsrType, FnType, IdType, Type
+from fabric.csl.types import (
+    COMPTIME_INT,
+    I16,
+    VOID,
+    AnyType,
+    ArrayType,
+    DsdType,
+    DsrType,
+    FnType,
+    IdType,
+    PointerType,
+    StructType,
+    Type,
+)
 
 __all__ = ["Checker"]
 
@@ -36,6 +49,8 @@ class Checker(RunTimeStatements):
         super().__init__(interpreter.session, interpreter.unit)
         self.held = {}
         self.loops = []
+        self.givers = []
+        self._pointer_calls: list[tuple[tree.Function | None, tree.PointerCall, FnType]] = []
         self._instances: dict[Any, tree.Function] = {}
         self._todo: list[tuple[tree.Function, n.FnDecl, Scope, Span]] = []
         self._caller: tree.Function | None = None
@@ -84,13 +99,25 @@ class Checker(RunTimeStatements):
     def finish(self) -> list[tree.Function]:
         """Check everything that was asked for and return it, callees before callers."""
         while self._todo:
-            made, decl, scope, site = self._todo.pop()
-            with self.report.blaming(site):
-                self._check(made, decl, scope)
+            while self._todo:
+                made, decl, scope, site = self._todo.pop()
+                with self.report.blaming(site):
+                    self._check(made, decl, scope)
+            self._caller = None
+            for variable in self.unit.variables:
+                for function in pointed(variable.initial):
+                    self.point_to(function)
+        for caller, call, kind in self._pointer_calls:
+            for number, (shape, target) in enumerate(self.unit.pointed.values(), 1):
+                if shape == kind:
+                    call.targets.append((number, tree.Call(call.type, call.span, target, call.arguments)))
+                    if caller is not None:
+                        caller.calls.append(target)
+                        caller.sites.append(call.targets[-1][1])
         return ordered(list(self._instances.values()), self.report)
 
     def _check(self, made: tree.Function, decl: n.FnDecl, scope: Scope) -> None:
-        self._caller, self.result, self.loops = made, made.result, []
+        self._caller, self.result, self.loops, self.givers = made, made.result, [], []
         assert decl.body is not None
         before = len(self.report.errors)
         made.body = self.body(decl.body, scope)
@@ -173,5 +200,48 @@ class Checker(RunTimeStatements):
             return True
         return kind.words is None and not (isinstance(kind, DsdType) and str(kind) != "fifo_dsd")
 
+    # ---- pointers to functions
+
+    def point_to(self, function: Function) -> None:
+        """Keep in mind that a function is called through pointers: it has a number, which is what they hold."""
+        key = (id(function.decl), id(function.module))
+        if key not in self.unit.pointed:
+            before, self._caller = self._caller, None
+            made = self.instance_of_types(function, function.decl)
+            self._caller = before
+            self.unit.pointed[key] = (function.type, made)
+
+    def as_expr(self, value: Any, span: Span) -> tree.Expr:
+        if isinstance(value, Value):
+            for function in pointed(value):
+                self.point_to(function)
+        return super().as_expr(value, span)
+
     def _call_pointer(self, pointer: tree.Expr, node: n.Call, scope: Scope) -> Any:
-        raise Fault("calls through function pointers are not supported", node.span, "call the function by its name")
+        kind: Any = pointer.type
+        shape: FnType = kind.target
+        if len(node.arguments) != len(shape.params):
+            given = len(node.arguments)
+            raise Fault(f"a {shape} takes {len(shape.params)} arguments, not {given}", node.span)
+        arguments = tuple(
+            self.as_expr(self.convert(self.expr(entry, scope), param, entry.span, "the argument"), entry.span)
+            for entry, param in zip(node.arguments, shape.params, strict=True)
+        )
+        made = tree.PointerCall(shape.result, node.span, pointer, arguments, [])
+        self._pointer_calls.append((self._caller, made, shape))
+        return made
+
+
+def pointed(value: Value | None) -> list[Function]:
+    """Return the functions whose addresses a known value holds."""
+    if value is None:
+        return []
+    if isinstance(value.type, ArrayType) and isinstance(value.type.element, (PointerType, StructType)):
+        return [f for entry in value.data for f in pointed(_entry(entry, value.type.element))]
+    if isinstance(value.type, StructType) and isinstance(value.data, Struct):
+        return [f for name, entry in value.data.fields.items() for f in pointed(_entry(entry, value.type.field(name)))]
+    return [value.data] if isinstance(value.type, PointerType) and isinstance(value.data, Function) else []
+
+
+def _entry(entry: Any, kind: Type | None) -> Value | None:
+    return entry if isinstance(entry, Value) or kind is None else Value(kind, entry)

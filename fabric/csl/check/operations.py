@@ -125,7 +125,8 @@ class VectorOperations(RunTimeValues):
     ) -> None:
         """Refuse operands none of which is a vector, and options that need others."""
         vectors = [x for x in (dest, *sources) if isinstance(x.type, (DsdType, DsrType))]
-        if row.pointer != "only" and not vectors:
+        converts = isinstance(dest.type, PointerType) and row.name.endswith("xp16")  # a number, through a pointer
+        if row.pointer != "only" and not converts and not vectors:
             raise Fault(f"{row.name} needs a DSD or DSR among its operands", node.span)
         reduces = row.pointer == "reduce" and isinstance(dest.type, PointerType)
         shape = [isinstance(source.type, (DsdType, DsrType)) for source in sources]

@@ -38,6 +38,10 @@ class RunTimeStatements(VectorOperations):
 
     result: Type = VOID
     loops: list[str | None]
+    givers: list[tuple[str | None, str, list[tuple[tree.Break, Any]]]]
+    """Blocks around that give a value: their label, the label in the typed tree, and how they were left so far."""
+    wanted: Type | None = None
+    """The type that the value of a block is needed in."""
 
     def code(self, node: n.Node, scope: Scope) -> list[tree.Statement]:
         """Return the code of a statement."""
@@ -79,7 +83,7 @@ class RunTimeStatements(VectorOperations):
             if kind is None:
                 raise Fault(f"'{node.name}' has neither type nor value", node.span)
             return [tree.Declare(node.span, self._local(node, kind, scope), None)]
-        value = self.expr(node.value, scope)
+        value = self.needed(node.value, scope, kind)
         value = self.convert(value, kind, node.value.span, f"the value of '{node.name}'")
         if node.kind == "const" and isinstance(value, Value):
             self.declare(scope, node, Cell(kind or value.type, copied(value), True, node.name))
@@ -131,7 +135,7 @@ class RunTimeStatements(VectorOperations):
         if place.const:
             name = f"'{target.name}' is a const" if isinstance(target, n.Name) else "this is const"
             raise Fault(f"{name}; it cannot change", target.span)
-        value = self.expr(node.value, scope)
+        value = self.needed(node.value, scope, place.type)
         if node.op == "=":
             value = self.convert(value, place.type, node.value.span, "the value")
             return [tree.Assign(node.span, place, "=", self.as_expr(value, node.value.span))]
@@ -149,7 +153,7 @@ class RunTimeStatements(VectorOperations):
             if self.result != VOID:
                 raise Fault(f"a {self.result} must be returned", node.span)
             return [tree.Return(node.span, None)]
-        value = self.expr(node.value, scope)
+        value = self.needed(node.value, scope, self.result)
         if self.result == VOID and value.type != VOID:
             raise Fault(f"a {value.type} is returned where the result is void", node.value.span)
         value = self.convert(value, self.result, node.value.span, "the result")
@@ -163,9 +167,14 @@ class RunTimeStatements(VectorOperations):
 
     def _code_Break(self, node: n.Break, scope: Scope) -> list[tree.Statement]:
         self._leave(node, "break")
-        if node.value is not None:
-            raise Fault("a 'break' with a value is not supported in run-time code", node.span)
-        return [tree.Break(node.span, node.label)]
+        if node.value is None:
+            return [tree.Break(node.span, node.label)]
+        for label, name, left in reversed(self.givers):
+            if node.label in (None, label):
+                made = tree.Break(node.span, name)
+                left.append((made, self.expr(node.value, scope)))
+                return [made]
+        raise Fault("no block around gives a value", node.span)
 
     def _code_Continue(self, node: n.Continue, scope: Scope) -> list[tree.Statement]:
         self._leave(node, "continue")
@@ -297,13 +306,46 @@ class RunTimeStatements(VectorOperations):
         return [tree.While(node.span, condition, step[0] if step else None, body, label)]
 
     def block_value(self, node: n.BlockExpr, scope: Scope) -> Any:
+        """Return what a block gives: at compile time if that can be, else by code."""
         if not node.body.body:
             return NOTHING
         self.forced += 1
         try:
             return super().block_value(node, scope)
+        except Fault:
+            if self.forced > 1:
+                raise
         finally:
             self.forced -= 1
+        return self._given_by(node, scope)
+
+    def needed(self, node: n.Node, scope: Scope, kind: Type | None) -> Any:
+        """Return the operand that an expression gives where a type is asked for."""
+        before, self.wanted = self.wanted, kind if isinstance(node, n.BlockExpr) else None
+        try:
+            return self.expr(node, scope)
+        finally:
+            self.wanted = before
+
+    def _given_by(self, node: n.BlockExpr, scope: Scope) -> tree.BlockValue:
+        kind, self.wanted = self.wanted, None
+        left: list[tuple[tree.Break, Any]] = []
+        name = node.label or f"#{len(self.givers)}"
+        self.givers.append((node.label, name, left))
+        self.loops.append(node.label)
+        try:
+            block = self.body(node.body, scope, name)
+        finally:
+            self.loops.pop()
+            self.givers.pop()
+        if not left:
+            raise Fault("this block gives no value", node.span, "leave it by 'break' with one")
+        spans = [end.span for end, _ in left]
+        kind = kind or self.peer([value for _, value in left], spans, "the values of the block")
+        kind = I16 if kind == COMPTIME_INT else F32 if kind == COMPTIME_FLOAT else kind
+        for end, value in left:
+            end.value = self.as_expr(self.convert(value, kind, end.span, "the value of the block"), end.span)
+        return tree.BlockValue(kind, node.span, block)
 
     # ---- does it end?
 

@@ -112,10 +112,22 @@ class RunTimeValues(Interpreter):
         if self.forced:
             return super().run_bitcast(value, target, span)
         sizes = [self._bits(value.type), self._bits(target)]
+        if StructType in (type(value.type), type(target)):
+            return self._bits_of_struct(value, target, span)
         if 0 in sizes:
             raise Fault(f"the bits of a {value.type} mean nothing as {target}", span)
         if sizes[0] != sizes[1]:
             raise Fault(f"{value.type} has {sizes[0]} bits and {target} has {sizes[1]}", span)
+        return Convert(target, span, "bitcast", value)
+
+    def _bits_of_struct(self, value: Expr, target: Type, span: Span) -> Any:
+        """Return a packed struct as a number, or a number as a packed struct: the words in memory are the same."""
+        sizes = [
+            16 * (kind.words or 0) if isinstance(kind, StructType) and kind.packing == "packed" else self._bits(kind)
+            for kind in (value.type, target)
+        ]
+        if 0 in sizes or sizes[0] != sizes[1]:
+            raise Fault(f"the bits of a {value.type} mean nothing as {target}", span, "packed structs of equal size do")
         return Convert(target, span, "bitcast", value)
 
     def _bits(self, kind: Type) -> int:
@@ -266,13 +278,13 @@ class RunTimeValues(Interpreter):
         kind = base.type
         where: Any
         if isinstance(kind, ArrayType):
-            if isinstance(base, Value):
+            if isinstance(base, Value) and isinstance(kind.element, DsdType):
+                where = VariablePlace(kind, node.span, tree.Variable("descriptors", kind, True, base, node.span))
+            elif isinstance(base, Value):
                 pointer = self.address(node.base, scope, node.span)
                 where = VariablePlace(kind, node.span, pointer.data.target)
-            elif isinstance(base, Load):
-                where = base.place
             else:
-                raise Fault("the result of an expression has no elements that can be addressed", node.span)
+                where = base.place if isinstance(base, Load) else base
             return self._checked_element(node, kind, where, operands)
         if isinstance(kind, PointerType) and isinstance(kind.target, ArrayType) and not kind.many:
             where = Deref(kind.target, node.span, self.as_expr(base, node.span))

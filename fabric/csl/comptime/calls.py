@@ -60,6 +60,8 @@ class Calls(Globals):
             and isinstance(value.type.target, FnType)
         ):
             return value
+        if isinstance(value, tree.Load) and isinstance(value.type, FnType) and isinstance(value.place, tree.Deref):
+            return value.place.pointer
         if value.__class__ is Value and isinstance(value.data, Pointer):
             raise Fault("calls through pointers that the host sets are not supported", node.span)
         what = "a module" if value.type == MODULE else f"a {value.type}"

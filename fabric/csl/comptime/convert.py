@@ -183,4 +183,6 @@ def bitcast(value: Value, target: Type, span: Span) -> Value:
         return Value(target, target.wrap(data))
     if isinstance(target, FloatType):
         return Value(target, float_of(data, target))
+    if isinstance(target, PointerType):
+        return Value(target, data >> 1)  # as a number a pointer counts bytes
     return Value(target, data)

@@ -120,6 +120,8 @@ class ProgramUnit(Unit):
         DSRs loaded before the start: (dsr, DSD, options, span).
     teardown : dict
         Per color the handler.
+    pointed : dict
+        Functions that are called through pointers, with their types; their order numbers them from 1 on.
     settings : list
         Other calls of library functions that configure the PE: (name, arguments, span).
     params_read : set of str
@@ -141,6 +143,7 @@ class ProgramUnit(Unit):
     loads: list[tuple[Value, Value, dict[str, Any], Span]] = field(default_factory=list)
     teardown: dict[int, tuple[Function, Span]] = field(default_factory=dict)
     settings: list[tuple[str, tuple[Any, ...], Span]] = field(default_factory=list)
+    pointed: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict)
     fifos: list[tuple[tree.Variable, dict[str, Any], Span]] = field(default_factory=list)
     modules: list[Module] = field(default_factory=list)
     ready: list[Module] = field(default_factory=list)

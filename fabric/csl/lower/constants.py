@@ -49,12 +49,14 @@ def scalar_bits(value: Value, span: Span) -> int:
         return bits_of(data, kind)
     if isinstance(kind, BoolType):
         return int(bool(data))
+    if isinstance(kind, PointerType) and isinstance(data, int):
+        return data & 0xFFFF
     if isinstance(kind, (IdType, EnumType)) and isinstance(data, int):
         return data & (0xFFFF if (kind.words or 1) == 1 else 0xFFFFFFFF)
     raise Fault(f"a {kind} is no number at run time", span)
 
 
-def words_of(value: Value, span: Span, address: Callable[[Any, Span], Sym]) -> tuple[np.ndarray, dict[int, Sym]]:
+def words_of(value: Value, span: Span, address: Callable[[Any, Span], int | Sym]) -> tuple[np.ndarray, dict[int, Sym]]:
     """Return a known value as the words of memory, and which of them are addresses; `address` finds those."""
     found: list[int] = []
     relocations: dict[int, Sym] = {}
@@ -66,7 +68,7 @@ def words_of(value: Value, span: Span, address: Callable[[Any, Span], Sym]) -> t
 
 
 def _collect(
-    value: Value, span: Span, address: Callable[[Any, Span], Sym], found: list[int], relocations: dict[int, Sym]
+    value: Value, span: Span, address: Callable[[Any, Span], int | Sym], found: list[int], relocations: dict[int, Sym]
 ) -> None:
     kind, data = value.type, value.data
     if isinstance(kind, ArrayType):
@@ -80,13 +82,21 @@ def _collect(
         for name, part in kind.fields:
             if name in data.fields:  # a union has one of them
                 entry = data.fields[name]
+                if (part_of := kind.bits_of(name)) is not None:
+                    at = begin + kind.offset(name)
+                    found += [0] * (at + 1 - len(found))
+                    bits = scalar_bits(entry if entry.__class__ is Value else Value(part, entry), span)
+                    found[at] |= (bits & (1 << part_of[1]) - 1) << part_of[0]
+                    continue
                 found += [0] * (begin + kind.offset(name) - len(found))
                 _collect(entry if entry.__class__ is Value else Value(part, entry), span, address, found, relocations)
         found += [0] * (begin + (kind.words or 0) - len(found))
         return
     if isinstance(kind, PointerType) and isinstance(data, (Pointer, Function)):
-        relocations[len(found)] = address(value, span)
-        found.append(0)
+        where = address(value, span)
+        if isinstance(where, Sym):
+            relocations[len(found)] = where
+        found.append(where if isinstance(where, int) else 0)
         return
     bits = scalar_bits(value, span)
     found.append(bits & 0xFFFF)

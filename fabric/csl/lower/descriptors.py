@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fabric.csl import tree
@@ -14,9 +16,23 @@ from fabric.csl.lower.values import Expressions
 from fabric.csl.types import ArrayType, PointerType, Type
 from wse_core import image as im
 
-__all__ = ["Descriptors"]
+__all__ = ["Chosen", "Descriptors", "Slot"]
 
 PACKED = ("simd_32", "simd_64", "simd_32_or_64")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One of several descriptors that differ in more than numbers; `which` says at run time which one."""
+
+    which: Vreg
+    options: tuple[Descriptor, ...]
+
+
+class Slot:
+    """Where a function that is written in place keeps the descriptor that it returns."""
+
+    held: Descriptor | None = None
 
 
 class Descriptors(Expressions):
@@ -25,7 +41,14 @@ class Descriptors(Expressions):
     # ---- values
 
     def descriptor(self, expr: Any) -> Descriptor:
-        """Return the descriptor that an expression gives."""
+        """Return the descriptor that an expression gives, one of a kind."""
+        made = self.alternatives(expr)
+        if isinstance(made, Chosen):
+            raise Fault("these descriptors differ in more than numbers", self.span, "choose between operations instead")
+        return made
+
+    def alternatives(self, expr: Any) -> Descriptor | Chosen:
+        """Return the descriptor that an expression gives, or those of which it gives one."""
         if isinstance(expr, tree.Const):
             expr = expr.value
         if isinstance(expr, Value):
@@ -33,6 +56,9 @@ class Descriptors(Expressions):
         self.span = expr.span
         if isinstance(expr, tree.Load):
             return self._loaded(expr.place)
+        if isinstance(expr, tree.Select):
+            which = self.value(expr.condition)
+            return self.choice(which, (self.descriptor(expr.otherwise), self.descriptor(expr.then)))
         if isinstance(expr, tree.BuiltinCall):
             if expr.name == "@get_dsd":
                 return self.described(str(expr.type), expr.options)
@@ -44,6 +70,56 @@ class Descriptors(Expressions):
         if isinstance(expr, tree.Convert):
             return self.descriptor(expr.value)
         raise Fault("the back end cannot follow this descriptor", expr.span, "choose between operations instead")
+
+    def choice(self, which: Operand, options: tuple[Descriptor, ...]) -> Descriptor | Chosen:
+        """Return one of some descriptors: with numbers in registers if nothing else is different."""
+        if isinstance(which, int):
+            return options[which]
+        assert isinstance(which, Vreg)
+        first = options[0]
+        if any(option.fixed != first.fixed for option in options):
+            return Chosen(which, options)
+        moving = [
+            name
+            for name in FIELDS
+            if any(getattr(option, name) is not getattr(first, name) for option in options)
+            and all(getattr(option, name) is not None for option in options)
+        ]
+        registers = {name: self.new(1, name) for name in moving}
+
+        def write(number: int) -> None:
+            for name, register in registers.items():
+                self.set(register, getattr(options[number], name))
+
+        self.select(which, range(len(options)), write)
+        return first.with_(**registers)
+
+    def select(self, which: Vreg, numbers: Sequence[int], write: Callable[[int], object]) -> None:
+        """Write code for each of some numbers, by its place among them; the last is chosen without a comparison."""
+        done = self.new_block()
+        for place, number in enumerate(numbers):
+            after = self.new_block()
+            if place < len(numbers) - 1:
+                here = self.new_block()
+                self.branch("br16", "eq", which, number, here, after)
+                self.place(here)
+            write(place)
+            self.jump(done)
+            self.place(after)
+        self.jump(done)
+        self.place(done)
+
+    def keep(self, slot: Slot, node: tree.Return) -> None:
+        """Keep the descriptor that a function returns; all that it returns are of one kind."""
+        made = self.descriptor(node.value)
+        if slot.held is None:
+            slot.held = self._own(made)
+            return
+        self._same(slot.held.fixed, made.fixed, node)
+        for name in FIELDS:
+            goal, number = getattr(slot.held, name), getattr(made, name)
+            if goal is not None and number is not None:
+                self.set(goal, number)
 
     @abstractmethod
     def call_for_descriptor(self, expr: tree.Call) -> Descriptor | None:
@@ -162,11 +238,13 @@ class Descriptors(Expressions):
 
     # ---- variables
 
-    def _loaded(self, place: tree.Place) -> Descriptor:
+    def _loaded(self, place: tree.Place) -> Descriptor | Chosen:
+        if isinstance(place, tree.Element) and isinstance(place.base, tree.VariablePlace):
+            return self._of_array(place, place.base.variable)
         if not isinstance(place, tree.VariablePlace):
-            raise Fault("a descriptor in a struct or array is not supported", place.span)
+            raise Fault("a descriptor in a struct is not supported at run time", place.span)
         local = self.env.get(id(place.variable))
-        if isinstance(local, Descriptor):
+        if isinstance(local, (Chosen, Descriptor)):
             return local
         found: DsdVariable = self.program.dsd_variable(place.variable)
         values: dict[str, Operand] = {}
@@ -174,12 +252,25 @@ class Descriptors(Expressions):
             values[name] = self.load_at(None, Sym(found.memory, k), 1)
         return found.initial.with_(**values)
 
+    def _of_array(self, place: tree.Element, variable: Any) -> Descriptor | Chosen:
+        """Return an element of an array of descriptors that never changes."""
+        known = getattr(variable, "initial", None)
+        if known is None or self.program.is_assigned(variable) or len(place.subscripts) != 1:
+            raise Fault("only arrays of descriptors that never change are supported", place.span)
+        options = tuple(self.known_descriptor(entry) for entry in known.data)
+        return self.choice(self.value(place.subscripts[0]), options)
+
     def declare_dsd(self, local: tree.Local, value: Any) -> None:
         """Begin a local descriptor."""
         if value is None:
             self.env[id(local)] = self._own(self.program.first_value(local, self))
             return
-        made = self.descriptor(value)
+        made = self.alternatives(value)
+        if isinstance(made, Chosen):
+            if not local.const:
+                raise Fault("a var cannot hold descriptors that differ in more than numbers", local.span, "use const")
+            self.env[id(local)] = made
+            return
         self.env[id(local)] = made if local.const else self._own(made)
 
     def _own(self, dsd: Descriptor) -> Descriptor:
@@ -194,7 +285,7 @@ class Descriptors(Expressions):
     def assign_dsd(self, node: tree.Assign) -> None:
         """Give a variable another descriptor."""
         if not isinstance(node.place, tree.VariablePlace):
-            raise Fault("a descriptor in a struct or array is not supported", node.span)
+            raise Fault("a descriptor in a struct or array cannot change", node.span)
         made = self.descriptor(node.value)
         target = self.env.get(id(node.place.variable))
         if isinstance(target, Descriptor):
@@ -210,7 +301,7 @@ class Descriptors(Expressions):
             self.store_at(None, Sym(found.memory, k), getattr(made, name), 1)
 
     @staticmethod
-    def _same(old: Fixed, new: Fixed, node: tree.Assign) -> None:
+    def _same(old: Fixed, new: Fixed, node: tree.Statement) -> None:
         if old != new:
             raise Fault(
                 "the variable would hold descriptors that differ in more than base, length and stride",

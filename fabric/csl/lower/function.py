@@ -12,6 +12,7 @@ from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import Function, Operand, Vreg
 from fabric.csl.lower.constants import words_of_type
+from fabric.csl.lower.descriptors import Slot
 from fabric.csl.lower.dsd import Descriptor
 from fabric.csl.lower.routines import ROUTINES
 from fabric.csl.lower.routines.machine import Machine
@@ -90,7 +91,7 @@ class FunctionLowering(Machine):
 
     # ---- calls
 
-    def call(self, expr: tree.Call) -> Operand | None:
+    def call(self, expr: tree.Call) -> Any:
         function = expr.function
         self.span = expr.span
         if function.body is None:
@@ -127,19 +128,42 @@ class FunctionLowering(Machine):
         self.put("tail", None, *fixed, data=made)
         return True
 
-    def _expanded(self, function: tree.Function, expr: tree.Call) -> Operand | None:
+    def _expanded(self, function: tree.Function, expr: tree.Call) -> Any:
         """Write a function's body in place of a call."""
         arguments: list[Any] = []
         for param, entry in zip(function.params, expr.arguments, strict=True):
             if isinstance(param.type, DsdType):
-                arguments.append(self.descriptor(entry))
+                arguments.append(self.alternatives(entry))
             elif isinstance(param.type, (ArrayType, StructType)):
                 arguments.append(entry)
             else:
                 arguments.append(self.value(entry))
         return self.expand(function, arguments)
 
-    def expand(self, function: tree.Function, arguments: list[Any]) -> Operand | None:
+    def pointer_call(self, expr: tree.PointerCall) -> Operand | None:
+        """Write a call through a pointer: what it holds is a number, which is compared with those of the functions."""
+        which = self.reg(self.value(expr.pointer), 1)
+        given: Any = tuple(Given(self.value(entry)) for entry in expr.arguments)
+        result = None if expr.type == VOID else self.new(words_of_type(expr.type, expr.span))
+
+        def write(place: int) -> None:
+            call = expr.targets[place][1]
+            made = self.call(tree.Call(call.type, call.span, call.function, given))
+            if result is not None and made is not None:
+                self.set(result, made)
+
+        if not expr.targets:
+            raise Fault("nothing in this program points to a function of this type", expr.span)
+        self.select(which, [number for number, _ in expr.targets], write)
+        return result
+
+    def _value_PointerCall(self, expr: tree.PointerCall) -> Operand:
+        result = self.pointer_call(expr)
+        assert result is not None
+        return result
+
+    def expand(self, function: tree.Function, arguments: list[Any]) -> Any:
+        """Write a function's body here; return its result: a number, the memory of an array or struct, a descriptor."""
         if function.body is None:
             given: Any = tuple(Given(operand) for operand in arguments)
             return self._routine_of(tree.Call(function.result, self.span, function, given))
@@ -152,8 +176,12 @@ class FunctionLowering(Machine):
                 self.declare(param, value)
             else:
                 self._bind(param, value if not isinstance(value, Vreg) else self.copied(value, value.size, param.name))
-        result = None
-        if function.result != VOID and not isinstance(function.result, DsdType):
+        result: Any = None
+        if isinstance(function.result, DsdType):
+            result = Slot()
+        elif isinstance(function.result, (ArrayType, StructType)):
+            result = self.program.frame(self.function, tree.Local("result", function.result, True, function.span))
+        elif function.result != VOID:
             result = self.new(words_of_type(function.result, function.span))
         end = self.new_block()
         exits, self.exits = self.exits, []
@@ -165,18 +193,20 @@ class FunctionLowering(Machine):
         self.returns.pop()
         self.exits, self.span = exits, span
         self.place(end)
-        return result
+        return result.held if isinstance(result, Slot) else result
 
     def call_for_descriptor(self, expr: tree.Call) -> Descriptor | None:
-        body = expr.function.body
-        if body is None or len(body.body) != 1 or not isinstance(body.body[0], tree.Return):
-            raise Fault("a function that gives a descriptor must be one return at run time", expr.span)
-        for param, entry in zip(expr.function.params, expr.arguments, strict=True):
-            if isinstance(param.type, DsdType):
-                self.env[id(param)] = self.descriptor(entry)
-            else:
-                self._bind(param, self.copied(self.value(entry), words_of_type(param.type, param.span)))
-        return self.descriptor(body.body[0].value)
+        if expr.function.body is None:
+            raise Fault("this function gives no descriptor", expr.span)
+        body = expr.function.body.body
+        if len(body) == 1 and isinstance(body[0], tree.Return):  # no register needs to hold its numbers
+            for param, entry in zip(expr.function.params, expr.arguments, strict=True):
+                if isinstance(param.type, DsdType):
+                    self.env[id(param)] = self.descriptor(entry)
+                else:
+                    self._bind(param, self.copied(self.value(entry), words_of_type(param.type, param.span)))
+            return self.descriptor(body[0].value)
+        return self._expanded(expr.function, expr)
 
     def value(self, expr: Any) -> Operand:
         return expr.operand if isinstance(expr, Given) else super().value(expr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from fabric.csl.comptime.builtins.operations import OPERATIONS
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, Ending, ExplicitDsr, Operand, Sym, Vector, Vreg
+from fabric.csl.lower.descriptors import Chosen
 from fabric.csl.lower.dsd import Descriptor, Fixed
 from fabric.csl.lower.statements import Statements
 from fabric.csl.types import DsdType, DsrType, PointerType, Type
@@ -39,24 +41,41 @@ class Operations(Statements):
 
     def operation(self, expr: tree.BuiltinCall) -> None:
         """Write a vector operation."""
-        row = OPERATIONS[expr.name]
         name = expr.name[1:]
         dest, *sources = expr.arguments
         if not any(self.is_vector(x) for x in (dest, *sources)):
             self._scalar(name, dest, sources)
             return
-        options = expr.options
         if name == "faddhs" and self._is_f32(sources[0]):
             sources = sources[::-1]
-        op = isa.BY_NAME[name]
         operands: list[Any] = []
         for value in (dest, *sources):
             if isinstance(value.type, DsdType):
-                operands.append(self.descriptor(value))
+                operands.append(self.alternatives(value))
             elif isinstance(value.type, DsrType):
                 operands.append(self.explicit(value))
             else:
                 operands.append(self.value(value))
+        self._for_each(operands, lambda one: self._operate(expr, one))
+
+    def _for_each(self, operands: list[Any], write: Callable[[list[Any]], None]) -> None:
+        """Write an operation once for each of the descriptors that an operand may be."""
+        for place, value in enumerate(operands):
+            if isinstance(value, Chosen):
+                options = value.options
+
+                def one(number: int, place: int = place, options: Any = options) -> None:
+                    self._for_each([*operands[:place], options[number], *operands[place + 1 :]], write)
+
+                self.select(value.which, range(len(options)), one)
+                return
+        write(operands)
+
+    def _operate(self, expr: tree.BuiltinCall, operands: list[Any]) -> None:
+        """Write a vector operation with these operands."""
+        row, name, options, dest = OPERATIONS[expr.name], expr.name[1:], expr.options, expr.arguments[0]
+        op = isa.BY_NAME[name]
+        operands = list(operands)
         if "index" in options:
             operands = self._indexed(operands, self.value(options["index"]))
         ending = self.program.ending(options, operands, self.span)
@@ -150,9 +169,8 @@ class Operations(Statements):
 
     def _scalar(self, name: str, dest: Any, sources: list[Any]) -> None:
         """Write an operation on numbers whose result goes through a pointer."""
-        pointer = self.value(dest)
+        base, offset = self._split(self.value(dest))
         made = self.alu(name, *(self.value(value) for value in sources))
-        base, offset = self._split(pointer)
         self.store_at(base, offset, made, made.size)
 
     def load_to_dsr(self, expr: tree.BuiltinCall) -> None:

@@ -379,11 +379,11 @@ class ProgramLowering(Attributes):
             self.made.memories.append(made)
         return made
 
-    def address_of(self, value: Value, span: Span) -> Sym:
-        """Return the address that a known pointer holds."""
+    def address_of(self, value: Value, span: Span) -> int | Sym:
+        """Return the address that a known pointer holds; for a function its number among those that are pointed to."""
         pointer = value.data
         if isinstance(pointer, FunctionValue):
-            raise Fault("pointers to functions are not supported", span)
+            return 1 + list(self.checked.unit.pointed).index((id(pointer.decl), id(pointer.module)))
         assert isinstance(pointer, Pointer)
         if isinstance(pointer.target, Cell):
             raise Fault(f"'{pointer.target.name}' exists at compile time only", span)

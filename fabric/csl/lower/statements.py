@@ -9,9 +9,10 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
-from fabric.csl.ir import Block, Operand, Sym, Vreg, signed
+from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
 from fabric.csl.lower.constants import words_of_type
-from fabric.csl.lower.descriptors import Descriptors
+from fabric.csl.lower.descriptors import Descriptors, Slot
+from fabric.csl.lower.values import part_of_word
 from fabric.csl.types import ArrayType, DsdType, IntType, StructType, Type
 
 __all__ = ["Statements"]
@@ -24,6 +25,8 @@ class Exit:
     label: str | None
     after: Block
     again: Block | None
+    result: Vreg | None = None
+    """The register of what a block gives."""
 
 
 class Statements(Descriptors):
@@ -32,8 +35,9 @@ class Statements(Descriptors):
     exits: list[Exit]
     ends: set[int]
     """Calls (their identities) after which the function does nothing more."""
-    returns: list[tuple[Block, Vreg | None]]
-    """Of functions that are written where they are called: where they end, and the register of the result."""
+    returns: list[tuple[Block, Vreg | Memory | Slot | None]]
+    """Of functions that are written where they are called: where they end, and the register of the result, the memory
+    of an array or struct, or where a descriptor is kept."""
 
     def statements(self, block: tree.Block) -> None:
         """Write a block."""
@@ -41,8 +45,15 @@ class Statements(Descriptors):
             for statement in block.body:
                 self.statement(statement)
             return
+        self._left(block, None)
+
+    def given(self, block: tree.Block, result: Vreg) -> None:
+        self._left(block, result)
+
+    def _left(self, block: tree.Block, result: Vreg | None) -> None:
+        """Write a block that `break` leaves."""
         after = self.new_block()
-        self.exits.append(Exit(block.label, after, None))
+        self.exits.append(Exit(block.label, after, None, result))
         for statement in block.body:
             self.statement(statement)
         self.exits.pop()
@@ -68,9 +79,9 @@ class Statements(Descriptors):
             self.declare_dsd(local, value)
         elif local.addressed or isinstance(kind, (ArrayType, StructType)):
             memory = self.program.frame(self.function, local)
-            self.env[id(local)] = memory
-            if value is not None:
+            if value is not None:  # which may be a call of the same function, with a parameter of its own
                 self.fill(None, Sym(memory), kind, value)
+            self.env[id(local)] = memory
         elif value is None:
             register = self.new(words_of_type(kind, local.span), local.name)
             self.env[id(local)] = register
@@ -89,7 +100,11 @@ class Statements(Descriptors):
         elif isinstance(value, tree.BuiltinCall) and value.name == "struct":
             assert isinstance(kind, StructType)
             for name, part in kind.fields:
-                if name in value.options:
+                if name not in value.options:
+                    continue
+                if (shared := kind.bits_of(name)) is not None:
+                    self.put_into(base, offset + kind.offset(name), shared, self.value(value.options[name]))
+                else:
                     self.fill(base, offset + kind.offset(name), part, value.options[name])
         elif isinstance(value, tree.BuiltinCall) and value.name == "@constants":
             assert isinstance(kind, ArrayType)
@@ -98,6 +113,19 @@ class Statements(Descriptors):
             self._fill_known(base, offset, kind, value.value if isinstance(value, tree.Const) else value)
         elif isinstance(value, tree.Load):
             self.copy_words((base, offset), self.address(value.place), kind.words or 0)
+        elif isinstance(value, tree.Call):
+            self.copy_words((base, offset), (None, Sym(self.call(value))), kind.words or 0)
+        elif isinstance(value, tree.Select):
+            then, otherwise, done = self.new_block(), self.new_block(), self.new_block()
+            self.condition(value.condition, then, otherwise)
+            self.place(then)
+            self.fill(base, offset, kind, value.then)
+            self.jump(done)
+            self.place(otherwise)
+            self.fill(base, offset, kind, value.otherwise)
+            self.place(done)
+        elif isinstance(value, tree.Convert) and value.kind == "bitcast":
+            self.store_at(base, offset, self.value(value.value), kind.words or 0)
         else:
             raise Fault(f"the back end cannot make a {kind} of this", self.span)
 
@@ -123,12 +151,21 @@ class Statements(Descriptors):
             self.assign_dsd(node)
             return
         if isinstance(kind, (ArrayType, StructType)):
-            self.fill(*self.address(node.place), kind, node.value)
+            if isinstance(node.value, tree.BuiltinCall) and reads_memory(node.value):
+                # It may read what it replaces: {a, b} = {b, a}.
+                where = self.address(node.value)
+                self.copy_words(self.address(node.place), where, kind.words or 0)
+            else:
+                self.fill(*self.address(node.place), kind, node.value)
             return
         size = words_of_type(kind, node.span)
         if node.op == "=":
             value = self.value(node.value)
             self.store(node.place, value)
+            return
+        if part_of_word(node.place) is not None:
+            old = self.load(node.place)
+            self.store(node.place, self.binary(node.op[:-1], kind, old, self.value(node.value), node.value.type))
             return
         local = self.env.get(id(node.place.variable)) if isinstance(node.place, tree.VariablePlace) else None
         if isinstance(local, Vreg):
@@ -144,6 +181,8 @@ class Statements(Descriptors):
         if isinstance(node.value, tree.Call):
             if not (id(node.value) in self.ends and not self.returns and self.tail_call(node.value)):
                 self.call(node.value)
+        elif isinstance(node.value, tree.PointerCall):
+            self.pointer_call(node.value)
         elif isinstance(node.value, tree.BuiltinCall):
             self.builtin(node.value)
         else:
@@ -153,11 +192,17 @@ class Statements(Descriptors):
         if isinstance(node.value, tree.Call) and not self.returns and self.tail_call(node.value):
             return
         value: Operand | None = None
-        if node.value is not None:
+        kept = self.returns[-1][1] if self.returns else None
+        if isinstance(kept, Memory):
+            assert node.value is not None
+            self.fill(None, Sym(kept), node.value.type, node.value)
+        elif isinstance(kept, Slot):
+            self.keep(kept, node)
+        elif node.value is not None:
             value = self.value(node.value)
         if self.returns:
             end, register = self.returns[-1]
-            if register is not None and value is not None:
+            if isinstance(register, Vreg) and value is not None:
                 self.set(register, value)
             self.jump(end)
         else:
@@ -166,6 +211,10 @@ class Statements(Descriptors):
     @abstractmethod
     def leave(self, value: Operand | None) -> None:
         """End the function."""
+
+    @abstractmethod
+    def pointer_call(self, expr: tree.PointerCall) -> Operand | None:
+        """Call a function through a pointer."""
 
     @abstractmethod
     def tail_call(self, expr: tree.Call) -> bool:
@@ -180,7 +229,10 @@ class Statements(Descriptors):
         raise Fault("this leads nowhere", self.span)
 
     def _write_Break(self, node: tree.Break) -> None:
-        self.jump(self._find(node.label, False).after)
+        found = self._find(node.label, False)
+        if node.value is not None and found.result is not None:
+            self.set(found.result, self.value(node.value))
+        self.jump(found.after)
 
     def _write_Continue(self, node: tree.Continue) -> None:
         again = self._find(node.label, True).again
@@ -376,3 +428,12 @@ def _known_turns(kind: Type, start: Operand, stop: Operand, step: Operand) -> in
     if isinstance(kind, IntType) and kind.signed:
         start, stop = signed(start, bits), signed(stop, bits)
     return max(0, -(-(stop - start) // signed(step, bits)))
+
+
+def reads_memory(value: Any) -> bool:
+    """Whether a literal has parts that are read from memory."""
+    return any(
+        isinstance(node, (tree.Call, tree.PointerCall))
+        or (isinstance(node, tree.Load) and not isinstance(getattr(node.place, "variable", None), tree.Local))
+        for node in tree.nodes(value)
+    )

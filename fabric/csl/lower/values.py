@@ -42,7 +42,9 @@ class Expressions(Conversions):
 
     def known(self, value: Value, span: Span) -> Operand:
         """Return a known value."""
-        if isinstance(value.data, Pointer):
+        if isinstance(value.data, Pointer) or (
+            isinstance(value.data, Function) and isinstance(value.type, PointerType)
+        ):
             return self.program.address_of(value, span)
         if isinstance(value.data, Function):
             return self.program.task_id(value.data, span)
@@ -55,6 +57,8 @@ class Expressions(Conversions):
         return self.load(expr.place)
 
     def _value_AddressOf(self, expr: tree.AddressOf) -> Operand:
+        if part_of_word(expr.place) is not None:
+            raise Fault("a field that shares its word with others has no address", expr.span)
         return self.joined(*self.address(expr.place))
 
     def _value_Unary(self, expr: tree.Unary) -> Operand:
@@ -128,10 +132,15 @@ class Expressions(Conversions):
         """Call a function of the run-time library."""
 
     def _value_Convert(self, expr: tree.Convert) -> Operand:
+        if isinstance(expr.value.type, StructType):
+            return self.load_at(*self.address(expr.value), words_of_type(expr.type, expr.span))
         value = self.value(expr.value)
         if expr.kind == "as":
             return self.converted(value, expr.value.type, expr.type)
         source, target = expr.value.type, expr.type
+        if expr.kind == "bitcast" and isinstance(source, PointerType) != isinstance(target, PointerType):
+            # As a number a pointer counts bytes.
+            return self.alu("sll16" if isinstance(source, PointerType) else "slr16", value, 1)
         if expr.kind == "bitcast" and isinstance(target, IntType) and target.bits < 16 and source != target:
             return self.narrowed(value, target)
         return value
@@ -148,6 +157,15 @@ class Expressions(Conversions):
         self.set(result, self.value(expr.otherwise))
         self.place(done)
         return result
+
+    def _value_BlockValue(self, expr: tree.BlockValue) -> Operand:
+        result = self.new(words_of_type(expr.type, expr.span))
+        self.given(expr.block, result)
+        return result
+
+    @abstractmethod
+    def given(self, block: tree.Block, result: Vreg) -> None:
+        """Write a block whose value goes into a register."""
 
     def _value_Call(self, expr: tree.Call) -> Operand:
         result = self.call(expr)
@@ -171,8 +189,12 @@ class Expressions(Conversions):
         """Fill an array with one number."""
 
     @abstractmethod
-    def call(self, expr: tree.Call) -> Operand | None:
-        """Call a function."""
+    def call(self, expr: tree.Call) -> Any:
+        """Call a function; the result is a number, or the memory of an array or struct."""
+
+    @abstractmethod
+    def fill(self, base: Vreg | None, offset: int | Sym, kind: Type, value: Any) -> None:
+        """Store a number, an array or a struct at an address."""
 
     @abstractmethod
     def builtin(self, expr: tree.BuiltinCall) -> Operand | None:
@@ -257,6 +279,10 @@ class Expressions(Conversions):
             return reg, offset + kind.offset(place.name)
         if isinstance(place, tree.Load):
             return self.address(place.place)
+        if isinstance(place, tree.Expr) and isinstance(place.type, (ArrayType, StructType)):
+            memory = self.program.frame(self.function, tree.Local("value", place.type, True, place.span))
+            self.fill(None, Sym(memory), place.type, place)
+            return None, Sym(memory)
         raise Fault("this has no address", getattr(place, "span", self.span))
 
     @staticmethod
@@ -322,7 +348,24 @@ class Expressions(Conversions):
             if isinstance(where, (Vreg, int, Sym)):
                 return where
         base, offset = self.address(place)
+        if (part := part_of_word(place)) is not None:
+            word = self.load_at(base, offset, 1)
+            return self._taken_out(word, *part, place.type)
         return self.load_at(base, offset, words_of_type(place.type, place.span))
+
+    def _taken_out(self, word: Operand, at: int, bits: int, kind: Type) -> Operand:
+        """Return a field of some bits of a word."""
+        if isinstance(kind, IntType) and kind.signed:
+            return self.alu("sar16", self.alu("sll16", word, 16 - at - bits), 16 - bits)
+        return self.alu("and16", self.alu("slr16", word, at) if at else word, (1 << bits) - 1)
+
+    def put_into(self, base: Vreg | None, offset: int | Sym, part: tuple[int, int], value: Operand) -> None:
+        """Store a field of some bits of a word; the others stay."""
+        at, bits = part
+        mask = (1 << bits) - 1 << at
+        rest = self.alu("and16", self.load_at(base, offset, 1), ~mask & 0xFFFF)
+        value = self.alu("and16", self.alu("sll16", value, at), mask)
+        self.store_at(base, offset, self.alu("or16", rest, value), 1)
 
     def load_at(self, base: Vreg | None, offset: int | Sym, size: int) -> Vreg:
         """Return the number at an address."""
@@ -339,8 +382,20 @@ class Expressions(Conversions):
                 self.set(where, value)
                 return
         base, offset = self.address(place)
+        if (part := part_of_word(place)) is not None:
+            self.put_into(base, offset, part, value)
+            return
         self.store_at(base, offset, value, size)
 
     def store_at(self, base: Vreg | None, offset: int | Sym, value: Operand, size: int) -> None:
         """Put a number at an address."""
         self.put("store", None, self.reg(value, size), *(() if base is None else (base,)), data=offset)
+
+
+def part_of_word(place: Any) -> tuple[int, int] | None:
+    """Return first bit and width of a place that shares its word with others, else None."""
+    if not isinstance(place, tree.Member):
+        return None
+    kind = place.base.type
+    kind = kind.target if isinstance(kind, PointerType) else kind
+    return kind.bits_of(place.name) if isinstance(kind, StructType) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -53,11 +52,11 @@ class Attributes(ABC):
 
     def _scan(self) -> None:
         for function in self.checked.functions:
-            for node in nodes(function.body):
+            for node in tree.nodes(function.body):
                 if isinstance(node, tree.BuiltinCall) and node.name.startswith("@load_to_dsr"):
                     self._note(node.arguments[0], node.options)
                 elif isinstance(node, tree.Assign) and isinstance(node.place.type, DsdType):
-                    variable = getattr(node.place, "variable", None)
+                    variable = getattr(getattr(node.place, "base", node.place), "variable", None)
                     if variable is not None:
                         self._assigned.setdefault(id(variable), []).append(node.value)
         for dsr, _, options, _ in self.checked.unit.loads:
@@ -70,6 +69,10 @@ class Attributes(ABC):
                 self.high.discard(arguments[0].data)
             else:
                 self.main = MAIN_PRIORITIES[arguments[0].data]
+
+    def is_assigned(self, variable: Any) -> bool:
+        """Whether something is assigned to a variable of descriptors."""
+        return id(variable) in self._assigned
 
     def _note(self, dsr: Any, options: dict[str, Any]) -> None:
         dsr = dsr.value if isinstance(dsr, tree.Const) else dsr
@@ -262,23 +265,6 @@ ZERO = Value(IntType(16, False), 0)
 _NUMBERS = ("extent", "stride", "offset", "base_address")
 
 
-def nodes(root: Any) -> Iterator[Any]:
-    """Yield every node of a typed tree."""
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, (list, tuple)):
-            stack += node
-        elif isinstance(node, dict):
-            stack += node.values()
-        elif isinstance(node, (tree.Expr, tree.Statement)):
-            yield node
-            for kind in type(node).__mro__:
-                for name in getattr(kind, "__slots__", ()):
-                    if name not in ("span", "type", "function"):
-                        stack.append(getattr(node, name))
-
-
 def _frozen(value: Any) -> Any:
     value = value.value if isinstance(value, tree.Const) else value
     data = getattr(value, "data", value)
@@ -306,4 +292,4 @@ class _Quiet(Descriptors):
     def _unknown(self, *args: Any, **kwargs: Any) -> Any:
         raise Fault("this descriptor must be known when the program is compiled", self.span)
 
-    routine = call = builtin = copy_words = spread = leave = tail_call = call_for_descriptor = _unknown
+    routine = call = builtin = fill = given = copy_words = spread = leave = tail_call = call_for_descriptor = _unknown

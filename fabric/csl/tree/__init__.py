@@ -12,6 +12,7 @@ from fabric.csl.tree.nodes import (
     Assign,
     Binary,
     Block,
+    BlockValue,
     Break,
     BuiltinCall,
     Call,
@@ -31,6 +32,7 @@ from fabric.csl.tree.nodes import (
     Local,
     Member,
     Place,
+    PointerCall,
     Return,
     Select,
     Statement,
@@ -40,12 +42,14 @@ from fabric.csl.tree.nodes import (
     VariablePlace,
     While,
 )
+from fabric.csl.tree.walk import nodes
 
 __all__ = [
     "AddressOf",
     "Assign",
     "Binary",
     "Block",
+    "BlockValue",
     "Break",
     "BuiltinCall",
     "Call",
@@ -65,6 +69,7 @@ __all__ = [
     "Local",
     "Member",
     "Place",
+    "PointerCall",
     "Return",
     "Select",
     "Statement",
@@ -73,4 +78,5 @@ __all__ = [
     "Variable",
     "VariablePlace",
     "While",
+    "nodes",
 ]

@@ -13,6 +13,7 @@ __all__ = [
     "Assign",
     "Binary",
     "Block",
+    "BlockValue",
     "Break",
     "BuiltinCall",
     "Call",
@@ -32,6 +33,7 @@ __all__ = [
     "Local",
     "Member",
     "Place",
+    "PointerCall",
     "Return",
     "Select",
     "Statement",
@@ -205,6 +207,22 @@ class Call(Expr):
 
 
 @dataclass(eq=False, slots=True)
+class PointerCall(Expr):
+    """A call through a pointer; `targets` are the functions that it may hold, with their numbers."""
+
+    pointer: Expr
+    arguments: tuple[Expr, ...]
+    targets: list[tuple[int, Call]]
+
+
+@dataclass(eq=False, slots=True)
+class BlockValue(Expr):
+    """A labelled block that gives a value: that of the `Break` which leaves it."""
+
+    block: Block
+
+
+@dataclass(eq=False, slots=True)
 class BuiltinCall(Expr):
     """A builtin that does something at run time; `arguments` are expressions, options a struct of values."""
 
@@ -315,9 +333,10 @@ class Return(Statement):
 
 @dataclass(eq=False, slots=True)
 class Break(Statement):
-    """The end of a loop or labelled block."""
+    """The end of a loop or labelled block, with what the block gives."""
 
     label: str | None
+    value: Expr | None = None
 
 
 @dataclass(eq=False, slots=True)

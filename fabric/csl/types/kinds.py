@@ -267,25 +267,49 @@ class StructType(Type):
     def words(self) -> int | None:
         if any(kind.words is None for _, kind in self.fields):
             return None
+        if self.packing == "packed":
+            return -(-max((at + size for at, size in self._packed().values()), default=0) // 16)
         ends = [self.offset(name) + (kind.words or 0) for name, kind in self.fields]
         return -(-max(ends, default=0) // self.align) * self.align
 
     @property
     def align(self) -> int:
-        return 1 if self.packing == "packed" else max((kind.align for _, kind in self.fields), default=1)
+        if self.packing == "packed":
+            return 2 if self.words == 2 else 1
+        return max((kind.align for _, kind in self.fields), default=1)
 
     def offset(self, name: str) -> int:
         """Return the word at which a field begins: fields lie in order, each at a multiple of its alignment."""
+        if self.packing == "packed":
+            return self._packed()[name][0] // 16
         words = 0
         for other, kind in self.fields:
             if self.form == "union":
                 break
-            step = 1 if self.packing == "packed" else kind.align
-            words = -(-words // step) * step
+            words = -(-words // kind.align) * kind.align
             if other == name:
                 break
             words += kind.words or 0
         return words
+
+    def bits_of(self, name: str) -> tuple[int, int] | None:
+        """Return first bit and width of a field that shares its word with others; None if it has words of its own."""
+        if self.packing != "packed":
+            return None
+        at, size = self._packed()[name]
+        return (at % 16, size) if size < 16 else None
+
+    def _packed(self) -> dict[str, tuple[int, int]]:
+        """Return first bit and width of each field of a packed struct; only what fits shares a word."""
+        found: dict[str, tuple[int, int]] = {}
+        at = 0
+        for name, kind in self.fields:
+            size = 1 if kind == BOOL else getattr(kind, "bits", 16 * (kind.words or 0))
+            if at % 16 and at % 16 + size > 16:
+                at = -(-at // 16) * 16
+            found[name] = (0 if self.form == "union" else at, size)
+            at += size
+        return found
 
     def field(self, name: str) -> Type | None:
         """Return the type of a field, or None."""

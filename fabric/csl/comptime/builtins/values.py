@@ -8,7 +8,7 @@ from fabric.csl import tree
 from fabric.csl.comptime.builtins.table import builtin
 from fabric.csl.comptime.convert import bitcast
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.values import Range, Value, integer
+from fabric.csl.comptime.values import Pointer, Range, Value, integer
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, U16, ArrayType, EnumType, FloatType, IdType, IntType, PointerType, RangeType, Type
@@ -29,6 +29,8 @@ def _bitcast(ev: Any, node: n.Builtin, scope: Any) -> Any:
     value = ev.expr(node.arguments[1], scope)
     if isinstance(value, tree.Expr):
         return ev.run_bitcast(value, target, node.span)
+    if isinstance(getattr(value, "data", None), Pointer) and ev.place == "run":
+        return ev.run_bitcast(ev.as_expr(value, node.arguments[1].span), target, node.span)
     return bitcast(uniform(value, ev.level), target, node.span)
 
 

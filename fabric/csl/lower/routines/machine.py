@@ -118,16 +118,7 @@ class Machine(Operations):
         if isinstance(made, int):
             write(made)
             return
-        done = self.new_block()
-        for number in numbers:
-            here, after = self.new_block(), self.new_block()
-            self.branch("br16", "eq", made, number, here, after)
-            self.place(here)
-            write(number)
-            self.jump(done)
-            self.place(after)
-        self.jump(done)
-        self.place(done)
+        self.select(self.reg(made, 1), numbers, write)
 
     def _known_number(self, known: dict[str, Any], arguments: list[Any], name: str) -> int:
         value = known.get(name)

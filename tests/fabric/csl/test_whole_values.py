@@ -1,0 +1,226 @@
+"""Structs, arrays, blocks and pointers to functions as values of running code; fields that share a word."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabric.csl.diagnostics import CslError
+from tests.fabric.csl.running import run_task
+
+Y = "var y: [8]i16;\nvar x: i16 = 7;\n"
+
+
+def left(directory, body, declarations=""):
+    """Return the first numbers of `y` after a task."""
+    return run_task(directory, body, Y, declarations, results={"y": "i2"})["y"].tolist()
+
+
+PAIR = """
+const Pair = struct { a: i16, b: f32 };
+fn twice(s: Pair) Pair { return Pair{ .a = s.a * 2, .b = s.b * 2.0 }; }
+noinline fn more(s: Pair) Pair { var t = s; t.a += 1; return t; }
+fn either(s: Pair, t: Pair) Pair { if (s.a > t.a) { return s; } return t; }
+var kept: Pair;
+var pairs: [3]Pair;
+"""
+
+
+def test_structs_go_into_functions_and_come_back(tmp_path):
+    body = """
+  var p = Pair{ .a = 1, .b = 2.5 };
+  p.a += x;
+  const q = twice(twice(more(p)));
+  y[0] = q.a;
+  y[1] = @as(i16, q.b);
+  kept = either(q, p);
+  y[2] = kept.a;
+  kept = if (x > 3) p else q;
+  y[3] = kept.a;
+  pairs[x - 5] = more(kept);
+  y[4] = pairs[2].a;
+  y[5] = twice(pairs[2]).a;
+"""
+    assert left(tmp_path, body, PAIR) == [36, 10, 36, 8, 9, 18, 0, 0]
+
+
+def test_a_struct_of_its_own_fields_is_read_before_it_is_written(tmp_path):
+    body = """
+  s = S{ .a = 1, .b = 2 };
+  s = S{ .a = s.b, .b = s.a };
+  y[0] = s.a;
+  y[1] = s.b;
+  v = [2]i16{ 5, 6 };
+  v = [2]i16{ v[1], v[0] };
+  y[2] = v[0];
+  y[3] = v[1];
+"""
+    declarations = "const S = struct { a: i16, b: i16 }; var s: S; var v: [2]i16;"
+    assert left(tmp_path, body, declarations)[:4] == [2, 1, 6, 5]
+
+
+def test_arrays_come_back_from_functions(tmp_path):
+    body = """
+  var q = make(x);
+  y[0] = q[1];
+  q = make(1);
+  y[1] = q[0];
+  y[2] = make(x)[2];
+  for (filled(x)) |v, k| { y[3 + k] = v; }
+"""
+    text = """
+fn make(a: i16) [3]i16 { return [3]i16{ a, a + 1, a + 2 }; }
+fn filled(a: i16) [2]i16 { var r: [2]i16; for (r) |_, k| { r[k] = a + 10 * @as(i16, k); } return r; }
+"""
+    assert left(tmp_path, body, text) == [8, 1, 9, 7, 17, 0, 0, 0]
+
+
+def test_a_block_gives_what_leaves_it(tmp_path):
+    body = """
+  y[0] = blk: { if (x > 3) { break :blk 10; } break :blk x; };
+  const wide: u32 = blk: { if (x > 30) { break :blk 1; } break :blk 100000; };
+  y[1] = @as(i16, wide >> 16);
+  const sum: i16 = out: {
+    var t: i16 = 0;
+    for (@range(i16, 9)) |i| { t += i; if (i == 4) { break :out t + x; } }
+    break :out -1;
+  };
+  y[2] = sum;
+  const known = blk: { var n: i16 = 3; n += 4; break :blk n; };
+  y[3] = known;
+  y[4] = outer: { const inner = blk: { if (x == 7) { break :outer 3; } break :blk x; }; break :outer inner + 1; };
+  y[5] = pick(2);
+"""
+    text = "fn pick(n: i16) i16 { return b: { if (n == 2) { break :b 20; } break :b 30; }; }"
+    assert left(tmp_path, body, text)[:6] == [10, 1, 17, 7, 3, 20]
+
+
+def test_functions_are_called_through_pointers(tmp_path):
+    body = """
+  var f: *const fn(i16) i16 = &add;
+  y[0] = f(3);
+  if (x > 5) { f = &take; }
+  y[1] = f(3);
+  y[2] = f.*(4);
+  for (@range(u16, 2)) |i| { y[3 + i] = table[i](10); }
+  y[5] = apply(f, 1);
+  act.do();
+  y[6] = x;
+"""
+    text = """
+fn add(a: i16) i16 { return a + x; }
+fn take(a: i16) i16 { return a - x; }
+fn reset() void { x = 0; }
+const table = [2]*const fn(i16) i16{ take, add };
+fn apply(f: *const fn(i16) i16, v: i16) i16 { return f(v) + f(v + 1); }
+const Act = struct { n: i16, do: *const fn() void };
+var act = Act{ .n = 1, .do = reset };
+"""
+    assert left(tmp_path, body, text)[:7] == [10, -4, -3, 3, 17, -11, 0]
+
+
+def test_a_circle_through_pointers_is_refused(tmp_path):
+    text = "fn f(a: i16) i16 { return g(a) + 1; }\nvar g: *const fn(i16) i16 = &f;"
+    with pytest.raises(CslError, match="calls itself again"):
+        left(tmp_path, "y[0] = f(1);", text)
+
+
+PACKED = """
+const Two = packed struct { lo: u8, hi: u8 };
+const Flags = packed struct { on: bool, level: u8, sign: i8 };
+const Wide = packed struct { a: u16, b: i16 };
+var two: Two;
+var twos = [2]Two{ Two{ .lo = 1, .hi = 2 }, Two{ .lo = 3, .hi = 4 } };
+var flags: Flags;
+var wide: Wide;
+var bits: u32 = 0x00050003;
+"""
+
+
+def test_packed_fields_share_a_word(tmp_path):
+    body = """
+  two.lo = 3;
+  two.hi = 4;
+  two.lo += 254;
+  y[0] = @bitcast(i16, two);
+  y[1] = @as(i16, twos[x - 6].hi);
+  twos[0] = Two{ .lo = @as(u8, x), .hi = 9 };
+  y[2] = @bitcast(i16, twos[0]);
+  flags.sign = -3;
+  flags.on = x == 7;
+  flags.level = 200;
+  y[3] = @as(i16, flags.sign) + @as(i16, flags.level) + @as(i16, flags.on);
+  wide = @bitcast(Wide, bits);
+  y[4] = wide.b;
+  wide.a = 9;
+  bits = @bitcast(u32, wide);
+  y[5] = @as(i16, bits);
+  two = @bitcast(Two, x);
+  y[6] = @as(i16, two.lo);
+"""
+    assert left(tmp_path, body, PACKED)[:7] == [0x0401, 4, 0x0907, 198, 5, 9, 7]
+    found = run_task(tmp_path, "two.lo = 1;", PACKED, "var y: [2]i16;", results={"two": "u2"})
+    assert found["two"].tolist() == [1]
+
+
+def test_pointers_count_bytes_as_numbers(tmp_path):
+    body = """
+  const p = @bitcast([*]i16, @bitcast(u16, &a) + 4);
+  y[0] = p[0];
+  const q = @bitcast(u16, &a[x - 4]) - @bitcast(u16, &a[0]);
+  y[1] = @as(i16, q);
+"""
+    assert left(tmp_path, body, "var a = [4]i16{ 1, 2, 3, 4 };")[:2] == [3, 6]
+
+
+VECTORS = """
+var a: [8]i16;
+var b: [8]i16;
+const da = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> a[i] });
+const db = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{4} -> b[2 * i] });
+const grid = @get_dsd(mem4d_dsd, .{ .tensor_access = |i, j|{2, 2} -> b[4 * i + j] });
+const parts = [2]mem1d_dsd{ @set_dsd_length(da, 2), @increment_dsd_offset(@set_dsd_length(da, 3), 4, i16) };
+fn part(at: i16) mem1d_dsd { var d = @set_dsd_length(da, 2); d = @increment_dsd_offset(d, at, i16); return d; }
+fn side(which: i16) mem1d_dsd { if (which > 3) { return da; } return db; }
+"""
+
+
+def vectors(directory, body):
+    """Return both arrays after a task."""
+    found = run_task(directory, body, Y, VECTORS, results={"a": "i2", "b": "i2"})
+    return found["a"].tolist(), found["b"].tolist()
+
+
+def test_descriptors_are_chosen_while_the_program_runs(tmp_path):
+    body = """
+  const chosen = if (x > 3) db else da;
+  @mov16(chosen, 1);
+  @add16(if (x > 30) db else da, da, 2);
+  for (@range(i16, 2)) |i| { @add16(parts[i], parts[i], 10 * (i + 1)); }
+  @mov16(switch (x) { 1 => parts[0], 7 => part(6), else => db }, 50);
+"""
+    assert vectors(tmp_path, body) == ([12, 12, 2, 2, 22, 22, 50, 50], [1, 0, 1, 0, 1, 0, 1, 0])
+
+
+def test_descriptors_that_differ_in_kind_are_chosen_per_operation(tmp_path):
+    assert vectors(tmp_path, "const d = side(x); @mov16(d, 3); @mov16(side(1), 4);") == ([3] * 8, [4, 0] * 4)
+    text = "const d = if (x == 7) out else back; @mov16(d, da); @mov16(db, from);"
+    body = VECTORS + "const unused = grid;"
+    colors = """
+const queue = @get_output_queue(3);
+const out = @get_dsd(fabout_dsd, .{ .extent = 4, .fabric_color = @get_color(4), .output_queue = @get_output_queue(2) });
+const back = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = @get_color(5), .output_queue = queue });
+const from = @get_dsd(fabin_dsd, .{ .extent = 4, .fabric_color = @get_color(4), .input_queue = @get_input_queue(2) });
+comptime {
+  @set_local_color_config(@get_color(4), .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } } });
+  @set_local_color_config(@get_color(5), .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ EAST } } });
+}
+"""
+    found = run_task(tmp_path, "@mov16(da, x);" + text, Y, body, colors, results={"b": "i2"})
+    assert found["b"].tolist() == [7, 0, 7, 0, 7, 0, 7, 0]
+
+
+def test_converted_numbers_go_through_pointers(tmp_path):
+    assert left(tmp_path, "@fs2xp16(&y[0], f); @fh2xp16(&y[x - 6], h);", "var f: f32 = 4.5; var h: f16 = 3.0;")[:2] == [
+        4,
+        3,
+    ]
