@@ -23,7 +23,7 @@ cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
     for k in range(N_UTS):
         if g.ut_at[k]:
             g.ut_at[k] = <uint16_t>at
-            at += lines(sizeof(thread_t))
+            at += sizeof(thread_t)
     if g.draws:
         g.lfsr_at = <uint16_t>at
         at += N_GENERATORS * sizeof(uint32_t)

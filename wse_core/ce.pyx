@@ -41,7 +41,7 @@ cdef inline void start_task(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, in
     if TRACE:
         emit(s, cell, t, EV_TASK_START, NO_COLOR, id, ce.prog.code[entry].at, control)
     ce.main_state = MAIN_STARTING
-    ce.main.task = <uint8_t>(id + N_CONTROL_IDS if control else id)     # kept untraced too: a trace may begin later
+    ce.task = <uint8_t>(id + N_CONTROL_IDS if control else id)     # kept untraced too: a trace may begin later
     ce.pc = entry
     if ce.prog.calls:
         depth_of(ce)[0] = 0
@@ -163,7 +163,7 @@ cdef inline uint64_t when_of(region_t* s, ce_t* ce, uint32_t cell, int thread, u
     return main_when(s, ce, t)
 
 cdef inline int level_of(ce_t* ce, int thread) noexcept nogil:
-    return ce.prog.main_level if thread == MAIN else ut_of(ce, thread).level
+    return ce.prog.main_level if thread == MAIN else ut_of(ce, thread).form.level
 
 cdef int arbitrate(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # The thread that issues in cycle t, -1 = none: highest level, then cyclic order after the one that issued last.
@@ -227,7 +227,7 @@ cdef uint64_t look_ahead(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint 
             when = first
         if when < NEVER and ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_BULK:
             # Looked at when it may be complete: no step costs less than a cycle.
-            when += (ce.main.n - ce.main.k + ce.main.group - 1) // ce.main.group
+            when += (ce.main.n - ce.main.k + ce.main.form.group - 1) // ce.main.form.group
             if ce.main.k < ce.main.n and not uts:   # a microthread may issue while the main thread drains
                 when += s.f.p.drain
         if when < next:

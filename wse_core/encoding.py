@@ -170,6 +170,7 @@ DETAILS = {
     "ran_off": "the program ran off its end",
     "no_microthread": "an asynchronous operation from whose operands no microthread follows",
     "same_queue": "two sources of one operation from the same queue or FIFO",
+    "forms": "vector operations with more combinations of strides and descriptors than the engine keeps (262,143)",
 }
 """Details of the kinds ``program`` and ``queue``, with what they tell the user."""
 FAULT_DETAILS = tuple(DETAILS.values())

@@ -21,22 +21,22 @@ from wse_core.scalar cimport main_when, takes_heads
 from wse_core.vecop cimport last_is_advance, vec_complete
 
 
-cdef inline uint32_t flow_take(const uint16_t* sram, flow_t* o, uint32_t j, uint32_t word) noexcept nogil:
-    # The next element of a source; j-th of this step, `word` is the payload of the step's wavelet.
-    cdef uint32_t at = o.at
-    if o.source == FLOW_MEMORY:
-        o.at = at + o.step
-        return (<const uint32_t*>(sram + at))[0] if o.words == 2 else sram[at]
-    if o.source == FLOW_FABRIC:
+cdef inline uint32_t flow_take(const uint16_t* m, const opnd_t* o, int32_t base, uint32_t k, uint32_t j,
+                               uint32_t word) noexcept nogil:
+    # Element k of a source; j-th of this step, `word` is the payload of the step's wavelet; `m` is address 0.
+    if o.mode == OPND_MEM1D:
+        m += base + <int64_t>k * o.step
+        return (<const uint32_t*>m)[0] if o.words == 2 else m[0]
+    if o.mode == OPND_FABIN:
         return word if o.words == 2 else (word >> (16 * j)) & 0xFFFF
-    return at
+    return <uint32_t>base
 
-cdef inline void flow_put(uint16_t* sram, flow_t* o, uint32_t value) noexcept nogil:
+cdef inline void flow_put(uint16_t* m, const opnd_t* o, int32_t base, uint32_t k, uint32_t value) noexcept nogil:
+    m += base + <int64_t>k * o.step
     if o.words == 2:
-        (<uint32_t*>(sram + o.at))[0] = value
+        (<uint32_t*>m)[0] = value
     else:
-        sram[o.at] = <uint16_t>value
-    o.at += o.step
+        m[0] = <uint16_t>value
 
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
     # Steps of a flow from cycle `start` on: one that is able, or, if the main thread is alone, as many as are
@@ -46,11 +46,13 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     cdef uint64_t t = start, word = 0
     cdef uint64_t latency = s.f.p.execute + s.f.p.ramp_out
     cdef uint32_t g, j, b, payload, cost = 1, k = th.k, n_steps = 0
-    cdef bint receives = th.inq != NO_PLACE, sends = th.plane != NO_PLACE, single = th.group == 1
+    cdef bint receives = th.inq != NO_PLACE, sends = th.plane != NO_PLACE
+    cdef const form_t* f = th.form
+    cdef bint single = f.group == 1
     cdef inq_t* q = inq_at(ce, th.inq if receives else 0)
     cdef plane_t* out = &s.plane[th.plane if sends else 0]
     cdef const num_t* num = &ce.prog.num
-    cdef uint16_t* sram = ce.sram
+    cdef uint16_t* m = ce.sram - ce.prog.code_words
     while True:
         if receives:
             word = q.slots[q.head]
@@ -66,30 +68,30 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
             if TRACE:
                 traced_take(s, ce, cell, q, word, t)
         if likely(single):
-            b = flow_take(sram, &th.from_b, 0, <uint32_t>word)
-            b = alu(th.op, num, b, flow_take(sram, &th.from_c, 0, <uint32_t>word), th.scalar)
+            b = flow_take(m, &f.b, th.base_b, k, 0, <uint32_t>word)
+            b = alu(f.op, num, b, flow_take(m, &f.c, th.base_c, k, 0, <uint32_t>word), th.scalar)
             if sends:
                 push_to_router(s, th.plane, cell, b, t + latency)
                 if TRACE:
                     traced_send(s, ce, cell, th.plane, b, t)
             else:
-                flow_put(sram, &th.to, b)
+                flow_put(m, &f.a, th.base_a, k, b)
             k += 1
             t += 1
             n_steps += 1
             if not alone or t >= s.ahead or k == th.n:
                 break
             continue
-        g = th.group if th.group <= th.n - k else th.n - k
-        cost = (g + th.lanes - 1) // th.lanes if g > th.lanes else 1     # a last step may be shorter
+        g = f.group if f.group <= th.n - k else th.n - k
+        cost = (g + f.lanes - 1) // f.lanes if g > f.lanes else 1       # a last step may be shorter
         payload = 0
         for j in range(g):
-            b = flow_take(sram, &th.from_b, j, <uint32_t>word)
-            b = alu(th.op, num, b, flow_take(sram, &th.from_c, j, <uint32_t>word), th.scalar)
+            b = flow_take(m, &f.b, th.base_b, k + j, j, <uint32_t>word)
+            b = alu(f.op, num, b, flow_take(m, &f.c, th.base_c, k + j, j, <uint32_t>word), th.scalar)
             if sends:
                 payload |= b << (16 * j)
             else:
-                flow_put(sram, &th.to, b)
+                flow_put(m, &f.a, th.base_a, k + j, b)
         if sends:
             push_to_router(s, th.plane, cell, payload, t + cost - 1 + latency)
             if TRACE:
@@ -102,7 +104,7 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     if n_steps:
         touched(s, t - cost)
         ce.counts[COUNT_ELEMENTS] += k - th.k
-        if is_mac(th.op):
+        if is_mac(f.op):
             ce.counts[COUNT_MACS] += k - th.k
         ce.counts[COUNT_STEPS] += n_steps
         s.waiting = 1               # the router must look at what was taken and sent
@@ -115,7 +117,7 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         th.next = t
         ce.rr = th.id
         if k == th.n and th.n != NO_END:
-            if sends and th.a.flags & F_ADVANCE:
+            if sends and f.a.flags & F_ADVANCE:
                 last_is_advance(ce, th)
             else:
                 vec_complete(s, ce, cell, th, t - cost, cost)
@@ -132,17 +134,19 @@ cdef bint flow_arrives(region_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t 
     # have to know whether there will be room.)
     # Gain: 45 instructions of a hop (broadcast), since nobody wakes the CE and looks at it.
     cdef thread_t* th = &ce.main
+    cdef const form_t* f = th.form
     cdef uint64_t t = s.now + s.f.p.ramp_in
+    cdef uint16_t* m = ce.sram - ce.prog.code_words
     cdef uint32_t b
-    if (ce.uts or th.group != 1 or q.head != q.tail or q != inq_at(ce, th.inq) or th.n - th.k < 2 or th.next > t
+    if (ce.uts or f.group != 1 or q.head != q.tail or q != inq_at(ce, th.inq) or th.n - th.k < 2 or th.next > t
             or ce.pipe_free > t or ce.resume > t or t >= s.ahead or t == s.now or is_control(payload) or s.f.injects):
         return False
     q.slots[q.tail] = stamp_of(t + 1)
     q.tail = 0 if q.tail + 1 == q.cap else q.tail + 1
     q.head = q.tail
-    b = flow_take(ce.sram, &th.from_b, 0, <uint32_t>payload)
-    flow_put(ce.sram, &th.to, alu(th.op, &ce.prog.num, b, flow_take(ce.sram, &th.from_c, 0, <uint32_t>payload),
-                                  th.scalar))
+    b = flow_take(m, &f.b, th.base_b, th.k, 0, <uint32_t>payload)
+    b = alu(f.op, &ce.prog.num, b, flow_take(m, &f.c, th.base_c, th.k, 0, <uint32_t>payload), th.scalar)
+    flow_put(m, &f.a, th.base_a, th.k, b)
     if ce.acct < t:
         ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
     book(ce, t, 1, 0)
@@ -155,7 +159,7 @@ cdef bint flow_arrives(region_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t 
     ce.counts[COUNT_RECEIVED] += 1
     ce.counts[COUNT_ELEMENTS] += 1
     ce.counts[COUNT_STEPS] += 1
-    if is_mac(th.op):
+    if is_mac(f.op):
         ce.counts[COUNT_MACS] += 1
     s.waiting = 1
     s.events += 1
@@ -217,9 +221,11 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
     cdef inq_t* q2
     cdef int able = NOT_ABLE
     cdef const num_t* num = &ce.prog.num
+    cdef uint16_t* m = ce.sram - ce.prog.code_words
+    cdef const form_t* f
     decided[0] = True
     if ce.main_state != MAIN_IDLE:
-        if ce.prog.main_level >= ut_of(ce, ctz64(uts)).level:
+        if ce.prog.main_level >= ut_of(ce, ctz64(uts)).form.level:
             word = main_when(s, ce, t)
             if word < stop:
                 stop = word
@@ -267,16 +273,17 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
                 q2.head = 0 if q2.head + 1 == q2.cap else q2.head + 1
                 inq_freed(s, cell, q2)
                 n_received += 1
-        b = flow_take(ce.sram, &th.from_b, 0, <uint32_t>word)
-        b = alu(th.op, num, b, flow_take(ce.sram, &th.from_c, 0, <uint32_t>word2), th.scalar)
+        f = th.form
+        b = flow_take(m, &f.b, th.base_b, th.k, 0, <uint32_t>word)
+        b = alu(f.op, num, b, flow_take(m, &f.c, th.base_c, th.k, 0, <uint32_t>word2), th.scalar)
         if th.plane == NO_PLACE:
-            flow_put(ce.sram, &th.to, b)
+            flow_put(m, &f.a, th.base_a, th.k, b)
         g = 1
-        while unlikely(g < th.group) and th.k + g < th.n:
-            other = flow_take(ce.sram, &th.from_b, g, <uint32_t>word)
-            other = alu(th.op, num, other, flow_take(ce.sram, &th.from_c, g, <uint32_t>word2), th.scalar)
+        while unlikely(g < f.group) and th.k + g < th.n:
+            other = flow_take(m, &f.b, th.base_b, th.k + g, g, <uint32_t>word)
+            other = alu(f.op, num, other, flow_take(m, &f.c, th.base_c, th.k + g, g, <uint32_t>word2), th.scalar)
             if th.plane == NO_PLACE:
-                flow_put(ce.sram, &th.to, other)
+                flow_put(m, &f.a, th.base_a, th.k + g, other)
             else:
                 b |= other << (16 * g)
             g += 1
@@ -286,7 +293,7 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
             if TRACE:
                 traced_send(s, ce, cell, th.plane, b, t)
         n_elements += g
-        if is_mac(th.op):
+        if is_mac(f.op):
             n_macs += g
         n_steps += 1
         ce.rr = id
@@ -294,7 +301,7 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
         th.next = t
         th.k += g
         if th.k == th.n and th.n != NO_END:
-            if th.plane != NO_PLACE and th.a.flags & F_ADVANCE:
+            if th.plane != NO_PLACE and f.a.flags & F_ADVANCE:
                 last_is_advance(ce, th)
             else:
                 vec_complete(s, ce, cell, th, t - 1, 1)

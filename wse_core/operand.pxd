@@ -86,17 +86,17 @@ cdef inline void sram_write(ce_t* ce, uint32_t index, int words, uint32_t value)
     if words == 2:
         ce.sram[index + 1] = <uint16_t>(value >> 16)
 
-cdef inline desc_t* desc(ce_t* ce, opnd_t* o) noexcept nogil:
+cdef inline desc_t* desc(ce_t* ce, const opnd_t* o) noexcept nogil:
     return desc_of(ce, dsr_at(ce, o.dsr))
 
-cdef inline uint32_t extent_of(ce_t* ce, opnd_t* o, int k) noexcept nogil:
+cdef inline uint32_t extent_of(ce_t* ce, const opnd_t* o, int k) noexcept nogil:
     # Extent of dimension k; that of the outermost one can be changed.
     return dsr_at(ce, o.dsr).extent if k == 0 else desc(ce, o).extent[k]
 
-cdef inline int32_t stride_of(ce_t* ce, opnd_t* o, int k) noexcept nogil:
+cdef inline int32_t stride_of(ce_t* ce, const opnd_t* o, int k) noexcept nogil:
     return dsr_at(ce, o.dsr).stride if k == 0 else desc(ce, o).stride[k]
 
-cdef inline uint32_t length_of(ce_t* ce, opnd_t* o) noexcept nogil:
+cdef inline uint32_t length_of(ce_t* ce, const opnd_t* o) noexcept nogil:
     cdef uint32_t n = dsr_at(ce, o.dsr).extent
     cdef desc_t* d = desc(ce, o)
     cdef int k
@@ -107,23 +107,23 @@ cdef inline uint32_t length_of(ce_t* ce, opnd_t* o) noexcept nogil:
             n *= d.extent[k]
     return n
 
-cdef inline bint is_fabric(opnd_t* o) noexcept nogil:
+cdef inline bint is_fabric(const opnd_t* o) noexcept nogil:
     return o.mode == OPND_FABIN or o.mode == OPND_FABOUT
 
-cdef inline bint is_memory(opnd_t* o) noexcept nogil:
+cdef inline bint is_memory(const opnd_t* o) noexcept nogil:
     return o.mode == OPND_MEM1D or o.mode == OPND_MEM4D or o.mode == OPND_CIRCULAR
 
-cdef inline int64_t address_of(ce_t* ce, opnd_t* o, uint32_t k) noexcept nogil:
-    # Word address of element k of a memory operand.
+cdef inline int64_t address_of(ce_t* ce, const opnd_t* o, int32_t base, uint32_t k) noexcept nogil:
+    # Word address of element k of a memory operand whose element 0 is at `base`.
     cdef desc_t* d
     cdef int64_t offset = 0
     cdef uint32_t rest = k, e
     cdef int i
     if o.mode == OPND_MEM1D:
-        return o.base + <int64_t>k * o.step
+        return base + <int64_t>k * o.step
     d = desc(ce, o)
     if o.mode == OPND_CIRCULAR:
-        return o.base + <int64_t>((<uint32_t>dsr_at(ce, o.dsr).index + k) % d.length) * o.words
+        return base + <int64_t>((<uint32_t>dsr_at(ce, o.dsr).index + k) % d.length) * o.words
     i = d.ndim - 1
     while i > 0:
         e = d.extent[i]
@@ -131,12 +131,12 @@ cdef inline int64_t address_of(ce_t* ce, opnd_t* o, uint32_t k) noexcept nogil:
         rest //= e
         i -= 1
     offset += <int64_t>rest * stride_of(ce, o, 0)       # the outermost dimension has no end here, as in one dimension
-    return o.base + offset * o.words
+    return base + offset * o.words
 
-cdef inline fifo_t* fifo_of(ce_t* ce, opnd_t* o) noexcept nogil:
+cdef inline fifo_t* fifo_of(ce_t* ce, const opnd_t* o) noexcept nogil:
     return <fifo_t*>(<char*>ce + ce.prog.fifo_at) + desc(ce, o).xdsr
 
-cdef inline uint64_t fabin_ready(ce_t* ce, opnd_t* o, uint64_t t, int* control) noexcept nogil:
+cdef inline uint64_t fabin_ready(ce_t* ce, const opnd_t* o, uint64_t t, int* control) noexcept nogil:
     # First cycle in which the head of a fabric input is ready; NEVER if nothing is queued.
     cdef inq_t* q = inq_of(ce, o.queue)
     cdef uint64_t word = q.slots[q.head]
@@ -145,15 +145,15 @@ cdef inline uint64_t fabin_ready(ce_t* ce, opnd_t* o, uint64_t t, int* control) 
     control[0] = is_control(word)
     return ready_cycle(word, t)
 
-cdef inline bint read_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
-                              uint32_t word, uint32_t* out) noexcept nogil:
+cdef inline bint read_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const opnd_t* o, int32_t base,
+                              uint32_t k, uint32_t j, uint32_t word, uint32_t* out) noexcept nogil:
     # Element k of a source; j-th of this step; `word`: payload taken in this step if the source is a fabric input.
     cdef uint32_t index
     cdef int64_t address
     cdef fifo_t* f
     if o.mode == OPND_MEM1D:
-        if not sram_at(ce, o.base + <int64_t>k * o.step, o.words, &index):
-            sram_fault(s, ce, cell, t, o.base + <int64_t>k * o.step, o.words)
+        if not sram_at(ce, base + <int64_t>k * o.step, o.words, &index):
+            sram_fault(s, ce, cell, t, base + <int64_t>k * o.step, o.words)
             return False
         out[0] = sram_read(ce, index, o.words)
     elif o.mode == OPND_FABIN:
@@ -162,7 +162,7 @@ cdef inline bint read_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, 
         else:
             out[0] = (word >> (16 * j)) & 0xFFFF
     elif o.mode == OPND_CONST:
-        out[0] = <uint32_t>o.base
+        out[0] = <uint32_t>base
     elif o.mode == OPND_REG:
         out[0] = reg_read(ce, o.reg, o.words)
     elif o.mode == OPND_NONE:
@@ -170,19 +170,20 @@ cdef inline bint read_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, 
     else:
         if o.mode == OPND_FIFO:
             f = fifo_of(ce, o)
-            address = o.base + <int64_t>f.head * o.words
+            address = base + <int64_t>f.head * o.words
             f.head = 0 if f.head + 1 >= desc(ce, o).length else f.head + 1
             f.count -= 1
         else:
-            address = address_of(ce, o, k)
+            address = address_of(ce, o, base, k)
         if not sram_at(ce, address, o.words, &index):
             sram_fault(s, ce, cell, t, address, o.words)
             return False
         out[0] = sram_read(ce, index, o.words)
     return True
 
-cdef inline bint write_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, uint32_t k, uint32_t j,
-                               uint32_t offset, uint32_t value, uint32_t* word) noexcept nogil:
+cdef inline bint write_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const opnd_t* o, int32_t base,
+                               uint32_t k, uint32_t j, uint32_t offset, uint32_t value,
+                               uint32_t* word) noexcept nogil:
     # Element k of the destination; `offset` is added to the address, `word` collects the payload of a fabric output.
     cdef uint32_t index
     cdef int64_t address
@@ -197,15 +198,15 @@ cdef inline bint write_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t,
         reg_write(ce, o.reg, o.words, value)
         return True
     if o.mode == OPND_MEM1D:
-        address = o.base + <int64_t>k * o.step + offset
+        address = base + <int64_t>k * o.step + offset
     elif o.mode == OPND_FIFO:
         f = fifo_of(ce, o)
-        address = o.base + <int64_t>((<uint32_t>f.head + f.count) % desc(ce, o).length) * o.words
+        address = base + <int64_t>((<uint32_t>f.head + f.count) % desc(ce, o).length) * o.words
         f.count += 1
     elif o.mode == OPND_NONE:
         return True
     else:
-        address = address_of(ce, o, k)
+        address = address_of(ce, o, base, k)
     if not sram_at(ce, address, o.words, &index):
         sram_fault(s, ce, cell, t, address, o.words)
         return False
@@ -213,7 +214,7 @@ cdef inline bint write_element(region_t* s, ce_t* ce, uint32_t cell, uint64_t t,
     return True
 
 cdef inline uint32_t multiplier(ce_t* ce, thread_t* th) noexcept nogil:
-    return reg_read(ce, th.a.reg, th.a.words) if unlikely(th.live) else th.scalar
+    return reg_read(ce, th.form.a.reg, th.form.a.words) if unlikely(th.form.live) else th.scalar
 
 cdef inline void send(region_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t payload, uint64_t t,
                       uint32_t cost) noexcept nogil:
@@ -242,24 +243,28 @@ cdef inline bint collide(region_t* s, int64_t first, int64_t second) noexcept no
 cdef inline bint reads_collide(region_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
     # Whether the two memory sources of a step of g elements conflict: in their first elements, in any two if both are
     # 32 bits wide.
+    cdef const opnd_t* b = &th.form.b
+    cdef const opnd_t* c = &th.form.c
     cdef uint32_t i, j
-    if g == 1 or th.b.words == 1 or th.c.words == 1:
-        return collide(s, address_of(ce, &th.b, k), address_of(ce, &th.c, k))
+    if g == 1 or b.words == 1 or c.words == 1:
+        return collide(s, address_of(ce, b, th.base_b, k), address_of(ce, c, th.base_c, k))
     for i in range(g):
         for j in range(g):
-            if collide(s, address_of(ce, &th.b, k + i), address_of(ce, &th.c, k + j)):
+            if collide(s, address_of(ce, b, th.base_b, k + i), address_of(ce, c, th.base_c, k + j)):
                 return True
     return False
 
 cdef inline uint32_t conflict_of(region_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
     # Cycles that the step of elements k .. k + g - 1 loses in memory.
-    cdef bint b = is_memory(&th.b), c = is_memory(&th.c)
+    cdef const form_t* f = th.form
+    cdef bint b = is_memory(&f.b), c = is_memory(&f.c)
     cdef uint32_t lost = 0
     cdef int64_t to
     if b and c and (s.f.p.read_ports < 2 or reads_collide(s, ce, th, k, g)):
         lost = s.f.p.conflict_cycles
-    if th.one_bank:
-        to = address_of(ce, &th.a, k)
-        if b and collide(s, to, address_of(ce, &th.b, k)) or c and collide(s, to, address_of(ce, &th.c, k)):
+    if f.one_bank:
+        to = address_of(ce, &f.a, th.base_a, k)
+        if (b and collide(s, to, address_of(ce, &f.b, th.base_b, k))
+                or c and collide(s, to, address_of(ce, &f.c, th.base_c, k))):
             lost += s.f.p.write_cycles
     return lost

@@ -36,11 +36,7 @@ cdef enum:                  # how a vector operation advances; decided in set-up
     KIND_MEMORY = 3         # no fabric or FIFO operand, step by step
     KIND_BULK = 4           # the same on the main thread, and no element can fault: many steps at once
 
-cdef enum:                  # source of a flow's operand
-    FLOW_NONE = 0
-    FLOW_MEMORY = 1
-    FLOW_CONST = 2
-    FLOW_FABRIC = 3
+cdef enum:
     NO_PLACE = 255
 
 cdef enum:
@@ -136,7 +132,7 @@ cdef enum:                  # instr_t.flags
     I_ASYNC = 8
     I_PLAIN = 16            # nothing but registers, SRAM, DSRs and the next instruction
 
-ctypedef struct opnd_t:     # one operand of a running vector operation
+ctypedef struct opnd_t:     # one operand of a vector operation
     uint8_t mode
     uint8_t words           # SRAM words per element
     uint8_t reg             # OPND_REG: register number
@@ -145,8 +141,7 @@ ctypedef struct opnd_t:     # one operand of a running vector operation
     uint8_t dsr             # its place in the CE block, NO_PLACE = none
     uint8_t plane           # OPND_FABOUT: plane number of the R queue
     uint8_t checked         # no element can fault: whole range legal and aligned
-    int32_t base            # word address of element 0; OPND_CONST: the value
-    int32_t step            # words from element to element (innermost dimension)
+    int32_t step            # words from element to element (innermost dimension); 0 for what is not in memory
 
 ctypedef struct inq_t:      # an input queue; takes as many places as its capacity
     uint8_t head
@@ -157,48 +152,53 @@ ctypedef struct inq_t:      # an input queue; takes as many places as its capaci
     uint8_t pad[3]
     uint64_t slots[1]
 
-ctypedef struct flow_t:     # where a flow reads or writes one operand (see flow.pyx)
-    uint32_t at             # next word, relative to the PE's data; or the value of a constant
-    int16_t step            # words from element to element; 0 for a constant
-    uint8_t words           # SRAM words per element
-    uint8_t source          # STREAM_*
-
-ctypedef struct thread_t:   # a vector operation in progress; all that a flow needs lies in the first cache line
-    uint64_t next           # first cycle in which the next step may issue
-    uint32_t n              # length, or NO_END
-    uint32_t k              # elements done
-    uint32_t scalar         # multiplier of a multiply-add
-    uint8_t active
+ctypedef struct form_t:     # what is the same wherever and whenever an operation runs; never written again, a cache line
     uint8_t op
     uint8_t lanes           # after stride rules
     uint8_t group           # elements of a full step
-    flow_t to, from_b, from_c
-    uint8_t kind            # KIND_*
-    uint8_t inq             # its fabric input's place in the CE block, NO_PLACE = none
-    uint8_t plane           # plane of the R queue of its fabric output, NO_PLACE = none
-    uint8_t wait            # WAIT_* found at the last look
-    uint8_t id              # 0-7 microthread, 8 main
-    uint8_t sending_advance     # all elements done, the advance_switch wavelet is still to be sent
-    uint8_t inq2            # the second one's place in the CE block
+    uint8_t kind            # KIND_* at the beginning
+    uint8_t inq, inq2, plane    # as in thread_t
     uint8_t live            # the multiplier is the destination register: read anew for each element
     uint8_t level           # of a microthread's issue
     uint8_t act_task        # NO_TASK = none
     uint8_t unblock_task
     uint8_t one_bank        # of any kind in memory: all elements of the destination lie in one bank
     uint16_t latency        # of the op's result in a destination register
-    uint16_t dsrs[FILE_REG]     # DSRs in use, per file
+    uint16_t dsrs[FILE_REG]     # DSRs in use by a microthread, per file
     opnd_t a, b, c
-    uint8_t task            # of the main thread: the task it runs; control tasks are numbered from N_CONTROL_IDS
+    uint32_t after          # the next one with the same hash (forms.pyx), 0 = none
+    uint32_t pad
+
+ctypedef struct forms_t:    # all forms of a fabric, each kept once
+    form_t* of              # by number, from 1
+    uint32_t* first         # by hash: the first one's number, 0 = none
+    uint32_t n
+    int lock                # held by the thread that looks one up
+
+ctypedef struct thread_t:   # a vector operation in progress
+    uint64_t next           # first cycle in which the next step may issue
+    const form_t* form
+    uint32_t n              # length, or NO_END
+    uint32_t k              # elements done
+    uint32_t scalar         # multiplier of a multiply-add
+    int32_t base_a, base_b, base_c  # of each operand the word address of element 0, or its value
+    uint8_t kind            # KIND_*
+    uint8_t wait            # WAIT_* found at the last look
+    uint8_t id              # 0-7 microthread, 8 main
+    uint8_t sending_advance     # all elements done, the advance_switch wavelet is still to be sent
+    uint8_t inq             # a flow's fabric input: its place in the CE block, NO_PLACE = none
+    uint8_t inq2            # the second one
+    uint8_t plane           # plane of the R queue of its fabric output, NO_PLACE = none
 
 ctypedef struct shape_t:    # what the last set-up of a vector instruction came to, and for which DSRs (vecop.pyx)
-    thread_t th
+    const form_t* form      # NULL: nothing that holds for another set-up
+    uint32_t n
     uint16_t number[3]      # of b, c, a: number of the descriptor, 0 = the operand has none
     uint16_t extent[3]
     int16_t stride[3]
     uint16_t lowest[3]      # bases for which no element can fault
     uint16_t highest[3]
     uint16_t odd[3]         # bits that such a base does not have
-    bint known
 
 ctypedef struct fifo_t:
     uint16_t head
@@ -249,7 +249,7 @@ ctypedef struct ready_t:    # register r is ready in base + after[r]
     uint64_t base
     uint16_t after[N_REGS]
 
-ctypedef struct ce_t:       # ordered by how often a look touches it
+ctypedef struct ce_t:       # a step of a stream touches the first three cache lines
     uint64_t acct           # every cycle before this one is booked
     uint64_t next           # main: first cycle in which it may issue
     uint64_t pipe_free
@@ -266,14 +266,15 @@ ctypedef struct ce_t:       # ordered by how often a look touches it
     uint8_t in_turn         # every busy microthread is a flow or pair with steps of one cycle, all of one level
     uint16_t teardown_due   # ring of bits: task 29 to be activated in cycle (bit index modulo 16)
     uint16_t pc             # index of the next instruction
+    uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
+    uint8_t task            # that the main thread runs; control tasks are numbered from N_CONTROL_IDS
+    thread_t main
     uint32_t activated
     uint32_t blocked
-    uint32_t counts[N_COUNTS]   # by COUNT_*: what is not yet in region_t.counts
-    uint16_t dsr_busy[FILE_REG]    # DSRs in use by microthreads
-    uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
     uint64_t ready_max      # no register is ready later than this
+    uint32_t counts[N_COUNTS]   # by COUNT_*: what is not yet in region_t.counts
     uint16_t regs[N_REGS]
-    thread_t main
+    uint16_t dsr_busy[FILE_REG]    # DSRs in use by microthreads
 
 ctypedef struct fault_t:
     int kind
@@ -358,6 +359,7 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     uint64_t from_north[2]  # planes whose wavelets move south
     uint32_t* ins_of        # numbers of the host's input streams, row by row: row_t.first_in
     uint32_t n_shapes       # vector instructions of all programs
+    forms_t* forms
     uint32_t seed           # of the random generators
     uint64_t sweep          # cycles between two sweeps
 

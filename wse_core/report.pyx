@@ -42,7 +42,7 @@ cdef void add_wait(region_t* s, uint32_t cell, int reason, int queue, int color,
 cdef void traced_wait(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexcept nogil:
     # Cycles ce.acct .. end - 1 are about to be booked as ce.wait. Of two inputs the first one counts while it lacks.
     cdef thread_t* th
-    cdef opnd_t* ops[2]
+    cdef const opnd_t* ops[2]
     cdef uint64_t begin = ce.acct, until, word
     cdef inq_t* q
     cdef int k
@@ -53,10 +53,10 @@ cdef void traced_wait(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexce
         return
     th = &ce.main if ce.main_state != MAIN_IDLE else ut_of(ce, ctz64(ce.uts))
     if ce.wait == WAIT_OUTPUT:
-        add_wait(s, cell, ce.wait, th.a.queue, th.a.plane // N_PORTS, begin, end)
+        add_wait(s, cell, ce.wait, th.form.a.queue, th.form.a.plane // N_PORTS, begin, end)
         return
-    ops[0] = &th.b
-    ops[1] = &th.c
+    ops[0] = &th.form.b
+    ops[1] = &th.form.c
     for k in range(2):
         if ops[k].mode != OPND_FABIN:
             continue

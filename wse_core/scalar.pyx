@@ -64,7 +64,7 @@ cdef uint64_t main_when(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
 
 cdef void issue_vector(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins) noexcept nogil:
     cdef thread_t* th = &ce.main
-    cdef int ut = MAIN, k
+    cdef int ut = MAIN
     cdef bint asynchronous = ins.flags & I_ASYNC
     if asynchronous:
         ut = async_ut(ce, ins)
@@ -81,33 +81,19 @@ cdef void issue_vector(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const i
     if not vec_setup(s, ce, cell, t, ins, th):
         return
     th.id = ut
-    th.act_task = NO_TASK
-    th.unblock_task = NO_TASK
-    th.active = 1
     if TRACE:
         s.watch[cell].lost[ut] = 0
         emit(s, cell, t, EV_OP_START, NO_COLOR, ut, ins.at | <uint32_t>ins.op << 16, 0)
     if asynchronous:
-        if th.kind == KIND_BULK:                # another thread may issue between any two of its steps
-            th.kind = KIND_MEMORY
-        th.level = UT_LEVELS * ((ins.imm >> ASYNC_PRIORITY) & 3)
-        if (ins.imm >> ASYNC_HAS_ACTIVATE) & 1:
-            th.act_task = (ins.imm >> ASYNC_ACTIVATE) & 63
-        if (ins.imm >> ASYNC_HAS_UNBLOCK) & 1:
-            th.unblock_task = (ins.imm >> ASYNC_UNBLOCK) & 63
         ce.uts |= <uint32_t>1 << ut
-        for k in range(3):
-            th.dsrs[k] = ins.dsrs[k]
         threads_changed(ce)
         ce.next = t + 1
     else:
         ce.main_state = MAIN_VECTOR
     if th.n == 0:
-        if th.a.mode == OPND_FABOUT and th.a.flags & F_ADVANCE:
+        if th.form.a.mode == OPND_FABOUT and th.form.a.flags & F_ADVANCE:
             last_is_advance(ce, th)
         else:
-            if th.a.mode == OPND_REG:
-                th.a.mode = OPND_NONE           # nothing was written: nobody waits for it
             vec_complete(s, ce, cell, th, t, 1 + s.f.p.start)
 
 cdef uint32_t draw(region_t* s, ce_t* ce) noexcept nogil:
@@ -337,8 +323,8 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
         elif ins.op == OP_DONE:
             ce.main_state = MAIN_IDLE
             if TRACE:
-                emit(s, cell, t, EV_TASK_END, NO_COLOR, ce.main.task % N_CONTROL_IDS, 0,
-                     ce.main.task >= N_CONTROL_IDS)
+                emit(s, cell, t, EV_TASK_END, NO_COLOR, ce.task % N_CONTROL_IDS, 0,
+                     ce.task >= N_CONTROL_IDS)
     elif form == FORM_TASK:
         if ins.op == OP_ACTIVATE:
             activate(s, ce, cell, t, ins.a)

@@ -14,7 +14,7 @@ import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from fabric.engine.cycles cimport *
 from fabric.engine.memory cimport Memory
@@ -190,8 +190,11 @@ cdef class Engine:
     def restore_state(self, saved):
         """Go back to a state that `save_state` of this machine returned."""
         self._still("restore_state")
+        cdef int k
         self.memory.restore(saved)
         self.status = saved["status"]
+        for k in range(self.most - 1):      # they may remember forms that are not kept any more
+            memset(self.mates[k].s.shapes, 0, self.s.f.n_shapes * sizeof(shape_t))
 
     def activate(self, int task_id, int x, int y, int w, int h):
         """Set the activated bit of a task in every PE of a rectangle that has a program."""

@@ -268,15 +268,15 @@ cdef dict _thread(Memory m, int x, int y, ce_t* ce, thread_t* th):
     reason = {WAIT_INPUT: "input", WAIT_OUTPUT: "output", WAIT_FIFO: "fifo"}.get(th.wait, "resource")
     queue = color = None
     if th.wait == WAIT_OUTPUT:
-        queue, color = th.a.queue, ce.prog.outq_color[th.a.queue]
+        queue, color = th.form.a.queue, ce.prog.outq_color[th.form.a.queue]
     elif th.wait == WAIT_INPUT:
         for o in (0, 1):
-            if (th.b.mode if o == 0 else th.c.mode) == OPND_FABIN:
-                q = th.b.queue if o == 0 else th.c.queue
+            if (th.form.b.mode if o == 0 else th.form.c.mode) == OPND_FABIN:
+                q = th.form.b.queue if o == 0 else th.form.c.queue
                 if not _input(m, ce, q):
                     queue, color = q, ce.prog.inq_color[<int>q]
                     break
-    return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.op].name,
+    return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.form.op].name,
             "reason": reason, "color": color, "queue": queue, "done": th.k, "length": _length(th.n)}
 
 cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):

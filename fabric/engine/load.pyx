@@ -11,6 +11,7 @@ from libc.string cimport memcmp, memcpy, memset
 from fabric.engine.memory cimport Memory
 from wse_core.routing cimport refresh_shared
 from wse_core.bitmap cimport map_t, row_of
+from wse_core.forms cimport FORM_HASHES, MOST_FORMS
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.opcodes cimport *
@@ -292,6 +293,9 @@ cdef _programs(Memory m, spec):
                        2 * values.shape[0])
 
     s.shapes = <shape_t*>m.map(max(1, s.f.n_shapes) * sizeof(shape_t))
+    s.f.forms = <forms_t*>m.map(sizeof(forms_t))
+    s.f.forms.of = <form_t*>m.map(MOST_FORMS * sizeof(form_t))
+    s.f.forms.first = <uint32_t*>m.map(FORM_HASHES * sizeof(uint32_t))
 
 cdef _cells_of(Memory m, spec):
     # Per program: cells of the PEs that run it, in row-major order.
