@@ -51,7 +51,7 @@ cdef inline bint has_outputs(region_t* s, plane_t* q, uint32_t cell, uint32_t ou
         links &= links - 1
         t = &s.plane[q.color * N_PORTS + (d ^ 1)]
         to = cell + s.f.delta[d]
-        place = t.slots[<uint64_t>to * t.depth + t.tail[to]]
+        place = plane_tail(t, to)[0]
         if not has_room(place, s.now):
             return sleep_on_link(s, q, cell, t, to, place)
     return True
@@ -64,6 +64,10 @@ cdef inline bint ramp_has_room(region_t* s, uint32_t cell, uint64_t route) noexc
         ce_awaken(s, cell)
     q = inq_at(s.f.ce[cell], (route >> RT_INQ) & 7)
     return room_at(s, q.slots[q.tail], s.now)
+
+cdef inline uint64_t host_at(plane_t* q, uint32_t cell) noexcept nogil:
+    # Of a place of the border: number of the host's output stream behind it, from 1; 0 = none.
+    return queue_at(q, cell)[0]
 
 cdef inline bint host_takes(stream_out_t* o, uint64_t now) noexcept nogil:
     # Whether the host takes a wavelet from this stream in cycle `now`.
@@ -84,27 +88,25 @@ cdef inline bint all_have_room(region_t* s, uint32_t cell, int color, uint32_t o
         links &= links - 1
         plane = color * N_PORTS + (d ^ 1)
         to = cell + s.f.delta[d]
-        if unlikely(s.plane[plane].slots == NULL):
+        if unlikely(s.plane[plane].queues == NULL):
             return False
         if (route >> RT_SPECIAL) & 1 and is_border(s, to):
-            if s.plane[plane].heads[to] == 0 or not host_takes(&s.outs[s.plane[plane].heads[to] - 1], s.now):
+            if (host_at(&s.plane[plane], to) == 0
+                    or not host_takes(&s.outs[host_at(&s.plane[plane], to) - 1], s.now)):
                 return False
         elif not room_at(s, plane_tail(&s.plane[plane], to)[0], s.now):
             return False
     return True
 
 cdef inline void take_head(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
-    cdef uint64_t head = q.heads[cell]
-    cdef uint32_t cap = q.cap[cell] if q.cap != NULL else q.depth
-    q.slots[<uint64_t>cell * q.depth + (head & HEAD)] = stamp_of(s.now + 1)
-    head += 257
-    if head & HEAD == cap:
-        head -= cap
-    q.heads[cell] = head
-    if q.granted != NULL:
-        q.granted[cell] = s.now + 1
+    cdef uint64_t* m = queue_at(q, cell)
+    cdef uint64_t state
+    head_in(m)[0] = stamp_of(s.now + 1)
+    state = head_moves(m, cap_of(q, cell))
+    if q.timed:
+        m[q.size - 1] = s.now + 1
     s.moved += 1
     if q.port == DIR_R and s.f.ce[cell].want_space:
         ring_set(s, cell, s.now + 1)
-    if unlikely(head & SLEEPER != 0):
+    if unlikely(state & SLEEPER != 0):
         wake_upstream(s, q, cell)

@@ -4,7 +4,7 @@
 What they wait for, and why this is apart from the rest: link.pxd.
 """
 from wse_core.bitmap cimport map_clear
-from wse_core.queue cimport is_valid, mark_due, plane_number, ready_cycle, wake_inputs
+from wse_core.queue cimport is_valid, mark_due, plane_number, queue_at, ready_cycle, wake_inputs
 from wse_core.records cimport *
 
 
@@ -21,14 +21,14 @@ cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexc
 cdef void wake_upstream(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # A place became free for which a queue of the neighbour waits; it can be used from the next cycle on.
     cdef uint32_t to = cell + s.f.delta[q.port]
-    q.heads[cell] &= ~<uint64_t>SLEEPER
+    queue_at(q, cell)[0] &= ~<uint64_t>SLEEPER
     wake_inputs(s, q.color, to)
 
 cdef bint sleep_on_link(region_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil:
     # The queue waits for a place of the neighbour's queue `t`. Full: out of the activity map until that queue's next
     # pop. Free in a later cycle: as `not_ready`.  Always False.
     if is_valid(place):
-        t.heads[to] |= SLEEPER
+        queue_at(t, to)[0] |= SLEEPER
         map_clear(&q.map, cell)
     else:
         not_ready(s, q, cell, place)

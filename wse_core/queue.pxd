@@ -51,21 +51,51 @@ cdef inline void plane_mark(region_t* s, plane_t* q, uint32_t cell) noexcept nog
     if unlikely(not map_add(&q.map, cell)):
         plane_begin(s, q, cell)
 
+cdef inline uint64_t* queue_at(plane_t* q, uint32_t cell) noexcept nogil:
+    return q.queues + <uint64_t>cell * q.size
+
+cdef inline uint64_t* head_in(uint64_t* m) noexcept nogil:
+    # The word of a queue that is taken next.
+    return m + 1 + (m[0] & HEAD)
+
+cdef inline uint64_t* tail_in(uint64_t* m) noexcept nogil:
+    # The place that is filled next.
+    return m + 1 + ((m[0] >> TAIL) & HEAD)
+
+cdef inline void tail_moves(uint64_t* m, uint32_t cap) noexcept nogil:
+    # After a push.
+    cdef uint64_t state = m[0] + (1 << TAIL)
+    if (state >> TAIL) & HEAD == cap:
+        state -= <uint64_t>cap << TAIL
+    m[0] = state
+
+cdef inline uint64_t head_moves(uint64_t* m, uint32_t cap) noexcept nogil:
+    # After a pop; the new state.
+    cdef uint64_t state = m[0] + (1 << MOVED) + 1
+    if state & HEAD == cap:
+        state -= cap
+    m[0] = state
+    return state
+
 cdef inline uint64_t* plane_head(plane_t* q, uint32_t cell) noexcept nogil:
-    # The word to be taken next.
-    return q.slots + <uint64_t>cell * q.depth + (q.heads[cell] & HEAD)
+    return head_in(queue_at(q, cell))
 
 cdef inline uint64_t* plane_tail(plane_t* q, uint32_t cell) noexcept nogil:
-    # The place to be filled next.
-    return q.slots + <uint64_t>cell * q.depth + q.tail[cell]
+    return tail_in(queue_at(q, cell))
+
+cdef inline uint64_t* granted_at(plane_t* q, uint32_t cell) noexcept nogil:
+    # Of a queue with a time: the cycle of its last grant + 1.
+    return queue_at(q, cell) + q.size - 1
+
+cdef inline uint32_t cap_of(plane_t* q, uint32_t cell) noexcept nogil:
+    return q.cap[cell] if q.cap != NULL else q.depth
 
 cdef inline void plane_push(region_t* s, plane_t* q, uint32_t cell, uint64_t payload,
                             uint64_t ready) noexcept nogil:
     # payload: bits 0-32 (control included).  The caller has checked that there is room.
-    cdef uint8_t t = q.tail[cell]
-    q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
-    t += 1
-    q.tail[cell] = 0 if t == (q.cap[cell] if q.cap != NULL else q.depth) else t
+    cdef uint64_t* m = queue_at(q, cell)
+    tail_in(m)[0] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
+    tail_moves(m, cap_of(q, cell))
     plane_mark(s, q, cell)
 
 cdef inline void mark_due(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
@@ -74,7 +104,7 @@ cdef inline void mark_due(region_t* s, int plane, uint32_t cell, uint64_t cycle)
     cdef uint64_t* word
     if cycle - s.now >= RING:
         cycle = s.now + RING - 1
-    word = s.plane[plane].due + (<uint64_t>(cell >> 6) * RING + (cycle & (RING - 1)))
+    word = s.plane[plane].due + (<uint64_t>(cycle & (RING - 1)) * s.f.n_words + (cell >> 6))
     if word[0] == 0:
         due_begin(s, plane, cell, cycle)
     word[0] |= <uint64_t>1 << (cell & 63)
@@ -95,12 +125,11 @@ cdef inline void push_to_router(region_t* s, int plane, uint32_t cell, uint64_t 
     # From the CE up the ramp: `plane_push` for a wavelet that is not ready for some cycles. A queue that holds wavelets
     # is in the activity map, or will be.
     cdef plane_t* q = &s.plane[plane]
-    cdef uint32_t t = q.tail[cell], h = q.heads[cell] & HEAD
-    q.slots[<uint64_t>cell * q.depth + t] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
-    if t == h:
+    cdef uint64_t* m = queue_at(q, cell)
+    tail_in(m)[0] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
+    if (m[0] ^ m[0] >> TAIL) & HEAD == 0:
         mark_due(s, plane, cell, ready)
-    t += 1
-    q.tail[cell] = 0 if t == q.cap[cell] else t
+    tail_moves(m, q.cap[cell])
 
 cdef inline void push_to_queue(region_t* s, uint32_t cell, inq_t* q, uint64_t payload) noexcept nogil:
     # Down the ramp, into an input queue of the CE. The caller has checked that there is room.

@@ -40,21 +40,26 @@ cdef enum:
     NO_PLACE = 255
 
 cdef enum:
+    # the first word of a queue: bits 0-6 index of the head, 7 SLEEPER, 8-14 index of the place to fill next,
+    # from 16 on wavelets moved out of it
     HEAD = 127
     SLEEPER = 128           # a queue upstream waits for room here, out of the activity map; the next pop wakes it
+    TAIL = 8
+    MOVED = 16
 
-ctypedef struct plane_t:    # all queues of one color and input port; 72 bytes, which is cheap to multiply with
-    uint64_t* slots         # n_cells * stride words
-    uint64_t* heads         # n_cells; bits 0-6: index of the head; 7: SLEEPER; above: wavelets moved out of this queue
-    uint64_t* granted       # n_cells: cycle of the last grant + 1, 0 = never; NULL: the color is arbitrated nowhere
-    uint8_t* tail           # n_cells: index of the place to fill next
+ctypedef struct plane_t:    # all queues of one color and input port; 64 bytes, which is cheap to multiply with
+    uint64_t* queues        # n_cells records of `size` words: state, `depth` places and, if `timed`, the cycle of the
+                            # last grant + 1, 0 = never
     uint8_t* cap            # n_cells: capacity of each ring, or NULL: `depth` everywhere
     map_t map               # cells that may hold wavelets
-    uint64_t* due           # per word of `map.bits` RING more, by cycle modulo RING: cells to be added in that cycle
-    int depth               # words per cell in `slots`
+    uint64_t* due           # RING sets like `map.bits`, by cycle modulo RING: cells to be added in that cycle
+    uint32_t size
+    uint32_t depth
+    uint8_t timed           # the color is arbitrated somewhere
     uint8_t color
     uint8_t port
     uint8_t used            # a wavelet was here
+    uint32_t pad[3]
 
 ctypedef struct desc_t:     # a descriptor; twin of image.DESC_DTYPE
     uint8_t kind

@@ -21,7 +21,7 @@ from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
 from wse_core.flow cimport flow_arrives
-from wse_core.link cimport all_have_room, has_outputs, not_ready, room_at, sleep_on_link, sleep_on_ramp, take_head, \
+from wse_core.link cimport all_have_room, has_outputs, host_at, not_ready, room_at, sleep_on_link, sleep_on_ramp, take_head, \
     wake_upstream
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -47,7 +47,7 @@ cdef inline bint held_at_start(region_t* s, int color, int port, uint32_t cell) 
     # Whether a link queue held a wavelet when this cycle began (one pushed in this cycle is ready in now + hop).
     cdef plane_t* q = &s.plane[color * N_PORTS + port]
     cdef uint64_t word
-    if q.slots == NULL:
+    if q.queues == NULL:
         return False
     word = plane_head(q, cell)[0]
     if not is_valid(word):
@@ -73,7 +73,7 @@ cdef bint make_request(region_t* s, uint32_t cell, int color, int port, request_
     cdef plane_t* q = &s.plane[color * N_PORTS + port]
     cdef uint64_t word, route, other
     cdef int e = color, inject, axis, k, f
-    if q.slots == NULL:
+    if q.queues == NULL:
         return False
     word = plane_head(q, cell)[0]
     if not is_valid(word):
@@ -103,7 +103,7 @@ cdef bint make_request(region_t* s, uint32_t cell, int color, int port, request_
     r.q = q
     r.word = word
     r.route = route
-    r.granted = q.granted[cell] if q.granted != NULL else 0
+    r.granted = granted_at(q, cell)[0] if q.timed else 0
     r.color = e
     r.outs = outs_of(word, tx_of(route, pos_of(route)))
     if tx_of(route, pos_of(route)) == 0 and s.f.sinks[e] != NULL and s.f.sinks[e][cell]:
@@ -168,7 +168,7 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
         plane = r.color * N_PORTS + (d ^ 1)
         to = cell + s.f.delta[d]
         if (r.route >> RT_SPECIAL) & 1 and is_border(s, to):
-            stream_take(s, &s.outs[s.plane[plane].heads[to] - 1], s.now + s.f.p.hop, payload)
+            stream_take(s, &s.outs[host_at(&s.plane[plane], to) - 1], s.now + s.f.p.hop, payload)
         else:
             plane_push(s, &s.plane[plane], to, payload, s.now + s.f.p.hop)
     if r.outs & RAMP:
@@ -194,7 +194,8 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
             s.f.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
             if TRACE:
                 emit(s, cell, s.now, EV_SWITCH, r.color, pos, 0, 0)
-            wake_color(s, r.color, cell, ALL_PORTS)
+            # Queues of other inputs cannot move before the next change of the route, which wakes those it takes.
+            wake_color(s, r.color, cell, ALL_PORTS if (route >> RT_SPECIAL) & 1 else rx_of(route, pos))
 
 cdef void check_landing(region_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
     # Two inputs of one color in one cycle: the vendor's simulator stops here, and so do we.
@@ -210,11 +211,11 @@ cdef void check_landing(region_t* s, uint32_t cell, int color, uint64_t route) n
         p = ctz64(rx)
         rx &= rx - 1
         q = &s.plane[color * N_PORTS + p]
-        if q.slots == NULL:
+        if q.queues == NULL:
             continue
-        cap = q.cap[cell] if q.cap != NULL else q.depth
+        cap = cap_of(q, cell)
         for k in range(cap):
-            word = q.slots[<uint64_t>cell * q.depth + k]
+            word = queue_at(q, cell)[1 + k]
             if is_valid(word) and word >> SHIFT_STAMP == stamp_of(s.now) >> SHIFT_STAMP:
                 landed |= <uint32_t>1 << p
     if landed & (landed - 1):
@@ -266,7 +267,7 @@ cdef uint32_t arbitrate_plain(region_t* s, uint32_t cell, uint32_t ready) noexce
         route >>= POSITION_BITS * pos_of(route)
         outs[c] = <uint8_t>(route >> N_PORTS) & ALL_PORTS
         common &= outs[c]
-        granted[c] = s.plane[c * N_PORTS + ctz64(route)].granted[cell]
+        granted[c] = granted_at(&s.plane[c * N_PORTS + ctz64(route)], cell)[0]
         if granted[c] < oldest:
             oldest = granted[c]
             best = c
@@ -312,7 +313,7 @@ cdef void arbitrate(region_t* s, uint32_t cell) noexcept nogil:
         if (ready >> c) & 1:
             p = ctz64(ports)
             r.q = &s.plane[c * N_PORTS + p]
-            r.granted = r.q.granted[cell]
+            r.granted = granted_at(r.q, cell)[0]
             r.word = plane_head(r.q, cell)[0]
             r.outs = tx_of(route, pos_of(route))
             r.color = c
@@ -384,12 +385,13 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
                        uint32_t cell) noexcept nogil:
     # `row`: the planes of q's color.  It, `now` and `routes` are passed so that they stay in registers across the
     # stores below.
-    cdef uint64_t* m = &q.heads[cell]
-    cdef uint64_t* slot = &q.slots[<uint64_t>cell * q.depth + (m[0] & HEAD)]
+    cdef uint64_t* m = queue_at(q, cell)
+    cdef uint64_t* slot = head_in(m)
     cdef uint64_t word = slot[0]
-    cdef uint64_t route, payload, head
+    cdef uint64_t route, payload, state
+    cdef uint64_t* there = NULL
     cdef uint64_t* place = NULL
-    cdef uint32_t tx, links, d, to = 0, next, cap
+    cdef uint32_t tx, links, d, to = 0, next
     cdef plane_t* t = NULL
     cdef ce_t* ce
     cdef inq_t* i = NULL
@@ -419,7 +421,8 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         links &= links - 1
         t = row + (d ^ 1)
         to = cell + s.f.delta[d]
-        place = plane_tail(t, to)
+        there = queue_at(t, to)
+        place = tail_in(there)
         if not has_room(place[0], now):
             sleep_on_link(s, q, cell, t, to, place[0])
             return
@@ -440,20 +443,15 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         emit(s, cell, now, EV_DEPART, q.color, tx, payload, is_control(payload) | q.port << 1)
     # take_head
     slot[0] = stamp_of(now + 1)
-    cap = q.cap[cell] if q.cap != NULL else q.depth
-    head = m[0] + 257
-    if head & HEAD == cap:
-        head -= cap
-    m[0] = head
-    if q.granted != NULL:
-        q.granted[cell] = now + 1
+    state = head_moves(m, cap_of(q, cell))
+    if q.timed:
+        m[q.size - 1] = now + 1
     s.moved += 1
     if q.port == DIR_R and s.f.ce[cell].want_space:
         ring_set(s, cell, now + 1)
     if t != NULL:
         place[0] = payload | s.hop_word
-        next = t.tail[to] + 1
-        t.tail[to] = 0 if next == <uint32_t>t.depth else next
+        tail_moves(there, t.depth)
         plane_mark(s, t, to)
         while unlikely(links != 0):
             d = ctz64(links)
@@ -466,7 +464,7 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         next += 1
         i.tail = 0 if next == i.cap else next
         ring_set(s, cell, now + s.f.p.ramp_in)
-    if unlikely(head & SLEEPER != 0):
+    if unlikely(state & SLEEPER != 0):
         wake_upstream(s, q, cell)
 
 
@@ -607,13 +605,13 @@ cdef void due_row(region_t* s, uint32_t row) noexcept nogil:
         while planes:
             q = &s.plane[half * 64 + ctz64(planes)]
             planes &= planes - 1
-            due = q.due + <uint64_t>first * RING + slot
+            due = q.due + <uint64_t>slot * s.f.n_words + first
             bits = q.map.bits + first
             q.used = True
             for k in range(s.f.grid.words):
-                if due[k * RING]:
-                    bits[k] |= due[k * RING]
-                    due[k * RING] = 0
+                if due[k]:
+                    bits[k] |= due[k]
+                    due[k] = 0
                     q.map.top[row] |= <uint64_t>1 << k
 
 cdef void scan_planes(region_t* s, uint32_t row, int half, uint64_t planes) noexcept nogil:

@@ -33,8 +33,9 @@ from wse_core.block cimport inq_at
 from wse_core.builtins cimport NEVER, clear_bits, clz64, ctz64, unlikely
 from wse_core.ce cimport ce_settle, row_computes
 from wse_core.emit cimport record_fault, vary
+from wse_core.fetch cimport FETCH_FROM, row_fetch
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
-from wse_core.queue cimport stamp_of, usable
+from wse_core.queue cimport queue_at, stamp_of, usable
 from wse_core.records cimport *
 from wse_core.router cimport row_moves, row_opens
 
@@ -122,8 +123,8 @@ cdef inline void row_ends(region_t* s, uint32_t row) noexcept nogil:
         row_computes(s, row)
     row_closes(s, row)
 
-cdef void cycle_of(region_t* s, uint32_t first, uint32_t end) noexcept nogil:
-    # Cycle `now` of rows first .. end - 1.
+cdef void cycle_of(region_t* s, uint32_t first, uint32_t end, bint fetches) noexcept nogil:
+    # Cycle `now` of rows first .. end - 1; `fetches`: they are more than a cache holds.
     cdef uint32_t w, row, last = 0
     cdef uint64_t b
     cdef bint up = False, any = False
@@ -144,6 +145,8 @@ cdef void cycle_of(region_t* s, uint32_t first, uint32_t end) noexcept nogil:
             if unlikely(up):
                 row = w * 64 + 63 - clz64(b)
             b &= ~(<uint64_t>1 << (row & 63))
+            if fetches and row + 1 < end:
+                row_fetch(s, row + 1, s.now)
             if not has_work(s, row):
                 continue
             row_begins(s, row)
@@ -174,7 +177,7 @@ cdef int run_cycles(region_t* s, uint64_t limit, int busy) noexcept nogil:
         if s.now >= s.next_refresh:
             stamps_refresh(s)
         s.ahead = horizon(s, limit)
-        cycle_of(s, 0, s.f.n_rows)
+        cycle_of(s, 0, s.f.n_rows, s.f.n_cells > FETCH_FROM)
         if s.fault.kind and s.fault.cycle <= s.now:
             s.now += 1
             return RUN_FAULT
@@ -258,14 +261,16 @@ cdef void stamps_refresh(region_t* s) noexcept nogil:
     cdef int k
     cdef uint32_t cell, q, w
     cdef plane_t* p
+    cdef uint64_t* m
     cdef ce_t* ce
     cdef inq_t* i
     for k in range(N_PLANES):
         p = &s.plane[k]
-        if p.slots != NULL:
+        if p.queues != NULL:
             for cell in range(s.f.n_cells):
-                if p.tail[cell] or p.heads[cell] or p.slots[<uint64_t>cell * p.depth]:
-                    refresh_words(p.slots + <uint64_t>cell * p.depth, p.depth, s.now)
+                m = queue_at(p, cell)
+                if m[0] or m[1]:
+                    refresh_words(m + 1, p.depth, s.now)
     for w in range(s.n_awake):
         ce = s.f.ce[s.awake[w]]
         for q in range(<uint32_t>ce.prog.n_inq):
@@ -293,7 +298,9 @@ cdef void do_band(region_t* s, turn_t* t, uint64_t band) noexcept nogil:
         end = min(<int64_t>t.edges[band + 1] - k, <int64_t>s.f.n_rows)
         if first < end:
             s.now = t.start + <uint64_t>k
-            cycle_of(s, <uint32_t>first, <uint32_t>end)
+            cycle_of(s, <uint32_t>first, <uint32_t>end, False)
+            if first:
+                row_fetch(s, <uint32_t>first - 1, s.now + 1)        # it comes in with the next cycle
         if t.threads > 1:
             write(&t.done[band], <uint64_t>k + 1)
 

@@ -20,6 +20,7 @@ from fabric.engine.cycles cimport *
 from fabric.engine.memory cimport Memory
 from wse_core cimport traced_ce
 from wse_core.emit cimport emit
+from wse_core.fetch cimport FETCH_FROM
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
 from wse_core.records cimport *
 from wse_core.wake cimport schedule
@@ -30,7 +31,8 @@ from wse_core.errors import ConfigError
 from wse_core.events import EVENT_DTYPE, KINDS, TraceFilter
 
 cdef enum:
-    BUSY = 4000             # wavelets per cycle from which bands are worth their beginnings and ends
+    BUSY = 4000             # wavelets per cycle from which bands are worth their beginnings and ends,
+    BUSY_LARGE = 1000       # and on a fabric that no cache holds, where each of them waits for memory
     BUSY_THREADS = 16000    # the same for threads, which wait for each other
     HEIGHT = 8              # rows of a band
     TURN = 32               # cycles that a band runs
@@ -81,6 +83,7 @@ cdef class Engine:
     cdef bint automatic         # bands only while much moves,
     cdef bint few               # and threads only while more does
     cdef int n_bands, most
+    cdef int busy               # wavelets per cycle from which bands are taken
     cdef uint64_t moved         # wavelets per cycle of the last turn
     cdef readonly int bands, threads    # of the last run: bands of rows, and threads that ran them
     cdef readonly object spec
@@ -97,6 +100,7 @@ cdef class Engine:
         self.status = "new"
         load(self.memory, spec, order, sweep, pack)
         self.bands = self.threads = 1
+        self.busy = BUSY_LARGE if self.s.f.n_cells > FETCH_FROM else BUSY
         self.arrange()
 
     # --- host access --------------------------------------------------------------------------------------------------
@@ -321,11 +325,11 @@ cdef class Engine:
                     if banded:
                         code = run_bands(self.s, stop, &self.turn, self.mates)
                     else:
-                        code = run_cycles(self.s, stop, NEVER_BUSY if one else BUSY)
+                        code = run_cycles(self.s, stop, NEVER_BUSY if one else self.busy)
                     float_mode_leave(was)
                 if banded:
                     self.moved = (self.s.hops - hops) // self.turn.cycles
-                    if self.automatic and self.moved < BUSY // 2:
+                    if self.automatic and self.moved < self.busy // 2:
                         self.s.n_busy = 0
                 banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
                 if self.sink is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fabric.engine.memory cimport Memory
 from wse_core.block cimport *
-from wse_core.link cimport host_takes
+from wse_core.link cimport host_at, host_takes
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport is_border
@@ -83,10 +83,10 @@ def link_counts(Memory m, spec):
         out = np.zeros((m.s.f.height, m.s.f.width, N_PORTS), np.uint64)
         v = out
         for p in range(N_PORTS):
-            if m.s.plane[c * N_PORTS + p].slots != NULL:
+            if m.s.plane[c * N_PORTS + p].queues != NULL:
                 for y in range(m.s.f.height):
                     for x in range(m.s.f.width):
-                        v[y, x, p] = m.s.plane[c * N_PORTS + p].heads[m.cell(x, y)] >> 8
+                        v[y, x, p] = queue_at(&m.s.plane[c * N_PORTS + p], m.cell(x, y))[0] >> MOVED
         result[c] = out
     return result
 
@@ -107,10 +107,10 @@ cdef list _input(Memory m, ce_t* ce, int queue):
 
 cdef list _queue(Memory m, int c, int p, uint32_t cell):
     cdef plane_t* q = &m.s.plane[c * N_PORTS + p]
-    if q.slots == NULL:
+    if q.queues == NULL:
         return []
-    cap = q.cap[cell] if q.cap != NULL else q.depth
-    return _ring(m, q.slots + <uint64_t>cell * q.depth, q.heads[cell] & HEAD, cap) if cap else []
+    cap = cap_of(q, cell)
+    return _ring(m, queue_at(q, cell) + 1, queue_at(q, cell)[0] & HEAD, cap) if cap else []
 
 cdef dict _ce_snapshot(Memory m, int x, int y):
     cdef ce_t* ce = m.ce(x, y)
@@ -178,8 +178,8 @@ def snapshot(Memory m, spec):
                 queues = {p: _queue(m, c, p, cell) for p in range(N_PORTS)}
                 entry[c] = {"pos": word >> RT_POS & 3, "teardown": word >> RT_TEARDOWN & 1,
                             "queues": {p: q for p, q in queues.items() if q},
-                            "moved": [m.s.plane[c * N_PORTS + p].heads[cell] >> 8
-                                      if m.s.plane[c * N_PORTS + p].slots != NULL else 0
+                            "moved": [queue_at(&m.s.plane[c * N_PORTS + p], cell)[0] >> MOVED
+                                      if m.s.plane[c * N_PORTS + p].queues != NULL else 0
                                       for p in range(N_PORTS)]}
             if m.s.f.filters != NULL and spec.filters["kind"][y, x].any():
                 counts = [m.s.f.filters[<uint64_t>cell * N_FILTERS + p].counter
@@ -260,7 +260,7 @@ cdef list _marked(Memory m, int plane):
         for cell in range(m.s.f.n_cells):
             if q.cap != NULL and q.cap[cell] == 0:
                 continue                    # not even looked at: reading would make it resident
-            if is_valid(q.slots[<uint64_t>cell * q.depth + (q.heads[cell] & HEAD)]):
+            if is_valid(plane_head(q, cell)[0]):
                 cells.append(cell)
     return cells
 
@@ -308,10 +308,10 @@ cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
             else:
                 q = &m.s.plane[c * N_PORTS + (d ^ 1)]
                 to = cell + m.s.f.delta[d]
-                if q.slots == NULL:
+                if q.queues == NULL:
                     blocked.append(d)
                 elif is_border(m.s, to):
-                    if q.heads[to] == 0 or not host_takes(&m.s.outs[q.heads[to] - 1], m.s.now):
+                    if host_at(q, to) == 0 or not host_takes(&m.s.outs[host_at(q, to) - 1], m.s.now):
                         blocked.append(d)
                 elif is_valid(plane_tail(q, to)[0]):
                     blocked.append(d)

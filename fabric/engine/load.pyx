@@ -491,11 +491,9 @@ cdef _planes(Memory m, spec):
                     for x in range(s.f.width):
                         if index[y, x] >= 0 and room[index[y, x]]:
                             p.cap[<uint64_t>(y + 1) * s.f.stride + x + 1] = room[index[y, x]]
-            p.slots = <uint64_t*>m.map(<uint64_t>s.f.n_cells * p.depth * sizeof(uint64_t))
-            p.heads = <uint64_t*>m.map(<uint64_t>s.f.n_cells * sizeof(uint64_t))
-            if s.f.reroutes or arbitrated:
-                p.granted = <uint64_t*>m.map(<uint64_t>s.f.n_cells * sizeof(uint64_t))
-            p.tail = <uint8_t*>m.map(s.f.n_cells)
+            p.timed = s.f.reroutes or arbitrated
+            p.size = 1 + p.depth + p.timed
+            p.queues = <uint64_t*>m.map(<uint64_t>s.f.n_cells * p.size * sizeof(uint64_t))
             _cells(m, &p.map, 1)
             p.due = <uint64_t*>m.map(<uint64_t>RING * s.f.n_words * sizeof(uint64_t))
 
@@ -537,7 +535,7 @@ cdef _streams(Memory m, spec):
             s.f.sinks[color][cell] = k + 1
             _special(s, color, cell)
         else:
-            s.plane[color * N_PORTS + (d ^ 1)].heads[cell + s.f.delta[<int>d]] = k + 1
+            queue_at(&s.plane[color * N_PORTS + (d ^ 1)], cell + s.f.delta[<int>d])[0] = k + 1
 
 cdef void _special(region_t* s, int color, uint32_t cell) noexcept:
     # The host shares this router's way into a queue, or takes what leaves it: the general path asks each time.

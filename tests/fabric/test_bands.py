@@ -231,3 +231,16 @@ def test_narrow_rows_stay_together():
         states.append(engine.snapshot())
     assert difference(states[0], states[1]) is None
     assert difference(states[0], states[2]) is None
+
+
+def test_large_fabrics_take_bands_while_fewer_wavelets_move():
+    """A chain over 600 rows moves some 1,600 wavelets per cycle: each waits for memory, unless rows are run in bands."""
+    workload = workloads.chain_reduce(64, 600, 8)
+    engine = workload.engine()
+    status = engine.run(workload.limit)
+    workload.finish(engine, status)
+    assert engine.bands > 1
+    small = workloads.chain_reduce(64, 64, 8)
+    engine = small.engine()
+    small.finish(engine, engine.run(small.limit))
+    assert engine.bands == 1

@@ -45,7 +45,7 @@ def test_the_generated_constants_are_those_of_the_table():
     assert text == encoding.constants_pxd()
     found = {name: int(value) for name, value in re.findall(r"^    (\w+) = (\d+)$", text, re.MULTILINE)}
     assert found["FAULT_PROGRAM"] == encoding.FAULT_KINDS.index("program")
-    assert found["D_SAME_QUEUE"] == len(encoding.FAULT_DETAILS) - 1
+    assert found["D_FORMS"] == len(encoding.FAULT_DETAILS) - 1
     assert found["COUNT_STALL_FIFO"] - found["COUNT_IDLE"] == found["WAIT_FIFO"]
 
 
