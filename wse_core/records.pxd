@@ -47,9 +47,9 @@ cdef enum:
     TAIL = 8
     MOVED = 16
 
-ctypedef struct plane_t:    # all queues of one color and input port; 64 bytes, which is cheap to multiply with
-    uint64_t* queues        # n_cells records of `size` words: state, `depth` places and, if `timed`, the cycle of the
-                            # last grant + 1, 0 = never
+# All queues of one color and input port; 64 bytes, which is cheap to multiply with.
+ctypedef struct plane_t:
+    uint64_t* queues        # n_cells records of `size` words: state, `depth` places; if `timed`, the last grant + 1
     uint8_t* cap            # n_cells: capacity of each ring, or NULL: `depth` everywhere
     map_t map               # cells that may hold wavelets
     uint64_t* due           # RING sets like `map.bits`, by cycle modulo RING: cells to be added in that cycle
@@ -157,7 +157,7 @@ ctypedef struct inq_t:      # an input queue; takes as many places as its capaci
     uint8_t pad[3]
     uint64_t slots[1]
 
-ctypedef struct form_t:     # what is the same wherever and whenever an operation runs; never written again, a cache line
+ctypedef struct form_t:     # what is the same wherever and whenever an operation runs; never written again
     uint8_t op
     uint8_t lanes           # after stride rules
     uint8_t group           # elements of a full step

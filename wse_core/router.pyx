@@ -21,8 +21,8 @@ from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
 from wse_core.flow cimport flow_arrives
-from wse_core.link cimport all_have_room, has_outputs, host_at, not_ready, room_at, sleep_on_link, sleep_on_ramp, take_head, \
-    wake_upstream
+from wse_core.link cimport all_have_room, has_outputs, host_at, not_ready, room_at, sleep_on_link, sleep_on_ramp, \
+    take_head, wake_upstream
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport *

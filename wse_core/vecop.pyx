@@ -26,7 +26,7 @@ cdef uint64_t ADVANCE_WORD = <uint64_t>ADVANCE_PAYLOAD | (<uint64_t>1 << SHIFT_C
 # --- set-up -----------------------------------------------------------------------------------------------------------
 cdef bint setup_operand(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t* o, int32_t* base, int field,
                         int words, int dest, const instr_t* ins) noexcept nogil:
-    # Fill `o`, zero so far, and `base` from an operand field. dest: 1 destination, 0 source. Return False after a fault.
+    # Fill `o`, zero so far, and `base` from an operand field. dest: 1 destination, 0 source. False after a fault.
     cdef dsr_t* r
     cdef desc_t* d
     cdef int file = field >> 4

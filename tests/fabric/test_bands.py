@@ -234,7 +234,7 @@ def test_narrow_rows_stay_together():
 
 
 def test_large_fabrics_take_bands_while_fewer_wavelets_move():
-    """A chain over 600 rows moves some 1,600 wavelets per cycle: each waits for memory, unless rows are run in bands."""
+    """A chain over 600 rows moves some 1,600 wavelets per cycle, each of which would wait for memory at one clock."""
     workload = workloads.chain_reduce(64, 600, 8)
     engine = workload.engine()
     status = engine.run(workload.limit)
