@@ -26,6 +26,7 @@ NAMES = {
     "gemm-scaling": "gemm_scaling",
     "gemv-scaling": "gemv_scaling",
     "layer-model": "layer_model",
+    "modes": "modes",
     "throughput": "throughput",
     **{f"waferllm-table-{number}": "waferllm_tables" for number in range(2, 9)},
     "waferllm-parts": "waferllm_parts",

@@ -114,6 +114,10 @@ class Sizer:
             _kept(self.least)[column] = found
         return found
 
+    def needed(self, plan: Plan) -> int:
+        """Return the least width of a plan; at least `NEVER` if a column has none."""
+        return sum([self.narrowest(column) for column in plan])
+
     def column(self, column: Column, width: int) -> Sized:
         """Return a column with its sizes, for a width at which it fits.
 

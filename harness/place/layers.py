@@ -58,6 +58,8 @@ class Plan:
         How weights are updated.
     updates : int
         Of a run, at most: what constants a PE keeps.
+    parts : int
+        Minibatches of an update.
     """
 
     network: Network
@@ -65,6 +67,7 @@ class Plan:
     batch: int
     rule: Rule
     updates: int = 1
+    parts: int = 1
 
     def tile(self, number: int, columns: int, rows: int) -> Tile:
         """Return a layer, from 0, on so many tiles."""
@@ -137,14 +140,14 @@ def layer_cost(plan: Plan, number: int) -> Cost:
         kept = 2 * (len(plan.network.layers) - number) - 1
         return Tile(replace(layer, inputs=i, outputs=o), 1, 1, plan.batch, kept, first)
 
-    tiles = _Surface(lambda i, o: costs.tile_cycles(sized(i, o), *given), inputs, outputs)
-    rows_of = _Surface(lambda _, o: costs.outputs_cycles(sized(2, o), *given), (0, 0), outputs)
+    tiles = _Surface(lambda i, o: costs.tile_cycles(sized(i, o), *given, plan.parts), inputs, outputs)
+    rows_of = _Surface(lambda _, o: costs.outputs_cycles(sized(2, o), *given, plan.parts), (0, 0), outputs)
     passing = _Surface(lambda i, _: costs.gradients_cycles(sized(i, 2), machine, half), inputs, (0, 0))
 
     def cost(width: np.ndarray, height: np.ndarray) -> np.ndarray:
         columns, rows = width - 1, height - (0 if first else 1)
         i, o = _tiles(layer.inputs, columns), _tiles(layer.outputs, rows)
-        ahead, behind, entering = costs.streams(plan.batch, first, columns, rows, i, o)
+        ahead, behind, entering = costs.streams(machine, plan.batch, first, columns, rows, i, o)
         longest = np.maximum(np.maximum(tiles(i, o), rows_of(o * 0, o) + ahead), entering)
         if not first:
             longest = np.maximum(longest, passing(i, i * 0) + behind)
@@ -177,7 +180,7 @@ def _with_loss(plan: Plan, cost: Cost, outputs: Callable[[np.ndarray], np.ndarra
         tile = plan.tile(number, columns, rows)
         half, loss = plan.network.dtype, loss_rows(plan.batch, max(1, height))
         known = float(chain(i, o, np.array(columns), np.array(rows)))
-        return costs.last_cycles(tile, plan.rule, plan.machine, half, loss) - known
+        return costs.last_cycles(tile, plan.rule, plan.machine, half, loss, plan.parts) - known
 
     def whole(width: np.ndarray, height: np.ndarray) -> np.ndarray:
         own = cost(width, height)
@@ -219,7 +222,7 @@ def network_placed(plan: Plan, width: int, height: int, rounds: int, seed: int) 
         rectangles = tuple(rectangle._replace(x=rectangle.x + 1) for rectangle in found.rectangles)
         placed = [Placed(r.x, r.y, r.width - 1, r.height - (number > 0)) for number, r in enumerate(rectangles)]
         pipeline = plan.pipeline(placed, height)
-        measured = tuple(costs.network_cycles(pipeline).values())
+        measured = tuple(costs.network_cycles(pipeline, plan.parts).values())
         if best is None or max(measured) < best[0].slowest:
             best = Placement(rectangles, measured, found.bound), pipeline
         off = np.array(measured) / np.array(found.cycles)

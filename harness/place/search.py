@@ -34,10 +34,20 @@ STARTS = (1.03, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 25.0)
 """Time limits at which plans to begin with are made, over the bound by area; more if nothing fits."""
 SETTLE = (1.0, 1.005, 1.01, 1.02, 1.035, 1.05, 1.08, 1.13, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.6, 8.0)
 """Time limits that are tried for a plan, over the least at which it fits."""
+RATIO = 1.0002
+"""Of neighbouring time limits: those of a search are the bound times its powers, and are named by the exponent."""
+COARSE = 256
+"""Exponents between time limits that are tried first, so that many plans ask for the same ones; a power of two."""
+FAR = 14_000
+"""Exponents above its own up to which a plan is tried: 16 times the time."""
+ROUND = 16
+"""Exponents that `SETTLE` is rounded to, likewise."""
+MOST_LIMITS = 160
+"""Time limits whose curves are remembered; those of a contest problem are 100 kilobytes."""
 STRETCHES = (1.0, 0.5, 0.0)
 """How much of the width that is left columns get; `Sizer.plan`."""
-FINEST = 1e-4
-"""To which the least time limit of a plan is found, relative."""
+SHORTER = 0.9
+"""To what share of their length a step shortens all wires together at most; what would need more is not measured."""
 HOT, COLD = 4e-3, 2e-5
 """Temperature at the begin of the first rounds and at the end of all, over the cost."""
 
@@ -77,6 +87,7 @@ class Found:
     """A plan that fits at a time limit with columns stretched so far (`Sizer.plan`), and what it costs there."""
 
     cost: float
+    level: int
     limit: Fraction
     wire: float
     plan: Plan
@@ -129,18 +140,33 @@ class Search:
             self.neighbours[first].append(second)
             self.neighbours[second].append(first)
         self.x, self.y = np.zeros(self.items), np.zeros(self.items)
-        self.sizers: dict[Fraction, Sizer] = {}
+        self.sizers: dict[int, Sizer] = {}
+        self.curves: dict[int, Sequence[np.ndarray]] = {}
         self.best: Found | None = None
         self.rounds = 0
-        self.pool: list[tuple[Fraction, Plan, float]] = []
+        self.pool: list[tuple[int, Plan, float]] = []
 
-    def _sizer(self, limit: Fraction) -> Sizer:
-        """Return what sizes plans at a time limit; the last few are kept."""
-        found = self.sizers.get(limit)
+    def limit(self, level: int) -> Fraction:
+        """Return the time limit with an exponent."""
+        return Fraction(float(self.task.bound) * RATIO**level) if level else self.task.bound
+
+    def _sizer(self, level: int) -> Sizer:
+        """Return what sizes plans at a time limit; the last few are kept, and the curves of many."""
+        found = self.sizers.get(level)
         if found is None:
             if len(self.sizers) >= 4:
                 self.sizers.pop(next(iter(self.sizers)))
-            found = self.sizers[limit] = Sizer(self.task.curves(limit), self.task.kinds, self.task.height)
+            found = self.sizers[level] = Sizer(self._curves(level), self.task.kinds, self.task.height)
+        return found
+
+    def _curves(self, level: int) -> Sequence[np.ndarray]:
+        """Return the curves at a time limit."""
+        found = self.curves.pop(level, None)
+        if found is None:
+            found = self.task.curves(self.limit(level))
+            if len(self.curves) >= MOST_LIMITS:
+                self.curves.pop(next(iter(self.curves)))
+        self.curves[level] = found
         return found
 
     def measure(self, sizer: Sizer, plan: Plan, stretch: float) -> tuple[int, float] | None:
@@ -166,24 +192,24 @@ class Search:
     def begin(self) -> None:
         """Fill the pool with plans to begin with, the cheapest first and of different numbers of columns."""
         order = flow_order(self.items, self.task.wires)
-        found: list[tuple[float, int, Fraction, Plan]] = []
+        found: list[tuple[float, int, int, Plan]] = []
         factors = iter(STARTS)
         factor = 1.0
         while factor < 1e12 and not (found and factor >= STARTS[-1]):
             factor = next(factors, factor * 2)
-            limit = Fraction(round(float(self.task.bound) * factor * 1024), 1024)
-            sizer = self._sizer(limit)
+            level = _levels(factor)
+            sizer, limit = self._sizer(level), float(self.limit(level))
             for columns in range(1, min(self.items, MOST_COLUMNS) + 1):
                 plan = _cut(order, columns)
                 measured = self.measure(sizer, plan, 1.0)
                 if measured is not None:
-                    found.append((self.cost(float(limit), measured), columns, limit, plan))
+                    found.append((self.cost(limit, measured), columns, level, plan))
         found.sort(key=lambda start: start[:3])
         seen: set[int] = set()
-        for _, columns, limit, plan in found:
+        for _, columns, level, plan in found:
             if columns not in seen and len(self.pool) < POOL:
                 seen.add(columns)
-                self.pool.append((limit, plan, 1.0))
+                self.pool.append((level, plan, 1.0))
 
     def round(self) -> bool:
         """Anneal one plan; return whether a cheaper one that fits was found."""
@@ -194,15 +220,15 @@ class Search:
         first = self.rounds < len(self.pool)
         index = self.rounds if first else 0 if self.random.random() < 0.6 else self.random.randrange(len(self.pool))
         hot = HOT if first else COLD * (HOT / COLD) ** self.random.uniform(0.25, 1.0)
-        limit, plan, stretch = self.pool[index]
+        level, plan, stretch = self.pool[index]
         if not first and self.random.random() < 0.25:
             stretch = self.random.choice(STRETCHES)
-        plan = self._annealed(limit, plan, stretch, hot)
+        plan = self._annealed(level, plan, stretch, hot)
         self.rounds += 1
-        settled = self.settle(limit, plan)
+        settled = self.settle(level, plan)
         if settled is None:
             return False
-        self.pool[index] = settled.limit, settled.plan, settled.stretch
+        self.pool[index] = settled.level, settled.plan, settled.stretch
         better = self.best is None or settled.cost < self.best.cost
         if better:
             self.best = settled
@@ -211,68 +237,90 @@ class Search:
             # A plan that stays behind gives way to the best, to go another way from there.
             assert self.best is not None
             if settled.cost > 1.02 * self.best.cost:
-                self.pool[index] = self.best.limit, self.best.plan, self.best.stretch
+                self.pool[index] = self.best.level, self.best.plan, self.best.stretch
         return better
 
-    def _annealed(self, limit: Fraction, plan: Plan, stretch: float, hot: float) -> Plan:
+    def _annealed(self, level: int, plan: Plan, stretch: float, hot: float) -> Plan:
         """Return the cheapest plan met on a random walk that grows colder."""
-        sizer, random, most = self._sizer(limit), self.random, float(limit)
+        sizer, random, most = self._sizer(level), self.random, float(self.limit(level))
         measured = self.measure(sizer, plan, stretch)
         assert measured is not None
         cost = best_cost = self.cost(most, measured)
-        best = plan
+        best, wire = plan, measured[1]
         heat, cooling = hot * cost, (COLD / hot) ** (1 / STEPS)
         for _ in range(STEPS):
             heat *= cooling
             new = random_move(plan, self.items, self.neighbours, random)
             if new is None:
                 continue
+            bearable = cost - heat * math.log(1 - random.random())
+            if self.cost(most, (sizer.needed(new), SHORTER * wire)) > bearable:
+                continue  # most plans are too wide: their wires need not be looked at
             measured = self.measure(sizer, new, stretch)
             if measured is None:
                 continue
             new_cost = self.cost(most, measured)
-            if new_cost <= cost or random.random() < math.exp((cost - new_cost) / heat):
-                plan, cost = new, new_cost
+            if new_cost <= bearable:
+                plan, cost, wire = new, new_cost, measured[1]
                 if cost < best_cost:
                     best, best_cost = plan, cost
         return best
 
-    def fits(self, limit: Fraction, plan: Plan) -> bool:
+    def fits(self, level: int, plan: Plan) -> bool:
         """Whether a plan fits at a time limit."""
-        sizer = self._sizer(limit)
-        return sum(sizer.narrowest(column) for column in plan) <= self.task.width
+        return self._sizer(level).needed(plan) <= self.task.width
 
-    def settle(self, limit: Fraction, plan: Plan) -> Found | None:
-        """Return a plan at the time limit that makes it cheapest; None if it fits at none."""
-        high = limit
-        while not self.fits(high, plan):
-            high = high * 33 / 32
-            if high > limit * 16:
-                return None
-        low = self.task.bound * Fraction(999, 1000)
-        if high == limit:
-            step = Fraction(63, 64)
-            while high * step > low and self.fits(high * step, plan):
-                high *= step
-            low = max(low, high * step)
+    def _least(self, level: int, plan: Plan) -> int | None:
+        """Return the least time limit at which a plan fits, near the given one; None if it fits at none."""
+        low, high, step = -1, level, COARSE
+        if self.fits(level, plan):
+            while (down := (high - 1) // step * step) >= 0:
+                if not self.fits(down, plan):
+                    low = down
+                    break
+                high, step = down, 2 * step
         else:
-            low = max(low, high * 32 / 33)
-        while float(high - low) > FINEST * float(high):
-            middle = Fraction(round(float(low + high) * 2**20), 2**21)
+            while not self.fits(high, plan):
+                low, high, step = high, (high // step + 1) * step, 2 * step
+                if high > level + FAR:
+                    return None
+        while high - low > 1:
+            middle = _roundest(low, high)
             low, high = (low, middle) if self.fits(middle, plan) else (middle, high)
+        return high
+
+    def settle(self, level: int, plan: Plan) -> Found | None:
+        """Return a plan at the time limit that makes it cheapest; None if it fits at none."""
+        least = self._least(level, plan)
+        if least is None:
+            return None
         found = None
         for factor in SETTLE:
-            at = high * Fraction(factor).limit_denominator(1000)
-            if found is not None and self.task.time_weight * float(at) >= found.cost:
+            at = least if factor == 1 else -(-(least + _levels(factor)) // ROUND) * ROUND
+            limit = self.limit(at)
+            if found is not None and self.task.time_weight * float(limit) >= found.cost:
                 break  # without any wire it would cost more
             for stretch in STRETCHES:
                 measured = self.measure(self._sizer(at), plan, stretch)
                 if measured is None or measured[0] > self.task.width:
                     continue
-                cost = self.cost(float(at), measured)
+                cost = self.cost(float(limit), measured)
                 if found is None or cost < found.cost:
-                    found = Found(cost, at, measured[1], plan, stretch)
+                    found = Found(cost, at, limit, measured[1], plan, stretch)
         return found
+
+
+def _levels(factor: float) -> int:
+    """Return the exponents between time limits whose ratio is given."""
+    return round(math.log(factor) / math.log(RATIO))
+
+
+def _roundest(low: int, high: int) -> int:
+    """Return the number between two others that the largest power of two divides."""
+    shift = (high - low).bit_length()
+    while ((high - 1) >> shift) << shift <= low:
+        shift -= 1
+    return ((high - 1) >> shift) << shift
 
 
 def _cut(order: Sequence[int], columns: int) -> Plan:

@@ -81,6 +81,7 @@ class Shapes:
         order = np.argsort(h * w * q, kind="stable")
         self.h, self.w, self.q = h[order], w[order], q[order]
         self.heights = self.h * self.w * self.q
+        self.different, self.starts = np.unique(self.heights, return_index=True)
         product = self.h * self.w
         self.steps, self.least_k = [], []
         for part in kernel.parts:
@@ -110,7 +111,7 @@ class Shapes:
         """Return the least width for each height 0 .. side of the wafer, as the kernel lies unturned."""
         widths = np.minimum(BESIDE * np.sum(self._outputs(limit), axis=0), NEVER)
         least = np.full(self.most + 1, NEVER)
-        np.minimum.at(least, self.heights, widths)
+        least[self.different] = np.minimum.reduceat(widths, self.starts)  # candidates are in the order of heights
         least = np.minimum.accumulate(least)
         least[least > self.most] = NEVER
         return least

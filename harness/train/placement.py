@@ -85,9 +85,10 @@ def laid(config: TrainConfig, rounds: int | None = None, seed: int = SEARCH_SEED
         if found is None:
             raise
         return found
-    pipeline = _plan(config).pipeline(row, config.mesh.height)
+    plan = _plan(config)
+    pipeline = plan.pipeline(row, config.mesh.height)
     try:
-        cycles = tuple(network_cycles(pipeline).values())
+        cycles = tuple(network_cycles(pipeline, plan.parts).values())
     except ProgramError as error:
         if found is None:
             hint = "more PEs, or smaller minibatches (pipeline.minibatch)"
@@ -102,7 +103,9 @@ def _plan(config: TrainConfig) -> Plan:
     from harness.place.layers import Plan
 
     rule = rule_of(config.train.optimizer.build())
-    return Plan(config.build_network(), config.build_machine(), minibatch_of(config), rule, run_length(config))
+    size = minibatch_of(config)
+    parts = config.data.batch // size
+    return Plan(config.build_network(), config.build_machine(), size, rule, run_length(config), parts)
 
 
 def _row(config: TrainConfig) -> list[Placed]:

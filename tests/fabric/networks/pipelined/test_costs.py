@@ -7,6 +7,7 @@ import pytest
 from fabric.networks.pipelined.costs import network_cycles
 from fabric.networks.pipelined.updates import Rule
 from tests.fabric.networks.pipelined import Case
+from tests.fabric.networks.pipelined.drawn import drawn
 
 NETWORKS = {
     "three alike": ((24, 24, 24, 4), [(2, 2)] * 3, {}),
@@ -24,10 +25,57 @@ NETWORKS = {
 }
 
 
+MINIBATCHES = 20
+
+
+def simulated(case, minibatches=MINIBATCHES, last=10):
+    """Return the cycles of a minibatch in the steady state: where losses leave, or where minibatches enter.
+
+    A slow first layer begins with a lead: until that is used up, losses come faster than it is.
+    """
+    done = case.wafer.run(*case.samples(minibatches), case.constants(minibatches))
+    lost, asked = done.loss_times, done.asked[: len(done.loss_times)]
+    return max((lost[-1] - lost[-1 - last]) / last, (asked[-2] - asked[-2 - last]) / last)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_predicted_throughput_is_that_of_the_wafer(name):
     features, shapes, options = NETWORKS[name]
     case = Case(features, shapes, updates=24, **({"loss_rows": 4} | options))
-    times = case.wafer.run(*case.samples(20), case.constants(20)).loss_times
-    simulated = (times[-1] - times[9]) / 10
-    assert max(network_cycles(case.pipeline).values()) == pytest.approx(simulated, rel=0.05)
+    assert max(network_cycles(case.pipeline).values()) == pytest.approx(simulated(case), rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_throughput_of_random_networks_is_predicted(seed):
+    """Nothing in the costs was chosen with these networks in view."""
+    case = drawn(seed)
+    assert max(network_cycles(case.pipeline).values()) == pytest.approx(simulated(case), rel=0.05)
+
+
+def test_a_slow_layer_uses_up_its_lead():
+    """Losses come as fast as the last layer is, until the one before has used up what it has done in advance."""
+    rule = Rule("adam")
+    options = {"activation": "gelu", "norm": True, "rule": rule, "updates": 34}
+    case = Case((64, 48, 32, 10), [(9, 4), (5, 3), (4, 1)], **options)
+    predicted = network_cycles(case.pipeline)
+    times = case.wafer.run(*case.samples(34), case.constants(34)).loss_times
+    assert predicted["layer 2"] > 1.03 * predicted["layer 3"]
+    assert (times[20] - times[10]) / 10 == pytest.approx(predicted["layer 3"], rel=0.01)
+    assert (times[-1] - times[-5]) / 4 == pytest.approx(predicted["layer 2"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("features", "shapes", "parts", "rule"),
+    [
+        ((60, 40, 30, 10), [(6, 5), (5, 4), (4, 2)], 4, Rule("adam")),
+        ((60, 40, 30, 10), [(6, 5), (5, 4), (4, 2)], 4, Rule("sgd", 0.9)),
+        ((40, 40, 40, 40), [(4, 4)] * 3, 2, Rule("adam")),
+    ],
+)
+def test_cycles_of_an_update_are_shared_by_its_minibatches(features, shapes, parts, rule):
+    case = Case(features, shapes, loss_rows=4, updates=24, rule=rule)
+    count, last = 10 * parts, 4 * parts
+    times = case.wafer.run(*case.samples(count), case.constants(10), parts).loss_times
+    predicted = max(network_cycles(case.pipeline, parts).values())
+    assert predicted == pytest.approx((times[-1] - times[-1 - last]) / last, rel=0.05)
+    assert max(network_cycles(case.pipeline).values()) > 1.2 * predicted
