@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fabric.csl.allocate import allocate
+from fabric.csl.allocate import Stack, allocate
 from fabric.csl.check.program import Compilation, check_file
 from fabric.csl.comptime.session import Options, Session
 from fabric.csl.diagnostics import Fault, Span
@@ -73,11 +73,15 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
             functions = lowering.made.functions
             set_apart(lowering.made)
             kept = free_numbers(functions, (machine or default_machine())["dsr.count"])
+            stack = Stack(functions)
             for function in functions:
                 optimise(function, kept)
-                allocate(function, _Frame(lowering, function.name))
+                allocate(function, _Frame(lowering, function.name), stack.reserved)
+                stack.save(function)
                 for memory in unused(function):
                     lowering.made.memories.remove(memory)
+            stack.finish()
+            lowering.made.memories += [] if stack.memory is None else [stack.memory]
             top = program.unit.ready[0].source
             name = top.path.stem if top.path is not None else f"program{number}"
             emitted = emit(lowering.made, name, Span(top, 0, 0), machine, options.fp16, _initial(lowering))

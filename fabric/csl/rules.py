@@ -9,7 +9,12 @@ on three of them in a loop takes 20 to 21 cycles besides its elements on the mac
 vendor's simulator), and in SUMMA one of the three does not change in that loop.
 
 *Indices.*  A product of an index with a constant is made of shifts in each turn of a loop, and not carried on by
-additions from turn to turn: the public trace of a matrix product has shifts and IMUL11 in its inner loop.
+additions from turn to turn: the public trace of a matrix product has shifts and IMUL11 in its inner loop.  Only an
+index that has no other use than one shift counts in multiples.
+
+*Variables that hold descriptors* are stored whole when they get another descriptor, and only the number that changes
+when they get their own with another base: with that, sparse products by columns and by rows take 41 and 40 cycles per
+element beside the multiply-add, and 50 per line; the simulator says 39, 37 and 53.
 
 *Comparisons* with a constant take two instructions, the constant and the branch; they stand for the comparison and the
 jump of such traces, so the constant is not kept in a register.
@@ -17,7 +22,7 @@ jump of such traces, so the constant is not kept in a register.
 
 from __future__ import annotations
 
-__all__ = ["FOLDED", "TASKS_IN_TURN", "UNROLLED", "powers", "unrolls"]
+__all__ = ["FOLDED", "TASKS_IN_TURN", "UNROLLED", "powers", "size_of_product", "unrolls"]
 
 TASKS_IN_TURN = {"task.priority_rule": "round_robin"}
 """Which task of equal priority comes next on the machine that runs compiled layouts, unless another is asked for.
@@ -65,3 +70,12 @@ def powers(constant: int) -> tuple[int, int, int] | None:
     if rest & rest - 1 == 0:
         return high + 1, rest.bit_length() - 1, -1
     return None
+
+
+def size_of_product(constant: int) -> int:
+    """Return how many instructions a product with a constant takes where it stands; a routine is called by four."""
+    parts = powers(constant)
+    if parts is None:
+        return 4
+    _, low, sign = parts
+    return 1 if not sign else 2 + (low > 0)

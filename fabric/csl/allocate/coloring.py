@@ -19,7 +19,7 @@ N_REGS = 16
 ROUNDS = 30
 
 
-def allocate(function: Function, frame: Callable[[int], Memory]) -> None:
+def allocate(function: Function, frame: Callable[[int], Memory], reserved: frozenset[int] = frozenset()) -> None:
     """Give every virtual register of a function a machine register (`Vreg.fixed`).
 
     Parameters
@@ -28,6 +28,8 @@ def allocate(function: Function, frame: Callable[[int], Memory]) -> None:
         Its callees have their registers already.
     frame : callable
         Returns memory of a number of words for a register that is kept there.
+    reserved : frozenset of int
+        Machine registers that no value may lie in.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def allocate(function: Function, frame: Callable[[int], Memory]) -> None:
     _arguments(function)
     spilled: set[Vreg] = set()
     for _ in range(ROUNDS):
-        graph = Graph(function)
+        graph = Graph(function, reserved)
         colors, failed = _color(graph, spilled)
         if not failed:
             break
@@ -79,7 +81,9 @@ def _finish(function: Function, graph: Graph) -> None:
 
 def _color(graph: Graph, spilled: set[Vreg]) -> tuple[dict[Vreg, int], set[Vreg]]:
     """Return machine registers, and the virtual ones for which there are none."""
-    degree = {reg: _pressure(graph, reg) for reg in graph.edges if reg.fixed is None}
+    # Sets have no order of their own, and the same program shall always get the same registers.
+    edges = {reg: sorted(graph.edges[reg], key=_number) for reg in sorted(graph.edges, key=_number)}
+    degree = {reg: _pressure(graph, reg) for reg in edges if reg.fixed is None}
     left = dict(degree)
     order: list[Vreg] = []
     remaining = set(left)
@@ -94,7 +98,7 @@ def _color(graph: Graph, spilled: set[Vreg]) -> tuple[dict[Vreg, int], set[Vreg]
             reg = min(candidates, key=lambda r: (graph.cost[r] / (left[r] + 1), r.number))
         remaining.discard(reg)
         order.append(reg)
-        for other in graph.edges[reg]:
+        for other in edges[reg]:
             if other in remaining:
                 left[other] -= reg.size if other.size == 1 else 2
                 if left[other] + other.size <= N_REGS - len(graph.banned[other]):
@@ -115,6 +119,10 @@ def _color(graph: Graph, spilled: set[Vreg]) -> tuple[dict[Vreg, int], set[Vreg]
         neighbours = {other for reg in failed for other in graph.edges[reg]} - spilled
         failed = {min(neighbours, key=lambda r: (graph.cost[r], r.number))} if neighbours else failed
     return colors, failed - spilled or failed
+
+
+def _number(reg: Vreg) -> int:
+    return reg.number
 
 
 def _pressure(graph: Graph, reg: Vreg) -> int:

@@ -25,7 +25,8 @@ class Graph:
         Per register what it would cost to keep it in memory.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, reserved: frozenset[int] = frozenset()) -> None:
+        self.reserved = reserved
         self.edges: dict[Vreg, set[Vreg]] = {}
         self.banned: dict[Vreg, set[int]] = {}
         self.moves: dict[Vreg, list[Vreg]] = {}
@@ -62,7 +63,7 @@ class Graph:
 
     def _node(self, reg: Vreg) -> None:
         if reg not in self.edges:
-            self.edges[reg], self.banned[reg], self.moves[reg], self.cost[reg] = set(), set(), [], 0.0
+            self.edges[reg], self.banned[reg], self.moves[reg], self.cost[reg] = set(), set(self.reserved), [], 0.0
 
     def _edge(self, a: Vreg, b: Vreg) -> None:
         if a is b:

@@ -13,7 +13,8 @@ def spill(function: Function, registers: set[Vreg], frame: Callable[[int], Memor
     """Keep registers in memory; return the short-lived ones that take their place."""
     once = function.single()
     constants = {reg: once[reg] for reg in registers if reg in once and once[reg].op == "const"}
-    slots = {reg: Sym(frame(reg.size)) for reg in registers if reg not in constants}
+    kept = sorted((reg for reg in registers if reg not in constants), key=lambda reg: reg.number)
+    slots = {reg: Sym(frame(reg.size)) for reg in kept}
     made: set[Vreg] = set()
     for block in function.blocks:
         out: list[Instr] = []
@@ -21,7 +22,7 @@ def spill(function: Function, registers: set[Vreg], frame: Callable[[int], Memor
             if instr.dst in constants and instr.op == "const":
                 continue
             held: dict[Vreg, Vreg] = {}
-            for reg in set(instr.uses()) & registers:
+            for reg in dict.fromkeys(reg for reg in instr.uses() if reg in registers):
                 new = held[reg] = Vreg(reg.size, reg.name)
                 made.add(new)
                 if reg in constants:

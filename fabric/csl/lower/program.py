@@ -35,8 +35,8 @@ DEEPEST = 7
 RPC, START = 28, 27
 """Ids of the hidden tasks that do calls of the host, and what comes before anything else."""
 TEARDOWN, N_COLORS = "<tile_config/teardown>", 24
-FIRST, LAST = 2, 13
-"""Registers of parameters of functions that jump to each other."""
+FIRST, LAST, STACK = 2, 10, 7
+"""Registers of parameters: first and last, and one that they leave out."""
 
 
 class ProgramLowering(Attributes):
@@ -256,23 +256,28 @@ class ProgramLowering(Attributes):
             made = self._functions[id(node)] = Function(node.name, "fn", node.span)
             made.params = [Vreg(words_of_type(p.type, p.span), p.name) for p in node.params]
             made.result = 0 if node.result == VOID else words_of_type(node.result, node.span)
-            if id(node) in self._circles:
-                made.circle = True
-                self._fix(made)
+            made.circle = id(node) in self._circles
+            self._fix(made)
             FunctionLowering(self, node, made, "fn")
         return made
 
     @staticmethod
     def _fix(made: Function) -> None:
-        """Choose the registers of parameters beforehand."""
-        at = FIRST
+        """Choose the registers of parameters: one after the other; if they are too many, the allocator chooses."""
+        at, chosen = FIRST, []
         for param in made.params:
             at += at % 2 if param.size == 2 else 0
-            if at + param.size - 1 > LAST:
-                raise Fault(f"'{made.name}' has too many parameters for a circle of calls", made.span)
-            param.fixed = at
-            made.places.append(at)
+            while at <= STACK < at + param.size:
+                at += param.size
+            chosen.append(at)
             at += param.size
+        if at > LAST + 1:
+            if made.circle:
+                raise Fault(f"'{made.name}' has too many parameters for a circle of calls", made.span)
+            return
+        for param, place in zip(made.params, chosen, strict=True):
+            param.fixed = place
+        made.places += chosen
 
     def circle_member(self, callee: tree.Function, caller: tree.Function) -> Function | None:
         """Return the function that a caller of its own circle jumps to, None if they are not of one circle."""

@@ -303,6 +303,8 @@ class Expressions(Conversions):
         known = 0
         for size, subscript in zip(dims, place.subscripts, strict=True):
             here, more = self._subscript(subscript)
+            if isinstance(here, int):
+                here, more = 0, more + here
             known = known * size + more
             index = self._plus(self._times(index, size), here) if index != 0 else here
         words = element.words or 1

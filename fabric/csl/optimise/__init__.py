@@ -2,15 +2,16 @@
 
 `frames` puts small arrays and structs into registers, `flow` cleans up jumps, `single` carries constants and copies
 through a function, `local` numbers the values of a block (folding, common subexpressions, cheaper operations,
-addresses), `hoist` moves out of loops what does not change in them and keeps in registers what they add to, `dead`
-drops what nobody reads, `descriptors` keeps DSRs over loops, `legal` gives every operand a form that the machine has.
+addresses), `induction` lets indices count in multiples, `hoist` moves out of loops what does not change in them and
+keeps in registers what they add to, `dead` drops what nobody reads, `descriptors` keeps DSRs over loops, `legal` gives
+every operand a form that the machine has.
 """
 
 from __future__ import annotations
 
 from fabric.csl.ir import Function
 from fabric.csl.ir.verify import verify
-from fabric.csl.optimise import dead, descriptors, flow, frames, hoist, legal, local, single
+from fabric.csl.optimise import dead, descriptors, flow, frames, hoist, induction, legal, local, single
 
 __all__ = ["optimise"]
 
@@ -30,6 +31,9 @@ def optimise(function: Function, numbers: int = 0) -> None:
     frames.promote(function)
     flow.clean(function)
     _simplify(function)
+    dead.merge_copies(function)
+    if induction.scale(function):
+        _simplify(function)
     if hoist.hoist(function) | hoist.keep(function):
         _simplify(function)
     descriptors.keep_descriptors(function, numbers)

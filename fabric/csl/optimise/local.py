@@ -174,8 +174,10 @@ class Numbering:
             instr.op, instr.args = "sll" + bits, (a, high)
             return
         size = 1 if bits == "16" else 2
-        first = Vreg(size)
-        self._pure(Instr("sll" + bits, first, (a, high), None, instr.span))
+        first: Operand = 0  # what a shift by all bits leaves
+        if high < int(bits):
+            first = Vreg(size)
+            self._pure(Instr("sll" + bits, first, (a, high), None, instr.span))
         second: Operand = a
         if low:
             second = Vreg(size)
@@ -320,9 +322,11 @@ class Numbering:
             return False
         dsr = instr.data
         load = self.templates.get(id(dsr))
-        if load is None or load.data[0] is not dsr or not instr.args or isinstance(instr.args[0], Vreg):
+        if load is None or load.data[0] is not dsr or not instr.args:
             return False
         template, number = load.data[1], instr.args[0]
+        if isinstance(number, Vreg):
+            return self._offset(instr, load, number)
         if instr.op == "dsr_base":
             template = replace(template, base=number)
         elif not isinstance(number, int):
@@ -336,6 +340,15 @@ class Numbering:
         load.data = (dsr, template)
         self.changed = True
         return True
+
+    def _offset(self, instr: Instr, load: Instr, base: Vreg) -> bool:
+        """Let an offset follow the load of a known base, where the sum of both would be set as the base."""
+        parts = self._sum_of(base) if instr.op == "dsr_base" else None
+        if parts is not None and isinstance(parts[1], Sym):
+            dsr, template = load.data
+            load.data = (dsr, replace(template, base=parts[1]))
+            instr.op, instr.args, self.changed = "dsr_off", (parts[0],), True
+        return False
 
 
 def _plus(a: int | Sym, b: Any) -> int | Sym | None:

@@ -19,6 +19,7 @@ from fabric.kernels.kit.watch import Watch, listener
 from fabric.layout.layout import Layout
 from fabric.layout.streams import Stream
 from fabric.program.program import Program
+from wse_core.image import FabricSpec
 
 __all__ = ["CYCLE_LIMIT", "Session", "Stamps"]
 
@@ -71,7 +72,7 @@ class Session:
 
     Parameters
     ----------
-    layout : Layout
+    layout : Layout or FabricSpec
     inputs : iterable of (str, ndarray, int, int)
         Symbol, bit patterns of shape (h, w, elements), and the PE of the first.
     task : str or None
@@ -95,7 +96,7 @@ class Session:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: Layout | FabricSpec,
         inputs: Iterable[tuple[str, NDArray[Any], int, int]],
         task: str | None = "main",
         backend: str | None = None,

@@ -36,19 +36,10 @@ from fabric.asm.operands import Dsd, Dsr, Reg
 from fabric.csl.rules import powers
 from fabric.program.program import Program
 
-__all__ = ["PRIORITY", "Multiplier", "Stack", "counted", "load_at", "size_of_product"]
+__all__ = ["PRIORITY", "Multiplier", "Stack", "counted", "load_at"]
 
 PRIORITY = "low"
 """Of an asynchronous operation that names none (CSL page on DSDs)."""
-
-
-def size_of_product(constant: int) -> int:
-    """Return how many instructions a product with a constant takes where it stands; a routine is called by four."""
-    parts = powers(constant)
-    if parts is None:
-        return 4
-    _, low, sign = parts
-    return 1 if not sign else 2 + (low > 0)
 
 
 class Stack:

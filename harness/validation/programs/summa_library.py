@@ -37,11 +37,11 @@ import numpy as np
 
 from fabric.asm.control import encode
 from fabric.asm.operands import Dsd, Reg, Var
-from fabric.csl.rules import unrolls
+from fabric.csl.rules import size_of_product, unrolls
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from harness.validation.programs.compiled import Multiplier, counted, load_at, size_of_product
+from harness.validation.programs.compiled import Multiplier, counted, load_at
 from harness.validation.recipe import CannotRun, Measurement, Point, Tell, agree, grid, recipe
 from wse_core.errors import ProgramError
 from wse_core.params import Machine

@@ -1,8 +1,8 @@
 """R7: single vector operations.
 
-*Between two time stamps*: ``C = C * B`` (fmuls, fp32), or a sum or difference, with DSRs loaded before; what the source
-calls "no bank conflict" is an offset of two 32-bit words between the two streams (half of the banks), "same bank" is
-none.
+*Between two time stamps* (``vector.csl``): ``C = C * B`` (fmuls, fp32), or a sum or difference, with DSRs loaded
+before; what the source calls "no bank conflict" is an offset of two 32-bit words between the two streams (half of the
+banks), "same bank" is none.
 
 *Issue to issue*: the distance of consecutive fmacs of an inner loop of a matrix product, between which the trace has
 15 scalar instructions.  Here they are the load of the next multiplier, which the fmacs needs at once, and 14 others.
@@ -22,6 +22,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.validation.recipe import CannotRun, Measurement, Point, Tell, integer, recipe
+from harness.validation.sources import compiled
 from wse_core.params import Machine
 
 __all__ = ["OPERATIONS", "distance", "operate"]
@@ -38,28 +39,22 @@ def _conflict(params: Mapping[str, Any]) -> bool:
 
 
 OPERATIONS = {"c*b": "fmuls", "c+b": "fadds", "c-b": "fsubs"}
-"""What a workload without blanks contains -> operation."""
+"""What a workload without blanks contains -> operation, in the order of ``vector.csl``."""
+SHIFT = 2
+"""Elements before B that put it into the other half of the banks."""
 
 
 def operate(
     machine: Machine, n: int, conflict: bool, op: str = "fmuls"
 ) -> tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return (cycles between the stamps, data) of ``C = C op B``; data are C before, B, C after, as float32."""
-    p = Program(op, machine)
-    c, b = p.array("c", n, "f32", align=8), p.array("b", n, "f32", bank=0 if conflict else 4)
-    stamps = Stamps(p)
-    with p.task("main"):
-        dc, db = p.dsr("src0"), p.dsr("src1")
-        p.load(dc, c)
-        p.load(db, b)
-        stamps.start()
-        getattr(p, op)(dc, dc, db)
-        stamps.stop()
+    shift = 0 if conflict else SHIFT
+    specification = compiled(machine, "vector", n=n, op=list(OPERATIONS.values()).index(op), shift=shift)
     rng = np.random.default_rng(n)
     x, y = rng.standard_normal((2, n)).astype(np.float32)
-    layout = Layout(1, 1, machine)
-    layout.place(p, 0, 0)
-    session = Session(layout, [("c", x.reshape(1, 1, -1), 0, 0), ("b", y.reshape(1, 1, -1), 0, 0)])
+    b = np.zeros(n + SHIFT, np.float32)
+    b[shift : shift + n] = y
+    session = Session(specification, [("c", x.reshape(1, 1, -1), 0, 0), ("b", b.reshape(1, 1, -1), 0, 0)], task=None)
     first, last = session.stamps()
     return int(last[0, 0] - first[0, 0]), (x, y, session.read("c").view(np.float32).ravel())
 

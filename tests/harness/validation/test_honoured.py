@@ -8,7 +8,7 @@ from fabric.csl import rules
 from harness.kit.console import Progress
 from harness.validation import compare
 from harness.validation.points import load_points
-from harness.validation.programs import compiled, summa_library
+from harness.validation.programs import summa_library
 from harness.validation.registry import RECIPES
 from wse_core.errors import ConfigError
 from wse_core.params import machine
@@ -81,9 +81,7 @@ def test_loops_are_unrolled_by_their_size():
     assert not rules.unrolls(9, 14)
     for constant in (1, 8, 12, 14, 92):
         parts = rules.powers(constant)
-        assert compiled.size_of_product(constant) == (
-            4 if parts is None else 1 + (parts[2] != 0) * (1 + (parts[1] > 0))
-        )
+        assert rules.size_of_product(constant) == (4 if parts is None else 1 + (parts[2] != 0) * (1 + (parts[1] > 0)))
 
 
 def test_summa_with_tiles_of_16_takes_what_was_measured():
