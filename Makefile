@@ -5,12 +5,16 @@
 #
 #   PYTHON=python3.12   interpreter for a new .venv (default python3)
 #   ARGS="..."          arguments for `wse train` or pytest
+#   EXTRAS="test demo"  extras of pyproject.toml that are installed
 #   WSE_JOBS=N          parallel compilations, processes of make test and quick (default: one per core)
 
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check --quiet
+# Bytecode is made of what is imported, when it is; of everything that is installed it takes longer than installing.
+INSTALL := $(PY) -m pip --disable-pip-version-check --quiet install --no-compile
+EXTRAS ?= test demo
+unexport PYTHONDONTWRITEBYTECODE
 RESULTS ?= build/bench
 
 PACKAGES := wse_core fabric memx swarm harness traces
@@ -21,6 +25,8 @@ TREE := $(wildcard .ci .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICE
 
 # The stamp alone does not tell whether somebody built another mode in place since.
 STAMP := build/release/in-place
+TOOLS := $(VENV)/build-requires.txt
+LIBRARIES := $(VENV)/requires.txt
 IN_PLACE := $(shell sed -n "s/^MODE = '\(.*\)'$$/\1/p" wse_core/_build_info.py 2>/dev/null)
 ifneq ($(IN_PLACE),release)
 .PHONY: $(STAMP)
@@ -30,14 +36,14 @@ endif
 SPREAD := -n $(or $(WSE_JOBS),auto) --dist loadfile --no-loadscope-reorder --benchmark-disable
 SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 
-.PHONY: help run test quick build bench checked sanitize coverage lint lint-tools clean
+.PHONY: help run test quick build ready bench checked sanitize coverage lint lint-tools clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run       train a network on handwritten digits, on two modelled wafers"
 	@echo "make test      run the test suite"
-	@echo "make quick     run what fits between two edits: no slow test, few examples of each property"
+	@echo "make quick     run what fits between two edits: no test above a second, few examples of each property"
 	@echo "make build     prepare .venv and compile, nothing else"
 	@echo "make bench     run the benchmarks; JSON goes to build/bench"
 	@echo "make checked   run the suite in a build with every run-time check on"
@@ -54,9 +60,13 @@ test: build
 	@$(PY) -m pytest $(SPREAD) --durations=15 $(ARGS)
 
 quick: build
-	@WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-smoke} $(PY) -m pytest $(SPREAD) -m "not packaging and not slow" $(ARGS)
+	@WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-smoke} $(PY) -m pytest $(SPREAD) -m "not packaging and not slow and not long" $(ARGS)
 
-build: $(STAMP)
+# Libraries are installed while the modules are compiled, in two jobs of make unless it was told how many.
+build:
+	@+$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j2) ready
+
+ready: $(VENV)/bin/wse $(STAMP)
 
 $(PY):
 	@command -v $(PYTHON) >/dev/null || { echo "make: no $(PYTHON) found; install Python 3.11 or newer, or name one: make PYTHON=..." >&2; exit 1; }
@@ -64,17 +74,26 @@ $(PY):
 	@echo "==> creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# The console script doubles as the stamp of the installation.
-$(VENV)/bin/wse: pyproject.toml | $(PY)
+# Lists of what is installed are stamps: each is put in its place after the installation.
+$(TOOLS): pyproject.toml | $(PY)
 	@$(PY) harness/cli/preflight.py
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip --upgrade >/dev/null
 	@echo "==> installing dependencies and compiling (the first time takes a minute or two)"
-	@$(PY) harness/cli/preflight.py --build-requires > $(VENV)/build-requires.txt
-	@$(PIP) install -r $(VENV)/build-requires.txt
-	@WSE_BUILD=release $(PIP) install --no-build-isolation --editable '.[test,demo]'
+	@$(PY) harness/cli/preflight.py --build-requires > $@.new
+	@$(INSTALL) -r $@.new
+	@mv $@.new $@
+
+$(LIBRARIES): $(TOOLS)
+	@$(PY) harness/cli/preflight.py --requires dependencies $(EXTRAS) > $@.new
+	@$(INSTALL) -r $@.new
+	@mv $@.new $@
+
+# The console script doubles as the stamp of the installation; what is compiled by then is not compiled again.
+$(VENV)/bin/wse: $(LIBRARIES) | $(STAMP)
+	@WSE_BUILD=release $(INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-$(STAMP): $(VENV)/bin/wse $(INPUTS)
+$(STAMP): $(TOOLS) $(INPUTS)
 	@echo "==> compiling what changed"
 	@WSE_BUILD=release $(PY) setup.py --quiet build_ext --inplace
 	@mkdir -p $(@D) && touch $@
@@ -120,10 +139,10 @@ coverage: $(VENV)/bin/wse
 	    $(SLOW_BUILD) -m "not packaging and not slow" $(COVERING) $(ARGS)
 	@cd build/tree-coverage && $(CURDIR)/$(PY) -m coverage report --include='*.pyx'
 
-lint-tools: $(VENV)/bin/wse
+lint-tools: $(LIBRARIES)
 	@$(PY) -c "import ruff, cython_lint, mypy" 2>/dev/null || { \
 	    $(PY) harness/cli/preflight.py --requires dev > $(VENV)/lint-requires.txt && \
-	    $(PIP) install -r $(VENV)/lint-requires.txt; }
+	    $(INSTALL) -r $(VENV)/lint-requires.txt; }
 
 lint: lint-tools
 	@$(PY) -m ruff check .

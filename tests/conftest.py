@@ -26,6 +26,7 @@ import hypothesis
 import pytest
 
 import wse_core
+from tests import costs
 from tests.examples import PROFILE, PROFILES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,26 +48,18 @@ for name, (count, _) in PROFILES.items():
 hypothesis.settings.load_profile(PROFILE)
 
 
-LONG = (
-    "tests/fabric/kernels/test_closed_forms.py",
-    "tests/fabric/kernels/test_gemm.py",
-    "tests/fabric/test_equivalence.py",
-    "tests/harness/figures/test_gemm_scaling.py",
-    "tests/harness/train/test_trainer.py",
-    "tests/harness/validation/test_stencil_columns.py",
-    "tests/swarm/cluster/test_layer_costs.py",
-    "tests/swarm/cluster/test_models.py",
-    "tests/wse_core/test_numerics.py",
-    "tests/wse_core/test_vector.py",
-)
-"""Files of many short tests that take more than fifteen seconds together."""
+def pytest_configure(config):
+    """Let `tests.costs` see what tests use."""
+    config.pluginmanager.register(costs)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Put files that take long first, so that no process is left alone with one of them at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("packaging") or item.get_closest_marker("slow")}
-    long = {ROOT / name for name in LONG}
-    items.sort(key=lambda item: (item.path not in slow, item.path not in long))
+    """Put files that take long first, so that no process is left alone with one of them at the end; mark long tests."""
+    for item in items:
+        if costs.is_long(item):
+            item.add_marker("long")
+    items.sort(key=lambda item: -costs.cost_of_file(item))
 
 
 def pytest_collection_finish():

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.conftest import LONG
+from tests.costs import COSTS
 
 TASKS = {
     "Change the ramp's latency": "wse_core/numbers.py",
@@ -45,5 +45,12 @@ def test_every_named_file_exists(tasks, root, title):
     assert [name for name in tasks[title] if not (root / name).exists()] == []
 
 
-def test_files_that_begin_early_exist(root):
-    assert [name for name in LONG if not (root / name).exists()] == []
+def test_tests_with_a_cost_exist(root):
+    """A test that has gone, or has another name, leaves the file too."""
+    gone = []
+    for name in COSTS:
+        path, _, function = name.partition("::")
+        text = (root / path).read_text(encoding="utf-8") if (root / path).exists() else ""
+        if f"def {function.rpartition('::')[2]}(" not in text:
+            gone.append(name)
+    assert gone == [], "WSE_COSTS=tests/costs.json make test"

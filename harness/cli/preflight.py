@@ -3,8 +3,8 @@
 Uses the standard library only and no syntax newer than Python 3.6, so that an old interpreter gets a sentence instead
 of a syntax error.  Prints one line per problem and exits with 1 if there is any.
 
-``--build-requires`` prints the build requirements of pyproject.toml instead, one per line, ``--requires EXTRA`` what an
-extra of it asks for.
+``--build-requires`` prints the build requirements of pyproject.toml instead, one per line, ``--requires EXTRA ...``
+what extras of it ask for; ``dependencies`` among them stands for what the project itself needs.
 """
 
 import importlib.util
@@ -82,11 +82,12 @@ def build_requires(path: str = "pyproject.toml") -> List[str]:
 
 
 def extra_requires(extra: str, path: str = "pyproject.toml") -> List[str]:
-    """Return what an extra of the project in `path` asks for, as a list of str."""
+    """Return what an extra of the project in `path` asks for, or the project itself, as a list of str."""
     import tomllib
 
     with open(path, "rb") as stream:
-        return tomllib.load(stream)["project"]["optional-dependencies"][extra]
+        project = tomllib.load(stream)["project"]
+    return project["dependencies"] if extra == "dependencies" else project["optional-dependencies"][extra]
 
 
 def main(args: Optional[Sequence[str]] = None) -> int:
@@ -95,8 +96,8 @@ def main(args: Optional[Sequence[str]] = None) -> int:
     if args == ["--build-requires"]:
         print("\n".join(build_requires()))
         return 0
-    if len(args) == 2 and args[0] == "--requires":
-        print("\n".join(extra_requires(args[1])))
+    if len(args) > 1 and args[0] == "--requires":
+        print("\n".join(line for extra in args[1:] for line in extra_requires(extra)))
         return 0
     found = problems()
     for problem in found:

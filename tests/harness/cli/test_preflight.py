@@ -64,6 +64,9 @@ def test_build_requirements_are_those_of_the_project(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
     assert main(["--requires", "dev"]) == 0
     assert [name.split(">")[0] for name in capsys.readouterr().out.splitlines()] == ["ruff", "cython-lint", "mypy"]
+    assert main(["--requires", "dependencies", "demo"]) == 0
+    both = [name.split(">")[0] for name in capsys.readouterr().out.splitlines()]
+    assert both == ["numpy", "h5py", "matplotlib", "scikit-learn"]
     assert main(["--build-requires"]) == 0
     assert capsys.readouterr().out.splitlines() == build_requires()
     assert any(name.startswith("cython") for name in build_requires())

@@ -1,0 +1,64 @@
+"""CPU seconds of tests, as ``tests/costs.json`` has them, and what follows: which files begin first, what is quick.
+
+``WSE_COSTS=tests/costs.json make test`` measures them anew and writes the file: per function, all its parameters and
+its child processes included, those above a second.  A test that is not named there counts as short.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.examples import PROFILES
+
+__all__ = ["COSTS", "cost_of_file", "is_long"]
+
+COSTS = json.loads(Path(__file__).with_name("costs.json").read_text(encoding="utf-8"))
+LEAST = 1.0
+"""Seconds: shorter ones are not kept in the file, and longer ones are left out of `make quick`."""
+QUICK = PROFILES["smoke"][1] / PROFILES["ci"][1]
+"""Share of the examples of a property that `make quick` tries."""
+
+_files: collections.Counter[str] = collections.Counter()
+for _name, _seconds in COSTS.items():
+    _files[_name.partition("::")[0]] += _seconds
+_used: collections.Counter[str] = collections.Counter()
+_seen = sum(os.times()[:4])
+
+
+def cost_of_file(item: pytest.Item) -> float:
+    """Return the seconds of the long tests in the file of a test."""
+    return _files[item.nodeid.partition("::")[0]]
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Whether a test has no place between two edits."""
+    share = QUICK if getattr(getattr(item, "obj", None), "is_hypothesis_test", False) else 1.0
+    return COSTS.get(item.nodeid.partition("[")[0], 0.0) * share >= LEAST
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Tell with each report what the process and its children have used since the one before."""
+    global _seen
+    report = yield
+    now = sum(os.times()[:4])
+    report.cpu, _seen = now - _seen, now
+    return report
+
+
+def pytest_runtest_logreport(report):
+    """Add up what was used, in the process that writes the file."""
+    _used[report.nodeid.partition("[")[0]] += report.cpu
+
+
+def pytest_sessionfinish(session):
+    """Write the file if that is asked for."""
+    path = os.environ.get("WSE_COSTS")
+    if path and not hasattr(session.config, "workerinput"):
+        kept = {name: round(seconds, 1) for name, seconds in sorted(_used.items()) if seconds >= LEAST}
+        Path(path).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
