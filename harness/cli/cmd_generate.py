@@ -72,6 +72,11 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         "or at once if that fits into the memory of the PEs (default)",
     )
     parser.add_argument(
+        "--decode-mesh",
+        metavar="WxH",
+        help="decode on another mesh, beside that of --mesh, which reads the prompt; keys and values move there",
+    )
+    parser.add_argument(
         "--regions",
         type=int,
         metavar="N",
@@ -107,12 +112,24 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     return parser
 
 
-def _mesh(text: str) -> tuple[int, int]:
+def _mesh(text: str, option: str = "--mesh") -> tuple[int, int]:
     """Return PEs along x and y."""
     parts = text.lower().split("x")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in parts):
-        raise ConfigError(f"{text!r} is no mesh", where="--mesh", hint="WxH, for example 16x16")
+        raise ConfigError(f"{text!r} is no mesh", where=option, hint="WxH, for example 16x16")
     return int(parts[0]), int(parts[1])
+
+
+def _decode_mesh(args: argparse.Namespace, in_regions: bool) -> tuple[int, int] | None:
+    """Return PEs along x and y of another mesh that decodes, or refuse what does not go with one."""
+    if args.decode_mesh is None:
+        return None
+    for option, wrong in (("--regions", in_regions), ("--estimate", args.estimate)):
+        if wrong:
+            raise ConfigError("not with --decode-mesh", where=option, hint="one of the two")
+    if args.prefill == "token":
+        raise ConfigError("then nothing is read on the first mesh", where="--prefill token", hint="leave it out")
+    return _mesh(args.decode_mesh, "--decode-mesh")
 
 
 def _tokens(args: argparse.Namespace, tokenizer: Tokenizer | None, begin: int | None) -> list[int]:
@@ -158,6 +175,7 @@ def main(args: argparse.Namespace) -> int:
     tokenizer = _tokenizer(args, model)
     prompt = _tokens(args, tokenizer, model.configuration.begin)
     in_regions = args.regions is not None or args.requests != 1
+    decode_mesh = _decode_mesh(args, in_regions)
     if in_regions:
         args.regions = 1 if args.regions is None else args.regions
         generate_regions.refused(args)
@@ -186,7 +204,7 @@ def main(args: argparse.Namespace) -> int:
         else:
             answer = generate(
                 machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, sampling, verify, heard, progress,
-                answers, args.prefill,
+                answers, args.prefill, decode_mesh,
             )  # fmt: skip
         if writer is not None:
             counters = args.trace != "off" and recording.windows is None
@@ -202,7 +220,7 @@ def main(args: argparse.Namespace) -> int:
         rows = generate_regions.rows(result, machine)
     else:
         logits, every = answer.logits, [answer.tokens]
-        result = _result(args, machine, model, prompt, mesh, answer)
+        result = _result(args, machine, model, prompt, decode_mesh or mesh, answer)
         rows = _rows(result, machine)
     if args.logits:
         _write_logits(args.logits, logits, every[0])
@@ -300,9 +318,10 @@ def _fill(writer: RunWriter, answer: Answer, counters: bool) -> None:
     cycles = [*answer.prompt_cycles, *answer.token_cycles]
     writer.add_result("cycles", sum(cycles) + answer.transition + answer.first_cycles)
     writer.add_result("step_cycles", np.array(cycles), "cycles", "of each step, hand-over to hand-over, prompt first")
-    if answer.load is not None:
-        writer.add_result("transition_cycles", answer.transition, "cycles", "of the last token's hidden features")
-        writer.add_result("first_token_cycles", answer.first_cycles, "cycles", "norm, logits, arg max")
+    if answer.at_once:
+        what = "keys and values" if answer.moved_bytes else "the last token's hidden features"
+        writer.add_result("transition_cycles", answer.transition, "cycles", f"of {what}")
+        writer.add_result("first_token_cycles", answer.first_cycles, "cycles", "until the first token has left")
     writer.add_result("tokens", np.array(answer.tokens), "1", "tokens of the answer")
     writer.add_result("wavelet_hops", answer.hops)
     writer.add_result("host_seconds", answer.host_seconds)
@@ -323,18 +342,19 @@ def _result(
     from fabric.networks.inference.placement import Placement
 
     decoder, pes = model.configuration.decoder, mesh[0] * mesh[1]
-    steps = answer.token_cycles or (answer.prompt_cycles[-1:] if answer.load is None else [answer.expected_cycles])
+    steps = answer.token_cycles or ([answer.expected_cycles] if answer.at_once else answer.prompt_cycles[-1:])
     mean = sum(steps) / len(steps)
     useful = decoder.layers * decoder.product_parameters + decoder.vocabulary * decoder.hidden
     place = Placement(decoder, *mesh, 1, args.dtype)
     lanes = place.shapes["head"].lanes(machine)
     return {
         "model": model.name,
-        "mesh": f"{mesh[0]}x{mesh[1]}",
+        "mesh": args.mesh.lower(),
+        "decode_mesh": f"{mesh[0]}x{mesh[1]}",
         "cache": args.cache,
         "dtype": args.dtype,
         "prompt": prompt,
-        "prompt_read_by": "decode, token by token" if answer.load is None else "prefill, at once",
+        "prompt_read_by": "prefill, at once" if answer.at_once else "decode, token by token",
         "tokens": answer.tokens,
         "text": None,
         "cycles": {
@@ -343,6 +363,7 @@ def _result(
             "first_token": answer.first_cycles,
             "tokens": answer.token_cycles,
         },
+        "moved_bytes": answer.moved_bytes,
         "program_load": None if answer.load is None else {"words": answer.load.words, "cycles": answer.load.cycles},
         "expected_cycles": answer.expected_cycles,
         "layer_cycles": answer.layer_cycles,
@@ -383,8 +404,13 @@ def _rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         ("mesh", f"{result['mesh']} PEs, {result['cache']} cache, {result['dtype']}"),
         ("prompt", f"{len(result['prompt'])} tokens, {cycles['prefill']:,} cycles (by {result['prompt_read_by']})"),
     ]
+    if result["decode_mesh"] != result["mesh"]:
+        rows.insert(1, ("decode mesh", f"{result['decode_mesh']} PEs beside it"))
+    if cycles["transition"]:
+        moved = f" for {result['moved_bytes']:,} bytes of keys and values" if result["moved_bytes"] else ""
+        text = f"{cycles['transition']:,} cycles{moved}; first token {cycles['first_token']:,} more"
+        rows.append(("transition", text))
     if result["program_load"] is not None:
-        rows.append(("transition", f"{cycles['transition']:,} cycles; first token {cycles['first_token']:,} more"))
         load = result["program_load"]
         words = f"{load['words']:,} words of code, {load['cycles']:,} cycles at least, in no other number"
         rows.append(("program load", words))

@@ -5,7 +5,8 @@ them the last token's hidden features move (the *transition*), and the PEs get t
 has to load: the cycles which that takes at least are told apart (`Load`), since no program of the PEs does it.
 
 A prompt may also be read by the decoding program itself, one token per step; then nothing moves between prompt and
-answer.
+answer.  Or it is read on another mesh, beside that which decodes: then keys and values move over the wafer (the
+transition), no program is loaded, and the last token of the prompt is the first that the decoding mesh takes.
 
 With `verify` every step is compared bit by bit with the oracle (numpy in the order of the PEs), and its logits with a
 plain decoder in float64 on the same rounded weights.
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
+from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
@@ -42,7 +44,7 @@ from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
-__all__ = ["PREFILLS", "Answer", "Load", "Model", "Sampling", "admitted", "checked", "generate"]
+__all__ = ["PREFILLS", "Answer", "Load", "Model", "Sampling", "admitted", "admitted_meshes", "checked", "generate"]
 
 PREFILLS = ("auto", "mesh", "token")
 
@@ -135,7 +137,11 @@ class Answer:
         Of the move of the last token's hidden features, and of all that follows until the first token has left; 0 if
         the prompt was read token by token, where the last step has them.
     load : Load or None
-        Of the decoding program, behind a prompt that was read at once.
+        Of the decoding program, behind a prompt that was read at once on the same mesh.
+    at_once : bool
+        Whether a program of its own read the prompt.
+    moved_bytes : int
+        Of keys and values that went to another mesh.
     hops : int
         Wavelet hops of all steps.
     bit_exact : bool or None
@@ -163,6 +169,8 @@ class Answer:
     transition: int = 0
     first_cycles: int = 0
     load: Load | None = None
+    at_once: bool = False
+    moved_bytes: int = 0
     hops: int = 0
     bit_exact: bool | None = None
     max_abs_error: float | None = None
@@ -179,8 +187,15 @@ class Answer:
         self.hops += step.hops
         (self.prompt_cycles if of_prompt else self.token_cycles).append(step.cycles)
 
+    def take(self, token: int, logits: NDArray[np.float32]) -> None:
+        """Add a token."""
+        self.tokens.append(token)
+        self.logits.append(logits)
+
     def conclude(self, resident: Resident) -> None:
         """Add the closed form of the last step and the counters of the decoding program."""
+        if resident.decode.arrived:  # the last token of the prompt was a step like those of the answer
+            self.first_cycles = self.token_cycles.pop(0)
         form, last = StepCycles(resident.decode), resident.count - 1
         self.expected_cycles, self.layer_cycles = form.step(last), form.layer(last)
         for name, (values, unit) in resident.fabric.all_counters().items():
@@ -221,6 +236,11 @@ class _Yardsticks:
         self.plain = PlainDecoder(decoder, weights, np.float64 if decoder.parameters < LARGE else np.float32)
         self.answer, self.weights = answer, weights
         answer.bit_exact, answer.max_abs_error = True, 0.0
+
+    def follow(self, oracle: Oracle, tokens: Sequence[int]) -> None:
+        """Go on behind tokens that another mesh has read, with an oracle of the one that decodes."""
+        self.oracle = oracle
+        self.plain.forward(tokens)
 
     def compare(self, token: int, step: Step) -> None:
         """Let both take a token and compare."""
@@ -285,9 +305,11 @@ def admitted(
 
 
 def _begun(
-    decode: Decode, weights: Mapping[str, NDArray[Any]], prompt: Sequence[int], answer: Answer, verify: bool
+    decode: Decode | TwoMeshes, weights: Mapping[str, NDArray[Any]], prompt: Sequence[int], answer: Answer, verify: bool
 ) -> tuple[Resident, Resumed | None, _Yardsticks | None]:
     """Return the decoder, what came of a prompt that was read at once, and the yardsticks; note what it took."""
+    if isinstance(decode, TwoMeshes):
+        return _begun_on_two(decode, weights, prompt, answer, verify)
     tables = decode.tables(weights)
     yardsticks = _Yardsticks(decode, weights, tables, answer) if verify else None
     if decode.prompt is None:
@@ -298,7 +320,7 @@ def _begun(
     resident = Resident(decode, weights, kept=reading.kept)
     resumed = resident.resume()
     words = 2 * max(len(image.code) for image in resident.fabric.spec.programs)
-    answer.load = Load(words, decode.place.width * words // 2)
+    answer.load, answer.at_once = Load(words, decode.place.width * words // 2), True
     moved = resumed.begun + resumed.transition
     mark(resumed.begun, f"program of {words} words loaded, in no time", TRACK)
     mark(resumed.begun, "transition", TRACK, moved)
@@ -311,6 +333,52 @@ def _begun(
     return resident, resumed, yardsticks
 
 
+def admitted_meshes(
+    machine: Machine,
+    model: Model,
+    request: tuple[int, int],
+    meshes: tuple[tuple[int, int], tuple[int, int]],
+    policy: str,
+    dtype: str,
+    answers: int | None,
+) -> tuple[TwoMeshes, dict[str, int]]:
+    """Return a mesh that reads the prompt and another one that decodes, and words, for a request as of `admitted`.
+
+    Raises
+    ------
+    PlanError
+        Something does not fit; names the mesh.
+    """
+    (length, tokens), (first, second) = request, meshes
+    if policy not in POLICIES:
+        raise ConfigError(f"unknown cache policy {policy!r}", where="--cache", hint=", ".join(POLICIES))
+    decoder = model.configuration.decoder
+    before = Placement(decoder, *first, max(1, tokens_per_row(length - 1, first[1], "shift")), dtype)
+    behind = Placement(decoder, *second, tokens_per_row(tokens, second[1], policy), dtype)
+    found = TwoMeshes(machine, before, behind, length - 1, policy, answers)
+    found.admit()
+    return found, found.most_words()
+
+
+def _begun_on_two(
+    meshes: TwoMeshes, weights: Mapping[str, NDArray[Any]], prompt: Sequence[int], answer: Answer, verify: bool
+) -> tuple[Resident, None, _Yardsticks | None]:
+    """Return as `_begun` does, all but the last token of the prompt having been read on the first mesh."""
+    tables, read = meshes.tables(weights), prompt[:-1]
+    yardsticks = _Yardsticks(meshes.decode, weights, tables[1], answer) if verify else None
+    resident, move = meshes.read(weights, read, tables=tables)
+    end = move.begun + move.cycles
+    mark(move.begun, "prefill", TRACK, end)
+    mark(end, "transition", TRACK, end + move.transition)
+    answer.prompt_cycles, answer.transition, answer.at_once = [move.cycles], move.transition, True
+    decoder = meshes.decode.place.decoder
+    answer.moved_bytes = len(read) * decoder.layers * decoder.token_bytes()
+    answer.hops += move.hops
+    if yardsticks is not None:
+        yardsticks.follow(meshes.oracle(weights, read, tables), read)
+    return resident, None, yardsticks
+
+
 def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, yardsticks: _Yardsticks | None) -> Step:
     """Let the decoder take a token; note what it took, and how it agrees."""
     step = resident.step(token)
@@ -320,6 +388,42 @@ def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, yard
     if yardsticks is not None:
         yardsticks.compare(token, step)
     return step
+
+
+def _silent(progress: Progress) -> Progress:
+    """End a display of progress and return one that shows nothing: from here on the answer itself is what is seen."""
+    progress.close()
+    return Progress()
+
+
+def _answered(
+    begun: tuple[Resident, Resumed | None, _Yardsticks | None],
+    prompt: Sequence[int],
+    tokens: int,
+    draw: Callable[[NDArray[np.float32], int], int],
+    stops: set[int],
+    answer: Answer,
+    hear: Hear | None,
+    progress: Progress,
+) -> list[int]:
+    """Let the decoder take what is left of the prompt, and what it answers; return all tokens that were taken."""
+    (resident, came, yardsticks), queue = begun, list(prompt)
+    for position in range(len(prompt) - 1 if answer.at_once else 0, tokens):
+        step = came or _taken(resident, queue[position], position < len(prompt) - answer.at_once, answer, yardsticks)
+        came = None
+        progress.update(position + 1, tokens, cycles=sum(answer.prompt_cycles[-1:] + answer.token_cycles[-1:]))
+        if position < len(prompt) - 1:
+            continue
+        logits = step.logits.view(np.float32)
+        token = draw(logits, step.token)
+        answer.take(token, logits)
+        queue.append(token)
+        if hear is not None:
+            progress = _silent(progress)
+            hear(len(answer.tokens), token)
+        if token in stops:
+            break
+    return queue[:-1]
 
 
 def generate(
@@ -336,6 +440,7 @@ def generate(
     progress: Progress | None = None,
     answers: int | None = None,
     prefill: str = "auto",
+    decode_mesh: tuple[int, int] | None = None,
 ) -> Answer:
     """Return the answer to a prompt.
 
@@ -362,6 +467,8 @@ def generate(
         Only the first so many tokens are answered; default all.
     prefill : {"auto", "mesh", "token"}
         Whether the prompt is read at once, if that fits; at once; or token by token.
+    decode_mesh : (int, int), optional
+        Another mesh, east of the first one, that decodes; the first one reads the prompt, at once.
 
     Raises
     ------
@@ -372,33 +479,22 @@ def generate(
     """
     started = time.perf_counter()
     progress, tokens = progress or Progress(), checked(model, prompt, count)
-    decode, words = admitted(machine, model, (len(prompt), tokens), mesh, policy, dtype, answers, prefill)
+    request = len(prompt), tokens
+    built: Decode | TwoMeshes
+    if decode_mesh is None:
+        built, words = admitted(machine, model, request, mesh, policy, dtype, answers, prefill)
+    else:
+        built, words = admitted_meshes(machine, model, request, (mesh, decode_mesh), policy, dtype, answers)
     progress.phase(f"weights and programs of {mesh[0]} x {mesh[1]} PEs")
     weights, _ = model.rounded(Arithmetic.of(machine, dtype))
     answer = Answer(memory={name: 2 * count for name, count in words.items()})
     draw, stops = (sampling or Sampling()).drawer(answers), set(model.configuration.stops)
-    queue = list(prompt)
-    resident, came, yardsticks = _begun(decode, weights, prompt, answer, verify)
+    begun = _begun(built, weights, prompt, answer, verify)
     progress.phase("prompt and answer")
-    for position in range(0 if came is None else len(prompt) - 1, tokens):
-        step = came or _taken(resident, queue[position], position < len(prompt), answer, yardsticks)
-        came = None
-        progress.update(position + 1, tokens, cycles=sum(answer.prompt_cycles[-1:] + answer.token_cycles[-1:]))
-        if position < len(prompt) - 1:
-            continue
-        logits = step.logits.view(np.float32)
-        token = draw(logits, step.token)
-        answer.tokens.append(token)
-        answer.logits.append(logits)
-        queue.append(token)
-        if hear is not None:
-            progress.close()  # from here on the answer itself is what is seen
-            progress = Progress()
-            hear(len(answer.tokens), token)
-        if token in stops:
-            break
+    taken = _answered(begun, prompt, tokens, draw, stops, answer, hear, progress)
+    resident, _, yardsticks = begun
     answer.conclude(resident)
     if yardsticks is not None:
-        yardsticks.conclude(queue[:-1], decode.place)
+        yardsticks.conclude(taken, resident.place)
     answer.host_seconds = time.perf_counter() - started
     return answer

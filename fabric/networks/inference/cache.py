@@ -16,7 +16,7 @@ Source: WaferLLM, section 4.3 (shift); the closed form of who moves and the slot
 
 from __future__ import annotations
 
-from fabric.asm.operands import Reg
+from fabric.asm.operands import Dsr, Reg
 from fabric.layout.layout import Layout
 from fabric.networks.inference.axes import COLOR_SHIFT, QUEUE_SHIFT
 from fabric.networks.inference.placement import Placement
@@ -47,11 +47,13 @@ class CacheCode:
         Of the PE's row.
     top, bottom : bool
         Whether its row is the first, the last.
+    write : Dsr, optional
+        Register of descriptors for what enters the cache, if there is one already.
     """
 
-    def __init__(self, w: Writer, policy: str, parity: int, top: bool, bottom: bool) -> None:
+    def __init__(self, w: Writer, policy: str, parity: int, top: bool, bottom: bool, write: Dsr | None = None) -> None:
         p, place = w.p, w.place
-        self.w, self.policy, self.parity, self.top, self.bottom = w, policy, parity, top, bottom
+        self.w, self.policy, self.parity, self.top, self.bottom, self.write = w, policy, parity, top, bottom, write
         self.moving = policy == "shift" and place.height > 1
         self.row = p.param("row", "u16")
         self.phase = p.param("phase", "u16")  # tokens there, modulo rows
@@ -157,7 +159,7 @@ class CacheCode:
         p.add16(values, values, place.kv_rows * place.capacity)
         by_feature = p.mem4d(w.cache, (place.kv_rows, 1), (place.capacity, 1))
         by_head = p.mem4d(w.cache, (place.kv_heads, place.part), (place.capacity * place.part, 1))
-        read, write = p.dsr("src1", name="leaving entry"), p.dsr("dest", name="coming entry")
+        read, write = p.dsr("src1", name="leaving entry"), self.write or p.dsr("dest", name="coming entry")
         if self.moving and not self.top:
             p.ld16(mode, self.goes)
             with p.if_("ne", mode, 0, "16"):

@@ -54,6 +54,7 @@ from fabric.networks.inference.axes import COLOR_HAND, COLOR_HEAD, COLOR_IN, COL
 from fabric.networks.inference.cache import CacheCode, route_shift
 from fabric.networks.inference.elementwise import Rotary, emit_norm, emit_residual, emit_swiglu
 from fabric.networks.inference.log import Log
+from fabric.networks.inference.move.code import COLOR_PASS, receive_cache
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.writer import Writer
@@ -125,6 +126,9 @@ class Decode:
         Only the first so many tokens may be answered: vocabularies are often padded beyond what has a text.
     prompt : PromptPlacement, optional
         What was read by another program before this one begins.
+    arrived : (PromptPlacement, PromptPlacement), optional
+        A prompt that another mesh, to the west, has read: there and here.  Its keys and values come before the first
+        step.
     region : int, optional
         Which of several regions this is, from 0 on, `place` saying which layers it has; None: there is only one.
 
@@ -151,9 +155,10 @@ class Decode:
         answers: int | None = None,
         prompt: PromptPlacement | None = None,
         region: int | None = None,
+        arrived: tuple[PromptPlacement, PromptPlacement] | None = None,
     ) -> None:
-        self.prompt, self.region = prompt, region
-        self.column = (region or 0) * place.width
+        self.prompt, self.region, self.arrived = prompt, region, arrived
+        self.column = arrived[0].place.width if arrived else (region or 0) * place.width
         answers = place.decoder.vocabulary if answers is None else answers
         self.may_answer = (place.ids >= 0) & (place.ids < answers)
         self.machine, self.place, self.policy, self.timed = machine, place, policy, timed
@@ -181,7 +186,8 @@ class Decode:
         p = Program(f"decoder {column} {row}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
         w = Writer(p, place, self.prompt.slots if self.prompt else 0)
         rotary, search = Rotary(w), ArgMax(w) if place.last else None
-        cache = CacheCode(w, self.policy, row.parity, row.first, row.last)
+        entry = p.dsr("dest", name="coming entry") if self.arrived else None
+        cache = CacheCode(w, self.policy, row.parity, row.first, row.last, entry)
         attention = Attention(w, cache, self.level(column), self.x.queues.levels[0])
         stamps = Stamps(p, len(PARTS) + 1) if self.timed else None
         log = Log(p) if self.region is not None and column.first else None
@@ -201,6 +207,11 @@ class Decode:
             if self.prompt is not None:
                 self._resume(w, summed)
                 p.jump(behind)
+            if self.arrived is not None and entry is not None:
+                old = self.arrived[0].place
+                is_root = column.tree[1] or not self.sums["back"].floods
+                receive_cache(w, self.sums["back"], is_root, old.width * 2 * old.kv_rows, entry)
+                p.store_tsc(p.array("moved", 3, "u16"))
             if log is not None:
                 log.begin()
             start = p.label("next token")
@@ -341,7 +352,8 @@ class Decode:
             color = COLOR_HAND[(self.region - 1) % 2]
             p.mov32(w.back, p.fabin(p.input_queue(QUEUE_IN, color), w.place.hidden))
         elif column.first:
-            p.mov16(w.given, p.fabin(p.input_queue(QUEUE_IN, COLOR_IN), w.place.hidden))
+            color = COLOR_PASS if self.arrived else COLOR_IN
+            p.mov16(w.given, p.fabin(p.input_queue(QUEUE_IN, color), w.place.hidden))
             p.fh2s(w.back, w.given)
         else:
             p.mov32(w.back, 0)
@@ -391,10 +403,13 @@ class Decode:
         if self.policy == "shift":
             route_shift(layout, place, first)
         if not self.region:
-            layout.route(COLOR_IN, (0, 0, 1, height), rx="W", tx="R")
-            self.inputs = [layout.input_stream(0, row, "W", COLOR_IN) for row in range(height)]
+            color = COLOR_PASS if first else COLOR_IN
+            if first:
+                layout.route(color, (0, 0, first, height), rx="W", tx="E")
+            layout.route(color, (first, 0, 1, height), rx="W", tx="R")
+            self.inputs = [layout.input_stream(0, row, "W", color) for row in range(height)]
         if place.last:
-            side = "N" if self.region else "W"
+            side = "N" if first else "W"
             layout.route(COLOR_OUT, (first, 0), rx="R", tx=side)
             self.output = layout.output_stream(first, 0, side, COLOR_OUT)
         for name, values, rect in self.parameters():
@@ -437,18 +452,20 @@ class Decode:
         found = [("row", np.broadcast_to(rows[:, np.newaxis, np.newaxis], (height, width, 1)))]
         if place.last:
             found += [("ids", per_column(ids)), ("known", per_column(known))]
-        position = self.prompt.length - 1 if self.prompt else 0  # a step ends with the way to the next
+        prompt = self.arrived[1] if self.arrived else self.prompt
+        position = prompt.length - (not self.arrived) if prompt else 0  # a step ends with the way to the next
         found += [(name, per_column(bits.view(np.float32))) for name, bits in angles.state(position).items()]
         found.append(("passed", np.full((height, width, 1), angles.passed(position), np.uint16)))
         if self.prompt is not None:
-            counts = np.array(self.prompt.counts, np.uint16)[:, np.newaxis, np.newaxis]
             mine = np.zeros((height, width, 1), np.uint16)
             for row, (column, slot) in enumerate(self.prompt.homes(width)):
                 mine[row, column] = 1 + slot
+            found.append(("mine", mine))
+        if prompt is not None:
+            counts = np.array(prompt.counts, np.uint16)[:, np.newaxis, np.newaxis]
             found += [
-                ("mine", mine),
                 ("held", np.broadcast_to(counts, (height, width, 1))),
-                ("phase", np.full((height, width, 1), self.prompt.length % height, np.uint16)),
+                ("phase", np.full((height, width, 1), prompt.length % height, np.uint16)),
                 ("order", np.broadcast_to(np.arange(place.capacity, dtype=np.uint16), (height, width, place.capacity))),
             ]
         return [(name, values, whole) for name, values in found]

@@ -81,6 +81,8 @@ class Resident:
         Default as `fabric.host.fabric.Fabric`.
     tables : mapping, optional
         What `Decode.tables` made of the weights, if it is there already.
+    fabric : Fabric, optional
+        Where the decoder runs already, behind a prompt that came from another mesh.
     kept : mapping, optional
         What a program that read a prompt left in the PEs (`fabric.networks.inference.prefill.reading.Reading.kept`), of
         a decoder with such a prompt; instead of tables.
@@ -99,18 +101,22 @@ class Resident:
         backend: str | None = None,
         tables: Mapping[str, Bits] | None = None,
         kept: Mapping[str, Bits] | None = None,
+        fabric: Fabric | None = None,
     ) -> None:
         self.decode, self.place, self.weights = decode, decode.place, weights
         if (kept is None) != (decode.prompt is None):
             raise InternalError("a decoder goes on behind a prompt if, and only if, one was read")
-        tables = kept if kept is not None else decode.tables(weights) if tables is None else tables
-        self.fabric = Fabric(decode.layout(), backend)
-        for symbol, bits in tables.items():
-            self.fabric.write(symbol, bits)
-        self.fabric.entered(decode.inputs[0])  # from now on it is noted when wavelets enter
-        self.fabric.launch("token")
-        self.count = 0 if decode.prompt is None else decode.prompt.length
-        counts = None if decode.prompt is None else decode.prompt.counts
+        prompt = decode.arrived[1] if decode.arrived else decode.prompt
+        if fabric is None:
+            tables = kept if kept is not None else decode.tables(weights) if tables is None else tables
+            fabric = Fabric(decode.layout(), backend)
+            for symbol, bits in tables.items():
+                fabric.write(symbol, bits)
+            fabric.entered(decode.inputs[0])  # from now on it is noted when wavelets enter
+            fabric.launch("token")
+        self.fabric = fabric
+        self.count = 0 if prompt is None else prompt.length
+        counts = None if prompt is None else prompt.counts
         self.most = Rows.most(self.place.height, self.place.tokens_per_row, decode.policy, counts)
 
     def resume(self) -> Resumed:
@@ -175,7 +181,7 @@ class Resident:
 
     def logits(self) -> Bits:
         """Return the bits of the logits of the last token, as the PEs of row 0 hold them."""
-        found = self.fabric.read("logits", 0, 0, self.place.width, 1)[0].view(np.uint32)
+        found = self.fabric.read("logits", self.decode.column, 0, self.place.width, 1)[0].view(np.uint32)
         return found[self.place.ids >= 0]
 
     def stamps(self) -> np.ndarray:

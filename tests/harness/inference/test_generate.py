@@ -285,3 +285,46 @@ def test_a_run_file_has_both_programs_on_one_clock(model, capsys, tmp_path):
     assert main(["view", str(file), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["phases"]
     assert [(p["label"], p["end"] - p["begin"]) for p in told] == list(zip(phases, lengths, strict=True))
+
+
+def test_decoding_goes_on_on_another_mesh(model, capsys, tmp_path):
+    """The prompt on one mesh, the answer on another: the same tokens; keys and values move, and that is counted."""
+    file = tmp_path / "run.h5"
+    words = [model, "--prompt", "dabqe", "--mesh", "4x3", "--tokens", 4]
+    _, one = generated(capsys, *words)
+    status, two = generated(capsys, *words, "--decode-mesh", "3x5", "--out", file)
+    assert status == 0
+    assert two["bit_exact"] is True
+    assert two["tokens"] == one["tokens"]
+    assert (two["mesh"], two["decode_mesh"], one["decode_mesh"]) == ("4x3", "3x5", "4x3")
+    assert two["prompt_read_by"] == "prefill, at once"
+    assert two["program_load"] is None  # both programs are there from the beginning
+    assert two["moved_bytes"] == 4 * DECODER.layers * 2 * DECODER.kv_features * 2
+    cycles = two["cycles"]
+    assert len(cycles["tokens"]) == 3
+    assert 0 < cycles["transition"] < cycles["prefill"]
+    assert cycles["first_token"] == pytest.approx(cycles["tokens"][0], rel=0.1)  # a step like the others
+    assert two["expected_cycles"] == pytest.approx(cycles["tokens"][-1], rel=0.05)
+    with RunFile(file) as run:
+        labels = [m.label for m in run.marks()]
+        assert labels == ["prefill", "transition", "token 1", "token 2", "token 3", "token 4"]
+        assert run.result("transition_cycles") == cycles["transition"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--decode-mesh", "4by4"], "--decode-mesh: '4by4' is no mesh"),
+        (["--decode-mesh", "2x2", "--regions", "2"], "not with --decode-mesh"),
+        (["--decode-mesh", "2x2", "--prefill", "token"], "nothing is read on the first mesh"),
+        (["--decode-mesh", "756x2"], "take 764 x 8 PEs side by side; the wafer has 757"),
+        (["--decode-mesh", "2x2", "--prompt-ids", "1"], "a prompt of one token"),
+    ],
+)
+def test_what_another_mesh_refuses(model, capsys, words, message):
+    """One line, exit status not 0."""
+    prompt = [] if "--prompt-ids" in words else ["--prompt", "dab"]
+    assert main(["generate", str(model), *prompt, *words]) != 0
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1

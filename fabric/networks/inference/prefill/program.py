@@ -41,6 +41,7 @@ from fabric.kernels.matvec.line_sum import LineSum, Queues
 from fabric.layout.layout import Layout
 from fabric.networks.inference.angles import Angles as Positions
 from fabric.networks.inference.axes import Axis
+from fabric.networks.inference.move.code import MovingRow, Sender
 from fabric.networks.inference.prefill.attention import PromptAttention
 from fabric.networks.inference.prefill.channels import COLOR_EAST, Channels, Ends, route_channels
 from fabric.networks.inference.prefill.elementwise import Angles, emit_biases, emit_norm, emit_swiglu
@@ -110,8 +111,11 @@ class Prefill:
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
-    def program(self, column: PromptColumn, colors: tuple[int, int] | None) -> Program:
-        """Return the program of a PE; `colors`: sent and received on the ring of its column."""
+    def program(self, column: PromptColumn, colors: tuple[int, int] | None, onward: MovingRow | None = None) -> Program:
+        """Return the program of a PE; `colors`: sent and received on the ring of its column.
+
+        With `onward`, keys and values go to another mesh in the end.
+        """
         place, prompt = self.place, self.prompt
         p = Program(f"prompt {column} {colors}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
         w = PromptWriter(p, prompt)
@@ -121,6 +125,8 @@ class Prefill:
         behind, answering = p.param("columns_behind", "u16"), p.param("last_token", "u16")
         stamps = Stamps(p, len(PARTS) + 1)
         parts = _Parts(self, w, ring, channels, column, goes)
+        walks = w.second_half, w.written_half
+        sender = None if onward is None else Sender(p, place, column.parity, column.ends, onward, w.cache, walks)
 
         def done(part: str) -> None:
             if self.timed or part == PARTS[-1]:
@@ -168,6 +174,8 @@ class Prefill:
                 parts.summed("down", w.inner_half)
             parts.hand_over(answering)
             done("down")
+            if sender is not None:
+                sender.emit()
         p.assemble()
         return p
 
@@ -185,22 +193,28 @@ class Prefill:
 
     def layout(self) -> Layout:
         """Return the `Layout`, with the streams in `inputs`; built."""
-        height, width = self.place.height, self.place.width
-        layout, ring = Layout(width, height, self.machine), self.prompt.ring
-        rows = [ring.colors(k) if height > 1 else () for k in range(height)]
+        layout = Layout(self.place.width, self.place.height, self.machine)
+        self.paint(layout)
+        layout.build()
+        return layout
+
+    def paint(self, layout: Layout, onward: Sequence[MovingRow] = ()) -> None:
+        """Put the mesh into the north-western corner of a layout; `onward`: of each row, as of `program`."""
+        height, width, ring = self.place.height, self.place.width, self.prompt.ring
+        rows = [
+            (ring.colors(k) if height > 1 else None, onward[k] if onward else None) for k in range(height)
+        ]  # fmt: skip
         lines: list[tuple[Line, Sequence[Hashable]]] = [
             (self.x.line, self.columns()),
             (Line.columns(width, height), rows),
         ]
-        compose(layout, lines, lambda roles: self.program(roles[0], roles[1] or None))
+        compose(layout, lines, lambda roles: self.program(roles[0], *roles[1]))
         self.squares.routes(layout)
         ring.paint(layout, COLOR_RING, "S", "N", lambda k: (0, k, width, 1))
         route_channels(layout, self.prompt)
         self.inputs = [layout.input_stream(0, row, "W", COLOR_EAST[1]) for row in range(height)]
         for name, values in self.parameters().items():
-            layout.set_param(name, values)
-        layout.build()
-        return layout
+            layout.set_param(name, values, (0, 0, width, height))
 
     # --- data ---------------------------------------------------------------------------------------------------------
 

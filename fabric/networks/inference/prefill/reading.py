@@ -17,7 +17,7 @@ from fabric.networks.inference.tiles import embedding_rows
 from wse_core.errors import ConfigError
 from wse_core.formats import Bits
 
-__all__ = ["KEPT", "Reading", "as_cycles", "read_prompt", "readings"]
+__all__ = ["KEPT", "Reading", "as_cycles", "embeddings", "read_prompt", "readings"]
 
 KEPT = ("weights", "cache", "norms", "biases", "last")
 """What the two programs of a PE have at the same place."""
@@ -53,9 +53,9 @@ class Reading:
     counters: dict[str, tuple[NDArray[Any], str]]
 
 
-def readings(fabric: Fabric, symbol: str) -> NDArray[np.int64]:
-    """Return readings of the cycle counter that PEs stored, (readings, height, width)."""
-    words = fabric.read(symbol)
+def readings(fabric: Fabric, symbol: str, rect: tuple[int, int, int, int] | None = None) -> NDArray[np.int64]:
+    """Return readings of the cycle counter that PEs stored, of all or of a rectangle: (readings, height, width)."""
+    words = fabric.read(symbol, rect)
     return np.moveaxis(as_cycles(words.reshape(*words.shape[:2], -1, 3)), -1, 0)
 
 

@@ -1,0 +1,92 @@
+"""A prompt read on one mesh and answered on another: entries come where they belong, steps have the oracle's bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.move.plan import shared_out
+from fabric.networks.inference.move.two_meshes import TwoMeshes
+from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.prefill.placement import PromptPlacement
+from tests.examples import examples
+from tests.fabric.networks.inference.small_models import decoders, random_weights
+from wse_core.errors import ConfigError, PlanError
+from wse_core.params import machine
+
+SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
+
+
+def meshes(decoder, first, second, length, steps=2, policy="shift", dtype="f16"):
+    """Return two meshes for a prompt of `length` tokens and the one behind it, and so many steps."""
+    before = Placement(decoder, *first, max(1, -(-length // first[1])), dtype)
+    room = length + steps if policy == "concat" else -(-(length + steps) // second[1])
+    return TwoMeshes(machine(), before, Placement(decoder, *second, room, dtype), length, policy)
+
+
+def run(built, steps=2, seed=0):
+    """Read, move, decode; every step has the oracle's bits, and the caches its entries."""
+    decoder, length = built.decode.place.decoder, built.before.length
+    weights = random_weights(decoder, seed)
+    tokens = [(seed + 5 * n * n) % decoder.vocabulary for n in range(length)]
+    resident, move = built.read(weights, tokens)
+    oracle, place = built.oracle(weights, tokens), built.decode.place
+    rect = built.decode.column, 0, place.width, place.height
+    held = resident.fabric.read("cache", rect).view(np.uint16)
+    held = held.reshape(place.height, place.width, decoder.layers, place.cache_words)
+    half = place.kv_rows * place.capacity
+    for r, count in enumerate(built.behind.counts):
+        for c in range(place.width):
+            keys = held[r, c, :, :half].reshape(decoder.layers, place.kv_heads, place.part, -1)
+            values = held[r, c, :, half:].reshape(decoder.layers, place.kv_heads, -1, place.part)
+            assert np.array_equal(keys[..., :count], oracle.keys[:, r, c, ..., :count])
+            assert np.array_equal(values[:, :, :count], oracle.values[:, r, c, :, :count])
+    for token in range(steps):
+        step = resident.step(token % decoder.vocabulary)
+        wanted, bits = oracle.step(token % decoder.vocabulary)
+        assert np.array_equal(step.logits, bits)
+        assert step.token == wanted
+    return move
+
+
+@examples(10)
+@given(
+    decoder=decoders(),
+    first=st.tuples(st.integers(1, 5), st.integers(1, 6)),
+    second=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    length=st.integers(1, 13),
+    policy=st.sampled_from(["shift", "concat", "round"]),
+    dtype=st.sampled_from(["f16", "cb16"]),
+    seed=st.integers(0, 99),
+)
+def test_bits_are_the_oracles(decoder, first, second, length, policy, dtype, seed):
+    """Any two meshes, more rows or fewer, any prompt: the cache and the steps behind it."""
+    run(meshes(decoder, first, second, length, 2, policy, dtype), 2, seed)
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 12))
+def test_rows_share_tokens_out(length, first, second):
+    """Each row ends with the tokens that it should have; what is sent arrives, and nothing goes further than needed."""
+    before, behind = (PromptPlacement(Placement(SMALL, 2, rows, length), length) for rows in (first, second))
+    found = shared_out(before, behind)
+    assert [share.has for share in found][:second] == behind.counts
+    assert sum(share.has for share in found) == length
+    order = found if second >= first else found[::-1]
+    coming = 0
+    for share in order:
+        assert min(share.kept, share.sent, share.received, share.passed) >= 0
+        assert share.kept + share.sent == share.held
+        assert share.received + share.passed == coming
+        coming = share.passed + share.sent
+    assert coming == 0
+
+
+def test_what_is_refused():
+    """No token to move; meshes that do not lie side by side on the wafer."""
+    with pytest.raises(ConfigError, match="a prompt of one token"):
+        meshes(SMALL, (2, 2), (2, 2), 0)
+    with pytest.raises(PlanError, match=r"take 800 x 2 PEs side by side; the wafer has 757"):
+        meshes(SMALL, (400, 2), (400, 2), 4)
