@@ -5,7 +5,7 @@ The environment variable ``WSE_HYPOTHESIS`` selects how many examples a property
 =======  ==============================================================================
 smoke    5, for builds that are tens of times slower
 quick    15, for the checked and the sanitizer build
-dev      30 (default), other ones in every run
+dev      20 (default), other ones in every run
 ci       20, the same ones in every run
 soak     5,000
 =======  ==============================================================================

@@ -8,7 +8,7 @@ import hypothesis
 
 __all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "examples"]
 
-PROFILES = {"smoke": (5, 0.1), "quick": (15, 0.3), "dev": (30, 0.4), "ci": (20, 0.3), "soak": (5000, 100)}
+PROFILES = {"smoke": (5, 0.1), "quick": (15, 0.3), "dev": (20, 0.3), "ci": (20, 0.3), "soak": (5000, 100)}
 """Name: examples of a test that names no count, and factor for those that do."""
 
 PROFILE = os.environ.get("WSE_HYPOTHESIS", "dev")
