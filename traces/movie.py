@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from traces.atomic import atomic_file
 from traces.naming import clean
 from traces.pictures import NothingToDraw
 from traces.state import spans
@@ -98,16 +99,18 @@ def animate(
             if progress is not None:
                 progress(k + 1, stop - first)
 
-    partial = path.with_name(f".{path.stem}.part{path.suffix}")
+    if path.suffix != ".mp4":
+        with atomic_file(path) as stream:
+            _save_gif(stream, stage, show, told(), stop - first, per_second)
+        return path
+    partial = path.with_name(f".{path.stem}.part{path.suffix}")  # ffmpeg writes files by their names
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        if path.suffix == ".mp4":
-            writer = animation.FFMpegWriter(per_second)
-            with writer.saving(stage.figure, partial, DPI):
-                for k in told():
-                    show(k)
-                    writer.grab_frame()
-        else:
-            _save_gif(partial, stage, show, told(), stop - first, per_second)
+        writer = animation.FFMpegWriter(per_second)
+        with writer.saving(stage.figure, partial, DPI):
+            for k in told():
+                show(k)
+                writer.grab_frame()
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -115,7 +118,7 @@ def animate(
 
 
 def _save_gif(
-    path: Path, stage: _Stage, show: Callable[[int], None], order: Iterator[int], count: int, per_second: int
+    stream: Any, stage: _Stage, show: Callable[[int], None], order: Iterator[int], count: int, per_second: int
 ) -> None:
     """Write frames as a GIF; all share the palette of a few of them, which saves finding one for each."""
     from PIL import Image
@@ -132,7 +135,7 @@ def _save_gif(
     palette.putpalette(entries.ravel().tolist())
     images = (image(k).quantize(palette=palette, dither=Image.Dither.NONE) for k in order)
     next(images).save(
-        path, format="GIF", save_all=True, append_images=images, duration=1000 // per_second, loop=0, disposal=1
+        stream, format="GIF", save_all=True, append_images=images, duration=1000 // per_second, loop=0, disposal=1
     )
 
 

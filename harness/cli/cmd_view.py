@@ -89,9 +89,17 @@ def main(args: argparse.Namespace) -> None:
             if args.json:
                 print_json(terminal.as_data(states, cycle, trace.names))
             else:
-                _print_lines(args, terminal.grid(states, cycle, trace.names))
+                _print_lines(args, [*terminal.grid(states, cycle, trace.names), *_others(trace, args)])
         else:
             describe(trace, args)
+
+
+def _others(trace: Trace, args: argparse.Namespace) -> list[str]:
+    """Return a line that says how to see the PEs that are not shown, if there are any."""
+    height, width = shape_of(trace)
+    if args.region or (width <= 8 and height <= 8):
+        return []
+    return [f"These are {min(8, width)} x {min(8, height)} of {width} x {height} PEs; --region X,Y,W,H shows others."]
 
 
 def _cycle_of(trace: Trace, cycle: int) -> int:
@@ -127,6 +135,8 @@ def describe(trace: Trace, args: argparse.Namespace) -> None:
     }
     if trace.committed or "cycles" in run.results:
         facts["cycles"] = int(trace.clock if trace.committed else run.result("cycles"))
+    if trace.committed and "cycles" in run.results:
+        facts["measured_cycles"] = int(run.result("cycles"))  # what the run calls its cycles: an interval of the clock
     if run.counters:
         first = run.counter(run.counters[0])
         facts["windows"] = len(first.values)
@@ -183,9 +193,12 @@ def way_of(trace: Trace, text: str) -> Any:
         (events["x"] == x) & (events["y"] == y) & (events["color"] == color) & (events["cycle"] >= cycle)
     )
     if not len(there):
+        here = trace.events(cycles=(cycle, trace.clock + 1), kinds=("inject", "depart"), region=(x, y, 1, 1))
+        colors = ", ".join(map(str, np.unique(here["color"]).tolist()))
         raise TraceError(
             f"no wavelet of color {color} moves at PE ({x}, {y}) in cycle {cycle} or later",
             path=trace.files[0].path,
+            hint=f"colors that do: {colors}" if colors else "another PE or an earlier cycle",
             exit_code=2,
         )
     return follow(events, numbers, numbers[there[0]])

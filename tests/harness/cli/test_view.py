@@ -368,3 +368,24 @@ def test_an_animation_shows_all_pes_that_are_in_use_and_cuts_nothing_off(run_fil
             assert 0 <= box.y0 < box.y1 <= height
     with Image.open(tmp_path / "b.gif") as image:
         assert max(image.size) <= 560
+
+
+def test_what_is_not_shown_is_said(run_file, tmp_path, capsys):
+    """A directory for an animation is made, hints name colors that move, and a fabric shown in part says so."""
+    out = tmp_path / "new" / "pictures"
+    words = ["view", str(run_file), "--figure", "animation", "--cycles", "24:26", "--out", str(out)]
+    assert cli.main(words) == 0
+    assert [path.name for path in out.iterdir()] == [f"{run_file.stem}-animation.gif"]
+    capsys.readouterr()
+    assert cli.main(["view", str(run_file), "--follow", "0,2,0,23"]) == 2
+    assert "colors that do: " in capsys.readouterr().err
+    assert cli.main(["view", str(run_file), "--cycle", "20"]) == 0
+    assert "--region" not in capsys.readouterr().out
+    wide = str(tmp_path / "wide.h5")
+    assert cli.main(["kernel", "chain_reduce", "pes=11", "n=2", "--trace", "full", "--out", wide]) == 0
+    capsys.readouterr()
+    assert cli.main(["view", wide, "--cycle", "20"]) == 0
+    assert "8 x 1 of 11 x 1 PEs; --region" in capsys.readouterr().out
+    assert cli.main(["view", wide, "--json"]) == 0
+    with Trace.open(wide) as trace:
+        assert json.loads(capsys.readouterr().out)["measured_cycles"] == trace.files[0].result("cycles") < trace.clock
