@@ -43,7 +43,11 @@ def _draw(canvas: Figure, found: Sequence[Part]) -> None:
     """Paint the error of each part."""
     axis = canvas.subplots()
     names = [f"{part.name}: {part.setting}" for part in found]
-    axis.barh(names, [100 * part.error for part in found])
+    errors = [100 * part.error for part in found]
+    axis.hlines(names, 0, errors)
+    axis.plot(errors, names, "o", markersize=4)  # what is exact is seen too
+    axis.axvline(0, color="0.6", linewidth=0.8, zorder=0)
     axis.invert_yaxis()
     axis.tick_params(labelsize=6)
-    axis.set(xlabel="closed form over simulation, %", xlim=(-6, 6))
+    most = max(5.0, 1.1 * max(map(abs, errors)))
+    axis.set(xlabel="closed form over simulation, %", xlim=(-most, most))

@@ -1,7 +1,7 @@
 """Tables 2 to 8 of WaferLLM: every cell as printed, as composed here by two programs at two clocks, and the error.
 
 What the programs are and what is behind their numbers stands in `harness.inference`.  The picture has the cells in the
-order of the table: values on the left, errors on the right, between lines at 15 %.
+order of the table: values on the left, a panel for each unit, errors on the right, between lines at 15 %.
 """
 
 from __future__ import annotations
@@ -57,24 +57,33 @@ def notes(found: Sequence[Cell]) -> dict[str, Any]:
     return counts
 
 
+def _place(cell: Cell) -> str:
+    """Return where in a table a cell stands."""
+    return " ".join(part for part in (cell.model, cell.system, cell.setting) if part)
+
+
 def _draw(canvas: Figure, found: Sequence[Cell]) -> None:
-    """Paint published and modelled values, and errors."""
-    places = {place: k for k, place in enumerate(dict.fromkeys((c.model, c.system, c.setting) for c in found))}
-    values, errors = canvas.subplots(1, 2)
-    printed = {places[cell.model, cell.system, cell.setting]: cell.published for cell in found}
-    values.plot(list(printed), list(printed.values()), "k_", markersize=14, label="published")
-    for k, label in enumerate(dict.fromkeys(map(_label, found))):
-        mine = [cell for cell in found if _label(cell) == label]
-        at = [places[cell.model, cell.system, cell.setting] for cell in mine]
-        values.plot(at, [cell.modelled for cell in mine], "o", color=f"C{k % 10}", fillstyle="none", label=label)
-        errors.plot(at, [100 * cell.error for cell in mine], "o", color=f"C{k % 10}", fillstyle="none")
-    values.set(yscale="log", ylabel=found[0].unit)
-    errors.set(ylabel="error, %")
+    """Paint published and modelled values, seconds apart from what has another unit, and errors."""
+    groups = [(unit, [cell for cell in found if cell.unit == unit]) for unit in dict.fromkeys(c.unit for c in found)]
+    counts = [len(set(map(_place, mine))) for _, mine in groups]
+    panels = canvas.subplots(1, len(groups) + 1, squeeze=False, width_ratios=[*counts, sum(counts)])[0]
+    colours = {label: f"C{k % 10}" for k, label in enumerate(dict.fromkeys(map(_label, found)))}
+    for axis, (unit, mine) in zip(panels, [*groups, ("error, %", found)], strict=True):
+        places = {place: k for k, place in enumerate(dict.fromkeys(map(_place, mine)))}
+        if axis is not panels[-1]:
+            printed = {places[_place(cell)]: cell.published for cell in mine}
+            label = "published" if axis is panels[0] else None
+            axis.plot(list(printed), list(printed.values()), "k_", markersize=min(14, 240 / len(places)), label=label)
+            axis.set(yscale="log")
+        for cell in mine:
+            height = 100 * cell.error if axis is panels[-1] else cell.modelled
+            axis.plot(places[_place(cell)], height, "o", color=colours[_label(cell)], fillstyle="none")
+        axis.set(ylabel=unit, xlim=(-0.6, len(places) - 0.4))
+        axis.set_xticks(list(places.values()), list(places), rotation=90, fontsize=max(3, min(7, 160 / len(places))))
     for height in (-100 * FAR, 0, 100 * FAR):
-        errors.axhline(height, color="0.6", linewidth=0.8)
-    names = [" ".join(part for part in place if part) for place in places]
-    for axis in (values, errors):
-        axis.set_xticks(list(places.values()), names, rotation=90, fontsize=max(3, min(7, 160 / len(names))))
+        panels[-1].axhline(height, color="0.6", linewidth=0.8)
+    for label, colour in colours.items():
+        panels[0].plot([], [], "o", color=colour, fillstyle="none", label=label)
     canvas.legend(loc="outside upper center", ncols=7, fontsize="small")
 
 

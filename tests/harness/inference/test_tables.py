@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from harness.figures import waferllm_tables
 from harness.inference import comparators, published
 from harness.inference.capacity import admit, by_arithmetic, memory_of, places_of, smallest_mesh
 from harness.inference.requests import extras, growing, request, transition
 from harness.inference.tables import FAR, TABLES, cells, ratios
 from harness.models.presets import PRESETS
 from tests.conftest import ROOT
+from traces.style import new_figure
 from wse_core.errors import PlanError
 from wse_core.params import machine
 
@@ -202,3 +204,16 @@ def test_the_page_counts_what_the_tables_give(tables):
         ):
             found, of = near(tables[number], program, clock)
             assert cell.rstrip(" |") == f"{found} of {of}"
+
+
+@pytest.mark.parametrize("number", ["2", "6", "7", "8"])
+def test_a_picture_keeps_units_apart(tables, number):
+    """Seconds and ratios have axes of their own; every cell is there once as a value and once as an error."""
+    found = tables[number]
+    canvas = new_figure(9, 4)
+    waferllm_tables._draw(canvas, found)
+    labels = [axes.get_ylabel() for axes in canvas.axes]
+    assert labels == [*dict.fromkeys(cell.unit for cell in found), "error, %"]
+    for axes, label in zip(canvas.axes, labels, strict=True):
+        drawn = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata())]
+        assert len(drawn) == sum(label in (cell.unit, "error, %") for cell in found)
