@@ -286,6 +286,7 @@ def test_metadata():
         "place",
         "plan",
         "report",
+        "solver",
         "tables",
         "train",
         "vcd",

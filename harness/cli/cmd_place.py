@@ -23,6 +23,7 @@ SEED = Field("seed", int, low=0, high=2**63 - 1)
 SIDE = Field("side", int, low=1, high=4096, unit="PEs")
 MINIBATCH = Field("minibatch", int, low=1, high=2**20, unit="samples")
 INTERRUPTED = 130
+SOLVERS = ("search", "cp-sat")
 
 
 def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -43,6 +44,12 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument("--rounds", metavar="N", help="rounds of each process instead: the same result everywhere")
     parser.add_argument("--processes", default="2", metavar="P", help="searches side by side (default: %(default)s)")
     parser.add_argument("--seed", default="0", metavar="N", help="of the search (default: %(default)s)")
+    parser.add_argument(
+        "--solver",
+        default="search",
+        metavar="WHAT",
+        help="search, or cp-sat: OR-tools, to compare with (default: search)",
+    )
     parser.add_argument("--check", metavar="SOLUTION", help="do not search: check a placement and say its score")
     parser.add_argument("--out", metavar="SOLUTION", help="file for the placement, in the contest's format")
     parser.add_argument("--picture", metavar="FILE.png", help="file for a picture of the wafer")
@@ -174,13 +181,23 @@ def _contest(args: argparse.Namespace) -> int:
 
 def _searched(args: argparse.Namespace, problem: Any) -> Any:
     """Search as the options say."""
-    from harness.place.solve import solve
+    if args.solver not in SOLVERS:
+        raise ConfigError(f"{args.solver!r} is no solver", where="--solver", hint=f"one of {', '.join(SOLVERS)}")
+    solve: Any
+    if args.solver == "cp-sat":
+        from harness.place.cpsat import solve_cp as solve
+
+        if args.rounds:
+            raise ConfigError("cp-sat has no rounds", where="--rounds", hint="--seconds")
+    else:
+        from harness.place.solve import solve
 
     options: dict[str, Any] = {
-        "rounds": ROUNDS.parse(args.rounds, "--rounds") if args.rounds else None,
         "processes": PROCESSES.parse(args.processes, "--processes"),
         "seed": SEED.parse(args.seed, "--seed"),
     }
+    if args.rounds:
+        options["rounds"] = ROUNDS.parse(args.rounds, "--rounds")
     if args.seconds:
         options["seconds"] = SECONDS.parse(args.seconds, "--seconds")
     for path in (args.out, args.picture):

@@ -25,6 +25,7 @@ EXTRAS = {
     "safetensors": ("safetensors", "train"),
     "tokenizers": ("tokenizers", "models"),
     "scipy": ("scipy", "place"),
+    "ortools": ("ortools", "solver"),
     "distributed": ("distributed", "cluster"),
 }
 
