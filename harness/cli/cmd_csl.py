@@ -1,7 +1,7 @@
 """``wse csl``: programs in CSL.
 
 ``check`` says what is wrong with them, ``census`` what they use, ``listing`` what the compiler makes of each line,
-``run`` runs a host script.
+``call`` calls a function of a file without a layout, ``run`` runs a host script.
 """
 
 from __future__ import annotations
@@ -48,6 +48,13 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         description="Compile a layout file and print each program: instructions with their registers under the source "
         "line that they come from.",
     )
+    call = parts.add_parser(
+        "call",
+        parents=[common],
+        help="call a function of a file on one PE and print the globals that it leaves",
+        description="Compile a file without a layout, call one of its functions on one PE, and print cycles and "
+        "globals.",
+    )
     run = parts.add_parser(
         "run",
         help="run a host script, as cs_python does",
@@ -55,7 +62,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     )
     run.add_argument("script", metavar="SCRIPT")
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="what the script is given")
-    for part in (check, census, listing):
+    for part in (check, census, listing, call):
         part.add_argument("paths", nargs="+" if part is check else 1, metavar="PATH", help="file or directory")
         part.add_argument(
             "--params",
@@ -65,6 +72,8 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
             metavar="a:1,b:2",
             help="values for params of the layout file; may be repeated",
         )
+        if part is call:
+            part.add_argument("call", metavar="CALL", help="such as 'f(3)'")
         part.add_argument("--import-path", action="append", default=[], metavar="DIR", help="where <modules> are")
         part.add_argument("--fp16-format", choices=("f16", "cb16"), default="f16", help="what a 16-bit float is")
     return parser
@@ -83,7 +92,29 @@ def main(args: argparse.Namespace) -> int:
         import_paths=(*args.import_path, *environment),
         fp16=args.fp16_format,
     )
-    return {"check": _check, "census": _census, "listing": _listing}[args.part](args, options, projects)
+    return {"check": _check, "census": _census, "listing": _listing, "call": _call}[args.part](args, options, projects)
+
+
+def _call(args: argparse.Namespace, options: Any, projects: Any) -> int:
+    """Call a function and print what it leaves."""
+    call_function = need("harness.sdk.call", "the command `wse csl call`").call_function
+    diagnostics = need("fabric.csl.diagnostics", "the command `wse csl call`")
+    path = Path(args.paths[0])
+    if not path.is_file():
+        raise ConfigError("there is no such file", where=str(path))
+    try:
+        cycles, values = call_function(path, args.call, options)
+    except diagnostics.CslError as error:
+        for item in error.diagnostics:
+            print(diagnostics.render(item), file=sys.stderr)
+        return 1
+    if args.json:
+        print_json({"cycles": cycles, "globals": {name: array.tolist() for name, array in values.items()}})
+        return 0
+    print(f"{cycles} cycles")
+    for name, array in values.items():
+        print(f"{name} = {' '.join(f'{x:g}' for x in array.tolist())}")
+    return 0
 
 
 def _found(args: argparse.Namespace, options: Any, projects: Any) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import traceback
 
 from harness.sdk.modules import provided
 from wse_core.errors import WseError
@@ -26,11 +27,26 @@ def run_script(path: str, arguments: list[str]) -> int:
         print(end.code, file=sys.stderr)
         return 1
     except WseError as error:
-        print(str(error), file=sys.stderr)
+        print(f"{_place(error, path)}{error}", file=sys.stderr)
         return 1
     finally:
         sys.argv, sys.path[:] = before, paths  # a script may have added paths of its own
     return 0
+
+
+def _place(error: BaseException, path: str) -> str:
+    """Return file and line of the script, or of a module beside it, where an error arose; and what stands there."""
+    home = os.path.dirname(os.path.abspath(path))
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if os.path.dirname(os.path.abspath(frame.filename)).startswith(home) and os.path.isfile(frame.filename)
+    ]
+    if not frames:
+        return ""
+    frame = frames[-1]
+    text = f"\n    {frame.line}" if frame.line else ""
+    return f"{os.path.relpath(frame.filename)}:{frame.lineno}: error:{text}\n"
 
 
 def main(arguments: list[str] | None = None) -> int:

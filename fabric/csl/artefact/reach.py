@@ -1,9 +1,9 @@
 """Routes that carry nothing: an operation whose color no PE routes from or to its ramp, a way that ends at a PE.
 
-A way inside of the rectangle that no switch position of the next PE takes is an error; an operation without a route is
-a warning, since a program may never come to it.  A program that changes routes while it runs, and
-the colors of the host's streams, are left alone; so is a way that leaves the rectangle, where the host's frame takes
-what comes.
+A way inside of the rectangle that no switch position of the next PE takes is an error if what some ramp sends comes
+there (public programs leave ends of routes behind where nothing ever comes: MeshGEMV); an operation without a route is
+a warning, since a program may never come to it.  A program that changes routes while it runs, and the colors of the
+host's streams, are left alone; so is a way that leaves the rectangle, where the host's frame takes what comes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,11 @@ def _sides(table: np.ndarray, name: str) -> np.ndarray:
 
 
 def _dead_end(rx: np.ndarray, tx: np.ndarray, own: np.ndarray) -> tuple[int, int, int] | None:
-    """Return x, y and the side of a PE that sends a color to a neighbour that never takes it from there."""
+    """Return x, y and the side of a PE that sends a color to a neighbour that never takes it from there.
+
+    Only ends where something comes count: from PEs whose ramp is an input, over all positions of their switches.
+    """
+    ends: list[tuple[int, int, int]] = []
     for side, (dx, dy) in enumerate(im.STEP):
         sends = ((tx >> side & 1) > 0) & own
         takes = (rx >> (side ^ 1) & 1) > 0
@@ -97,7 +101,28 @@ def _dead_end(rx: np.ndarray, tx: np.ndarray, own: np.ndarray) -> tuple[int, int
         ys = slice(max(0, -dy), height - max(0, dy))
         xs = slice(max(0, -dx), width - max(0, dx))
         there = takes[max(0, dy) : height + min(0, dy), max(0, dx) : width + min(0, dx)]
-        bad = np.argwhere(sends[ys, xs] & ~there)
-        if len(bad):
-            return int(bad[0][1]) + xs.start, int(bad[0][0]) + ys.start, side
-    return None
+        ends += [(int(x) + xs.start, int(y) + ys.start, side) for y, x in np.argwhere(sends[ys, xs] & ~there)]
+    if not ends:
+        return None
+    reached = _reached(rx, tx)
+    return next((end for end in ends if reached[end[1], end[0]]), None)
+
+
+def _reached(rx: np.ndarray, tx: np.ndarray) -> np.ndarray:
+    """Return the PEs that something comes to which a ramp sent."""
+    reached = (rx & RAMP) > 0
+    height, width = reached.shape
+    ys, xs = np.nonzero(reached)
+    while len(ys):
+        rows, columns = [], []
+        for side, (dx, dy) in enumerate(im.STEP):
+            goes = (tx[ys, xs] >> side & 1) > 0
+            to_y, to_x = ys[goes] + dy, xs[goes] + dx
+            inside = (to_y >= 0) & (to_y < height) & (to_x >= 0) & (to_x < width)
+            to_y, to_x = to_y[inside], to_x[inside]
+            new = ((rx[to_y, to_x] >> (side ^ 1) & 1) > 0) & ~reached[to_y, to_x]
+            rows.append(to_y[new])
+            columns.append(to_x[new])
+            reached[to_y[new], to_x[new]] = True
+        ys, xs = np.concatenate(rows), np.concatenate(columns)
+    return reached

@@ -17,7 +17,7 @@ from fabric.csl.comptime.session import Session
 from fabric.csl.comptime.values import Cell, Global, Scope, Struct, Value, shown
 from fabric.csl.diagnostics import Fault, Report, Span
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import BOOL, COMPTIME_STRUCT, TYPE, ArrayType, DsdType, Type
+from fabric.csl.types import BOOL, COMPTIME_STRUCT, TYPE, ArrayType, DsdType, Type, named_type
 from fabric.csl.types.rules import is_integer, is_number
 
 __all__ = ["Asking"]
@@ -90,7 +90,10 @@ class Asking(ABC):
         return uniform(self.known(node, scope, what), self.level)
 
     def type(self, node: n.Node, scope: Scope) -> Type:
-        """Return the type that an expression stands for."""
+        """Return the type that an expression stands for; a variable named like a type does not hide it here."""
+        plain = named_type(node.name) if isinstance(node, n.Name) else None
+        if plain is not None:
+            return plain
         value = self.scalar(node, scope, "a type")
         if value.type != TYPE:
             raise Fault(f"a type is needed here, not {shown(value)} of type {value.type}", node.span)

@@ -224,3 +224,11 @@ def test_converted_numbers_go_through_pointers(tmp_path):
         4,
         3,
     ]
+
+
+def test_a_variable_may_be_named_like_a_type(tmp_path):
+    text = "param color: color; const i16s = [2]i16{ 3, 4 }; fn f(f16: i16) i16 { const q: i16 = f16 + 1; return q; }"
+    text += "\nconst other: color = @get_color(5);"
+    body = "y[0] = f(i16s[1]); y[1] = @as(i16, @get_int(color)); y[2] = @as(i16, @get_int(other));"
+    text = text.replace("param color: color;", "param color: color = @get_color(3);")
+    assert left(tmp_path, body, text)[:3] == [5, 3, 5]

@@ -70,3 +70,20 @@ comptime { @bind_local_task(t, @get_local_task_id(9)); @activate(@get_local_task
     )
     assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
     assert "pe.csl:3:17: warning: color 3 is sent here, but no PE has a route" in capsys.readouterr().err
+
+
+def test_an_end_of_a_route_where_nothing_comes_is_no_mistake(tmp_path, capsys):
+    """Public programs leave such ends at the borders of trees (MeshGEMV)."""
+    top = """layout {
+  @set_rectangle(2, 1);
+  @set_tile_code(0, 0, "pe.csl");
+  @set_tile_code(1, 0, "pe.csl");
+  @set_color_config(0, 0, @get_color(3), .{ .routes = .{ .rx = .{ NORTH }, .tx = .{ EAST } } });
+}
+"""
+    (tmp_path / "pe.csl").write_text(PE)
+    (tmp_path / "top.csl").write_text(top)
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
+    (tmp_path / "top.csl").write_text(top.replace("{ NORTH }", "{ RAMP }"))
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 1
+    assert "color 3 leaves PE (0, 0) to EAST" in capsys.readouterr().err

@@ -80,3 +80,33 @@ def test_without_the_library_one_line_says_what_to_install(monkeypatch, capsys):
     err = capsys.readouterr().err
     assert "wse-sim[csl]" in err
     assert len(err.splitlines()) == 1
+
+
+CODE = """
+param N: u16;
+param by: i16 = 1;
+var sums: [N]i16;
+var half: f16 = 0.5;
+fn add(v: i16) void { for (@range(u16, N)) |i| { sums[i] += v * by + @as(i16, i); } half *= 3.0; }
+"""
+
+
+def test_call_runs_a_function_of_a_file_without_a_layout(tmp_path, capsys):
+    code = tmp_path / "code.csl"
+    code.write_text(CODE)
+    words = ["csl", "call", str(code), "add(5)", "--params", "N:3,by:2"]
+    assert cli.main(words) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert rest == ["sums = 10 11 12", "half = 1.5"]
+    assert cli.main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["globals"] == {"sums": [10, 11, 12], "half": [1.5]}
+    assert first == f"{found['cycles']} cycles"
+    assert 20 < found["cycles"] < 200
+
+
+def test_call_tells_a_mistake(tmp_path, capsys):
+    code = tmp_path / "code.csl"
+    code.write_text(CODE)
+    assert cli.main(["csl", "call", str(code), "add(true)", "--params", "N:3"]) == 1
+    assert "the argument 'v' has type bool, but i16 is needed" in capsys.readouterr().err

@@ -201,3 +201,25 @@ def test_wse_csl_run_is_cs_python(tmp_path, capsys):
     (tmp_path / "run.py").write_text("import sys, cerebras.sdk.sdk_utils\nprint(sys.argv[1:])\n")
     assert cli(["csl", "run", str(tmp_path / "run.py"), "--name", "out"]) == 0
     assert "['--name', 'out']" in capsys.readouterr().out
+
+
+def test_a_mistake_of_a_script_has_its_line(compiled, tmp_path, capsys, monkeypatch):
+    script, helper = tmp_path / "run.py", tmp_path / "helper.py"
+    helper.write_text("def start(runner):\n    runner.launch('nothing')\n")
+    script.write_text(
+        "import sys\n"
+        "from cerebras.sdk.runtime.sdkruntimepybind import SdkRuntime\n"
+        "from helper import start\n"
+        "runner = SdkRuntime(sys.argv[1])\n"
+        "if len(sys.argv) > 2:\n"
+        "    start(runner)\n"
+        "runner.launch('silent')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert python.main([str(script), str(compiled)]) == 1
+    assert capsys.readouterr().err.startswith(
+        "run.py:7: error:\n    runner.launch('silent')\nthe program is not loaded"
+    )
+    assert python.main([str(script), str(compiled), "helper"]) == 1
+    assert capsys.readouterr().err.startswith("helper.py:2: error:\n    runner.launch('nothing')\n")
+    sys.modules.pop("helper", None)
