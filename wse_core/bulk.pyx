@@ -4,8 +4,11 @@
 For the main thread only, while nobody else of its PE issues.  Elements go through the kernels of `wse_core.vector`
 where one fits; cycles lost to bank conflicts follow a pattern, because addresses advance evenly.
 """
+from libc.string cimport memset
+
 from wse_core.account cimport *
 from wse_core.alu cimport alu
+from wse_core.arithmetic cimport bits_of_f32, f32_add, f32_of_bits
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.opcodes cimport *
@@ -17,44 +20,40 @@ from wse_core.vector cimport (
     vec_faddh, vec_faddhs, vec_fadds, vec_fmach, vec_fmachs, vec_fmacs, vec_fmulh, vec_fmuls, vec_fsubh, vec_fsubs)
 
 
-cdef inline bint disjoint(const opnd_t* a, int32_t base_a, const opnd_t* o, int32_t base, uint32_t k,
-                          uint32_t n) noexcept nogil:
-    # Whether contiguous source `o` is the destination itself or does not touch it: the condition of vec_*.
-    cdef int64_t a0, o0
-    if o.mode != OPND_MEM1D:
-        return o.mode != OPND_REG
-    a0 = base_a + <int64_t>k * a.step
-    o0 = base + <int64_t>k * o.step
-    if a0 == o0 and a.words == o.words:
-        return True
-    return o0 + <int64_t>n * o.words <= a0 or a0 + <int64_t>n * a.words <= o0
+cdef enum:
+    MINUS_ZEROS = 64
 
-cdef inline bint contiguous(const opnd_t* o) noexcept nogil:
-    return o.mode == OPND_MEM1D and o.step == o.words
+cdef uint32_t minus_zeros[MINUS_ZEROS]
+for _k in range(MINUS_ZEROS):
+    minus_zeros[_k] = 0x80000000U
 
-cdef bint vec_contiguous(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
-    # n elements from k on through a bulk kernel, if there is one for this shape. Gain over the loop below: 10-60x.
+ctypedef struct places_t:   # where an operation goes on: addresses of its next elements, or values
+    uint16_t* a
+    uint16_t* b
+    uint16_t* c
+    uint32_t b_value
+    uint32_t c_value
+    uint32_t scalar         # multiplier of a multiply-add
+
+cdef inline bint apart(const uint16_t* a, const uint16_t* o, int a_words, int words, uint32_t n) noexcept nogil:
+    # Whether a contiguous source is the destination itself or does not touch it: the condition of vec_*.
+    return a == o and a_words == words or o + <int64_t>n * words <= a or a + <int64_t>n * a_words <= o
+
+cdef inline bint vec_contiguous(ce_t* ce, const form_t* f, const places_t* at, uint32_t n) noexcept nogil:
+    # n elements of contiguous operands through a bulk kernel, if there is one. Gain over the loop below: 10-60x.
     cdef const num_t* num = &ce.prog.num
-    cdef uint16_t* m = ce.sram - ce.prog.code_words
-    cdef const opnd_t* a = &th.form.a
-    cdef const opnd_t* b = &th.form.b
-    cdef const opnd_t* c = &th.form.c
-    cdef uint16_t* pa
-    cdef uint16_t* pb
-    cdef uint16_t* pc
-    cdef int op = th.form.op
-    if not (contiguous(a) and contiguous(b) and contiguous(c) and disjoint(a, th.base_a, b, th.base_b, th.k, n)
-            and disjoint(a, th.base_a, c, th.base_c, th.k, n)):
+    cdef uint16_t* pa = at.a
+    cdef uint16_t* pb = at.b
+    cdef uint16_t* pc = at.c
+    cdef int op = f.op
+    if not (apart(pa, pb, f.a.words, f.b.words, n) and apart(pa, pc, f.a.words, f.c.words, n)):
         return False
-    pa = m + th.base_a + <int64_t>th.k * a.step
-    pb = m + th.base_b + <int64_t>th.k * b.step
-    pc = m + th.base_c + <int64_t>th.k * c.step
     if op == OP_FMACS:
-        vec_fmacs(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, th.scalar, n)
+        vec_fmacs(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, at.scalar, n)
     elif op == OP_FMACHS:
-        vec_fmachs(num, <uint32_t*>pa, <uint32_t*>pb, pc, <uint16_t>th.scalar, n)
+        vec_fmachs(num, <uint32_t*>pa, <uint32_t*>pb, pc, <uint16_t>at.scalar, n)
     elif op == OP_FMACH:
-        vec_fmach(num, pa, pb, pc, <uint16_t>th.scalar, n)
+        vec_fmach(num, pa, pb, pc, <uint16_t>at.scalar, n)
     elif op == OP_FADDS:
         vec_fadds(num, <uint32_t*>pa, <uint32_t*>pb, <uint32_t*>pc, n)
     elif op == OP_FSUBS:
@@ -81,20 +80,19 @@ cdef inline void word_to(uint16_t* m, int words, uint32_t value) noexcept nogil:
     if words == 2:
         m[1] = <uint16_t>(value >> 16)
 
-cdef inline void vec_each(ce_t* ce, thread_t* th, uint32_t n, int op) noexcept nogil:
-    # n elements from k on, one after the other; where `op` is a constant, what it does is known to the compiler.
+cdef inline void vec_each(ce_t* ce, const form_t* f, const places_t* at, uint32_t n, int op) noexcept nogil:
+    # n elements, one after the other; where `op` is a constant, what it does is known to the compiler.
     # A source that is a register is the destination, which each element reads anew.
     cdef const num_t* num = &ce.prog.num
-    cdef uint16_t* m = ce.sram - ce.prog.code_words
-    cdef const opnd_t* a = &th.form.a
-    cdef const opnd_t* b = &th.form.b
-    cdef const opnd_t* c = &th.form.c
+    cdef const opnd_t* a = &f.a
+    cdef const opnd_t* b = &f.b
+    cdef const opnd_t* c = &f.c
     cdef bint from_b = b.mode == OPND_MEM1D, from_c = c.mode == OPND_MEM1D
     cdef bint to_memory = a.mode == OPND_MEM1D
-    cdef uint16_t* pa = m + th.base_a + <int64_t>th.k * a.step if to_memory else m
-    cdef const uint16_t* pb = m + th.base_b + <int64_t>th.k * b.step if from_b else m
-    cdef const uint16_t* pc = m + th.base_c + <int64_t>th.k * c.step if from_c else m
-    cdef uint32_t vb = <uint32_t>th.base_b, vc = <uint32_t>th.base_c, r
+    cdef uint16_t* pa = at.a
+    cdef const uint16_t* pb = at.b
+    cdef const uint16_t* pc = at.c
+    cdef uint32_t vb = at.b_value, vc = at.c_value, r
     while n:
         n -= 1
         if from_b:
@@ -107,24 +105,75 @@ cdef inline void vec_each(ce_t* ce, thread_t* th, uint32_t n, int op) noexcept n
             pc += c.step
         elif c.mode == OPND_REG:
             vc = reg_read(ce, c.reg, c.words)
-        r = alu(op, num, vb, vc, multiplier(ce, th))
+        r = alu(op, num, vb, vc, reg_read(ce, a.reg, a.words) if unlikely(f.live) else at.scalar)
         if to_memory:
             word_to(pa, a.words, r)
             pa += a.step
         else:
             reg_write(ce, a.reg, a.words, r)
 
-cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
-    # n elements from k on of an operation all of whose operands are flat and checked.
-    if n < 4 or not vec_contiguous(ce, th, n):
-        if th.form.op == OP_FADDS:
-            vec_each(ce, th, n, OP_FADDS)
-        elif th.form.op == OP_FH2S:
-            vec_each(ce, th, n, OP_FH2S)
-        elif th.form.op == OP_FMACHS:
-            vec_each(ce, th, n, OP_FMACHS)
+cdef inline void vec_sum(ce_t* ce, const form_t* f, const places_t* at, uint32_t n) noexcept nogil:
+    # n f32 numbers added to a register one after the other. A NaN stays one, so it is enough to make the last sum
+    # canonical.
+    cdef const uint16_t* p = at.b if f.b.mode == OPND_MEM1D else at.c
+    cdef int32_t step = f.b.step if f.b.mode == OPND_MEM1D else f.c.step
+    cdef float sum = f32_of_bits(reg_read(ce, f.a.reg, 2))
+    while n > 1:
+        n -= 1
+        sum += f32_of_bits(word_at(p, 2))
+        p += step
+    reg_write(ce, f.a.reg, 2, f32_add(bits_of_f32(sum), word_at(p, 2), 0))
+
+cdef inline bint vec_widened(ce_t* ce, const form_t* f, const places_t* at, uint32_t n) noexcept nogil:
+    # 16-bit numbers to f32, if both are contiguous: sums with minus zero, which changes nothing.
+    cdef uint32_t* a = <uint32_t*>at.a
+    cdef uint16_t* b = at.b
+    cdef uint32_t part
+    if not (contiguous(&f.a) and contiguous(&f.b) and apart(at.a, b, 2, 1, n)):
+        return False
+    while n:
+        part = n if n < MINUS_ZEROS else MINUS_ZEROS
+        vec_faddhs(&ce.prog.num, a, b, minus_zeros, part)
+        a += part
+        b += part
+        n -= part
+    return True
+
+cdef void elements(ce_t* ce, const form_t* f, const places_t* at, uint32_t n, bint packed) noexcept nogil:
+    # n elements of an operation all of whose operands are flat and checked; `packed`: contiguous too.
+    if packed and n >= 4 and vec_contiguous(ce, f, at, n):
+        return
+    if f.op == OP_FADDS:
+        if not ce.prog.num.ftz and (f.b.mode == OPND_REG and f.c.mode == OPND_MEM1D
+                                    or f.b.mode == OPND_MEM1D and f.c.mode == OPND_REG):
+            vec_sum(ce, f, at, n)
         else:
-            vec_each(ce, th, n, th.form.op)
+            vec_each(ce, f, at, n, OP_FADDS)
+    elif f.op == OP_FH2S:
+        if n < 4 or not vec_widened(ce, f, at, n):
+            vec_each(ce, f, at, n, OP_FH2S)
+    elif f.op == OP_MOV32:
+        vec_each(ce, f, at, n, OP_MOV32)
+    elif f.op == OP_FMACHS:
+        vec_each(ce, f, at, n, OP_FMACHS)
+    else:
+        vec_each(ce, f, at, n, f.op)
+
+cdef inline uint16_t* place_of(uint16_t* m, const opnd_t* o, int32_t base, uint32_t k) noexcept nogil:
+    return m + base + <int64_t>k * o.step if o.mode == OPND_MEM1D else m
+
+cdef void vec_elements(ce_t* ce, thread_t* th, uint32_t n) noexcept nogil:
+    # The same for a running operation, from k on.
+    cdef const form_t* f = th.form
+    cdef uint16_t* m = ce.sram - ce.prog.code_words
+    cdef places_t at
+    at.a = place_of(m, &f.a, th.base_a, th.k)
+    at.b = place_of(m, &f.b, th.base_b, th.k)
+    at.c = place_of(m, &f.c, th.base_c, th.k)
+    at.b_value = <uint32_t>th.base_b
+    at.c_value = <uint32_t>th.base_c
+    at.scalar = th.scalar
+    elements(ce, f, &at, n, contiguous(&f.a) and contiguous(&f.b) and contiguous(&f.c))
     th.k += n
     ce.counts[COUNT_ELEMENTS] += n
     if is_mac(th.form.op):
@@ -185,22 +234,23 @@ cdef inline void book_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, u
     if th.k == th.n:
         vec_complete(s, ce, cell, th, t - cost, cost)
 
-cdef void vec_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil:
-    # All steps of a memory operation of the main thread that issue in cycles start .. end - 1, back to back.
-    cdef uint64_t t = start, left, rounds, turn, steps = 0, lost = 0
-    cdef uint32_t cost = 1, conflict, period, n, hits = 0
+ctypedef struct span_t:     # steps that issue back to back
+    uint64_t steps
+    uint64_t lost           # conflict cycles of all of them
+    uint32_t last           # conflict cycles of the last one
+    uint32_t n              # elements
+
+cdef void steps_between(region_t* s, ce_t* ce, thread_t* th, uint64_t start, uint64_t end,
+                        span_t* found) noexcept nogil:
+    # The steps of an operation in memory, from element k on, that issue in cycles start .. end - 1, start < end.
+    cdef uint64_t t = start, left, rounds, turn
+    cdef uint32_t conflict, period, n, hits = 0, group = th.form.group
     cdef uint8_t pattern[MAX_BANKS]   # no period is longer
-    cdef uint32_t group = th.form.group
-    if flat(&th.form.a) and flat(&th.form.b) and flat(&th.form.c):
-        if start >= end:
-            return
-        n = th.n - th.k
-        if n <= group:                  # one step. Gain: 100 instructions of 190.
-            cost = 1 + conflict_of(s, ce, th, th.k, n)
-            vec_elements(ce, th, n)
-            book_bulk(s, ce, cell, th, start + cost, 1, cost - 1, cost)
-            return
-        left = n // group
+    found.steps = 0
+    found.lost = 0
+    found.last = 0
+    left = (th.n - th.k) // group
+    if left:
         period = conflict_pattern(s, ce, th, <uint32_t>left, pattern)
         for n in range(period):
             hits += pattern[n]
@@ -209,30 +259,129 @@ cdef void vec_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
         if rounds * turn > end - t:
             rounds = (end - t) // turn
         if rounds:
-            steps = rounds * period
+            found.steps = rounds * period
             t += rounds * turn
-            lost = rounds * hits
-            cost = 1 + pattern[period - 1]
+            found.lost = rounds * hits
+            found.last = pattern[period - 1]
         n = 0
-        while steps < left and t < end:
+        while found.steps < left and t < end:
             conflict = pattern[n]
-            cost = 1 + conflict
-            t += cost
-            lost += conflict
-            steps += 1
+            t += 1 + conflict
+            found.lost += conflict
+            found.last = conflict
+            found.steps += 1
             n = 0 if n + 1 == period else n + 1
-        n = <uint32_t>(steps * group)
-        if steps == left and t < end and n < th.n - th.k:       # a last step of fewer elements
-            conflict = conflict_of(s, ce, th, th.k + n, th.n - th.k - n)
-            cost = 1 + conflict
-            t += cost
-            lost += conflict
-            steps += 1
-            n = th.n - th.k
-        vec_elements(ce, th, n)
-        book_bulk(s, ce, cell, th, t, steps, lost, cost)
+    found.n = <uint32_t>(found.steps * group)
+    if found.steps == left and t < end and found.n < th.n - th.k:       # a last step of fewer elements
+        conflict = conflict_of(s, ce, th, th.k + found.n, th.n - th.k - found.n)
+        found.lost += conflict
+        found.last = conflict
+        found.steps += 1
+        found.n = th.n - th.k
+
+cdef void vec_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, uint64_t end) noexcept nogil:
+    # All steps of a memory operation of the main thread that issue in cycles start .. end - 1, back to back.
+    cdef uint64_t t = start
+    cdef uint32_t cost, n
+    cdef span_t span
+    if flat(&th.form.a) and flat(&th.form.b) and flat(&th.form.c):
+        if start >= end:
+            return
+        n = th.n - th.k
+        if n <= th.form.group:          # one step. Gain: 100 instructions of 190.
+            cost = 1 + conflict_of(s, ce, th, th.k, n)
+            vec_elements(ce, th, n)
+            book_bulk(s, ce, cell, th, start + cost, 1, cost - 1, cost)
+            return
+        steps_between(s, ce, th, start, end, &span)
+        vec_elements(ce, th, span.n)
+        book_bulk(s, ce, cell, th, start + span.steps + span.lost, span.steps, span.lost, 1 + span.last)
         return
     while t < end and ce.main_state == MAIN_VECTOR:
         touched(s, t)
         vec_step(s, ce, cell, th, t)
         t = ce.pipe_free
+
+
+# --- whole operations -------------------------------------------------------------------------------------------------
+cdef void learn(region_t* s, ce_t* ce, shape_t* shape, uint32_t distance) noexcept nogil:
+    # What an operation loses in memory whose sources are so far apart.
+    cdef thread_t th
+    cdef span_t span
+    memset(&th, 0, sizeof(thread_t))
+    th.form = shape.form
+    th.n = shape.n
+    th.base_b = <int32_t>distance
+    steps_between(s, ce, &th, 0, NEVER, &span)
+    shape.lost[distance] = <uint32_t>span.lost
+    shape.last[distance] = <uint8_t>span.last
+    shape.learned |= <uint8_t>(1 << distance)
+
+cdef inline void save_base(ce_t* ce, const opnd_t* o, int32_t base, uint32_t n) noexcept nogil:
+    # The DSR of an operand goes on behind the elements, if it is asked to.
+    if o.flags & F_SAVE and o.mode == OPND_MEM1D:
+        dsr_at(ce, o.dsr).base = <uint16_t>(base + <int32_t>n * o.step)
+
+cdef bint vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins) noexcept nogil:
+    # A vector instruction of the main thread, alone, from its issue in cycle t to its completion: if it works in memory
+    # as when it was last set up, on whichever PE, but for where its operands begin, and ends before the horizon. What
+    # it loses to bank conflicts depends on the distance of its sources only. False, also for any other instruction:
+    # nothing was done.
+    # Gain: three quarters of the instructions of set-up, steps and completion one by one.
+    cdef shape_t* shape = &s.shapes[ins.shape]
+    cdef const form_t* f
+    cdef uint32_t n = shape.n
+    cdef uint16_t* m
+    cdef places_t at
+    cdef int32_t a, b, c
+    cdef uint32_t distance, lost, cost
+    cdef uint64_t begin, end
+    if ins.flags & (I_VECTOR | I_ASYNC) != I_VECTOR or not shape.whole:
+        return False
+    f = shape.form
+    if not (fits(ce, shape, &f.b, 0) and fits(ce, shape, &f.c, 1) and fits(ce, shape, &f.a, 2)):
+        return False
+    a = base_of(ce, &f.a)
+    b = base_of(ce, &f.b)
+    c = base_of(ce, &f.c)
+    distance = <uint32_t>(b - c) & (shape.distances - 1)
+    if not (shape.learned >> distance) & 1:
+        learn(s, ce, shape, distance)
+    lost = shape.lost[distance]
+    cost = 1 + shape.last[distance]
+    begin = t + 1 + s.f.p.start
+    end = begin + shape.steps + lost
+    if end > s.ahead:
+        return False
+    m = ce.sram - ce.prog.code_words
+    at.a = place_of(m, &f.a, a, 0)
+    at.b = place_of(m, &f.b, b, 0)
+    at.c = place_of(m, &f.c, c, 0)
+    at.b_value = <uint32_t>b
+    at.c_value = <uint32_t>c
+    at.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
+    elements(ce, f, &at, n, shape.packed)
+    if (f.a.flags | f.b.flags | f.c.flags) & F_SAVE:
+        save_base(ce, &f.b, b, n)
+        save_base(ce, &f.c, c, n)
+        if f.a.dsr != f.b.dsr:
+            save_base(ce, &f.a, a, n)
+    ce.counts[COUNT_INSTRUCTIONS] += 1
+    ce.counts[COUNT_BUSY] += 1 + shape.steps
+    ce.counts[COUNT_STALL_PIPE] += begin - t - 1
+    ce.counts[COUNT_STALL_CONFLICT] += lost
+    ce.counts[COUNT_STEPS] += shape.steps
+    ce.counts[COUNT_ELEMENTS] += n
+    if is_mac(f.op):
+        ce.counts[COUNT_MACS] += n
+    ce.main_state = MAIN_RUN
+    ce.rr = MAIN
+    ce.pc = ins.next
+    ce.tail_conflict = cost - 1
+    ce.acct = end
+    ce.pipe_free = end
+    ce.next = end + s.f.p.drain
+    if f.a.mode == OPND_REG:
+        wait_reg(ce, f.a.reg, f.a.words, end - cost, cost if cost > f.latency else f.latency)
+    touched(s, end - cost)
+    return True

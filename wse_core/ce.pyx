@@ -23,7 +23,7 @@ R queues of its router (pushing), route words and filters of its router (in real
 from wse_core.account cimport *
 from wse_core.block cimport *
 from wse_core.builtins cimport *
-from wse_core.bulk cimport vec_bulk
+from wse_core.bulk cimport vec_bulk, vec_whole
 from wse_core.emit cimport emit, vary
 from wse_core.flow cimport flow_on, flow_run, flow_when, flows_in_turn, pair_on
 from wse_core.operand cimport *
@@ -33,6 +33,10 @@ from wse_core.report cimport close_wait, traced_wait
 from wse_core.scalar cimport exec_main, exec_plain, main_when, takes_heads
 from wse_core.vecop cimport vec_step, vec_when
 from wse_core.wake cimport ring_set, schedule, wheel_remove
+
+
+cdef enum:
+    PICKS = 1 << 14         # cycles that the picker may run ahead of the clock
 
 
 # --- the picker -------------------------------------------------------------------------------------------------------
@@ -56,38 +60,44 @@ cdef inline void take_arguments(ce_t* ce, uint64_t word) noexcept nogil:
         ready_of(ce).after[0] = 0
         ready_of(ce).after[1] = 0
 
-cdef uint64_t heads_for_picker(ce_t* ce, uint64_t t, uint32_t* ready) noexcept nogil:
-    # Colors whose head the picker could take in cycle t; returns the first cycle after t that adds to them.
+ctypedef struct heads_t:    # of the queues that the picker takes wavelets from
+    uint32_t ready          # colors whose head it could take now
+    bint missing            # of some queue nothing has come yet
+    uint64_t next           # first cycle after this one that adds to `ready`, as things stand
+
+cdef inline heads_t heads_for_picker(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
     cdef program_t* g = ce.prog
-    cdef uint64_t word, when = NEVER, r
+    cdef uint32_t colors = takes_heads(s, ce)
+    cdef uint64_t word, r
     cdef inq_t* q
-    cdef int k
-    ready[0] = 0
-    for k in range(g.n_inq):
-        q = inq_at(ce, k)
+    cdef int color
+    cdef heads_t found
+    found.ready = 0
+    found.missing = False
+    found.next = NEVER
+    while colors:
+        color = ctz64(colors)
+        colors &= colors - 1
+        q = inq_of(ce, g.inq_of_task[color])
         word = q.slots[q.head]
-        if not is_valid(word) or (ce.blocked >> q.color) & 1:
-            continue
-        if not is_control(word) and not (g.data_tasks >> q.color) & 1:
-            continue
-        r = ready_cycle(word, t)
-        if r <= t:
-            ready[0] |= <uint32_t>1 << q.color
-        elif r < when:
-            when = r
-    return when
+        if not is_valid(word):
+            found.missing = True
+        elif is_control(word) or (g.data_tasks >> color) & 1:
+            r = ready_cycle(word, t)
+            if r <= t:
+                found.ready |= <uint32_t>1 << color
+            elif r < found.next:
+                found.next = r
+    return found
 
 cdef void pick(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Let the picker choose in cycle t.
     cdef program_t* g = ce.prog
     cdef uint32_t able = ce.activated & ~ce.blocked & g.bound
-    cdef uint32_t heads = 0, set
+    cdef uint32_t set = able | heads_for_picker(s, ce, t).ready
     cdef uint64_t word
     cdef inq_t* q
     cdef int k, id
-    if takes_heads(s, ce):
-        heads_for_picker(ce, t, &heads)
-    set = able | heads
     if set == 0:
         return
     if set & g.high:
@@ -204,11 +214,14 @@ cdef void issue(region_t* s, ce_t* ce, uint32_t cell, int thread, uint64_t t) no
     else:
         exec_main(s, ce, cell, t)
 
-cdef uint64_t look_ahead(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint issued) noexcept nogil:
+cdef uint64_t look_ahead(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint issued, bint* sure) noexcept nogil:
     # After cycle t: when must this CE be looked at next, and what are the cycles until then booked as?
+    # `sure`: then the picker chooses among what is known now.  Nobody else acts, and a queue of which nothing has come
+    # yet stays so up to `now` + ramp.in.
     cdef uint64_t first = t + 1 if ce.pipe_free <= t else ce.pipe_free
     cdef uint64_t when, next = NEVER
-    cdef uint32_t uts = ce.uts, heads = 0
+    cdef uint32_t uts = ce.uts
+    cdef heads_t heads
     cdef int k
     ce.wait = WAIT_IDLE
     ce.want_space = 0
@@ -216,10 +229,11 @@ cdef uint64_t look_ahead(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint 
     if issued and ce.uts and ce.acct >= first and (first == t + 1 or ce.main_state != MAIN_IDLE):
         return first                # busy microthreads: somebody can issue again more often than not
     if ce.main_state == MAIN_IDLE:
-        if takes_heads(s, ce):
-            next = heads_for_picker(ce, t, &heads)
-        if heads or ce.activated & ~ce.blocked & ce.prog.bound:
+        heads = heads_for_picker(s, ce, t)
+        next = heads.next
+        if heads.ready or ce.activated & ~ce.blocked & ce.prog.bound:
             next = t + 1
+        sure[0] = not uts and (next <= s.now + s.f.p.ramp_in or not heads.missing)
     else:
         when = when_of(s, ce, cell, MAIN, t)
         ce.wait = ce.main.wait
@@ -269,6 +283,11 @@ cdef inline bint sees_next_cycle(region_t* s, ce_t* ce) noexcept nogil:
                 or (ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING)
                 and ce.prog.code[ce.pc].flags & I_REAL)
 
+cdef inline bint picks_ahead(region_t* s, ce_t* ce, uint64_t next) noexcept nogil:
+    # Whether the picker may choose in cycle `next` already, if it is sure among what. A wavelet that a router tears
+    # down for comes in real time; tasks that start each other for ever are left now and then.
+    return next - s.now < PICKS and not s.f.injects and not (ce.prog.bound >> TASK_TEARDOWN) & 1
+
 cdef inline void catch_up_alone(region_t* s, ce_t* ce, uint32_t cell) noexcept nogil:
     # Nobody can disturb this operation before the horizon: do all of it now.
     cdef uint64_t start = ce.main.next if ce.main.next > ce.pipe_free else ce.pipe_free
@@ -278,6 +297,25 @@ cdef inline void catch_up_alone(region_t* s, ce_t* ce, uint32_t cell) noexcept n
             ce.acct = start
         vec_bulk(s, ce, cell, &ce.main, start, s.ahead)
 
+cdef inline uint64_t flow_at_once(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # The steps of a flow that was set up in cycle t, the main thread alone, as far as they are able with what is in the
+    # queues now. Returns the cycle of the last issue.
+    cdef thread_t* th = &ce.main
+    cdef uint64_t when
+    if th.next >= s.ahead or not flow_on(ce, th):
+        return t
+    if ce.acct < th.next:
+        ce.counts[COUNT_STALL_PIPE] += th.next - ce.acct
+        ce.acct = th.next
+    th.wait = WAIT_PIPE
+    when = flow_when(s, ce, cell, th, t)
+    if when >= s.ahead:
+        return t
+    ce.counts[COUNT_IDLE + th.wait] += when - ce.acct
+    ce.acct = when
+    flow_run(s, ce, cell, th, when, True)
+    return ce.acct - 1
+
 cdef uint64_t run_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # The main thread alone, able in cycle t: its instructions and its vector operations in memory, up to the next one
     # that reads or feeds the fabric, ends the task, touches the router or lies beyond the horizon. Returns the cycle of
@@ -286,10 +324,13 @@ cdef uint64_t run_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexc
     while True:
         if ce.prog.code[ce.pc].flags & I_PLAIN:
             t = exec_plain(s, ce, cell, t, &n)
-        else:
+        elif TRACE or not vec_whole(s, ce, t, ce.prog.code + ce.pc):
             exec_main(s, ce, cell, t)
-            if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_BULK:
-                catch_up_alone(s, ce, cell)
+            if ce.main_state == MAIN_VECTOR:
+                if ce.main.kind == KIND_BULK:
+                    catch_up_alone(s, ce, cell)
+                elif not TRACE and ce.main.kind == KIND_FLOW and not s.f.injects:
+                    t = flow_at_once(s, ce, cell, t)
         if ce.main_state != MAIN_RUN or ce.uts or ce.prog.code[ce.pc].flags & I_REAL:
             break
         when = ce.next if ce.ready_max <= ce.next else main_when(s, ce, t)
@@ -337,7 +378,7 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
     cdef ce_t* ce = s.f.ce[cell]
     cdef uint64_t t = s.now, next, after, first
     cdef int thread
-    cdef bint decided
+    cdef bint decided, sure
     if ce == NULL:
         return
     if unlikely(ce.prog == NULL):
@@ -395,7 +436,7 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
                 t = run_scalar(s, ce, cell, t)
             elif thread >= 0:
                 issue(s, ce, cell, thread, t)
-            elif t > s.now + 1:
+            elif t > s.now + 1 and ce.main_state != MAIN_IDLE:
                 # Not able with what is known now; the router may still make it able by then.
                 ce.resume = t
                 schedule(s, cell, t, t)
@@ -407,8 +448,10 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
                 catch_up_alone(s, ce, cell)
             if ce.pipe_free > t + 1:
                 t = ce.pipe_free - 1        # done with every cycle before pipe_free
-        next = look_ahead(s, ce, cell, t, thread >= 0)
-        if next < s.ahead and (runs_alone(s, ce) or (next == s.now + 1 and sees_next_cycle(s, ce))):
+        sure = False
+        next = look_ahead(s, ce, cell, t, thread >= 0, &sure)
+        if next < s.ahead and (runs_alone(s, ce) or sure and picks_ahead(s, ce, next)
+                               or (next == s.now + 1 and sees_next_cycle(s, ce))):
             t = next
             s.events += 1
             continue

@@ -38,6 +38,10 @@ cdef inline void flow_put(uint16_t* m, const opnd_t* o, int32_t base, uint32_t k
     else:
         m[0] = <uint16_t>value
 
+cdef inline void flow_zero(uint16_t* m, const opnd_t* o, int32_t base, uint32_t k) noexcept nogil:
+    # Element k of a source becomes zero.
+    flow_put(m, o, base, k, 0)
+
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
     # Steps of a flow from cycle `start` on: one that is able, or, if the main thread is alone, as many as are
     # able back to back with what is in the queues now. Returns when the next step can issue as things stand, like
@@ -71,6 +75,8 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
             b = flow_take(m, &f.b, th.base_b, k, 0, <uint32_t>word)
             b = alu(f.op, num, b, flow_take(m, &f.c, th.base_c, k, 0, <uint32_t>word), th.scalar)
             if sends:
+                if unlikely(f.zeroes):
+                    flow_zero(m, &f.b, th.base_b, k)
                 push_to_router(s, th.plane, cell, b, t + latency)
                 if TRACE:
                     traced_send(s, ce, cell, th.plane, b, t)
@@ -90,6 +96,8 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
             b = alu(f.op, num, b, flow_take(m, &f.c, th.base_c, k + j, j, <uint32_t>word), th.scalar)
             if sends:
                 payload |= b << (16 * j)
+                if unlikely(f.zeroes):
+                    flow_zero(m, &f.b, th.base_b, k + j)
             else:
                 flow_put(m, &f.a, th.base_a, k + j, b)
         if sends:
@@ -278,6 +286,8 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
         b = alu(f.op, num, b, flow_take(m, &f.c, th.base_c, th.k, 0, <uint32_t>word2), th.scalar)
         if th.plane == NO_PLACE:
             flow_put(m, &f.a, th.base_a, th.k, b)
+        elif unlikely(f.zeroes):
+            flow_zero(m, &f.b, th.base_b, th.k)
         g = 1
         while unlikely(g < f.group) and th.k + g < th.n:
             other = flow_take(m, &f.b, th.base_b, th.k + g, g, <uint32_t>word)
@@ -286,6 +296,8 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
                 flow_put(m, &f.a, th.base_a, th.k + g, other)
             else:
                 b |= other << (16 * g)
+                if unlikely(f.zeroes):
+                    flow_zero(m, &f.b, th.base_b, th.k + g)
             g += 1
         if th.plane != NO_PLACE:
             push_to_router(s, th.plane, cell, b, t + latency)

@@ -3,9 +3,11 @@
 
 What they wait for, and why this is apart from the rest: link.pxd.
 """
-from wse_core.bitmap cimport map_clear
+from wse_core.bitmap cimport map_clear, row_of
+from wse_core.builtins cimport unlikely
 from wse_core.queue cimport is_valid, mark_due, plane_number, queue_at, ready_cycle, wake_inputs
 from wse_core.records cimport *
+from wse_core.route cimport is_border
 
 
 cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
@@ -19,9 +21,20 @@ cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexc
     mark_due(s, plane_number(q), cell, ready)
 
 cdef void wake_upstream(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
-    # A place became free for which a queue of the neighbour waits; it can be used from the next cycle on.
-    cdef uint32_t to = cell + s.f.delta[q.port]
+    # A place became free for which a queue of the neighbour waits, or the host; it can be used from the next cycle on.
+    cdef uint32_t to = cell + s.f.delta[q.port], k
+    cdef row_t* r
+    cdef stream_in_t* i
     queue_at(q, cell)[0] &= ~<uint64_t>SLEEPER
+    if unlikely(is_border(s, to)):          # the host
+        r = &s.rows[row_of(&s.f.grid, cell)]
+        for k in range(r.first_in, r.first_in + r.n_in):
+            i = &s.ins[s.f.ins_of[k]]
+            if i.cell == cell and i.color == q.color and i.port == q.port and not i.awake and i.at < i.n:
+                i.awake = True
+                r.n_awake += 1
+        s.waiting = 1
+        return
     wake_inputs(s, q.color, to)
 
 cdef bint sleep_on_link(region_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil:

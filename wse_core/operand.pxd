@@ -4,7 +4,7 @@
 # Leaf functions of the innermost loops, inline in every room of the CE that uses them.  A step reads its elements with
 # `read_element`, writes with `write_element`, sends with `send`; `conflict_of` says what the step loses in memory.
 # Rules: docs/machine.md, "CE".
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from wse_core.block cimport *
 from wse_core.builtins cimport *
@@ -110,6 +110,9 @@ cdef inline uint32_t length_of(ce_t* ce, const opnd_t* o) noexcept nogil:
 cdef inline bint is_fabric(const opnd_t* o) noexcept nogil:
     return o.mode == OPND_FABIN or o.mode == OPND_FABOUT
 
+cdef inline bint contiguous(const opnd_t* o) noexcept nogil:
+    return o.mode == OPND_MEM1D and o.step == o.words
+
 cdef inline bint is_memory(const opnd_t* o) noexcept nogil:
     return o.mode == OPND_MEM1D or o.mode == OPND_MEM4D or o.mode == OPND_CIRCULAR
 
@@ -132,6 +135,27 @@ cdef inline int64_t address_of(ce_t* ce, const opnd_t* o, int32_t base, uint32_t
         i -= 1
     offset += <int64_t>rest * stride_of(ce, o, 0)       # the outermost dimension has no end here, as in one dimension
     return base + offset * o.words
+
+cdef inline uint64_t all_but_base(const dsr_t* r) noexcept nogil:
+    cdef uint64_t found
+    memcpy(&found, r, 8)
+    return found
+
+cdef inline bint fits(ce_t* ce, const shape_t* shape, const opnd_t* o, int k) noexcept nogil:
+    # Whether the DSR of an operand is as it was when the shape was noted, but for where it begins, which is where no
+    # element can fault.
+    cdef const dsr_t* r
+    if shape.same[k] == 0:
+        return True
+    r = dsr_at(ce, o.dsr)
+    return (all_but_base(r) == shape.same[k] and <uint16_t>(r.base - shape.lowest[k]) <= shape.span[k]
+            and not r.base & shape.odd[k])
+
+cdef inline int32_t base_of(ce_t* ce, const opnd_t* o) noexcept nogil:
+    # What differs from one set-up of an instruction to the next: where an operand begins, or the value that it has.
+    if o.mode == OPND_MEM1D:
+        return dsr_at(ce, o.dsr).base
+    return <int32_t>reg_read(ce, o.reg, o.words) if o.mode == OPND_CONST else 0
 
 cdef inline fifo_t* fifo_of(ce_t* ce, const opnd_t* o) noexcept nogil:
     return <fifo_t*>(<char*>ce + ce.prog.fifo_at) + desc(ce, o).xdsr

@@ -120,6 +120,13 @@ cdef inline void inq_freed(region_t* s, uint32_t cell, inq_t* q) noexcept nogil:
         wake_inputs(s, q.color, cell)
 
 
+cdef inline void note_controls(region_t* s, int color) noexcept nogil:
+    # Control wavelets of a color may be under way from now on, and of the other color of its pair, if there are swaps.
+    s.controls |= <uint32_t>1 << color
+    if s.f.swaps:
+        s.controls |= <uint32_t>1 << (color ^ 1)
+
+
 # --- ramps ------------------------------------------------------------------------------------------------------------
 cdef inline void push_to_router(region_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
     # From the CE up the ramp: `plane_push` for a wavelet that is not ready for some cycles. A queue that holds wavelets

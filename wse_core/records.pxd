@@ -38,6 +38,7 @@ cdef enum:                  # how a vector operation advances; decided in set-up
 
 cdef enum:
     NO_PLACE = 255
+    N_DISTANCES = 8         # of two addresses, modulo the period of banks
 
 cdef enum:
     # the first word of a queue: bits 0-6 index of the head, 7 SLEEPER, 8-14 index of the place to fill next,
@@ -80,10 +81,10 @@ ctypedef struct desc_t:     # a descriptor; twin of image.DESC_DTYPE
 
 ctypedef struct dsr_t:      # a DSR: a descriptor of the program, and what can change of it
     uint16_t number         # of the descriptor, from 1; 0 = none
-    uint16_t base
-    uint16_t index
     uint16_t extent         # of the outermost dimension
     int16_t stride
+    uint16_t index
+    uint16_t base           # last: what is before it is compared at once (`fits` in operand.pxd)
 
 ctypedef struct route_t:    # twin of image.ROUTE_DTYPE
     uint8_t rx[N_POSITIONS]
@@ -167,12 +168,12 @@ ctypedef struct form_t:     # what is the same wherever and whenever an operatio
     uint8_t level           # of a microthread's issue
     uint8_t act_task        # NO_TASK = none
     uint8_t unblock_task
+    uint8_t zeroes          # of a flow that sends: what was read from memory becomes zero
     uint8_t one_bank        # of any kind in memory: all elements of the destination lie in one bank
     uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[FILE_REG]     # DSRs in use by a microthread, per file
     opnd_t a, b, c
     uint32_t after          # the next one with the same hash (forms.pyx), 0 = none
-    uint32_t pad
 
 ctypedef struct forms_t:    # all forms of a fabric, each kept once
     form_t* of              # by number, from 1
@@ -198,12 +199,18 @@ ctypedef struct thread_t:   # a vector operation in progress
 ctypedef struct shape_t:    # what the last set-up of a vector instruction came to, and for which DSRs (vecop.pyx)
     const form_t* form      # NULL: nothing that holds for another set-up
     uint32_t n
-    uint16_t number[3]      # of b, c, a: number of the descriptor, 0 = the operand has none
-    uint16_t extent[3]
-    int16_t stride[3]
-    uint16_t lowest[3]      # bases for which no element can fault
-    uint16_t highest[3]
-    uint16_t odd[3]         # bits that such a base does not have
+    uint64_t same[3]        # of b, c, a: all of the DSR but its base, 0 = the operand has none
+    uint16_t lowest[3]      # bases for which no element can fault: so many from the lowest on,
+    uint16_t span[3]
+    uint16_t odd[3]         # without these bits
+    # of an operation in memory: what it takes as a whole
+    bint whole              # its cycles depend on nothing but the distance of its sources modulo `distances`
+    bint packed             # its operands are contiguous
+    uint8_t distances       # at most N_DISTANCES, a power of two
+    uint8_t learned         # set of distances for which the following is known
+    uint8_t last[N_DISTANCES]   # conflict cycles of the last step
+    uint32_t lost[N_DISTANCES]      # of all steps
+    uint32_t steps
 
 ctypedef struct fifo_t:
     uint16_t head
@@ -219,7 +226,7 @@ ctypedef struct program_t:
     uint32_t blocked
     uint32_t data_tasks
     uint32_t high
-    uint32_t inq_mask       # queues bound
+    uint32_t inq_colors     # of the input queues
     int8_t inq_color[N_QUEUES]
     int8_t outq_color[N_QUEUES]
     int8_t inq_of_task[N_TASK_IDS]  # input queue of a color, -1 = none
@@ -301,6 +308,7 @@ ctypedef struct stream_in_t:
     uint64_t at             # the next one to enter
     uint64_t told           # those before this one are known to the host, see `Memory.entered`
     bint logged             # the host asks when words enter: they are kept until it has
+    bint awake              # it has words and does not wait for room in a queue of a router: counted in row_t.n_awake
 
 ctypedef struct stream_out_t:
     int color
@@ -345,6 +353,7 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     int32_t delta[4]
     params_t p
     bint reroutes           # a program writes routes: any color may come to need arbitration
+    bint swaps              # some color is swapped
     bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t* route[N_COLORS]     # route words per color, NULL = color not used
     uint32_t* shared        # per cell: colors that need arbitration
@@ -375,7 +384,8 @@ ctypedef struct row_t:      # what is to be done in a row of cells, or in narrow
     uint16_t due_any        # slots of the ring with queues that become ready
     bint live               # something of all this is not empty: the row's bit in region_t.live
     uint32_t first_in       # the host's input streams into the row: their place in fabric_t.ins_of,
-    uint32_t n_in           # and how many
+    uint32_t n_in           # and how many,
+    uint32_t n_awake        # and how many of them are to be asked in each cycle
     uint32_t wheel_count
     uint64_t due[RING][2]   # by cycle modulo RING: planes with queues that become ready
     uint64_t wheel_used[WHEEL >> 6]
@@ -393,7 +403,7 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     map_t ring[RING]        # by cycle modulo RING: cells to be looked at
     uint32_t* awake         # cells whose CE has done something, in no order
     uint32_t n_awake
-    bint controls           # control wavelets may be under way: a program sends them, or the host does
+    uint32_t controls       # colors of which control wavelets may be under way: a program sends them, or the host does
     shape_t* shapes         # a vector instruction each, whichever PE sets it up
     # of this cycle: the upper part of words that become ready in a neighbour's queue, or in a CE's input queue
     uint64_t hop_word

@@ -560,9 +560,14 @@ cdef inline bint feed(region_t* s, stream_in_t* i, uint64_t payload) noexcept no
     # router of the PE delivered in this cycle.
     cdef plane_t* q
     cdef inq_t* to
+    cdef uint64_t word
     if i.port != DIR_R:
         q = &s.plane[i.color * N_PORTS + i.port]
-        if not room_at(s, plane_tail(q, i.cell)[0], s.now):
+        word = plane_tail(q, i.cell)[0]
+        if not room_at(s, word, s.now):
+            if is_valid(word):              # full: nothing to ask before a wavelet of it moves
+                queue_at(q, i.cell)[0] |= SLEEPER
+                i.awake = False
             return False
         plane_push(s, q, i.cell, payload, s.now + s.f.p.hop)
         return True
@@ -575,16 +580,22 @@ cdef inline bint feed(region_t* s, stream_in_t* i, uint64_t payload) noexcept no
     return True
 
 cdef void feed_row(region_t* s, row_t* r) noexcept nogil:
+    # The host's streams into a row: those that are awake.
     cdef uint32_t k
     cdef stream_in_t* i
+    r.n_awake = 0
     for k in range(r.first_in, r.first_in + r.n_in):
         i = &s.ins[s.f.ins_of[k]]
-        if i.at < i.n and i.cycles[i.at] <= s.now and feed(s, i, i.words[i.at]):
+        if not i.awake:
+            continue
+        if i.cycles[i.at] <= s.now and feed(s, i, i.words[i.at]):
             if TRACE:
                 emit(s, i.cell, s.now, EV_ENTER, i.color, i.port, i.words[i.at], is_control(i.words[i.at]))
             i.cycles[i.at] = s.now
             i.at += 1
+            i.awake = i.at < i.n
             s.waiting = 1
+        r.n_awake += i.awake
 
 cdef void due_row(region_t* s, uint32_t row) noexcept nogil:
     # The queues whose heads become ready in this cycle go into the activity maps.
@@ -654,5 +665,5 @@ cdef void row_moves(region_t* s, uint32_t row) noexcept nogil:
         scan_planes(s, row, 1, r.planes[1] & ~s.f.from_north[1])
     if s.asking.top[row]:
         arbitrate_row(s, row)
-    if r.n_in:
+    if r.n_awake:
         feed_row(s, r)

@@ -142,7 +142,7 @@ cdef inline bint plain_source(const opnd_t* o) noexcept nogil:
 
 cdef void set_flow(ce_t* ce, form_t* f) noexcept nogil:
     # Whether the operation is a flow: one fabric input at most, the rest checked memory, constants or a fabric
-    # output without flags. Such operations need none of the questions of the general step.
+    # output of plain data. Such operations need none of the questions of the general step.
     f.inq = NO_PLACE
     f.inq2 = NO_PLACE
     f.plane = NO_PLACE
@@ -153,9 +153,10 @@ cdef void set_flow(ce_t* ce, form_t* f) noexcept nogil:
     if not (plain_source(&f.b) and plain_source(&f.c)):
         return
     if f.a.mode == OPND_FABOUT:
-        if f.a.flags & (F_INDEX | F_CONTROL | F_ZERO):
+        if f.a.flags & (F_INDEX | F_CONTROL):
             return
         f.plane = f.a.plane
+        f.zeroes = f.a.flags & F_ZERO and f.b.mode == OPND_MEM1D
     elif f.a.mode != OPND_MEM1D or not f.a.checked or f.a.flags & F_INDEX:
         return
     if f.b.mode == OPND_FABIN or f.c.mode == OPND_FABIN:
@@ -265,42 +266,38 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
     begin(s, ce, t, ins, th, kept)
     return True
 
-cdef inline int32_t base_of(ce_t* ce, const opnd_t* o) noexcept nogil:
-    # What differs from one set-up of an instruction to the next: where an operand begins, or the value that it has.
-    if o.mode == OPND_MEM1D:
-        return dsr_at(ce, o.dsr).base
-    return <int32_t>reg_read(ce, o.reg, o.words) if o.mode == OPND_CONST else 0
-
 cdef inline bint shape_operand(ce_t* ce, shape_t* shape, const opnd_t* o, int k) noexcept nogil:
     # Note for which DSR an operand is as it is; False: it depends on more than that.
     cdef dsr_t* r
     cdef int64_t reach, lowest = 0, highest = 0xFFFF
-    shape.number[k] = 0
+    shape.same[k] = 0
     shape.odd[k] = 0
     if o.dsr == NO_PLACE:
         return True
     if not (is_fabric(o) or o.mode == OPND_MEM1D and o.checked):
         return False
     r = dsr_at(ce, o.dsr)
-    shape.number[k] = r.number
-    shape.extent[k] = r.extent
-    shape.stride[k] = r.stride
+    shape.same[k] = all_but_base(r)
     if o.mode == OPND_MEM1D and shape.n:
         reach = <int64_t>(shape.n - 1) * o.step
         lowest = <int64_t>ce.prog.code_words - (reach if reach < 0 else 0)
         highest = <int64_t>ce.prog.code_words + ce.prog.data_words - o.words - (reach if reach > 0 else 0)
         shape.odd[k] = o.words - 1
     shape.lowest[k] = <uint16_t>lowest
-    shape.highest[k] = <uint16_t>highest
+    shape.span[k] = <uint16_t>(highest - lowest)
     return True
 
-cdef inline bint fits(ce_t* ce, const shape_t* shape, const opnd_t* o, int k) noexcept nogil:
-    cdef const dsr_t* r
-    if shape.number[k] == 0:
-        return True
-    r = dsr_at(ce, o.dsr)
-    return (r.number == shape.number[k] and r.extent == shape.extent[k] and r.stride == shape.stride[k]
-            and shape.lowest[k] <= r.base <= shape.highest[k] and not r.base & shape.odd[k])
+cdef void note_whole(region_t* s, shape_t* shape, const form_t* f) noexcept nogil:
+    # What `vec_whole` asks about a shape.
+    cdef int64_t period = bank_period(s)
+    shape.distances = 1
+    if s.f.p.conflict_rule != RULE_NONE and f.b.mode == OPND_MEM1D and f.c.mode == OPND_MEM1D:
+        shape.distances = <uint8_t>period
+    shape.learned = 0
+    shape.packed = contiguous(&f.a) and contiguous(&f.b) and contiguous(&f.c)
+    shape.steps = (shape.n + f.group - 1) // f.group
+    shape.whole = (shape.form != NULL and f.kind == KIND_BULK and shape.n > 0 and not f.one_bank and not f.live
+                   and shape.distances <= N_DISTANCES and shape.distances & (shape.distances - 1) == 0)
 
 cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
     # Turn a vector instruction into a running operation; False after a fault. What the last set-up of the instruction
@@ -320,6 +317,7 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     shape.n = th.n
     shape.form = f if (shape_operand(ce, shape, &f.b, 0) and shape_operand(ce, shape, &f.c, 1)
                        and shape_operand(ce, shape, &f.a, 2)) else NULL
+    note_whole(s, shape, f)
     return True
 
 

@@ -87,7 +87,7 @@ cdef inline void row_closes(region_t* s, uint32_t row) noexcept nogil:
         k = <uint32_t>(s.now + 1) & (RING - 1)
         slots = (slots >> k | slots << (RING - k)) & ((1 << RING) - 1)
         timer = s.now + 1 + ctz64(slots)
-    if r.wheel_count:
+    if r.wheel_count and timer > s.now + 1:
         # The first bucket in use: no entry is earlier. It may be of a later turn of the wheel, then it is in vain.
         bucket = <uint32_t>(s.now + 1) & (WHEEL - 1)
         k = 0
@@ -106,7 +106,7 @@ cdef inline void row_closes(region_t* s, uint32_t row) noexcept nogil:
 
 cdef inline bint has_work(region_t* s, uint32_t row) noexcept nogil:
     cdef row_t* r = &s.rows[row]
-    return (r.planes[0] | r.planes[1] | s.asking.top[row]) != 0 or r.timer <= s.now or r.n_in != 0
+    return (r.planes[0] | r.planes[1] | s.asking.top[row]) != 0 or r.timer <= s.now or r.n_awake != 0
 
 cdef inline void row_begins(region_t* s, uint32_t row) noexcept nogil:
     if unlikely(s.watch != NULL):

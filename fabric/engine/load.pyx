@@ -176,6 +176,7 @@ cdef bint _row_words(region_t* s, uint64_t* words, const route_t* row, const int
         program = index[x] if index[x] >= 0 else <int>slot.shape[0] - 1
         words[x] = _route_word(&row[x], <int>slot[program], edges)
         s.f.injects |= row[x].inject != 0
+        s.f.swaps |= row[x].swap != 0
         some |= words[x]
     return some != 0
 
@@ -340,6 +341,7 @@ cdef _program(Memory m, number, program, machine, dict known):
         if color >= 0:
             g.inq_slot[k] = g.n_inq
             g.inq_of_task[<int>color] = k
+            g.inq_colors |= <uint32_t>1 << <int>color
             g.n_inq += 1
         g.outq_color[k] = program.outq_color[k] if k < len(program.outq_color) else -1
     n_desc = len(program.descriptors)
@@ -349,8 +351,10 @@ cdef _program(Memory m, number, program, machine, dict known):
         raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
         memcpy(g.descriptors, &raw[0], n_desc * sizeof(desc_t))
         sends = program.descriptors["kind"] == DSD_FABOUT
-        if (program.descriptors["flags"][sends] & (F_CONTROL | F_ADVANCE)).any():
-            s.controls = True
+        controls = (program.descriptors["flags"] & (F_CONTROL | F_ADVANCE)) != 0
+        for queue in program.descriptors["queue"][sends & controls]:
+            if g.outq_color[<int>queue & 7] >= 0:
+                note_controls(s, g.outq_color[<int>queue & 7])
         fifos = program.descriptors[program.descriptors["kind"] == DSD_FIFO]
         g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
     microthreads = set()

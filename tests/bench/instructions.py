@@ -26,6 +26,7 @@ from pathlib import Path
 
 from tests.bench import workloads
 from tests.bench.table import replace_block
+from tests.bench.weights import weights
 
 __all__ = ["CASES", "LINES", "count", "main", "misses", "render", "total"]
 
@@ -39,6 +40,7 @@ CASES = {
     "fmach": (lambda n: workloads.vector_tiles(16, 16, 256, n), "steps", (8, 40)),
     "fmachs": (lambda n: workloads.vector_tiles(8, 8, 256, n, "fmachs"), "steps", (8, 40)),
     "events": (lambda n: workloads.events(32, 32, n), "tasks", (100, 400)),
+    "weights": (lambda n: weights(8, 8, n), "tasks", (100, 400)),
 }
 """Name -> function of a length, unit of work, the two lengths."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench import instructions, measure, table, wafer, workloads
+from tests.bench.weights import weights
 
 SMALL = {
     "broadcast": lambda: workloads.broadcast(7, 3, 20),
@@ -18,6 +19,7 @@ SMALL = {
     "fmachs": lambda: workloads.vector_tiles(2, 2, 30, 5, "fmachs"),
     "fmacs": lambda: workloads.vector_tiles(2, 2, 30, 5, "fmacs", repeat=2),
     "events": lambda: workloads.events(3, 2, 40),
+    "weights": lambda: weights(3, 2, 20),
     "quiet": lambda: workloads.quiet(3, 3, 2),
     "quiet row": lambda: workloads.quiet(3, 3, 2, row=True),
 }

@@ -405,3 +405,14 @@ def test_layers_have_densities_of_their_own(source):
     exact = Trainer(run.config, "numpy")
     assert [s.loss for s in train(run, 3)] == [s.loss for s in train(exact, 3)]
     assert np.array_equal(weights(run), weights(exact))
+
+
+def test_the_accuracy_in_the_log_takes_no_cycle(source, monkeypatch):
+    """It is read out of the wafers by the host: without it the clock and the weights are the same."""
+    first, second = trainer(source, wafers=2), trainer(source, wafers=2)
+    steps = [first.step() for _ in range(3)]
+    monkeypatch.setattr(second.compile(), "logits", lambda: np.zeros((4, 16), np.uint16))
+    blind = [second.step() for _ in range(3)]
+    assert [step.cycles for step in steps] == [step.cycles for step in blind]
+    assert [step.loss for step in steps] == [step.loss for step in blind]
+    assert steps[-1].accuracy != blind[-1].accuracy

@@ -1,0 +1,137 @@
+"""What a CE does ahead of the clock: tasks of words that wait already, whole vector operations, short flows."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.asm import control
+from fabric.engine.engine import Engine
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
+from tests.bench import workloads
+from tests.bench.weights import weights
+from tests.compare import difference
+from tests.examples import examples
+from wse_core.params import machine
+from wse_core.reference.machine import ReferenceMachine
+
+WORDS = st.lists(
+    st.tuples(st.integers(0, 60), st.sampled_from(["data", "command", "nobody"]), st.integers(0, 0x4800)), max_size=14
+)
+"""(first cycle in which it may enter, what it is, payload) of each word of a stream."""
+
+
+def two_streams(tokens, save, rule):
+    """Return the `FabricSpec` of two PEs whose tasks come from two streams, compute in memory and send to a neighbour.
+
+    Words of both colors start tasks, and so do commands on the first; the second color has the higher priority.
+    """
+    m = machine("wse2", {"mem.conflict_rule": rule})
+    layout = Layout(2, 1, m)
+    for place in range(2):
+        p = Program(f"PE {place}", m)
+        x = p.array("x", 2 * tokens + 2, "f16", np.arange(2 * tokens + 2) / 8, bank=1)
+        sums, wide = p.array("sums", tokens, "f32", bank=0), p.array("wide", 64, "f32", bank=2)
+        total, again, row = p.dsr("src0"), p.dsr("src0"), p.dsr("src1")
+        written, leaving = p.dsr("dest"), p.dsr("dest")
+        p.input_queue(0, 4)
+        p.input_queue(1, 2)
+        out = p.output_queue(2, 6)
+        with p.task("prepare"):
+            p.load(total, sums)
+            p.load(again, sums)
+            p.load(row, p.mem1d(x, tokens))
+            p.load(written, p.mem1d(wide, 2, save=save, check=False))
+            p.load(leaving, p.fabout(out, 3, zero=True, dtype="f32"))
+        p.start("prepare")
+        with p.task("weight", kind="data", color=4) as t:
+            p.fmachs(total, total, row, t.data)
+        with p.task("other", kind="data", color=2):
+            p.dsr_off(row, 1)
+            p.fh2s(total, row)
+            p.dsr_base(row, x)
+        with p.task("command", kind="control", id=5) as t:
+            number = p.reg32("number")
+            p.mov32(number, 0)
+            p.fadds(number, again, number)
+            p.mov32(leaving, again)
+            p.mov16(number.low, t.data)
+        layout.place(p, place, 0)
+    layout.route(4, (0, 0, 2, 1), rx="N", tx="R")
+    layout.route(2, (0, 0, 1, 1), rx="W", tx="ER")
+    layout.route(2, (1, 0, 1, 1), rx="W", tx="R")
+    layout.route(6, (0, 0, 2, 1), rx="R", tx="S")
+    for place in range(2):
+        layout.input_stream(place, 0, "N", 4)
+        layout.output_stream(place, 0, "S", 6)
+    layout.input_stream(0, 0, "W", 2)
+    return layout.build()
+
+
+def send(engine, number, words):
+    """Give an input stream its words, commands only to those that know them."""
+    payload = [
+        value if kind == "data" else control.single("nop", 5 if kind == "command" else 9) | value & 0xFF
+        for _, kind, value in words
+    ]
+    is_control = np.array([kind != "data" for _, kind, _ in words], bool)
+    engine.push_input(number, np.array(payload, np.uint32), is_control, [cycle for cycle, _, _ in words])
+
+
+@examples(40)
+@given(
+    first=WORDS,
+    second=WORDS,
+    other=WORDS,
+    tokens=st.sampled_from([3, 4, 8, 70]),
+    save=st.booleans(),
+    rule=st.sampled_from(["bank", "mod4", "none"]),
+    cuts=st.lists(st.integers(1, 400), max_size=6),
+)
+def test_tasks_begun_ahead_of_the_clock_are_those_of_the_reference(first, second, other, tokens, save, rule, cuts):
+    """Words that come early, late and at once, cut anywhere: the machine in plain Python does the same."""
+    spec = two_streams(tokens, save, rule)
+    machines = Engine(spec), ReferenceMachine(spec)
+    words = [first, second, [(cycle, "data", value) for cycle, _, value in other]]
+    for engine in machines:
+        for number, some in enumerate(words):
+            send(engine, number, some)
+    for limit in [*np.cumsum(cuts), 20_000]:
+        status = [engine.run(int(limit)) for engine in machines]
+        if "limit" in status and status[0] != status[1]:
+            status = [engine.run(int(limit) + 50) for engine in machines]
+        assert status[0] == status[1]
+        if status[0] != "limit":
+            break
+        assert difference(*(engine.snapshot() for engine in machines)) is None
+    names = ("sums", "wide")
+    for place in range(2):
+        for name in names:
+            symbol = spec.programs[spec.program_index[0, place]].symbols[name]
+            found = [engine.read_words(place, 0, symbol.address, 2 * symbol.count).tolist() for engine in machines]
+            assert found[0] == found[1]
+        outputs = [engine.pop_output(place) for engine in machines]
+        assert all(np.array_equal(a, b) for a, b in zip(*outputs, strict=True))
+
+
+def cpu_of(workload):
+    """Return the CPU seconds of a run."""
+    engine = workload.engine()
+    begun = time.process_time()
+    status = engine.run(workload.limit)
+    spent = time.process_time() - begun
+    workload.finish(engine, status)
+    return spent
+
+
+def test_a_task_of_a_word_that_waits_costs_less_than_a_dozen_hops():
+    """The words of a stream that wait in a PE's queue are done in one look, each operation in one go."""
+    hop, task = float("inf"), float("inf")
+    for _ in range(7):
+        hop = min(hop, cpu_of(workloads.broadcast(32, 16, 400)) / (32 * 16 * 400))
+        task = min(task, cpu_of(weights(8, 8, 400)) / (8 * 8 * 401))
+    assert task < 12 * hop, f"{task / hop:.2f}"
