@@ -36,7 +36,7 @@ endif
 SPREAD := -n $(or $(WSE_JOBS),auto) --dist loadfile --no-loadscope-reorder --benchmark-disable
 SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 
-.PHONY: help run test quick build ready bench checked sanitize coverage lint lint-tools clean
+.PHONY: help run test quick build ready bench checked sanitize races coverage lint lint-tools clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -48,6 +48,7 @@ help:
 	@echo "make bench     run the benchmarks; JSON goes to build/bench"
 	@echo "make checked   run the suite in a build with every run-time check on"
 	@echo "make sanitize  run the suite under the address and undefined-behaviour sanitizers"
+	@echo "make races     run the tests of threads under the thread sanitizer"
 	@echo "make coverage  run the suite in a tracing build and report the covered Cython lines"
 	@echo "make lint      check style of Python and Cython sources, form and types of the Python ones"
 	@echo "make clean     delete everything that was built (not .venv)"
@@ -129,6 +130,16 @@ sanitize: $(VENV)/bin/wse
 	    ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:allocator_may_return_null=1 \
 	    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 	    $(CURDIR)/$(PY) -m pytest $(SLOW_BUILD) --capture=sys $(ARGS)
+
+# Threads of the host meet in the bands of a fabric and in the wafers of a system; the rest of the suite has one.
+# Address randomisation is off because the sanitizer's shadow has fixed places.
+RACING := tests/fabric/test_bands.py tests/swarm/test_system.py
+
+races: $(VENV)/bin/wse
+	$(call copy_tree,races)
+	@cd build/tree-races && WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-quick} OPENBLAS_NUM_THREADS=1 \
+	    LD_PRELOAD="$$($${CC:-gcc} -print-file-name=libtsan.so)" TSAN_OPTIONS=halt_on_error=0:exitcode=66 \
+	    setarch -R $(CURDIR)/$(PY) -m pytest $(SLOW_BUILD) --capture=sys $(or $(ARGS),$(RACING))
 
 # Tracing makes compiled lines tens of times slower, so only the tests that are about compiled modules run.
 COVERING := tests/wse_core tests/fabric --ignore=tests/fabric/kernels --ignore=tests/harness/validation

@@ -8,6 +8,7 @@ release    -O3 for the baseline of the architecture, no contraction of a*b+c, al
 checked    -O1, every Cython check on, C macro ``WSE_CHECKED=1`` for hand-written checks
 coverage   line tracing for the Cython.Coverage plugin; the generated C stays beside its source
 sanitize   -O1 -g with the address and undefined-behaviour sanitizers; ``WSE_CHECKED=1`` as well
+races      -O1 -g with the thread sanitizer
 =========  =====================================================================================================
 
 Overflow checks are part of the checked mode.  A module whose integers wrap on purpose says so in its head with
@@ -35,7 +36,7 @@ from setuptools.command.build_ext import build_ext as _build_ext
 from setuptools.command.build_py import build_py as _build_py
 
 ROOT = Path(__file__).resolve().parent
-MODES = ("release", "checked", "coverage", "sanitize")
+MODES = ("release", "checked", "coverage", "sanitize", "races")
 MODE = os.environ.get("WSE_BUILD") or "release"
 if MODE not in MODES:
     sys.exit(f"setup.py: WSE_BUILD={MODE!r} is not a build mode; use one of {', '.join(MODES)}")
@@ -69,8 +70,9 @@ MODE_FLAGS = {
     "checked": ["-O1", "-g"],
     "coverage": ["-O1", "-Wno-maybe-uninitialized"],
     "sanitize": ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"],
+    "races": ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=thread", "-Wno-maybe-uninitialized"],
 }
-MODE_LINK_FLAGS = {"sanitize": ["-fsanitize=address,undefined"]}
+MODE_LINK_FLAGS = {"sanitize": ["-fsanitize=address,undefined"], "races": ["-fsanitize=thread"]}
 MODE_MACROS = {
     "checked": [("WSE_CHECKED", "1")],
     "coverage": [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")],

@@ -24,5 +24,5 @@ ctypedef struct mate_t:     # a thread besides the first one
     region_t* s
     turn_t* turn
 
-cdef int run_cycles(region_t* s, uint64_t limit, int busy) noexcept nogil
+cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexcept nogil
 cdef int run_bands(region_t* s, uint64_t limit, turn_t* t, mate_t* mates) noexcept nogil

@@ -45,6 +45,7 @@ cdef extern from *:
     #include <sched.h>
     #include <time.h>
     #define WSE_READ(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+    #define WSE_BITS(p) __atomic_load_n((p), __ATOMIC_RELAXED)
     #define WSE_WRITE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
     #define WSE_NEXT(p) __atomic_fetch_add((p), 1, __ATOMIC_RELAXED)
     #if defined(__x86_64__)
@@ -65,6 +66,7 @@ cdef extern from *:
                        void* arg) noexcept nogil
     int pthread_join(pthread_t thread, void** result) noexcept nogil
     uint64_t read "WSE_READ"(uint64_t* p) noexcept nogil
+    uint64_t bits_of "WSE_BITS"(uint64_t* p) noexcept nogil     # a word of which other threads may change other bits
     void write "WSE_WRITE"(uint64_t* p, uint64_t value) noexcept nogil
     uint64_t next_of "WSE_NEXT"(uint64_t* p) noexcept nogil
     void nap "wse_nap"(unsigned int n) noexcept nogil
@@ -135,7 +137,7 @@ cdef void cycle_of(region_t* s, uint32_t first, uint32_t end, bint fetches) noex
     if unlikely(s.order != 0):
         up = vary(s, 2)
     for w in range(first >> 6, (end + 63) >> 6):
-        b = s.live[w] | s.fed[w]
+        b = bits_of(&s.live[w]) | s.fed[w]
         if w == first >> 6:
             b &= ~<uint64_t>0 << (first & 63)
         if w == end >> 6:
@@ -170,9 +172,11 @@ cdef inline uint64_t horizon(region_t* s, uint64_t limit) noexcept nogil:
     # A program that never ends must not keep Python from seeing a Ctrl-C, hence AHEAD.
     return limit if limit - s.now < AHEAD else s.now + AHEAD
 
-cdef int run_cycles(region_t* s, uint64_t limit, int busy) noexcept nogil:
-    # Advance to cycle `limit` at most, or until `busy` wavelets or more have moved in each of some cycles.
+cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexcept nogil:
+    # Advance to cycle `limit` at most, or until `busy` wavelets or more have moved in each of some cycles. Breaks, after
+    # `piece` cycles or much work, change nothing: a CE may run ahead of them.
     cdef uint64_t stop = s.events + EVENTS_PER_BREAK
+    cdef uint64_t pause = s.now + piece
     while s.now < limit:
         if s.now >= s.next_refresh:
             stamps_refresh(s)
@@ -188,7 +192,7 @@ cdef int run_cycles(region_t* s, uint64_t limit, int busy) noexcept nogil:
         s.n_busy = s.n_busy + 1 if s.moved >= busy else 0
         if s.n_busy >= BUSY_CYCLES:
             return RUN_BUSY
-        if s.events >= stop or s.n_traced >= REPORT:
+        if s.events >= stop or s.now >= pause or s.n_traced >= REPORT:
             return RUN_BREAK
     return RUN_LIMIT
 

@@ -127,11 +127,6 @@ cdef class Engine:
         return self.s.hops
 
     @property
-    def piece(self):
-        """Cycles that a run should have at least, if it can: those of a turn while rows are run in bands."""
-        return self.turn.turn if self.bands > 1 else 1
-
-    @property
     def events(self):
         """Looks at CEs and wavelet moves so far: a measure of the host's work."""
         return self.s.events
@@ -301,12 +296,22 @@ cdef class Engine:
             region = shapes
             self.mates[k].s.shapes = <shape_t*>&region[0]
 
-    def run(self, limit):
-        """Run to cycle `limit` at most; return ``limit``, ``complete``, ``stuck`` or ``fault``."""
+    def run(self, limit, on_break=None, piece=1 << 40):
+        """Run to cycle `limit` at most; return ``limit``, ``complete``, ``stuck`` or ``fault``.
+
+        Parameters
+        ----------
+        limit : int
+        on_break : callable, optional
+            Called now and then, after `piece` cycles at the latest (a turn, in bands); returns the next `piece`.  Breaks
+            change nothing, whereas at `limit` no CE has run ahead, which a clock that stops soon after can show.
+        piece : int
+        """
         cdef uint64_t stop = min(int(limit), (1 << 62) - 1), hops
         cdef int code = RUN_BREAK
         cdef bint one = self.turn.n_bands == 0 or self.sink is not None
         cdef bint banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
+        cdef uint64_t cycles = piece
         cdef float_mode_t was
         if self.status == "fault":
             return self.status
@@ -325,7 +330,7 @@ cdef class Engine:
                     if banded:
                         code = run_bands(self.s, stop, &self.turn, self.mates)
                     else:
-                        code = run_cycles(self.s, stop, NEVER_BUSY if one else self.busy)
+                        code = run_cycles(self.s, stop, NEVER_BUSY if one else self.busy, cycles)
                     float_mode_leave(was)
                 if banded:
                     self.moved = (self.s.hops - hops) // self.turn.cycles
@@ -335,6 +340,8 @@ cdef class Engine:
                 if self.sink is not None:
                     self._report(False)
                 PyErr_CheckSignals()
+                if on_break is not None:
+                    cycles = on_break()
         finally:
             self.running = False
         if code == RUN_BREAK or code == RUN_BUSY:       # just there

@@ -13,7 +13,7 @@ the engine says      `Fabric.run` does
 ``fault``            raises `SramFault`, `RouterFault`, `ProgramFault` or `QueueFault` with PE, cycle and place
 ===================  ==============================================================================================
 
-Ctrl-C: a run goes in pieces of about a tenth of a second, so KeyboardInterrupt comes between two cycles and leaves an
+Ctrl-C: a run has a break about every tenth of a second, so KeyboardInterrupt comes between two cycles and leaves an
 engine that can be looked at, run on, or thrown away.
 
 Timing: host access happens between cycles and costs none.  Sources: docs/internals.md; arch §10, §14.
@@ -344,7 +344,7 @@ class Fabric:
         max_cycles : int, optional
             Cycles to run at most, counted from now; default no limit.
         progress : callable or True, optional
-            Called between pieces of the run with (cycles since the start, host seconds); True prints a line.
+            Called in breaks of the run with (cycles since the start, host seconds); True prints a line.
         on_limit : {"raise", "return"}
             What to do when the limit is reached with work going on.
         on_wait : {"raise", "return"}

@@ -1,4 +1,8 @@
-"""A run in pieces of about a tenth of a second, so that Ctrl-C and progress come between two cycles."""
+"""A run with breaks of about every tenth of a second, so that Ctrl-C and progress come between two cycles.
+
+The compiled engine takes breaks without cutting the run: that a host is slow must not show in the state of a machine.
+The plain-Python one does cycle after cycle, so pieces of a run change nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ Progress = Callable[[int, float], object]
 def run_pieces(
     engine: Any, stop: int, plain: bool, ticks: Sequence[tuple[int, Callable[[], object]]], progress: Progress | None
 ) -> str:
-    """Run an engine to cycle `stop` in pieces of about `PIECE_SECONDS`; return its status.
+    """Run an engine to cycle `stop` with breaks of about every `PIECE_SECONDS`; return its status.
 
     Parameters
     ----------
@@ -33,29 +37,45 @@ def run_pieces(
     ticks : sequence of (period, call)
         Call ``call()`` whenever the clock comes to a multiple of its period.
     progress : callable or None
-        Called between pieces with (cycles since the start, host seconds).
+        Called in breaks with (cycles since the start, host seconds).
     """
     start = engine.cycle
-    piece = 1 << (3 if plain else 4)  # a cycle of a whole wafer takes milliseconds, more while memory is new
-    clock = time.perf_counter()
+    clock = tick = time.perf_counter()
+    before, piece = start, 1 << (3 if plain else 4)  # a cycle of a whole wafer takes milliseconds, more at first
+
+    def heard() -> int:
+        """Say how far the run is; return how many cycles the next piece has."""
+        nonlocal before, tick, piece
+        now = time.perf_counter()
+        if now - tick < PIECE_SECONDS / 2:  # the engine has breaks of its own besides
+            piece = min(8 * piece, 1 << 40)
+            return piece
+        if progress is not None:
+            progress(engine.cycle - start, now - clock)
+        reached = max(1, engine.cycle - before)
+        spent = max(now - tick, 1e-6)
+        piece = int(min(max(1, reached * min(8.0, PIECE_SECONDS / spent)), 1 << 40))
+        before, tick = engine.cycle, now
+        return piece
+
     with _held_interrupt(plain) as interrupted:
         while True:
-            before, tick = engine.cycle, time.perf_counter()
-            edges = [before - before % period + period for period, _ in ticks]
-            status = engine.run(min(stop, before + piece, *edges))
+            edges = [engine.cycle - engine.cycle % period + period for period, _ in ticks]
+            limit = min(stop, *edges) if edges else stop
+            if plain:
+                limit = min(limit, engine.cycle + piece)
+                status = engine.run(limit)
+            else:
+                status = engine.run(limit, heard, piece)
             for edge, (_, call) in zip(edges, tuple(ticks), strict=True):
                 if engine.cycle == edge:
                     call()
-            now = time.perf_counter()
             if interrupted():
                 raise KeyboardInterrupt
             if status != "limit" or engine.cycle >= stop:
                 return status
-            if progress is not None:
-                progress(engine.cycle - start, now - clock)
-            spent = max(now - tick, 1e-6)
-            least = getattr(engine, "piece", 1)
-            piece = int(min(max(least, piece * min(8.0, PIECE_SECONDS / spent)), 1 << 40))
+            if plain:
+                heard()
 
 
 def check_cycles(what: str, cycles: object) -> None:

@@ -205,6 +205,20 @@ def test_a_user_chooses_and_is_told():
         pass
 
 
+def test_breaks_do_not_show_in_the_state(monkeypatch):
+    """Where the host is slow, and breaks are many, a machine stops at the same clock with the same idle cycles."""
+    found = set()
+    for seconds in (0.0, 1e-5, 1e-4, 10.0):
+        monkeypatch.setattr("fabric.host.running.PIECE_SECONDS", seconds)
+        for bands in (None, 3):
+            workload = workloads.exchange(33, 40, 40)
+            fabric = Fabric(workload.spec)
+            workload.start(fabric.engine)
+            run = fabric.run(bands=bands)
+            found.add((fabric.cycle, run.cycles, *run.counters.items()))
+    assert len(found) == 1
+
+
 def test_the_command_takes_bands_and_threads(capsys):
     words = ["kernel", "allreduce", "width=40", "height=12", "--json"]
     printed = []
