@@ -173,8 +173,8 @@ cdef inline uint64_t horizon(region_t* s, uint64_t limit) noexcept nogil:
     return limit if limit - s.now < AHEAD else s.now + AHEAD
 
 cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexcept nogil:
-    # Advance to cycle `limit` at most, or until `busy` wavelets or more have moved in each of some cycles. Breaks, after
-    # `piece` cycles or much work, change nothing: a CE may run ahead of them.
+    # Advance to cycle `limit` at most, or until `busy` wavelets or more have moved in each of some cycles. Breaks,
+    # after `piece` cycles or much work, change nothing: a CE may run ahead of them.
     cdef uint64_t stop = s.events + EVENTS_PER_BREAK
     cdef uint64_t pause = s.now + piece
     while s.now < limit:

@@ -303,8 +303,8 @@ cdef class Engine:
         ----------
         limit : int
         on_break : callable, optional
-            Called now and then, after `piece` cycles at the latest (a turn, in bands); returns the next `piece`.  Breaks
-            change nothing, whereas at `limit` no CE has run ahead, which a clock that stops soon after can show.
+            Called now and then, after `piece` cycles at the latest (a turn, in bands); returns the next `piece`.
+            Breaks change nothing, whereas no CE has run ahead of `limit`, which a clock that stops soon after shows.
         piece : int
         """
         cdef uint64_t stop = min(int(limit), (1 << 62) - 1), hops
