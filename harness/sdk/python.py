@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import runpy
 import sys
 import traceback
+from types import ModuleType
 
 from harness.sdk.modules import provided
+from harness.sdk.promotion import compiled, scripted
 from wse_core.errors import WseError
 
 __all__ = ["main", "run_script"]
@@ -15,12 +16,14 @@ __all__ = ["main", "run_script"]
 
 def run_script(path: str, arguments: list[str]) -> int:
     """Run a script as the main program; return its exit status."""
-    before, paths = sys.argv, list(sys.path)
+    before, paths, main_module = sys.argv, list(sys.path), sys.modules["__main__"]
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
-        with provided():
-            runpy.run_path(path, run_name="__main__")
+        with provided(), scripted(path), open(path, "rb") as source:
+            sys.modules["__main__"] = module = ModuleType("__main__")
+            module.__file__ = path
+            exec(compiled(source.read(), path), module.__dict__)
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
@@ -31,6 +34,7 @@ def run_script(path: str, arguments: list[str]) -> int:
         return 1
     finally:
         sys.argv, sys.path[:] = before, paths  # a script may have added paths of its own
+        sys.modules["__main__"] = main_module
     return 0
 
 
