@@ -217,7 +217,8 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
     # What is certain: a wavelet in a queue and its ready cycle; that a queue without one stays so up to `heard`, since
     # what the routers of the next cycle deliver is ready ramp.in later; that a full output queue is full in the next
     # cycle.  A thread that comes later in the cyclic order is not asked, so what is uncertain about it does not matter.
-    # If control wavelets may come, or data tasks are bound, an idle main thread must look at each cycle: one is done.
+    # If control wavelets may come, data tasks are bound, or a router may tear down for the PE, an idle main thread must
+    # look at each cycle: one is done.
     # Gain: 2.2x fewer instructions per step in saturated exchange than looks with arbitration and general steps.
     cdef uint64_t t = start, word, word2 = 0, heard = s.now + s.f.p.ramp_in, stop = s.ahead
     cdef uint64_t latency = s.f.p.execute + s.f.p.ramp_out
@@ -237,7 +238,7 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
             word = main_when(s, ce, t)
             if word < stop:
                 stop = word
-    elif takes_heads(s, ce):
+    elif takes_heads(s, ce) or (ce.prog.bound >> TASK_TEARDOWN) & 1:
         stop = t + 1
     while t < stop:
         first = uts & ~((<uint32_t>2 << id) - 1)    # those after the last issuer, then the others

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,10 +13,12 @@ from fabric.asm import control
 from fabric.engine.engine import Engine
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from harness.validation.programs import summa_library
 from tests.bench import workloads
 from tests.bench.weights import weights
 from tests.compare import difference
 from tests.examples import examples
+from wse_core import _build_info
 from wse_core.params import machine
 from wse_core.reference.machine import ReferenceMachine
 
@@ -128,6 +131,25 @@ def cpu_of(workload):
     return spent
 
 
+def test_microthreads_do_not_run_ahead_of_a_teardown(monkeypatch):
+    """A router may activate task 29 in any cycle: an idle main thread takes it then, whatever else the PE could do."""
+    times = []
+
+    def cut(engine, stop, *_):
+        """No CE runs ahead of the next cycle."""
+        status = "limit"
+        while status == "limit" and engine.cycle < stop:
+            status = engine.run(engine.cycle + 1)
+        return status
+
+    for pieces in (cut, lambda engine, stop, *_: engine.run(stop)):
+        monkeypatch.setattr("fabric.host.fabric.run_pieces", pieces)
+        first, last = summa_library.run(machine(), 9, 4, *np.ones((2, 36, 36), np.float32))[0].stamps(0, 0, 9, 9)
+        times.append((last - first).tolist())
+    assert times[0] == times[1]
+
+
+@pytest.mark.skipif(_build_info.MODE != "release", reason="checks cost more in a task than in a hop")
 def test_a_task_of_a_word_that_waits_costs_less_than_a_dozen_hops():
     """The words of a stream that wait in a PE's queue are done in one look, each operation in one go."""
     hop, task = float("inf"), float("inf")
