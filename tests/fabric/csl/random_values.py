@@ -39,15 +39,19 @@ class TooLong(Exception):
 
 
 class Leave(Exception):
+    """A `break` of a loop or of a labelled block."""
+
     def __init__(self, label: str | None) -> None:
         self.label = label
 
 
 class Again(Leave):
-    pass
+    """A `continue`."""
 
 
 class Returned(Exception):
+    """A `return`, with its value."""
+
     def __init__(self, value: Any) -> None:
         self.value = value
 
