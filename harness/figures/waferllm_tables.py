@@ -1,11 +1,12 @@
 """Tables 2 to 8 of WaferLLM: every cell as printed, as composed here by two programs at two clocks, and the error.
 
-What the programs are and what is behind their numbers stands in `harness.inference`.  The picture has the cells in the
-order of the table: values on the left, a panel for each unit, errors on the right, between lines at 15 %.
+What the programs are and what is behind their numbers stands in `harness.inference`.  The picture has a line for each
+cell, in the order of the table: values on the left, a panel for each unit, and errors on the right.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SUMMARIES", "notes"]
 
+MARKS = "osD^vP"
+"""Signs of the programs in the picture."""
 SUMMARIES = {
     "2": "tokens per second of whole requests",
     "3": "tokens per second of prefill, prompts of 4,096 tokens",
@@ -62,29 +65,51 @@ def _place(cell: Cell) -> str:
     return " ".join(part for part in (cell.model, cell.system, cell.setting) if part)
 
 
+def _values(axis: Any, unit: str, mine: Sequence[Cell]) -> None:
+    """Set the axis of values of one unit: logarithmic if they span more than a factor of 20."""
+    seen = [abs(value) for cell in mine for value in (cell.published, cell.modelled)]
+    if max(seen) > 20 * min(seen):
+        axis.set_xscale("symlog" if min(seen) == 0 else "log")  # a cache that does not fit holds no token
+    axis.set(xlabel=unit)
+    axis.margins(x=0.08)
+
+
 def _draw(canvas: Figure, found: Sequence[Cell]) -> None:
-    """Paint published and modelled values, seconds apart from what has another unit, and errors."""
-    groups = [(unit, [cell for cell in found if cell.unit == unit]) for unit in dict.fromkeys(c.unit for c in found)]
-    counts = [len(set(map(_place, mine))) for _, mine in groups]
-    panels = canvas.subplots(1, len(groups) + 1, squeeze=False, width_ratios=[*counts, sum(counts)])[0]
-    colours = {label: f"C{k % 10}" for k, label in enumerate(dict.fromkeys(map(_label, found)))}
-    for axis, (unit, mine) in zip(panels, [*groups, ("error, %", found)], strict=True):
-        places = {place: k for k, place in enumerate(dict.fromkeys(map(_place, mine)))}
-        if axis is not panels[-1]:
-            printed = {places[_place(cell)]: cell.published for cell in mine}
-            label = "published" if axis is panels[0] else None
-            axis.plot(list(printed), list(printed.values()), "k_", markersize=min(14, 240 / len(places)), label=label)
-            axis.set(yscale="log")
+    """Paint a line per cell of the table: published and modelled values, a panel for each unit, and errors."""
+    units = list(dict.fromkeys(cell.unit for cell in found))
+    rows = {place: k for k, place in enumerate(dict.fromkeys(map(_place, found)))}
+    kinds = list(dict.fromkeys(cell.program for cell in found))
+    marks: dict[str, str] = {}
+    for cell in found:
+        marks.setdefault(_label(cell), f"C{len(marks) % 10}{MARKS[kinds.index(cell.program) % len(MARKS)]}")
+    columns = max(1, min(7, 100 // (max(map(len, marks)) + 6)))
+    canvas.set_size_inches(9.5, 1.3 + 0.17 * len(rows) + 0.17 * math.ceil((len(marks) + 1) / columns))
+    panels = canvas.subplots(1, len(units) + 1, squeeze=False, sharey=True)[0]
+    for axis, unit in zip(panels, units, strict=False):
+        mine = [cell for cell in found if cell.unit == unit]
+        printed = {rows[_place(cell)]: cell.published for cell in mine}
+        axis.plot(list(printed.values()), list(printed), "k|", markersize=9, markeredgewidth=1.4)
         for cell in mine:
-            height = 100 * cell.error if axis is panels[-1] else cell.modelled
-            axis.plot(places[_place(cell)], height, "o", color=colours[_label(cell)], fillstyle="none")
-        axis.set(ylabel=unit, xlim=(-0.6, len(places) - 0.4))
-        axis.set_xticks(list(places.values()), list(places), rotation=90, fontsize=max(3, min(7, 160 / len(places))))
-    for height in (-100 * FAR, 0, 100 * FAR):
-        panels[-1].axhline(height, color="0.6", linewidth=0.8)
-    for label, colour in colours.items():
-        panels[0].plot([], [], "o", color=colour, fillstyle="none", label=label)
-    canvas.legend(loc="outside upper center", ncols=7, fontsize="small")
+            axis.plot(cell.modelled, rows[_place(cell)], marks[_label(cell)], fillstyle="none", markersize=5)
+        _values(axis, unit, mine)
+    errors = panels[-1]
+    errors.axvspan(-100 * FAR, 100 * FAR, color="0.5", alpha=0.12, linewidth=0)
+    errors.axvline(0, color="0.6", linewidth=0.8)
+    for cell in found:
+        errors.plot(100 * cell.error, rows[_place(cell)], marks[_label(cell)], fillstyle="none", markersize=5)
+    errors.set(xlabel=f"error, % (shaded: within {FAR:.0%})")
+    panels[0].set(ylim=(len(rows) - 0.4, -0.6))
+    panels[0].set_yticks(list(rows.values()), list(rows))
+    models = [(cell.model, cell.system) for cell in {_place(cell): cell for cell in found}.values()]
+    for axis in panels:
+        axis.tick_params(axis="y", length=0)
+        for row in range(1, len(rows)):
+            if models[row] != models[row - 1]:
+                axis.axhline(row - 0.5, color="0.85", linewidth=0.6, zorder=0)
+    panels[0].plot([], [], "k|", markersize=9, markeredgewidth=1.4, label="published")
+    for label, mark in marks.items():
+        panels[0].plot([], [], mark, fillstyle="none", label=label)
+    canvas.legend(loc="outside upper center", ncols=columns, fontsize="small")
 
 
 def _enter(number: str) -> Callable[..., Result]:
