@@ -14,7 +14,6 @@ __all__ = ["UNSUPPORTED", "features_of"]
 UNSUPPORTED = {
     "inline assembly": "refused: write it with builtins",
     "extern data": "refused",
-    "64-bit integer": "checked; the back end decides",
     "bf16": "known at compile time only",
 }
 """Features, and what becomes of them, that are not simply supported."""

@@ -41,10 +41,10 @@ def element_of(kind: Type) -> tuple[int, str]:
 
 
 def scalar_bits(value: Value, span: Span) -> int:
-    """Return the bits of a known number; 16-bit numbers in 16 bits, those of less than 16 extended to 16."""
+    """Return the bits of a known number, extended to whole words."""
     kind, data = value.type, value.data
     if isinstance(kind, IntType):
-        return int(data) & (0xFFFF if kind.bits <= 16 else (1 << kind.bits) - 1)
+        return int(data) & (1 << 16 * kind.words) - 1
     if isinstance(kind, FloatType):
         return bits_of(data, kind)
     if isinstance(kind, BoolType):
@@ -52,7 +52,7 @@ def scalar_bits(value: Value, span: Span) -> int:
     if isinstance(kind, PointerType) and isinstance(data, int):
         return data & 0xFFFF
     if isinstance(kind, (IdType, EnumType)) and isinstance(data, int):
-        return data & (0xFFFF if (kind.words or 1) == 1 else 0xFFFFFFFF)
+        return data & (1 << 16 * (kind.words or 1)) - 1
     raise Fault(f"a {kind} is no number at run time", span)
 
 
@@ -99,6 +99,4 @@ def _collect(
         found.append(where if isinstance(where, int) else 0)
         return
     bits = scalar_bits(value, span)
-    found.append(bits & 0xFFFF)
-    if kind.words == 2:
-        found.append(bits >> 16)
+    found += [bits >> 16 * k & 0xFFFF for k in range(kind.words or 1)]

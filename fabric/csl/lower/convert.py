@@ -45,28 +45,24 @@ class Conversions(Builder):
         raise Fault(f"the back end has no conversion of {source} to {target}", self.span)
 
     def narrowed(self, value: Operand, kind: IntType) -> Operand:
-        """Return a 16-bit number cut to an integer type of less than 16 bits."""
-        rest = 16 - kind.bits
+        """Return a number cut to an integer type that does not fill its one or two words."""
+        size = 16 * kind.words
+        rest = size - kind.bits
         if not kind.signed:
-            return self.alu("and16", value, (1 << kind.bits) - 1)
-        return self.alu("sar16", self.alu("sll16", value, rest), rest)
+            return self.alu(f"and{size}", value, (1 << kind.bits) - 1)
+        return self.alu(f"sar{size}", self.alu(f"sll{size}", value, rest), rest)
 
     def _integer(self, value: Operand, source: IntType, target: IntType) -> Operand:
         if max(source.bits, target.bits) > 32:
-            raise Fault("the back end has no 64-bit integers", self.span)
-        if target.words == 2:
-            if source.words == 2:
-                return value
-            return self.alu("sx32" if source.signed else "zx32", value)
-        if source.words == 2:
+            raise Fault(f"the back end has no conversion of {source} to {target}", self.span)
+        if target.words == 2 and source.words == 1:
+            value = self.alu("sx32" if source.signed else "zx32", value)
+        elif target.words == 1 and source.words == 2:
             low = self.new(1)
             self.put("low", low, self.reg(value, 2))
             value = low
-        if target.bits < 16 and not (source.bits < target.bits or (source.bits == target.bits)):
-            return self.narrowed(value, target)
-        if target.bits < 16 and source.signed != target.signed:
-            return self.narrowed(value, target)
-        return value
+        holds = target.low <= source.low and source.high <= target.high
+        return self.narrowed(value, target) if target.bits % 16 and not holds else value
 
     def _to_float(self, value: Operand, source: IntType, target: FloatType) -> Operand:
         if source.words == 1 and source.signed:
@@ -100,12 +96,11 @@ class Conversions(Builder):
             low = self.new(1)
             self.put("low", low, self.alu("fs2xp32", wide))
             return self._fitted(low, target)
-        if target.signed:
-            return self.alu("fs2xp32", wide)
-        return self._to_u32(self.reg(wide, 2))
+        made = self.alu("fs2xp32", wide) if target.signed else self._to_u32(self.reg(wide, 2))
+        return self._fitted(made, target)
 
     def _fitted(self, value: Operand, target: IntType) -> Operand:
-        return self.narrowed(value, target) if target.bits < 16 else value
+        return self.narrowed(value, target) if target.bits % 16 else value
 
     def _to_u32(self, value: Vreg) -> Vreg:
         done, big = self.new_block(), self.new_block()

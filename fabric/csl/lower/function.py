@@ -16,7 +16,8 @@ from fabric.csl.lower.descriptors import Slot
 from fabric.csl.lower.dsd import Descriptor
 from fabric.csl.lower.routines import ROUTINES
 from fabric.csl.lower.routines.machine import Machine
-from fabric.csl.types import VOID, ArrayType, DsdType, StructType
+from fabric.csl.lower.wide import is_wide
+from fabric.csl.types import VOID, ArrayType, DsdType, StructType, Type
 
 __all__ = ["FunctionLowering"]
 
@@ -134,6 +135,8 @@ class FunctionLowering(Machine):
         for param, entry in zip(function.params, expr.arguments, strict=True):
             if isinstance(param.type, DsdType):
                 arguments.append(self.alternatives(entry))
+            elif is_wide(param.type):
+                arguments.append(self.halves(entry))
             elif isinstance(param.type, (ArrayType, StructType)):
                 arguments.append(entry)
             else:
@@ -172,14 +175,14 @@ class FunctionLowering(Machine):
         for param, value in zip(function.params, arguments, strict=True):
             if isinstance(param.type, DsdType):
                 self.env[id(param)] = value
-            elif isinstance(param.type, (ArrayType, StructType)):
+            elif _is_whole(param.type):
                 self.declare(param, value)
             else:
                 self._bind(param, value if not isinstance(value, Vreg) else self.copied(value, value.size, param.name))
         result: Any = None
         if isinstance(function.result, DsdType):
             result = Slot()
-        elif isinstance(function.result, (ArrayType, StructType)):
+        elif _is_whole(function.result):
             result = self.program.frame(self.function, tree.Local("result", function.result, True, function.span))
         elif function.result != VOID:
             result = self.new(words_of_type(function.result, function.span))
@@ -311,3 +314,8 @@ class FunctionLowering(Machine):
         self.place(bad)
         self.put("trap", None, data=self.span.line)
         self.place(good)
+
+
+def _is_whole(kind: Type) -> bool:
+    """Whether a value is passed in memory, or in more registers than one operand names."""
+    return isinstance(kind, (ArrayType, StructType)) or is_wide(kind)

@@ -23,6 +23,7 @@ from fabric.csl.lower.function import FunctionLowering
 from fabric.csl.lower.runtime import Runtime
 from fabric.csl.lower.size import weight
 from fabric.csl.lower.vectors import Attributes
+from fabric.csl.lower.wide import is_wide
 from fabric.csl.rules import unrolls
 from fabric.csl.types import VOID, ArrayType, DsdType, StructType
 
@@ -313,7 +314,8 @@ class ProgramLowering(Attributes):
         if id(node) in self._circles:
             return False
         special = (DsdType, ArrayType, StructType)
-        if any(isinstance(p.type, special) for p in node.params) or isinstance(node.result, special):
+        kinds = [*(param.type for param in node.params), node.result]
+        if any(isinstance(kind, special) or is_wide(kind) for kind in kinds):
             return True
         if node.inline is not None:
             return node.inline == "inline"

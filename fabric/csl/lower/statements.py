@@ -13,6 +13,7 @@ from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
 from fabric.csl.lower.constants import words_of_type
 from fabric.csl.lower.descriptors import Descriptors, Slot
 from fabric.csl.lower.values import part_of_word
+from fabric.csl.lower.wide import Halves, is_wide
 from fabric.csl.types import ArrayType, DsdType, IntType, StructType, Type
 
 __all__ = ["Statements"]
@@ -25,8 +26,8 @@ class Exit:
     label: str | None
     after: Block
     again: Block | None
-    result: Vreg | None = None
-    """The register of what a block gives."""
+    result: Vreg | Halves | None = None
+    """The registers of what a block gives."""
 
 
 class Statements(Descriptors):
@@ -47,10 +48,10 @@ class Statements(Descriptors):
             return
         self._left(block, None)
 
-    def given(self, block: tree.Block, result: Vreg) -> None:
+    def given(self, block: tree.Block, result: Vreg | Halves) -> None:
         self._left(block, result)
 
-    def _left(self, block: tree.Block, result: Vreg | None) -> None:
+    def _left(self, block: tree.Block, result: Vreg | Halves | None) -> None:
         """Write a block that `break` leaves."""
         after = self.new_block()
         self.exits.append(Exit(block.label, after, None, result))
@@ -82,6 +83,8 @@ class Statements(Descriptors):
             if value is not None:  # which may be a call of the same function, with a parameter of its own
                 self.fill(None, Sym(memory), kind, value)
             self.env[id(local)] = memory
+        elif is_wide(kind):
+            self.env[id(local)] = self.wide_copy(Halves(0, 0) if value is None else self.halves(value), local.name)
         elif value is None:
             register = self.new(words_of_type(kind, local.span), local.name)
             self.env[id(local)] = register
@@ -91,7 +94,9 @@ class Statements(Descriptors):
 
     def fill(self, base: Vreg | None, offset: int | Sym, kind: Type, value: Any) -> None:
         """Store a number, an array or a struct at an address."""
-        if not isinstance(kind, (ArrayType, StructType)):
+        if is_wide(kind):
+            self.wide_store_at(base, offset, self.halves(value))
+        elif not isinstance(kind, (ArrayType, StructType)):
             self.store_at(base, offset, self.value(value), words_of_type(kind, self.span))
         elif isinstance(value, tree.BuiltinCall) and value.name == "array":
             assert isinstance(kind, ArrayType)
@@ -158,6 +163,9 @@ class Statements(Descriptors):
             else:
                 self.fill(*self.address(node.place), kind, node.value)
             return
+        if is_wide(kind):
+            self.wide_assign(node)
+            return
         size = words_of_type(kind, node.span)
         if node.op == "=":
             value = self.value(node.value)
@@ -185,6 +193,8 @@ class Statements(Descriptors):
             self.pointer_call(node.value)
         elif isinstance(node.value, tree.BuiltinCall):
             self.builtin(node.value)
+        elif is_wide(node.value.type):
+            self.halves(node.value)
         else:
             self.value(node.value)
 
@@ -230,7 +240,9 @@ class Statements(Descriptors):
 
     def _write_Break(self, node: tree.Break) -> None:
         found = self._find(node.label, False)
-        if node.value is not None and found.result is not None:
+        if node.value is not None and isinstance(found.result, Halves):
+            self.wide_set(found.result, self.halves(node.value))
+        elif node.value is not None and isinstance(found.result, Vreg):
             self.set(found.result, self.value(node.value))
         self.jump(found.after)
 
@@ -254,8 +266,10 @@ class Statements(Descriptors):
         self.place(done)
 
     def _write_Switch(self, node: tree.Switch) -> None:
-        subject = self.value(node.subject)
-        row = "br32" if node.subject.type.words == 2 else "br16"
+        kind = node.subject.type
+        wide = self.halves(node.subject) if is_wide(kind) else None
+        subject = self.value(node.subject) if wide is None else wide.low
+        row = "br32" if kind.words == 2 else "br16"
         done = self.new_block()
         last: tree.Block | None = None
         for values, body in node.cases:
@@ -265,7 +279,10 @@ class Statements(Descriptors):
             here, following = self.new_block(), self.new_block()
             for k, entry in enumerate(values):
                 rest = following if k == len(values) - 1 else self.new_block()
-                self.branch(row, "eq", subject, self.value(entry), here, rest)
+                if wide is not None:
+                    self.wide_compare("==", kind, wide, entry, here, rest)
+                else:
+                    self.branch(row, "eq", subject, self.value(entry), here, rest)
                 if k < len(values) - 1:
                     self.place(rest)
             self.place(here)
@@ -299,6 +316,9 @@ class Statements(Descriptors):
 
     def _write_ForRange(self, node: tree.ForRange) -> None:
         kind = node.item.type
+        if is_wide(kind):
+            self._wide_loop(node)
+            return
         start, stop, step = (self.value(part) for part in (node.start, node.stop, node.step))
         wide = words_of_type(kind, node.span) == 2
         known = _known_turns(kind, start, stop, step)
@@ -361,6 +381,22 @@ class Statements(Descriptors):
         self.depth -= 1
         self.place(done)
 
+    def _wide_loop(self, node: tree.ForRange) -> None:
+        index = self._index(node.index)
+
+        def turn(item: Halves, again: Block, done: Block) -> None:
+            self.declare(node.item, item)
+            if node.index is not None and index is not None:
+                self._bind(node.index, index)
+            self.exits.append(Exit(node.label, done, again))
+            self.statements(node.body)
+            self.exits.pop()
+            if index is not None:
+                self.place(again)
+                self.put("add16", index, index, 1)
+
+        self.wide_range(node, turn)
+
     def _index(self, local: tree.Local | None) -> Vreg | None:
         return None if local is None else self.copied(0, 1, local.name)
 
@@ -403,8 +439,10 @@ class Statements(Descriptors):
         body, again, done = (self.new_block() for _ in range(3))
         self.depth += 1
         self.place(body)
-        size = words_of_type(kind.element, node.span)
-        self._bind(node.item, self.load_at(at, 0, size))
+        if is_wide(kind.element) or isinstance(kind.element, StructType):
+            self._begin_element(node.item, at)
+        else:
+            self._bind(node.item, self.load_at(at, 0, words_of_type(kind.element, node.span)))
         if node.index is not None and index is not None:
             self._bind(node.index, index)
         self.exits.append(Exit(node.label, done, again))
@@ -418,6 +456,15 @@ class Statements(Descriptors):
         self.branch("br16", "ne", left, 0, body, done)
         self.depth -= 1
         self.place(done)
+
+    def _begin_element(self, item: tree.Local, at: Vreg) -> None:
+        """Let a loop's variable hold a struct, or a number of 64 bits."""
+        if is_wide(item.type):
+            self.declare(item, Halves(self.load_at(at, 0, 2), self.load_at(at, 2, 2)))
+            return
+        memory = self.program.frame(self.function, item)
+        self.copy_words((None, Sym(memory)), (at, 0), item.type.words or 0)
+        self.env[id(item)] = memory
 
 
 def _known_turns(kind: Type, start: Operand, stop: Operand, step: Operand) -> int | None:

@@ -10,7 +10,7 @@ from fabric.csl.comptime.values import Function, Pointer, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
 from fabric.csl.lower.constants import scalar_bits, words_of_type
-from fabric.csl.lower.convert import Conversions
+from fabric.csl.lower.wide import WideNumbers, is_wide
 from fabric.csl.types import ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type
 
 __all__ = ["Expressions"]
@@ -21,7 +21,7 @@ INTEGER = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"
 FLOAT = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 
 
-class Expressions(Conversions):
+class Expressions(WideNumbers):
     """Values and places; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     env: dict[int, Any]
@@ -75,13 +75,16 @@ class Expressions(Conversions):
         return self._wrapped(self.alu("sub32" if wide else "sub16", 0, value), kind)
 
     def _wrapped(self, value: Operand, kind: Type) -> Operand:
-        """Return a result cut to an integer type of less than 16 bits."""
+        """Return a result cut to an integer type that does not fill its words."""
         kind = kind.base if isinstance(kind, EnumType) else kind
-        return self.narrowed(value, kind) if isinstance(kind, IntType) and kind.bits < 16 else value
+        return self.narrowed(value, kind) if isinstance(kind, IntType) and kind.bits % 16 else value
 
     def _value_Binary(self, expr: tree.Binary) -> Operand:
         if expr.op in COMPARISONS or expr.op in ("and", "or"):
             return self._as_number(expr)
+        if is_wide(expr.right.type):  # a count of 64 bits
+            right, count = self.halves(expr.right).low, IntType(32, False)
+            return self.binary(expr.op, expr.type, self.value(expr.left), right, count)
         left, right = self.value(expr.left), self.value(expr.right)
         return self.binary(expr.op, expr.type, left, right, expr.right.type)
 
@@ -127,13 +130,11 @@ class Expressions(Conversions):
         assert result is not None
         return result
 
-    @abstractmethod
-    def routine(self, name: str, arguments: tuple[Operand, ...]) -> Operand | None:
-        """Call a function of the run-time library."""
-
     def _value_Convert(self, expr: tree.Convert) -> Operand:
         if isinstance(expr.value.type, StructType):
             return self.load_at(*self.address(expr.value), words_of_type(expr.type, expr.span))
+        if is_wide(expr.value.type):
+            return self.wide_narrowed(self.halves(expr.value), expr.value.type, expr.type)
         value = self.value(expr.value)
         if expr.kind == "as":
             return self.converted(value, expr.value.type, expr.type)
@@ -141,7 +142,7 @@ class Expressions(Conversions):
         if expr.kind == "bitcast" and isinstance(source, PointerType) != isinstance(target, PointerType):
             # As a number a pointer counts bytes.
             return self.alu("sll16" if isinstance(source, PointerType) else "slr16", value, 1)
-        if expr.kind == "bitcast" and isinstance(target, IntType) and target.bits < 16 and source != target:
+        if expr.kind == "bitcast" and isinstance(target, IntType) and target.bits % 16 and source != target:
             return self.narrowed(value, target)
         return value
 
@@ -163,10 +164,6 @@ class Expressions(Conversions):
         self.given(expr.block, result)
         return result
 
-    @abstractmethod
-    def given(self, block: tree.Block, result: Vreg) -> None:
-        """Write a block whose value goes into a register."""
-
     def _value_Call(self, expr: tree.Call) -> Operand:
         result = self.call(expr)
         assert result is not None
@@ -187,10 +184,6 @@ class Expressions(Conversions):
     @abstractmethod
     def spread(self, base: Vreg | None, offset: int | Sym, kind: Any, value: Operand) -> None:
         """Fill an array with one number."""
-
-    @abstractmethod
-    def call(self, expr: tree.Call) -> Any:
-        """Call a function; the result is a number, or the memory of an array or struct."""
 
     @abstractmethod
     def fill(self, base: Vreg | None, offset: int | Sym, kind: Type, value: Any) -> None:
@@ -223,6 +216,8 @@ class Expressions(Conversions):
                 self.condition(expr.left, then, rest)
             self.place(rest)
             self.condition(expr.right, then, otherwise)
+        elif isinstance(expr, tree.Binary) and expr.op in COMPARISONS and is_wide(expr.left.type):
+            self.wide_compare(expr.op, expr.left.type, expr.left, expr.right, then, otherwise)
         elif isinstance(expr, tree.Binary) and expr.op in COMPARISONS:
             left, right = self.value(expr.left), self.value(expr.right)
             self._compare(expr.op, expr.left.type, left, right, then, otherwise)
@@ -318,7 +313,8 @@ class Expressions(Conversions):
     def _subscript(self, expr: tree.Expr) -> tuple[Operand, int]:
         """Return a subscript as a value and a number that comes on top; addresses are modulo 2^16, and so are both."""
         kind = expr.type
-        if isinstance(expr, tree.Binary) and expr.op in ("+", "-") and isinstance(kind, IntType) and kind.bits >= 16:
+        plain = isinstance(kind, IntType) and kind.bits in (16, 32)
+        if isinstance(expr, tree.Binary) and expr.op in ("+", "-") and plain:
             left, right = expr.left, expr.right
             if isinstance(left, tree.Const) and expr.op == "+":
                 left, right = right, left
@@ -326,8 +322,8 @@ class Expressions(Conversions):
                 value, more = self._subscript(left)
                 number = int(right.value.data)
                 return value, more + number if expr.op == "+" else more - number
-        value = self.value(expr)
-        if kind.words == 2:
+        value = self.halves(expr).low if is_wide(kind) else self.value(expr)
+        if kind.words in (2, 4):
             value = self.converted(value, IntType(32, False), IntType(16, False))
         return value, 0
 

@@ -58,8 +58,8 @@ class Type:
 
     @property
     def align(self) -> int:
-        """Words of which its addresses are multiples: 32-bit numbers lie at even addresses."""
-        return 2 if self.words == 2 else 1
+        """Words of which its addresses are multiples: numbers of two words and more lie at even ones."""
+        return 2 if (self.words or 1) > 1 else 1
 
 
 @dataclass(frozen=True)

@@ -331,7 +331,7 @@ BACK_END = {
         ),
         "must have the same id",
     ),
-    "64 bits at run time": (task("¶w += 1;", "var w: u64 = 1;"), "no u64"),
+    "128 bits at run time": (task("¶w += 1;", "var w: u128 = 1;"), "no u128"),
     "var of a function": ("fn f() void { }\n¶var p = &f;\n" + task("p();"), "compile time only"),
     "more parameters than registers": (
         f"¶noinline fn f({', '.join(f'a{k}: i32' for k in range(12))}) i32 "
