@@ -21,6 +21,7 @@ __all__ = [
     "grouped",
     "integer_axes",
     "new_figure",
+    "powers",
     "short",
     "styled",
 ]
@@ -113,6 +114,14 @@ def grouped(axis: Any) -> None:
 
     if not isinstance(axis.get_major_formatter(), FixedFormatter):
         axis.set_major_formatter(lambda value, _: short(value))
+
+
+def powers(axis: Any, values: Any) -> None:
+    """Make an axis logarithmic with a tick at each of some values, such as powers of two, and none between."""
+    name = axis.axis_name
+    axis.axes.set(**{f"{name}scale": "log"})
+    axis.set_ticks(list(values), [short(value) for value in values])
+    axis.set_ticks([], minor=True)
 
 
 def short(value: float) -> str:

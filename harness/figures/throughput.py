@@ -25,6 +25,7 @@ from swarm.cluster import layer_costs
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import LayerShape, Mesh
 from swarm.cluster.timeline import iteration, round_trip
+from traces.style import powers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -161,9 +162,12 @@ def draw(picture: Figure, rows: Sequence[dict[str, Any]]) -> None:
         panel.set_title(f"{kind} (dotted: proportional)", fontsize=9)
         panel.set_ylabel("tokens per second")
         panel.legend(fontsize=7)
-    axes[2].set_title(
-        "throughput per system, relative to the first point\n(solid: fixed share, dashed: fixed batch)", fontsize=9
-    )
+        powers(panel.xaxis, sorted({row["systems"] for row in rows if row["kind"] == kind and row["systems"] != 192}))
+    axes[2].set_title("rate per system to that of the first", fontsize=9)
+    axes[2].plot([], [], "k-", label="fixed share")
+    axes[2].plot([], [], "k--", label="fixed batch")
+    axes[2].legend(fontsize=7, loc="lower left")
     axes[2].set_ylim(0, 1.05)
+    powers(axes[2].xaxis, [count for count in SYSTEMS if count != 192])
     for panel in axes:
         panel.set_xlabel("systems")

@@ -18,6 +18,7 @@ from fabric.networks.inference.decoder import Decoder
 from harness.figures import Result, figure
 from harness.inference.costs import cdiv, even
 from harness.models.presets import PRESETS
+from traces.style import grouped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,6 +102,9 @@ def _draw(canvas: Figure, rows: Sequence[dict[str, Any]]) -> None:
     places = range(len(rows))
     axis.bar([k - 0.2 for k in places], [row["cycles"] for row in rows], 0.4, label="simulated")
     axis.bar([k + 0.2 for k in places], [row["closed_form"] for row in rows], 0.4, label="closed form")
-    axis.set_xticks(list(places), [f"{row['product']}\n{row['outputs']} x {row['inputs']}" for row in rows])
+    axis.set_xticks(list(places), [f"{row['product']}\n{row['outputs']:,} x {row['inputs']:,}" for row in rows])
     axis.set(ylabel="cycles", title=f"{rows[0]['side']} x {rows[0]['side']} PEs")
+    for row, place in zip(rows, places, strict=True):
+        axis.annotate(f"{row['error']:+.2%}", (place, row["cycles"]), ha="center", va="bottom")
+    grouped(axis.yaxis)
     axis.legend()
