@@ -1,6 +1,6 @@
 """The order of functions, callees first, and which calls may go round in circles.
 
-The machine has no stack, so a function that is still at work cannot be called again.  A call that is the last thing a
+Variables of a function have one place each, so a function that is still at work cannot be called again.  A call that is the last thing a
 function does (a tail call) ends it and may close a circle; any other call of a circle is refused.
 """
 
@@ -108,6 +108,6 @@ def _check_circle(circle: list[tree.Function], report: Report) -> None:
                     Fault(
                         f"'{call.function.name}' calls itself again from here, before it is done",
                         call.span,
-                        "the machine has no stack; only a call that ends the function may close a circle",
+                        "a function's variables have one place each; only a call that ends the function may close a circle",
                     )
                 )
