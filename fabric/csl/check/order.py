@@ -1,7 +1,7 @@
 """The order of functions, callees first, and which calls may go round in circles.
 
-Variables of a function have one place each, so a function that is still at work cannot be called again.  A call that is the last thing a
-function does (a tail call) ends it and may close a circle; any other call of a circle is refused.
+Variables of a function have one place each, so a function that is still at work cannot be called again.  A call that is
+the last thing a function does (a tail call) ends it and may close a circle; any other call of a circle is refused.
 """
 
 from __future__ import annotations
@@ -108,6 +108,6 @@ def _check_circle(circle: list[tree.Function], report: Report) -> None:
                     Fault(
                         f"'{call.function.name}' calls itself again from here, before it is done",
                         call.span,
-                        "a function's variables have one place each; only a call that ends the function may close a circle",
+                        "its variables have one place each; only a call that ends the function may close a circle",
                     )
                 )
