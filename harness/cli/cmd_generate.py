@@ -157,7 +157,8 @@ def _tokenizer(args: argparse.Namespace, model: LanguageModel | RandomModel) -> 
 
 def main(args: argparse.Namespace) -> int:
     """Generate; return 1 if a step differs from the oracle."""
-    from harness.inference.generate import Sampling, generate
+    from harness.inference.asking import Sampling
+    from harness.inference.generate import generate
     from harness.inference.regions import Flow
     from harness.inference.regions import generate_regions as generate_in_regions
     from harness.models.hub import find_model

@@ -11,7 +11,7 @@ import numpy as np
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from harness.inference.generate import Model
+    from harness.inference.asking import Model
     from harness.inference.regions import Flow
     from traces.writer import RunWriter
     from wse_core.params import Machine
@@ -41,7 +41,7 @@ def estimated(
 ) -> dict[str, Any]:
     """Return a round of the last position by closed form; nothing is run."""
     from fabric.networks.inference.pipeline_cycles import PipelineCycles
-    from harness.inference.regions import admitted_regions
+    from harness.inference.admission import admitted_regions
 
     prompts = [prompt] * args.requests
     built = admitted_regions(
@@ -102,6 +102,8 @@ def result_of(
         "wavelet_hops": flow.hops,
         "bit_exact": flow.bit_exact,
         "max_abs_error": flow.max_abs_error,
+        "error_bound": flow.error_bound,
+        "error_share": flow.error_share,
         "memory_per_pe": max(sum(region.memory.values()) for region in flow.regions),
         "host_seconds": flow.host_seconds,
     }
@@ -157,7 +159,8 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         ("bits as numpy's", exact),
     ]
     if result["max_abs_error"] is not None:
-        found.append(("largest error", f"{result['max_abs_error']:.3g} of a logit, against float64"))
+        bound = "" if result["error_bound"] is None else f" (bound {result['error_bound']:.3g})"
+        found.append(("largest error", f"{result['max_abs_error']:.3g} of a logit, against float64{bound}"))
     return [*found, ("host seconds", f"{result['host_seconds']:.1f}")]
 
 

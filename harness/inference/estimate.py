@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.program import Prefill
-from harness.inference.generate import Model, admitted, checked
+from harness.inference.admission import admitted
+from harness.inference.asking import Model, checked
 from wse_core.params import Machine
 
 __all__ = ["WITHIN", "Estimate", "estimate"]

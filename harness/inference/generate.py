@@ -17,92 +17,31 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
-from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.oracle import Oracle
-from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
 from fabric.networks.inference.prefill.oracle import PrefillOracle
-from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
 from fabric.networks.inference.resident import Resident, Resumed, Step
-from fabric.networks.inference.rows import POLICIES
+from harness.inference.admission import admitted, admitted_meshes
+from harness.inference.asking import Hear, Model, Sampling, checked
+from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
-from harness.models.bound import bounded_logits
-from harness.models.configuration import Configuration
-from harness.models.plain import PlainDecoder
 from traces.marks import mark
-from wse_core.errors import ConfigError
-from wse_core.formats import Arithmetic, Bits
+from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
-__all__ = ["PREFILLS", "Answer", "Load", "Model", "Sampling", "admitted", "admitted_meshes", "checked", "generate"]
-
-PREFILLS = ("auto", "mesh", "token")
+__all__ = ["Answer", "Load", "generate"]
 
 TRACK = "answer"
 """What phases of an answer belong to, in run files."""
-
-LARGE = 50_000_000
-"""Parameters from which the plain decoder that answers are compared with is one of float32: float64 takes memory."""
-
-Hear = Callable[[int, int], None]
-"""Called with the number of a step and its token, as each token of the answer comes."""
-
-
-class Model(Protocol):
-    """What answers: `harness.models.hub.LanguageModel`, or one of random weights."""
-
-    @property
-    def configuration(self) -> Configuration: ...
-
-    def rounded(self, arithmetic: Arithmetic) -> tuple[dict[str, NDArray[Any]], Any]: ...
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the next token is chosen.
-
-    Attributes
-    ----------
-    temperature : float
-        0: the likeliest, found on the wafer.  Else the host draws from softmax(logits / temperature).
-    top_k : int
-        Draw among so many of the likeliest only; 0: all.
-    seed : int
-    """
-
-    temperature: float = 0.0
-    top_k: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.temperature) and self.temperature >= 0):
-            raise ConfigError(f"{self.temperature} is no temperature", where="--temperature", hint="0 or more")
-        if self.top_k < 0:
-            raise ConfigError(f"{self.top_k} tokens to draw from", where="--top-k", hint="1 or more; 0: all")
-
-    def drawer(self, answers: int | None = None) -> Callable[[NDArray[np.float32], int], int]:
-        """Return a function of logits and the likeliest token that gives the next one, below `answers`."""
-        rng = np.random.default_rng(self.seed)
-
-        def draw(logits: NDArray[np.float32], likeliest: int) -> int:
-            if self.temperature == 0:
-                return likeliest
-            values = logits[:answers].astype(np.float64) / self.temperature
-            order = np.argsort(-values, kind="stable")[: self.top_k or len(values)]
-            shares = np.exp(values[order] - values[order[0]])
-            return int(rng.choice(order, p=shares / shares.sum()))
-
-        return draw
 
 
 @dataclass(frozen=True)
@@ -122,8 +61,8 @@ class Load:
 
 
 @dataclass
-class Answer:
-    """What was generated, and what it took.
+class Answer(Agreement):
+    """What was generated, what it took, and how it agrees with numpy.
 
     Attributes
     ----------
@@ -144,13 +83,6 @@ class Answer:
         Of keys and values that went to another mesh.
     hops : int
         Wavelet hops of all steps.
-    bit_exact : bool or None
-        Whether all steps gave the oracle's bits; None: not compared.
-    max_abs_error : float or None
-        Largest difference of a logit from plain numpy in float64.
-    error_bound, error_share : float or None
-        How large it should be at most (`harness.models.bound`), and the largest part of its own bound that a logit
-        takes; None for large models or if nothing was compared.
     memory : dict
         Bytes of a PE by what they hold.
     expected_cycles : int
@@ -172,10 +104,6 @@ class Answer:
     at_once: bool = False
     moved_bytes: int = 0
     hops: int = 0
-    bit_exact: bool | None = None
-    max_abs_error: float | None = None
-    error_bound: float | None = None
-    error_share: float | None = None
     memory: dict[str, int] = field(default_factory=dict)
     expected_cycles: int = 0
     layer_cycles: dict[str, int] = field(default_factory=dict)
@@ -203,117 +131,32 @@ class Answer:
             self.counters[name] = (values if before is None else before[0] + values, unit)
 
 
-def checked(model: Model, prompt: Sequence[int], count: int) -> int:
-    """Return how many tokens the cache must take, or refuse a prompt that cannot be answered."""
-    decoder = model.configuration.decoder
-    if not prompt:
-        raise ConfigError("an empty prompt", where="prompt", hint="at least one token")
-    if count < 1:
-        raise ConfigError(f"{count} tokens to generate", where="--tokens", hint="1 or more")
-    wrong = next((token for token in prompt if not 0 <= token < decoder.vocabulary), None)
-    if wrong is not None:
-        raise ConfigError(
-            f"token {wrong} is none of the {decoder.vocabulary} of the model", where="prompt", value=int(wrong)
-        )
-    tokens = len(prompt) + count - 1  # the last one is never read
-    if tokens + 1 > decoder.context:
-        raise ConfigError(
-            f"{len(prompt)} tokens of prompt and {count} of answer; the context of the model holds {decoder.context}",
-            where="prompt",
-            hint=f"a prompt of {max(1, decoder.context - count)} tokens, or a shorter answer",
-        )
-    return tokens
+class _Compared:
+    """An answer's oracle and plain numpy beside it."""
 
-
-class _Yardsticks:
-    """What every step of an answer is compared with; notes in the answer how they agree."""
-
-    def __init__(
-        self, decode: Decode, weights: Mapping[str, NDArray[Any]], tables: Mapping[str, Bits], answer: Answer
-    ) -> None:
-        self.oracle = Oracle(decode, weights, tables)
-        decoder = decode.place.decoder
-        self.plain = PlainDecoder(decoder, weights, np.float64 if decoder.parameters < LARGE else np.float32)
-        self.answer, self.weights = answer, weights
-        answer.bit_exact, answer.max_abs_error = True, 0.0
-
-    def follow(self, oracle: Oracle, tokens: Sequence[int]) -> None:
-        """Go on behind tokens that another mesh has read, with an oracle of the one that decodes."""
-        self.oracle = oracle
-        self.plain.forward(tokens)
+    def __init__(self, oracle: Oracle, weights: Mapping[str, NDArray[Any]], answer: Answer) -> None:
+        self.oracle, self.yardstick = oracle, Yardstick(oracle.place, weights, answer)
 
     def compare(self, token: int, step: Step) -> None:
         """Let both take a token and compare."""
-        self._compare(self.oracle.step(token), [token], step)
+        self.yardstick.compare(self.oracle.step(token), [token], step)
 
     def compare_prompt(self, prefill: Prefill, prompt: Sequence[int], resumed: Resumed) -> None:
         """Let both read a prompt and compare what came of it."""
         hidden = PrefillOracle(prefill, self.oracle).read(prompt)
-        self._compare(self.oracle.answer(hidden), prompt, resumed)
-
-    def conclude(self, tokens: Sequence[int], place: Placement) -> None:
-        """Note how the errors of the answer's logits compare with their bounds; `tokens`: all that were taken."""
-        if place.decoder.parameters >= LARGE:
-            return
-        found = np.array(self.answer.logits)
-        plain, bound = bounded_logits(place.decoder, self.weights, tokens, place.dtype, place.width + place.height)
-        plain, bound = plain[-len(found) :], bound[-len(found) :]
-        self.answer.error_bound = float(bound.max())
-        self.answer.error_share = float((np.abs(found - plain) / bound).max())
-
-    def _compare(self, wanted: tuple[int, Bits], tokens: Sequence[int], step: Step | Resumed) -> None:
-        """Note how what came agrees with what the oracle and plain numpy give."""
-        likeliest, bits = wanted
-        same = likeliest == step.token and np.array_equal(bits, step.logits)
-        error = np.abs(step.logits.view(np.float32) - self.plain.forward(tokens)[-1]).max()
-        self.answer.bit_exact = bool(self.answer.bit_exact and same)
-        self.answer.max_abs_error = max(self.answer.max_abs_error or 0.0, float(error))
-
-
-def admitted(
-    machine: Machine,
-    model: Model,
-    request: tuple[int, int],
-    mesh: tuple[int, int],
-    policy: str,
-    dtype: str,
-    answers: int | None,
-    prefill: str,
-) -> tuple[Decode, dict[str, int]]:
-    """Return the decoder with a cache for a request (tokens of the prompt, of prompt and answer), and a PE's words.
-
-    Raises
-    ------
-    PlanError
-        It does not fit; or the prompt cannot be read at once, and `prefill` wants that.
-    """
-    for name, value, known in (("cache policy", policy, POLICIES), ("prefill", prefill, PREFILLS)):
-        if value not in known:
-            where = "--cache" if known is POLICIES else "--prefill"
-            raise ConfigError(f"unknown {name} {value!r}", where=where, hint=", ".join(known))
-    length, tokens = request
-    place = Placement(model.configuration.decoder, *mesh, tokens_per_row(tokens, mesh[1], policy), dtype)
-    admit(place, machine, tokens, policy)
-    if prefill != "token":
-        prompt = PromptPlacement(place, length)
-        words = max(prompt_words(prompt), needed_words(place, prompt.slots), key=lambda found: sum(found.values()))
-        if prefill == "mesh":
-            admit_prompt(prompt, machine)
-        if sum(words.values()) <= machine["mem.words"]:
-            return Decode(machine, place, policy, answers=answers, prompt=prompt), words
-    return Decode(machine, place, policy, answers=answers), needed_words(place)
+        self.yardstick.compare(self.oracle.answer(hidden), prompt, resumed)
 
 
 def _begun(
     decode: Decode | TwoMeshes, weights: Mapping[str, NDArray[Any]], prompt: Sequence[int], answer: Answer, verify: bool
-) -> tuple[Resident, Resumed | None, _Yardsticks | None]:
-    """Return the decoder, what came of a prompt that was read at once, and the yardsticks; note what it took."""
+) -> tuple[Resident, Resumed | None, _Compared | None]:
+    """Return the decoder, what came of a prompt that was read at once, and what to compare with; note what it took."""
     if isinstance(decode, TwoMeshes):
         return _begun_on_two(decode, weights, prompt, answer, verify)
     tables = decode.tables(weights)
-    yardsticks = _Yardsticks(decode, weights, tables, answer) if verify else None
+    compared = _Compared(Oracle(decode, weights, tables), weights, answer) if verify else None
     if decode.prompt is None:
-        return Resident(decode, weights, tables=tables), None, yardsticks
+        return Resident(decode, weights, tables=tables), None, compared
     prefill = Prefill(decode.machine, decode.prompt)
     reading = read_prompt(prefill, weights, tables, prompt)
     mark(reading.begun, "prefill", TRACK, reading.begun + reading.cycles)
@@ -321,51 +164,23 @@ def _begun(
     resumed = resident.resume()
     words = 2 * max(len(image.code) for image in resident.fabric.spec.programs)
     answer.load, answer.at_once = Load(words, decode.place.width * words // 2), True
-    moved = resumed.begun + resumed.transition
-    mark(resumed.begun, f"program of {words} words loaded, in no time", TRACK)
-    mark(resumed.begun, "transition", TRACK, moved)
-    mark(moved, "first token", TRACK, moved + resumed.cycles)
+    loaded = resumed.begun - resumed.transition
+    mark(loaded, f"program of {words} words loaded, in no time", TRACK)
+    mark(loaded, "transition", TRACK, resumed.begun)
+    mark(resumed.begun, "first token", TRACK, resumed.begun + resumed.cycles)
     answer.prompt_cycles, answer.transition, answer.first_cycles = [reading.cycles], resumed.transition, resumed.cycles
     answer.hops += reading.hops + resumed.hops
     answer.counters = reading.counters
-    if yardsticks is not None:
-        yardsticks.compare_prompt(prefill, prompt, resumed)
-    return resident, resumed, yardsticks
-
-
-def admitted_meshes(
-    machine: Machine,
-    model: Model,
-    request: tuple[int, int],
-    meshes: tuple[tuple[int, int], tuple[int, int]],
-    policy: str,
-    dtype: str,
-    answers: int | None,
-) -> tuple[TwoMeshes, dict[str, int]]:
-    """Return a mesh that reads the prompt and another one that decodes, and words, for a request as of `admitted`.
-
-    Raises
-    ------
-    PlanError
-        Something does not fit; names the mesh.
-    """
-    (length, tokens), (first, second) = request, meshes
-    if policy not in POLICIES:
-        raise ConfigError(f"unknown cache policy {policy!r}", where="--cache", hint=", ".join(POLICIES))
-    decoder = model.configuration.decoder
-    before = Placement(decoder, *first, max(1, tokens_per_row(length - 1, first[1], "shift")), dtype)
-    behind = Placement(decoder, *second, tokens_per_row(tokens, second[1], policy), dtype)
-    found = TwoMeshes(machine, before, behind, length - 1, policy, answers)
-    found.admit()
-    return found, found.most_words()
+    if compared is not None:
+        compared.compare_prompt(prefill, prompt, resumed)
+    return resident, resumed, compared
 
 
 def _begun_on_two(
     meshes: TwoMeshes, weights: Mapping[str, NDArray[Any]], prompt: Sequence[int], answer: Answer, verify: bool
-) -> tuple[Resident, None, _Yardsticks | None]:
+) -> tuple[Resident, None, _Compared | None]:
     """Return as `_begun` does, all but the last token of the prompt having been read on the first mesh."""
     tables, read = meshes.tables(weights), prompt[:-1]
-    yardsticks = _Yardsticks(meshes.decode, weights, tables[1], answer) if verify else None
     resident, move = meshes.read(weights, read, tables=tables)
     end = move.begun + move.cycles
     mark(move.begun, "prefill", TRACK, end)
@@ -374,19 +189,21 @@ def _begun_on_two(
     decoder = meshes.decode.place.decoder
     answer.moved_bytes = len(read) * decoder.layers * decoder.token_bytes()
     answer.hops += move.hops
-    if yardsticks is not None:
-        yardsticks.follow(meshes.oracle(weights, read, tables), read)
-    return resident, None, yardsticks
+    compared = None
+    if verify:
+        compared = _Compared(meshes.oracle(weights, read, tables), weights, answer)
+        compared.yardstick.follow(read)
+    return resident, None, compared
 
 
-def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, yardsticks: _Yardsticks | None) -> Step:
+def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, compared: _Compared | None) -> Step:
     """Let the decoder take a token; note what it took, and how it agrees."""
     step = resident.step(token)
     label = f"prompt token {resident.count}" if of_prompt else f"token {len(answer.tokens) + 1}"
     mark(step.begun, label, TRACK, step.begun + step.cycles)
     answer.note(step, of_prompt)
-    if yardsticks is not None:
-        yardsticks.compare(token, step)
+    if compared is not None:
+        compared.compare(token, step)
     return step
 
 
@@ -397,7 +214,7 @@ def _silent(progress: Progress) -> Progress:
 
 
 def _answered(
-    begun: tuple[Resident, Resumed | None, _Yardsticks | None],
+    begun: tuple[Resident, Resumed | None, _Compared | None],
     prompt: Sequence[int],
     tokens: int,
     draw: Callable[[NDArray[np.float32], int], int],
@@ -407,9 +224,9 @@ def _answered(
     progress: Progress,
 ) -> list[int]:
     """Let the decoder take what is left of the prompt, and what it answers; return all tokens that were taken."""
-    (resident, came, yardsticks), queue = begun, list(prompt)
+    (resident, came, compared), queue = begun, list(prompt)
     for position in range(len(prompt) - 1 if answer.at_once else 0, tokens):
-        step = came or _taken(resident, queue[position], position < len(prompt) - answer.at_once, answer, yardsticks)
+        step = came or _taken(resident, queue[position], position < len(prompt) - answer.at_once, answer, compared)
         came = None
         progress.update(position + 1, tokens, cycles=sum(answer.prompt_cycles[-1:] + answer.token_cycles[-1:]))
         if position < len(prompt) - 1:
@@ -492,9 +309,9 @@ def generate(
     begun = _begun(built, weights, prompt, answer, verify)
     progress.phase("prompt and answer")
     taken = _answered(begun, prompt, tokens, draw, stops, answer, hear, progress)
-    resident, _, yardsticks = begun
+    resident, _, compared = begun
     answer.conclude(resident)
-    if yardsticks is not None:
-        yardsticks.conclude(taken, resident.place)
+    if compared is not None:
+        compared.yardstick.conclude(taken, answer.logits)
     answer.host_seconds = time.perf_counter() - started
     return answer

@@ -8,29 +8,28 @@ regions, and for that of the answers, where one answer alone leaves all regions 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
+from fabric.networks.inference.edge import Came
+from fabric.networks.inference.fit import needed_words
 from fabric.networks.inference.log import PAIRS
-from fabric.networks.inference.passing import Passed, Passing, PipelineOracle
+from fabric.networks.inference.passing import Passing, PipelineOracle
 from fabric.networks.inference.pipeline import Pipeline
 from fabric.networks.inference.pipeline_cycles import Bubbles, PipelineCycles
-from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.rows import POLICIES
-from harness.inference.generate import LARGE, Hear, Model, Sampling, checked
+from harness.inference.admission import admitted_regions
+from harness.inference.asking import Hear, Model, Sampling
+from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
-from harness.models.plain import PlainDecoder
 from traces.marks import mark
-from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
-__all__ = ["Flow", "Region", "admitted_regions", "generate_regions"]
+__all__ = ["Flow", "Region", "generate_regions"]
 
 LOG_WORDS = 8 * PAIRS
 """Words of a PE's notes of when tokens came, at most."""
@@ -58,8 +57,8 @@ class Region:
 
 
 @dataclass
-class Flow:
-    """What was generated, and what it took.
+class Flow(Agreement):
+    """What was generated, what it took, and how it agrees with numpy.
 
     Attributes
     ----------
@@ -76,8 +75,6 @@ class Flow:
         A round of the last position, by closed form.
     hops : int
         Wavelet hops.
-    bit_exact, max_abs_error
-        As of `harness.inference.generate.Answer`.
     counters : dict
         Of all PEs: name -> (array, unit).
     host_seconds : float
@@ -91,8 +88,6 @@ class Flow:
     answer_cycles: int = 0
     regions: list[Region] = field(default_factory=list)
     hops: int = 0
-    bit_exact: bool | None = None
-    max_abs_error: float | None = None
     counters: dict[str, tuple[NDArray[Any], str]] = field(default_factory=dict)
     host_seconds: float = 0.0
 
@@ -103,68 +98,60 @@ class Flow:
         return 1 - worked / (len(self.regions) * cycles) if cycles else 0.0
 
 
-def admitted_regions(
-    machine: Machine,
-    model: Model,
-    prompts: Sequence[Sequence[int]],
-    count: int,
-    mesh: tuple[int, int],
-    regions: int,
-    policy: str,
-    dtype: str,
-    answers: int | None,
-) -> Pipeline:
-    """Return the decoder on its regions, with caches for all answers.
-
-    Raises
-    ------
-    PlanError
-        A region's part does not fit; names it and the largest tensor.
-    """
-    if policy not in POLICIES:
-        raise ConfigError(f"unknown cache policy {policy!r}", where="--cache", hint=", ".join(POLICIES))
-    if not prompts:
-        raise ConfigError("no request", where="--requests", hint="1 or more")
-    tokens = max(checked(model, prompt, count) for prompt in prompts)
-    room = tokens_per_row(tokens, mesh[1], policy)
-    place = Placement(model.configuration.decoder, *mesh, room, dtype, requests=len(prompts))
-    built = Pipeline(machine, place, regions, policy, answers)
-    for k, stage in enumerate(built.stages):
-        admit(stage.place, machine, tokens, policy, f"part of region {k + 1}")
-    return built
-
-
-class _Yardsticks:
-    """What every token of every answer is compared with."""
-
-    def __init__(self, built: Pipeline, weights: dict[str, NDArray[Any]], tables: Any, flow: Flow) -> None:
-        decoder = built.place.decoder
-        precision = np.float64 if decoder.parameters < LARGE else np.float32
-        self.oracle, self.flow = PipelineOracle(built, weights, tables), flow
-        self.plain = [PlainDecoder(decoder, weights, precision) for _ in range(built.place.requests)]
-        flow.bit_exact, flow.max_abs_error = True, 0.0
-
-    def compare(self, request: int, token: int, passed: Passed) -> None:
-        """Let both take a token of a request and compare."""
-        likeliest, bits = self.oracle.step(token, request)
-        same = likeliest == passed.token and np.array_equal(bits, passed.logits)
-        error = np.abs(passed.logits.view(np.float32) - self.plain[request].forward([token])[-1]).max()
-        self.flow.bit_exact = bool(self.flow.bit_exact and same)
-        self.flow.max_abs_error = max(self.flow.max_abs_error or 0.0, float(error))
-
-
 def _worked(busy: list[tuple[int, int]], first: int, last: int) -> int:
     """Return the cycles from `first` to `last` that lie in intervals."""
     return sum(max(0, min(end, last) - max(begin, first)) for begin, end in busy)
 
 
-def _feed(passing: Passing, queues: list[list[int]], done: list[bool], longest: int) -> None:
+class _Request:
+    """One of several requests: the tokens that are known, and what came of those that went through."""
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        count: int,
+        stops: set[int],
+        draw: Callable[[NDArray[np.float32], int], int],
+        flow: Flow,
+        number: int,
+        yardstick: Yardstick,
+    ) -> None:
+        self.length, self.count, self.stops, self.draw = len(prompt), count, stops, draw
+        self.queue, self.done, self.number, self.yardstick = list(prompt), False, number, yardstick
+        self.tokens, self.logits, self.cycles = flow.tokens[number], flow.logits[number], flow.token_cycles[number]
+        self.track = f"request {number + 1}"
+        self.read = 0  # the cycle in which its first token left
+
+    def take(self, position: int, came: Came, oracle: PipelineOracle | None) -> bool:
+        """Take what came of a token and compare it with the oracle's; return whether the answer has one more."""
+        end = came.begun + came.cycles
+        mark(came.begun, f"{self.track}, token {position + 1}", self.track, end)
+        if oracle is not None:
+            taken = self.queue[position]
+            self.yardstick.compare(oracle.step(taken, self.number), [taken], came)
+        if position < self.length - 1:
+            return False
+        if self.tokens:
+            self.cycles.append(came.cycles)
+        else:
+            self.read = end
+        logits = came.logits.view(np.float32)
+        token = self.draw(logits, came.token)
+        self.tokens.append(token)
+        self.logits.append(logits)
+        self.queue.append(token)
+        self.done = token in self.stops or len(self.tokens) == self.count
+        return True
+
+
+def _feed(passing: Passing, requests: Sequence[_Request], longest: int) -> None:
     """Send all tokens that are known, in turns; an answer that has ended keeps its place, for what nobody reads."""
-    while passing.sent < len(queues) * longest:
-        position, r = divmod(passing.sent, len(queues))
-        if position >= len(queues[r]) and not done[r]:
+    while passing.edge.sent < len(requests) * longest:
+        position, r = divmod(passing.edge.sent, len(requests))
+        request = requests[r]
+        if position >= len(request.queue) and not request.done:
             return
-        passing.send(0 if done[r] else queues[r][position])
+        passing.send(0 if request.done else request.queue[position])
 
 
 def generate_regions(
@@ -206,45 +193,34 @@ def generate_regions(
     tables, sampling = built.tables(weights), sampling or Sampling()
     turns, stops = len(prompts), set(model.configuration.stops)
     draws = [Sampling(sampling.temperature, sampling.top_k, sampling.seed + k).drawer(answers) for k in range(turns)]
-    queues, done = [list(prompt) for prompt in prompts], [False] * turns
     longest = max(len(prompt) for prompt in prompts) + count - 1
     flow = Flow([[] for _ in prompts], [[] for _ in prompts], [[] for _ in prompts], Bubbles(0, [], 1))
+    requests = [
+        _Request(prompt, count, stops, draw, flow, k, Yardstick(built.place, weights, flow))
+        for k, (prompt, draw) in enumerate(zip(prompts, draws, strict=True))
+    ]
     passing = Passing(built, weights, tables)
-    yardsticks = _Yardsticks(built, weights, tables, flow) if verify else None
+    oracle = PipelineOracle(built, weights, tables) if verify else None
     progress.phase("prompts and answers")
-    first, read, end = 0, 0, 0  # cycles: the first token enters, the last prompt is read, the last token leaves
-    number = 0
-    while not all(done):
-        _feed(passing, queues, done, longest)
+    first, end, number = 0, 0, 0  # cycles in which the first token enters and the last one leaves; tokens so far
+    while not all(request.done for request in requests):
+        _feed(passing, requests, longest)
         passed = passing.receive()
         position, r = divmod(number, turns)
         number += 1
         first = passed.begun if number == 1 else first
-        if done[r]:
+        if requests[r].done:
             continue
         end = passed.begun + passed.cycles
-        mark(passed.begun, f"request {r + 1}, token {position + 1}", f"request {r + 1}", end)
-        if yardsticks is not None:
-            yardsticks.compare(r, queues[r][position], passed)
         progress.update(number, turns * longest, cycles=passed.cycles)
-        if position < len(prompts[r]) - 1:
-            continue
-        if flow.tokens[r]:
-            flow.token_cycles[r].append(passed.cycles)
-        else:
-            read = max(read, end)
-        logits = passed.logits.view(np.float32)
-        token = draws[r](logits, passed.token)
-        flow.tokens[r].append(token)
-        flow.logits[r].append(logits)
-        queues[r].append(token)
-        done[r] = token in stops or len(flow.tokens[r]) == count
-        if hear is not None and r == 0:
+        if requests[r].take(position, passed, oracle) and hear is not None and r == 0:
             progress.close()
             progress = Progress()
-            hear(len(flow.tokens[r]), token)
+            hear(len(flow.tokens[r]), flow.tokens[r][-1])
     passing.finish()
-    _conclude(flow, built, passing, (first, read, end), (number - 1) // turns)
+    for request in requests if verify else ():
+        request.yardstick.conclude(request.queue[:-1], request.logits)
+    _conclude(flow, built, passing, (first, max(request.read for request in requests), end), (number - 1) // turns)
     flow.host_seconds = time.perf_counter() - started
     return flow
 

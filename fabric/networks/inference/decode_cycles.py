@@ -310,8 +310,9 @@ class StepCycles(Work):
 
     def entering(self) -> int:
         """Return the cycles until column 0 has the embedding of a token that the wafer waits for."""
-        hidden = self.place.hidden
-        return timing.ramps(self.m) + timing.operation(self.m, hidden // 2) + self.vector("fh2s", hidden, 2)
+        m, hidden = self.m, self.place.hidden
+        passing = self.decode.column * m["router.hop"] if self.decode.arrived else 0  # the mesh that read the prompt
+        return timing.ramps(m) + passing + timing.operation(m, hidden // 2) + self.vector("fh2s", hidden, 2)
 
     def through(
         self, front: Front, before: int, entering: int, done: Callable[[str], None], opens: bool = True

@@ -10,63 +10,39 @@ from numpy.typing import ArrayLike
 
 from fabric.host.fabric import Fabric
 from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.edge import Came, Edge
 from fabric.networks.inference.prefill.reading import readings
 from fabric.networks.inference.rows import Rows
-from fabric.networks.inference.tiles import embedding_rows
-from wse_core.errors import ConfigError, InternalError
+from wse_core.errors import InternalError
 from wse_core.formats import Bits
 
 __all__ = ["Resident", "Resumed", "Step"]
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Came):
     """What one token gave.
 
     Attributes
     ----------
-    token : int
-        The next token, the one with the largest logit.
-    logits : ndarray of uint32, shape (vocabulary,)
-        Bits of f32 numbers.
-    begun, cycles : int
-        The cycle in which the token begins to enter, and how many there are from then to that in which the next has
-        left, hand-over to hand-over.
     hops : int
         Wavelet hops.
     """
 
-    token: int
-    logits: Bits
-    begun: int
-    cycles: int
     hops: int
 
 
 @dataclass(frozen=True)
-class Resumed:
-    """What came of a prompt that another program read.
+class Resumed(Step):
+    """What came of a prompt that another program read; it begins where the last token's hidden features are in place.
 
     Attributes
     ----------
-    token, logits
-        As of a `Step`.
-    begun : int
-        Cycle of the beginning.
     transition : int
-        Cycles in which the last token's hidden features moved to where decoding has them.
-    cycles : int
-        From then on to the cycle in which the token has left.
-    hops : int
-        Wavelet hops of both.
+        Cycles before, in which these features moved there.
     """
 
-    token: int
-    logits: Bits
-    begun: int
     transition: int
-    cycles: int
-    hops: int
 
 
 class Resident:
@@ -90,8 +66,8 @@ class Resident:
     Attributes
     ----------
     fabric : Fabric
-    count : int
-        Tokens taken so far.
+    edge : Edge
+        Where tokens go in and out.
     """
 
     def __init__(
@@ -103,7 +79,7 @@ class Resident:
         kept: Mapping[str, Bits] | None = None,
         fabric: Fabric | None = None,
     ) -> None:
-        self.decode, self.place, self.weights = decode, decode.place, weights
+        self.decode, self.place = decode, decode.place
         if (kept is None) != (decode.prompt is None):
             raise InternalError("a decoder goes on behind a prompt if, and only if, one was read")
         prompt = decode.arrived[1] if decode.arrived else decode.prompt
@@ -115,9 +91,14 @@ class Resident:
             fabric.entered(decode.inputs[0])  # from now on it is noted when wavelets enter
             fabric.launch("token")
         self.fabric = fabric
-        self.count = 0 if prompt is None else prompt.length
         counts = None if prompt is None else prompt.counts
-        self.most = Rows.most(self.place.height, self.place.tokens_per_row, decode.policy, counts)
+        most = Rows.most(self.place.height, self.place.tokens_per_row, decode.policy, counts)
+        self.edge = Edge(fabric, decode, decode, weights, most, 0 if prompt is None else prompt.length)
+
+    @property
+    def count(self) -> int:
+        """Tokens taken so far."""
+        return self.edge.sent
 
     def resume(self) -> Resumed:
         """Return the answer to a prompt that another program read; once, before any step.
@@ -128,10 +109,9 @@ class Resident:
             The logits are no numbers.
         """
         begun = self.fabric.cycle
-        run = self.fabric.run(on_wait="return")
-        found, cycle = self._left()
-        logits, moved = self._checked(found), int(readings(self.fabric, "moved").max())
-        return Resumed(int(found), logits, begun, moved - begun, cycle + 1 - moved, run.wavelet_hops)
+        hops = self._run()
+        moved = int(readings(self.fabric, "moved").max())
+        return Resumed(**vars(self.edge.take(moved)), hops=hops, transition=moved - begun)
 
     def step(self, token: int) -> Step:
         """Send a token and return what came back.
@@ -141,48 +121,20 @@ class Resident:
         ConfigError
             No such token, the cache is full, or the logits are no numbers.
         """
-        place, fabric = self.place, self.fabric
-        if not 0 <= token < place.decoder.vocabulary:
-            raise ConfigError(
-                f"token {token} does not exist",
-                where="decoder",
-                hint=f"0 .. {place.decoder.vocabulary - 1}",
-                value=token,
-            )
-        if self.count >= self.most:
-            raise ConfigError(f"the cache is full: it has room for {self.most} tokens", where="decoder")
-        rows = embedding_rows(place, self.decode.machine, self.weights, token)
-        for stream, chunk in zip(self.decode.inputs, rows, strict=True):
-            fabric.send(stream, chunk)
-        run = fabric.run(on_wait="return")
-        self.count += 1
-        found, cycle = self._left()
-        begin = int(fabric.entered(self.decode.inputs[0])[0])
-        logits = self._checked(found)
-        return Step(int(found), logits, begin, cycle + 1 - begin, run.wavelet_hops)
+        self.edge.send(token)
+        hops = self._run()
+        return Step(**vars(self.edge.take()), hops=hops)
 
-    def _left(self) -> tuple[float, int]:
-        """Return the token that left the wafer, as a number, and the cycle in which it had left."""
-        left = self.fabric.receive(self.decode.output)
-        if len(left) != 2:
-            raise InternalError(f"{len(left)} wavelets left the decoder instead of two")
-        return float(left.values("f32")[0]), int(left.cycles[-1])
-
-    def _checked(self, found: float) -> Bits:
-        """Return the logits, or refuse a token or logits that are no numbers."""
-        logits = self.logits()
-        if not np.isfinite(found) or not np.isfinite(logits.view(np.float32)).all():
-            raise ConfigError(
-                f"logits of token {self.count - 1} are no finite numbers",
-                where="decoder",
-                hint="weights that overflow 16-bit numbers; cb16 has a larger range",
-            )
-        return logits
+    def _run(self) -> int:
+        """Run until the decoder waits for a token; return the wavelet hops."""
+        hops = self.fabric.run(on_wait="return").wavelet_hops
+        if not self.edge.has_left():
+            raise InternalError("the decoder waits, and no token has left it")
+        return hops
 
     def logits(self) -> Bits:
-        """Return the bits of the logits of the last token, as the PEs of row 0 hold them."""
-        found = self.fabric.read("logits", self.decode.column, 0, self.place.width, 1)[0].view(np.uint32)
-        return found[self.place.ids >= 0]
+        """Return the bits of the logits of the last token."""
+        return self.edge.logits()
 
     def stamps(self) -> np.ndarray:
         """Return when each part of the last step was done, per PE: int64 (parts, height, width); of a timed program."""

@@ -43,8 +43,10 @@ def test_an_answer_leaves_bubbles_and_requests_fill_them(model, capsys, tmp_path
     status, one = generated(capsys, *words, "--out", file)
     assert status == 0
     assert one["bit_exact"] is True
-    tokens, _ = PlainDecoder(DECODER, rounded(random_weights(DECODER), "f16"), np.float64).generate([3, 0, 1], 4)
+    tokens, logits = PlainDecoder(DECODER, rounded(random_weights(DECODER), "f16"), np.float64).generate([3, 0, 1], 4)
     assert one["tokens"] == tokens
+    assert one["max_abs_error"] < one["error_bound"] < 0.05 * np.ptp(logits)
+    assert 0 < one["error_share"] < 1
     assert one["text"] == "".join("abcdefghijklmnopq"[token] for token in tokens)
     cycles = one["cycles"]
     assert len(cycles["tokens"]) == 3

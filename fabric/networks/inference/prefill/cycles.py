@@ -424,8 +424,11 @@ class PromptCycles(Work):
                 self._all(times, count)
                 at[y, line] = times
 
-    def _run(self) -> dict[str, float]:
-        """Return when each of `PARTS` is done, those of layers in the last layer, from the first embedding on."""
+    def _run(self) -> tuple[dict[str, float], Times]:
+        """Return when each of `PARTS` is done, those of layers in the last layer, and when each PE is through.
+
+        From the first embedding on.
+        """
         place, found = self.place, {}
         at = self._entered() + self.stamp
 
@@ -458,14 +461,18 @@ class PromptCycles(Work):
         hidden = self.prompt.slots * place.hidden
         at += self.vector("mov32", hidden, 1) + self.load + 4 + self.vector("mov32", hidden, 2, 1) + self.edit
         done("down")
-        return found
+        return found, at
 
     def parts(self) -> dict[str, float]:
         """Return the cycles of each of `PARTS`: from when the slowest PE is through with the part before."""
-        ends = self._run()
+        ends, _ = self._run()
         cuts = [0.0, *[ends[part] for part in PARTS]]
         return {part: b - a for part, (a, b) in zip(PARTS, pairwise(cuts), strict=True)}
 
     def prompt_cycles(self) -> float:
         """Return the cycles of a prompt, from its first embedding to the end of the last PE."""
-        return self._run()[PARTS[-1]]
+        return self._run()[0][PARTS[-1]]
+
+    def ends(self) -> Times:
+        """Return when each PE has read the prompt, (height, width)."""
+        return self._run()[1]
