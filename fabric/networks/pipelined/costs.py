@@ -17,6 +17,8 @@ There and back
 
 Updates
     Where an update has several minibatches (`parts`), its cycles are shared among them: the mean is what is returned.
+    Turns with an update and turns without one are then of different lengths, and not everywhere at the same time: what
+    the slowest layer waits for that is found by following minibatches (`turns`).
 
 The last layer cannot begin a minibatch before the one before has come back from the loss, so the two are measured
 together, as the only layer of a network.
@@ -43,6 +45,7 @@ from fabric.networks.pipelined.matrix import MatrixPlace, matrix_program
 from fabric.networks.pipelined.outputs import OutputsPlace, outputs_program, passing_program
 from fabric.networks.pipelined.pipeline import Pipeline, Placed
 from fabric.networks.pipelined.tile import Tile
+from fabric.networks.pipelined.turns import Turn, pace
 from fabric.networks.pipelined.updates import Rule
 from fabric.networks.pipelined.wafer import PipelinedWafer
 from fabric.networks.streamed.network import Network
@@ -61,6 +64,7 @@ __all__ = [
     "streams",
     "there_and_back_cycles",
     "tile_cycles",
+    "turns_of",
 ]
 
 TURNS = 3
@@ -134,20 +138,32 @@ def _mean(measured: Callable[[int], float], parts: int) -> float:
     return rest + (every - rest) / parts
 
 
+def _tile_program(tile: Tile, rule: Rule, machine: Machine, half: str) -> tuple[Program, Link, Link]:
+    """Return the program of a tile alone, its inputs and its sums."""
+    place = MatrixPlace(True, True, 0, 0, tile.inputs, False)
+    program = matrix_program(tile, place, STREAM, None, rule, tile.kept + 2 * TURNS, machine, half)
+    return program, ("W", STREAM, tile.inputs * tile.batch // 2), ("E", colors.EAST[0], tile.outputs * tile.batch)
+
+
+@lru_cache(maxsize=4096)
+def _tile_forward(tile: Tile, rule: Rule, machine: Machine, half: str) -> float:
+    """Return the cycles of a minibatch that goes forward only."""
+    program, inputs, sums = _tile_program(tile, rule, machine, half)
+    return _turn(program, [inputs], [sums], 0, machine, training=False)
+
+
 @lru_cache(maxsize=4096)
 def _tile(tile: Tile, rule: Rule, machine: Machine, half: str, per_update: int = 1) -> tuple[float, float]:
     """Return the cycles of a turn, and of it those from its begin until the gradients of the inputs have left."""
-    n, batch, place = tile.outputs, tile.batch, MatrixPlace(True, True, 0, 0, tile.inputs, False)
-    program = matrix_program(tile, place, STREAM, None, rule, tile.kept + 2 * TURNS, machine, half)
-    inputs: Link = ("W", STREAM, tile.inputs * batch // 2)
-    sums: Link = ("E", colors.EAST[0], n * batch)
+    n, batch = tile.outputs, tile.batch
+    program, inputs, sums = _tile_program(tile, rule, machine, half)
     gradients: Link = ("N", colors.NORTH[0], tile.inputs * batch)
     comes: list[Link] = [inputs, ("E", colors.DELTA, n * batch // 2)]
     if tile.first:
         return _turn(program, comes, [sums], tile.delay, machine, True, per_update), 0.0
     turns = tile.delay + TURNS, tile.delay + 2 * TURNS
     (few, _), (many, (east, north)) = _run(program, comes, [sums, gradients], turns, machine, True, per_update)
-    forward = _turn(program, [inputs], [sums], 0, machine, training=False)
+    forward = _tile_forward(tile, rule, machine, half)
     # Of the first turn that has both ways: from its last sum to its last gradient.
     back = north[gradients[2] - 1] - east[(tile.delay + 1) * sums[2] - 1]
     return (many - few) / TURNS, forward + float(back)
@@ -179,15 +195,27 @@ def gate_cycles(batch: int, machine: Machine) -> float:
     return _turn(program, comes, [("N", BACK, words * batch)], 0, machine) - words * batch
 
 
+def _outputs_program(tile: Tile, rule: Rule, machine: Machine, half: str) -> tuple[Program, Link, Link]:
+    """Return the program of the outputs of a row alone, its sums and what it sends on."""
+    count, place = tile.outputs * tile.batch, OutputsPlace(0, True, True, tile.outputs)
+    program = outputs_program(tile, place, STREAM, BACK, rule, tile.kept + 2 * TURNS, machine, half)
+    return program, ("W", colors.EAST[0], count), ("N", STREAM, count // 2)
+
+
+@lru_cache(maxsize=4096)
+def _outputs_forward(tile: Tile, rule: Rule, machine: Machine, half: str) -> float:
+    """Return the cycles of a minibatch that goes forward only."""
+    program, sums, leaves = _outputs_program(tile, rule, machine, half)
+    return _turn(program, [sums], [leaves], 0, machine, training=False)
+
+
 @lru_cache(maxsize=4096)
 def _outputs(tile: Tile, rule: Rule, machine: Machine, half: str, per_update: int = 1) -> tuple[float, float]:
     """Return the cycles of a turn, and of it those before the first output leaves."""
-    n, count = tile.outputs, tile.outputs * tile.batch
-    program = outputs_program(
-        tile, OutputsPlace(0, True, True, n), STREAM, BACK, rule, tile.kept + 2 * TURNS, machine, half
-    )
-    comes: list[Link] = [("W", colors.EAST[0], count), ("E", BACK, count // 2)]
-    goes: list[Link] = [("N", STREAM, count // 2), ("W", colors.DELTA, count // 2)]
+    count = tile.outputs * tile.batch
+    program, sums, on = _outputs_program(tile, rule, machine, half)
+    comes: list[Link] = [sums, ("E", BACK, count // 2)]
+    goes: list[Link] = [on, ("W", colors.DELTA, count // 2)]
     turns = tile.delay + TURNS, tile.delay + 2 * TURNS
     (few, _), (many, (leaves, _)) = _run(program, comes, goes, turns, machine, True, per_update)
     turn = (many - few) / TURNS
@@ -270,19 +298,24 @@ def layer_cycles(tile: Tile, rule: Rule, machine: Machine, half: str, rows_befor
 
 
 def last_cycles(tile: Tile, rule: Rule, machine: Machine, half: str, loss_rows: int, parts: int = 1) -> float:
-    """Return the same of the last layer with the loss, which it waits for in every turn.
+    """Return the same of the last layer with the loss, which it waits for in every turn."""
+    return _mean(lambda count: _last_turn(tile, rule, machine, half, loss_rows, count), parts)
+
+
+def _last_turn(tile: Tile, rule: Rule, machine: Machine, half: str, loss_rows: int, per_update: int) -> float:
+    """Return the cycles of a turn of the last layer.
 
     More than `FEW` columns of tiles are not simulated: each adds as many cycles as one of the last few.
     """
-    if tile.columns > FEW:
-        fewer = (FEW // 2, FEW)
-        near, far = (
-            last_cycles(replace(tile, layer=replace(tile.layer, inputs=tile.inputs * c), columns=c), *given)
-            for given in [(rule, machine, half, loss_rows, parts)]
-            for c in fewer
-        )
-        return far + (far - near) / (fewer[1] - fewer[0]) * (tile.columns - FEW)
-    return _mean(lambda count: _last(tile, rule, machine, half, loss_rows, count), parts)
+    if tile.columns <= FEW:
+        return _last(tile, rule, machine, half, loss_rows, per_update)
+    fewer = (FEW // 2, FEW)
+    near, far = (
+        _last(replace(tile, layer=replace(tile.layer, inputs=tile.inputs * c), columns=c), *given)
+        for given in [(rule, machine, half, loss_rows, per_update)]
+        for c in fewer
+    )
+    return far + (far - near) / (fewer[1] - fewer[0]) * (tile.columns - FEW)
 
 
 @lru_cache(maxsize=1024)
@@ -317,14 +350,56 @@ def there_and_back_cycles(below: Tile, tile: Tile, rule: Rule, machine: Machine,
     given = machine, tile.batch, False, tile.columns, tile.rows, tile.inputs, tile.outputs, below.rows
     entering = float(streams(*given)[2])
     inside = forward_and_back_cycles(tile, rule, machine, half) + stage(machine) * tile.rows
+    leaving = _leaving(tile)
     sample = tile.inputs * tile.columns / 2
-    leaving = sample + float(_marks(tile.columns))
     first = max(leaving, stage(machine) * tile.columns) - sample
     return _outputs_ahead(below, rule, machine, half) + entering + inside + first + (tile.batch - 1) * leaving
 
 
+def _leaving(tile: Tile) -> float:
+    """Return the cycles of the stream of a sample's gradients of the inputs."""
+    return tile.inputs * tile.columns / 2 + float(_marks(tile.columns))
+
+
+def turns_of(pipeline: Pipeline) -> list[Turn]:
+    """Return what the programs of each layer do with a minibatch, in cycles, each measured alone on one PE.
+
+    What the last layer's turn takes beyond its own programs is the loss, with the ways there and back.
+    """
+    given = pipeline.rule, pipeline.machine, pipeline.network.dtype
+    found, before = [], 1
+    for tile in pipeline.tiles:
+        one, row, sums = _one_tile(tile), _one_row(tile), tile.outputs * tile.batch
+        (plain, ways), every = _tile(one, *given, NEVER), _tile(one, *given, 1)[0]
+        forward, ahead = _tile_forward(one, *given), _outputs_forward(row, *given)
+        back = 0.0 if tile.first else ways - forward
+        outputs, norm = (_outputs(row, *given, count)[0] for count in (NEVER, 1))
+        sizes = tile.columns, tile.rows, tile.inputs, tile.outputs, before
+        turn = Turn(
+            tile.delay,
+            entering=float(streams(pipeline.machine, tile.batch, tile.first, *sizes)[2]),
+            forward=forward,
+            sums=sums,
+            back=back,
+            rest=plain - forward - back,
+            update=every - plain,
+            activation=ahead - sums - sums // 2,
+            slopes=outputs - ahead,
+            norm=norm - outputs,
+            leaving=0.0 if tile.first else tile.batch * _leaving(tile),
+        )
+        found.append(turn)
+        before = tile.rows
+    last = _last_turn(pipeline.tiles[-1], *given, pipeline.loss_rows, NEVER)
+    found[-1] = replace(turn, loss=last - plain - turn.activation - turn.slopes)
+    return found
+
+
 def network_cycles(pipeline: Pipeline, parts: int = 1) -> dict[str, float]:
     """Return the cycles of every layer for a minibatch; the largest is that of the network in its steady state.
+
+    Where an update has several minibatches, the slowest layer's cycles have those in which it waits for the updates of
+    other PEs.
 
     A slow layer begins with a lead, since its first minibatches have no way back; until that is used up, which may take
     some tens of minibatches, losses come as fast as the layers behind it are.
@@ -345,4 +420,7 @@ def network_cycles(pipeline: Pipeline, parts: int = 1) -> dict[str, float]:
         found[f"layer {k}"] = max(found[f"layer {k}"], there_and_back_cycles(below, tile, rule, machine, half) / 2)
     name, last = f"layer {len(pipeline.tiles)}", pipeline.tiles[-1]
     found[name] = max(found[name], last_cycles(last, rule, machine, half, pipeline.loss_rows, parts))
+    if parts > 1:
+        slowest = max(found, key=lambda layer: found[layer])
+        found[slowest] = max(found[slowest], pace(turns_of(pipeline), parts))
     return found

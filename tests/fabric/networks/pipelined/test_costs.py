@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fabric.networks.pipelined.costs import network_cycles
+from fabric.networks.pipelined.turns import Turn, pace
 from fabric.networks.pipelined.updates import Rule
 from tests.fabric.networks.pipelined import Case
 from tests.fabric.networks.pipelined.drawn import drawn
@@ -79,3 +82,24 @@ def test_cycles_of_an_update_are_shared_by_its_minibatches(features, shapes, par
     predicted = max(network_cycles(case.pipeline, parts).values())
     assert predicted == pytest.approx((times[-1] - times[-1 - last]) / last, rel=0.05)
     assert max(network_cycles(case.pipeline).values()) > 1.2 * predicted
+
+
+@pytest.mark.parametrize(
+    ("features", "shapes", "parts", "norm"),
+    [((24, 16, 4), [(3, 2), (2, 1)], 3, True), ((18, 14, 4), [(2, 1), (1, 1)], 2, False)],
+)
+def test_long_turns_elsewhere_are_waited_for(features, shapes, parts, norm):
+    """The turn of an update is long in one part and short in another: the mean of the slowest part is too little."""
+    case = Case(features, shapes, norm=norm, activation="gelu", rule=Rule("adam"), batch=2, updates=24)
+    minibatches, last = 24 * parts, 4 * parts
+    times = case.wafer.run(*case.samples(minibatches), case.constants(24), parts).loss_times
+    predicted = max(network_cycles(case.pipeline, parts).values())
+    assert predicted == pytest.approx((times[-1] - times[-1 - last]) / last, rel=0.05)
+
+
+def test_minibatches_are_followed_from_turn_to_turn():
+    """Two parts of one layer, one slow at its updates, the other always: no more than one minibatch lies between."""
+    turn = Turn(0, 0, forward=100, sums=0, back=0, rest=0, update=900, activation=500, slopes=0, norm=0, leaving=0)
+    assert pace([turn], 3) == (3 * 600 + 900) / 3  # sums, activation and the way back follow one another
+    ahead = replace(turn, delay=2)
+    assert pace([ahead, replace(turn, update=0, activation=0)], 3) == (2 * 500 + 1000) / 3
