@@ -196,7 +196,7 @@ ARGUMENTS = {
 INNER = {
     "<control>": ("entry_bits", "place", "ignore_place"),
     "<collectives_2d/params>": ("axis",),
-    "<math>": ("bits_f32", "bits_f16"),
+    "<math>": ("bits_f32", "bits_f16", "peer", "lowest"),
 }
 """Functions of modules that are their own business."""
 COLLECTIVE = ("init", "broadcast", "scatter", "gather", "reduce_fadds")

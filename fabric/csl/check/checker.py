@@ -137,7 +137,7 @@ class Checker(RunTimeStatements):
         inline = function.decl.inline == "inline" and function.decl.body is not None
         if inline and arguments and all(isinstance(value, Value) for value in arguments):
             return self._expanded(function, arguments, node)
-        return self._call(function, arguments, node)
+        return self.call_of(function, arguments, node)
 
     def _expanded(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
         """Return the value of an inline function whose arguments are all known, or a call if it does more."""
@@ -148,9 +148,9 @@ class Checker(RunTimeStatements):
             pass
         finally:
             self.forced -= 1
-        return self._call(function, arguments, node)
+        return self.call_of(function, arguments, node)
 
-    def _call(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
+    def call_of(self, function: Function, arguments: list[Any], node: n.Call, site: bool = True) -> tree.Call:
         decl = function.decl
         generic = is_generic(decl)
         scope = Scope(function.module, function.module.scope)
@@ -184,7 +184,7 @@ class Checker(RunTimeStatements):
         made = self._instance(whole, function, params, scope.names, result, node.span)
         self._note_call(made)
         call = tree.Call(result, node.span, made, tuple(passed))
-        if self._caller is not None:
+        if site and self._caller is not None:
             self._caller.sites.append(call)
         return call
 

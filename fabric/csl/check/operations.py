@@ -9,7 +9,8 @@ from fabric.csl import tree
 from fabric.csl.check.values import RunTimeValues
 from fabric.csl.comptime.builtins.dsds import options
 from fabric.csl.comptime.builtins.operations import OPTIONS, Operation
-from fabric.csl.comptime.values import Function, Scope, Value
+from fabric.csl.comptime.globals import is_generic
+from fabric.csl.comptime.values import Dsd, Function, Scope, Struct, TensorAccess, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import (
@@ -65,6 +66,10 @@ class VectorOperations(RunTimeValues):
         if len(node.arguments) > 1 + len(row.sources):
             chosen = options(self, node.arguments[-1], scope, OPTIONS, row.name)
         self._check_shape(row, dest, sources, chosen, node)
+        if row.name == "@faddhs" and not isinstance(dest.type, PointerType):
+            kinds = [element_of(source) for source in sources]
+            if (kinds[0] == F32) > (kinds[1] == F32) or (is_half(kinds[1]) > is_half(kinds[0])):
+                sources.reverse()  # the machine takes the one of 16 bits first
         return tree.BuiltinCall(BOOL, node.span, row.name, (dest, *sources), chosen)
 
     def _destination(self, row: Operation, value: Any, node: n.Node) -> Any:
@@ -151,25 +156,46 @@ class VectorOperations(RunTimeValues):
         if not isinstance(what, Value) or not isinstance(what.data, Function) or what.data.decl.kind != "fn":
             raise Fault(f"@map takes a function first, not {what.type}", node.arguments[0].span)
         values = [self.expr(entry, scope) for entry in node.arguments[1:]]
-        function = self.instance_of_types(what.data, node)
-        kind = what.type
-        assert isinstance(kind, FnType)
-        wanted = len(kind.params) + (kind.result != VOID)
-        if len(values) != wanted:
+        count = len(what.data.decl.params)
+        elements: dict[int, Any] = {}
+        arguments: list[Any] = []
+        for place, (value, entry) in enumerate(zip(values[:count], node.arguments[1:], strict=False)):
+            if not isinstance(value.type, (DsdType, DsrType)):
+                arguments.append(value)
+                continue
+            if str(value.type) == "fabout_dsd":
+                raise Fault("@map cannot read a fabout_dsd", entry.span)
+            element = tree.Expr(self._map_element(what, place, value, entry), entry.span)
+            elements[id(element)] = value
+            arguments.append(element)
+        call = None
+        if len(arguments) == count:
+            inner = n.Call(node.arguments[0], node.arguments[1 : 1 + count], span=node.span)
+            call = self.call_of(what.data, arguments, inner, site=False)
+        wanted = count + (call is None or call.type != VOID)
+        if call is None or len(values) != wanted:
             raise Fault(f"@map of '{what.data.decl.name}' takes {wanted} operands, not {len(values)}", node.span)
-        operands = []
-        for param, value, entry in zip(kind.params, values, node.arguments[1:], strict=False):
-            if isinstance(value.type, (DsdType, DsrType)):
-                if str(value.type) == "fabout_dsd":
-                    raise Fault("@map cannot read a fabout_dsd", entry.span)
-                operands.append(value)
-            else:
-                operands.append(self.as_expr(self.convert(value, param, entry.span, "the operand"), entry.span))
-        if kind.result != VOID:
-            operands.append(self._map_output(kind.result, values[-1], node.arguments[-1]))
+        taken = [value.value if isinstance(value, tree.Convert) else value for value in call.arguments]
+        operands = [elements.get(id(inner), value) for inner, value in zip(taken, call.arguments, strict=True)]
+        if call.type != VOID:
+            operands.append(self._map_output(call.type, values[-1], node.arguments[-1]))
         if not any(isinstance(value.type, (DsdType, DsrType)) for value in values):
             raise Fault("@map needs a DSD among its operands", node.span)
-        return tree.BuiltinCall(VOID, node.span, "@map", (function, *operands))
+        return tree.BuiltinCall(VOID, node.span, "@map", (call.function, *operands))
+
+    def _map_element(self, what: Value, place: int, value: Any, node: n.Node) -> Type:
+        """Return the type in which a function takes the elements of a vector."""
+        assert isinstance(what.data, Function)
+        if not is_generic(what.data.decl) and isinstance(what.type, FnType):
+            return what.type.params[place]
+        declared = what.data.decl.params[place]
+        if isinstance(declared.type, n.Name) and declared.type.name != "anytype":
+            return self.type(declared.type, Scope(what.data.module, what.data.module.scope))
+        found = element_of(value)
+        if found is None:
+            hint = "name a function of one type, such as sqrt_f32"
+            raise Fault(f"what the elements of this {value.type} are is not known", node.span, hint)
+        return found
 
     def _map_output(self, result: Type, value: Any, node: n.Node) -> Any:
         if isinstance(value.type, (DsdType, DsrType)):
@@ -181,8 +207,8 @@ class VectorOperations(RunTimeValues):
         return self.as_expr(value, node.span)
 
     @abstractmethod
-    def instance_of_types(self, function: Function, node: n.Node) -> tree.Function:
-        """Return the instance of a function whose parameters are all run-time values."""
+    def call_of(self, function: Function, arguments: list[Any], node: n.Call, site: bool = True) -> tree.Call:
+        """Return a call of a function with operands; `site` tells whether its code may stand there alone."""
 
     def run_dfilt(self, node: n.Builtin, scope: Scope) -> Any:
         """Return a `@dfilt`."""
@@ -192,3 +218,43 @@ class VectorOperations(RunTimeValues):
         return tree.BuiltinCall(
             BOOL, node.span, "@dfilt", (value,), options(self, node.arguments[1], scope, OPTIONS, "@dfilt")
         )
+
+
+def element_of(value: Any) -> Type | None:
+    """Return the type of what a vector was made of, None where that is not known; of a number its own type."""
+    if isinstance(value, tree.Const):
+        value = value.value
+    if isinstance(value, tree.BuiltinCall):
+        base = value.options.get("base_address") if value.name == "@get_dsd" else None
+        if value.name == "@set_dsd_base_addr":
+            base = value.arguments[1]
+        if base is not None:
+            return _pointed(base.type)
+        return element_of(value.arguments[0]) if value.arguments else None
+    if isinstance(value, tree.Load):
+        initial = getattr(getattr(value.place, "variable", None), "initial", None)
+        return element_of(initial) if isinstance(value.type, DsdType) else value.type
+    if not isinstance(value, Value):
+        return None if isinstance(value.type, (DsdType, DsrType)) else value.type
+    if not isinstance(value.data, Dsd):
+        return None if isinstance(value.type, (DsdType, DsrType)) else value.type
+    for name, arguments in reversed(value.data.edits):
+        if name == "@set_dsd_base_addr":
+            return _pointed(arguments[0].type)
+    access = value.data.fields.get("tensor_access")
+    data = getattr(access, "data", None)
+    if isinstance(data, TensorAccess):
+        return data.element
+    base = data.fields.get("base_address") if isinstance(data, Struct) else value.data.fields.get("base_address")
+    return None if base is None else _pointed(base.type)
+
+
+def is_half(kind: Type | None) -> bool:
+    """Whether a type is a float of 16 bits."""
+    return isinstance(kind, FloatType) and kind.bits == 16
+
+
+def _pointed(kind: Type) -> Type | None:
+    """Return the type of the elements behind a pointer, or of an array."""
+    kind = kind.target if isinstance(kind, PointerType) else kind
+    return kind.element if isinstance(kind, ArrayType) else kind

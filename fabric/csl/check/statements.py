@@ -110,9 +110,10 @@ class RunTimeStatements(VectorOperations):
     def _code_ExprStatement(self, node: n.ExprStatement, scope: Scope) -> list[tree.Statement]:
         value = self.expr(node.value, scope)
         if value.type != VOID and not isinstance(node.value, n.Builtin):
-            if isinstance(node.value, n.Call):
-                raise Fault(f"the result, a {value.type}, is not used", node.span, "assign it to _ if that is meant")
-            raise Fault("the value of this expression is not used", node.span, "assign it to _ if that is meant")
+            if not isinstance(node.value, n.Call):
+                raise Fault("the value of this expression is not used", node.span, "assign it to _ if that is meant")
+            hint = "assign it to _ if that is meant"
+            self.report.warn(f"the result, a {value.type}, is not used", node.span, hint)
         return [] if isinstance(value, Value) else [tree.Evaluate(node.span, value)]
 
     def _code_Assign(self, node: n.Assign, scope: Scope) -> list[tree.Statement]:

@@ -219,9 +219,10 @@ class RunTimeValues(Interpreter):
             return super().switch_value(node, scope)
         chain: Any = None
         for case in reversed(node.cases):
-            if not isinstance(case.body, n.ExprStatement):
+            body = case.body.value if isinstance(case.body, n.ExprStatement) else case.body
+            if not isinstance(case.body, (n.ExprStatement, n.Switch)):
                 raise Fault("a branch that gives a value at run time must be an expression", case.span)
-            value = self.expr(case.body.value, scope)
+            value = self.expr(body, scope)
             if case.values is None or chain is None:
                 chain = value
                 continue

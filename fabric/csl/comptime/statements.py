@@ -131,6 +131,8 @@ class Statements(Calls):
             raise Fault("no branch of the switch fits", node.span, "add an 'else' branch")
         if isinstance(case.body, n.ExprStatement):
             return self.expr(case.body.value, scope)
+        if isinstance(case.body, n.Switch):
+            return self.expr(case.body, scope)
         return self.block_value(n.BlockExpr(None, case.body, span=case.body.span), scope)  # type: ignore[arg-type]
 
     def block_value(self, node: n.BlockExpr, scope: Scope) -> Any:

@@ -237,13 +237,13 @@ class FunctionLowering(Machine):
         name = expr.name
         if name in OPERATIONS:
             self.operation(expr)
-            return None
+            return None if any(str(value.type) == "fifo_dsd" for value in expr.arguments) else 1
         if name == "@map":
             self.map(expr)
             return None
         if name == "@dfilt":
             self.filtered(expr)
-            return None
+            return 1
         if name in ("@load_to_dsr", "@load_to_dsr_xdsr"):
             self.load_to_dsr(expr)
             return None
@@ -257,7 +257,10 @@ class FunctionLowering(Machine):
             return self._drawn()
         if name == "@set_dsr_base_addr":
             base = self.value(expr.arguments[1])
-            self.put("dsr_base", None, base, data=self.explicit(expr.arguments[0]))
+            dsr = self.explicit(expr.arguments[0])
+            self.put("dsr_base", None, base, data=dsr)
+            if self.program.is_mapped(dsr):
+                self.store_at(None, self.program.held_number(dsr, "base"), base, 1)
             return None
         if name == "@set_active_prng":
             number = self.value(expr.arguments[0])

@@ -1,8 +1,7 @@
-"""Vector operations and `@map`."""
+"""Vector operations."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,8 +13,9 @@ from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, Ending, ExplicitDsr, Operand, Sym, Vector, Vreg
 from fabric.csl.lower.descriptors import Chosen
 from fabric.csl.lower.dsd import Descriptor, Fixed
-from fabric.csl.lower.statements import Statements
-from fabric.csl.types import DsdType, DsrType, PointerType, Type
+from fabric.csl.lower.mapping import HELD, Mapping
+from fabric.csl.lower.vectors import saves_address
+from fabric.csl.types import DsdType, DsrType, PointerType
 from wse_core import isa
 
 __all__ = ["Operations"]
@@ -23,7 +23,7 @@ __all__ = ["Operations"]
 FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_dest": "dest", "dsr_fifo_src1": "src1"}
 
 
-class Operations(Statements):
+class Operations(Mapping):
     """Vector operations; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     # ---- operands
@@ -180,7 +180,11 @@ class Operations(Statements):
 
     def load_explicit(self, dsr: ExplicitDsr, dsd: Descriptor, options: dict[str, Any]) -> None:
         """Load a DSR that the program named; its options hold for the operations that use it."""
-        save = "save_address" in options and bool(options["save_address"].data)
+        save = saves_address(options)
+        if self.program.is_mapped(dsr):
+            for name in HELD:
+                number = getattr(dsd, name)
+                self.store_at(None, self.program.held_number(dsr, name), 0 if number is None else number, 1)
         self.program.note_load(dsr, dsd, options, self.block, self.span)
         self.load_dsr(dsr, dsd, self.program.on_control(options, self.span), save)
 
@@ -192,88 +196,6 @@ class Operations(Statements):
         dsr.thread = self.program.thread_of([dsd], ending)
         self.load_dsr(dsr, dsd, self.program.on_control(expr.options, self.span))
         self.put("vector", None, data=Vector("dfilt", (dsr,), ending))
-
-    # ---- @map
-
-    def map(self, expr: tree.BuiltinCall) -> None:
-        """Write a `@map`: a loop around the function."""
-        function, *operands = expr.arguments
-        params = function.params
-        has_result = len(operands) > len(params)
-        kinds: list[Type] = [param.type for param in params] + ([function.result] if has_result else [])
-        walks = [
-            self._walk(value, kind, k == len(params))
-            for k, (value, kind) in enumerate(zip(operands, kinds, strict=True))
-        ]
-        turns = [walk.extent for walk in walks if isinstance(walk, Walk)]
-        known = [turn for turn in turns if isinstance(turn, int)]
-        count: Operand = min(known) if len(known) == len(turns) else next(t for t in turns if not isinstance(t, int))
-        body, done = self.new_block(), self.new_block()
-        if count == 0:
-            return
-        left = self.copied(count, 1, "left")
-        if isinstance(count, Vreg):
-            self.branch("br16", "ne", left, 0, body, done)
-        self.depth += 1
-        self.place(body)
-        arguments: list[Operand] = []
-        for walk, param in zip(walks, params, strict=False):
-            arguments.append(self._taken(walk, param.type) if isinstance(walk, Walk) else walk)
-        result = self.expand(function, arguments)
-        if has_result:
-            target = walks[-1]
-            assert result is not None
-            if isinstance(target, Walk):
-                self._given(target, result, function.result)
-            else:
-                base, offset = self._split(target)
-                self.store_at(base, offset, result, function.result.words)
-        for walk in walks:
-            if isinstance(walk, Walk) and walk.at is not None:
-                self.put("add16", walk.at, walk.at, walk.step)
-        self.put("sub16", left, left, 1)
-        self.branch("br16", "ne", left, 0, body, done)
-        self.depth -= 1
-        self.place(done)
-
-    @abstractmethod
-    def expand(self, function: tree.Function, arguments: list[Any]) -> Operand | None:
-        """Write a function's body here."""
-
-    def _walk(self, value: Any, kind: Type, is_result: bool) -> Any:
-        """Return how an operand of `@map` moves from turn to turn; a number stays as it is."""
-        if isinstance(value.type, DsrType):
-            raise Fault("@map over a DSR is not supported", self.span, "give it the DSD")
-        if not isinstance(value.type, DsdType):
-            return self.value(value)
-        dsd = self.descriptor(value)
-        words = kind.words or 1
-        if dsd.fixed.kind == "mem1d":
-            at = self.copied(dsd.base if dsd.base is not None else 0, 1, "at")
-            stride = dsd.stride if dsd.stride is not None else 1
-            return Walk(dsd, dsd.extent if dsd.extent is not None else 0, at, self._times(stride, words))
-        if dsd.fixed.kind in ("fabin", "fabout"):
-            return Walk(dsd, dsd.extent if dsd.extent is not None else 0, None, 0)
-        raise Fault(f"@map over a {value.type} is not supported", self.span)
-
-    def _taken(self, walk: Walk, kind: Type) -> Operand:
-        size = kind.words or 1
-        if walk.at is not None:
-            return self.load_at(walk.at, 0, size)
-        dsr = AutoDsr("src1")
-        self.load_dsr(dsr, walk.dsd.with_(extent=1))
-        dst = self.new(size)
-        self.put("vector", dst, data=Vector("mov32" if size == 2 else "mov16", ("dst", dsr)))
-        return dst
-
-    def _given(self, walk: Walk, value: Operand, kind: Type) -> None:
-        size = kind.words or 1
-        if walk.at is not None:
-            self.store_at(walk.at, 0, value, size)
-            return
-        dsr = AutoDsr("dest")
-        self.load_dsr(dsr, walk.dsd.with_(extent=1))
-        self.put("vector", None, self.reg(value, size), data=Vector("mov32" if size == 2 else "mov16", (dsr, 0)))
 
     # ---- memory
 
@@ -297,10 +219,3 @@ class Operations(Statements):
         self.load_dsr(dest, Descriptor(Fixed("mem1d"), self.joined(base, offset), kind.count, 1))
         op = "mov32" if size == 2 else "mov16"
         self.put("vector", None, self.reg(value, size), data=Vector(op, (dest, 0)))
-
-
-class Walk:
-    """An operand of `@map` that moves: `at` is the register with its address, or None on the fabric."""
-
-    def __init__(self, dsd: Descriptor, extent: Operand, at: Vreg | None, step: Operand) -> None:
-        self.dsd, self.extent, self.at, self.step = dsd, extent, at, step

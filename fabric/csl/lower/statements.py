@@ -330,8 +330,8 @@ class Statements(Descriptors):
             if self.unrolled(node, known, start, step):
                 return
         item = self.copied(start, 2 if wide else 1, node.item.name)
-        if known is None and isinstance(stop, Vreg):
-            stop = self.copied(stop, stop.size)
+        if known is None:  # what the loop changes does not change its end
+            stop, step = (self.copied(x, x.size) if isinstance(x, Vreg) else x for x in (stop, step))
         self._loop(node, item, start, step, stop, known, wide)
 
     def _loop(
@@ -357,6 +357,12 @@ class Statements(Descriptors):
         if known is None:
             top = self.new_block()
             self.place(top)
+            if isinstance(step, Vreg):  # its sign is known at run time only
+                falling, rising = self.new_block(), self.new_block()
+                self.branch(row, "lt", step, 0, falling, rising)
+                self.place(falling)
+                self.branch(row, less, stop, item, body, done)
+                self.place(rising)
             a, b = (stop, item) if down else (item, stop)
             self.branch(row, less, a, b, body, done)
         self.place(body)

@@ -11,7 +11,7 @@ from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
 from fabric.csl.lower.constants import scalar_bits, words_of_type
 from fabric.csl.lower.wide import WideNumbers, is_wide
-from fabric.csl.types import ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type
+from fabric.csl.types import BOOL, ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type
 
 __all__ = ["Expressions"]
 
@@ -171,6 +171,8 @@ class Expressions(WideNumbers):
 
     def _value_BuiltinCall(self, expr: tree.BuiltinCall) -> Operand:
         result = self.builtin(expr)
+        if result is None and expr.type == BOOL:
+            raise Fault("whether a FIFO ended an operation early cannot be read", expr.span, "leave the result unused")
         if result is None:
             raise Fault(f"the back end does not take {expr.name} here", expr.span)
         return result

@@ -11,7 +11,7 @@ from fabric.csl import tree
 from fabric.csl.check.program import Program as Checked
 from fabric.csl.comptime.values import Dsd, Function, Pointer, Value
 from fabric.csl.diagnostics import Fault, Source, Span
-from fabric.csl.ir import Block, Ending, ExplicitDsr, Fifo, Memory
+from fabric.csl.ir import Block, Ending, ExplicitDsr, Fifo, Memory, Sym
 from fabric.csl.ir import Function as Made
 from fabric.csl.lower.descriptors import Descriptors
 from fabric.csl.lower.dsd import FIELDS, Descriptor, DsdVariable, Fixed
@@ -40,6 +40,8 @@ class Attributes(ABC):
     def __init__(self, checked: Checked) -> None:
         self.checked = checked
         self.loads: dict[ExplicitDsr, list[dict[str, Any]]] = {}
+        self._kinds: dict[ExplicitDsr, set[tuple[str, bool]]] = {}
+        self._mapped: set[ExplicitDsr] = set()
         self.last: dict[ExplicitDsr, tuple[Block, dict[str, Any], Descriptor]] = {}
         self.high: set[int] = set()
         self.main = MAIN_PRIORITIES[0]
@@ -54,13 +56,15 @@ class Attributes(ABC):
         for function in self.checked.functions:
             for node in tree.nodes(function.body):
                 if isinstance(node, tree.BuiltinCall) and node.name.startswith("@load_to_dsr"):
-                    self._note(node.arguments[0], node.options)
+                    self._note(node.arguments[0], node.options, node.arguments[-1])
+                elif isinstance(node, tree.BuiltinCall) and node.name == "@map":
+                    self._mapped |= {dsr for value in node.arguments[1:] if (dsr := explicit_dsr(value)) is not None}
                 elif isinstance(node, tree.Assign) and isinstance(node.place.type, DsdType):
                     variable = getattr(getattr(node.place, "base", node.place), "variable", None)
                     if variable is not None:
                         self._assigned.setdefault(id(variable), []).append(node.value)
-        for dsr, _, options, _ in self.checked.unit.loads:
-            self._note(dsr, options)
+        for register, dsd, options, _ in self.checked.unit.loads:
+            self._note(register, options, dsd)
         for name, arguments, _ in self.checked.unit.settings:
             if name in ("set_task_priority", "update_task_priority"):
                 level = arguments[1].data if len(arguments) > 1 else 1
@@ -74,10 +78,33 @@ class Attributes(ABC):
         """Whether something is assigned to a variable of descriptors."""
         return id(variable) in self._assigned
 
-    def _note(self, dsr: Any, options: dict[str, Any]) -> None:
-        dsr = dsr.value if isinstance(dsr, tree.Const) else dsr
-        if isinstance(dsr, Value) and str(dsr.type) in FILES:
-            self.loads.setdefault(ExplicitDsr(FILES[str(dsr.type)], dsr.data), []).append(options)
+    def _note(self, value: Any, options: dict[str, Any], dsd: Any) -> None:
+        dsr = explicit_dsr(value)
+        if dsr is not None:
+            self.loads.setdefault(dsr, []).append(options)
+            self._kinds.setdefault(dsr, set()).add((str(dsd.type), saves_address(options)))
+
+    # ---- DSRs that @map walks over
+
+    def is_mapped(self, dsr: ExplicitDsr) -> bool:
+        """Whether some `@map` walks over a DSR."""
+        return dsr in self._mapped
+
+    def held_by(self, dsr: ExplicitDsr, span: Span) -> tuple[str, bool]:
+        """Return the kind of descriptor that a DSR is loaded with wherever it is, and whether it saves its address."""
+        found = self._kinds.get(dsr, set())
+        if len(found) != 1:
+            what = "never loaded" if not found else "loaded with descriptors of several kinds"
+            raise Fault(f"{dsr} is {what}; @map cannot walk over it", span, "give it the DSD")
+        return next(iter(found))
+
+    def held_number(self, dsr: ExplicitDsr, name: str) -> Sym:
+        """Return where a number of a DSR is kept for `@map`."""
+        return Sym(self.hidden(f"{dsr.file}{dsr.number}.{name}"))
+
+    @abstractmethod
+    def hidden(self, name: str, count: int = 1) -> Memory:
+        """Return a word that the program does not see."""
 
     # ---- attributes of operations
 
@@ -259,6 +286,19 @@ class Attributes(ABC):
         if str(variable.type) == "mem1d_dsd":
             return Descriptor(Fixed("mem1d"), 0, 0, 1)
         raise Fault(f"'{variable.name}' never gets a descriptor whose kind is known", variable.span)
+
+
+def explicit_dsr(value: Any) -> ExplicitDsr | None:
+    """Return the DSR that a known value names, None for anything else."""
+    value = value.value if isinstance(value, tree.Const) else value
+    if isinstance(value, Value) and str(value.type) in FILES:
+        return ExplicitDsr(FILES[str(value.type)], value.data)
+    return None
+
+
+def saves_address(options: dict[str, Any]) -> bool:
+    """Whether a DSR keeps the address where an operation ended."""
+    return "save_address" in options and bool(options["save_address"].data)
 
 
 ZERO = Value(IntType(16, False), 0)

@@ -194,6 +194,11 @@ def _switch(c: list[Any], span: Span) -> n.Switch:
 simple("case", n.Case)
 
 
+@rule("labelled_value")
+def _labelled_value(c: list[Any], span: Span) -> n.ExprStatement:
+    return n.ExprStatement(n.BlockExpr(str(c[0]), c[1], span=span), span=span)
+
+
 @rule("case_values", "extents")
 def _case_values(c: list[Any], span: Span) -> list[n.Node]:
     return c

@@ -113,7 +113,10 @@ STATEMENTS = {
     "global const changed": (running("¶c = 2;", "const c: i16 = 1;"), "not a variable"),
     "parameter changed": ("fn f(a: i16) void { ¶a = 1; }\n" + running("f(1);"), "is a const"),
     "value not used": (running("¶w + 1;", "var w: i16;"), "not used"),
-    "result not used": ("fn f() i16 { return 1; }\n" + running("¶f();"), "not used"),
+    "result of a FIFO": (
+        running("const all = ¶@mov16(f, 1); v = all;", "var s: [4]i16; var v: bool; const f = @allocate_fifo(s);"),
+        "whether a FIFO ended",
+    ),
     "break outside": (running("¶break;"), "outside of a loop"),
     "continue outside": (running("¶continue;"), "outside of a loop"),
     "unknown label": (running("while (w) { ¶break :far; }", "var w: bool;"), "no loop around"),

@@ -1,0 +1,233 @@
+"""`@map`: a loop around a function, with an operand of each kind that moves on by one element per turn."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import Any
+
+from fabric.csl import tree
+from fabric.csl.diagnostics import Fault
+from fabric.csl.ir import AutoDsr, ExplicitDsr, Operand, Vector, Vreg
+from fabric.csl.lower.dsd import Descriptor, Fixed
+from fabric.csl.lower.statements import Statements
+from fabric.csl.types import DsdType, DsrType, Type
+
+__all__ = ["Mapping"]
+
+FABRIC = ("fabin", "fabout")
+HELD = ("base", "extent", "stride")
+"""Numbers of a DSR that are kept in memory where `@map` walks over it."""
+
+
+class Mapping(Statements):
+    """`@map`; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+
+    def map(self, expr: tree.BuiltinCall) -> None:
+        """Write a `@map`; it ends when the first of its vectors does."""
+        function, *operands = expr.arguments
+        params = function.params
+        has_result = len(operands) > len(params)
+        kinds: list[Type] = [param.type for param in params] + ([function.result] if has_result else [])
+        walks = [self._walk(value, kind.words or 1) for value, kind in zip(operands, kinds, strict=True)]
+        count = self._shortest([walk.turns for walk in walks if isinstance(walk, Walk)])
+        if count == 0:
+            return
+        body, done = self.new_block(), self.new_block()
+        left = self.copied(count, 1, "left")
+        if isinstance(count, Vreg):
+            self.branch("br16", "ne", left, 0, body, done)
+        self.depth += 1
+        self.place(body)
+        arguments = [
+            walk.taken(self, param.type.words or 1) if isinstance(walk, Walk) else walk
+            for walk, param in zip(walks, params, strict=False)
+        ]
+        result = self.expand(function, arguments)
+        if has_result:
+            target = walks[-1]
+            assert result is not None
+            size = function.result.words or 1
+            if isinstance(target, Walk):
+                target.given(self, self.reg(result, size), size)
+            else:
+                base, offset = self._split(target)
+                self.store_at(base, offset, result, size)
+        for walk in walks:
+            if isinstance(walk, Walk):
+                walk.step(self)
+        self.put("sub16", left, left, 1)
+        self.branch("br16", "ne", left, 0, body, done)
+        self.depth -= 1
+        self.place(done)
+        for walk in walks:
+            if isinstance(walk, Walk):
+                walk.end(self)
+
+    def _shortest(self, turns: list[Operand]) -> Operand:
+        """Return the least of some lengths."""
+        known = [turn for turn in turns if isinstance(turn, int)]
+        others = [turn for turn in turns if not isinstance(turn, int)]
+        if not others:
+            return min(known)
+        found = self.copied(min(known) if known else others.pop(0), 1, "turns")
+        for turn in others:
+            less, after = self.new_block(), self.new_block()
+            self.branch("br16", "ltu", turn, found, less, after)
+            self.place(less)
+            self.set(found, turn)
+            self.place(after)
+        return found
+
+    @abstractmethod
+    def expand(self, function: tree.Function, arguments: list[Any]) -> Operand | None:
+        """Write a function's body here."""
+
+    @abstractmethod
+    def explicit(self, value: Any) -> ExplicitDsr:
+        """Return a DSR that the program names."""
+
+    def _walk(self, value: Any, words: int) -> Any:
+        """Return how an operand moves from turn to turn; a number stays as it is."""
+        if isinstance(value.type, DsrType):
+            return self._walk_dsr(self.explicit(value), words)
+        if not isinstance(value.type, DsdType):
+            return self.value(value)
+        dsd = self.descriptor(value)
+        if dsd.fixed.kind == "mem1d":
+            return self._along(dsd, words)
+        if dsd.fixed.kind == "mem4d":
+            return Grid(self, dsd, words)
+        if dsd.fixed.kind in FABRIC:
+            return Wavelets(dsd)
+        raise Fault(f"@map over a {value.type} is not supported", self.span)
+
+    def _along(self, dsd: Descriptor, words: int) -> Line:
+        at = self.copied(dsd.base if dsd.base is not None else 0, 1, "at")
+        stride = dsd.stride if dsd.stride is not None else 1
+        return Line(dsd.extent if dsd.extent is not None else 0, at, self._times(stride, words))
+
+    def _walk_dsr(self, dsr: ExplicitDsr, words: int) -> Walk:
+        """Return how a DSR moves: one that saves its address, or that is of the fabric, by operations of one element;
+        of any other the numbers lie in memory since it was loaded."""
+        kind, saves = self.program.held_by(dsr, self.span)
+        numbers = {name: self.load_at(None, self.program.held_number(dsr, name), 1) for name in HELD}
+        if kind == "mem1d_dsd" and not saves:
+            return self._along(Descriptor(Fixed("mem1d"), **numbers), words)
+        if kind in ("mem1d_dsd", "fabin_dsd", "fabout_dsd"):
+            self.put("dsr_len", None, self.reg(1, 1), data=dsr)
+            return Stepped(dsr, numbers["extent"])
+        raise Fault(f"@map over a DSR that holds a {kind} is not supported", self.span, "give it the DSD")
+
+
+class Walk(ABC):
+    """An operand that moves; `turns` is its length."""
+
+    turns: Operand
+
+    @abstractmethod
+    def taken(self, code: Any, size: int) -> Operand:
+        """Write what reads an element."""
+
+    @abstractmethod
+    def given(self, code: Any, value: Vreg, size: int) -> None:
+        """Write what stores an element."""
+
+    def step(self, code: Any) -> None:
+        """Write what goes on to the next element."""
+        return
+
+    def end(self, code: Any) -> None:
+        """Write what comes after the loop."""
+        return
+
+
+class Line(Walk):
+    """Memory with one stride; `at` is the register with the address."""
+
+    def __init__(self, turns: Operand, at: Vreg, stride: Operand) -> None:
+        self.turns, self.at, self.stride = turns, at, stride
+
+    def taken(self, code: Any, size: int) -> Operand:
+        return code.load_at(self.at, 0, size)
+
+    def given(self, code: Any, value: Vreg, size: int) -> None:
+        code.store_at(self.at, 0, value, size)
+
+    def step(self, code: Any) -> None:
+        code.put("add16", self.at, self.at, self.stride)
+
+
+class Grid(Line):
+    """Memory with up to four strides: a counter for each dimension that has another one around it."""
+
+    def __init__(self, code: Any, dsd: Descriptor, words: int) -> None:
+        extents, strides = dsd.fixed.extents, dsd.fixed.strides
+        turns = 1
+        for extent in extents:
+            turns *= extent
+        super().__init__(turns, code.copied(dsd.base if dsd.base is not None else 0, 1, "at"), 0)
+        inner = list(zip(extents, strides, strict=True))[::-1]
+        self.stride = inner[0][1] * words & 0xFFFF
+        self.rows = []
+        """Per dimension but the outermost: its extent, its counter, and what the end of it adds to the address."""
+        for (extent, stride), (_, outer) in pairwise(inner):
+            back = (outer - extent * stride) * words & 0xFFFF
+            self.rows.append((extent, code.copied(extent, 1, "row"), back))
+
+    def step(self, code: Any) -> None:
+        super().step(code)
+        done = code.new_block()
+        for extent, counter, back in self.rows:
+            ended = code.new_block()
+            code.put("sub16", counter, counter, 1)
+            code.branch("br16", "eq", counter, 0, ended, done)
+            code.place(ended)
+            code.set(counter, extent)
+            code.put("add16", self.at, self.at, back)
+        code.jump(done)
+        code.place(done)
+
+
+class Wavelets(Walk):
+    """A descriptor of the fabric: one wavelet per turn."""
+
+    def __init__(self, dsd: Descriptor) -> None:
+        self.dsd = dsd
+        self.turns = dsd.extent if dsd.extent is not None else 0
+
+    def taken(self, code: Any, size: int) -> Operand:
+        dsr = AutoDsr("src1")
+        code.load_dsr(dsr, self.dsd.with_(extent=1))
+        return _moved_in(code, dsr, size)
+
+    def given(self, code: Any, value: Vreg, size: int) -> None:
+        dsr = AutoDsr("dest")
+        code.load_dsr(dsr, self.dsd.with_(extent=1))
+        _moved_out(code, dsr, value, size)
+
+
+class Stepped(Walk):
+    """A DSR that goes on by itself: operations of one element until its length is set again."""
+
+    def __init__(self, dsr: ExplicitDsr, turns: Operand) -> None:
+        self.dsr, self.turns = dsr, turns
+
+    def taken(self, code: Any, size: int) -> Operand:
+        return _moved_in(code, self.dsr, size)
+
+    def given(self, code: Any, value: Vreg, size: int) -> None:
+        _moved_out(code, self.dsr, value, size)
+
+    def end(self, code: Any) -> None:
+        code.put("dsr_len", None, code.reg(self.turns, 1), data=self.dsr)
+
+
+def _moved_in(code: Any, dsr: AutoDsr | ExplicitDsr, size: int) -> Vreg:
+    dst: Vreg = code.new(size)
+    code.put("vector", dst, data=Vector("mov32" if size == 2 else "mov16", ("dst", dsr)))
+    return dst
+
+
+def _moved_out(code: Any, dsr: AutoDsr | ExplicitDsr, value: Vreg, size: int) -> None:
+    code.put("vector", None, value, data=Vector("mov32" if size == 2 else "mov16", (dsr, 0)))
