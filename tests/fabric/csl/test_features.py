@@ -452,5 +452,6 @@ def test_functions_of_numbers_of_every_type(tmp_path):
   y[4] = @as(i16, math.subsat(u, 9)) + @as(i16, math.sign(u));
   y[5] = @as(i16, math.max(0.5, f) * 4.0);
 """
-    text = 'const math = @import_module("<math>"); var x: i16 = 7; var low: i16 = -32000; var u: u16 = 7; var f: f32 = 2.5;'
+    text = 'const math = @import_module("<math>"); var x: i16 = 7; var low: i16 = -32000; var u: u16 = 7;'
+    text += " var f: f32 = 2.5;"
     assert words(tmp_path, body, text, count=6) == [10, -32768, 32767, 4, 1, 10]
