@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.figures import Result, figure, vendor_summa
+from traces.style import grouped
 from wse_core.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -224,6 +225,7 @@ def draw(canvas: Figure, rows: Sequence[dict[str, Any]]) -> None:
         lines.set_yscale("log")
         bars.set_xticks(range(len(meshes)), [f"{p}²" for p in meshes])
         bars.set_xlabel("PEs")
+        grouped(bars.yaxis)
     upper[0].set_ylabel("cycles")
     lower[0].set_ylabel("compute + communication")
     canvas.legend(
