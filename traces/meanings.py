@@ -45,6 +45,7 @@ RESULTS = {
     "total_seconds": ("s", "time of the host for everything"),
     "host_bands": ("bands", "bands of rows with clocks of their own in which the host simulated, at most"),
     "host_threads": ("threads", "threads of the host that simulated, at most"),
+    "host_ranks": ("ranks", "processes of the host that simulated, each some of the rows"),
     "peak_rss_bytes": ("B", "most memory of the host's process"),
     "hops_per_second": ("wavelets/s", "speed of the simulation: wavelet hops per second of the host"),
     "pe_cycles_per_second": ("cycles/s", "speed of the simulation: cycles of all PEs per second of the host"),

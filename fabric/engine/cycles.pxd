@@ -7,6 +7,7 @@ cdef enum:                  # why a run came back
     RUN_BREAK = 3           # let Python look for signals
     RUN_BUSY = 4            # so much moves in each cycle that bands of rows pay
     BUSY_CYCLES = 8         # in a row, for that
+    AHEAD = 1 << 22         # cycles that a CE may run ahead of the clock
     REFRESH = 1 << 28       # cycles between sweeps of stamps and counters; stamps older than that are rewritten
     MATES = 63              # threads besides the first one
 
@@ -24,5 +25,11 @@ ctypedef struct mate_t:     # a thread besides the first one
     region_t* s
     turn_t* turn
 
+cdef void cycle_of(region_t* s, uint32_t first, uint32_t end, bint fetches) noexcept nogil
+cdef uint64_t next_wake(region_t* s) noexcept nogil
+cdef uint64_t earlier(uint64_t a, uint64_t b) noexcept nogil
+cdef uint64_t next_at_edge(region_t* s) noexcept nogil
+cdef uint64_t quiet_since(region_t* s) noexcept nogil
+cdef void stamps_refresh(region_t* s) noexcept nogil
 cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexcept nogil
 cdef int run_bands(region_t* s, uint64_t limit, turn_t* t, mate_t* mates) noexcept nogil

@@ -74,7 +74,6 @@ cdef extern from *:
 cdef enum:
     EVENTS_PER_BREAK = 2000000
     REPORT = 1 << 19        # events that are reported together
-    AHEAD = 1 << 22         # cycles that a CE may run ahead of the clock
     TRAIL = 4               # cycles that a band keeps behind the band before it, if another thread runs that
 
 
@@ -218,7 +217,7 @@ cdef uint64_t next_wake(region_t* s) noexcept nogil:
             b &= b - 1
     return 0 if best == NEVER else best
 
-cdef inline uint64_t earlier(uint64_t a, uint64_t b) noexcept nogil:
+cdef uint64_t earlier(uint64_t a, uint64_t b) noexcept nogil:
     # The earlier of two cycles; 0 = never.
     return b if a == 0 or (b and b < a) else a
 

@@ -73,7 +73,7 @@ cdef class Engine:
         The host cannot map the tables.
     """
 
-    cdef Memory memory
+    cdef readonly Memory memory
     cdef region_t* s             # of `memory`
     cdef object sink, filter
     cdef bint running

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabric.ranks import joined
+from fabric.ranks.rows import part_of, rows_of
 from wse_core.errors import ConfigError, MemoryLimitError
 from wse_core.image import FabricSpec
 
@@ -36,7 +38,10 @@ def check_backend(backend: str) -> None:
 
 
 def make_engine(spec: FabricSpec, backend: str = "compiled") -> Any:
-    """Return an engine: ``compiled`` is `fabric.engine.engine.Engine`, ``reference`` the plain-Python twin."""
+    """Return an engine: ``compiled`` is `fabric.engine.engine.Engine`, ``reference`` the plain-Python twin.
+
+    Where several ranks have the fabric together (`fabric.ranks.joined`), the first is this rank's side of it.
+    """
     check_backend(backend)
     if backend == "compiled":
         try:
@@ -45,7 +50,13 @@ def make_engine(spec: FabricSpec, backend: str = "compiled") -> Any:
             raise ConfigError(
                 "the compiled engine cannot be imported", cause=str(error), hint='make build, or backend="reference"'
             ) from None
-        return Engine(spec)
+        ranks = joined.world()
+        if ranks is None:
+            return Engine(spec)
+        from fabric.ranks.engine import RankedEngine
+
+        return RankedEngine(spec, ranks)
+    joined.refuse_ranks("the plain-Python machine")
     from wse_core.reference.machine import ReferenceMachine
 
     return ReferenceMachine(spec)
@@ -128,7 +139,10 @@ def chosen() -> tuple[str, Callable[[Fabric], object] | None]:
 
 
 def check_memory(spec: FabricSpec, backend: str, limit: int | None = None) -> None:
-    """Refuse a fabric that can need more host memory than `limit`, or than there is [bytes]."""
+    """Refuse a fabric that can need more host memory than `limit`, or than there is [bytes]; of ranks: its own rows."""
+    ranks = joined.world()
+    if ranks is not None:
+        spec = part_of(spec, *rows_of(spec.height, ranks.rank, ranks.size))
     needed = estimate_bytes(spec, backend)
     limit = available_bytes() if limit is None else limit
     if limit is not None and needed > limit:

@@ -41,6 +41,7 @@ from fabric.host.streams import Received, cycles_at_edge, payload, stream_number
 from fabric.layout.layout import Layout
 from fabric.layout.rectangles import runs
 from fabric.layout.streams import Stream
+from fabric.ranks import joined
 from wse_core.errors import ConfigError, CycleLimitError, UnsupportedError
 from wse_core.image import FabricSpec
 from wse_core.params import Machine
@@ -324,6 +325,7 @@ class Fabric:
         """
         from fabric.host.recording import record
 
+        joined.refuse_ranks("recording")
         return record(path, trace, fabric=self, **options)
 
     # --- running --------------------------------------------------------------------------------------------------
@@ -428,6 +430,9 @@ class Fabric:
         self._ticks = [tick for tick in self._ticks if tick[1] != call]
 
     def _sums(self) -> dict[str, int]:
+        totals = getattr(self.engine, "totals", None)  # over ranks: sums are less to send than arrays
+        if totals is not None:
+            return {**totals(), "wavelet_hops": self.engine.wavelet_hops}
         sums = {key: int(values.sum()) for key, values in self.engine.counters().items()}
         hops = getattr(self.engine, "wavelet_hops", None)
         if hops is None:

@@ -29,6 +29,7 @@ from wse_core.schema import suggestion
 if TYPE_CHECKING:
     from fabric.kernels.kit.ahead import Estimate
     from fabric.kernels.kit.kernel import Kernel
+    from fabric.ranks.world import World
     from traces.writer import RunWriter
     from wse_core.params import Machine
 
@@ -46,6 +47,7 @@ KEYS = (
     "host_seconds",
     "host_bands",
     "host_threads",
+    "host_ranks",
     "peak_rss_bytes",
 )
 """What every result says, in this order; a kernel may add more."""
@@ -90,6 +92,11 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         metavar="N",
         type=int,
         help="bands of rows with clocks of their own (default: where they pay; 1: none)",
+    )
+    group.add_argument(
+        "--ranks",
+        action="store_true",
+        help="spread the rows over the ranks of an MPI run: mpiexec -n 2 python -m harness kernel ... --ranks",
     )
     parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
     add_trace_options(parser)
@@ -167,7 +174,12 @@ def parse_params(kernel: Kernel, words: Sequence[str]) -> dict[str, Any]:
 
 
 def run_kernel(
-    kernel: Kernel, machine: Machine, values: dict[str, Any], bands: int | None = None, threads: int | None = None
+    kernel: Kernel,
+    machine: Machine,
+    values: dict[str, Any],
+    bands: int | None = None,
+    threads: int | None = None,
+    ranks: World | None = None,
 ) -> dict[str, Any]:
     """Run a kernel and complete its result.
 
@@ -177,6 +189,8 @@ def run_kernel(
         What runs.
     bands, threads : int, optional
         How the host simulates it: bands of rows with clocks of their own, and threads.
+    ranks : World, optional
+        The ranks that run it together, of which this is one.
 
     Returns
     -------
@@ -194,7 +208,9 @@ def run_kernel(
     result.setdefault("host_seconds", elapsed)
     result.setdefault("host_bands", arrangement.most_bands)
     result.setdefault("host_threads", arrangement.most_threads)
-    result.setdefault("peak_rss_bytes", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    result.setdefault("host_ranks", 1 if ranks is None else ranks.size)
+    result.setdefault("peak_rss_bytes", peak if ranks is None else max(ranks.share(peak)))  # of the largest rank
     ordered = {key: result.pop(key) for key in KEYS if key in result}
     return ordered | result
 
@@ -255,42 +271,65 @@ def _as_floats(bits: np.ndarray, dtype: object) -> np.ndarray:
 
 def main(args: argparse.Namespace) -> int | None:
     """Run the kernel and print its result; return 1 if the result is known to be wrong, else 0."""
+    if not args.ranks:
+        return _main(args)
+    from fabric.ranks.joined import joined, refuse_ranks
+
+    with joined() as ranks:
+        if args.bands is not None or args.threads is not None:
+            raise ConfigError("a rank runs its rows at one clock", where="--ranks", hint="no --bands and no --threads")
+        if args.trace not in ("off", "counters") or args.trace_window is not None:
+            refuse_ranks("recording events or windows")
+        return _main(args, ranks)
+
+
+def _main(args: argparse.Namespace, ranks: World | None = None) -> int:
+    """Run the kernel, alone or as one of the ranks; the first of them says and writes what there is."""
     kernel = _kernel(args.name)
     from fabric.kernels.kit.report import without_counters
 
+    first = ranks is None or ranks.rank == 0
     values = parse_params(kernel, args.params)
     if args.verify is not None and values.setdefault("verify", args.verify) != args.verify:
         raise ConfigError(f"verify={values['verify']} says something else", where="--verify", hint="one of the two")
     machine = of_words(args.preset, args.overrides)
-    if args.progress is not False:
+    aloud = first and args.progress is not False
+    if aloud and ranks is None:  # small copies of it are run
         say_what_it_takes(kernel, machine, values)
     with contextlib.ExitStack() as stack:
         writer = None
-        if args.out:
+        if args.out and first:
             writer = stack.enter_context(open_run_file(args.out, kernel, machine, values, args.overrides))
-        progress = stack.enter_context(make_progress(args.progress))
+        progress = stack.enter_context(make_progress(args.progress if first else False))
         progress.phase(f"kernel {kernel.name} on {args.preset}")
-        meta = writer.meta if writer else None
-        with recorder(args, args.out, meta) as recording, _watching(progress, args.progress is not False):
-            if not writer:
+        meta = writer.meta if writer and ranks is None else None
+        with recorder(args, args.out, meta) as recording, _watching(progress, aloud):
+            if not args.out:
                 stack.enter_context(without_counters())
-            result = run_kernel(kernel, machine, values, args.bands, args.threads)
+            result = run_kernel(kernel, machine, values, args.bands, args.threads, ranks)
             if writer:
-                fill_run_file(writer, result, args.trace != "off" and recording.windows is None)
+                windows = recording.windows if recording else None
+                fill_run_file(writer, result, args.trace != "off" and windows is None)
             if recording:
                 recording.finish(writer)
             if writer:
                 writer.close()
+    if first:
+        _show(args, result)
+    return 1 if result.get("verified") is False else 0
+
+
+def _show(args: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Print the result of a kernel."""
     shown = {key: value for key, value in result.items() if key not in ARRAYS and not isinstance(value, np.ndarray)}
     if args.json:
         print_json(shown)
-    else:
-        params = " ".join(f"{key}={value}" for key, value in plain(shown.pop("params")).items())
-        print(f"{shown.pop('kernel')} {params}".rstrip())
-        print(table(((key, _text(key, value)) for key, value in shown.items()), indent="    "))
-        if args.out:
-            print(f"    written: {args.out}")
-    return 1 if result.get("verified") is False else 0
+        return
+    params = " ".join(f"{key}={value}" for key, value in plain(shown.pop("params")).items())
+    print(f"{shown.pop('kernel')} {params}".rstrip())
+    print(table(((key, _text(key, value)) for key, value in shown.items()), indent="    "))
+    if args.out:
+        print(f"    written: {args.out}")
 
 
 def say_what_it_takes(kernel: Kernel, machine: Machine, values: dict[str, Any]) -> Estimate | None:

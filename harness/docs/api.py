@@ -39,6 +39,7 @@ PARTS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("fabric.host.recording", "record"),
             ("fabric.host.streams", "Received"),
             ("fabric.host.debug", "Debugger"),
+            ("fabric.ranks.joined", "joined"),
         ),
     ),
     ("The machine", (("wse_core.params", "machine"), ("wse_core.params", "Machine"), ("wse_core.params", "Param"))),

@@ -23,7 +23,7 @@ MULTIPLY_ADDS = {"fmacs": "fp32", "fmachs": "fp16 with fp32 sums", "fmach": "fp1
 """Operations whose lanes are roofs, in words."""
 HOST = (
     *("host_seconds", "run_seconds", "run_cpu_seconds", "verify_seconds", "total_seconds", "peak_rss_bytes"),
-    *("host_bands", "host_threads"),
+    *("host_bands", "host_threads", "host_ranks"),
     *("hops_per_second", "pe_cycles_per_second", "iterations_per_second"),
 )
 """Results that tell of the host that simulated, and nothing of the machine."""
