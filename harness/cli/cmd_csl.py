@@ -1,18 +1,19 @@
 """``wse csl``: programs in CSL.
 
 ``check`` says what is wrong with them, ``census`` what they use, ``listing`` what the compiler makes of each line,
-``call`` calls a function of a file without a layout, ``run`` runs a host script.
+``call`` calls a function of a file without a layout, ``run`` runs a host script, ``scripts`` all scripts of a tree.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from harness.kit.console import print_json
+from harness.kit.console import make_progress, print_json
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
 
@@ -62,6 +63,19 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     )
     run.add_argument("script", metavar="SCRIPT")
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="what the script is given")
+    scripts = parts.add_parser(
+        "scripts",
+        parents=[common],
+        help="run every program of a tree by its own script, and say how each ends",
+        description="Run the scripts of a tree of programs as they are, in a copy of the tree, with this project's "
+        "cslc and cs_python on the path. Scripts for WSE-3 are left out. The exit status is 1 if one fails, or, with "
+        "--against, if one fails that did not before.",
+    )
+    scripts.add_argument("tree", metavar="TREE", type=Path, help="such as a copy of the public examples")
+    scripts.add_argument("--only", action="append", default=[], metavar="TEXT", help="scripts with this in their path")
+    scripts.add_argument("--scripts", default="commands*.sh", metavar="PATTERN", help="names; default commands*.sh")
+    scripts.add_argument("--limit", type=float, default=1800, metavar="SECONDS", help="for each; default 1800")
+    scripts.add_argument("--against", type=Path, metavar="FILE", help="what --json printed before")
     for part in (check, census, listing, call):
         part.add_argument("paths", nargs="+" if part is check else 1, metavar="PATH", help="file or directory")
         part.add_argument(
@@ -81,6 +95,8 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
 
 def main(args: argparse.Namespace) -> int:
     """Do what was asked; return 1 if a program has an error."""
+    if args.part == "scripts":
+        return _scripts(args)
     if args.part == "run":
         run_script = need("harness.sdk.python", "the command `wse csl run`").run_script
         return int(run_script(args.script, args.arguments))
@@ -93,6 +109,44 @@ def main(args: argparse.Namespace) -> int:
         fp16=args.fp16_format,
     )
     return {"check": _check, "census": _census, "listing": _listing, "call": _call}[args.part](args, options, projects)
+
+
+def _scripts(args: argparse.Namespace) -> int:
+    """Run the scripts of a tree and print a table."""
+    need("lark", "the command `wse csl scripts`")
+    runner = need("harness.sdk.scripts", "the command `wse csl scripts`")
+    before = _passed_before(args.against) if args.against else None
+    found = runner.find_scripts(args.tree, args.scripts, tuple(args.only))
+    outcomes = []
+    with make_progress(args.progress) as progress:
+        progress.phase(f"{len(found)} scripts")
+
+        def begins(number: int, script: Path) -> None:
+            progress.update(number, len(found), now=script.parent.name)
+
+        for outcome in runner.run_scripts(args.tree, found, args.limit, begins):
+            outcomes.append(outcome)
+    failed = [entry.script for entry in outcomes if entry.status]
+    if args.json:
+        print_json(runner.as_data(outcomes))
+    else:
+        print(runner.as_text(outcomes))
+    if before is None:
+        return 1 if failed else 0
+    lost = [script for script in failed if script in before]
+    for script in lost:
+        print(f"{script} fails, and did not before", file=sys.stderr)
+    return 1 if lost else 0
+
+
+def _passed_before(path: Path) -> set[str]:
+    """Return the scripts that passed, of what was printed before."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {entry["script"] for entry in kept["scripts"] if entry["status"] == 0}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        hint = "wse csl scripts TREE --json > FILE"
+        raise ConfigError(f"this is no list of outcomes: {error}", where=str(path), hint=hint) from None
 
 
 def _call(args: argparse.Namespace, options: Any, projects: Any) -> int:

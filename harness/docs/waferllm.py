@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from harness.sdk.scripts import environment
 from traces.provenance import ROOT
 from wse_core.errors import ConfigError, WseError
 
@@ -27,18 +28,9 @@ __all__ = ["main", "row", "table"]
 GROUPS = {4: 2, 8: 2, 16: 4, 64: 8}
 """Groups of MeshGEMV per size of the mesh."""
 TILE = 4
-MEAN = re.compile(r"Mean cycle count: ([0-9.]+)")
+MEAN = re.compile(r"Mean cycle count: (-?[0-9.]+(?:e[-+]?[0-9]+)?)")
 BEGIN, END = "<!-- rows of python -m harness.docs.waferllm -->\n", "<!-- end of rows -->"
 OWN = {"gemm": ("gemm", "algorithm=meshgemm"), "gemv": ("gemv", "broadcast=true", "replicated=true")}
-
-
-def _environment(directory: Path) -> dict[str, str]:
-    """Return an environment that finds this project's modules, and `cslc` and `cs_python`, written into a directory."""
-    for name, module in (("cslc", "compiler"), ("cs_python", "python")):
-        script = directory / name
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m harness.sdk.{module} "$@"\n', encoding="utf-8")
-        script.chmod(0o755)
-    return {**os.environ, "PATH": f"{directory}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
 def _public(tree: Path, name: str, words: list[int]) -> float:
@@ -51,13 +43,17 @@ def _public(tree: Path, name: str, words: list[int]) -> float:
         shutil.copytree(source, directory / "copy")
         done = subprocess.run(
             ["bash", "run_sim.sh", *map(str, words)],
-            cwd=directory / "copy", env=_environment(directory), capture_output=True, text=True, check=False,
+            cwd=directory / "copy", env=environment(directory), capture_output=True, text=True, check=False,
         )  # fmt: skip
     found = MEAN.search(done.stdout)
     if done.returncode or found is None:
         said = (done.stderr or done.stdout).strip().splitlines()[-1:]
         raise ConfigError(f"run_sim.sh {' '.join(map(str, words))} failed", where=name, cause=" ".join(said))
-    return float(found[1])
+    mean = float(found[1])
+    if mean <= 0:
+        counted = f"run_sim.sh {' '.join(map(str, words))} counts {found[1]} cycles"
+        raise ConfigError(counted, where=name, cause="the end of a run is stamped before its beginning")
+    return mean
 
 
 def _own(kind: str, size: int) -> int:

@@ -37,5 +37,8 @@ def test_mistakes_are_told(tree, tmp_path, capsys):
     (tree / "MeshGEMM" / "WSE-2" / "run_sim.sh").write_text("echo broken >&2; exit 3\n")
     assert waferllm.main([str(tree), "--sizes", "4"]) == 1
     assert "broken" in capsys.readouterr().err
+    (tree / "MeshGEMM" / "WSE-2" / "run_sim.sh").write_text("echo Mean cycle count: -31.5e-1\n")
+    assert waferllm.main([str(tree), "--sizes", "4"]) == 1
+    assert "counts -31.5e-1 cycles" in capsys.readouterr().err
     assert waferllm.main([str(tree), "--sizes", "many"]) == 1
     assert "names no size" in capsys.readouterr().err

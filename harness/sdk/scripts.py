@@ -1,0 +1,154 @@
+"""Run the scripts of a tree of programs as they are, with `cslc` and `cs_python` of this project on the path.
+
+The tree is copied first, so that nothing is written into it.  A script is a program's own ``commands_wse2.sh`` or the
+like: it compiles, runs the host script, and tells by its exit status whether the program's own check held.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from traces.provenance import ROOT
+from wse_core.errors import ConfigError
+
+__all__ = ["Outcome", "as_data", "as_text", "environment", "find_scripts", "run_scripts"]
+
+TOOLS = {"cslc": "compiler", "cs_python": "python"}
+"""Commands that scripts call, and the modules of `harness.sdk` that do their work."""
+TIMED_OUT = 124
+"""Exit status of a script that took too long, as of the command ``timeout``."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a script.
+
+    Attributes
+    ----------
+    script : str
+        Where it lies in the tree.
+    status : int
+        Its exit status.
+    seconds : float
+        What it took of the host's time.
+    said : str
+        The first mistake that it printed if it failed, else its last line.
+    """
+
+    script: str
+    status: int
+    seconds: float
+    said: str
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """Return an environment that finds this project's modules, and `cslc` and `cs_python`, written into a directory."""
+    for name, module in TOOLS.items():
+        command = directory / name
+        call = f"{shlex.quote(sys.executable)} -P -m harness.sdk.{module}"
+        command.write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
+        command.chmod(0o755)
+    paths = [str(directory), *os.environ.get("PATH", os.defpath).split(os.pathsep)]
+    return {**os.environ, "PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT)}
+
+
+def find_scripts(tree: Path, pattern: str, only: tuple[str, ...] = ()) -> list[Path]:
+    """Return the scripts of a tree, relative to it; those for WSE-3 are left out.
+
+    Raises
+    ------
+    ConfigError
+        If there is none.
+    """
+    if not tree.is_dir():
+        raise ConfigError("there is no such directory", where=str(tree))
+    found = sorted(path.relative_to(tree) for path in tree.rglob(pattern) if path.is_file())
+    found = [path for path in found if "wse3" not in str(path).lower().replace("-", "")]
+    found = [path for path in found if not only or any(word in path.as_posix() for word in only)]
+    if not found:
+        wanted = f" with {' or '.join(only)} in its path" if only else ""
+        raise ConfigError(f"there is no {pattern}{wanted}", where=str(tree), hint="--scripts 'run*.sh'")
+    return found
+
+
+def run_scripts(
+    tree: Path, scripts: list[Path], limit: float, begins: Callable[[int, Path], Any] = lambda number, script: None
+) -> Iterator[Outcome]:
+    """Run scripts one after the other and yield what came of each.
+
+    Parameters
+    ----------
+    tree : Path
+    scripts : list of Path
+        Relative to the tree.
+    limit : float
+        Seconds that one may take.
+    begins : callable, optional
+        Called with number and script before each.
+    """
+    with tempfile.TemporaryDirectory(prefix="csl-scripts-") as text:
+        directory = Path(text)
+        (directory / "bin").mkdir()
+        variables = environment(directory / "bin")
+        copy = directory / "tree"
+        shutil.copytree(tree, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        for number, script in enumerate(scripts):
+            begins(number, script)
+            yield _run(copy, script, limit, variables)
+
+
+def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> Outcome:
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        process = subprocess.Popen(
+            ["bash", script.name], cwd=tree / script.parent, env=variables, stdin=subprocess.DEVNULL, stdout=log,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            status = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            status = TIMED_OUT
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        log.seek(0)
+        lines = [line.strip() for line in log if line.strip()]
+    return Outcome(script.as_posix(), status, time.monotonic() - start, _said(status, lines, limit))
+
+
+def _said(status: int, lines: list[str], limit: float) -> str:
+    """Return the line that says most about the end of a script."""
+    if status == TIMED_OUT:
+        return f"took more than {limit:g} s"
+    if status:
+        wrong = [line for line in lines if "error:" in line.lower() or "Error:" in line]
+        if wrong:
+            return wrong[0]
+    return lines[-1] if lines else ""
+
+
+def as_text(outcomes: list[Outcome]) -> str:
+    """Return a table of outcomes and a line with their sum."""
+    rows = [("script", "status", "seconds", "said")]
+    rows += [(entry.script, str(entry.status), f"{entry.seconds:.1f}", entry.said[:100]) for entry in outcomes]
+    width = max(len(row[0]) for row in rows)
+    lines = [f"{script:{width}}  {status:>6}  {seconds:>8}  {said}" for script, status, seconds, said in rows]
+    good = sum(entry.status == 0 for entry in outcomes)
+    return "\n".join([*lines, f"{good} of {len(outcomes)} exit with 0"])
+
+
+def as_data(outcomes: list[Outcome]) -> dict[str, Any]:
+    """Return outcomes as JSON carries them."""
+    return {"scripts": [asdict(entry) for entry in outcomes], "failed": sum(bool(entry.status) for entry in outcomes)}

@@ -1,0 +1,101 @@
+"""`wse csl scripts`: a tree of programs by their own scripts, each with its status, time and verdict."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from harness.cli.main import main as cli
+from harness.sdk import scripts
+from tests.harness.sdk.test_tools import LAYOUT, PE
+from wse_core.errors import ConfigError
+
+RUN = """
+import argparse
+import numpy as np
+from cerebras.sdk.runtime.sdkruntimepybind import MemcpyDataType, MemcpyOrder, SdkRuntime
+parser = argparse.ArgumentParser()
+parser.add_argument("--name")
+runner = SdkRuntime(parser.parse_args().name)
+runner.load()
+runner.run()
+data = np.arange(30, dtype=np.float32)
+place = runner.get_id("a")
+how = {"streaming": False, "order": MemcpyOrder.ROW_MAJOR, "data_type": MemcpyDataType.MEMCPY_32BIT, "nonblock": False}
+runner.memcpy_h2d(place, data, 0, 0, 3, 2, 5, **how)
+runner.launch("scale", np.float32(2.0), np.int16(1), nonblock=False)
+found = np.zeros(30, np.float32)
+runner.memcpy_d2h(found, place, 0, 0, 3, 2, 5, **how)
+runner.stop()
+np.testing.assert_allclose(found, data * 2 + 1)
+print("SUCCESS!")
+"""
+COMMANDS = """#!/usr/bin/env bash
+set -e
+cslc --arch=wse2 ./layout.csl --fabric-dims=10,4 --fabric-offsets=4,1 --params=width:3,n:5 -o out --memcpy --channels=1
+cs_python run.py --name out
+"""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """Return a tree of four programs: good, with a wrong result, with a mistake in the source, endless."""
+    root = tmp_path_factory.mktemp("tree")
+    for name in ("good", "wrong", "broken"):
+        directory = root / "tutorials" / name
+        directory.mkdir(parents=True)
+        (directory / "layout.csl").write_text(LAYOUT)
+        (directory / "pe.csl").write_text(PE if name != "broken" else PE.replace("var a:", "var b:"))
+        (directory / "run.py").write_text(RUN if name == "good" else "assert 1 + 1 == 3, 'a wrong result'\n")
+        (directory / "commands_wse2.sh").write_text(COMMANDS if name != "wrong" else "cs_python run.py\n")
+        (directory / "commands_wse3.sh").write_text("exit 9\n")
+    (root / "endless").mkdir()
+    (root / "endless" / "commands_wse2.sh").write_text("echo begun; sleep 1000\n")
+    return root
+
+
+def test_each_script_ends_as_it_would_by_itself(tree, capsys):
+    before = sorted(tree.rglob("*"))
+    assert cli(["csl", "scripts", str(tree), "--only", "tutorials", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    status = {entry["script"].split("/")[1]: (entry["status"], entry["said"]) for entry in found["scripts"]}
+    assert list(status) == ["broken", "good", "wrong"]
+    assert status["good"] == (0, "SUCCESS!")
+    assert status["wrong"][0] == 1
+    assert status["wrong"][1] == "AssertionError: a wrong result"
+    assert status["broken"][0] == 1
+    assert "pe.csl:" in status["broken"][1]
+    assert "error:" in status["broken"][1]
+    assert found["failed"] == 2
+    assert sorted(tree.rglob("*")) == before  # nothing is written into the tree
+
+
+def test_what_takes_too_long_is_ended_and_the_table_says_so(tree, tmp_path, capsys):
+    assert cli(["csl", "scripts", str(tree), "--only", "endless", "--limit", "0.3"]) == 1
+    out = capsys.readouterr().out
+    assert "124" in out
+    assert "took more than 0.3 s" in out
+    assert "0 of 1 exit with 0" in out
+
+
+def test_only_what_passed_before_counts_against_an_earlier_run(tmp_path, capsys):
+    for name, status in (("a", 0), ("b", 3)):
+        (tmp_path / "tree" / name).mkdir(parents=True)
+        (tmp_path / "tree" / name / "commands.sh").write_text(f"exit {status}\n")
+    words = ["csl", "scripts", str(tmp_path / "tree")]
+    assert cli([*words, "--json"]) == 1
+    kept = tmp_path / "kept.json"
+    kept.write_text(capsys.readouterr().out)
+    assert cli([*words, "--against", str(kept)]) == 0
+    (tmp_path / "tree" / "a" / "commands.sh").write_text("exit 4\n")
+    assert cli([*words, "--against", str(kept)]) == 1
+    assert "a/commands.sh fails, and did not before" in capsys.readouterr().err
+    kept.write_text("[]")
+    assert cli([*words, "--against", str(kept)]) != 0
+    assert "this is no list of outcomes" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="there is no run"):
+        scripts.find_scripts(tmp_path / "tree", "run*.sh")
+    shutil.rmtree(tmp_path / "tree")
+    assert cli(words) != 0
