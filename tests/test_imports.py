@@ -72,7 +72,7 @@ ROOMS = {
             )
         ),
     ),
-    "harness.docs": BASE_ROOMS,
+    "harness.docs": (*BASE_ROOMS, "harness.sdk"),
     "harness.__main__": ("harness.cli",),
     "fabric.asm": (),
     "fabric.program": ("fabric.asm",),
