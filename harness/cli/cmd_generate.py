@@ -124,9 +124,8 @@ def _decode_mesh(args: argparse.Namespace, in_regions: bool) -> tuple[int, int] 
     """Return PEs along x and y of another mesh that decodes, or refuse what does not go with one."""
     if args.decode_mesh is None:
         return None
-    for option, wrong in (("--regions", in_regions), ("--estimate", args.estimate)):
-        if wrong:
-            raise ConfigError("not with --decode-mesh", where=option, hint="one of the two")
+    if in_regions:
+        raise ConfigError("not with --decode-mesh", where="--regions", hint="one of the two")
     if args.prefill == "token":
         raise ConfigError("then nothing is read on the first mesh", where="--prefill token", hint="leave it out")
     return _mesh(args.decode_mesh, "--decode-mesh")
@@ -181,7 +180,8 @@ def main(args: argparse.Namespace) -> int:
         args.regions = 1 if args.regions is None else args.regions
         generate_regions.refused(args)
     if args.estimate:
-        return _estimate(args, machine, model, prompt, mesh, None if tokenizer is None else tokenizer.size)
+        answers = None if tokenizer is None else tokenizer.size
+        return _estimate(args, machine, model, prompt, (mesh, decode_mesh), answers)
     if args.logits:
         _writable(args.logits)
     text = Unfolding(tokenizer) if tokenizer is not None else None
@@ -241,7 +241,7 @@ def _estimate(
     machine: Machine,
     model: LanguageModel | RandomModel,
     prompt: list[int],
-    mesh: tuple[int, int],
+    meshes: tuple[tuple[int, int], tuple[int, int] | None],
     answers: int | None,
 ) -> int:
     """Say what the answer will take."""
@@ -251,17 +251,18 @@ def _estimate(
         if value:
             raise ConfigError("says something about a run, and an estimate runs nothing", where=option)
     if args.regions is not None:
-        facts = generate_regions.estimated(args, machine, model, prompt, mesh, answers)
+        facts = generate_regions.estimated(args, machine, model, prompt, meshes[0], answers)
         print_json(facts) if args.json else print(table(generate_regions.estimated_rows(facts)))
         return 0
     found = estimate(
-        machine, model, prompt, args.tokens, mesh, args.cache, args.dtype, answers, args.prefill
+        machine, model, prompt, args.tokens, meshes[0], args.cache, args.dtype, answers, args.prefill, meshes[1]
     )  # fmt: skip
     steps = found.tokens
     total = found.prefill + found.transition + found.first_token + sum(steps)
     result: dict[str, Any] = {
         "model": model.name,
         "mesh": args.mesh,
+        "decode_mesh": args.decode_mesh or args.mesh,
         "prompt_tokens": len(prompt),
         "prompt_read_by": "prefill, at once" if found.at_once else "decode, token by token",
         "estimated_cycles": {
@@ -278,6 +279,7 @@ def _estimate(
     if args.json:
         print_json(result)
         return 0
+    beside = " (the transition and 1% of the prompt)" if meshes[1] else ""
     rows = [("prompt", f"{len(prompt)} tokens, {found.prefill:,} cycles (by {result['prompt_read_by']})")]
     if found.at_once:
         rows.append(("transition", f"{found.transition:,} cycles; first token {found.first_token:,} more"))
@@ -286,7 +288,7 @@ def _estimate(
     rows += [
         ("all", f"{total:,} cycles: " + ", ".join(f"{s:.3g} s at {c}" for c, s in result["seconds"].items())),
         ("memory of a PE", f"{result['memory_per_pe']:,} of {2 * machine['mem.words']:,} bytes"),
-        ("how sure", f"closed forms, within {WITHIN:.0%} of a run in tests; nothing was run"),
+        ("how sure", f"closed forms, within {WITHIN:.0%} of a run in tests{beside}; nothing was run"),
     ]
     print(table(rows))
     return 0

@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.move.cycles import MoveCycles
 from fabric.networks.inference.move.plan import shared_out
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.placement import PromptPlacement
+from fabric.networks.inference.prefill.reading import readings
 from tests.examples import examples
 from tests.fabric.networks.inference.small_models import decoders, random_weights
 from wse_core.errors import ConfigError, PlanError
@@ -28,11 +30,14 @@ def meshes(decoder, first, second, length, steps=2, policy="shift", dtype="f16")
 
 
 def run(built, steps=2, seed=0):
-    """Read, move, decode; every step has the oracle's bits, and the caches its entries."""
+    """Read, move, decode: bits of every step and of the caches are the oracle's, cycles of the move its closed form's."""
     decoder, length = built.decode.place.decoder, built.before.length
     weights = random_weights(decoder, seed)
     tokens = [(seed + 5 * n * n) % decoder.vocabulary for n in range(length)]
     resident, move = built.read(weights, tokens)
+    first = built.before.place
+    ends = readings(resident.fabric, "stamps", (0, 0, first.width, first.height))[-1].astype(float)
+    assert MoveCycles(built).moved(ends) - ends.max() == pytest.approx(move.transition, rel=0.05, abs=12)
     oracle, place = built.oracle(weights, tokens), built.decode.place
     rect = built.decode.column, 0, place.width, place.height
     held = resident.fabric.read("cache", rect).view(np.uint16)
@@ -63,7 +68,7 @@ def run(built, steps=2, seed=0):
     seed=st.integers(0, 99),
 )
 def test_bits_are_the_oracles(decoder, first, second, length, policy, dtype, seed):
-    """Any two meshes, more rows or fewer, any prompt: the cache and the steps behind it."""
+    """Any two meshes, more rows or fewer, any prompt: the cache, the cycles of the move and the steps behind it."""
     run(meshes(decoder, first, second, length, 2, policy, dtype), 2, seed)
 
 
