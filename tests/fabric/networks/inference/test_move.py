@@ -30,7 +30,7 @@ def meshes(decoder, first, second, length, steps=2, policy="shift", dtype="f16")
 
 
 def run(built, steps=2, seed=0):
-    """Read, move, decode: bits of every step and of the caches are the oracle's, cycles of the move its closed form's."""
+    """Read, move, decode: steps and caches have the oracle's bits, the move takes the cycles of its closed form."""
     decoder, length = built.decode.place.decoder, built.before.length
     weights = random_weights(decoder, seed)
     tokens = [(seed + 5 * n * n) % decoder.vocabulary for n in range(length)]
