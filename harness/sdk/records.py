@@ -92,8 +92,8 @@ class Records:
 
 
 def _shown(value: Any, form: str | None) -> str:
-    if form == "X":
-        return f"{int(value):X}"
+    if form in ("x", "X"):
+        return f"{int(value):{form}}"
     if form == "b":
         return f"{int(value):b}"
     if form == "f":

@@ -184,6 +184,27 @@ class SdkRuntime:
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
         return Task()
 
+    def memcpy_h2d_stride(
+        self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, row_stride: int, col_stride: int, *,
+        streaming: bool = False, data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT,
+        order: MemcpyOrder = MemcpyOrder.ROW_MAJOR, nonblock: bool = False, **_: Any,
+    ) -> Task:  # fmt: skip
+        """Copy or stream to every PE of a rectangle that lies `row_stride` columns and `col_stride` rows from the next.
+
+        The array has `n` elements for each of these PEs: 1 + (w - 1) // row_stride columns, and rows alike.
+        """
+        if min(row_stride, col_stride) < 1:
+            raise ConfigError(f"the strides {row_stride} and {col_stride} lead nowhere", hint="strides of at least 1")
+        self._check(px, py, w, h)
+        columns, rows = 1 + (w - 1) // row_stride, 1 + (h - 1) // col_stride
+        values = _ordered(_words(src, columns * rows * n), columns, rows, n, order)
+        for i in range(rows):
+            for j in range(columns):
+                part = np.ascontiguousarray(values[i : i + 1, j : j + 1])
+                x, y = px + j * row_stride, py + i * col_stride
+                self._to_device(dest, part, x, y, streaming, data_type, nonblock or (i, j) != (rows - 1, columns - 1))
+        return Task()
+
     def _to_device(
         self, dest: int, values: NDArray[np.uint32], px: int, py: int, streaming: bool, data_type: Any, nonblock: bool
     ) -> None:

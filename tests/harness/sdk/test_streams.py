@@ -8,8 +8,10 @@ import pytest
 from fabric.csl.artefact import bundle_of, write_bundle
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
+from fabric.csl.diagnostics import CslError
 from harness.sdk.debug import debug_util
 from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
+from tests.fabric.csl.running import device_of
 from wse_core import image as im
 from wse_core.errors import ConfigError
 
@@ -112,3 +114,37 @@ def test_traces_and_printed_lines(runner, tmp_path):
     cycles = [int(line[1:].partition(" ")[0]) for line in lines]
     assert 0 < cycles[0] < cycles[1] <= runner.fabric.cycle
     assert [line.partition(" ")[2] for line in lines] == ["value 5 in 5", "value 255 in FA"]
+
+
+PRINTING = """
+const prt = @import_module("<simprint>");
+const dbg = @import_module("<debug>", .{ .key = "k", .buffer_size = 40 });
+const name = "cell";
+var n: i16 = -7;
+var f: f32 = 1.5;
+var on: bool = true;
+task job() void {
+  prt.fmt("{s} {d} {X} {b} {f} {d} {}", .{ name, n, 255, @as(u16, 5), f, on, "end" });
+  prt.fmt("100 % {", .{});
+  prt.print_u32_decimal(70000);
+  prt.print_string("\\n");
+  dbg.trace(5);
+  dbg.trace(-70000);
+  dbg.trace(2.5);
+}
+comptime { @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_task_id(8)); }
+"""
+
+
+def test_lines_hold_strings_and_literals(tmp_path):
+    device = device_of(tmp_path, {"top.csl": PRINTING})
+    device.settle()
+    lines = [line.partition(" ")[2] for line in device.records.lines()]
+    assert lines == ["cell -7 FF 101 1.500000 True end", "100 % {", "70000"]
+    assert device.records.trace(0, 0, "k") == [5, -70000, 2.5]
+
+
+@pytest.mark.parametrize(("text", "said"), [("{q}", "is no form"), ("{s}", "shows a string, not i16")])
+def test_forms_that_do_not_fit_are_refused(tmp_path, text, said):
+    with pytest.raises(CslError, match=said):
+        device_of(tmp_path, {"top.csl": PRINTING.replace("{s} {d}", text).replace("name, n", "n")})

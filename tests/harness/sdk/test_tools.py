@@ -223,3 +223,16 @@ def test_a_mistake_of_a_script_has_its_line(compiled, tmp_path, capsys, monkeypa
     assert python.main([str(script), str(compiled), "helper"]) == 1
     assert capsys.readouterr().err.startswith("helper.py:2: error:\n    runner.launch('nothing')\n")
     sys.modules.pop("helper", None)
+
+
+def test_a_copy_with_strides_reaches_every_other_pe(compiled):
+    runner = started(compiled)
+    place, how = runner.get_id("a"), {"order": MemcpyOrder.ROW_MAJOR, "streaming": False, "nonblock": False}
+    runner.memcpy_h2d_stride(place, np.arange(1, 21, dtype=np.float32), 0, 0, 3, 2, 5, 2, 1, **how)
+    found = np.zeros(30, np.float32)
+    runner.memcpy_d2h(found, place, 0, 0, 3, 2, 5, **how)
+    wanted = np.zeros((2, 3, 5), np.float32)
+    wanted[:, ::2] = np.arange(1, 21).reshape(2, 2, 5)
+    assert found.reshape(2, 3, 5).tolist() == wanted.tolist()
+    with pytest.raises(ConfigError, match="lead nowhere"):
+        runner.memcpy_h2d_stride(place, np.zeros(30, np.float32), 0, 0, 3, 2, 5, 0, 1, **how)

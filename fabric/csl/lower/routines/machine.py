@@ -10,7 +10,7 @@ from fabric.csl.comptime.values import DIRECTIONS, Struct, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import Operand, Sym, Vreg
 from fabric.csl.lower.operations import Operations
-from fabric.csl.types import DIRECTION, ArrayType
+from fabric.csl.types import COMPTIME_FLOAT, COMPTIME_INT, COMPTIME_STRING, DIRECTION, F32, ArrayType, IntType
 
 __all__ = ["Machine"]
 
@@ -22,6 +22,8 @@ IO_ORDER = "WESNR"
 """Directions in the order of `fabric_io` in <tile_config/color_config>."""
 BY_ADDRESS = ("reset_routes", *IO_MODES)
 STRING, TIME = "string", "time"
+FORMS = ("", "d", "D", "x", "X", "b", "f", "s")
+"""What may stand between braces in a text of <simprint>."""
 
 
 class Machine(Operations):
@@ -146,7 +148,7 @@ class Machine(Operations):
         elif name == "trace_timestamp":
             parts = [(TIME, None, None)]
         else:
-            parts = [self._part(known["value"] if "value" in known else expr.arguments[0])]
+            parts = [self._part(typed(known["value"] if "value" in known else expr.arguments[0]))]
         self._write(module, source, parts)
 
     def _part(self, value: Any) -> tuple[str, Any, Any]:
@@ -157,7 +159,7 @@ class Machine(Operations):
         if name == "print_string":
             return [(STRING, known["text"].data, None)]
         if name.startswith("print_"):
-            value = known["value"] if "value" in known else expr.arguments[0]
+            value = typed(known["value"] if "value" in known else expr.arguments[0])
             form = name.rpartition("_")[2]
             return [(str(value.type), {"hex": "X", "binary": "b", "decimal": "d"}.get(form, "f"), value)]
         text = known["text"].data + ("" if name == "fmt_no_nl" else "\n")
@@ -167,13 +169,15 @@ class Machine(Operations):
             parts.append((STRING, "\x00", None))
         while "{" in text:
             before, _, rest = text.partition("{")
-            form, _, text = rest.partition("}")
+            form, closed, rest = rest.partition("}")
+            if not closed:
+                break
+            text = rest
             if before:
                 parts.append((STRING, before, None))
             if not values:
                 raise Fault("the text asks for more values than there are", expr.span)
-            value = values.pop(0)
-            parts.append((str(value.type), form, value))
+            parts.append(_shown_part(values.pop(0), form, expr))
         if text:
             parts.append((STRING, text, None))
         return parts
@@ -216,6 +220,28 @@ class Machine(Operations):
 
     def _words_of(self, value: Any) -> int:
         return value.type.words or 1
+
+
+def typed(value: Any) -> Any:
+    """Return a literal in the type that a variable without one would have, any other value as it is."""
+    if isinstance(value, Value) and value.type == COMPTIME_INT:
+        small = IntType(16, True).holds(value.data)
+        return Value(IntType(16 if small else 32, value.data < 1 << 31), value.data)
+    return Value(F32, value.data) if isinstance(value, Value) and value.type == COMPTIME_FLOAT else value
+
+
+def _shown_part(value: Any, form: str, expr: tree.Call) -> tuple[str, Any, Any]:
+    """Return a value of a line with the form in which it is shown; a string that is known is text."""
+    text = isinstance(value, Value) and value.type == COMPTIME_STRING
+    if form not in FORMS or (form == "s" and not text):
+        what = (
+            f"'{{{form}}}' is no form of a value" if form not in FORMS else f"'{{s}}' shows a string, not {value.type}"
+        )
+        raise Fault(what, expr.span, "{d}, {X}, {b}, {f}, or {s} for a string")
+    if text:
+        return STRING, value.data, None
+    value = typed(value)
+    return str(value.type), form, value
 
 
 def _sets(value: Any, code: Machine) -> tuple[str, str]:
