@@ -3,11 +3,11 @@
 The environment variable ``WSE_HYPOTHESIS`` selects how many examples a property test tries:
 
 =======  ==============================================================================
-smoke    5, for builds that are tens of times slower
-quick    15, for the checked and the sanitizer build
-dev      20 (default), other ones in every run
-ci       20, the same ones in every run
-soak     5,000
+smoke    5, for builds that are tens of times slower, and between two edits
+quick    12, for the checked and the sanitizer build
+dev      15 (default), other ones in every run
+ci       15, the same ones in every run
+soak     1,000, and all fixed cases
 =======  ==============================================================================
 """
 

@@ -1,4 +1,8 @@
-"""How often property tests try: the profile that ``WSE_HYPOTHESIS`` names, and counts of their own that follow it."""
+"""How much tests try: the profile that ``WSE_HYPOTHESIS`` names, and counts of their own that follow it.
+
+A count in a test is what is thorough.  `examples` are drawn, of as many as one likes; `some` and `seeds` are a share of
+what is fixed: all of it in the profile ``soak``.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,27 @@ import os
 
 import hypothesis
 
-__all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "examples"]
+__all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "SOAK", "examples", "seeds", "some"]
 
-PROFILES = {"smoke": (5, 0.1), "quick": (15, 0.3), "dev": (20, 0.3), "ci": (20, 0.3), "soak": (5000, 100)}
+PROFILES = {"smoke": (5, 0.1), "quick": (12, 0.2), "dev": (15, 0.2), "ci": (15, 0.2), "soak": (1000, 20)}
 """Name: examples of a test that names no count, and factor for those that do."""
 
 PROFILE = os.environ.get("WSE_HYPOTHESIS", "dev")
 SLOW_BUILD = PROFILE == "smoke"
 """Whether compiled code is tens of times slower than in a release, as in a tracing build."""
+SOAK = PROFILE == "soak"
 
 
 def examples(count):
     """Return a decorator that lets a property test try `count` examples, fewer or more in some profiles."""
     return hypothesis.settings(max_examples=max(3, round(count * PROFILES[PROFILE][1])))
+
+
+def some(count, least=4):
+    """Return how many of `count` fixed cases a test tries, at least so many."""
+    return min(count, max(least, round(count * PROFILES[PROFILE][1])))
+
+
+def seeds(count):
+    """Return the fixed seeds of a test: the first ones of `count`."""
+    return range(some(count))

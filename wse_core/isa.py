@@ -28,8 +28,9 @@ Sources: arch §4.2 (SIMD widths), §4.3 (vector builtins), §3 (scalar).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wse_core.encoding import (
@@ -272,17 +273,27 @@ def is_vector(op: Op, a: int, b: int, c: int) -> bool:
 
 def encode(op: Op, a: int = 0, b: int = 0, c: int = 0, d: int = 0, imm: int | None = None) -> list[int]:
     """Return the list of one or two 32-bit words of an instruction."""
-    for field in (a, b, c, d):
-        if not 0 <= field < 64:
-            raise ValueError(f"operand field {field} of {op.name} does not fit 6 bits")
+    if (a | b | c | d) & ~63:
+        field = next(field for field in (a, b, c, d) if field & ~63)
+        raise ValueError(f"operand field {field} of {op.name} does not fit 6 bits")
     word = op.code << 25 | (imm is not None) << 24 | a << 18 | b << 12 | c << 6 | d
     return [word] if imm is None else [word, imm & 0xFFFFFFFF]
 
 
-def decode(words: Sequence[int] | NDArray[Any]) -> Iterator[tuple[int, Op, int, int, int, int, int | None]]:
-    """Yield ``(word_index, op, a, b, c, d, imm or None)`` for each instruction in a sequence of 32-bit words."""
-    index, words = 0, list(map(int, words))
-    count = len(words)
+Decoded = tuple[int, Op, int, int, int, int, int | None]
+"""An instruction: ``(word_index, op, a, b, c, d, imm or None)``."""
+
+
+def decode(words: Sequence[int] | NDArray[Any]) -> tuple[Decoded, ...]:
+    """Return the instructions in a sequence of 32-bit words."""
+    return _decoded(tuple(map(int, words)))
+
+
+@lru_cache(maxsize=64)
+def _decoded(words: tuple[int, ...]) -> tuple[Decoded, ...]:
+    """As `decode`; kept, because a layout and the engine of each wafer read the same programs one after another."""
+    found: list[Decoded] = []
+    index, count = 0, len(words)
     while index < count:
         word = words[index]
         code = word >> 25
@@ -295,7 +306,8 @@ def decode(words: Sequence[int] | NDArray[Any]) -> Iterator[tuple[int, Op, int, 
                 raise ValueError(f"word {at}: the extension word is missing")
             imm = words[index]
             index += 1
-        yield at, OPS[code], word >> 18 & 63, word >> 12 & 63, word >> 6 & 63, word & 63, imm
+        found.append((at, OPS[code], word >> 18 & 63, word >> 12 & 63, word >> 6 & 63, word & 63, imm))
+    return tuple(found)
 
 
 def opcodes_pxd() -> str:

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Assembler"]
 
+FILE = {name: number for number, name in enumerate(isa.FILES)}
+
 
 class Assembler(Numbering):
     """One pass over a finished `Unit`; the order of everything is that of the source, so results are equal."""
 
     def __init__(self, unit: Unit) -> None:
         super().__init__(unit)
-        self.descriptors: list[np.ndarray] = []
-        self.numbers: dict[bytes, int] = {}
+        self.descriptors: dict[tuple[Any, ...], int] = {}
         self.entry = np.full(im.N_TASK_IDS, -1, np.int32)
         self.control_entry = np.full(im.N_CONTROL_IDS, -1, np.int32)
 
@@ -38,11 +39,6 @@ class Assembler(Numbering):
         self.pick_task_ids()
         self.pick_dsrs()
         self.check_explicit_dsrs()
-        for ins in u.instructions:
-            if ins.op.form in ("alu", "dfilt"):
-                for x, letter in zip((ins.a, ins.b, ins.c), ins.op.types, strict=False):
-                    if isinstance(x, Dsr):
-                        self.sizes.setdefault(id(x), set()).add(isa.WORDS[letter])
         self.offsets = offsets = [0, *accumulate(1 + (ins.imm is not None) for ins in u.instructions)]
         n_code = offsets[-1]
         code_words = -(-2 * n_code // 4) * 4
@@ -52,12 +48,17 @@ class Assembler(Numbering):
             (self.control_entry if task.kind == "control" else self.entry)[task.id] = begin
         words = []
         for ins in u.instructions:
-            a, b, c, d = (x if type(x) is int else self.field(x, ins) for x in (ins.a, ins.b, ins.c, ins.d))
-            words += isa.encode(ins.op, a, b, c, d, imm=None if ins.imm is None else self.immediate(ins))
+            a, b, c, d, imm = ins.a, ins.b, ins.c, ins.d, ins.imm
+            words += isa.encode(
+                ins.op,
+                a if type(a) is int else self.field(a, ins),
+                b if type(b) is int else self.field(b, ins),
+                c if type(c) is int else self.field(c, ins),
+                d if type(d) is int else self.field(d, ins),
+                imm if imm is None or type(imm) is int else self.immediate(ins),
+            )
         code = frozen(np.array(words, np.uint32))
-        descriptors = np.zeros(len(self.descriptors), im.DESC_DTYPE)
-        for k, row in enumerate(self.descriptors):
-            descriptors[k] = row
+        descriptors = np.array([*self.descriptors], im.DESC_DTYPE)
         active, blocked, high = self.initial_bits()
         in_color = self.bound("input", "queue.in_depth")
         out_color = self.bound("output", "queue.out_depth")
@@ -107,7 +108,7 @@ class Assembler(Numbering):
     def field(self, x: Any, ins: Instruction) -> int:
         """Return an operand as the bits of its field."""
         if isinstance(x, Dsr):
-            return isa.FILES.index(x.file) << 4 | x.id
+            return FILE[x.file] << 4 | x.id
         if isinstance(x, TaskRef):
             return self.task_id(x, ins.at)
         return x
@@ -146,32 +147,30 @@ class Assembler(Numbering):
 
     def descriptor(self, dsd: Dsd, dsr: Dsr, ins: Instruction) -> int:
         """Return the number of a descriptor in the program's table."""
-        row = np.zeros((), im.DESC_DTYPE)
-        row["kind"] = im.DSD_KINDS.index(dsd.kind)
-        row["flags"] = dsd.flags | (im.F_PACKED if self.packed(dsd, dsr) else 0)
-        for key in ("control_task", "push_task", "pop_task"):
-            task = getattr(dsd, key)
-            if task is None:
-                row[key] = NO_TASK
-            else:
-                use = "unblock" if key == "control_task" and not dsd.on_control[0] & im.ON_ACTIVATE else "activate"
-                row[key] = self.task_id(TaskRef(task, use), ins.at)
-        if dsd.queue is not None:
-            row["queue"] = dsd.queue.id
-        if dsd.on_control:
-            row["on_control"] = dsd.on_control[0]
-        if dsd.base is not None:
-            row["base"] = dsd.base.var.address + dsd.base.offset & 0xFFFF
-        row["index"], row["length"], row["xdsr"] = dsd.index or 0, dsd.length, dsd.fifo
         extent = dsd.extent or ()
-        row["ndim"] = len(extent)
-        row["extent"][: len(extent)] = extent
-        row["stride"][: len(dsd.stride)] = dsd.stride
-        bits = row.tobytes()
-        if bits not in self.numbers:
-            self.numbers[bits] = len(self.descriptors)
-            self.descriptors.append(row)
-        return self.numbers[bits]
+        on_control = dsd.on_control[0] if dsd.on_control else 0
+        fields = {
+            "kind": im.DSD_KINDS.index(dsd.kind),
+            "flags": dsd.flags | (im.F_PACKED if self.packed(dsd, dsr) else 0),
+            "queue": 0 if dsd.queue is None else dsd.queue.id,
+            "xdsr": dsd.fifo,
+            "on_control": on_control,
+            "control_task": self._task(dsd.control_task, ins, "activate" if on_control & im.ON_ACTIVATE else "unblock"),
+            "push_task": self._task(dsd.push_task, ins),
+            "pop_task": self._task(dsd.pop_task, ins),
+            "base": 0 if dsd.base is None else dsd.base.var.address + dsd.base.offset & 0xFFFF,
+            "index": dsd.index or 0,
+            "length": dsd.length,
+            "ndim": len(extent),
+            "pad": 0,
+            "extent": (*extent, 0, 0, 0, 0)[:4],
+            "stride": (*dsd.stride, 0, 0, 0, 0)[:4],
+        }
+        return self.descriptors.setdefault(tuple(fields.values()), len(self.descriptors))
+
+    def _task(self, task: object, ins: Instruction, use: str = "activate") -> int:
+        """Return the id of a task that a descriptor names."""
+        return NO_TASK if task is None else self.task_id(TaskRef(task, use), ins.at)
 
     # --- SRAM ---------------------------------------------------------------------------------------------------------
 

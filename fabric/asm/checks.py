@@ -93,9 +93,11 @@ def pair(unit: Unit, ins: Instruction) -> None:
     """Note that a dest DSR and a src0 DSR of one operation carry the same number, where the machine asks for it."""
     if not unit.machine["dsr.paired"]:
         return
-    for left in [x for x in (ins.a,) if isinstance(x, Dsr) and x.file == "dest"]:
-        for right in [x for x in (ins.b, ins.c) if isinstance(x, Dsr) and x.file == "src0"]:
-            _unite(unit, left, right, ins)
+    left = ins.a
+    if isinstance(left, Dsr) and left.file == "dest":
+        for right in (ins.b, ins.c):
+            if isinstance(right, Dsr) and right.file == "src0":
+                _unite(unit, left, right, ins)
 
 
 def _unite(unit: Unit, left: Dsr, right: Dsr, ins: Instruction) -> None:

@@ -38,6 +38,7 @@ class Mark:
     def undo(self) -> None:
         """Take back what was added to the unit since the mark."""
         unit = self.unit
+        unit.undone += 1
         for ins in reversed(unit.instructions[self._lengths["instructions"] :]):
             if ins.op.name == "dsr_load" and isinstance(ins.imm, tuple):
                 ins.imm[1].loads.pop()

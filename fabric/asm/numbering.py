@@ -116,9 +116,7 @@ class Numbering:
         """Give every DSR its number: chosen ones, their partners, free ones, then those made by the assembler."""
         u = self.unit
         count = u.machine["dsr.count"]
-        auto = [
-            x for ins in u.instructions for x in (ins.a, ins.b, ins.c) if isinstance(x, Dsr) and x.thread is not None
-        ]
+        auto = [x for ins in u.instructions for x in (ins.a, ins.b, ins.c) if type(x) is Dsr and x.thread is not None]
         own = list(u.dsrs)
         taken: dict[str, dict[int, Dsr]] = {file: {} for file in isa.FILES[:3]}
         groups: dict[Dsr, list[Dsr]] = {}
@@ -191,37 +189,52 @@ class Numbering:
                 dsr.number = number[dsr.thread]
 
     def check_explicit_dsrs(self) -> None:
-        """Check operations on DSRs that the program loads itself against everything it ever loads into them."""
+        """Check operations on DSRs that the program loads itself against everything it ever loads into them.
+
+        Operations of one kind on the same DSRs are checked once.  Notes the sizes of their elements for `packed`.
+        """
         u = self.unit
-        extended, seen = {}, set()
+        extended: set[tuple[str, int | None]] = set()
+        places, known = set(), set()
         for ins in u.instructions:
-            if ins.op.form not in ("alu", "dfilt", "dsr"):
+            op = ins.op
+            if op.form not in ("alu", "dfilt", "dsr"):
                 continue
-            for key, x, letter in zip("abc", (ins.a, ins.b, ins.c), ins.op.types, strict=False):
-                if not isinstance(x, Dsr) or (ins.op.code, key, id(x)) in seen:
-                    continue
-                seen.add((ins.op.code, key, id(x)))
-                if not x.loads:
-                    raise u.error(f"{ins.op.name}: nothing is ever loaded into {x}", ins=ins, hint=u.hint("load"))
-                for dsd in x.loads:
-                    if ins.op.form == "dfilt" and dsd.kind != "fabin":
-                        raise u.error(f"dfilt: {dsd} is not a fabin", ins=ins)
-                    if key == "a" and dsd.kind == "fabin" and ins.op.form == "alu":
-                        raise u.error(f"{ins.op.name}: {dsd} cannot be the destination", ins=ins)
-                    if dsd.kind in ("circular", "mem4d"):
-                        extended[(x.file, x.number)] = dsd
-                    if ins.op.form == "alu" and x.thread is None:
-                        check_type(u, ins.op, dsd, letter, "destination" if key == "a" else "source", ins)
-            if ins.op.form == "alu":
-                self.check_packing(ins)
+            operands = op.code, ins.a, ins.b, ins.c
+            if operands not in known:
+                known.add(operands)
+                for key, x, letter in zip("abc", operands[1:], op.types, strict=False):
+                    if not isinstance(x, Dsr):
+                        continue
+                    if op.form != "dsr":
+                        self.sizes.setdefault(id(x), set()).add(isa.WORDS[letter])
+                    if (op.code, key, x) not in places:
+                        places.add((op.code, key, x))
+                        self.check_place(ins, key, x, letter)
+                        extended |= {(x.file, x.number) for dsd in x.loads if dsd.kind in ("circular", "mem4d")}
+                if op.form == "alu":
+                    self.check_packing(ins)
             if isinstance(ins.imm, Async):
-                thread_of(u, ins.op, [x for x in (ins.b, ins.c, ins.a) if isinstance(x, Dsr)], ins.imm, ins)
+                thread_of(u, op, [x for x in (ins.b, ins.c, ins.a) if isinstance(x, Dsr)], ins.imm, ins)
         n = u.fifos + len(extended)
         if n > u.machine["dsr.xdsr"]:
             raise u.error(
                 f"{u.fifos} FIFOs and {len(extended)} DSRs with circular or four-dimensional descriptors "
                 f"need {n} extended DSRs, the PE has {u.machine['dsr.xdsr']}"
             )
+
+    def check_place(self, ins: Instruction, key: str, dsr: Dsr, letter: str) -> None:
+        """Refuse a DSR as an operand, `key` of "abc", that it is loaded for the wrong way."""
+        u, form = self.unit, ins.op.form
+        if not dsr.loads:
+            raise u.error(f"{ins.op.name}: nothing is ever loaded into {dsr}", ins=ins, hint=u.hint("load"))
+        for dsd in dsr.loads:
+            if form == "dfilt" and dsd.kind != "fabin":
+                raise u.error(f"dfilt: {dsd} is not a fabin", ins=ins)
+            if key == "a" and dsd.kind == "fabin" and form == "alu":
+                raise u.error(f"{ins.op.name}: {dsd} cannot be the destination", ins=ins)
+            if form == "alu" and dsr.thread is None:
+                check_type(u, ins.op, dsd, letter, "destination" if key == "a" else "source", ins)
 
     def check_packing(self, ins: Instruction) -> None:
         """Refuse fabric operands of one operation that are loaded with different packings."""

@@ -118,7 +118,7 @@ class Var:
     @property
     def address(self) -> int:
         """Word address; assembles the program if that has not happened."""
-        return _assembled(self, "placed")
+        return _assembled(self, "placed") if self.placed is None else self.placed
 
     def __len__(self) -> int:
         return self.count
@@ -232,7 +232,7 @@ class Dsr:
     @property
     def id(self) -> int:
         """Number in its file; assembles the program if that has not happened."""
-        return _assembled(self, "number")
+        return _assembled(self, "number") if self.number is None else self.number
 
     @property
     def root(self) -> Dsr:
@@ -282,16 +282,15 @@ class Task:
     @property
     def id(self) -> int:
         """Task id; assembles the program if that has not happened."""
-        return _assembled(self, "number")
+        return _assembled(self, "number") if self.number is None else self.number
 
     def __repr__(self) -> str:
         return f"Task({self.name!r}, {self.kind})"
 
 
 def _assembled(thing: Var | Dsr | Task, key: str) -> int:
-    """Return a number that the assembler chooses; assemble if that has not happened."""
-    if getattr(thing, key) is None:
-        thing.unit.assemble()
+    """Assemble, and return the number that the assembler chose."""
+    thing.unit.assemble()
     return getattr(thing, key)
 
 

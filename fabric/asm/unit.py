@@ -39,7 +39,7 @@ from fabric.asm.assembler import Assembler
 from fabric.asm.hints import HINTS
 from fabric.asm.instruction import HERE, LETTER_NAME, MOVES, Ask, At, Body, Instruction, Place, TaskRef
 from fabric.asm.operands import Address, Dsr, Label, Queue, Reg, Task, Var, is_number
-from fabric.asm.values import WORDS, encode_array
+from fabric.asm.values import WORDS, encode_array, encode_number
 from wse_core import image as im
 from wse_core import isa
 from wse_core.errors import ProgramError, UnsupportedError
@@ -77,6 +77,8 @@ class Unit:
         By kind and number.
     body : Body or None
         The task or function that is being written.
+    undone : int
+        How often something was taken back (`fabric.asm.mark`); who remembers what was written asks for it.
     data_from : int
         Word at which variables begin, if the code is not longer: programs that follow one another on a PE and declare
         the same variables first have them at the same place.
@@ -117,6 +119,7 @@ class Unit:
         self.blocks: list[tuple[TaskRef, Place | None]] = []
         self.unblocks: list[tuple[TaskRef, Place | None]] = []
         self.labels_made = 0
+        self.undone = 0
         self._image: ProgramImage | None = None
 
     def __repr__(self) -> str:
@@ -180,8 +183,8 @@ class Unit:
             raise self.error(f"{what}: {value!r} is neither a register nor a number")
         if letter in "hs":
             dtype = self.half if letter == "h" else "f32"
-            words = encode_array(float(value), dtype, self.machine["num.cb16_bias"])
-            return int(words[0]) | (int(words[1]) << 16 if letter == "s" else 0)
+            words = encode_number(float(value), dtype, self.machine["num.cb16_bias"])
+            return words[0] | (words[1] << 16 if letter == "s" else 0)
         bits = 16 if letter == "i" else 32
         if isinstance(value, (float, np.floating)):
             raise self.error(f"{what}: {value} given where a {LETTER_NAME[letter]} belongs")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from wse_core.errors import ProgramError
 from wse_core.params import PARAMETERS
 
-__all__ = ["NUMPY", "WORDS", "decode_array", "encode_array"]
+__all__ = ["NUMPY", "WORDS", "decode_array", "encode_array", "encode_number"]
 
 WORDS = {"f16": 1, "cb16": 1, "i16": 1, "u16": 1, "f32": 2, "i32": 2, "u32": 2}
 """SRAM words of an element of each type."""
@@ -85,6 +87,17 @@ def encode_array(values: ArrayLike, dtype: str, bias: int | None = None, what: s
         .view("<u2")
         .astype(np.uint16, copy=False)
     )
+
+
+@lru_cache(maxsize=4096)
+def _words_of(value: float, sign: float, dtype: str, bias: int) -> tuple[int, ...]:
+    """Return the words of one number; `sign` because the zeros are equal."""
+    return tuple(encode_array(value, dtype, bias).tolist())
+
+
+def encode_number(value: float, dtype: str, bias: int) -> tuple[int, ...]:
+    """Return a number as SRAM words; see `encode_array`."""
+    return _words_of(value, math.copysign(1.0, value), dtype, bias)
 
 
 def _refuse_overflow(array: NDArray[Any], bits: NDArray[Any], dtype: str, bias: int, what: str) -> None:

@@ -55,7 +55,7 @@ class Operations:
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         """Emit an ``alu`` op: scalar if all operands are registers and numbers, else a vector operation."""
-        letters = [letter for letter in op.types if letter != "-"]
+        letters = op.types.replace("-", "")
         if len(args) != len(letters):
             raise self.unit.error(f"{op.name} takes {len(letters)} operands, not {len(args)}")
         if attributes:

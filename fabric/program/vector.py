@@ -42,28 +42,48 @@ COMMUTE = frozenset(
 """Operations whose first two sources may change places."""
 
 
+def _alike(unit: Unit, op: isa.Op, args: Sequence[Any]) -> tuple[object, ...] | None:
+    """Return what synchronous operations on DSRs have in common that are allowed or refused alike; None for others.
+
+    Functions of vectors consist of many operations on few DSRs, which `dsr_base` moves: they are checked once.
+    """
+    found: list[object] = [op.code, unit.undone]
+    for arg in args:
+        kind = type(arg)
+        if kind is Dsd:
+            return None
+        found += (arg, len(arg.loads)) if kind is Dsr else (kind,)
+    return tuple(found)
+
+
 class Vectors:
     """Vector operations of one program."""
 
     def __init__(self, unit: Unit, registers: Registers, dsrs: Dsrs) -> None:
         self.unit, self.registers, self.dsrs = unit, registers, dsrs
+        self.checked: set[tuple[object, ...]] = set()
 
     def emit(self, op: isa.Op, args: Sequence[Any], letters: Sequence[str], async_: Async | None) -> None:
         """Emit an operation with at least one descriptor or DSR among its operands."""
         unit, at = self.unit, self.unit.here()
         dst, *sources = args
-        self._check_operands(op, dst, sources, letters, async_)
         b, c, scalar = [*sources, None, None][:3]
-        if isinstance(b, Dsd) and b.kind == "fifo" and isinstance(c, (Dsd, Dsr)):
-            if op.name not in COMMUTE or (isinstance(c, Dsd) and c.kind == "fifo"):
-                raise self.unit.error(f"{op.name}: a FIFO cannot be the first of two sources")
-            b, c = c, b
-        operands = [x for x in (b, c, dst) if isinstance(x, (Dsd, Dsr))]  # in the order that decides the length
-        self._check_fabric(op, operands, dst, b)
-        in_place = isinstance(b, Dsd) and b.kind != "fifo" and dst == b
-        complete = dict(zip(map(id, operands), self._lengths(op, operands), strict=True))
-        dst, b, c = (complete.get(id(x), x) for x in (dst, b, c))
-        thread = checks.thread_of(unit, op, complete.values(), async_)
+        in_place, thread = False, -1
+        alike = _alike(unit, op, args) if async_ is None else None
+        if alike is None or alike not in self.checked:
+            self._check_operands(op, dst, sources, letters, async_)
+            if isinstance(b, Dsd) and b.kind == "fifo" and isinstance(c, (Dsd, Dsr)):
+                if op.name not in COMMUTE or (isinstance(c, Dsd) and c.kind == "fifo"):
+                    raise self.unit.error(f"{op.name}: a FIFO cannot be the first of two sources")
+                b, c = c, b
+            operands = [x for x in (b, c, dst) if isinstance(x, (Dsd, Dsr))]  # in the order that decides the length
+            self._check_fabric(op, operands, dst, b)
+            in_place = isinstance(b, Dsd) and b.kind != "fifo" and dst == b
+            complete = dict(zip(map(id, operands), self._lengths(op, operands), strict=True))
+            dst, b, c = (complete.get(id(x), x) for x in (dst, b, c))
+            thread = checks.thread_of(unit, op, complete.values(), async_)
+            if alike is not None:
+                self.checked.add(alike)
 
         held: list[Reg] = []
         loads: list[tuple[Dsr, Dsd]] = []

@@ -10,6 +10,7 @@ Sources: vendor documentation, execution modes; requirement LP-14.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from harness.train.pipeline_config import minibatch_of, rule_of, run_length
@@ -44,10 +45,11 @@ class Laid:
 
 def check(config: TrainConfig) -> None:
     """Raise `ConfigError` if the layers fit the PEs in no way; nothing is mapped if they fit in a row."""
+    given = _plan(config), config.mesh.width, config.mesh.height
     try:
-        _row(config)
+        _row(*given)
     except ConfigError:
-        if _searched(config) is None:
+        if _searched(*given) is None:
             raise
 
 
@@ -59,7 +61,13 @@ def placement(config: TrainConfig) -> list[Placed]:
     ConfigError
         They do not fit.
     """
-    return laid(config).pipeline.placed
+    return list(_placed(_plan(config), config.mesh.width, config.mesh.height))
+
+
+@lru_cache(maxsize=64)
+def _placed(plan: Plan, width: int, height: int) -> tuple[Placed, ...]:
+    """As `placement`; kept, because trainers of a process that compare or go on with a network place the same one."""
+    return tuple(_laid(plan, width, height, None, SEARCH_SEED).pipeline.placed)
 
 
 def laid(config: TrainConfig, rounds: int | None = None, seed: int = SEARCH_SEED) -> Laid:
@@ -76,17 +84,20 @@ def laid(config: TrainConfig, rounds: int | None = None, seed: int = SEARCH_SEED
     ConfigError
         They do not fit.
     """
+    return _laid(_plan(config), config.mesh.width, config.mesh.height, rounds, seed)
+
+
+def _laid(plan: Plan, width: int, height: int, rounds: int | None, seed: int) -> Laid:
     from fabric.networks.pipelined.costs import network_cycles
 
-    found = _searched(config, rounds, seed)
+    found = _searched(plan, width, height, rounds, seed)
     try:
-        row = _row(config)
+        row = _row(plan, width, height)
     except ConfigError:
         if found is None:
             raise
         return found
-    plan = _plan(config)
-    pipeline = plan.pipeline(row, config.mesh.height)
+    pipeline = plan.pipeline(row, height)
     try:
         cycles = tuple(network_cycles(pipeline, plan.parts).values())
     except ProgramError as error:
@@ -108,21 +119,19 @@ def _plan(config: TrainConfig) -> Plan:
     return Plan(config.build_network(), config.build_machine(), size, rule, run_length(config), parts)
 
 
-def _row(config: TrainConfig) -> list[Placed]:
+def _row(plan: Plan, width: int, height: int) -> list[Placed]:
     from fabric.networks.pipelined.fit import placed_in_a_row
 
-    plan, mesh = _plan(config), config.mesh
-    return placed_in_a_row(plan.network, plan.machine, mesh.width, mesh.height, plan.batch, plan.rule, plan.updates)
+    return placed_in_a_row(plan.network, plan.machine, width, height, plan.batch, plan.rule, plan.updates)
 
 
-def _searched(config: TrainConfig, rounds: int | None = None, seed: int = SEARCH_SEED) -> Laid | None:
+def _searched(plan: Plan, width: int, height: int, rounds: int | None = None, seed: int = SEARCH_SEED) -> Laid | None:
     """Return what the search finds, None if that cannot be built."""
     from harness.place.layers import network_placed
     from harness.place.network import ROUNDS
 
-    mesh = config.mesh
     try:
-        found, pipeline = network_placed(_plan(config), mesh.width, mesh.height, rounds or ROUNDS, seed)
+        found, pipeline = network_placed(plan, width, height, rounds or ROUNDS, seed)
     except (ConfigError, LayoutError, ProgramError):
         return None
     return Laid(pipeline, found.cycles, "search")

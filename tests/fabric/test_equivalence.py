@@ -16,7 +16,7 @@ from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from tests.bench import workloads
 from tests.compare import cases, compare, difference, fault_of, memory, seeded, state_of
-from tests.examples import examples
+from tests.examples import examples, seeds
 from tests.random_traffic import random_traffic
 from tests.random_vectors import random_vectors
 from wse_core.params import machine
@@ -46,7 +46,7 @@ def test_computing_in_memory_agrees_cycle_by_cycle(case):
     assert compare(case, 20000) in ("complete", "fault")
 
 
-@pytest.mark.parametrize("seed", [*range(40), 1020, 1902, 2000, 5169, 199176, 200045, 203291, 205224, 12000651])
+@pytest.mark.parametrize("seed", [*seeds(80), 1020, 1902, 2000, 5169, 199176, 200045, 203291, 205224, 12000651])
 def test_fixed_random_machines_agree(seed):
     assert compare(seeded(seed)) in ("limit", "complete", "stuck", "fault")
 
@@ -55,12 +55,12 @@ def test_random_machine_whose_stream_ends_with_a_short_step():
     assert compare(seeded(5169)) == "stuck"
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_fixed_working_machines_agree(seed):
     assert compare(seeded(seed, random_traffic), 3000) in ("complete", "stuck")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_fixed_computing_in_memory_agrees(seed):
     assert compare(seeded(seed, random_vectors), 20000) in ("complete", "fault")
 
@@ -105,7 +105,7 @@ def test_where_a_run_is_cut_does_not_matter(case, cuts):
         assert difference(memory(whole, spec), memory(cut, spec)) is None
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_saturated_traffic_agrees(seed):
     """Microthreads that run ahead in turn, routers whose queues sleep: no control wavelets, cut anywhere."""
     rng = random.Random(seed)

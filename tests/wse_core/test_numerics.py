@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.examples import SOAK, examples
 from tests.wse_core import exact
 from tests.wse_core.forms import (
     ALL16,
@@ -191,9 +191,11 @@ def test_edge_codes_in_pairs(fmt, bias, ftz):
     rows = list(itertools.product(exact.edge_codes(f), repeat=2))
     num, prefix = reference_for(fmt, bias, ftz)
     a, b = columns(rows, fmt, fmt)
-    for name, short in (*BINARY.items(), *zip(COMPARE, COMPARE, strict=True)):
-        got = getattr(numerics, name)(a, b, fmt, bias, ftz)
-        assert got.tolist() == [getattr(num, prefix + short)(*row) for row in rows], name
+    step = 1 if SOAK else 3
+    for k, (name, short) in enumerate((*BINARY.items(), *zip(COMPARE, COMPARE, strict=True))):
+        mine = slice(k % step, None, step)
+        got = getattr(numerics, name)(a[mine], b[mine], fmt, bias, ftz)
+        assert got.tolist() == [getattr(num, prefix + short)(*row) for row in rows[mine]], name
 
 
 @over([("f16", 42), ("cb16", 42), ("f32", 42)])
@@ -216,7 +218,7 @@ def test_fma_at_constructed_ties(fmt, bias):
     got = numerics.fma(*triples, fmt, bias).tolist()
     rows = list(zip(*(column.tolist() for column in triples), strict=True))
     assert got == [getattr(num, prefix + "fma")(*row) for row in rows]
-    for row, result in zip(rows[:150], got[:150], strict=True):
+    for row, result in zip(rows[:60], got[:60], strict=True):
         assert witnesses("fma", [(f, x) for x in row], f, 0) == [result] * len(exact.ORACLES)
     # the cases are worth their name: rounding the float64 sum again goes wrong on some (by proof never for f16)
     with np.errstate(all="ignore"):

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from fabric.kernels.registry import KERNELS
+from tests.examples import some
 from tests.fabric.kernels.random_kernels import SIZES, machine_numbers, parameters
 from wse_core.errors import ConfigError
 from wse_core.params import machine
@@ -14,7 +15,7 @@ from wse_core.params import machine
 BOUNDS = {"allgather"}
 """Kernels whose cycles have a lower bound and no closed form."""
 MEAN, WORST = 0.03, 0.08
-RUNS = 16
+RUNS = some(30)
 
 
 def runs(name, which, count=RUNS):

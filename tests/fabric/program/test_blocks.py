@@ -174,3 +174,24 @@ def test_an_interrupt_takes_a_block_back_too():
         raise KeyboardInterrupt
     assert p.unit.tasks == {}
     assert p.unit.body is None
+
+
+def test_what_was_checked_in_a_block_that_failed_is_checked_anew():
+    """The same operation on the same DSRs, which the corrected cell loads with something else."""
+    p = Program("cell")
+    into, out = p.input_queue(0, 1), p.output_queue(0, 2)
+    dest, source = p.dsr("dest"), p.dsr("src1")
+
+    def write(packed):
+        p.load(dest, p.fabout(out, 8))
+        p.load(source, p.fabin(into, 8, packed=packed))
+        p.fmovh(dest, source)
+
+    with pytest.raises(ZeroDivisionError), p.task("main"):
+        write(True)
+        raise ZeroDivisionError
+    with pytest.raises(ProgramError, match="disagree on packing"), p.task("main"):
+        write(False)
+    with p.task("main"):
+        write(True)
+    assert [ins.op.name for ins in p.unit.instructions] == ["dsr_load", "dsr_load", "fmovh", "done"]

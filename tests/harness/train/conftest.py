@@ -23,3 +23,9 @@ def folder(tmp_path, monkeypatch):
     np.savez(tmp_path / "blobs.npz", x_train=samples[:80], y_train=labels[:80], x_test=samples[80:], y_test=labels[80:])
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def short_search(monkeypatch):
+    """A placement that is found soon, for tests that ask for no good one; `test_placement.py` does."""
+    monkeypatch.setattr("harness.place.network.ROUNDS", 1)

@@ -16,6 +16,8 @@ from harness.train.pipelined import PipelinedTrainer
 from memx.optimizer import Optimizer
 from wse_core.errors import UnsupportedError, WseError
 
+pytestmark = pytest.mark.usefixtures("short_search")
+
 PLAIN = {
     "network": {"inputs": 64, "layers": [{"outputs": 8, "activation": "relu"}, {"outputs": 10}]},
     "data": {"batch": 8},

@@ -19,7 +19,7 @@ from tests.harness.train.blobs import last, lines, run
 from traces.trace import Trace
 from wse_core.errors import CheckpointError, ConfigError, UnsupportedError, WseError
 
-pytestmark = pytest.mark.usefixtures("folder")
+pytestmark = pytest.mark.usefixtures("folder", "short_search")
 
 TEXT = """
 {top}

@@ -9,6 +9,7 @@ import pytest
 from fabric.networks.pipelined.costs import network_cycles
 from fabric.networks.pipelined.turns import Turn, pace
 from fabric.networks.pipelined.updates import Rule
+from tests.examples import seeds
 from tests.fabric.networks.pipelined import Case
 from tests.fabric.networks.pipelined.drawn import drawn
 
@@ -48,7 +49,7 @@ def test_predicted_throughput_is_that_of_the_wafer(name):
     assert max(network_cycles(case.pipeline).values()) == pytest.approx(simulated(case), rel=0.05)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_throughput_of_random_networks_is_predicted(seed):
     """Nothing in the costs was chosen with these networks in view."""
     case = drawn(seed)
