@@ -227,6 +227,7 @@ def functions_of(path):
 REQUIRED = {
     "weight-streaming.md": [("WS", range(1, 55)), ("LP", range(7, 13)), ("FMT", range(6, 11))],
     "pipelined.md": [("LP", (*range(1, 7), *range(13, 19)))],
+    "inference.md": [("WL", (*range(4, 17), *range(30, 36)))],
 }
 """Requirements that a page has a row for."""
 
@@ -236,7 +237,7 @@ def test_requirements_name_tests_that_exist(page):
     """A row per requirement, each with tests that are there, or marked as open."""
     rows = {}
     for line in text_of(ROOT / "docs" / page).splitlines():
-        match = re.match(r"\| ((?:WS|LP|FMT)-\d\d) \|", line)
+        match = re.match(r"\| ((?:WS|LP|FMT|WL)-\d\d) \|", line)
         if match:
             assert match[1] not in rows, f"{match[1]} stands there twice"
             rows[match[1]] = [cell.strip() for cell in line.split("|")[2:-1]]

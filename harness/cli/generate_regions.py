@@ -47,12 +47,19 @@ def estimated(
     built = admitted_regions(
         machine, model, prompts, args.tokens, mesh, args.regions, args.cache, args.dtype, answers
     )  # fmt: skip
-    found = PipelineCycles(built).round(len(prompt) + args.tokens - 2)
+    form = PipelineCycles(built)
+    found = form.round(len(prompt) + args.tokens - 2)
     return {
         "regions": len(built.stages),
         "layers": [stage.place.decoder.layers for stage in built.stages],
         "requests": args.requests,
-        "estimated_cycles": {"token": found.latency, "round": found.cycles, "busy": found.busy},
+        "prompt_tokens": len(prompt),
+        "estimated_cycles": {
+            "prefill": form.prompt(len(prompt)),
+            "token": found.latency,
+            "round": found.cycles,
+            "busy": found.busy,
+        },
         "bubbles": found.share,
     }
 
@@ -115,6 +122,7 @@ def estimated_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     layers = ", ".join(map(str, found["layers"]))
     return [
         ("regions", f"{found['regions']}, with {layers} layers; {found['requests']} requests"),
+        ("prompt", f"{found['prompt_tokens']} tokens, one behind the other, {cycles['prefill']:,} cycles"),
         ("last token", f"{cycles['token']:,} cycles through all regions"),
         (
             "last round",

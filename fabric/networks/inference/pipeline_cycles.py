@@ -101,3 +101,13 @@ class PipelineCycles:
         latency = max(turn[0] for turn in turns)
         taking = requests * (self.forms[0].entering() + self.m["ce.branch_taken"])
         return Bubbles(latency, busy, max(latency, taking + max(busy)))
+
+    def prompt(self, length: int) -> int:
+        """Return the cycles in which prompts of so many tokens are read, until the first token of the last answer left.
+
+        Tokens follow one another, so that all but the last take as long as the slowest region works on them.
+        """
+        requests = self.place.requests
+        before = sum(max(self.round(position).busy) for position in range(length - 1))
+        last = self.round(length - 1)
+        return before + max(last.busy) * (requests - 1) // requests + last.latency

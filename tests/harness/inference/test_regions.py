@@ -71,7 +71,15 @@ def test_an_answer_leaves_bubbles_and_requests_fill_them(model, capsys, tmp_path
     assert two["tokens_per_second"]["0.85 GHz"] > 1.5 * one["tokens_per_second"]["0.85 GHz"]
     assert main(["generate", *map(str, words), "--requests", "2", "--estimate", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
+    prefill = facts["estimated_cycles"].pop("prefill")
+    assert prefill == pytest.approx(two["cycles"]["prefill"], rel=0.05)
     assert facts["estimated_cycles"] == {key: two["expected"][key] for key in ("token", "round", "busy")}
+    assert main(["generate", *map(str, words), "--estimate", "--json"]) == 0
+    prefill = json.loads(capsys.readouterr().out)["estimated_cycles"]["prefill"]
+    assert prefill == pytest.approx(cycles["prefill"], rel=0.05)
+    asked = {"tokens", "text", "cycles", "bit_exact", "max_abs_error", "memory_per_pe", "host_seconds"}
+    assert asked <= one.keys()
+    assert {"prefill", "transition", "tokens"} <= cycles.keys()
 
 
 def test_prompts_of_different_lengths(model):

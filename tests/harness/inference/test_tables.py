@@ -137,6 +137,19 @@ def test_capacities():
         assert memory.tokens(round(layers)) < shift
 
 
+def test_regions_of_a_published_model():
+    """LLaMA3-8B on 360 x 360 PEs: its weights fill three regions, with the published cache six, too many here."""
+    decoder, pes = PRESETS["LLaMA3-8B"], 360 * 360
+    assert -(-decoder.bytes() // (pes * 2 * WSE2["mem.words"])) == 3
+    _, _, layers, *_ = published.CAPACITY["LLaMA3-8B"]
+    assert decoder.layers / 6 == pytest.approx(layers, abs=1e-3)
+    assert WSE2["fabric.width"] * WSE2["fabric.height"] < 6 * pes < 850_000  # which all cores would have carried
+    memory = memory_of(WSE2, decoder, 360, 360)
+    fit = memory.layers_that_fit(4224)
+    assert memory.needed(fit, 4224) <= memory.total < memory.needed(fit + 1, 4224)
+    assert memory.regions(4224) == -(-decoder.layers // fit) == 4  # with code and vectors, for 4,224 tokens
+
+
 def test_kernels_and_energy(tables):
     at = [c for c in tables["6"] + tables["7"] if c.gigahertz == 0.85 and c.unit == "s"]
     assert len(at) == 4
