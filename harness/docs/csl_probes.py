@@ -158,7 +158,7 @@ VALUES = {
     "type": "f32", "comptime_int": "0", "local_task_id": "@get_local_task_id(10)", "[*]u32": "&words",
     "[*]f32": "&numbers", "*[3]u16": "&clock", "control_task_id": "@get_control_task_id(40)",
     "fabric_io": "m.color_config.fabric_io.TX_EAST", "output_queue": "@get_output_queue(4)", "anytype": "vf",
-    "@type_of(x)": "vf",
+    "@type_of(x)": "vf", "complex_32": "m.get_complex(vh, vh)", "complex_64": "m.get_complex(vf, vf)",
 }  # fmt: skip
 """Per type of a parameter an argument."""
 
@@ -179,6 +179,8 @@ IMPORTS = {
 
 ARGUMENTS = {
     "ctrl": ("m.teardown_cmd_1()",),
+    **{f"{verb}_complex": ("m.get_complex(vf, vf)",) * 2 for verb in ("add", "subtract", "multiply")},
+    "get_complex": ("vf", "vf"),
     "encode_single_payload": ("m.opcode.NOP", "true", "{}", "0"),
     "encode_payload": ("1", ".{ m.opcode.NOP }", ".{ true }", "true", "{}"),
     "fmt": ('"{d}"', ".{ vu }"), "fmt_no_nl": ('"{d}"', ".{ vu }"), "fmt_with_coords": ('"{d}"', ".{ vu }"),

@@ -60,7 +60,7 @@ class SdkCompiler:
             The path of the output directory, which `SdkRuntime` takes.
         """
         words = shlex.split(options)
-        args = compiler.parser().parse_intermixed_args([*words, str(Path(app_path, csl_main))])
+        args, _others = compiler.parser().parse_known_intermixed_args([*words, str(Path(app_path, csl_main))])
         goal = Path(out_path, args.output).resolve()
         goal.parent.mkdir(parents=True, exist_ok=True)
         if compiler.main([*words, str(Path(app_path, csl_main)), "-o", str(goal)]):

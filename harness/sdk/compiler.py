@@ -38,7 +38,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Compile; return 0, or 1 after messages."""
-    args = parser().parse_intermixed_args(arguments)
+    args, others = parser().parse_known_intermixed_args(arguments)
+    strange = next((word for word in others if not word.startswith("--")), None)
+    if strange is not None:
+        print(f"cslc: error: '{strange}' is no option", file=sys.stderr)
+        return 2
+    for word in others:  # of another version of the SDK, which says how to compile, not what
+        print(f"cslc: warning: the option {word} means nothing here", file=sys.stderr)
     try:
         return _compile(args)
     except WseError as error:

@@ -17,6 +17,7 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "harness.sdk.runtime": ("SdkRuntime", "MemcpyDataType", "MemcpyOrder", "SdkTarget", "get_platform", "Task")
     },
     "cerebras.sdk.sdk_utils": {"harness.sdk.utils": ("calculate_cycles", "input_array_to_u32", "memcpy_view")},
+    "cerebras.sdk.runtime.runtime_utils": {"harness.sdk.utils": ("input_array_to_u32", "memcpy_view")},  # before 1.1
     "cerebras.sdk.debug.debug_util": {"harness.sdk.debug": ("debug_util",)},
     "cerebras.geometry.geometry": {"harness.sdk.geometry": ("IntRectangle", "IntVector")},
     "cerebras.sdk.client": {"harness.sdk.client": ("SdkCompiler", "SdkLauncher", "SdkRuntime", "sdk_utils")},

@@ -134,8 +134,8 @@ def _said(status: int, lines: list[str], limit: float) -> str:
         return f"took more than {limit:g} s"
     if status:
         wrong = [line for line in lines if "error:" in line.lower() or "Error:" in line]
-        if wrong:
-            return wrong[0]
+        if wrong:  # a script's own mistake has its line, then what is wrong
+            return f"{wrong[0]} {lines[-1]}" if wrong[0].endswith("error:") else wrong[0]
     return lines[-1] if lines else ""
 
 

@@ -83,7 +83,8 @@ def _bind(
             continue
         left = [number for number in reversed(free) if number not in asked] or free
         if not left:
-            fault = f"the program uses {len(colors)} colors as {kind}s, a PE has {len(depths)} {kind} queues"
+            count = sum(bool(depth) for depth in depths)
+            fault = f"the program uses {len(colors)} colors as {kind}s, a PE has {count} {kind} queues"
             assert span is not None
             raise Fault(fault, span, "a queue is bound to one color on this machine")
         chosen = left[0]

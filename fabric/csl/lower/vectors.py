@@ -48,6 +48,7 @@ class Attributes(ABC):
         self._dsd_variables: dict[int, DsdVariable] = {}
         self._assigned: dict[int, list[Any]] = {}
         self._fifos: dict[int, Fifo] = {}
+        self._asking: set[int] = set()
         self._scan()
 
     # ---- what the program says somewhere
@@ -264,6 +265,13 @@ class Attributes(ABC):
 
     def first_value(self, variable: Any, code: Any) -> Descriptor:
         """Return a descriptor of the kind that a variable without an initial value will hold."""
+        self._asking.add(id(variable))
+        try:
+            return self._first_value(variable)
+        finally:
+            self._asking.discard(id(variable))
+
+    def _first_value(self, variable: Any) -> Descriptor:
         for value in self._assigned.get(id(variable), ()):
             inner = value
             while isinstance(inner, tree.BuiltinCall) and inner.name in CHANGES:
@@ -272,8 +280,11 @@ class Attributes(ABC):
                 inner = inner.value
             if isinstance(inner, Value) and isinstance(inner.data, Dsd):
                 return quiet(self).known_descriptor(inner.data)
-            if isinstance(inner, tree.Load) and isinstance(getattr(inner.place, "variable", None), tree.Variable):
-                return self.dsd_variable(inner.place.variable).initial  # type: ignore[attr-defined]
+            other = getattr(inner.place, "variable", None) if isinstance(inner, tree.Load) else None
+            if id(other) in self._asking:  # d = @set_dsd_length(d, n) says nothing about its kind
+                continue
+            if isinstance(other, tree.Variable):
+                return self.dsd_variable(other).initial
             if isinstance(inner, tree.BuiltinCall) and inner.name == "@get_dsd":
                 known = {n: v for n, v in inner.options.items() if not isinstance(v, tree.Expr) or n not in _NUMBERS}
                 for name in _NUMBERS:

@@ -161,6 +161,7 @@ def test_a_script_runs_with_the_modules_that_it_expects(compiled, tmp_path, caps
         importlib.import_module("cerebras.sdk.sdk_utils")
     with provided():
         importlib.import_module("cerebras.sdk.sdk_utils")
+        assert importlib.import_module("cerebras.sdk.runtime.runtime_utils").memcpy_view is not None
     assert not any(name.startswith("cerebras") for name in sys.modules)
 
 
@@ -180,6 +181,18 @@ def test_too_much_memory_is_a_message(tmp_path, capsys):
     assert compiler.main(words) == 1
     assert "pe.csl:6:1: error: the program needs 90,320 bytes, a PE has 49,152" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_options_of_other_versions_are_said_to_mean_nothing(tmp_path, capsys):
+    (tmp_path / "layout.csl").write_text("layout { @set_rectangle(1, 1); @set_tile_code(0, 0); }")
+    words = ["layout.csl", "--max-parallelism=8", "--fancy", "-o", str(tmp_path / "out")]
+    words[0] = str(tmp_path / words[0])
+    assert compiler.main(words) == 0
+    said = capsys.readouterr().err
+    assert "--max-parallelism=8 means nothing here" in said
+    assert "--fancy means nothing here" in said
+    assert compiler.main([*words, "other.csl"]) == 2
+    assert "'other.csl' is no option" in capsys.readouterr().err
 
 
 def test_other_machines_are_refused(tmp_path, capsys):
