@@ -8,13 +8,25 @@ import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
+from typing import Any
+
+from wse_core.errors import ConfigError
 
 __all__ = ["Finder", "provided"]
 
 NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "cerebras.sdk.runtime.sdkruntimepybind": {
-        "harness.sdk.runtime": ("SdkRuntime", "MemcpyDataType", "MemcpyOrder", "SdkTarget", "get_platform", "Task")
+        "harness.sdk.runtime": (
+            "SdkRuntime",
+            "MemcpyDataType",
+            "MemcpyOrder",
+            "SdkTarget",
+            "SimfabConfig",
+            "get_platform",
+            "Task",
+        )
     },
     "cerebras.sdk.sdk_utils": {"harness.sdk.utils": ("calculate_cycles", "input_array_to_u32", "memcpy_view")},
     "cerebras.sdk.runtime.runtime_utils": {"harness.sdk.utils": ("input_array_to_u32", "memcpy_view")},  # before 1.1
@@ -24,6 +36,14 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "cerebras.appliance.pb.sdk.sdk_common_pb2": {"harness.sdk.runtime": ("MemcpyDataType", "MemcpyOrder")},
 }
 """Per module what it has, and where that is made."""
+BY_THE_HOST = "a layout that the host makes (SdkLayout) is not supported"
+MISSING: dict[str, dict[str, str]] = {
+    "cerebras.sdk.runtime.sdkruntimepybind": dict.fromkeys(
+        ("SdkLayout", "Color", "Edge", "Route", "RoutingPosition", "SdkExecutionPlatform", "get_edge_routing"),
+        BY_THE_HOST,
+    )
+}
+"""Per module what the vendor's has and this one has not, with the reason."""
 PACKAGES = {name.rsplit(".", k)[0] for name in NAMES for k in range(1, name.count(".") + 1)}
 
 
@@ -45,6 +65,15 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             made = importlib.import_module(source)
             for name in names:
                 setattr(module, name, getattr(made, name))
+        module.__dict__["__getattr__"] = partial(_missing, module.__name__)
+
+
+def _missing(module: str, name: str) -> Any:
+    """Refuse a name that a module does not have: by its reason if it is one of the vendor's."""
+    reason = MISSING.get(module, {}).get(name)
+    if reason is not None:
+        raise ConfigError(f"{reason}; this script needs {name}", hint="a layout block in CSL, and cslc")
+    raise AttributeError(f"module '{module}' has no attribute '{name}'")
 
 
 @contextmanager

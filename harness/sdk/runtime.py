@@ -22,7 +22,16 @@ from fabric.host.fabric import Fabric
 from harness.sdk.device import Device
 from wse_core.errors import ConfigError, LayoutError
 
-__all__ = ["MemcpyDataType", "MemcpyOrder", "SdkRuntime", "SdkTarget", "Task", "get_platform", "last_runtime"]
+__all__ = [
+    "MemcpyDataType",
+    "MemcpyOrder",
+    "SdkRuntime",
+    "SdkTarget",
+    "SimfabConfig",
+    "Task",
+    "get_platform",
+    "last_runtime",
+]
 
 
 class MemcpyDataType(enum.Enum):
@@ -58,6 +67,13 @@ _LAST: dict[str, SdkRuntime] = {}
 def last_runtime(directory: str | Path) -> SdkRuntime | None:
     """Return the runtime that was last made for a compiled program in this process."""
     return _LAST.get(str(Path(directory).resolve()))
+
+
+class SimfabConfig:
+    """How the vendor's simulator works: threads, what it records.  Nothing of it changes what is simulated here."""
+
+    def __init__(self, *_: Any, **options: Any) -> None:
+        self.options = options
 
 
 def get_platform(cmaddr: str | None = None, *_: Any, **__: Any) -> str | None:

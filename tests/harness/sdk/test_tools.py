@@ -165,6 +165,23 @@ def test_a_script_runs_with_the_modules_that_it_expects(compiled, tmp_path, caps
     assert not any(name.startswith("cerebras") for name in sys.modules)
 
 
+def test_what_the_vendors_modules_have_beyond_these_is_refused_by_its_name(tmp_path, capsys):
+    script = tmp_path / "run.py"
+    script.write_text(
+        "from cerebras.sdk.runtime.sdkruntimepybind import SimfabConfig, get_platform\n"
+        "print(get_platform(None, SimfabConfig(num_threads=4)))\n"
+        "from cerebras.sdk.runtime.sdkruntimepybind import Color, SdkLayout\n"
+    )
+    assert python.main([str(script)]) == 1
+    out = capsys.readouterr()
+    assert out.out == "None\n"
+    assert "run.py:3: error:" in out.err
+    assert "not supported; this script needs Color" in out.err
+    script.write_text("from cerebras.sdk.sdk_utils import nothing\n")
+    with pytest.raises(ImportError, match="nothing"):
+        python.main([str(script)])
+
+
 def test_a_compilation_that_fails_writes_nothing(tmp_path, capsys):
     (tmp_path / "layout.csl").write_text(LAYOUT)
     (tmp_path / "pe.csl").write_text(PE.replace("count += 1;", "count += true;", 1))
