@@ -106,14 +106,16 @@ def _network(args: argparse.Namespace) -> int:
         Block(str(number), *rectangle, cycles / slowest)
         for number, (rectangle, cycles) in enumerate(zip(rectangles, found.cycles, strict=True), 1)
     ]
-    wires = [(number, number + 1) for number in range(len(blocks) - 1)]
+    ways = {name: path.way for name, path in found.pipeline.paths.items()}
+    ways |= {f"{name} onward": path.way_out for name, path in found.pipeline.paths.items() if path.way_out}
     if args.picture:
         with atomic_file(args.picture) as stream:
-            write_picture(stream, lambda figure: draw(figure, blocks, wires, width, height, str(args.file)))
+            write_picture(stream, lambda figure: draw(figure, blocks, [], width, height, str(args.file), ways))
     files = [args.picture] if args.picture else []
     if args.json:
         facts = {"width": width, "height": height, "minibatch": batch, "slowest": slowest, "how": found.how}
-        print_json(facts | {"layers": layers, "files": files})
+        paths = [{"path": name, "links": len(way) - 1} for name, way in ways.items()]
+        print_json(facts | {"layers": layers, "paths": paths, "files": files})
         return 0
     print(terminal(blocks, width, height))
     rows = [

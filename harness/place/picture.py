@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["Block", "draw", "draw_wafer", "terminal"]
@@ -12,6 +12,9 @@ EMPTY = "."
 MOST_NAMED = 40
 """Blocks whose names the picture bears, and whose loads it shows one by one."""
 PALE = 0.35
+WAYS = {"activations": ("#c8442f", "-"), "gradients": ("#2f6fc8", "--")}
+"""Colours and styles of data paths; of all others `OTHER`."""
+OTHER = "#5d6b71", ":"
 
 
 class Block(NamedTuple):
@@ -56,10 +59,31 @@ def shades(count: int) -> list[tuple[float, ...]]:
     return [colormaps["viridis"](index / max(1, count - 1))[:3] for index in range(count)]
 
 
+def draw_ways(axes: Any, ways: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    """Draw data paths over the PEs that they pass, in a colour for each kind: the first word of their names."""
+    for name, places in ways.items():
+        kind = name.split()[0]
+        colour, style = WAYS.get(kind, OTHER)
+        label = kind if kind in WAYS and kind not in axes.get_legend_handles_labels()[1] else None
+        middles = [(x + 0.5, y + 0.5) for x, y in places]
+        marker = "o" if len(middles) == 1 else None  # neighbours: one PE
+        axes.plot(
+            *zip(*middles, strict=True),
+            color=colour,
+            linestyle=style,
+            marker=marker,
+            markersize=3,
+            linewidth=1.1,
+            label=label,
+        )
+    if ways:
+        axes.legend(loc="lower right", fontsize=6, frameon=False)
+
+
 def draw_wafer(
     axes: Any, blocks: Sequence[Block], wires: Sequence[tuple[int, int]], width: int, height: int, title: str
 ) -> None:
-    """Draw the wafer with rectangles in the colours of their order and paths between centres."""
+    """Draw the wafer with rectangles in the colours of their order and lines between centres that are connected."""
     from matplotlib.patches import Rectangle
 
     for block, colour in zip(blocks, shades(len(blocks)), strict=True):
@@ -77,11 +101,31 @@ def draw_wafer(
 
 
 def draw(
-    figure: Any, blocks: Sequence[Block], wires: Sequence[tuple[int, int]], width: int, height: int, title: str
+    figure: Any,
+    blocks: Sequence[Block],
+    wires: Sequence[tuple[int, int]],
+    width: int,
+    height: int,
+    title: str,
+    ways: Mapping[str, Sequence[tuple[int, int]]] | None = None,
 ) -> None:
-    """Draw the wafer and, beside it, the loads of all blocks."""
+    """Draw the wafer and, beside it, the loads of all blocks.
+
+    Parameters
+    ----------
+    figure : Figure
+    blocks : sequence of Block
+    wires : sequence of (int, int)
+        Numbers of blocks that are connected.
+    width, height : int
+        PEs.
+    title : str
+    ways : mapping, optional
+        The PEs of data paths by their names, where they are known.
+    """
     wafer, loads = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
     draw_wafer(wafer, blocks, wires, width, height, title)
+    draw_ways(wafer, ways or {})
     places = range(len(blocks))
     loads.barh(places, [100 * block.load for block in blocks], color=shades(len(blocks)), height=0.8)
     loads.set(xlim=(0, 100), xlabel="time [% of the slowest one's]", title="load")

@@ -28,6 +28,8 @@ UPDATES = 24
 """Updates that are followed: leads of slow layers are used up by then."""
 LAST = 8
 """Of these, those of which the pace is taken."""
+MOST = 64
+"""Minibatches of an update that are followed; of more, each update adds as much as one of so many."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class _Times:
 
     def due(self, minibatch: int) -> bool:
         """Whether a minibatch is the last of an update."""
-        return minibatch >= 0 and (minibatch + 1) % self.parts == 0
+        return self.parts > 0 <= minibatch and (minibatch + 1) % self.parts == 0
 
     def begun(self, k: int, t: int) -> float:
         """A tile begins a turn: the one before is done, the inputs are there."""
@@ -149,6 +151,14 @@ def pace(turns: Sequence[Turn], parts: int) -> float:
     parts : int
         Minibatches of an update.
     """
-    times, count = _Times(turns, parts), UPDATES * parts
+    if parts <= MOST:
+        return _followed(turns, parts, parts)
+    rest = _followed(turns, 0, 1)  # without updates
+    return rest + (_followed(turns, MOST, MOST) - rest) * MOST / parts
+
+
+def _followed(turns: Sequence[Turn], parts: int, together: int) -> float:
+    """Return the cycles of a minibatch, the mean over the last of so many together; `parts`: 0, no updates."""
+    times, count, last = _Times(turns, parts), UPDATES * together, LAST * together
     ends = [[times.summed(k, t) for k in range(len(turns))] for t in range(count)]
-    return max(end - start for end, start in zip(ends[-1], ends[-1 - LAST * parts], strict=True)) / (LAST * parts)
+    return max(end - start for end, start in zip(ends[-1], ends[-1 - last], strict=True)) / last

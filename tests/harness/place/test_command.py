@@ -12,10 +12,11 @@ import pytest
 
 from harness.cli import main as cli
 from harness.place.kgraph import read_problem
-from harness.place.picture import Block, terminal
+from harness.place.picture import Block, draw, terminal
 from harness.place.solution import check, read_solution
 from tests.harness.place.exhaustive import free
 from tests.harness.place.problems import GRAPH, head, text
+from traces.style import new_figure
 
 
 @pytest.fixture
@@ -152,6 +153,9 @@ def test_layers_of_a_configuration(problem, capsys):
     assert free(a, [b])
     assert facts["slowest"] == max(first["cycles"], second["cycles"])
     assert max(first["utilisation"], second["utilisation"]) == 1
+    links = {path["path"]: path["links"] for path in facts["paths"]}
+    assert {"activations 0", "activations 1", "activations 2", "gradients 1", "gradients 2", "losses"} <= links.keys()
+    assert links["activations 1"] >= 1  # from the outputs of the first layer to the tiles of the second
     assert (problem.parent / "net.png").read_bytes().startswith(b"\x89PNG")
     status, out, _ = run(capsys, *words)
     assert status == 0
@@ -178,3 +182,16 @@ def test_what_is_refused_of_a_configuration(problem, capsys, words, said):
     assert (status, out) == (2, "")
     assert err.startswith("wse: error: ")
     assert said in err
+
+
+def test_data_paths_are_drawn_over_their_pes():
+    """A line through the middles of the PEs, a colour and one legend entry for each kind."""
+    canvas = new_figure(6, 3)
+    ways = {"activations 1": [(1, 1), (2, 1), (2, 2)], "activations 2": [(3, 3)], "gradients 1": [(4, 1), (3, 1)]}
+    draw(canvas, [Block("1", 0, 0, 3, 3, 1.0), Block("2", 3, 0, 3, 3, 0.5)], [], 8, 6, "wafer", ways)
+    wafer = canvas.axes[0]
+    lines = [list(zip(*line.get_data(), strict=True)) for line in wafer.get_lines()]
+    assert lines == [[(1.5, 1.5), (2.5, 1.5), (2.5, 2.5)], [(3.5, 3.5)], [(4.5, 1.5), (3.5, 1.5)]]
+    first, second, third = (line.get_color() for line in wafer.get_lines())
+    assert first == second != third
+    assert [text.get_text() for text in wafer.get_legend().get_texts()] == ["activations", "gradients"]

@@ -102,5 +102,6 @@ def test_minibatches_are_followed_from_turn_to_turn():
     """Two parts of one layer, one slow at its updates, the other always: no more than one minibatch lies between."""
     turn = Turn(0, 0, forward=100, sums=0, back=0, rest=0, update=900, activation=500, slopes=0, norm=0, leaving=0)
     assert pace([turn], 3) == (3 * 600 + 900) / 3  # sums, activation and the way back follow one another
+    assert pace([turn], 5000) == pytest.approx((5000 * 600 + 900) / 5000)  # as soon as of 64
     ahead = replace(turn, delay=2)
     assert pace([ahead, replace(turn, update=0, activation=0)], 3) == (2 * 500 + 1000) / 3
