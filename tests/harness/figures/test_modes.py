@@ -17,7 +17,10 @@ SMALL, LARGE = 4, 2000
 
 @pytest.fixture(scope="module")
 def found():
-    return modes.modes(machine("wse2"), 6, widths=(SMALL, 16, LARGE))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(modes, "ROUNDS", 1)
+        patch.setattr(modes, "TOKENS", 8)
+        return modes.modes(machine("wse2"), 6, widths=(SMALL, 16, LARGE))
 
 
 def test_small_networks_are_simulated_and_predicted(found):
@@ -28,7 +31,7 @@ def test_small_networks_are_simulated_and_predicted(found):
             assert row[f"{name}_samples_per_s"] > 0
     assert found.rows[0]["parameters"] == SMALL * 65 + SMALL * (SMALL + 1) + 10 * (SMALL + 1)
     assert found.rows[0]["streaming_samples_per_s"] > found.rows[1]["streaming_samples_per_s"]
-    assert found.notes["samples of an update"] == 6 * modes.TOKENS
+    assert found.notes["samples of an update"] == 6 * 8
 
 
 def test_what_fits_no_pe_streams_only(found):

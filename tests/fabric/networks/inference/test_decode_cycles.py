@@ -10,6 +10,7 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
+from tests.examples import some
 from tests.fabric.networks.inference.small_models import random_weights
 from wse_core.params import machine
 
@@ -20,7 +21,7 @@ SIZES = [
     (Decoder(48, 1, 2, 1, 24, 70, 30, 64, 1e-5), 3, 8),
     (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1),
     (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10),
-]
+][: some(20, 5)]
 
 
 def measured(decoder, width, height, tokens, timed):

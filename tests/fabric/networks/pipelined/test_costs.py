@@ -23,8 +23,8 @@ NETWORKS = {
     "many tiles, gelu": ((64, 64, 4), [(8, 8), (4, 1)], {"activation": "gelu", "batch": 8, "loss_rows": 4}),
     "wide and narrow": ((16, 100, 16, 4), [(2, 5), (5, 2), (2, 1)], {"activation": "none"}),
     "normalised": ((60, 40, 4), [(3, 2), (2, 1)], {"norm": True}),
-    "samples enter slowly": ((1500, 4, 4, 4), [(250, 2), (1, 2), (1, 2)], {"activation": "none"}),
-    "a wide boundary": ((16, 800, 16, 4), [(4, 200), (200, 4), (4, 2)], {"activation": "none"}),
+    "samples enter slowly": ((600, 4, 4, 4), [(100, 2), (1, 2), (1, 2)], {"activation": "none"}),
+    "a wide boundary": ((16, 400, 16, 4), [(4, 100), (100, 4), (4, 2)], {"activation": "none"}),
     "cb16": ((64, 64, 64, 4), [(2, 2)] * 3, {"batch": 8, "loss_rows": 8, "dtype": "cb16"}),
 }
 
