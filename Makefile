@@ -6,7 +6,7 @@
 #   PYTHON=python3.12   interpreter for a new .venv (default python3)
 #   ARGS="..."          arguments for `wse train` or pytest
 #   EXTRAS="test demo"  extras of pyproject.toml that are installed
-#   WSE_JOBS=N          parallel compilations, processes of make test and quick (default: one per core)
+#   WSE_JOBS=N          parallel compilations, processes of make test, quick and soak (default: one per core)
 
 PYTHON ?= python3
 VENV := .venv
@@ -36,14 +36,15 @@ endif
 SPREAD := -n $(or $(WSE_JOBS),auto) --dist loadfile --no-loadscope-reorder --benchmark-disable
 SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 
-.PHONY: help run test quick build ready bench checked sanitize races coverage lint lint-tools clean
+.PHONY: help run test quick soak build ready bench checked sanitize races coverage lint lint-tools clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run       train a network on handwritten digits, on two modelled wafers"
 	@echo "make test      run the test suite"
-	@echo "make quick     run what fits between two edits: no test above a second, few examples of each property"
+	@echo "make quick     run what fits between two edits: no test above half a second, few examples of each property"
+	@echo "make soak      run the test suite for hours: a thousand examples of each property, all fixed cases"
 	@echo "make build     prepare .venv and compile, nothing else"
 	@echo "make bench     run the benchmarks; JSON goes to build/bench"
 	@echo "make checked   run the suite in a build with every run-time check on"
@@ -62,6 +63,9 @@ test: build
 
 quick: build
 	@WSE_HYPOTHESIS=$${WSE_HYPOTHESIS:-smoke} $(PY) -m pytest $(SPREAD) -m "not packaging and not slow and not long" $(ARGS)
+
+soak: build
+	@WSE_HYPOTHESIS=soak $(PY) -m pytest $(SPREAD) -o timeout=86400 $(ARGS)
 
 # Libraries are installed while the modules are compiled, in two jobs of make unless it was told how many.
 build:

@@ -1,7 +1,7 @@
 """CPU seconds of tests, as ``tests/costs.json`` has them, and what follows: which files begin first, what is quick.
 
 ``WSE_COSTS=tests/costs.json make test`` measures them anew and writes the file: per function, all its parameters and
-its child processes included, those above a second.  A test that is not named there counts as short.
+its child processes included, those above half a second.  A test that is not named there counts as short.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.examples import PROFILES
 __all__ = ["COSTS", "cost_of_file", "is_long"]
 
 COSTS = json.loads(Path(__file__).with_name("costs.json").read_text(encoding="utf-8"))
-LEAST = 1.0
+LEAST = 0.5
 """Seconds: shorter ones are not kept in the file, and longer ones are left out of `make quick`."""
 QUICK = PROFILES["smoke"][1] / PROFILES["ci"][1]
 """Share of the examples of a property that `make quick` tries."""

@@ -342,7 +342,7 @@ def test_the_two_commands_of_the_readme(root):
 def test_make_help_names_every_target(root, tmp_path):
     done = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    for name in ("run", "test", "bench", "checked", "sanitize", "races", "coverage", "lint", "clean"):
+    for name in ("run", "test", "quick", "soak", "bench", "checked", "sanitize", "races", "coverage", "lint", "clean"):
         assert f"make {name} " in done.stdout
 
 

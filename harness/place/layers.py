@@ -121,6 +121,15 @@ def _sizes(plan: Plan, number: int) -> tuple[tuple[int, int], tuple[int, int]]:
     return (LOW, inputs), (LOW, outputs)
 
 
+def _possible(plan: Plan, number: int, width: np.ndarray, height: np.ndarray) -> np.ndarray:
+    """Return which rectangles hold a layer, from 0: without what measures its programs."""
+    layer = plan.network.layers[number]
+    columns, rows = width - 1, height - (number > 0)
+    i, o = _tiles(layer.inputs, columns), _tiles(layer.outputs, rows)
+    found = (columns >= 1) & (rows >= 1) & (o <= MOST_ROWS)
+    return found & (plan.words(number, i, o) <= plan.machine["mem.words"])
+
+
 def layer_cost(plan: Plan, number: int) -> Cost:
     """Return the cycles of a layer, from 0, as a function of widths and heights; infinite where it cannot be.
 
@@ -151,8 +160,7 @@ def layer_cost(plan: Plan, number: int) -> Cost:
         longest = np.maximum(np.maximum(tiles(i, o), rows_of(o * 0, o) + ahead), entering)
         if not first:
             longest = np.maximum(longest, passing(i, i * 0) + behind)
-        possible = (columns >= 1) & (rows >= 1) & (o <= MOST_ROWS) & (plan.words(number, i, o) <= memory)
-        return np.where(possible, longest, np.inf)
+        return np.where(_possible(plan, number, width, height), longest, np.inf)
 
     if number < len(plan.network.layers) - 1:
         return cost
@@ -209,7 +217,13 @@ def network_placed(plan: Plan, width: int, height: int, rounds: int, seed: int) 
     """
     if width < 4:
         raise ConfigError(f"{width} columns of PEs", where="mesh", hint="4 or more: gate, tiles, their outputs, loss")
-    surfaces = [layer_cost(plan, number) for number in range(len(plan.network.layers))]
+    numbers = range(len(plan.network.layers))
+    sides = np.arange(1, width - 1)[None, :], np.arange(1, height + 1)[:, None]
+    for number in numbers:  # before programs are measured for nothing
+        if not _possible(plan, number, *sides).any():
+            what, hint = f"fits no rectangle of {width - 2} x {height} PEs", "more PEs, or a smaller minibatch"
+            raise LayoutError(what, where=f"layer {number + 1}", hint=hint)
+    surfaces = [layer_cost(plan, number) for number in numbers]
     factors = np.ones(len(surfaces))
     best: tuple[Placement, Pipeline] | None = None
     for _ in range(1 + CORRECTIONS):

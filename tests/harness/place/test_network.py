@@ -151,3 +151,12 @@ def test_what_is_predicted_is_measured():
     assert [pipeline.rectangle(number) for number in range(3)] == [tuple(each) for each in found.rectangles]
     assert all(free(a, [b]) for a, b in itertools.combinations(found.rectangles, 2))
     assert pipeline.paths
+
+
+def test_what_fits_no_rectangle_is_refused_before_programs_are_measured(monkeypatch):
+    for name in ("tile_cycles", "outputs_cycles", "gradients_cycles", "last_cycles"):
+        monkeypatch.setattr(f"fabric.networks.pipelined.costs.{name}", None)
+    plan = Plan(Network.dense((64, 16, 2000, 10), "relu"), machine(), 4, Rule())
+    with pytest.raises(LayoutError, match="layer 2: fits no rectangle of 4 x 6 PEs") as raised:
+        network_placed(plan, 6, 6, 1, 0)
+    assert "a smaller minibatch" in raised.value.hint

@@ -16,12 +16,12 @@ from wse_core.params import machine
 
 SIZES = [
     (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5),
-    (Decoder(128, 2, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9),
     (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6),
     (Decoder(48, 1, 2, 1, 24, 70, 30, 64, 1e-5), 3, 8),
     (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1),
+    (Decoder(128, 2, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9),
     (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10),
-][: some(20, 5)]
+][: some(20)]
 
 
 def measured(decoder, width, height, tokens, timed):
@@ -42,7 +42,7 @@ def test_steps(decoder, width, height):
         assert model.step(before) == pytest.approx(cycles[before], rel=0.05)
 
 
-@pytest.mark.parametrize(("decoder", "width", "height"), SIZES[:4])
+@pytest.mark.parametrize(("decoder", "width", "height"), [size for size in SIZES if size[1] > 1])
 def test_parts(decoder, width, height):
     """Each part of the last layer is within 5 %, or 12 cycles of the short ones."""
     tokens = height + 2
