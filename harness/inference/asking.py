@@ -81,10 +81,14 @@ def checked(model: Model, prompt: Sequence[int], count: int) -> int:
         )
     tokens = len(prompt) + count - 1  # the last one is never read
     if tokens + 1 > decoder.context:
+        shorter = decoder.context - count, decoder.context - len(prompt)
+        rooms = [
+            f"{room} tokens of {what}" for room, what in zip(shorter, ("prompt", "answer"), strict=True) if room > 0
+        ]
         raise ConfigError(
             f"{len(prompt)} tokens of prompt and {count} of answer; the context of the model holds {decoder.context}",
             where="prompt",
-            hint=f"a prompt of {max(1, decoder.context - count)} tokens, or a shorter answer",
+            hint=f"at most {' or '.join(rooms)}" if rooms else "a shorter prompt and a shorter answer",
         )
     return tokens
 
