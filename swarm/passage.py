@@ -10,7 +10,7 @@ Wafers share nothing while they run.  Their order, and how many run side by side
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, wait
 
 import numpy as np
@@ -20,7 +20,7 @@ from swarm.ports import WaferPort
 from swarm.up import Up
 from wse_core.errors import InternalError
 
-__all__ = ["together", "travel"]
+__all__ = ["side_by_side", "together", "travel"]
 
 
 def together(pool: Executor, calls: Sequence[tuple]) -> list:
@@ -34,7 +34,14 @@ def together(pool: Executor, calls: Sequence[tuple]) -> list:
         wait(working)
 
 
-def travel(ports: Sequence[WaferPort], down: Down, up: Up, pool: Executor) -> None:
+def side_by_side(ports: Sequence[WaferPort], horizons: Sequence[float], pool: Executor) -> list[bool]:
+    """Have every wafer simulated until its horizon; return whether anything happened there."""
+    return together(pool, [(port.advance, horizon) for port, horizon in zip(ports, horizons, strict=True)])
+
+
+def travel(
+    ports: Sequence[WaferPort], down: Down, up: Up, pool: Executor, advance: Callable[..., list[bool]] = side_by_side
+) -> None:
     """Move the words of a pass down, let the wafers work on them, and move what they give up.
 
     Parameters
@@ -45,6 +52,8 @@ def travel(ports: Sequence[WaferPort], down: Down, up: Up, pool: Executor) -> No
         After `begin`.
     pool : Executor
         In which wafers run.
+    advance : callable, optional
+        Called as `side_by_side`, which runs all of them in this process.
     """
     entered = [np.empty(0) for _ in ports]
     left = [np.empty(0) for _ in ports]
@@ -62,14 +71,13 @@ def travel(ports: Sequence[WaferPort], down: Down, up: Up, pool: Executor) -> No
         bottom = up.reach(clocks, np.array([len(times) for times in left]))
         last = bool(np.isinf(top) and np.isinf(bottom))
         horizons = [min(top + away, bottom + back) for away, back in zip(down.away, up.back, strict=True)]
-        heard = together(pool, [(port.advance, horizon) for port, horizon in zip(ports, horizons, strict=True)])
+        heard = advance(ports, horizons, pool)
         known = [port.known() for port in ports]
         entered, left = [times for times, _ in known], [times for _, times in known]
         if last:
             break
         if not any(heard) and all(port.quiet for port in ports) and before == (down.known, up.known):
-            for port in ports:
-                port.wafer.fabric.run()  # says who waits for whom
+            advance(ports, [np.inf] * len(ports), pool)  # says who waits for whom
             raise InternalError("nothing moves between memory service and wafers", where="system")
     down.end(np.max([times + back for times, back in zip(entered, down.back, strict=True)], axis=0))
     up.extend(left)

@@ -8,11 +8,11 @@ which began `origin` cycles earlier.  A wafer is simulated until a cycle before 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.streamed.wafer import Wafer
 from memx.script import Script
 from swarm.servers import Server, in_order
 from swarm.tree import CHUNK, Endpoint
@@ -29,7 +29,7 @@ def whole(times: Times | float) -> NDArray[np.int64]:
 
 
 class WaferPort(Endpoint):
-    """Parameters: the wafer, and the cycles that its link takes for a word.
+    """Parameters: the wafer (`Wafer`, or one on another rank, see `swarm.crew`), and the cycles of its link per word.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class WaferPort(Endpoint):
         Of the present pass.
     """
 
-    def __init__(self, wafer: Wafer, gap: float = 0.0) -> None:
+    def __init__(self, wafer: Any, gap: float = 0.0) -> None:
         self.wafer, self.link = wafer, Server(gap)
         self.origin, self.ended = wafer.fabric.cycle, 0
         for stream in wafer.resident.inputs:
@@ -132,17 +132,26 @@ class WaferPort(Endpoint):
                 self.wafer.fabric.accept(stream, times[mine])
         self._allowed = len(taken)
 
+    def wanted(self, horizon: float) -> dict[str, Any] | None:
+        """Return how the engine has to run until a cycle, or to the end of the pass if that is infinite.
+
+        None: it does not, as it stands there already or is at rest, when each run would take it a cycle on.
+        """
+        last = bool(np.isinf(horizon))
+        limit = None if last else int(whole(horizon)) + self.origin - self.wafer.fabric.cycle
+        if limit is not None and limit <= 0:
+            return None
+        if self.quiet and not self._new and (not last or self._complete):
+            return None
+        return {"max_cycles": limit, "on_limit": "return", "on_wait": "raise" if last else "return"}
+
     def advance(self, horizon: float) -> bool:
         """Simulate until a cycle, or to the end of the pass if that is infinite; return whether anything happened."""
-        fabric, last = self.wafer.fabric, bool(np.isinf(horizon))
-        limit = None if last else int(whole(horizon)) + self.origin - fabric.cycle
-        if limit is not None and limit <= 0:  # the engine stands there already, at rest
-            self.clock = int(whole(horizon))
-            return False
-        if self.quiet and not self._new and (not last or self._complete):
+        how, last = self.wanted(horizon), bool(np.isinf(horizon))
+        if how is None:
             self.clock = self.ended if last else int(whole(horizon))
-            return False  # each run of an engine at rest takes it a cycle on
-        run = fabric.run(limit, on_limit="return", on_wait="raise" if last else "return")
+            return False
+        run = self.wafer.fabric.run(**how)
         self.quiet, self._complete, self._new = run.status != "limit", run.status == "complete", False
         if run.cycles:
             self.ended = run.start + run.cycles - self.origin

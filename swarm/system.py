@@ -39,9 +39,10 @@ from memx.parameter import Parameter
 from memx.script import Script
 from memx.tiers import Tiers
 from swarm import waits
+from swarm.crew import current, wafers_here
 from swarm.down import Down
 from swarm.oracle import OraclePort
-from swarm.passage import together, travel
+from swarm.passage import side_by_side, together, travel
 from swarm.planes import Planes
 from swarm.ports import WaferPort
 from swarm.service import Service
@@ -222,17 +223,20 @@ class System:
         self.network, self.batch, self.machine, self.mark = network, batch, machine, mark
         self.backend = backend or chosen()[0]
         self.links = Links.of(machine)
-        self.resident = Resident(network, machine, width, height, batch // wafers, form)
+        self.crew = current() if backend != "numpy" else None
+        parts = network, machine, width, height, batch // wafers, form
+        self.resident = Resident(*parts)
         self.coordinator = Coordinator(self.resident, matrices, norms)
         tiers = Tiers.of(machine)
         self.service = Service(self.coordinator, tiers, bytes_per_parameter)
         self.timed = backend != "numpy"
-        self.ports: list[Any] = [
-            WaferPort(Wafer(self.resident, backend), WORD / self.bytes_per_cycle)
-            if self.timed
-            else OraclePort(self.resident, self.coordinator)
-            for _ in range(wafers)
-        ]
+        self.ports: list[Any]
+        if not self.timed:
+            self.ports = [OraclePort(self.resident, self.coordinator) for _ in range(wafers)]
+        else:
+            made = self.crew.wafers if self.crew else wafers_here
+            gap = WORD / self.bytes_per_cycle
+            self.ports = [WaferPort(wafer, gap) for wafer in made(wafers, self.resident, parts, backend)]
         self.tree = Planes(self.ports, self.links.planes, self.links.ways)
         away = np.array(levels(wafers, self.links.ways)) * self.links.latency * self.hertz
         self.down = Down(self.links, tiers, away, self.hertz)
@@ -278,7 +282,7 @@ class System:
             port.begin(port.ended + load)
         self.down.begin(*self.service.released(script), self.service.read(script, update))
         self.service.begin(script, self.up, update, whole)
-        travel(self.ports, self.down, self.up, self._pool)
+        travel(self.ports, self.down, self.up, self._pool, self.crew.advance if self.crew else side_by_side)
         self.clock = max(port.ended for port in self.ports)
         self.up.end(min(port.ended for port in self.ports))
         return script, begun, load
@@ -417,7 +421,13 @@ class System:
     def logits(self) -> np.ndarray:
         """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""
         levels_ = len(self.network.layers)
-        return np.concatenate([port.wafer.activations(levels_) for port in self.ports], axis=1)
+        return np.concatenate(self.activations(levels_), axis=1)
+
+    def activations(self, level: int) -> list[np.ndarray]:
+        """Return the activations of a level on each wafer, bit patterns of shape (features, samples)."""
+        if self.crew:
+            return self.crew.activations([port.wafer for port in self.ports], level)
+        return [port.wafer.activations(level) for port in self.ports]
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -443,7 +453,9 @@ class System:
         self.service.restore(state["service"])
 
     def close(self) -> None:
-        """End the host's threads."""
+        """End the host's threads, and let other ranks forget the wafers."""
+        if self.crew:
+            self.crew.release([port.wafer for port in self.ports])
         self._pool.shutdown()
 
 

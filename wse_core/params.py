@@ -100,6 +100,9 @@ class Machine(Mapping[str, Any]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Machine) and dict(self) == dict(other) and self.preset == other.preset
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Machine, (self.preset, dict(self._values))
+
     def __repr__(self) -> str:
         column = PRESETS.get(self.preset, {})
         changed = {k: v for k, v in self.items() if v != column.get(k, PARAMETERS[k].value)}

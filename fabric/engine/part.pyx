@@ -56,23 +56,26 @@ cdef class Part:
         Of the whole fabric's size, without programs elsewhere, `pack` False; nothing has run on it.
     low, high : int
         The same: no rows, where there are more ranks than rows.
+    above, below : bool
+        Whether some route leads over the border; one over which none does is never asked, unless programs write routes.
     """
 
     cdef Memory memory
     cdef region_t* s             # of `memory`
     cdef uint32_t first, end    # rows of cells
-    cdef bint open[2]           # there is a rank beyond the border
+    cdef bint open[2]           # there is a rank beyond the border, and something may cross
     cdef object buffers
     cdef held_t* held[2]
     cdef uint64_t n_held[2]
     cdef readonly uint64_t room     # words that a message can come to have
 
-    def __cinit__(self, engine, int low, int high):
+    def __cinit__(self, engine, int low, int high, bint above, bint below):
         cdef unsigned char[::1] buffer
         cdef int k
         self.memory = engine.memory
         self.s = self.memory.s
-        self.open[UP], self.open[DOWN] = 0 < low < high, low < high < self.s.f.height
+        self.open[UP] = 0 < low < high and (above or self.s.f.reroutes)
+        self.open[DOWN] = low < high < self.s.f.height and (below or self.s.f.reroutes)
         self.first = 0 if low == 0 else low + 1         # the borders of the fabric go with the rows beside them
         self.end = self.s.f.n_rows if low < high == self.s.f.height else high + 1
         queues = N_COLORS * self.s.f.width
@@ -84,7 +87,7 @@ cdef class Part:
 
     @property
     def sides(self):
-        """The borders with a rank beyond them: 0 above, 1 below."""
+        """The borders over which something may come: 0 above, 1 below."""
         return [k for k in range(2) if self.open[k]]
 
     @property

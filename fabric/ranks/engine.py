@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fabric.engine.engine import Engine
 from fabric.engine.part import Part
 from fabric.ranks import clock
-from fabric.ranks.rows import owner, part_of, rows_of
+from fabric.ranks.rows import crosses, owner, part_of, rows_of
 from fabric.ranks.world import World
 from wse_core.errors import UnsupportedError, WseError
 from wse_core.image import FabricSpec
@@ -47,7 +47,7 @@ class RankedEngine:
         self.spec, self.world, self.status, self.exchanges = spec, world, "new", 0
         self.low, self.high = rows_of(spec.height, world.rank, world.size)
         self._engine = Engine(part_of(spec, self.low, self.high), pack=False)
-        self._part = Part(self._engine, self.low, self.high)
+        self._part = Part(self._engine, self.low, self.high, crosses(spec, self.low), crosses(spec, self.high))
         self._buffers = clock.buffers_of(self._part)
         self._facts = clock.gathered(self._part, world)
         self.fault: dict[str, Any] | None = None

@@ -21,8 +21,8 @@ from wse_core.errors import ConfigError
 
 __all__ = ["MpiWorld"]
 
-SPINS, YIELDS = 20, 200  # looks at a message before others may run, and before this rank sleeps
-NAP = 5e-5  # seconds
+SPINS, YIELDS = 10, 40  # looks at a message before others may run, and before this rank sleeps
+NAP, MOST_NAP = 5e-5, 1e-3  # seconds, at first and after a long time
 
 
 class MpiWorld:
@@ -62,7 +62,7 @@ class MpiWorld:
                 elif time.monotonic() > until:
                     return False
                 else:
-                    time.sleep(NAP)
+                    time.sleep(min(MOST_NAP, NAP * (1 + looks // 500)))
         return True
 
     def swap(self, messages: dict[int, Words], room: int) -> dict[int, Words]:

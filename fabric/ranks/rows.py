@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 
-from wse_core.image import FabricSpec
+from wse_core.image import DIR_N, DIR_S, FabricSpec
 
-__all__ = ["owner", "part_of", "rows_of"]
+__all__ = ["crosses", "owner", "part_of", "rows_of"]
 
 
 def rows_of(height: int, rank: int, size: int) -> tuple[int, int]:
@@ -22,6 +22,13 @@ def rows_of(height: int, rank: int, size: int) -> tuple[int, int]:
 def owner(y: int, height: int, size: int) -> int:
     """Return the rank that has a row."""
     return next(rank for rank in range(size) if y < rows_of(height, rank, size)[1])
+
+
+def crosses(spec: FabricSpec, y: int) -> bool:
+    """Say whether a route leads from row `y` to the one above it or back, in any position of a switch."""
+    if not 0 < y < spec.height:
+        return False
+    return any((t["tx"][y - 1] & 1 << DIR_S).any() or (t["tx"][y] & 1 << DIR_N).any() for t in spec.routes.values())
 
 
 def part_of(spec: FabricSpec, low: int, high: int) -> FabricSpec:

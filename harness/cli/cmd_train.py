@@ -89,6 +89,11 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument(
         "--save-weights", metavar="FILE", help="write the last weights, masks and optimizer state: .safetensors or .npz"
     )
+    parser.add_argument(
+        "--ranks",
+        action="store_true",
+        help="simulate the wafers on the ranks of an MPI run: mpiexec -n 2 python -m harness train ... --ranks",
+    )
     parser.add_argument("--reference", action="store_true", help="train by plain numpy instead, for comparison")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--validate-only", action="store_true", help="check configuration and data, then stop")
@@ -105,6 +110,14 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
 
 def main(args: argparse.Namespace) -> int:
     """Check, compile and train; return 130 after Ctrl-C, else 0."""
+    if not args.ranks:
+        return _main(args)
+    with need("swarm.crew", PURPOSE).crew() as first:
+        return _main(args) if first else 0
+
+
+def _main(args: argparse.Namespace) -> int:
+    """Do what `main` says; with ranks on the first of them, the others simulate wafers for it."""
     source = _checkpoint(args.resume) if args.resume is not None else None
     config = _config(args, source)
     for warning in config.warnings:
@@ -154,6 +167,10 @@ def main(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace, source: Path | None) -> None:
     """Refuse options that do not go together."""
+    if args.ranks and (args.reference or args.mode == "pipelined"):
+        raise ConfigError(
+            "ranks have wafers past which weights are streamed", where="--ranks", hint="--mode streaming, or no --ranks"
+        )
     if args.compare < 0:
         raise ConfigError(f"{args.compare} iterations", where="--compare", value=args.compare, hint="0 or more")
     if args.reference and args.trace in LEVELS:

@@ -40,6 +40,7 @@ PARTS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("fabric.host.streams", "Received"),
             ("fabric.host.debug", "Debugger"),
             ("fabric.ranks.joined", "joined"),
+            ("swarm.crew", "crew"),
         ),
     ),
     ("The machine", (("wse_core.params", "machine"), ("wse_core.params", "Machine"), ("wse_core.params", "Param"))),

@@ -336,8 +336,8 @@ class Trainer:
     def culprit(self) -> int | None:
         """Return the number of the first layer whose activations on any wafer are not finite, else None."""
         for level in range(1, len(self.network.features)):
-            for port in self.compile().ports:
-                if not np.isfinite(self.arithmetic.decode(port.wafer.activations(level))).all():
+            for found in self.compile().activations(level):
+                if not np.isfinite(self.arithmetic.decode(found)).all():
                     return level
         return None
 

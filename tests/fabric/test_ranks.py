@@ -123,6 +123,13 @@ def busy_row(width=70, height=41, row=2):
             p.fmuls(a, a, 1.5)
     layout = Layout(width, height)
     layout.place(p, 0, row, width, 1)
+    end = Program("end")
+    end.input_queue(0, 3)
+    p.output_queue(0, 3)
+    layout.place(end, 0, height - 1)
+    layout.route(3, (0, row), "R", "S")
+    layout.route(3, (0, row + 1, 1, height - row - 2), "N", "S")  # nothing is ever sent, but it might be
+    layout.route(3, (0, height - 1), "N", "R")
     return layout
 
 
@@ -142,6 +149,18 @@ def test_quiet_borders_are_not_asked():
     for found, exchanges in on_ranks(2, run):
         assert (found.cycles, found.cycle, found.counters) == (expected.cycles, expected.cycle, expected.counters)
         assert 0 < exchanges < expected.cycles / 10
+
+
+def test_a_border_that_no_route_crosses_is_never_asked():
+    workload = workloads.chain_reduce(64, 12, 20)
+    one = workload.engine()
+    one.run(workload.limit)
+    many = Chorus(workload.spec, 3)
+    workload.start(many)
+    assert many.run(workload.limit) == "complete"
+    workload.check(many)
+    assert (many.cycle, many.wavelet_hops) == (one.cycle, one.wavelet_hops)
+    assert [engine.exchanges for engine in many.engines] == [0, 0, 0]
 
 
 def test_everybody_gets_the_same_error():

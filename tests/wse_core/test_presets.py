@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 from pathlib import Path
 
@@ -82,3 +84,9 @@ def test_nobody_asks_for_a_preset_by_name():
         if asks.search(line)
     ]
     assert found == []
+
+
+def test_machines_go_to_other_processes():
+    changed = machine("wse3", {"router.hop": 3})
+    assert pickle.loads(pickle.dumps(changed)) == changed
+    assert copy.deepcopy(changed) == changed
