@@ -50,7 +50,7 @@ class Numbering:
         used = {t.number for t in u.tasks.values() if t.kind != "control" and t.number is not None}
         control = {t.number for t in u.tasks.values() if t.kind == "control" and t.number is not None}
         for task in u.tasks.values():
-            if task.kind == "local" and task.number in colors:
+            if task.kind == "local" and task.number in colors and task.number not in u.shared_ids:
                 raise u.error(
                     f"local task {task.name!r}: id {task.number} is a color with an input queue, whose "
                     "wavelets share its bits",

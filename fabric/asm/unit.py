@@ -108,6 +108,7 @@ class Unit:
         self.variables: dict[str, Var] = {}
         self.labels: dict[str, Label] = {}
         self.tasks: dict[str, Task] = {}
+        self.shared_ids: frozenset[int] = frozenset()  # of local tasks whose color only brings control wavelets
         self.functions: dict[str, Label] = {}
         self.queues: dict[str, dict[int, Queue]] = {"input": {}, "output": {}}
         self.dsrs: list[Dsr] = []

@@ -117,6 +117,13 @@ def _initial(lowering: ProgramLowering) -> dict[str, Any]:
     blocked = [ident for ident, (state, _) in unit.blocked.items() if state]
     unblocked = [ident for ident, (state, _) in unit.blocked.items() if not state and ident not in bound]
     controlled = [(ident, unit.blocked[ident][1]) for ident in unblocked if ident < N_COLORS]
+    if any(table == "control" for table, _ in unit.tasks):
+        # A local task of a color's number lets the color's control wavelets in.
+        controlled += [
+            (color, unit.tasks["task", color][2])
+            for color, (config, _) in unit.configs.items()
+            if "RAMP" in config.tx and unit.tasks.get(("task", color), ("",))[0] == "local"
+        ]
     for ident, span in unit.active.items():
         if ident not in bound:
             hint = f"@bind_local_task(..., @get_local_task_id({ident}))"

@@ -143,6 +143,11 @@ FEATURES: dict[str, dict[str, tuple[str, str]]] = {
         "option index": ("@fmacs(mem, mem, mem, vf, .{ .index = vu });", ""),
         "option on_control": ("@fmovs(mem, in_dsd, .{ .async = true, .on_control = .{ .terminate = true } });", ""),
         "option ut_id": ("@fmovs(out_dsd, mem, .{ .async = true, .ut_id = 3 });", ""),
+        "registers of the router by their addresses": (
+            "@bitcast(*u16, at(0x7f24)).* = @bitcast(*u16, at(0x7f24)).* & 0xfc00 | 0x202;",
+            "fn at(word: u16) u16 { return 2 * word; } comptime { @set_local_color_config(@get_color(4), "
+            ".{ .routes = .{ .rx = .{ RAMP }, .tx = .{ WEST } } }); }",
+        ),
         "control wavelets": ("@mov32(o, 0);", _out(1, ".control = true")),
         "simd_mode": ("@mov16(o, ints);", _out(8, ".simd_mode = .{ .simd_32 = true }")),
         "advance_switch": ("@fmovs(o, mem);", _out(8, ".advance_switch = true")),

@@ -81,11 +81,13 @@ class Places(Asking):
             raise Fault(f"a {kind} is indexed, it has no '.*'", span)
         if pointer.__class__ is not Value:
             return self.run_load(tree.Deref(kind.target, span, pointer), span)
-        where: Pointer = pointer.data
+        where = pointer.data
+        if not isinstance(where, Pointer):  # a number: the address of a register
+            return self.run_load(tree.Deref(kind.target, span, tree.Const(kind, span, pointer)), span)
         if isinstance(where.target, Cell):
             whole = self.read(where.target, span)
             return whole if where.offset is None else Value(whole.type.element, whole.data[where.offset])
-        if isinstance(where, Pointer) and where.offset is None and where.target.type == kind.target:
+        if where.offset is None and where.target.type == kind.target:
             place: tree.Place = tree.VariablePlace(kind.target, span, where.target)
         else:
             place = tree.Deref(kind.target, span, tree.Const(kind, span, pointer))

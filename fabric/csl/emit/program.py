@@ -369,6 +369,7 @@ def _assembled(emitter: Emitter, initial: dict[str, Any]) -> ProgramImage:
     ]
     data_tasks = [(number, function.span) for kind, number, function, _ in program.tasks if kind == "data"]
     data_tasks += initial.get("controlled", [])
+    unit.shared_ids = frozenset(number for number, _ in initial.get("controlled", []))
     emitter.queues = bind_queues(unit, initial.get("queues", {}), used, data_tasks)
     tasks: dict[Function, list[tuple[str, int, bool]]] = {}
     for kind, number, function, high in program.tasks:

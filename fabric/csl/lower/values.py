@@ -10,6 +10,7 @@ from fabric.csl.comptime.values import Function, Pointer, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
 from fabric.csl.lower.constants import scalar_bits, words_of_type
+from fabric.csl.lower.registers import read_register, register_at, write_register
 from fabric.csl.lower.wide import WideNumbers, is_wide
 from fabric.csl.types import BOOL, ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type
 
@@ -369,6 +370,8 @@ class Expressions(WideNumbers):
 
     def load_at(self, base: Vreg | None, offset: int | Sym, size: int) -> Vreg:
         """Return the number at an address."""
+        if base is None and (register := register_at(offset)) is not None:
+            return read_register(self, *register)
         dst = self.new(size)
         self.put("load", dst, *(() if base is None else (base,)), data=offset)
         return dst
@@ -389,6 +392,9 @@ class Expressions(WideNumbers):
 
     def store_at(self, base: Vreg | None, offset: int | Sym, value: Operand, size: int) -> None:
         """Put a number at an address."""
+        if base is None and (register := register_at(offset)) is not None:
+            write_register(self, *register, value)
+            return
         self.put("store", None, self.reg(value, size), *(() if base is None else (base,)), data=offset)
 
 

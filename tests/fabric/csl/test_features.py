@@ -496,3 +496,23 @@ var rows: [2]c.complex(f32);
     less, half = kept - complex(2.5, 2.5), complex(1.5, 1.5) * complex(1.0, 2.0)
     wanted = [kept.real, kept.imag, less.real, less.imag, half.real, half.imag]
     assert words(tmp_path, body, text, count=6, kind="f4") == wanted
+
+
+def test_a_color_whose_number_a_local_task_has_lets_control_wavelets_in(tmp_path):
+    text = """
+const c = @get_color(9);
+const again = @get_local_task_id(@get_int(c));
+var rounds: i16 = 0;
+var order = [1]u32{ 40 << 16 };
+const orders = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{1} -> order[i] });
+const out = @get_dsd(fabout_dsd, .{
+  .extent = 1, .fabric_color = c, .control = true, .output_queue = @get_output_queue(2) });
+task dispatch() void { @mov32(out, orders, .{ .async = true }); }
+task step() void { rounds += 1; if (rounds < 3) { @activate(again); } }
+comptime {
+  @bind_local_task(dispatch, again);
+  @bind_control_task(step, @get_control_task_id(40));
+  @set_local_color_config(c, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } } });
+}
+"""
+    assert run_task(tmp_path, "@activate(again);", text, results={"rounds": "i2"})["rounds"].tolist() == [3]

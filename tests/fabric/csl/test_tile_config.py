@@ -131,6 +131,50 @@ layout { @set_rectangle(1, 1); @set_tile_code(0, 0); }
 """
 
 
+BY_REGISTERS = """
+fn bytes(word: u16) u16 { var found = word * 2; return found; }
+const routes: u16 = 0x7f20 + @get_int(C);
+const switches: u16 = 0x7f40 + @get_int(C);
+export var before: [2]u16;
+fn set(sets: u16, pos1: u16) void {
+  var now: u16 = @bitcast(*u16, bytes(switches)).*;
+  if (phase == 1) { before[1] = now; }
+  now = now & 0x9fff;
+  @bitcast(*u16, bytes(switches)).* = (now & 0xfff8) | pos1;
+  now = @bitcast(*u16, bytes(routes)).*;
+  if (phase == 1) { before[0] = now; }
+  @bitcast(*u16, bytes(routes)).* = (now & 0xfc00) | sets;
+}
+"""
+
+
+def test_the_same_by_words_of_memory(tmp_path):
+    """Routes and switches through the addresses of their registers, as a public program changes them."""
+    start, end = PE.index("fn gather()"), PE.index("task next()")
+    gather, spread = PE[start:end].split("fn spread()")
+    bits = {"RAMP": "0x200 | ", "WEST": "0x20 | ", "EAST": "0x40 | "}
+    outputs = {"RAMP": "0x10", "WEST": "0x1", "EAST": "0x2"}
+    parts = []
+    for text, pos1 in ((gather, "if (last) 5 else 4"), ("fn spread()" + spread, "5")):
+        text = text.replace("tile.color_config.get_color_config_addr(C)", "C").replace(
+            "[2]direction{ WEST, RAMP }", "BOTH"
+        )
+        for rx, word in bits.items():
+            for tx, out in {**outputs, "BOTH": "0x11"}.items():
+                old = f"tile.color_config.reset_routes(C, .{{ .rx = {rx}, .tx = {tx} }});"
+                text = text.replace(old, f"set({word}{out}, {pos1});")
+        lines = [line for line in text.splitlines() if "clear_current" not in line and "set_invalid" not in line]
+        parts.append(
+            "\n".join(lines).replace("  if (!last) {\n    tile.switch_config.set_rx_switch_pos1(C, RAMP);\n  }\n", "")
+        )
+    source = PE[:start] + BY_REGISTERS + "\n".join(parts) + "\n" + PE[end:]
+    assert source.count("tile.") == 2  # the ends of the teardowns
+    device = device_of(tmp_path, {"layout.csl": ROW, "pe.csl": source}, "layout.csl")
+    device.settle()
+    assert [int(device.symbol(x, 0, "sum")[0]) for x in range(4)] == [5 + 6 + 7 + 8] * 4
+    assert device.symbol(1, 0, "before").tolist() == [0x20 | 0x2, 4]
+
+
 def test_a_color_that_begins_in_teardown_does_not_call_its_handler(tmp_path):
     text = TWO.replace("HANDLER", "@set_teardown_handler(on_b, B);").replace("QUESTION", "")
     device = device_of(tmp_path, {"layout.csl": text}, "layout.csl")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from fabric.csl import tree
@@ -27,6 +28,10 @@ def _as(ev: Any, node: n.Builtin, scope: Any) -> Any:
 def _bitcast(ev: Any, node: n.Builtin, scope: Any) -> Any:
     target = ev.type(node.arguments[0], scope)
     value = ev.expr(node.arguments[1], scope)
+    if isinstance(value, tree.Call) and isinstance(target, PointerType):
+        # An address that a function works out of known numbers: registers have such addresses.
+        with suppress(Fault):
+            value = ev.known(node.arguments[1], scope)
     if isinstance(value, tree.Expr):
         return ev.run_bitcast(value, target, node.span)
     if isinstance(getattr(value, "data", None), Pointer) and ev.place == "run":
