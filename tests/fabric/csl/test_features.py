@@ -408,55 +408,6 @@ def test_the_fields_of_a_union_share_their_place(tmp_path):
     assert found == [-2, 65534, (-2 & ~0xFFFF) | 5, 7, 9]
 
 
-def test_a_range_whose_step_is_known_at_run_time_goes_either_way(tmp_path):
-    body = """
-  for (@range(i16, t, 0, s)) |i| { y[0] += i; }
-  s = 3;
-  for (@range(i16, 0, t, s)) |i| { y[1] += i; }
-  for (@range(i16, 0, t, s)) |i| { s = 100; t = 3; y[2] += i; }
-"""
-    assert words(tmp_path, body, "var s: i16 = -2; var t: i16 = 10;", count=3) == [30, 18, 18]
-
-
-def test_a_branch_of_a_switch_may_be_a_loop_a_choice_or_a_block(tmp_path):
-    body = """
-  y[0] = switch (x) { 7 => blk: { if (x > 9) { break :blk 1; } break :blk x + 1; }, else => 0 };
-  y[1] = switch (x) { 7 => switch (y[0]) { 8 => 5, else => 1 }, else => 0 };
-  switch (x) { 6 => if (x > 3) { y[2] = 1; }, 7 => for (@range(i16, 3)) |i| { y[3] += i; }, else => {} }
-  const known = switch (3) { 3 => here: { break :here 9; }, else => 1 };
-  y[4] = known;
-"""
-    assert words(tmp_path, body, "var x: i16 = 7;", count=5) == [8, 5, 0, 3, 9]
-
-
-def test_results_that_nobody_needs_and_those_of_operations(tmp_path):
-    body = """
-  count();
-  const done = @fadds(y_dsd, a_dsd, 1.0);
-  while (!@fmuls(y_dsd, y_dsd, 2.0)) { }
-  if (done) { y[0] = n; }
-"""
-    text = "var n: f32 = 0.0; fn count() f32 { n += 1.0; return n; }"
-    assert words(tmp_path, body, VECTORS, text, count=6, kind="f4") == [1.0, 6.0, 8.0, 10.0, 12.0, 14.0]
-    fifo = "var store: [4]f32; const f = @allocate_fifo(store);"
-    with pytest.raises(CslError, match="whether a FIFO ended an operation early cannot be read"):
-        words(tmp_path, "if (@fmovs(f, a_dsd)) { y[0] = 1.0; }", VECTORS, fifo, count=6, kind="f4")
-
-
-def test_functions_of_numbers_of_every_type(tmp_path):
-    body = """
-  y[0] = math.max(3, x) + math.min(x, 3);
-  y[1] = math.subsat(low, 1000);
-  y[2] = math.subsat(x, -32768);
-  y[3] = math.subsat(x, 3);
-  y[4] = @as(i16, math.subsat(u, 9)) + @as(i16, math.sign(u));
-  y[5] = @as(i16, math.max(0.5, f) * 4.0);
-"""
-    text = 'const math = @import_module("<math>"); var x: i16 = 7; var low: i16 = -32000; var u: u16 = 7;'
-    text += " var f: f32 = 2.5;"
-    assert words(tmp_path, body, text, count=6) == [10, -32768, 32767, 4, 1, 10]
-
-
 def test_a_descriptor_without_a_first_value_takes_the_kind_of_what_is_assigned(tmp_path):
     body = """
   grow();
@@ -469,33 +420,6 @@ def test_a_descriptor_without_a_first_value_takes_the_kind_of_what_is_assigned(t
     text = text.replace("var d", "var e: mem1d_dsd; var d").replace("grow() void {", "grow() void { e = d; d = e;")
     before = VECTORS[: VECTORS.index("var d =")]
     assert words(tmp_path, body, before, text, count=6, kind="f4") == [1.0, 2.0, 10.0, 20.0, 0.0, 0.0]
-
-
-def test_complex_numbers(tmp_path):
-    text = """
-const c = @import_module("<complex>");
-var f: f32 = 2.5;
-var h: f16 = 1.5;
-var kept: c.complex_64;
-var rows: [2]c.complex(f32);
-"""
-    body = """
-  const p = c.get_complex(f, @as(f32, 1.0));
-  kept = c.add_complex(p, c.multiply_complex(p, p));
-  y[0] = kept.real;
-  y[1] = kept.imag;
-  rows[1] = c.subtract_complex_64(kept, c.get_complex_64(f, f));
-  y[2] = rows[1].real;
-  y[3] = rows[1].imag;
-  const q = c.multiply_complex_32(c.get_complex_32(h, h), c.get_complex_32(1.0, 2.0));
-  y[4] = q.real;
-  y[5] = q.imag;
-"""
-    z = complex(2.5, 1.0)
-    kept = z + z * z
-    less, half = kept - complex(2.5, 2.5), complex(1.5, 1.5) * complex(1.0, 2.0)
-    wanted = [kept.real, kept.imag, less.real, less.imag, half.real, half.imag]
-    assert words(tmp_path, body, text, count=6, kind="f4") == wanted
 
 
 def test_a_color_whose_number_a_local_task_has_lets_control_wavelets_in(tmp_path):
