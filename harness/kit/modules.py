@@ -27,6 +27,7 @@ EXTRAS = {
     "scipy": ("scipy", "place"),
     "ortools": ("ortools", "solver"),
     "distributed": ("distributed", "cluster"),
+    "mpi4py": ("mpi4py", "mpi"),
 }
 
 

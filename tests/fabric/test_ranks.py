@@ -7,6 +7,7 @@ no MPI; `test_ranks_mpi.py` starts processes.
 from __future__ import annotations
 
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -239,6 +240,12 @@ def test_what_runs_in_one_process_only_is_refused():
                 fabric.engine.read_rect(20000, 40, 0, 2, 1, 1)
 
     on_ranks(2, run)
+
+
+def test_without_mpi_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(ConfigError, match=r"pip install 'wse-sim\[mpi\]'"), joined():
+        pass
 
 
 @pytest.mark.parametrize(("height", "size"), [(1, 1), (1, 3), (2, 2), (7, 3), (996, 4)])
