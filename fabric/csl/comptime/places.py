@@ -11,7 +11,7 @@ from fabric.csl.comptime.names import closest
 from fabric.csl.comptime.values import Cell, Function, Module, Pointer, Scope, Struct, TensorAccess, Value, integer
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import COMPTIME_INT, COMPTIME_STRUCT, ArrayType, EnumType, PointerType, Type
+from fabric.csl.types import COMPTIME_INT, COMPTIME_STRUCT, ArrayType, DsdType, EnumType, PointerType, Type
 from fabric.csl.types.rules import is_integer
 
 __all__ = ["Places"]
@@ -37,6 +37,9 @@ class Places(Asking):
                 if value.__class__ is Value and entry.variable is None and value.type.words is None:
                     raise Fault(f"'{node.name}' of type {value.type} has no address", span)
                 variable = self.variable_of(entry, node.span)
+                if isinstance(variable.type, DsdType):
+                    hint = "let a function return the changed descriptor"
+                    raise Fault(f"'{node.name}', a {variable.type}, has no address", node.span, hint)
                 return Value(PointerType(variable.type, variable.const), Pointer(variable))
         value = self.expr(node, scope)
         if isinstance(value, tree.Load):

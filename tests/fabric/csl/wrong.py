@@ -113,6 +113,11 @@ STATEMENTS = {
     "global const changed": (running("¶c = 2;", "const c: i16 = 1;"), "not a variable"),
     "parameter changed": ("fn f(a: i16) void { ¶a = 1; }\n" + running("f(1);"), "is a const"),
     "value not used": (running("¶w + 1;", "var w: i16;"), "not used"),
+    "address of a descriptor": (
+        "var s: [4]i16; var d = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{4} -> s[i] });\n"
+        "fn move(p: *mem1d_dsd) void { p.* = @increment_dsd_offset(p.*, 1, i16); }\n" + running("move(&¶d);"),
+        "has no address",
+    ),
     "result of a FIFO": (
         running("const all = ¶@mov16(f, 1); v = all;", "var s: [4]i16; var v: bool; const f = @allocate_fifo(s);"),
         "whether a FIFO ended",
