@@ -5,17 +5,21 @@ carries one stream of n words from one PE along a straight line; every PE on the
 does. Now and then the host takes a stream at the ramp of its sender, or sends it down the ramps of its takers. Each PE
 sends and receives its streams in random order, synchronously or on microthreads of random priority, and computes in
 memory and in registers meanwhile. Synchronous operations in a wrong order deadlock now and then; both machines must
-then say so.
+then say so. On some, the first PE of a row sends teardowns along it, now and then, which start a task on each PE that
+they pass, beside its streams.
 """
 
 import numpy as np
 
+from fabric.asm import control
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from tests.random_machines import random_machine
 from wse_core.image import STEP
 
 DIRECTIONS = "WENS"
+TORN = 6
+"""The color of teardowns."""
 MEMORY_OPS = {"f32": ("fadds", "fsubs", "fmuls", "fmaxs"), "f16": ("faddh", "fsubh", "fmulh", "fmaxh")}
 
 
@@ -59,7 +63,18 @@ class _Stream:
         layout.route(self.color, self.path[-1], rx=back, tx="R")
 
 
-def _program(rng, machine, name, sends, takes):
+def _task_of_teardowns(rng, p):
+    """Bind task 29: it computes for a moment, then has the color go on."""
+    with p.task("teardown", id=29):
+        count = p.reg16()
+        p.ldi(count, 0)
+        for _ in range(rng.randint(0, 5)):
+            p.add16(count, count, 1)
+        p.td_exit(TORN)
+
+
+def _program(rng, machine, name, sends, takes, tears=None):
+    """Return a program; `tears`: None, or how many teardowns this PE of the row that they pass sends."""
     p = Program(
         name,
         machine,
@@ -89,6 +104,12 @@ def _program(rng, machine, name, sends, takes):
         actions.append(("memory", dtype, array(f"a{k}", n, dtype), array(f"b{k}", n, dtype)))
     for _ in range(rng.randint(0, 2)):
         actions.append(("scalar", rng.randint(1, 20)))
+    if tears is not None:
+        _task_of_teardowns(rng, p)
+    if tears:
+        p.output_queue(out[len(sends)], TORN)
+        command = p.array("command", 1, "u32", np.array([control.single("teardown", 40)], np.uint32))
+        actions += [("tear", command)] * tears
     rng.shuffle(actions)
     with p.task("main"):
         for action in actions:
@@ -100,6 +121,8 @@ def _program(rng, machine, name, sends, takes):
             elif action[0] == "memory":
                 _, dtype, a, b = action
                 getattr(p, rng.choice(MEMORY_OPS[dtype]))(a, a, b)
+            elif action[0] == "tear":
+                p.mov32(p.fabout(TORN, 1, control=True), p.mem1d(action[1], 1))
             else:
                 way, s, a = action
                 options = {}
@@ -124,12 +147,18 @@ def random_traffic(rng):
     width, height = rng.randint(2, 5), rng.randint(1, 4)
     streams = [_Stream(rng, color, width, height) for color in range(rng.randint(1, 6))]
     layout = Layout(width, height, machine)
+    torn = rng.choice((None, None, rng.randrange(height)))  # a row
     for y in range(height):
         for x in range(width):
             sends = [s for s in streams if (s.x, s.y) == (x, y) and s.host != "sends"]
             takes = [s for s in streams if (x, y) in s.takers]
-            if sends or takes or rng.chance(0.3):
-                layout.place(_program(rng, machine, f"p{x}_{y}", sends, takes), x, y)
+            tears = None if y != torn else 0 if x or len(sends) == 6 else rng.randint(1, 6)
+            if sends or takes or tears is not None or rng.chance(0.3):
+                layout.place(_program(rng, machine, f"p{x}_{y}", sends, takes, tears), x, y)
     for s in streams:
         s.route(layout)
+    if torn is not None:
+        layout.route(TORN, (0, torn), rx="R", tx="E")
+        layout.route(TORN, (1, torn, width - 1, 1), rx="W", tx="E")
+        layout.output_stream(width - 1, torn, "E", TORN)
     return layout.build()

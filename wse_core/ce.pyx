@@ -25,7 +25,8 @@ from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk, vec_whole
 from wse_core.emit cimport emit, vary
-from wse_core.flow cimport flow_on, flow_run, flow_when, flows_in_turn, pair_on
+from wse_core.flow cimport TURN_GOES_ON, TURN_NOBODY, flow_on, flow_run, flow_when, flows_in_turn, pair_on, \
+    taking_begins, taking_ends
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -372,17 +373,23 @@ cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept 
         next = t + 1                    # wake-ups before that cycle are not heard
     if next < NEVER:
         schedule(s, cell, next, ce.resume)
+    else:
+        taking_begins(s, ce, cell)
     return True
 
 cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
     cdef ce_t* ce = s.f.ce[cell]
     cdef uint64_t t = s.now, next, after, first
-    cdef int thread
-    cdef bint decided, sure
+    cdef int thread, known
+    cdef bint sure
     if ce == NULL:
         return
     if unlikely(ce.prog == NULL):
         ce_awaken(s, cell)
+    if ce.takes:
+        if t < ce.acct and not ce.teardown_due:
+            return
+        taking_ends(ce)
     if unlikely(ce.teardown_due != 0) and (ce.teardown_due >> (t & 15)) & 1:
         # In real time, also if the main thread has run ahead: only the picker looks at the bit, and it does not run
         # ahead.
@@ -418,9 +425,10 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
                         t = first
         thread = -1
         after = t
+        known = TURN_GOES_ON
         if ce.in_turn and ce.pipe_free <= t and ce.main_state <= MAIN_RUN and not s.f.injects:
-            after = flows_in_turn(s, ce, cell, t, &decided)
-            if after > t and not decided:
+            after = flows_in_turn(s, ce, cell, t, &known)
+            if after > t and known == TURN_GOES_ON:
                 ce.resume = after
                 schedule(s, cell, after, after)
                 return
@@ -428,7 +436,7 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
             t = after - 1
         elif ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
             if ce.uts:
-                thread = arbitrate(s, ce, cell, t)
+                thread = arbitrate(s, ce, cell, t) if known != TURN_NOBODY else -1
             else:
                 thread = MAIN if when_of(s, ce, cell, MAIN, t) <= t else -1
             if (thread == MAIN and not ce.uts and ce.main_state != MAIN_VECTOR
@@ -460,12 +468,17 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
             next = t + 1                # wake-ups before that cycle are not heard
         if next < NEVER:
             schedule(s, cell, next, ce.resume)
+        elif ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW:
+            taking_begins(s, ce, cell)
         return
 
 cdef void ce_settle(region_t* s, uint32_t cell) noexcept nogil:
     # Bring a CE's books and memory up to the cycle that is about to begin; the cell has a program.
-    if s.f.ce[cell].prog != NULL and s.f.ce[cell].main_state != MAIN_FAULT:
-        catch_up(s, s.f.ce[cell], cell, s.now)
+    cdef ce_t* ce = s.f.ce[cell]
+    if ce.prog != NULL and ce.main_state != MAIN_FAULT:
+        if ce.takes:
+            taking_ends(ce)
+        catch_up(s, ce, cell, s.now)
 
 cdef void ce_report(region_t* s, uint32_t cell, bint last) noexcept nogil:
     # Report what a CE has done before the cycle that is about to begin; `last`: also a wait that goes on.

@@ -7,7 +7,6 @@
 # t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances;
 # `stamps_refresh` keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
 from wse_core.bitmap cimport map_add
-from wse_core.block cimport inq_at
 from wse_core.builtins cimport ctz64, unlikely
 from wse_core.records cimport *
 from wse_core.wake cimport ring_set
@@ -131,12 +130,15 @@ cdef inline void note_controls(region_t* s, int color) noexcept nogil:
 cdef inline void push_to_router(region_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:
     # From the CE up the ramp: `plane_push` for a wavelet that is not ready for some cycles. A queue that holds wavelets
     # is in the activity map, or will be.
-    cdef plane_t* q = &s.plane[plane]
-    cdef uint64_t* m = queue_at(q, cell)
+    push_to_record(s, plane, cell, queue_at(&s.plane[plane], cell), payload, ready)
+
+cdef inline void push_to_record(region_t* s, int plane, uint32_t cell, uint64_t* m, uint64_t payload,
+                                uint64_t ready) noexcept nogil:
+    # The same where the record of the queue has been looked up.
     tail_in(m)[0] = payload | (<uint64_t>1 << SHIFT_VALID) | stamp_of(ready)
     if (m[0] ^ m[0] >> TAIL) & HEAD == 0:
         mark_due(s, plane, cell, ready)
-    tail_moves(m, q.cap[cell])
+    tail_moves(m, s.plane[plane].cap[cell])
 
 cdef inline void push_to_queue(region_t* s, uint32_t cell, inq_t* q, uint64_t payload) noexcept nogil:
     # Down the ramp, into an input queue of the CE. The caller has checked that there is room.
@@ -145,7 +147,3 @@ cdef inline void push_to_queue(region_t* s, uint32_t cell, inq_t* q, uint64_t pa
     if q.tail == q.cap:
         q.tail = 0
     ring_set(s, cell, s.now + s.f.p.ramp_in)
-
-cdef inline void push_to_ce(region_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
-    # From the router into the input queue that the route names.
-    push_to_queue(s, cell, inq_at(s.f.ce[cell], (route >> RT_INQ) & 7), payload)

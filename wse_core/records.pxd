@@ -37,6 +37,12 @@ cdef enum:                  # how a vector operation advances; decided in set-up
     KIND_BULK = 4           # the same on the main thread, and no element can fault: many steps at once
 
 cdef enum:
+    QUICK_NOT = 0
+    QUICK_SUM_B = 1         # f32 sum of memory (b) and fabric
+    QUICK_SUM_C = 2         # of fabric and memory (c)
+    QUICK_COPY = 3          # b as it is, 32 bits in memory
+
+cdef enum:
     NO_PLACE = 255
     N_DISTANCES = 8         # of two addresses, modulo the period of banks
 
@@ -170,6 +176,7 @@ ctypedef struct form_t:     # what is the same wherever and whenever an operatio
     uint8_t unblock_task
     uint8_t zeroes          # of a flow that sends: what was read from memory becomes zero
     uint8_t one_bank        # of any kind in memory: all elements of the destination lie in one bank
+    uint8_t quick           # QUICK_*: of a flow whose elements are computed without a look at modes and operation
     uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[FILE_REG]     # DSRs in use by a microthread, per file
     opnd_t a, b, c
@@ -280,6 +287,7 @@ ctypedef struct ce_t:       # a step of a stream touches the first three cache l
     uint16_t pc             # index of the next instruction
     uint16_t tail_conflict  # conflict cycles at the end of the last booked issue
     uint8_t task            # that the main thread runs; control tasks are numbered from N_CONTROL_IDS
+    uint8_t takes           # input queue whose words the router hands to the main thread's flow, from 1; 0: none
     thread_t main
     uint32_t activated
     uint32_t blocked

@@ -20,7 +20,7 @@ from wse_core.bitmap cimport map_add, map_begin, map_clear
 from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
-from wse_core.flow cimport flow_arrives
+from wse_core.flow cimport flow_takes, taking_ends
 from wse_core.link cimport all_have_room, has_outputs, host_at, not_ready, room_at, sleep_on_link, sleep_on_ramp, \
     take_head, wake_upstream
 from wse_core.queue cimport *
@@ -141,6 +141,13 @@ cdef inline int advanced(uint64_t route) noexcept nogil:
             return k
     return 0 if (route >> RT_RING) & 1 else pos
 
+cdef inline void deliver(region_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
+    # Down the ramp: into the CE's input queue, or at once to the operation that waits for it.
+    cdef ce_t* ce = s.f.ce[cell]
+    cdef int slot = <int>(route >> RT_INQ) & 7
+    if ce.takes != slot + 1 or not flow_takes(s, ce, cell, payload):
+        push_to_queue(s, cell, inq_at(ce, slot), payload)
+
 cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
     # Move the wavelet of `r`; all its outputs have room.
     cdef uint32_t links
@@ -172,7 +179,7 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
         else:
             plane_push(s, &s.plane[plane], to, payload, s.now + s.f.p.hop)
     if r.outs & RAMP:
-        push_to_ce(s, cell, r.route, payload)
+        deliver(s, cell, r.route, payload)
     if r.outs & TO_HOST:
         stream_take(s, &s.outs[s.f.sinks[r.color][cell] - 1], s.now + s.f.p.hop, payload)
     if r.counts:
@@ -250,7 +257,7 @@ cdef inline void grant_plain(region_t* s, uint32_t cell, int color) noexcept nog
         links &= links - 1
         plane_push(s, row + (d ^ 1), cell + s.f.delta[d], payload, s.now + s.f.p.hop)
     if outs & RAMP:
-        push_to_ce(s, cell, route, payload)
+        deliver(s, cell, route, payload)
 
 cdef uint32_t arbitrate_plain(region_t* s, uint32_t cell, uint32_t ready) noexcept nogil:
     # `arbitrate` for two colors or more with one input each, all found able by `ask`, the usual case. Returns those
@@ -381,21 +388,21 @@ cdef inline bint others_have_room(region_t* s, plane_t* q, plane_t* row, uint64_
             return sleep_on_link(s, q, cell, row + (d ^ 1), to, place)
     return True
 
-cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, const uint64_t* routes,
-                       uint32_t cell) noexcept nogil:
+cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, const uint64_t* routes, uint32_t cell,
+                       bint ramp) noexcept nogil:
     # `row`: the planes of q's color.  It, `now` and `routes` are passed so that they stay in registers across the
-    # stores below.
+    # stores below.  `ramp`: the queue is that of the ramp; a constant where this is called.
     cdef uint64_t* m = queue_at(q, cell)
-    cdef uint64_t* slot = head_in(m)
-    cdef uint64_t word = slot[0]
+    cdef uint64_t* head = head_in(m)
+    cdef uint64_t word = head[0]
     cdef uint64_t route, payload, state
     cdef uint64_t* there = NULL
     cdef uint64_t* place = NULL
     cdef uint32_t tx, links, d, to = 0, next
     cdef plane_t* t = NULL
-    cdef ce_t* ce
-    cdef inq_t* i = NULL
-    cdef int shift
+    cdef ce_t* ce = NULL
+    cdef inq_t* i
+    cdef int shift, slot = 0
     if not is_valid(word):
         map_clear(&q.map, cell)
         return
@@ -432,22 +439,24 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         if not (route >> RT_HAS_INQ) & 1:
             return
         ce = s.f.ce[cell]
-        if unlikely(ce.prog == NULL):
-            ce_awaken(s, cell)
-        i = inq_at(ce, (route >> RT_INQ) & 7)
-        if not has_room(i.slots[i.tail], now):
-            sleep_on_ramp(s, q, cell, i, i.slots[i.tail])
-            return
+        slot = <int>(route >> RT_INQ) & 7
+        if ce.takes != slot + 1:
+            if unlikely(ce.prog == NULL):
+                ce_awaken(s, cell)
+            i = inq_at(ce, slot)
+            if not has_room(i.slots[i.tail], now):
+                sleep_on_ramp(s, q, cell, i, i.slots[i.tail])
+                return
     payload = word & PAYLOAD
     if TRACE:
         emit(s, cell, now, EV_DEPART, q.color, tx, payload, is_control(payload) | q.port << 1)
     # take_head
-    slot[0] = stamp_of(now + 1)
-    state = head_moves(m, cap_of(q, cell))
+    head[0] = stamp_of(now + 1)
+    state = head_moves(m, q.cap[cell] if ramp else q.depth)
     if q.timed:
         m[q.size - 1] = now + 1
     s.moved += 1
-    if q.port == DIR_R and s.f.ce[cell].want_space:
+    if ramp and s.f.ce[cell].want_space:
         ring_set(s, cell, now + 1)
     if t != NULL:
         place[0] = payload | s.hop_word
@@ -457,8 +466,8 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
             d = ctz64(links)
             links &= links - 1
             plane_push(s, row + (d ^ 1), cell + s.f.delta[d], payload, now + s.f.p.hop)
-    if i != NULL and (TRACE or ce.main.plane != NO_PLACE or ce.main_state != MAIN_VECTOR or ce.main.kind != KIND_FLOW
-                      or not flow_arrives(s, ce, cell, i, payload)):
+    if ce != NULL and (ce.takes != slot + 1 or not flow_takes(s, ce, cell, payload)):
+        i = inq_at(ce, slot)
         next = i.tail
         i.slots[next] = payload | s.ramp_word
         next += 1
@@ -514,7 +523,7 @@ cdef inline uint64_t apart(region_t* s, plane_t* q, uint64_t now, const uint64_t
         sharing &= sharing - 1
     return cells
 
-cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down) noexcept nogil:
+cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down, bint ramp) noexcept nogil:
     cdef uint64_t b, now = s.now, words = q.map.top[row]
     cdef const uint64_t* routes = s.f.route[q.color]
     cdef plane_t* side = q - q.port
@@ -528,8 +537,8 @@ cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down) noex
         b = apart(s, q, now, routes, w)
         while b:
             at = 63 - clz64(b) if down else ctz64(b)
-            visit(s, q, side, now, routes, w * 64 + at)
-            b ^= <uint64_t>1 << at
+            visit(s, q, side, now, routes, w * 64 + at, ramp)
+            b = b ^ <uint64_t>1 << at if down else b & (b - 1)
         if q.map.bits[w] == 0:
             q.map.top[row] &= ~(<uint64_t>1 << (w - first))
 
@@ -560,6 +569,7 @@ cdef inline bint feed(region_t* s, stream_in_t* i, uint64_t payload) noexcept no
     # router of the PE delivered in this cycle.
     cdef plane_t* q
     cdef inq_t* to
+    cdef ce_t* ce
     cdef uint64_t word
     if i.port != DIR_R:
         q = &s.plane[i.color * N_PORTS + i.port]
@@ -571,9 +581,13 @@ cdef inline bint feed(region_t* s, stream_in_t* i, uint64_t payload) noexcept no
             return False
         plane_push(s, q, i.cell, payload, s.now + s.f.p.hop)
         return True
-    if s.f.ce[i.cell].prog == NULL:
+    ce = s.f.ce[i.cell]
+    if ce.prog == NULL:
         ce_awaken(s, i.cell)
-    to = inq_at(s.f.ce[i.cell], i.slot)
+    if ce.takes == i.slot + 1:
+        taking_ends(ce)
+        ring_set(s, i.cell, s.now + s.f.p.ramp_in + 1)      # what has come in this cycle was taken in the one before
+    to = inq_at(ce, i.slot)
     if not room_at(s, to.slots[to.tail], s.now):
         return False
     push_to_queue(s, i.cell, to, payload)
@@ -638,10 +652,15 @@ cdef void scan_planes(region_t* s, uint32_t row, int half, uint64_t planes) noex
         down = q.port == DIR_W or q.port == DIR_N
         if unlikely(s.order != 0):
             down = vary(s, 2) == 1
-        if down:
-            scan_row(s, q, row, True)
+        if q.port == DIR_R:
+            if down:
+                scan_row(s, q, row, True, True)
+            else:
+                scan_row(s, q, row, False, True)
+        elif down:
+            scan_row(s, q, row, True, False)
         else:
-            scan_row(s, q, row, False)
+            scan_row(s, q, row, False, False)
         if q.map.top[row] == 0:
             s.rows[row].planes[half] &= ~(<uint64_t>1 << at)
 

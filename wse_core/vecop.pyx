@@ -137,6 +137,19 @@ cdef void check_range(ce_t* ce, opnd_t* o, int32_t base, uint32_t n) noexcept no
                  and hi + o.words <= <int64_t>ce.prog.code_words + <int64_t>ce.prog.data_words
                  and (o.words == 1 or (base & 1) == 0))
 
+cdef inline bint wide(const opnd_t* o) noexcept nogil:
+    return o.mode == OPND_MEM1D and o.words == 2
+
+cdef inline uint8_t quick_way(const form_t* f) noexcept nogil:
+    # Of a flow: the sums and copies that most streams are made of.
+    if f.op == OP_FADDS and wide(&f.b) and f.c.mode == OPND_FABIN:
+        return QUICK_SUM_B
+    if f.op == OP_FADDS and wide(&f.c) and f.b.mode == OPND_FABIN:
+        return QUICK_SUM_C
+    if (f.op == OP_MOV32 or f.op == OP_FMOVS) and wide(&f.b):
+        return QUICK_COPY
+    return QUICK_NOT
+
 cdef inline bint plain_source(const opnd_t* o) noexcept nogil:
     return o.mode == OPND_FABIN or o.mode == OPND_CONST or o.mode == OPND_NONE or (o.mode == OPND_MEM1D and o.checked)
 
@@ -166,6 +179,8 @@ cdef void set_flow(ce_t* ce, form_t* f) noexcept nogil:
     elif f.group <= f.lanes:
         f.kind = KIND_PAIR
         f.inq2 = ce.prog.inq_slot[f.c.queue]
+    if f.kind == KIND_FLOW:
+        f.quick = quick_way(f)
 
 cdef inline void set_issue(form_t* f, const instr_t* ins) noexcept nogil:
     # What the instruction says about the thread.

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fabric.asm import control
@@ -16,7 +16,7 @@ from fabric.program.program import Program
 from harness.validation.programs import summa_library
 from tests.bench import workloads
 from tests.bench.weights import weights
-from tests.compare import difference
+from tests.compare import difference, memory, state_of
 from tests.examples import examples
 from wse_core import _build_info
 from wse_core.params import machine
@@ -121,6 +121,68 @@ def test_tasks_begun_ahead_of_the_clock_are_those_of_the_reference(first, second
         assert all(np.array_equal(a, b) for a, b in zip(*outputs, strict=True))
 
 
+def three_takers(n, op, deep):
+    """Return the `FabricSpec` of a row whose PEs store a stream, add to it and pass it on, and store that.
+
+    The host feeds the stream at the edge and at the ramps of the first two PEs; `deep`: the queue in which the second
+    one passes it on has room for what is on its way up the ramp.
+    """
+    m = machine("wse2")
+    layout = Layout(3, 1, m)
+    for place, (into, out) in enumerate([(0, None), (0, 1), (1, None)]):
+        p = Program(f"PE {place}", m)
+        own = p.array("own", n, "f32", np.arange(n) / 4)
+        p.input_queue(0, into)
+        if out is not None:
+            p.output_queue(2 if deep else 0, out)
+        with p.task("main"):
+            to = own if out is None else p.fabout(out, n, dtype="f32")
+            getattr(p, op)(to, own, p.fabin(into, n, dtype="f32"))
+            p.tsc(p.regs(3))
+        p.start("main")
+        layout.place(p, place, 0)
+    layout.route(0, (0, 0), rx="W", tx="ER")
+    layout.route(0, (1, 0), rx="W", tx="R")
+    layout.route(1, (1, 0), rx="R", tx="E")
+    layout.route(1, (2, 0), rx="W", tx="R")
+    layout.input_stream(0, 0, "W", 0)
+    for place in range(2):
+        layout.input_stream(place, 0, "R", 0)
+    return layout.build()
+
+
+@examples(40)
+@given(
+    streams=st.tuples(*[st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=size) for size in (30, 4, 4)]),
+    n=st.integers(1, 30),
+    op=st.sampled_from(["fadds", "fsubs", "fmuls"]),
+    deep=st.booleans(),
+    cuts=st.lists(st.integers(1, 40), max_size=6),
+    sweep=st.sampled_from([None, 7]),
+)
+@example([[(5 + k, False) for k in range(20)], [(12, False)], []], 24, "fadds", True, [], None)
+def test_what_a_router_hands_to_an_operation_is_what_the_operation_would_take(streams, n, op, deep, cuts, sweep):
+    """Words at full rate, late, of the router and of the host at once, commands among them, cut anywhere."""
+    spec = three_takers(n, op, deep)
+    machines = Engine(spec, sweep=sweep) if sweep else Engine(spec), ReferenceMachine(spec)
+    for engine in machines:
+        for number, words in enumerate(streams):
+            command = [is_command and number == 0 for _, is_command in words]
+            payload = [control.single("nop", 9) if c else 0x3F800000 + (k << 16) for k, c in enumerate(command)]
+            cycles = [cycle for cycle, _ in words]
+            engine.push_input(number, np.array(payload, np.uint32), np.array(command, bool), cycles)
+    for limit in [*np.cumsum(cuts), 2000]:
+        status = [engine.run(int(limit)) for engine in machines]
+        if "limit" in status and status[0] != status[1]:
+            status = [engine.run(int(limit) + 50) for engine in machines]
+        assert status[0] == status[1]
+        assert difference(*(state_of(engine, status[0]) for engine in machines)) is None
+        assert difference(*(memory(engine, spec) for engine in machines)) is None
+        if status[0] != "limit":
+            break
+    assert machines[0].last_active == machines[1].last_active
+
+
 def cpu_of(workload):
     """Return the CPU seconds of a run."""
     engine = workload.engine()
@@ -151,9 +213,13 @@ def test_microthreads_do_not_run_ahead_of_a_teardown(monkeypatch):
 
 @pytest.mark.skipif(_build_info.MODE != "release", reason="checks cost more in a task than in a hop")
 def test_a_task_of_a_word_that_waits_costs_less_than_a_dozen_hops():
-    """The words of a stream that wait in a PE's queue are done in one look, each operation in one go."""
+    """The words of a stream that wait in a PE's queue are done in one look, each operation in one go.
+
+    A hop of a chain is the measure: its step is a look, as a task is.
+    """
+    chain = workloads.chain_reduce(32, 16, 400)
     hop, task = float("inf"), float("inf")
     for _ in range(7):
-        hop = min(hop, cpu_of(workloads.broadcast(32, 16, 400)) / (32 * 16 * 400))
+        hop = min(hop, cpu_of(chain) / chain.work["hops"])
         task = min(task, cpu_of(weights(8, 8, 400)) / (8 * 8 * 401))
     assert task < 12 * hop, f"{task / hop:.2f}"
