@@ -16,7 +16,7 @@ from fabric.csl.lower.program import START, ProgramLowering, lower
 from fabric.csl.optimise import optimise
 from fabric.csl.optimise.descriptors import free_numbers
 from fabric.csl.optimise.frames import unused
-from fabric.csl.optimise.memory import set_apart
+from fabric.csl.optimise.memory import name_apart, set_apart
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
 
@@ -72,6 +72,7 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
             lowering = lower(session, program)
             functions = lowering.made.functions
             set_apart(lowering.made)
+            name_apart(lowering.made)
             kept = free_numbers(functions, (machine or default_machine())["dsr.count"])
             stack = Stack(functions)
             for function in functions:

@@ -10,11 +10,13 @@ import functools
 from importlib import resources
 from pathlib import Path
 
+from fabric.csl.diagnostics import CslError
 from harness.kit.modules import need
+from harness.validation.recipe import CannotRun
 from wse_core.image import FabricSpec
 from wse_core.params import Machine
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "fitting"]
 
 
 @functools.lru_cache(32)
@@ -50,3 +52,23 @@ def compiled(machine: Machine, name: str, **params: int) -> FabricSpec:
         It does not fit into a PE.
     """
     return _specification(machine, name, tuple(sorted(params.items())))
+
+
+def fitting(what: str, machine: Machine, name: str, **params: int) -> FabricSpec:
+    """Return a program as `compiled` does; one that does not fit into a PE is a point that cannot run.
+
+    Parameters
+    ----------
+    what : str
+        The data that the point asks for, in words: several things.
+    machine, name, **params
+        As `compiled` takes them.
+
+    Raises
+    ------
+    CannotRun
+    """
+    try:
+        return compiled(machine, name, **params)
+    except CslError as error:
+        raise CannotRun(f"{what} do not fit into a PE: {error.what}") from None

@@ -142,12 +142,14 @@ class Checker(RunTimeStatements):
     def _expanded(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
         """Return the value of an inline function whose arguments are all known, or a call if it does more."""
         self.forced += 1
+        self.trying += 1
         try:
             return self.invoke(function, arguments, node)
         except Fault:
             pass
         finally:
             self.forced -= 1
+            self.trying -= 1
         return self.call_of(function, arguments, node)
 
     def call_of(self, function: Function, arguments: list[Any], node: n.Call, site: bool = True) -> tree.Call:

@@ -38,12 +38,16 @@ class RunTimeValues(Interpreter):
     """Expressions over values that are not known; a mix-in of `fabric.csl.check.checker.Checker`."""
 
     forced = 0
+    trying = 0
+    """Calls of inline functions that are evaluated to see whether they give a value and do nothing else."""
     """How many reasons there are to need known values at the moment."""
 
     # ---- knowing
 
     @property
     def place(self) -> str:
+        if self.trying:
+            return "value"
         return super().place if self.forced else "run"
 
     def known(self, node: n.Node, scope: Scope, what: str = "this") -> Any:
@@ -54,11 +58,11 @@ class RunTimeValues(Interpreter):
             self.forced -= 1
 
     def _begin(self, entry: Any, span: Span) -> None:
-        forced, self.forced = self.forced, 1
+        before, self.forced, self.trying = (self.forced, self.trying), 1, 0
         try:
             super()._begin(entry, span)
         finally:
-            self.forced = forced
+            self.forced, self.trying = before
 
     def as_expr(self, value: Any, span: Span) -> Expr:
         if isinstance(value, tree.Select) and value.type in (COMPTIME_INT, COMPTIME_FLOAT):

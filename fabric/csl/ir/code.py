@@ -192,6 +192,8 @@ class Function:
     places: list[int] = field(default_factory=list)
     circle: bool = False
     frame: list[Memory] = field(default_factory=list)
+    named: dict[Any, Any] = field(default_factory=dict)
+    """Of the whole program: per DSR that it names a descriptor of the memory that it leads to, None for several."""
 
     def instructions(self) -> Iterator[Instr]:
         """Yield every operation in order."""

@@ -1,4 +1,9 @@
-"""`@map`: a loop around a function, with an operand of each kind that moves on by one element per turn."""
+"""`@map`: a function in turns, with an operand of each kind that moves on by one element per turn.
+
+The machine has a loop for it that costs nothing beside the function: a product of a matrix with 10 to 80 elements of x
+takes n + 1 cycles per element (MATVEC).  This model has no such loop, so that as many turns as a loop may be unrolled
+to (`fabric.csl.rules`) are written one after the other; a longer one is a loop with a counter.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,9 @@ from fabric.csl import tree
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, ExplicitDsr, Operand, Vector, Vreg
 from fabric.csl.lower.dsd import Descriptor, Fixed
+from fabric.csl.lower.size import weight
 from fabric.csl.lower.statements import Statements
+from fabric.csl.rules import unrolls
 from fabric.csl.types import DsdType, DsrType, Type
 
 __all__ = ["Mapping"]
@@ -33,18 +40,38 @@ class Mapping(Statements):
         count = self._shortest([walk.turns for walk in walks if isinstance(walk, Walk)])
         if count == 0:
             return
+        size = weight(function.body) + sum(walk.size for walk in walks if isinstance(walk, Walk))
+        if isinstance(count, int) and unrolls(count, size, folds=True):
+            for turn in range(count):
+                self._turn(function, walks, turn < count - 1)
+        else:
+            self._in_a_loop(function, walks, count)
+        for walk in walks:
+            if isinstance(walk, Walk):
+                walk.end(self)
+
+    def _in_a_loop(self, function: tree.Function, walks: list[Any], count: Operand) -> None:
         body, done = self.new_block(), self.new_block()
         left = self.copied(count, 1, "left")
         if isinstance(count, Vreg):
             self.branch("br16", "ne", left, 0, body, done)
         self.depth += 1
         self.place(body)
+        self._turn(function, walks, True)
+        self.put("sub16", left, left, 1)
+        self.branch("br16", "ne", left, 0, body, done)
+        self.depth -= 1
+        self.place(done)
+
+    def _turn(self, function: tree.Function, walks: list[Any], goes_on: bool) -> None:
+        """Write a turn: elements, the function, its result; then go on to the next elements."""
+        params = function.params
         arguments = [
             walk.taken(self, param.type.words or 1) if isinstance(walk, Walk) else walk
             for walk, param in zip(walks, params, strict=False)
         ]
         result = self.expand(function, arguments)
-        if has_result:
+        if len(walks) > len(params):
             target = walks[-1]
             assert result is not None
             size = function.result.words or 1
@@ -54,15 +81,8 @@ class Mapping(Statements):
                 base, offset = self._split(target)
                 self.store_at(base, offset, result, size)
         for walk in walks:
-            if isinstance(walk, Walk):
+            if goes_on and isinstance(walk, Walk):
                 walk.step(self)
-        self.put("sub16", left, left, 1)
-        self.branch("br16", "ne", left, 0, body, done)
-        self.depth -= 1
-        self.place(done)
-        for walk in walks:
-            if isinstance(walk, Walk):
-                walk.end(self)
 
     def _shortest(self, turns: list[Operand]) -> Operand:
         """Return the least of some lengths."""
@@ -111,6 +131,9 @@ class Mapping(Statements):
         """Return how a DSR moves: one that saves its address, or that is of the fabric, by operations of one element;
         of any other the numbers lie in memory since it was loaded."""
         kind, saves = self.program.held_by(dsr, self.span)
+        block, _, loaded = self.program.last.get(dsr, (None, {}, None))
+        if block is self.block and kind == "mem1d_dsd" and not saves:  # it is known what was loaded
+            return self._along(loaded, words)
         numbers = {name: self.load_at(None, self.program.held_number(dsr, name), 1) for name in HELD}
         if kind == "mem1d_dsd" and not saves:
             return self._along(Descriptor(Fixed("mem1d"), **numbers), words)
@@ -124,6 +147,8 @@ class Walk(ABC):
     """An operand that moves; `turns` is its length."""
 
     turns: Operand
+    size = 2
+    """Instructions of an element, beside those that become constants where turns are unrolled."""
 
     @abstractmethod
     def taken(self, code: Any, size: int) -> Operand:
@@ -144,6 +169,8 @@ class Walk(ABC):
 
 class Line(Walk):
     """Memory with one stride; `at` is the register with the address."""
+
+    size = 1
 
     def __init__(self, turns: Operand, at: Vreg, stride: Operand) -> None:
         self.turns, self.at, self.stride = turns, at, stride
@@ -168,6 +195,7 @@ class Grid(Line):
             turns *= extent
         super().__init__(turns, code.copied(dsd.base if dsd.base is not None else 0, 1, "at"), 0)
         inner = list(zip(extents, strides, strict=True))[::-1]
+        self.size = 2 + 4 * (len(extents) - 1)
         self.stride = inner[0][1] * words & 0xFFFF
         self.rows = []
         """Per dimension but the outermost: its extent, its counter, and what the end of it adds to the address."""

@@ -4,14 +4,29 @@
 through a function, `local` numbers the values of a block (folding, common subexpressions, cheaper operations,
 addresses), `induction` lets indices count in multiples, `hoist` moves out of loops what does not change in them and
 keeps in registers what they add to, `dead` drops what nobody reads, `descriptors` keeps DSRs over loops, `legal` gives
-every operand a form that the machine has.
+every operand a form that the machine has, `constants` puts those that several operations need into a register once,
+`placing` chooses the order of blocks,
+`ahead` lets loads begin before the vector operation that they follow.
 """
 
 from __future__ import annotations
 
 from fabric.csl.ir import Function
 from fabric.csl.ir.verify import verify
-from fabric.csl.optimise import dead, descriptors, flow, frames, hoist, induction, legal, local, single
+from fabric.csl.optimise import (
+    ahead,
+    constants,
+    dead,
+    descriptors,
+    flow,
+    frames,
+    hoist,
+    induction,
+    legal,
+    local,
+    placing,
+    single,
+)  # fmt: skip
 
 __all__ = ["optimise"]
 
@@ -39,7 +54,10 @@ def optimise(function: Function, numbers: int = 0) -> None:
     descriptors.keep_descriptors(function, numbers)
     flow.clean(function)
     dead.merge_copies(function)
+    placing.order(function)
     legal.legalise(function)
+    constants.share(function)
+    ahead.load_ahead(function)
     verify(function, "optimising")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabric.csl.ir import AutoDsr, Function, Instr, Memory, Sym, Template
+from fabric.csl.ir import AutoDsr, ExplicitDsr, Function, Instr, Memory, Sym, Template
 from fabric.csl.ir.machine import Program
 
-__all__ = ["ANYWHERE", "Touched", "addresses", "set_apart", "templates"]
+__all__ = ["ANYWHERE", "Touched", "addresses", "name_apart", "set_apart", "templates"]
 
 ANYWHERE = None
 """Stands for a memory that is not known."""
@@ -32,9 +32,29 @@ def set_apart(program: Program) -> None:
         memory.apart = memory not in led_to
 
 
-def templates(function: Function) -> dict[AutoDsr, Template | None]:
-    """Return what the DSRs that the compiler chooses hold; None for those whose base is known at run time only."""
-    found: dict[AutoDsr, Template | None] = {}
+def name_apart(program: Program) -> None:
+    """Note of the DSRs that the program names which one memory each of them leads to, in all that it is loaded with."""
+    found: dict[ExplicitDsr, Template | None] = {}
+    for function in program.functions:
+        for instr in function.instructions():
+            if instr.op == "dsr_load" and isinstance(instr.data[0], ExplicitDsr):
+                dsr, template = instr.data
+                known = found.setdefault(dsr, template)
+                if known is not None and not _alike(known, template):
+                    found[dsr] = None
+            elif instr.op == "dsr_base" and isinstance(instr.data, ExplicitDsr):
+                found[instr.data] = None
+    for function in program.functions:
+        function.named = found
+
+
+def _alike(one: Template, other: Template) -> bool:
+    return one.kind == other.kind and one.flags == other.flags and _place(one.base) is _place(other.base)
+
+
+def templates(function: Function) -> dict[AutoDsr | ExplicitDsr, Template | None]:
+    """Return what DSRs hold; None for those whose base is known at run time only."""
+    found: dict[AutoDsr | ExplicitDsr, Template | None] = dict(function.named)
     for instr in function.instructions():
         if instr.op == "dsr_load" and isinstance(instr.data[0], AutoDsr):
             dsr, template = instr.data
@@ -55,7 +75,7 @@ class Touched:
         Whether a function is called, which may do anything.
     """
 
-    def __init__(self, instructions: list[Instr], held: dict[AutoDsr, Template | None]) -> None:
+    def __init__(self, instructions: list[Instr], held: dict[AutoDsr | ExplicitDsr, Template | None]) -> None:
         self.read: set[Memory | None] = set()
         self.written: set[Memory | None] = set()
         self.calls = False
@@ -69,11 +89,11 @@ class Touched:
             elif instr.op == "vector":
                 self._vector(instr, held)
 
-    def _vector(self, instr: Instr, held: dict[AutoDsr, Template | None]) -> None:
+    def _vector(self, instr: Instr, held: dict[AutoDsr | ExplicitDsr, Template | None]) -> None:
         for place, slot in enumerate(instr.data.slots):
             if slot == "dst" or isinstance(slot, int):
                 continue
-            template = held.get(slot) if isinstance(slot, AutoDsr) else None
+            template = held.get(slot)
             if template is not None and template.kind in ("fabin", "fabout") and not template.flags:
                 continue
             memory = _place(template.base) if template is not None else ANYWHERE

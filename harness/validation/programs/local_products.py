@@ -35,10 +35,9 @@ from typing import Any
 
 import numpy as np
 
-from fabric.csl.diagnostics import CslError
 from fabric.kernels.kit.session import Session
 from harness.validation.recipe import CannotRun, Measurement, Point, Tell, agree, grid, integer, recipe
-from harness.validation.sources import compiled
+from harness.validation.sources import fitting
 from wse_core.params import Machine
 
 __all__ = ["FORMATS", "dense", "padded_count", "sparse"]
@@ -52,10 +51,7 @@ def _run(
     machine: Machine, name: str, shapes: str, data: Mapping[str, np.ndarray], **params: int
 ) -> tuple[int, np.ndarray]:
     """Return (cycles between the stamps, C) of a program on one PE."""
-    try:
-        specification = compiled(machine, name, **params)
-    except CslError as error:
-        raise CannotRun(f"{shapes} do not fit into a PE: {error.what}") from None
+    specification = fitting(shapes, machine, name, **params)
     inputs = [(key, np.asarray(values).reshape(1, 1, -1), 0, 0) for key, values in data.items() if np.size(values)]
     session = Session(specification, inputs, task=None)
     first, last = session.stamps()

@@ -11,6 +11,7 @@ import pytest
 from fabric.asm import disasm
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
+from fabric.csl.diagnostics import CslError
 from tests.fabric.csl.running import device_of
 
 START = "comptime { @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_task_id(8)); }\n"
@@ -191,3 +192,118 @@ def test_a_program_always_becomes_the_same_code(tmp_path):
         codes.add(image.code.tobytes())
         kept.append([object() for _ in range(1000 * k + 1)])  # objects of the next run lie elsewhere
     assert len(codes) == 1
+
+
+# ---- @map, constants, the order of blocks
+
+OUTER = """
+const N: u16 = 6;
+var A = @constants([4 * N]f32, 0.5);
+var x = [N]f32{ 1.0, 2.0, 3.0, 4.0, 5.0, 6.0 };
+var y: [4]f32;
+const dx = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{N} -> x[i] });
+const total = @get_dsr(dsr_src0, 1);
+const column = @get_dsr(dsr_src1, 1);
+const elements = @get_dsr(dsr_src1, 2);
+fn add(factor: f32) void { @fmacs(total, total, column, factor); }
+task job() void {
+  @load_to_dsr(total, @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{4} -> y[i] }));
+  @load_to_dsr(column, @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{4} -> A[i] }), .{ .save_address = true });
+  @load_to_dsr(elements, dx);
+  @map(add, WHAT);
+}
+"""
+
+
+@pytest.mark.parametrize("what", ["dx", "elements"])
+def test_a_map_has_no_loop_and_waits_for_no_element(tmp_path, what):
+    """Its turns are written one after the other; an element is loaded before the operation that it follows."""
+    text = OUTER.replace("WHAT", what) + START
+    names = [name for _, name, _ in instructions(tmp_path, text)]
+    assert names == ["dsr_load"] * 3 + ["ld32"] * 2 + ["fmacs", "ld32"] * 4 + ["fmacs"] * 2 + ["done"]
+    cycles(tmp_path / "a", text, np.full(4, 10.5, np.float32))
+
+
+def test_an_element_that_the_function_changes_is_loaded_after_it(tmp_path):
+    """Each turn adds to all of x what the element of the turn is at that time."""
+    text = f"""
+var x = [4]f32{{ 1.0, 0.0, 0.0, 0.0 }};
+var y: [4]f32;
+const dx = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{4}} -> x[i] }});
+const dy = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{4}} -> y[i] }});
+fn grow(e: f32) void {{ @fadds(dx, dx, e); }}
+task job() void {{ @map(grow, dx); @fmovs(dy, dx); }}
+{START}"""
+    cycles(tmp_path / "a", text, np.array([9, 8, 8, 8], np.float32))
+
+
+@pytest.mark.parametrize("turns", [3, 300])
+def test_a_map_that_walks_backwards(tmp_path, turns):
+    text = f"""
+var x: [{turns}]i16;
+var y = @zeros([{turns}]i16);
+var k: i16 = 0;
+const back = @get_dsd(mem1d_dsd, .{{ .base_address = &x[{turns - 1}], .extent = {turns}, .stride = -1 }});
+const dy = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{{turns}}} -> y[i] }});
+fn count() i16 {{ k += 1; return k; }}
+fn same(a: i16) i16 {{ return a; }}
+fn taken(a: i16) i16 {{ return count(); }}
+task job() void {{ @map(taken, back, back); @map(same, back, dy); }}
+{START}"""
+    cycles(tmp_path / "a", text, np.arange(1, turns + 1, dtype=np.int16))
+
+
+def test_a_map_over_a_register_that_is_loaded_elsewhere_is_refused(tmp_path):
+    text = OUTER.replace("  @load_to_dsr(elements, dx);\n", "").replace("WHAT", "elements")
+    with pytest.raises(CslError, match="@map over a DSR that is not loaded right before"):
+        instructions(tmp_path, text + START)
+
+
+def test_a_constant_is_put_into_a_register_once(tmp_path):
+    text = f"{GEMV}task job() void {{ {'@fmuls(dy, dy, 0.5); @fadds(dy, dy, 3.0);' * 4} }}\n{START}"
+    names = [name for _, name, _ in instructions(tmp_path, text)]
+    assert names.count("ldi32") == 2
+    cycles(tmp_path / "a", text, np.full(16, 5.625, np.float32))
+
+
+def test_a_task_that_counts_goes_on_without_a_jump_while_it_counts(tmp_path):
+    """What is done when the counter comes to zero stands at the end; both ways end where they are."""
+    text = f"""
+var left: u16 = 3;
+var y: [1]u16;
+task job() void {{
+  left -= 1;
+  if (left == 0) {{
+    y[0] = 7;
+  }} else {{
+    @activate(@get_local_task_id(8));
+  }}
+}}
+{START}"""
+    names = [name for _, name, _ in instructions(tmp_path, text)]
+    assert names == ["ld16", "sub16", "st16", "br16", "activate", "done", "ldi", "st16", "done"]
+    cycles(tmp_path / "a", text, np.array([7], np.uint16))
+
+
+def test_an_inline_function_of_known_numbers_does_what_it_says_when_it_is_called(tmp_path):
+    """It was done once, before the program began, if all that it did could also stand in a comptime block."""
+    text = f"""{GEMV}
+const to = @get_dsr(dsr_dest, 1);
+const from = @get_dsr(dsr_src1, 1);
+inline fn load(comptime a: u16, comptime b: u16) void {{
+  @load_to_dsr(to, @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{8}} -> y[i + a] }}));
+  @load_to_dsr(from, @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{8}} -> x[i + b] }}));
+}}
+inline fn go_on(comptime id: u16) void {{ @activate(@get_local_task_id(id)); }}
+task job() void {{
+  load(0, 0);
+  @fmovs(to, from);
+  x[10] = 5.0;
+  load(8, 3);
+  @fmovs(to, from);
+  go_on(9);
+}}
+task second() void {{ y[0] = 1.0 + y[8]; }}
+comptime {{ @bind_local_task(second, @get_local_task_id(9)); }}
+{START}"""
+    cycles(tmp_path / "a", text, np.array([3, *[2] * 14, 5], np.float32))

@@ -54,10 +54,10 @@ def test_matvec(n, extra, repetitions):
     for _ in range(repetitions):
         y = expected(a.T.copy(), x, y)
     assert same(got, y.ravel())
+    # Of the loads only the first of a repetition may be waited for: others come before the multiply-add they follow.
     one = n * (rows + OPERATION + 1) + 3 * M["ce.dsr_load"]
-    stall = M["ce.load_latency"] - 1 if n % 3 == 1 else 0  # a load alone is needed at once
-    turn = 1 + M["ce.branch_taken"] if repetitions > 1 else 0
-    assert cycles == pytest.approx(repetitions * (one + stall + turn) + M["ce.tsc_read"], abs=4 + 2 * repetitions)
+    turn = M["ce.load_latency"] + (2 + M["ce.branch_taken"] if repetitions > 1 else 0)
+    assert -repetitions <= cycles - M["ce.tsc_read"] - repetitions * one <= 3 + repetitions * turn
 
 
 # --- local products ---------------------------------------------------------------------------------------------------

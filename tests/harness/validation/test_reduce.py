@@ -48,7 +48,7 @@ def test_one_group_is_the_chain():
         ({"pe_grid": "4x4"}, "4 x 4 PEs are no line"),
         ({"pe_grid": "many"}, "pe_grid"),
         ({"words_per_pe": None}, "words_per_pe"),
-        ({"words_per_pe": 20000}, "24576 words of a PE"),
+        ({"words_per_pe": 20000}, "20000 words .* a PE has 49,152"),
         ({"dtype": "f64"}, "f64"),
         ({"pe_grid": "2000x1"}, "2000"),
     ],

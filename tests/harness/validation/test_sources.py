@@ -17,9 +17,12 @@ M = machine()
 
 
 def test_every_source_is_a_program_of_a_point():
-    """And each is compiled by a test of its recipe (`test_products.py`)."""
+    """And each is compiled by a test of its recipe."""
     names = sorted(entry.name for entry in (resources.files("harness.validation") / "csl").iterdir())
-    assert names == ["compressed.csl", "coo.csl", "dense.csl", "ellpack.csl", "vector.csl"]
+    products = ["compressed.csl", "coo.csl", "dense.csl", "ellpack.csl", "matvec.csl"]
+    planes = ["idle.csl", "stencil_cell.csl", "stencil_cell_pe.csl", "stencil_ring.csl"]
+    planes += ["stencil_tiled.csl", "stencil_tiled_pe.csl"]
+    assert names == sorted([*products, *planes, "reduce.csl", "reduce_pe.csl", "vector.csl"])
 
 
 def test_a_program_is_compiled_once_per_machine_and_params():

@@ -72,7 +72,7 @@ def test_shifted_additions_take_one_element_a_cycle():
     """An odd distance of the operands lets the pairs of a step meet in a bank; a row of one cell more is a step."""
     small, large = (run(tile, 1).cycles for tile in ("20x10", "20x20"))
     words = 4 * 10  # wavelets of ten rows of edges, out and in; they may pass while descriptors are loaded
-    assert 6 * 20 * 10 <= large - small <= 6 * 20 * 10 + words
+    assert 6 * 20 * 10 <= large - small <= 6 * 20 * 10 + words + 1  # iterations of an odd and an even number
 
 
 @pytest.mark.parametrize(("tile", "radius"), [("2x2", 3), ("many", 1), ("400x400", 1), ("4x4", 0)])

@@ -26,6 +26,7 @@ PLACES = {
     "layout": "in a layout block",
     "setup": "in a comptime block of a PE program",
     "run": "in code that runs on a PE",
+    "value": "in what an inline function gives",
 }
 
 
