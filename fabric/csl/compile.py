@@ -11,12 +11,13 @@ from fabric.csl.check.program import Compilation, check_file
 from fabric.csl.comptime.session import Options, Session
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.emit import Emitted, emit
-from fabric.csl.ir import Memory
+from fabric.csl.ir import Function, Memory
 from fabric.csl.lower.program import START, ProgramLowering, lower
 from fabric.csl.optimise import optimise
 from fabric.csl.optimise.descriptors import free_numbers
 from fabric.csl.optimise.frames import unused
 from fabric.csl.optimise.memory import name_apart, set_apart
+from fabric.csl.optimise.products import ROUTINE, expand
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
 
@@ -70,13 +71,9 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     for number, program in enumerate(checked.programs):
         try:
             lowering = lower(session, program)
-            functions = lowering.made.functions
-            set_apart(lowering.made)
-            name_apart(lowering.made)
-            kept = free_numbers(functions, (machine or default_machine())["dsr.count"])
+            functions = _optimised(lowering, (machine or default_machine())["dsr.count"])
             stack = Stack(functions)
             for function in functions:
-                optimise(function, kept)
                 allocate(function, _Frame(lowering, function.name), stack.reserved)
                 stack.save(function)
                 for memory in unused(function):
@@ -91,6 +88,24 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
             checked.report.fault(fault)
     checked.report.check()
     return made
+
+
+def _optimised(lowering: ProgramLowering, dsrs: int) -> list[Function]:
+    """Return the functions of a program after all passes that know no registers, callees before callers."""
+    made = lowering.made
+    set_apart(made)
+    name_apart(made)
+    kept = free_numbers(made.functions, dsrs)
+
+    def routine() -> Function:
+        function = lowering.function(lowering.runtime(ROUTINE, made.functions[0].span))
+        optimise(function)
+        return function
+
+    for function in made.functions:
+        optimise(function, kept)
+    made.functions = expand(made.functions, routine)
+    return made.functions
 
 
 class _Frame:

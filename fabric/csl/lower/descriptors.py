@@ -271,7 +271,7 @@ class Descriptors(Expressions):
                 raise Fault("a var cannot hold descriptors that differ in more than numbers", local.span, "use const")
             self.env[id(local)] = made
             return
-        self.env[id(local)] = made if local.const else self._own(made)
+        self.env[id(local)] = self._own(made) if self.program.is_assigned(local) else made
 
     def _own(self, dsd: Descriptor) -> Descriptor:
         """Return a descriptor with registers of its own, which assignments set."""

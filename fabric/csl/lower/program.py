@@ -21,7 +21,7 @@ from fabric.csl.ir.machine import Program
 from fabric.csl.lower.constants import element_of, words_of, words_of_type
 from fabric.csl.lower.function import FunctionLowering
 from fabric.csl.lower.runtime import Runtime
-from fabric.csl.lower.size import weight
+from fabric.csl.lower.size import folds, weight
 from fabric.csl.lower.vectors import Attributes
 from fabric.csl.lower.wide import is_wide
 from fabric.csl.rules import unrolls
@@ -74,7 +74,7 @@ class ProgramLowering(Attributes):
     def lower(self) -> Program:
         """Return the program."""
         checked, unit = self.checked, self.checked.unit
-        for variable in checked.variables:
+        for variable in _as_written(checked.variables):
             if variable.type.words and not isinstance(variable.type, DsdType):
                 self.memory_of(variable)
         self._tasks()
@@ -334,7 +334,7 @@ class ProgramLowering(Attributes):
 
     def unrolls(self, node: tree.ForRange, turns: int) -> bool:
         """Whether the turns of a loop are written one after the other."""
-        return unrolls(turns, weight(node.body) + 2)
+        return unrolls(turns, weight(node.body) + 2, folds(node))
 
     def runtime(self, name: str, span: Span) -> tree.Function:
         """Return a function of the run-time library."""
@@ -430,6 +430,17 @@ class ProgramLowering(Attributes):
         """Return the value of a param of a module of the library."""
         interpreter = Interpreter(self.session, ProgramUnit())
         return interpreter.resolve(module.globals[name], module.globals[name].decl.span).data
+
+
+def _as_written(variables: list[Any]) -> list[Any]:
+    """Return globals in the order of the source, module after module, the program's own first.
+
+    Programs choose the banks of arrays by it: an array lies where the one before ends.
+    """
+    modules = {"": 0}
+    for variable in variables:
+        modules.setdefault(variable.name.rpartition(".")[0], len(modules))
+    return sorted(variables, key=lambda entry: (modules[entry.name.rpartition(".")[0]], entry.span.start))
 
 
 def _callees(function: Function) -> Iterator[Function]:

@@ -6,10 +6,10 @@ from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.comptime.builtins.operations import OPERATIONS
-from fabric.csl.rules import size_of_product
+from fabric.csl.rules import size_of_product, unrolls
 from fabric.csl.types import ArrayType, DsdType, DsrType, IntType
 
-__all__ = ["weight"]
+__all__ = ["folds", "weight"]
 
 EDITS = ("@increment_dsd_offset", "@set_dsd_base_addr", "@set_dsd_length", "@set_dsd_stride")
 
@@ -48,7 +48,7 @@ def weight(node: Any) -> int:
     if isinstance(node, tree.BuiltinCall):
         return _builtin(node)
     if isinstance(node, tree.ForRange):
-        return 4 + weight(node.body)
+        return _loop(node)
     if isinstance(node, (tree.Expr, tree.Statement)):
         parts: list[Any] = []
         for kind in type(node).__mro__:
@@ -56,6 +56,50 @@ def weight(node: Any) -> int:
         own = [part for part in parts if isinstance(part, (tree.Expr, tree.Statement, list, tuple))]
         return 1 + sum(weight(part) for part in own)
     return 0
+
+
+def _loop(node: tree.ForRange) -> int:
+    """Return the instructions of a counted loop, all turns if it will be unrolled."""
+    bounds = [part.value.data for part in (node.start, node.stop, node.step) if isinstance(part, tree.Const)]
+    one = weight(node.body)
+    if len(bounds) == 3 and bounds[2]:
+        turns, known = max(0, -(-(bounds[1] - bounds[0]) // bounds[2])), folds(node)
+        if unrolls(turns, one + 2, known):
+            return turns * (one - _of_indices(node.body) if known else one)
+    return 4 + one
+
+
+def folds(node: tree.ForRange) -> bool:
+    """Whether all arithmetic of a loop is that of its index, so that nothing is left of it when the loop is unrolled.
+
+    Loads and operations on vectors are left, and descriptors that move on by known steps.
+    """
+    found = False
+    for inner in tree.nodes(node.body):
+        if isinstance(inner, (tree.If, tree.Switch, tree.While, tree.Call, tree.PointerCall)):
+            return False
+        if isinstance(inner, tree.BuiltinCall) and inner.name not in (*EDITS, *OPERATIONS):
+            return False
+        if isinstance(inner, tree.BuiltinCall) and inner.name in EDITS and any(map(_reads, inner.arguments[1:])):
+            return False
+        if isinstance(inner, tree.Assign) and not isinstance(inner.place.type, DsdType):
+            return False
+        if isinstance(inner, tree.Binary):
+            if not isinstance(inner.type, IntType) or _reads(inner):
+                return False
+            found = True
+    return found
+
+
+def _reads(expr: Any) -> bool:
+    """Whether an expression needs something of memory."""
+    places = [inner.place for inner in tree.nodes(expr) if isinstance(inner, tree.Load)]
+    return any(not _is_local(place) for place in places)
+
+
+def _of_indices(block: Any) -> int:
+    """Return the instructions of a loop's body that are left out when its index is known."""
+    return sum(_index(inner) for inner in tree.nodes(block) if isinstance(inner, tree.Element))
 
 
 def _is_local(place: Any) -> bool:

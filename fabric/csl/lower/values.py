@@ -299,19 +299,42 @@ class Expressions(WideNumbers):
             dims, element = kind.dims, kind.element
         index: Operand = 0
         known = 0
+        words = element.words or 1
+        if self.depth and len(dims) == 1 and (terms := linear_terms(place.subscripts[0])) is not None:
+            return self._sum_of_terms(base, offset, terms, words)
         for size, subscript in zip(dims, place.subscripts, strict=True):
             here, more = self._subscript(subscript)
             if isinstance(here, int):
                 here, more = 0, more + here
             known = known * size + more
             index = self._plus(self._times(index, size), here) if index != 0 else here
-        words = element.words or 1
         index = self._times(index, words)
         offset = offset + signed(known * words & 0xFFFF, 16)
         if isinstance(index, int):
             return base, offset + signed(index, 16)
         assert isinstance(index, Vreg)
         return (index if base is None else self.alu("add16", base, index)), offset
+
+    def _sum_of_terms(
+        self, base: Vreg | None, offset: int | Sym, terms: list[tuple[Any, int]], words: int
+    ) -> tuple[Vreg | None, int | Sym]:
+        """Return an address as a sum in which what changes less often comes first, so that it can leave inner loops."""
+        order = {ident: number for number, ident in enumerate(self.env)}
+
+        def changes(term: tuple[Any, int]) -> int:
+            """Return a number that is larger for what is declared in a loop further inside, or lies in memory."""
+            nodes = list(tree.nodes(term[0]))
+            locals_ = [node.variable for node in nodes if isinstance(node, tree.VariablePlace)]
+            return max((order.get(id(variable), len(order)) for variable in locals_), default=0)
+
+        for expr, factor in sorted(terms, key=changes):
+            made = self._times(self.value(expr), factor * words & 0xFFFF)
+            if isinstance(made, int):
+                offset = offset + signed(made, 16)
+            else:
+                assert isinstance(made, Vreg)
+                base = made if base is None else self.alu("add16", base, made)
+        return base, offset
 
     def _subscript(self, expr: tree.Expr) -> tuple[Operand, int]:
         """Return a subscript as a value and a number that comes on top; addresses are modulo 2^16, and so are both."""
@@ -405,3 +428,22 @@ def part_of_word(place: Any) -> tuple[int, int] | None:
     kind = place.base.type
     kind = kind.target if isinstance(kind, PointerType) else kind
     return kind.bits_of(place.name) if isinstance(kind, StructType) else None
+
+
+def linear_terms(expr: Any) -> list[tuple[Any, int]] | None:
+    """Return a subscript of 16 bits as products of expressions and numbers; None unless there are several."""
+    found: list[tuple[Any, int]] = []
+    stack = [(expr, 1)]
+    while stack:
+        here, factor = stack.pop()
+        narrow = isinstance(here.type, IntType) and here.type.bits == 16
+        if narrow and isinstance(here, tree.Binary) and here.op in ("+", "-"):
+            stack += [(here.right, factor if here.op == "+" else -factor), (here.left, factor)]
+        elif narrow and isinstance(here, tree.Binary) and here.op == "*" and isinstance(here.right, tree.Const):
+            stack.append((here.left, factor * int(here.right.value.data)))
+        else:
+            found.append((here, factor))
+    varying = [term for term in found if not isinstance(term[0], tree.Const)]
+    return (
+        found if len(varying) > 1 and all(isinstance(e.type, IntType) and e.type.bits == 16 for e, _ in found) else None
+    )

@@ -316,7 +316,10 @@ class Numbering:
             self.define(reg, self.fresh())
 
     def _edit(self, instr: Instr) -> bool:
-        """Move a constant edit of a DSR into the descriptor that was just loaded into it."""
+        """Move a constant edit of a DSR into the descriptor that was just loaded into it.
+
+        Not that of a base: it belongs to a variable that moves on (`fabric.csl.rules`).
+        """
         if instr.op == "dsr_load":
             self.templates[id(instr.data[0])] = instr
             return False
@@ -327,11 +330,9 @@ class Numbering:
         template, number = load.data[1], instr.args[0]
         if isinstance(number, Vreg):
             return self._offset(instr, load, number)
-        if instr.op == "dsr_base":
-            template = replace(template, base=number)
-        elif not isinstance(number, int):
+        if not isinstance(number, int):
             return False
-        elif instr.op == "dsr_len":
+        if instr.op == "dsr_len":
             template = replace(template, extents=(number,))
         elif instr.op == "dsr_stride":
             template = replace(template, strides=(signed(number, 16),))

@@ -5,7 +5,8 @@ before; what the source calls "no bank conflict" is an offset of two 32-bit word
 banks), "same bank" is none.
 
 *Issue to issue*: the distance of consecutive fmacs of an inner loop of a matrix product, between which the trace has
-15 scalar instructions.  Here they are the load of the next multiplier, which the fmacs needs at once, and 14 others.
+15 scalar instructions.  Here they are the load of the next multiplier, which the fmacs needs at once, and 14 others
+(``multiply_adds.csl``).
 
 Sources: SPMM (pr0f3ss/SpMM_Cerebras, fmacs_test), lingzhi227/MIMD_dataflow (Systolic_Mul_v3/debug/fmacs.txt).
 """
@@ -17,10 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.host.fabric import Fabric
-from fabric.kernels.kit.session import Session, Stamps
-from fabric.layout.layout import Layout
-from fabric.program.program import Program
+from fabric.kernels.kit.session import Session
 from harness.validation.recipe import CannotRun, Measurement, Point, Tell, integer, recipe
 from harness.validation.sources import compiled
 from wse_core.params import Machine
@@ -67,39 +65,18 @@ def distance(
     The data are A, b and ``A b1 + A b2`` as float32: both fmacs add A times a multiplier to a C that starts as zeros.
     """
 
-    def program(rounds: int) -> Program:
-        p = Program(f"{rounds} multiply-adds", machine)
-        c, a = p.array("c", n, "f32", align=8), p.array("a", n, "f32", bank=0 if conflict else 2)
-        b = p.array("b", 2, "f32")
-        stamps = Stamps(p)
-        with p.task("main"):
-            dc, da, factor = p.dsr("src0"), p.dsr("src1"), p.reg32("factor")
-            p.load(dc, c)
-            p.load(da, a)
-            stamps.start()
-            for k in range(rounds):
-                for _ in range(scalars - 1):
-                    p.nop()
-                p.ld32(factor, b, offset=2 * (k % 2))
-                p.fmacs(dc, dc, da, factor)
-            stamps.stop()
-        return p
-
     rng = np.random.default_rng(n)
     a, b = rng.standard_normal(n).astype(np.float32), rng.standard_normal(2).astype(np.float32)
+    shift = 0 if conflict else 1
     times = []
     for rounds in (2, 1):
-        layout = Layout(1, 1, machine)
-        layout.place(program(rounds), 0, 0)
-        fabric = Fabric(layout)
-        fabric.write("a", a)
-        fabric.write("b", b)
-        fabric.launch("main")
-        fabric.run()
-        stamps = fabric.read("stamps").ravel().astype(int)
-        times.append((stamps[3] - stamps[0]) % 65536)
+        specification = compiled(machine, "multiply_adds", n=n, scalars=scalars, rounds=rounds, shift=shift)
+        data = {"a": np.pad(a, (shift, 1 - shift)), "b": b}
+        session = Session(specification, [(k, v.reshape(1, 1, -1), 0, 0) for k, v in data.items()], task=None)
+        first, last = session.stamps()
+        times.append(last[0, 0] - first[0, 0])
         if rounds == 2:
-            result = fabric.read("c").ravel().view(np.float32)
+            result = session.read("c").view(np.float32).ravel()
     return int(times[0] - times[1]), (a, b, result)
 
 

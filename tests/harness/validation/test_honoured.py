@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from fabric.asm import disasm
 from fabric.csl import rules
 from harness.kit.console import Progress
-from harness.validation import compare
+from harness.validation import compare, sources
 from harness.validation.points import load_points
-from harness.validation.programs import summa_library
 from harness.validation.registry import RECIPES
 from wse_core.errors import ConfigError
 from wse_core.params import machine
@@ -73,10 +75,16 @@ def test_a_point_runs_on_the_machine_of_its_generation():
         compare.of_generation(machine(), "WSE-4")
 
 
-def test_loops_are_unrolled_by_their_size():
-    unrolled = [t for t in range(1, 50) if summa_library.loops(t)[0]]
-    assert unrolled == [*range(1, 14), 16]
-    assert [t for t in unrolled if summa_library.loops(t)[1]] == [1, 2, 3, 4]
+@pytest.mark.parametrize(
+    ("t", "operations"), [(1, 1), (4, 16), (5, 5), (8, 8), (13, 13), (14, 1), (15, 1), (16, 16), (32, 1)]
+)
+def test_loops_of_a_product_are_unrolled_by_their_size(t, operations):
+    """Both loops for tiles of up to 4, the inner one up to 13, and of 16, whose index takes one shift."""
+    listing = disasm.listing(sources.compiled(machine(), "products", t=t).programs[0])
+    assert len(re.findall(r" fmacs ", listing)) == operations
+
+
+def test_sizes_of_products():
     assert rules.unrolls(8, 14)
     assert not rules.unrolls(9, 14)
     for constant in (1, 8, 12, 14, 92):

@@ -10,15 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.csl import rules
-from fabric.host.fabric import Fabric
 from fabric.kernels.collectives import costs
 from fabric.kernels.registry import KERNELS
-from fabric.layout.layout import Layout
-from fabric.program.program import Program
 from harness.kit.console import Progress
 from harness.validation.compare import validate
 from harness.validation.points import load_points
-from harness.validation.programs import compiled, formulas, mesh_products, summa_multicast, vector_operation
+from harness.validation.programs import formulas, mesh_products, summa_multicast, vector_operation
 from harness.validation.recipe import CannotRun, grid, integer
 from harness.validation.registry import RECIPES
 from tests.examples import examples
@@ -70,7 +67,7 @@ def test_operate(n, conflict, op):
 
 
 @examples(6)
-@given(n=st.integers(1, 12), conflict=st.booleans(), scalars=st.integers(1, 20))
+@given(n=st.integers(1, 12), conflict=st.booleans(), scalars=st.integers(2, 20))  # one alone would be done ahead
 def test_distance(n, conflict, scalars):
     cycles, (a, b, result) = vector_operation.distance(M, n, conflict, scalars)
     first = np.float32(a * b[0])
@@ -107,69 +104,6 @@ def test_powers(constant):
     else:
         high, low, sign = parts
         assert (1 << high) + sign * (1 << low) == constant
-
-
-@examples(12)
-@given(constant=st.integers(1, 5000), value=st.integers(0, 0xFFFF))
-def test_multiplier(constant, value):
-    p = Program("times")
-    result = p.scalar("result", "u16")
-    multiplier = compiled.Multiplier(p, [constant])
-    with p.task("main"):
-        multiplier.begin()
-        x, y = p.regs(2)
-        p.ldi(x, value)
-        multiplier.emit(y, x, constant)
-        p.st16(y, result)
-    multiplier.routine()
-    layout = Layout(1, 1)
-    layout.place(p, 0, 0)
-    fabric = Fabric(layout)
-    fabric.launch("main")
-    fabric.run()
-    assert int(fabric.read("result")[0, 0, 0]) == value * constant % 65536
-
-
-@pytest.mark.parametrize("count", [1, 5])
-def test_functions_keep_registers_in_frames(count):
-    """One inside the other: each gets its registers back, and a frame costs its words twice and the pointer twice."""
-    p = Program("frames")
-    result, times = p.array("result", 2, "u16"), p.array("times", 6, "u16")
-    stack = compiled.Stack(p)
-    used = p.regs(count, "used")
-
-    def count_up(name, inner=None):
-        with p.function(name), stack.saved(used):
-            for register in used:
-                p.add16(register, register, 7)
-            if inner:
-                p.call(inner)
-
-    with p.task("main"):
-        stack.begin()
-        for register in used:
-            p.ldi(register, 3)
-        first, last = p.regs(3), p.regs(3)
-        p.st16(stack.pointer, result)
-        p.tsc(first)
-        p.call("outer")
-        p.tsc(last)
-        p.sub16(used[0], used[0], 3)
-        p.st16(used[0], result, offset=1)
-        for k in range(3):
-            p.st16(first[k], times, offset=k)
-            p.st16(last[k], times, offset=3 + k)
-    count_up("outer", "inner")
-    count_up("inner")
-    layout = Layout(1, 1)
-    layout.place(p, 0, 0)
-    fabric = Fabric(layout)
-    fabric.launch("main")
-    fabric.run()
-    assert fabric.read("result")[0, 0, 1] == 0
-    begin, end = fabric.read("times")[0, 0, [0, 3]].tolist()
-    both = 2 * (M["ce.call"] + M["ce.ret"] + 2 + 2 * count + count)
-    assert end - begin - M["ce.tsc_read"] == pytest.approx(both, abs=2)  # a load may be waited for
 
 
 def test_sparse_products_meet_their_published_counts():

@@ -19,7 +19,9 @@ M = machine()
 def test_every_source_is_a_program_of_a_point():
     """And each is compiled by a test of its recipe."""
     names = sorted(entry.name for entry in (resources.files("harness.validation") / "csl").iterdir())
-    products = ["compressed.csl", "coo.csl", "dense.csl", "ellpack.csl", "matvec.csl"]
+    products = ["compressed.csl", "coo.csl", "dense.csl", "ellpack.csl", "matvec.csl", "multiply_adds.csl"]
+    products += ["products.csl", "send.csl", "send_pe.csl", "summa.csl", "summa_axis.csl", "summa_pe.csl"]
+    products += ["tile_product.csl"]
     planes = ["idle.csl", "stencil_cell.csl", "stencil_cell_pe.csl", "stencil_ring.csl"]
     planes += ["stencil_tiled.csl", "stencil_tiled_pe.csl"]
     assert names == sorted([*products, *planes, "reduce.csl", "reduce_pe.csl", "vector.csl"])
