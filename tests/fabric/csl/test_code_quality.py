@@ -11,7 +11,6 @@ import pytest
 from fabric.asm import disasm
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
-from fabric.csl.diagnostics import CslError
 from tests.fabric.csl.running import device_of
 
 START = "comptime { @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_task_id(8)); }\n"
@@ -220,6 +219,7 @@ def test_a_map_has_no_loop_and_waits_for_no_element(tmp_path, what):
     """Its turns are written one after the other; an element is loaded before the operation that it follows."""
     text = OUTER.replace("WHAT", what) + START
     names = [name for _, name, _ in instructions(tmp_path, text)]
+    names = [name for name in names if name not in ("ldi", "st16")]  # what is noted of a DSR that is mapped over
     assert names == ["dsr_load"] * 3 + ["ld32"] * 2 + ["fmacs", "ld32"] * 4 + ["fmacs"] * 2 + ["done"]
     cycles(tmp_path / "a", text, np.full(4, 10.5, np.float32))
 
@@ -251,12 +251,6 @@ fn taken(a: i16) i16 {{ return count(); }}
 task job() void {{ @map(taken, back, back); @map(same, back, dy); }}
 {START}"""
     cycles(tmp_path / "a", text, np.arange(1, turns + 1, dtype=np.int16))
-
-
-def test_a_map_over_a_register_that_is_loaded_elsewhere_is_refused(tmp_path):
-    text = OUTER.replace("  @load_to_dsr(elements, dx);\n", "").replace("WHAT", "elements")
-    with pytest.raises(CslError, match="@map over a DSR that is not loaded right before"):
-        instructions(tmp_path, text + START)
 
 
 def test_a_constant_is_put_into_a_register_once(tmp_path):
