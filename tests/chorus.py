@@ -33,7 +33,7 @@ class Chorus:
 
     def __getattr__(self, name):
         if not callable(getattr(RankedEngine, name, None)):
-            found = [getattr(engine, name) for engine in self.engines]
+            found = self._all(lambda world: getattr(self.engines[world.rank], name))
             assert all(value == found[0] for value in found), (name, found)
             return found[0]
 

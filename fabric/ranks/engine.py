@@ -94,8 +94,8 @@ class RankedEngine:
 
     @property
     def last_active(self) -> int:
-        """Last cycle in which anything happened; -1 before the first."""
-        return self._facts.last_active
+        """Last cycle in which anything happened; -1 before the first.  Asked anew: who looks inside may move it."""
+        return int(self.world.gather(np.array([self._engine.last_active], np.int64)).max())
 
     @property
     def wavelet_hops(self) -> int:
@@ -238,7 +238,7 @@ class RankedEngine:
                 on_break()
         self.status = reached.status
         if reached.status == "quiet":
-            self._part.set_clock(max(reached.cycle, self.last_active) + 1)
+            self._part.set_clock(max(reached.cycle, self._facts.last_active) + 1)
             self.status = "stuck" if self.waiters() else "complete"
         elif reached.status == "fault":
             y = self._facts.cell // self._engine_stride - 1

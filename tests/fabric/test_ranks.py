@@ -80,6 +80,17 @@ def test_ranks_change_nothing(case, size, turn, seed):
                 assert (one.last_active, one.wavelet_hops) == (many.last_active, many.wavelet_hops)
 
 
+def test_the_last_cycle_of_a_cut_run_is_that_of_one_engine():
+    """Looking inside books what has been put off, and that can be later than what the clock had seen."""
+    case = seeded(141)
+    one, many = case.start(Engine(case.spec)), case.start(Chorus(case.spec, 2))
+    for end in range(1, 60):
+        assert one.run(end) == many.run(end)
+        for machine in (one, many):
+            machine.counters()
+        assert one.last_active == many.last_active
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_saturated_traffic(seed):
     """Much traffic and back-pressure over all borders: the state of each cut is the same."""
