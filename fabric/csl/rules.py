@@ -1,12 +1,13 @@
 """Rules of the compiler that cycles depend on and that nobody has published, with what speaks for them.
 
-The compiler obeys them, and so do the recipes of published programs that are not compiled from CSL.  Those that have
-no number:
+Published programs are rebuilt in CSL and compiled by them (`harness.validation`).  Those that have no number:
 
-*Descriptors.*  One that is known when the program is compiled is loaded into its DSR once, before the loops around the
+*Descriptors.* One that is known when the program is compiled is loaded into its DSR once, before the loops around the
 operation.  One whose base is computed while the program runs is loaded where it is used, and its base set: an operation
 on three of them in a loop takes 20 to 21 cycles besides its elements on the machine (SUMMA; sparse products in the
-vendor's simulator), and in SUMMA one of the three does not change in that loop.
+vendor's simulator), and in SUMMA one of the three does not change in that loop.  The base of a variable that moves on
+is set by an instruction of its own even where unrolled loops make it a number: with tiles of 8 that SUMMA takes 3,035
+cycles per step on the machine, and 2,000 if the columns of C stayed in DSRs.
 
 *Indices.*  A product of an index with a constant is made of shifts in each turn of a loop, and not carried on by
 additions from turn to turn: the public trace of a matrix product has shifts and IMUL11 in its inner loop.  Only an
@@ -15,6 +16,15 @@ index that has no other use than one shift counts in multiples.
 *Variables that hold descriptors* are stored whole when they get another descriptor, and only the number that changes
 when they get their own with another base: with that, sparse products by columns and by rows take 41 and 40 cycles per
 element beside the multiply-add, and 50 per line; the simulator says 39, 37 and 53.
+
+A subscript that is a sum is added up from what changes least, so that parts leave inner loops: tiles of 8, 14, 16
+and 32 are within 5 % with it and up to 8 % slower without.
+
+*Products* of 16 bits that no shifts make are calls of a routine, since the machine multiplies numbers of 11 bits: tiles
+of 46 take 141 cycles per multiply-add where those of 32 take 95.
+
+*Counters* are taken to be seldom zero, so that what happens then stands behind everything else: tasks of tiled stencils
+that count take about six cycles each, and would take eleven with a jump.
 
 *Comparisons* with a constant take two instructions, the constant and the branch; they stand for the comparison and the
 jump of such traces, so the constant is not kept in a register.

@@ -259,6 +259,7 @@ class FunctionLowering(Machine):
             base = self.value(expr.arguments[1])
             dsr = self.explicit(expr.arguments[0])
             self.put("dsr_base", None, base, data=dsr)
+            self.program.fresh.pop(dsr, None)
             if self.program.is_mapped(dsr):
                 self.store_at(None, self.program.held_number(dsr, "base"), base, 1)
             return None

@@ -131,9 +131,8 @@ class Mapping(Statements):
         """Return how a DSR moves: one that saves its address, or that is of the fabric, by operations of one element;
         of any other the numbers lie in memory since it was loaded."""
         kind, saves = self.program.held_by(dsr, self.span)
-        block, _, loaded = self.program.last.get(dsr, (None, {}, None))
-        if block is self.block and kind == "mem1d_dsd" and not saves:  # it is known what was loaded
-            return self._along(loaded, words)
+        if kind == "mem1d_dsd" and not saves and (known := self.program.loaded_before(dsr, self.block)) is not None:
+            return self._along(known, words)
         numbers = {name: self.load_at(None, self.program.held_number(dsr, name), 1) for name in HELD}
         if kind == "mem1d_dsd" and not saves:
             return self._along(Descriptor(Fixed("mem1d"), **numbers), words)

@@ -11,7 +11,7 @@ from fabric.csl import tree
 from fabric.csl.check.program import Program as Checked
 from fabric.csl.comptime.values import Dsd, Function, Pointer, Value
 from fabric.csl.diagnostics import Fault, Source, Span
-from fabric.csl.ir import Block, Ending, ExplicitDsr, Fifo, Memory, Sym
+from fabric.csl.ir import Block, Ending, ExplicitDsr, Fifo, Memory, Sym, Vreg
 from fabric.csl.ir import Function as Made
 from fabric.csl.lower.descriptors import Descriptors
 from fabric.csl.lower.dsd import FIELDS, Descriptor, DsdVariable, Fixed
@@ -43,6 +43,7 @@ class Attributes(ABC):
         self._kinds: dict[ExplicitDsr, set[tuple[str, bool]]] = {}
         self._mapped: set[ExplicitDsr] = set()
         self.last: dict[ExplicitDsr, tuple[Block, dict[str, Any], Descriptor]] = {}
+        self.fresh: dict[ExplicitDsr, tuple[Block, Descriptor]] = {}
         self.high: set[int] = set()
         self.main = MAIN_PRIORITIES[0]
         self._dsd_variables: dict[int, DsdVariable] = {}
@@ -112,6 +113,14 @@ class Attributes(ABC):
     def note_load(self, dsr: ExplicitDsr, dsd: Descriptor, options: dict[str, Any], block: Block, span: Span) -> None:
         """Keep in mind that a DSR was loaded here."""
         self.last[dsr] = (block, options, dsd)
+        self.fresh[dsr] = (block, dsd)
+
+    def loaded_before(self, dsr: ExplicitDsr, block: Block) -> Descriptor | None:
+        """Return what a DSR holds, if it was loaded in this block with numbers that are known and not changed since."""
+        where, dsd = self.fresh.get(dsr, (None, None))
+        if where is not block or dsd is None:
+            return None
+        return None if any(isinstance(getattr(dsd, name), Vreg) for name in FIELDS) else dsd
 
     @abstractmethod
     def task_id(self, function: Function, span: Span) -> int:
