@@ -216,7 +216,7 @@ class System:
         if batch < 1 or batch % (wafers * height):
             unit = wafers * height
             raise ConfigError(
-                f"a batch of {batch} does not divide over {wafers} wafers of {height} rows of PEs",
+                f"a batch of {batch} does not divide over {wafers} wafer{'s' * (wafers > 1)} of {height} rows of PEs",
                 where="batch",
                 hint=f"{max(1, batch // unit) * unit} or {(batch // unit + 1) * unit}",
             )
