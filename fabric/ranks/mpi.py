@@ -22,6 +22,7 @@ from wse_core.errors import ConfigError
 __all__ = ["MpiWorld"]
 
 SPINS, YIELDS = 10, 40  # looks at a message before others may run, and before this rank sleeps
+HEARD = 0.5  # seconds in which a launcher hands on what was said; what it has not then is lost when it ends all
 NAP, MOST_NAP = 5e-5, 1e-3  # seconds, at first and after a long time
 
 
@@ -102,4 +103,5 @@ class MpiWorld:
 
     def abort(self, status: int) -> None:
         """See `fabric.ranks.world.World`."""
+        time.sleep(HEARD)
         self._mpi.COMM_WORLD.Abort(status)
