@@ -31,6 +31,7 @@ PROJECT = tomllib.loads(Path(ROOT, "pyproject.toml").read_text(encoding="utf-8")
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 WHEEL = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+SHIFTED = re.compile(r"^    (\w+ = \d+ << \d+)", re.MULTILINE)
 DIRECTIVE = re.compile(r"^#\s*cython:\s*(.+)$", re.MULTILINE)
 
 TOY = {
@@ -310,6 +311,12 @@ def test_sources_set_no_directive_of_their_own():
                 if words.replace(" ", "") != "overflowcheck=False":
                     found[str(path.relative_to(ROOT))] = words
     assert found == {}
+
+
+def test_constants_of_declaration_files_are_written_out():
+    """Cython cannot translate ``1 << 18`` in an enum of a declaration file where overflow is checked."""
+    pages = (path for package in PACKAGES for path in Path(ROOT, package).rglob("*.pxd"))
+    assert [(path.name, found) for path in pages for found in SHIFTED.findall(path.read_text(encoding="utf-8"))] == []
 
 
 def test_every_package_is_typed_and_has_a_head():
