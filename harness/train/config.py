@@ -277,8 +277,8 @@ class TrainConfig(TrainFile):
             near = [str(number) for number in (batch // unit * unit, (batch // unit + 1) * unit) if number]
             passes, factor = (f"{parts} passes over ", f"{parts} x ") if parts > 1 else ("", "")
             raise ConfigError(
-                f"a batch of {batch} does not divide over {passes}{self.wafers} wafer{'s' * (self.wafers > 1)} of {mesh.height} rows of "
-                f"PEs: {batch} / ({factor}{self.wafers} x {mesh.height}) leaves {batch % unit}",
+                f"a batch of {batch} does not divide over {passes}{self.wafers} wafer{'s' * (self.wafers > 1)} of "
+                f"{mesh.height} rows of PEs: {batch} / ({factor}{self.wafers} x {mesh.height}) leaves {batch % unit}",
                 where="data.batch",
                 hint=" or ".join(near),
                 value=batch,
