@@ -500,7 +500,10 @@ cdef void row_computes(region_t* s, uint32_t row) noexcept nogil:
             after = s.f.wheel_next[cell]
             if s.f.wheel_time[cell] == s.now:
                 wheel_remove(s, r, cell)
-                ring_set(s, cell, s.now)
+                if cell < s.f.n_cells:
+                    ring_set(s, cell, s.now)
+                else:
+                    wake_ramps(s, cell - s.f.n_cells)
             cell = after
     if not (r.ring_any >> slot) & 1:
         return

@@ -5,7 +5,7 @@ What they wait for, and why this is apart from the rest: link.pxd.
 """
 from wse_core.bitmap cimport map_clear, row_of
 from wse_core.builtins cimport unlikely
-from wse_core.queue cimport is_valid, mark_due, plane_number, queue_at, ready_cycle, wake_inputs
+from wse_core.queue cimport due_later, is_valid, mark_due, plane_number, queue_at, ready_cycle, wake_inputs
 from wse_core.records cimport *
 from wse_core.route cimport is_border
 
@@ -48,10 +48,17 @@ cdef bint sleep_on_link(region_t* s, plane_t* q, uint32_t cell, plane_t* t, uint
     return False
 
 cdef bint sleep_on_ramp(region_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil:
-    # The same for the CE's input queue.
+    # The same for the CE's input queue, from which a CE that runs ahead may have taken a wavelet long before its cycle.
+    cdef uint64_t free
     if is_valid(place):
-        i.sleeper = 1
+        i.sleeper = FOR_ROOM
         map_clear(&q.map, cell)
+        return False
+    free = ready_cycle(place, s.now)
+    if free - s.now >= RING:
+        i.sleeper = FOR_TIME
+        map_clear(&q.map, cell)
+        due_later(s, cell, free)
     else:
         not_ready(s, q, cell, place)
     return False

@@ -45,6 +45,8 @@ cdef inline int plane_number(plane_t* q) noexcept nogil:
 # In queue.pyx: queues that are the first ones in their words.
 cdef void plane_begin(region_t* s, plane_t* q, uint32_t cell) noexcept nogil
 cdef void due_begin(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil
+cdef void due_later(region_t* s, uint32_t cell, uint64_t cycle) noexcept nogil
+cdef void wake_ramps(region_t* s, uint32_t cell) noexcept nogil
 
 cdef inline void plane_mark(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     if unlikely(not map_add(&q.map, cell)):
@@ -99,9 +101,13 @@ cdef inline void plane_push(region_t* s, plane_t* q, uint32_t cell, uint64_t pay
 
 cdef inline void mark_due(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
-    # until then. A cycle beyond the ring is reached in several rounds.
+    # until then. A cycle beyond the ring is for the wheel if a CE has sent the wavelet ahead of time, else it is reached
+    # in several rounds.
     cdef uint64_t* word
     if cycle - s.now >= RING:
+        if s.plane[plane].port == DIR_R and s.f.ce[cell] != NULL and s.f.ce[cell].prog != NULL:
+            due_later(s, cell, cycle)
+            return
         cycle = s.now + RING - 1
     word = s.plane[plane].due + (<uint64_t>(cycle & (RING - 1)) * s.f.n_words + (cell >> 6))
     if word[0] == 0:
@@ -114,7 +120,7 @@ cdef void wake_inputs(region_t* s, int color, uint32_t cell) noexcept nogil
 
 cdef inline void inq_freed(region_t* s, uint32_t cell, inq_t* q) noexcept nogil:
     # The CE has taken a wavelet: a queue of the router may be waiting for the place.
-    if unlikely(q.sleeper):
+    if unlikely(q.sleeper == FOR_ROOM):
         q.sleeper = 0
         wake_inputs(s, q.color, cell)
 
@@ -146,4 +152,5 @@ cdef inline void push_to_queue(region_t* s, uint32_t cell, inq_t* q, uint64_t pa
     q.tail += 1
     if q.tail == q.cap:
         q.tail = 0
-    ring_set(s, cell, s.now + s.f.p.ramp_in)
+    if s.f.ce[cell].resume <= s.now + s.f.p.ramp_in:    # else it has done that cycle, and asked for a look after it
+        ring_set(s, cell, s.now + s.f.p.ramp_in)

@@ -4,9 +4,10 @@
 Everything else about queues: queue.pxd.
 """
 from wse_core.bitmap cimport map_begin, row_of
+from wse_core.block cimport inq_at
 from wse_core.builtins cimport ctz64
 from wse_core.records cimport *
-from wse_core.wake cimport row_live, row_timed
+from wse_core.wake cimport row_live, row_timed, wheel_add
 
 
 cdef void plane_begin(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
@@ -26,6 +27,25 @@ cdef void due_begin(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexc
         r.due_any |= <uint16_t>(1 << slot)
         s.n_due += 1
     row_timed(s, row, cycle)
+
+cdef void due_later(region_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
+    # Queues of a router that wait for a ramp, beyond the ring: one entry in the wheel for all of a PE, the earliest.
+    wheel_add(s, cell + s.f.n_cells, cycle - 1, s.now)
+
+cdef void wake_ramps(region_t* s, uint32_t cell) noexcept nogil:
+    # That cycle comes next: whoever waits for one of the PE's ramps looks again.
+    cdef ce_t* ce = s.f.ce[cell]
+    cdef inq_t* q
+    cdef int k
+    for k in range(ce.prog.n_inq):
+        q = inq_at(ce, k)
+        if q.sleeper == FOR_TIME:
+            q.sleeper = 0
+            wake_inputs(s, q.color, cell)
+    for k in range(N_QUEUES):
+        if ce.prog.outq_color[k] >= 0:
+            wake_color(s, ce.prog.outq_color[k], cell, 1 << DIR_R)
+    s.waiting = 1
 
 cdef void wake_color(region_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil:
     # Put the queues of some input ports that hold wavelets back into the activity maps.

@@ -36,6 +36,10 @@ cdef enum:                  # how a vector operation advances; decided in set-up
     KIND_MEMORY = 3         # no fabric or FIFO operand, step by step
     KIND_BULK = 4           # the same on the main thread, and no element can fault: many steps at once
 
+cdef enum:                  # who waits for room in an input queue is woken
+    FOR_ROOM = 1            # by the next pop
+    FOR_TIME = 2            # by the wheel: the place will be free in a cycle that is known
+
 cdef enum:
     QUICK_NOT = 0
     QUICK_SUM_B = 1         # f32 sum of memory (b) and fabric
@@ -160,7 +164,7 @@ ctypedef struct inq_t:      # an input queue; takes as many places as its capaci
     uint8_t tail
     uint8_t cap
     uint8_t color
-    uint8_t sleeper         # the router's queue waits for room, out of the activity map
+    uint8_t sleeper         # FOR_*: the router's queue waits for room, out of the activity map
     uint8_t pad[3]
     uint64_t slots[1]
 
@@ -375,7 +379,7 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     int n_programs
     int in_caps[N_QUEUES]          # capacity of the input queues
     uint64_t* counts        # per cell N_COUNTS: counters that were moved out of the CE blocks, see `counts_fold`
-    uint32_t* wheel_next    # per cell, 0 = end (cell 0 is border, never a PE)
+    uint32_t* wheel_next    # per cell for its CE, then per cell for its ramps; 0 = end (cell 0 is border, never a PE)
     uint32_t* wheel_prev
     uint64_t* wheel_time    # per cell, 0 = not in the wheel
     uint64_t from_north[2]  # planes whose wavelets move south

@@ -42,8 +42,9 @@ cdef void wheel_remove(region_t* s, row_t* r, uint32_t cell) noexcept nogil:
     r.wheel_count -= 1
 
 cdef void wheel_add(region_t* s, uint32_t cell, uint64_t cycle, uint64_t since) noexcept nogil:
-    # `schedule` beyond the ring.
-    cdef uint32_t bucket = <uint32_t>(cycle & (WHEEL - 1)), row = row_of(&s.f.grid, cell), first
+    # `schedule` beyond the ring; from n_cells on, the queues of a router that wait for the ramps of a cell.
+    cdef uint32_t bucket = <uint32_t>(cycle & (WHEEL - 1)), first
+    cdef uint32_t row = row_of(&s.f.grid, cell if cell < s.f.n_cells else cell - s.f.n_cells)
     cdef row_t* r = &s.rows[row]
     if s.f.wheel_time[cell]:
         if since <= s.f.wheel_time[cell] <= cycle:

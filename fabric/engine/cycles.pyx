@@ -110,18 +110,24 @@ cdef inline bint has_work(region_t* s, uint32_t row) noexcept nogil:
     return (r.planes[0] | r.planes[1] | s.asking.top[row]) != 0 or r.timer <= s.now or r.n_awake != 0
 
 cdef inline void row_begins(region_t* s, uint32_t row) noexcept nogil:
+    cdef row_t* r = &s.rows[row]
     if unlikely(s.watch != NULL):
         traced_router.row_opens(s, row)
-    else:
+    elif ((r.due_any >> (s.now & (RING - 1))) & 1
+            or r.planes[0] & s.f.from_north[0] | r.planes[1] & s.f.from_north[1]):
         row_opens(s, row)
 
 cdef inline void row_ends(region_t* s, uint32_t row) noexcept nogil:
+    # In sparse traffic most rows that have something to do have it for routers or for CEs.
+    cdef row_t* r = &s.rows[row]
     if unlikely(s.watch != NULL):
         traced_router.row_moves(s, row)
         traced_ce.row_computes(s, row)
     else:
-        row_moves(s, row)
-        row_computes(s, row)
+        if r.planes[0] | r.planes[1] | s.asking.top[row] | r.n_awake:
+            row_moves(s, row)
+        if (r.ring_any >> (s.now & (RING - 1))) & 1 or r.wheel_count:
+            row_computes(s, row)
     row_closes(s, row)
 
 cdef void cycle_of(region_t* s, uint32_t first, uint32_t end, bint fetches) noexcept nogil:

@@ -116,9 +116,9 @@ cdef _tables(Memory m, spec, bint pack):
     s.f.counts = <uint64_t*>m.map(<uint64_t>s.f.n_cells * N_COUNTS * sizeof(uint64_t))
     _cells(m, &s.asking, 1)
     _cells(m, s.ring, RING)
-    s.f.wheel_next = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
-    s.f.wheel_prev = <uint32_t*>m.map(s.f.n_cells * sizeof(uint32_t))
-    s.f.wheel_time = <uint64_t*>m.map(s.f.n_cells * sizeof(uint64_t))
+    s.f.wheel_next = <uint32_t*>m.map(2 * <uint64_t>s.f.n_cells * sizeof(uint32_t))
+    s.f.wheel_prev = <uint32_t*>m.map(2 * <uint64_t>s.f.n_cells * sizeof(uint32_t))
+    s.f.wheel_time = <uint64_t*>m.map(2 * <uint64_t>s.f.n_cells * sizeof(uint64_t))
 
 cdef _cells(Memory m, map_t* maps, int n):
     # Empty sets of cells in one mapping.
