@@ -41,8 +41,10 @@ class Server:
         there = np.asarray(ready, np.float64)
         if not len(there):
             return there
-        ends = np.cumsum(np.broadcast_to(np.asarray(sizes, np.float64) * self.gap, there.shape))
-        begins = ends - np.asarray(sizes, np.float64) * self.gap
-        done = np.maximum(np.maximum.accumulate(there - begins), self.free) + ends
+        taken = np.asarray(sizes, np.float64) * self.gap
+        ends = (taken if taken.ndim else np.full(there.shape, taken)).cumsum()
+        done = np.maximum.accumulate(there - (ends - taken))
+        np.maximum(done, self.free, out=done)
+        done += ends
         self.free = float(done[-1])
         return done

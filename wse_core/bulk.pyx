@@ -20,6 +20,9 @@ from wse_core.vector cimport (
     vec_faddh, vec_faddhs, vec_fadds, vec_fmach, vec_fmachs, vec_fmacs, vec_fmulh, vec_fmuls, vec_fsubh, vec_fsubs)
 
 
+cdef extern from *:
+    void fetch "__builtin_prefetch"(const void* place) noexcept nogil
+
 cdef enum:
     MINUS_ZEROS = 64
 
@@ -361,6 +364,9 @@ cdef bint vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins) noexc
     at.c_value = <uint32_t>c
     at.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
     elements(ce, f, &at, n, shape.packed)
+    # A program that goes through an array goes on behind it, when the other PEs have had their turn.
+    fetch(at.b + <int64_t>n * f.b.step)
+    fetch(at.c + <int64_t>n * f.c.step)
     if (f.a.flags | f.b.flags | f.c.flags) & F_SAVE:
         save_base(ce, &f.b, b, n)
         save_base(ce, &f.c, c, n)

@@ -25,7 +25,7 @@ from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk, vec_whole
 from wse_core.emit cimport emit, vary
-from wse_core.flow cimport TURN_GOES_ON, TURN_NOBODY, flow_on, flow_run, flow_when, flows_in_turn, pair_on, \
+from wse_core.flow cimport TURN_GOES_ON, TURN_NOBODY, flow_last, flow_on, flow_run, flow_when, flows_in_turn, pair_on, \
     taking_begins, taking_ends
 from wse_core.operand cimport *
 from wse_core.queue cimport *
@@ -314,7 +314,8 @@ cdef inline uint64_t flow_at_once(region_t* s, ce_t* ce, uint32_t cell, uint64_t
         return t
     ce.counts[COUNT_IDLE + th.wait] += when - ce.acct
     ce.acct = when
-    flow_run(s, ce, cell, th, when, True)
+    if not flow_last(s, ce, cell, th, when):
+        flow_run(s, ce, cell, th, when, True)
     return ce.acct - 1
 
 cdef uint64_t run_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
@@ -322,10 +323,12 @@ cdef uint64_t run_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexc
     # that reads or feeds the fabric, ends the task, touches the router or lies beyond the horizon. Returns the cycle of
     # the last issue. Gain over looks: 3x.
     cdef uint64_t when, n = 1
+    cdef const instr_t* ins
     while True:
-        if ce.prog.code[ce.pc].flags & I_PLAIN:
+        ins = ce.prog.code + ce.pc
+        if ins.flags & I_PLAIN:
             t = exec_plain(s, ce, cell, t, &n)
-        elif TRACE or not vec_whole(s, ce, t, ce.prog.code + ce.pc):
+        elif TRACE or not ins.flags & I_VECTOR or not vec_whole(s, ce, t, ins):
             exec_main(s, ce, cell, t)
             if ce.main_state == MAIN_VECTOR:
                 if ce.main.kind == KIND_BULK:
@@ -346,6 +349,20 @@ cdef uint64_t run_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexc
     touched(s, t)
     return t
 
+cdef inline bint goes_on(region_t* s, ce_t* ce, uint32_t cell, uint64_t* t) noexcept nogil:
+    # After the last step of a flow in cycle t, the main thread alone: what follows, if it is nothing that touches the
+    # router's configuration. False: nothing was done.
+    cdef uint64_t when
+    if TRACE or ce.main_state != MAIN_RUN or ce.prog.code[ce.pc].flags & I_REAL:
+        return False
+    when = ce.next if ce.ready_max <= ce.next else main_when(s, ce, t[0])
+    if when >= s.ahead or when < ce.pipe_free:
+        return False
+    ce.counts[COUNT_STALL_PIPE] += when - ce.acct
+    ce.acct = when
+    t[0] = run_scalar(s, ce, cell, when)
+    return True
+
 cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # A look at a CE whose main thread does nothing but a flow: the general look in a few steps. False: not the
     # end of it, go on with the general look. Gain on streaming benchmarks: a fifth.
@@ -359,6 +376,8 @@ cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept 
         ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
         ce.acct = t
     ce.want_space = 0
+    if flow_last(s, ce, cell, th, t):
+        return False
     next = flow_run(s, ce, cell, th, t, True)
     if ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW:
         return False                    # complete: general look at the cycle of its last step, no further issue in it
@@ -381,7 +400,7 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
     cdef ce_t* ce = s.f.ce[cell]
     cdef uint64_t t = s.now, next, after, first
     cdef int thread, known
-    cdef bint sure
+    cdef bint sure, goes = False
     if ce == NULL:
         return
     if unlikely(ce.prog == NULL):
@@ -405,9 +424,11 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
     if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW and not ce.uts and not s.f.injects:
         if flow_alone(s, ce, cell, t):
             return
+        goes = goes_on(s, ce, cell, &t)
     while True:
-        catch_up(s, ce, cell, t)
-        if ce.main_state == MAIN_IDLE:
+        if not goes:
+            catch_up(s, ce, cell, t)
+        if ce.main_state == MAIN_IDLE and not goes:
             pick(s, ce, cell, t)
             if ce.main_state == MAIN_STARTING:
                 if ce.prog.code[ce.pc].flags & I_REAL:
@@ -426,7 +447,10 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
         thread = -1
         after = t
         known = TURN_GOES_ON
-        if ce.in_turn and ce.pipe_free <= t and ce.main_state <= MAIN_RUN and not s.f.injects:
+        if goes:
+            thread = MAIN
+            goes = False
+        elif ce.in_turn and ce.pipe_free <= t and ce.main_state <= MAIN_RUN and not s.f.injects:
             after = flows_in_turn(s, ce, cell, t, &known)
             if after > t and known == TURN_GOES_ON:
                 ce.resume = after
@@ -434,7 +458,7 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
                 return
         if after > t:
             t = after - 1
-        elif ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
+        elif thread < 0 and ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
             if ce.uts:
                 thread = arbitrate(s, ce, cell, t) if known != TURN_NOBODY else -1
             else:

@@ -12,6 +12,7 @@ cdef enum:                  # what is known of the first cycle that `flows_in_tu
     TURN_NOBODY = 2         # nor can the main thread
 
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil
+cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil
 cdef bint flow_takes(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noexcept nogil
 cdef void taking_counts(ce_t* ce, uint32_t sign) noexcept nogil
 cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start, int* known) noexcept nogil

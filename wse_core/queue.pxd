@@ -101,8 +101,8 @@ cdef inline void plane_push(region_t* s, plane_t* q, uint32_t cell, uint64_t pay
 
 cdef inline void mark_due(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
-    # until then. A cycle beyond the ring is for the wheel if a CE has sent the wavelet ahead of time, else it is reached
-    # in several rounds.
+    # until then. A cycle beyond the ring is for the wheel if a CE has sent the wavelet ahead of time; else it is
+    # reached in several rounds.
     cdef uint64_t* word
     if cycle - s.now >= RING:
         if s.plane[plane].port == DIR_R and s.f.ce[cell] != NULL and s.f.ce[cell].prog != NULL:

@@ -16,7 +16,8 @@ arbitration and atomic multicast are not public (docs/accuracy.md).
 """
 from libc.stdlib cimport realloc
 
-from wse_core.bitmap cimport map_add, map_begin, map_clear
+from wse_core.asking cimport asks, rivals
+from wse_core.bitmap cimport map_clear
 from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
@@ -483,10 +484,6 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         wake_upstream(s, q, cell)
 
 
-cdef inline void asks(region_t* s, uint32_t cell) noexcept nogil:
-    if unlikely(not map_add(&s.asking, cell)):
-        map_begin(&s.asking, &s.f.grid, cell)
-
 cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell,
                      bint alone) noexcept nogil:
     # A queue of a color that needs arbitration in this router: if it can move, its color asks. Asking queue by queue,
@@ -524,21 +521,6 @@ cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* rout
             return
         s.f.arb[2 * cell] |= <uint32_t>1 << q.color
     asks(s, cell)
-
-cdef inline uint64_t rivals(region_t* s, plane_t* q, uint32_t row, uint32_t w) noexcept nogil:
-    # Of one word of cells those in which a queue of another color may ask in this cycle. What comes into the activity
-    # maps from now on is not ready in it.
-    cdef uint64_t found = 0, planes
-    cdef int half, own = q.color * N_PORTS
-    cdef int at
-    for half in range(2):
-        planes = s.rows[row].planes[half]
-        while planes:
-            at = half * 64 + ctz64(planes)
-            planes &= planes - 1
-            if <uint32_t>(at - own) >= N_PORTS:
-                found |= s.plane[at].map.bits[w]
-    return found
 
 cdef inline uint64_t apart(region_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t row,
                            uint32_t w) noexcept nogil:

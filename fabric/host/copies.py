@@ -18,6 +18,10 @@ from wse_core.image import FabricSpec, ProgramImage, Symbol
 __all__ = ["Copies", "control_id", "control_names", "task_id", "task_names"]
 
 
+LAST = 16
+"""Names and rectangles of which is kept where their symbols lie."""
+
+
 class Copies:
     """Symbols by name over rectangles of one engine.
 
@@ -29,6 +33,7 @@ class Copies:
 
     def __init__(self, engine: Any, spec: FabricSpec) -> None:
         self.engine, self.spec = engine, spec
+        self._last: dict[tuple[str, Rect], list[tuple[Symbol, np.ndarray | None]]] = {}
 
     def rect(self, x: Any, y: int | None = None, w: int | None = None, h: int | None = None) -> Rect:
         """Return a rectangle of `Fabric.write`; refuse one that leaves the fabric."""
@@ -67,6 +72,8 @@ class Copies:
         name = name.name if isinstance(name, Var) else name
         if not isinstance(name, str):
             raise LayoutError(f"{name!r} is no symbol", hint="its name, or what Program.array returned")
+        if (name, rect) in self._last:  # programs stay where they are, and the same is often asked for in turns
+            return self._last[name, rect]
         index = self.spec.program_index[rect.slices]
         found = []
         for k in occurring(index):
@@ -91,9 +98,13 @@ class Copies:
         symbols = {symbol.address: symbol for symbol, _ in found}
         for symbol, k in found:
             places.setdefault(symbol.address, []).append(k)
-        if len(places) == 1:
-            return [(found[0][0], None)]
-        return [(symbols[address], np.isin(index, programs)) for address, programs in places.items()]
+        where: list[tuple[Symbol, np.ndarray | None]] = [(found[0][0], None)]
+        if len(places) > 1:
+            where = [(symbols[address], np.isin(index, programs)) for address, programs in places.items()]
+        if len(self._last) >= LAST:
+            self._last.clear()
+        self._last[name, rect] = where
+        return where
 
     def write(self, symbol: str | Var, values: ArrayLike, rect: Rect) -> int:
         """Copy an array into a symbol, as `Fabric.write`; return the number of words written."""

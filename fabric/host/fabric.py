@@ -277,7 +277,9 @@ class Fabric:
         words = payload(values, packed)
         cycles = None if at is None else cycles_at_edge(at, len(words), "send")
         if control is not None:
-            control = np.broadcast_to(np.asarray(control, bool), words.shape)
+            control = np.asarray(control, bool)
+            if control.shape != words.shape:
+                control = np.broadcast_to(control, words.shape)
         number = stream_number(stream, "input", self.spec)
         self.engine.push_input(number, words, control, cycles)
         x, y, *_ = self.spec.inputs[number]

@@ -81,7 +81,7 @@ def cycles_at_edge(at: ArrayLike, n: int | None, what: str) -> np.ndarray:
         raise LayoutError(f"{what}: the cycles are not in order; wavelets of a stream pass one after the other")
     if n is not None and len(cycles) not in (1, n):
         raise LayoutError(f"{what}: {len(cycles)} cycles for {n} wavelets", hint="one for all, or one for each")
-    return np.broadcast_to(cycles, (len(cycles) if n is None else n,)).astype(np.uint64)
+    return (cycles if n is None or len(cycles) == n else np.broadcast_to(cycles, (n,))).astype(np.uint64)
 
 
 def payload(values: ArrayLike, packed: bool = True) -> np.ndarray:
@@ -96,6 +96,8 @@ def payload(values: ArrayLike, packed: bool = True) -> np.ndarray:
             return half.astype(np.uint32)
         half = np.concatenate((half, np.zeros(len(half) % 2, np.uint16)))
         return half[::2].astype(np.uint32) | half[1::2].astype(np.uint32) << np.uint32(16)
+    if array.dtype == np.uint32:
+        return np.ascontiguousarray(array).ravel()
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(array.astype(np.float32)).ravel().view(np.uint32)

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from tests.bench import workloads
 from tests.bench.table import replace_block
-from tests.bench.weights import weights
+from tests.bench.weights import gradients, weights
 
 __all__ = ["CASES", "LINES", "count", "main", "misses", "render", "total"]
 
@@ -41,6 +41,7 @@ CASES = {
     "fmachs": (lambda n: workloads.vector_tiles(8, 8, 256, n, "fmachs"), "steps", (8, 40)),
     "events": (lambda n: workloads.events(32, 32, n), "tasks", (100, 400)),
     "weights": (lambda n: weights(8, 8, n), "tasks", (100, 400)),
+    "gradients": (lambda n: gradients(8, 8, n), "sent", (100, 400)),
 }
 """Name -> function of a length, unit of work, the two lengths."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench import instructions, measure, table, wafer, workloads
-from tests.bench.weights import weights
+from tests.bench.weights import gradients, weights
 
 SMALL = {
     "broadcast": lambda: workloads.broadcast(7, 3, 20),
@@ -20,6 +20,7 @@ SMALL = {
     "fmacs": lambda: workloads.vector_tiles(2, 2, 30, 5, "fmacs", repeat=2),
     "events": lambda: workloads.events(3, 2, 40),
     "weights": lambda: weights(3, 2, 20),
+    "gradients": lambda: gradients(3, 3, 20),
     "quiet": lambda: workloads.quiet(3, 3, 2),
     "quiet row": lambda: workloads.quiet(3, 3, 2, row=True),
 }
