@@ -31,6 +31,8 @@ class _Hall:
         }
         self.barrier = threading.Barrier(size)
         self.laid: list[Any] = [None] * size
+        self.end = threading.Barrier(size)  # who ends meets only those that end, not those that still gather
+        self.told: list[Any] = [None] * size
 
 
 class InsideWorld:
@@ -64,12 +66,12 @@ class InsideWorld:
 
     def agree(self, text: str, seconds: float) -> bool:
         """See `fabric.ranks.world.World`."""
-        self._hall.laid[self.rank] = text
+        self._hall.told[self.rank] = text
         try:
-            self._hall.barrier.wait(seconds)
+            self._hall.end.wait(seconds)
         except threading.BrokenBarrierError:
             return False
-        return len(set(self._hall.laid)) == 1
+        return len(set(self._hall.told)) == 1
 
     def abort(self, status: int) -> None:
         """See `fabric.ranks.world.World`."""
