@@ -25,8 +25,8 @@ from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk, vec_whole
 from wse_core.emit cimport emit, vary
-from wse_core.flow cimport TURN_GOES_ON, TURN_NOBODY, flow_last, flow_on, flow_run, flow_when, flows_in_turn, pair_on, \
-    taking_begins, taking_ends
+from wse_core.flow cimport TURN_GOES_ON, TURN_NOBODY, flow_last, flow_on, flow_run, flow_when, flows_in_turn, \
+    pair_on, taking_begins, taking_ends
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *

@@ -11,8 +11,7 @@ of the sharing colors of a router are arbitrated together, once per cycle, in th
 color on the fast path is one for which the general path would give the same result; the reference model knows only the
 general rule.
 
-Timing and rules: docs/machine.md, "Router".  Sources: arch §8.  Known differences from the machine: buffer depth,
-arbitration and atomic multicast are not public (docs/accuracy.md).
+Timing and rules: docs/machine.md, "Router".  Sources: arch §8.  What is not public about it: docs/accuracy.md.
 """
 from libc.stdlib cimport realloc
 

@@ -17,6 +17,7 @@ class Engine:
     status: Status
     bands: int
     threads: int
+    memory: Any  # its tables, for `fabric.engine.part`
 
     def __init__(self, spec: FabricSpec, order: int = 0, sweep: int = ..., pack: bool = True) -> None: ...
     @property

@@ -4,7 +4,7 @@ The word at 0x7f20 plus a color holds the sets of switch position 0, a bit per d
 from bit 5 on, in the order W, E, S, N, R.  The word at 0x7f40 plus a color holds the input of position 1 in its lowest
 three bits (5: none) and the position of the moment in bits 13 and 14.  Other bits are kept, and mean nothing.  The
 machine has instructions for each of these things instead, so a store becomes several of them: it takes more cycles
-here than on a real PE.  Sources: comments of public programs that use the words.
+here than on a real PE.  Source: vendor example (comments of spmv-hypersparse).
 """
 
 from __future__ import annotations
