@@ -282,6 +282,7 @@ def test_metadata():
         "csl",
         "demo",
         "models",
+        "mpi",
         "nice",
         "perfetto",
         "place",

@@ -93,7 +93,7 @@ def test_a_large_fabric_is_heard_of_after_few_cycles(monkeypatch):
     with watching(heard.append):
         KERNELS["broadcast"].run(machine(), width=64, n=2000)
     assert heard
-    assert heard[0].cycles <= 16
+    assert heard[0].cycles <= 64  # 16, and on to the next cycle in which there is something to do
 
 
 def test_an_interrupt_ends_a_long_kernel_and_leaves_no_file(tmp_path, child_env):

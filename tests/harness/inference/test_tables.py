@@ -225,8 +225,19 @@ def test_a_picture_keeps_units_apart(tables, number):
     found = tables[number]
     canvas = new_figure(9, 4)
     waferllm_tables._draw(canvas, found)
-    labels = [axes.get_ylabel() for axes in canvas.axes]
-    assert labels == [*dict.fromkeys(cell.unit for cell in found), "error, %"]
-    for axes, label in zip(canvas.axes, labels, strict=True):
-        drawn = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata())]
-        assert len(drawn) == sum(label in (cell.unit, "error, %") for cell in found)
+    *units, errors = (axes.get_xlabel() for axes in canvas.axes)
+    assert units == list(dict.fromkeys(cell.unit for cell in found))
+    assert errors == "error, % (shaded: within 15%)"
+    for axes, label in zip(canvas.axes, [*units, errors], strict=True):
+        drawn = [line for line in axes.lines if line.get_marker() in set("osD^vP") and len(line.get_xdata())]
+        assert len(drawn) == sum(label in (cell.unit, errors) for cell in found)
+
+
+def test_the_legend_of_a_picture_lies_within_it(tables):
+    """Table 5 has the longest names of programs; its legend was cut on both sides."""
+    canvas = new_figure(9, 4)
+    waferllm_tables._draw(canvas, tables["5"])
+    canvas.draw_without_rendering()
+    box = canvas.legends[0].get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= canvas.bbox.x1
