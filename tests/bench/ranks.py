@@ -60,6 +60,7 @@ def measure(world, make, width, height, n):
 
 
 def main(words):
+    """Measure the sizes that are given, three numbers each, or `SIZES`; the first rank prints."""
     world = MpiWorld()
     sizes = [tuple(map(int, words[k : k + 3])) for k in range(0, len(words), 3)] or SIZES
     for width, height, n in sizes:

@@ -367,11 +367,7 @@ class Statements(Descriptors):
             self.branch(row, less, a, b, body, done)
         self.place(body)
         self._bind(node.item, item)
-        if node.index is not None and index is not None:
-            self._bind(node.index, index)
-        self.exits.append(Exit(node.label, done, again))
-        self.statements(node.body)
-        self.exits.pop()
+        self._body_of(node, index, done, again)
         self.place(again)
         self.span = node.span
         self.put("add32" if wide else "add16", item, item, step)
@@ -392,16 +388,20 @@ class Statements(Descriptors):
 
         def turn(item: Halves, again: Block, done: Block) -> None:
             self.declare(node.item, item)
-            if node.index is not None and index is not None:
-                self._bind(node.index, index)
-            self.exits.append(Exit(node.label, done, again))
-            self.statements(node.body)
-            self.exits.pop()
+            self._body_of(node, index, done, again)
             if index is not None:
                 self.place(again)
                 self.put("add16", index, index, 1)
 
         self.wide_range(node, turn)
+
+    def _body_of(self, node: tree.ForRange, index: Vreg | None, done: Block, again: Block) -> None:
+        """Write the body of a loop, whose item is bound already."""
+        if node.index is not None and index is not None:
+            self._bind(node.index, index)
+        self.exits.append(Exit(node.label, done, again))
+        self.statements(node.body)
+        self.exits.pop()
 
     def _index(self, local: tree.Local | None) -> Vreg | None:
         return None if local is None else self.copied(0, 1, local.name)
