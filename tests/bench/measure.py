@@ -1,9 +1,9 @@
 """Measuring on a machine that is never quiet: yardsticks, interleaved pairs, memory in a fresh process.
 
 Times depend on the host and on its other users.  Three habits make them comparable: a *yardstick* (a chain of
-dependent integer additions, compiled, in cache) is timed around every sample, so that a test can assert a ratio; two
-workloads are compared in interleaved pairs, and the median of the ratios counts; a rate is the best of several samples,
-beside which the median is told.
+dependent multiplications in a register) is timed around every sample, so that a test can assert a ratio; two workloads
+are compared in interleaved pairs, and the median of the ratios counts; a rate is the best of several samples, beside
+which the median is told.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ import numpy as np
 __all__ = ["Rate", "build_seconds", "idle_cost", "pairs", "rate", "resident", "traced", "yardstick"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CHAIN = np.arange(1 << 12, dtype=np.int64)
-SUMS = np.empty_like(CHAIN)
+FACTORS = np.ones(1 << 12)
 
 
 def yardstick(repeats=40):
-    """Return the best time of one dependent 64-bit addition with its load and store [ns]."""
+    """Return the best time of half a dependent float64 multiplication [ns]: one and a half or two cycles of the host.
+
+    A product of floats may not be reordered, so no compiler breaks the chain, and it stays in a register: processors
+    differ in whether a sum that goes through memory waits for the store.
+    """
     best = float("inf")
     for _ in range(repeats):
         begin = time.perf_counter()
-        np.add.accumulate(CHAIN, out=SUMS)
+        np.multiply.reduce(FACTORS)
         best = min(best, time.perf_counter() - begin)
-    return best / len(CHAIN) * 1e9
+    return best / len(FACTORS) * 1e9 / 2
 
 
 class Rate:

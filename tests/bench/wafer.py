@@ -3,8 +3,7 @@
 Everything is CPU time: a host is never quiet, and what else runs on it takes the clock, not the CPU time.  A hop on a
 large fabric is compared with one on 64 x 64 in the same process and thread, which runs before and after it.  A command
 runs in a process of its own, as a user's does, and is compared with its own simulation (``run_cpu_seconds`` of its
-result).  Seconds of commands are those of this host, with the yardstick beside them: its sum goes through memory, which
-some processors skip, so it does not tell how fast a host is.
+result).  Seconds of commands are those of this host, with the yardstick beside them.
 """
 
 from __future__ import annotations
