@@ -3,8 +3,10 @@
     python -m harness.docs.waferllm TREE [--sizes 4,8,16] [--write docs/csl.md]
 
 Runs MeshGEMM and MeshGEMV of the tree (``MeshGEMM/WSE-2`` and ``MeshGEMV/WSE-2``) by their own ``run_sim.sh``, in
-copies, with `cslc` and `cs_python` of this project on the path, and our own kernels beside them.  Without ``--write``
-the table is printed; with it, rows of sizes that were not asked for stay on the page.
+copies, with `cslc` and `cs_python` of this project on the path, and our own kernels beside them.  What comes from the
+wafer must be, bit for bit, the sums in f16 in the order of the PEs (`harness.docs.waferllm_order`); how far that is
+from a product in float64 stands in the table.  Without ``--write`` the table is printed; with it, rows of sizes that
+were not asked for stay on the page.
 """
 
 from __future__ import annotations
@@ -13,12 +15,16 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
+from harness.docs.waferllm_order import gemm, gemv
 from harness.sdk.scripts import environment
 from traces.provenance import ROOT
 from wse_core.errors import ConfigError, WseError
@@ -33,27 +39,57 @@ BEGIN, END = "<!-- rows of python -m harness.docs.waferllm -->\n", "<!-- end of 
 OWN = {"gemm": ("gemm", "algorithm=meshgemm"), "gemv": ("gemv", "broadcast=true", "replicated=true")}
 
 
-def _public(tree: Path, name: str, words: list[int]) -> float:
-    """Return the mean cycles that a program of the tree counts."""
+def _public(tree: Path, name: str, words: list[int]) -> str:
+    """Return the mean cycles that a program of the tree counts, and how far its numbers are from exact ones."""
     source = tree / name / "WSE-2"
     if not (source / "run_sim.sh").is_file():
         raise ConfigError("there is no run_sim.sh", where=str(source), hint="the root of the tree of WaferLLM")
     with tempfile.TemporaryDirectory() as text:
         directory = Path(text)
         shutil.copytree(source, directory / "copy")
+        found = environment(directory)
+        arrays = directory / "arrays.npz"
+        tool = shlex.join([sys.executable, "-P", "-m", "harness.docs.recorded", str(arrays)])
+        (directory / "cs_python").write_text(f'#!/bin/sh\nexec {tool} "$@"\n', encoding="utf-8")
         done = subprocess.run(
             ["bash", "run_sim.sh", *map(str, words)],
-            cwd=directory / "copy", env=environment(directory), capture_output=True, text=True, check=False,
+            cwd=directory / "copy", env=found, capture_output=True, text=True, check=False,
         )  # fmt: skip
-    found = MEAN.search(done.stdout)
-    if done.returncode or found is None:
-        said = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise ConfigError(f"run_sim.sh {' '.join(map(str, words))} failed", where=name, cause=" ".join(said))
-    mean = float(found[1])
-    if mean <= 0:
-        counted = f"run_sim.sh {' '.join(map(str, words))} counts {found[1]} cycles"
-        raise ConfigError(counted, where=name, cause="the end of a run is stamped before its beginning")
-    return mean
+        call = f"run_sim.sh {' '.join(map(str, words))}"
+        said = MEAN.search(done.stdout)
+        if done.returncode or said is None:
+            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+            raise ConfigError(f"{call} failed", where=name, cause=" ".join(last))
+        mean = float(said[1])
+        if mean <= 0:
+            cause = "the end of a run is stamped before its beginning"
+            raise ConfigError(f"{call} counts {said[1]} cycles", where=name, cause=cause)
+        if not arrays.is_file():
+            raise ConfigError(f"{call} runs no host script", where=name, hint="it calls cs_python")
+        with np.load(arrays) as file:
+            x, w, _, result = (file[f"arr_{k}"] for k in range(4))
+    groups = f" ({words[-1]})" if name == "MeshGEMV" else ""
+    return f"{mean:,.0f}{groups} | {_distance(name, x, w, result, words)}"
+
+
+def _distance(name: str, x: np.ndarray, w: np.ndarray, result: np.ndarray, words: list[int]) -> str:
+    """Return the largest relative difference of a result and a product in float64.
+
+    Raises
+    ------
+    ConfigError
+        The result is not the sum in the order of the PEs.
+    """
+    wanted = gemm(x, w, words[0]) if name == "MeshGEMM" else gemv(x, w, words[0], words[-1])
+    wrong = result != np.broadcast_to(wanted, result.shape)
+    if wrong.any():
+        where = tuple(int(place) for place in np.argwhere(wrong)[0])
+        what = f"{int(wrong.sum())} of {wrong.size} numbers are not the f16 sums in the order of the PEs"
+        raise ConfigError(
+            what, where=name, cause=f"at {where} {result[where]}, not {np.broadcast_to(wanted, result.shape)[where]}"
+        )
+    exact = x.astype(np.float64) @ w.astype(np.float64)
+    return f"{100 * np.max(np.abs(wanted - exact) / np.abs(exact)):.2f} %"
 
 
 def _own(kind: str, size: int) -> int:
@@ -72,14 +108,14 @@ def _own(kind: str, size: int) -> int:
 def row(tree: Path, size: int) -> str:
     """Return the line of a mesh of `size` x `size` PEs."""
     side, groups = size * TILE, GROUPS.get(size, 2)
-    gemm = _public(tree, "MeshGEMM", [size, side, side, side])
-    gemv = _public(tree, "MeshGEMV", [size, side, side, groups])
-    return f"| {size} | {gemm:,.0f} | {_own('gemm', size):,} | {gemv:,.0f} ({groups}) | {_own('gemv', size):,} |"
+    products = _public(tree, "MeshGEMM", [size, side, side, side])
+    vectors = _public(tree, "MeshGEMV", [size, side, side, groups])
+    return f"| {size} | {products} | {_own('gemm', size):,} | {vectors} | {_own('gemv', size):,} |"
 
 
 def table(rows: dict[int, str]) -> str:
     """Return the table of some rows by their size of the mesh."""
-    head = "| P | MeshGEMM | own | MeshGEMV (groups) | own |\n|---|---|---|---|---|\n"
+    head = "| P | MeshGEMM | off | own | MeshGEMV (groups) | off | own |\n|---|---|---|---|---|---|---|\n"
     return head + "".join(f"{rows[size]}\n" for size in sorted(rows))
 
 

@@ -1,12 +1,39 @@
-"""The table of WaferLLM's products: a tree that the reader brings, rows that stay."""
+"""The table of WaferLLM's products: a tree that the reader brings, sums in the order of its PEs, rows that stay."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from harness.docs import waferllm
+from harness.docs import waferllm, waferllm_order
 
-SCRIPT = 'test -x "$(command -v cslc)" && test -x "$(command -v cs_python)" && echo "Mean cycle count: 1$1$2.4"\n'
+SCRIPT = 'test -x "$(command -v cslc)" && cs_python host.py "$@" && echo "Mean cycle count: 1$1$2.4"\n'
+HOST = """import sys
+import numpy as np
+p, side = int(sys.argv[1]), int(sys.argv[2])
+x = np.arange(ROWS * side).reshape(ROWS, side).astype(np.float16) % 5
+w = np.arange(side * side).reshape(side, side).astype(np.float16) % 7 + 1
+product = np.matmul(x, w)  # whole numbers: every order of additions gives the same
+print("Expected result:")
+print(product)
+product = np.tile(product, (COPIES, 1))
+product[-1, 3] += WRONG
+print(product)
+"""
+HOSTS = {
+    "MeshGEMM": {"ROWS": "side", "COPIES": "1", "WRONG": "0"},
+    "MeshGEMV": {"ROWS": "1", "COPIES": "p", "WRONG": "0"},
+}
+
+
+def write_host(directory, name, **changes):
+    """Write a host script that multiplies by itself."""
+    text = HOST
+    for word, value in {**HOSTS[name], **changes}.items():
+        text = text.replace(word, value)
+    (directory / name / "WSE-2" / "host.py").write_text(text)
 
 
 @pytest.fixture
@@ -16,6 +43,7 @@ def tree(tmp_path):
         directory = tmp_path / "tree" / name / "WSE-2"
         directory.mkdir(parents=True)
         (directory / "run_sim.sh").write_text(SCRIPT)
+        write_host(tmp_path / "tree", name)
     return tmp_path / "tree"
 
 
@@ -25,10 +53,62 @@ def test_rows_are_measured_and_others_stay(tree, tmp_path, capsys):
     page.write_text(f"before\n{waferllm.BEGIN}{waferllm.table({4: '| 4 | old |', 8: old})}{waferllm.END}\nafter\n")
     assert waferllm.main([str(tree), "--sizes", "4", "--write", str(page)]) == 0
     assert page.read_text() == (
-        f"before\n{waferllm.BEGIN}| P | MeshGEMM | own | MeshGEMV (groups) | own |\n|---|---|---|---|---|\n"
-        f"| 4 | 1,416 | 838 | 1,416 (2) | 93 |\n{old}\n{waferllm.END}\nafter\n"
+        f"before\n{waferllm.BEGIN}| P | MeshGEMM | off | own | MeshGEMV (groups) | off | own |\n|{'---|' * 7}\n"
+        f"| 4 | 1,416 | 0.00 % | 838 | 1,416 (2) | 0.00 % | 93 |\n{old}\n{waferllm.END}\nafter\n"
     )
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_one_wrong_number_is_seen(tree, capsys, name):
+    write_host(tree, name, WRONG="1")
+    assert waferllm.main([str(tree), "--sizes", "4"]) == 1
+    said = capsys.readouterr().err
+    assert "1 of " in said
+    assert f"{name}" in said
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([3, 4, 5, 8]), st.integers(1, 3))
+def test_orders_of_additions(seed, p, tile):
+    """Against sums written out PE by PE, with the ring walked by the rule of its neighbours."""
+    rng = np.random.default_rng(seed)
+    side = p * tile
+    x, w = (rng.random((side, side)).astype(np.float16) for _ in range(2))
+
+    def before(place):  # from where a place of the ring receives
+        odd_end = p - 1 if p % 2 == 0 else p - 2
+        if place == 0:
+            return 1 if p > 1 else 0
+        if place % 2 == 0:
+            return place - 2
+        return place + 2 if place != odd_end else (p - 2 if p % 2 == 0 else p - 1)
+
+    steps_of = {0: 0}
+    place = 0
+    for turn in range(1, p):
+        place = next(k for k in range(p) if before(k) == place)
+        steps_of[place] = turn
+    wanted = np.zeros((side, side), np.float16)
+    for i, j in np.ndindex(p, p):
+        rows, columns = slice(i * tile, (i + 1) * tile), slice(j * tile, (j + 1) * tile)
+        tile_of_k = next(k for k in range(p) if steps_of[k] == (steps_of[i] + steps_of[j]) % p)
+        for _ in range(p):
+            for k in range(tile_of_k * tile, (tile_of_k + 1) * tile):
+                sums = wanted[rows, columns].astype(np.float64)
+                wanted[rows, columns] = sums + np.outer(x[rows, k].astype(np.float64), w[k, columns])
+            tile_of_k = before(tile_of_k)
+    assert np.array_equal(waferllm_order.gemm(x, w, p), wanted)
+
+
+def test_a_vectors_parts_meet_at_the_roots():
+    small = 2.0**-11  # half of what 1 can tell
+    one = np.ones((1, 4), np.float16)
+    for parts, wanted in (([1, small, small, 0], 1), ([1, 0, small, small], 1 + 2 * small)):
+        column = np.array(parts, np.float16)[:, np.newaxis]
+        assert waferllm_order.gemv(one, column, 4, 2)[0] == np.float16(wanted)
+    column = np.array([1, small, 0, small], np.float16)[:, np.newaxis]
+    assert waferllm_order.gemv(one, column, 4, 1)[0] == 1
 
 
 def test_mistakes_are_told(tree, tmp_path, capsys):
@@ -40,5 +120,8 @@ def test_mistakes_are_told(tree, tmp_path, capsys):
     (tree / "MeshGEMM" / "WSE-2" / "run_sim.sh").write_text("echo Mean cycle count: -31.5e-1\n")
     assert waferllm.main([str(tree), "--sizes", "4"]) == 1
     assert "counts -31.5e-1 cycles" in capsys.readouterr().err
+    (tree / "MeshGEMM" / "WSE-2" / "run_sim.sh").write_text("echo Mean cycle count: 31\n")
+    assert waferllm.main([str(tree), "--sizes", "4"]) == 1
+    assert "runs no host script" in capsys.readouterr().err
     assert waferllm.main([str(tree), "--sizes", "many"]) == 1
     assert "names no size" in capsys.readouterr().err
