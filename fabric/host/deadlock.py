@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from wse_core import isa
 from wse_core.encoding import DIR_HOST
 from wse_core.errors import DeadlockError
 from wse_core.image import DIR_R, DIRS, STEP, TASK_TEARDOWN, FabricSpec
@@ -39,6 +40,7 @@ Entry: TypeAlias = dict[str, Any]
 _SIDES = ("the west", "the east", "the north", "the south", "its CE")
 _MAX_STARTS = 64  # threads whose chains are followed
 _MAX_CHAIN = 4096
+_MAX_PLACES = 3  # lines that one operation is said to stand on
 
 
 @dataclass(frozen=True)
@@ -406,6 +408,18 @@ class _Graph:
         names = [name for name, label in program.labels.items() if label == at and not name.startswith(".")]
         return f"{names[0]!r}" if at >= 0 and names else f"{task}"
 
+    def _place(self, x: int, y: int, op: str | None) -> str:
+        """Return where an operation stands in a program that was compiled; several places if it has some of the kind.
+
+        Lines of Python say where an instruction was made, often in a library, and are left out.
+        """
+        program = self.spec.programs[self.spec.program_index[y, x]]
+        lines = {word: line for word, line in program.lines.items() if line.partition(":")[0].endswith(".csl")}
+        if not lines:
+            return ""
+        found = sorted({lines[at] for at, code, *_ in isa.decode(program.code) if code.name == op and at in lines})
+        return f" ({' or '.join(found)})" if 0 < len(found) <= _MAX_PLACES else ""
+
     def text(self, key: Key) -> str:
         kind, entry = key[0], self.entries.get(key, {})
         if kind == "end":
@@ -427,7 +441,8 @@ class _Graph:
                 "resource": "a DSR or microthread in use",
             }[entry["reason"]]
             who = "main thread" if entry["thread"] == "main" else f"microthread {entry['thread'][2:]}"
-            return f"{pe}: {who}, {entry['op']}{done if length != 0 else ''}, waits for {what}"
+            place = self._place(key[1], key[2], entry["op"])
+            return f"{pe}: {who}, {entry['op']}{place}{done if length != 0 else ''}, waits for {what}"
         n = entry.get("wavelets", 0)
         some = f"{n} wavelet{'s' * (n != 1)}"
         if kind == "router":

@@ -16,6 +16,7 @@ from typing import Any
 from harness.kit.console import make_progress, print_json
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
+from wse_core.events import FOREVER, LEVELS
 
 __all__ = ["add_parser", "main"]
 
@@ -56,13 +57,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         description="Compile a file without a layout, call one of its functions on one PE, and print cycles and "
         "globals.",
     )
-    run = parts.add_parser(
-        "run",
-        help="run a host script, as cs_python does",
-        description="Run a host script with the modules that it expects.",
-    )
-    run.add_argument("script", metavar="SCRIPT")
-    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="what the script is given")
+    _add_run(parts)
     scripts = parts.add_parser(
         "scripts",
         parents=[common],
@@ -93,13 +88,34 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     return parser
 
 
+def _add_run(parts: Any) -> None:
+    """Register ``wse csl run``."""
+    run = parts.add_parser(
+        "run",
+        help="run a host script, as cs_python does",
+        description="Run a host script with the modules that it expects; its own arguments come after it.",
+    )
+    run.add_argument("--out", type=Path, metavar="FILE.h5", help="record the run, for wse view, export and report")
+    run.add_argument(
+        "--trace",
+        choices=("counters", *LEVELS),
+        default="counters",
+        help="what is recorded: counters (default); events of tasks, operations and waits; or full: every wavelet's "
+        "way as well",
+    )
+    run.add_argument("--trace-window", metavar="CYCLES", type=int, help="counters of each window of so many cycles")
+    run.add_argument("--trace-cycles", metavar="A:B", help="record cycles A to B - 1 only")
+    run.add_argument("--trace-region", metavar="X,Y,W,H", help="record these PEs of the program's rectangle only")
+    run.add_argument("script", metavar="SCRIPT")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="what the script is given")
+
+
 def main(args: argparse.Namespace) -> int:
     """Do what was asked; return 1 if a program has an error."""
     if args.part == "scripts":
         return _scripts(args)
     if args.part == "run":
-        run_script = need("harness.sdk.python", "the command `wse csl run`").run_script
-        return int(run_script(args.script, args.arguments))
+        return _run(args)
     projects = need("fabric.csl.projects", "the command `wse csl`")
     need("lark", "the command `wse csl`")
     environment = [entry for entry in os.environ.get("CSL_IMPORT_PATH", "").split(":") if entry]
@@ -109,6 +125,29 @@ def main(args: argparse.Namespace) -> int:
         fp16=args.fp16_format,
     )
     return {"check": _check, "census": _census, "listing": _listing, "call": _call}[args.part](args, options, projects)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run a host script, and record it if a file is named."""
+    run_script = need("harness.sdk.python", "the command `wse csl run`").run_script
+    if not os.path.isfile(args.script):
+        raise ConfigError("there is no such file", where=args.script)
+    if args.out is None:
+        if args.trace != "counters" or args.trace_window or args.trace_cycles or args.trace_region:
+            raise ConfigError("needs a file to record to", where="--trace", hint="--out FILE.h5")
+        return int(run_script(args.script, args.arguments))
+    from fabric.host.recording import record
+    from harness.cli import selection
+
+    recording = record(
+        args.out,
+        args.trace,
+        args.trace_window,
+        job=Path(args.script).name,
+        region=selection.rectangle(args.trace_region, "--trace-region") if args.trace_region else None,
+        cycles=selection.cycle_range(args.trace_cycles, "--trace-cycles") if args.trace_cycles else (0, FOREVER),
+    )
+    return int(run_script(args.script, args.arguments, recording))
 
 
 def _scripts(args: argparse.Namespace) -> int:

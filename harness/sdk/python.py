@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 
 from harness.sdk.modules import provided
@@ -14,13 +15,13 @@ from wse_core.errors import WseError
 __all__ = ["main", "run_script"]
 
 
-def run_script(path: str, arguments: list[str]) -> int:
-    """Run a script as the main program; return its exit status."""
+def run_script(path: str, arguments: list[str], recording: AbstractContextManager[object] | None = None) -> int:
+    """Run a script as the main program, while it is recorded if that is asked for; return its exit status."""
     before, paths, main_module = sys.argv, list(sys.path), sys.modules["__main__"]
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
-        with provided(), scripted(path), open(path, "rb") as source:
+        with recording or nullcontext(), provided(), scripted(path), open(path, "rb") as source:
             sys.modules["__main__"] = module = ModuleType("__main__")
             module.__file__ = path
             exec(compiled(source.read(), path), module.__dict__)
