@@ -266,3 +266,83 @@ def test_a_copy_with_strides_reaches_every_other_pe(compiled):
     assert found.reshape(2, 3, 5).tolist() == wanted.tolist()
     with pytest.raises(ConfigError, match="lead nowhere"):
         runner.memcpy_h2d_stride(place, np.zeros(30, np.float32), 0, 0, 3, 2, 5, 0, 1, **how)
+
+
+OPTIONS = """
+const shared = @import_module("<shared>");
+param n: u16;
+param marked: u16;
+const half = @fp16();
+var some: [n * shared.factor]half = @constants([n * shared.factor]half, 1.5);
+var sink: u16 = marked;
+fn go() void { inline for (@range(u16, 4)) |k| { sink += k; } some[0] = 2.0; }
+comptime { @export_symbol(go); }
+"""
+OPTIONS_LAYOUT = """
+param n: u16;
+param marked: u16;
+layout {
+  @set_rectangle(1, 1);
+  @set_tile_code(0, 0, "pe.csl", .{ .n = n, .marked = marked });
+  @export_name("go", fn()void);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ([], 0, ""),
+        (["--arch", "wse2"], 0, ""),
+        (["--arch=wse3"], 1, "programs for wse3 are not supported"),
+        (["--fabric-dims=8", "--verbose"], 1, "are no two numbers"),
+        (["--fabric-offsets", "4,1", "--memcpy", "--channels=1"], 0, ""),
+        (["--width-west-buf=0", "--width-east-buf", "0"], 0, ""),
+        (["--params=m:3"], 1, "'m'"),
+        (["--params=n:x"], 1, "'n:x' is no param"),
+        (["--colors=marked:7"], 0, ""),
+        (["--verbose"], 0, "words of code"),
+        (["--fp16-format=cb16"], 0, ""),
+        (["--fp16-format", "bf16"], 1, "bf16 is known at compile time only"),
+        (["--max-inlined-iterations=2"], 1, "pe.csl:8:"),
+        (["--link-section-start-address-bytes=0x100"], 0, ""),
+        (["--warnings-as-errors"], 0, ""),
+    ],
+)
+def test_every_option_of_cslc(tmp_path, capsys, monkeypatch, words, status, said):
+    """Each with its own effect; where a module in angle brackets is, comes from --import-path or the environment."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "shared.csl").write_text("const factor: u16 = 3;\n")
+    (tmp_path / "layout.csl").write_text(OPTIONS_LAYOUT)
+    (tmp_path / "pe.csl").write_text(OPTIONS)
+    layout, out, place = (str(tmp_path / name) for name in ("layout.csl", "out", "shared"))
+    given = ["--params=n:2,marked:5", "-o", out, *words]
+    assert compiler.main([layout, *given]) == 1
+    if status == 0:
+        assert "pe.csl:2:" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert compiler.main([*given, "--import-path", place, layout]) == status
+    found = capsys.readouterr()
+    assert said in found.err + found.out
+    assert (tmp_path / "out" / "out.json").exists() == (status == 0)
+    if status == 0:
+        bundle = read_bundle(tmp_path / "out")
+        some = bundle.programs[0].symbols["some"]
+        assert (some.count, bundle.programs[0].half) == (6, "cb16" if "--fp16-format=cb16" in words else "f16")
+        facts = json.loads((tmp_path / "out" / "out.json").read_text())
+        assert facts["colors"] == ({"marked": "7"} if "--colors=marked:7" in words else {})
+        monkeypatch.setenv("CSL_IMPORT_PATH", f"/nowhere:{place}")
+        assert compiler.main([layout, *given]) == 0
+
+
+def test_warnings_as_errors_write_nothing(tmp_path, capsys):
+    (tmp_path / "layout.csl").write_text(
+        "var x = 0;\nfn f() void { x += 1; }\ncomptime { @export_symbol(f); }\n"
+        'layout { @set_rectangle(1, 1); @set_tile_code(0, 0); @export_name("f", fn()void); }\n'
+    )
+    words = [str(tmp_path / "layout.csl"), "-o", str(tmp_path / "out")]
+    assert compiler.main([*words, "--warnings-as-errors"]) == 1
+    assert "layout.csl:1:" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert compiler.main(words) == 0
+    assert "warning" in capsys.readouterr().err
