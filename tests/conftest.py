@@ -4,9 +4,9 @@ The environment variable ``WSE_HYPOTHESIS`` selects how many examples a property
 
 =======  ==============================================================================
 smoke    5, for builds that are tens of times slower, and between two edits
-quick    12, for the checked and the sanitizer build
-dev      15 (default), other ones in every run
-ci       15, the same ones in every run
+quick    8, for the checked and the sanitizer build
+dev      10 (default), other ones in every run
+ci       10, the same ones in every run
 soak     1,000, and all fixed cases
 =======  ==============================================================================
 """

@@ -1,7 +1,8 @@
 """CPU seconds of tests, as ``tests/costs.json`` has them, and what follows: which files begin first, what is quick.
 
 ``WSE_COSTS=tests/costs.json make test`` measures them anew and writes the file: per function, all its parameters and
-its child processes included, those above half a second.  A test that is not named there counts as short.
+its child processes included, those above half a second.  A test that is not named there counts as short.  What tests of
+a module share is made for the first that runs: such fixtures have lines of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _files: collections.Counter[str] = collections.Counter()
 for _name, _seconds in COSTS.items():
     _files[_name.partition("::")[0]] += _seconds
 _used: collections.Counter[str] = collections.Counter()
+_shared: collections.Counter[str] = collections.Counter()
+_made = 0.0  # CPU seconds of all fixtures of modules
 _seen = sum(os.times()[:4])
 
 
@@ -37,8 +40,26 @@ def cost_of_file(item: pytest.Item) -> float:
 
 def is_long(item: pytest.Item) -> bool:
     """Whether a test has no place between two edits."""
+    file = item.nodeid.partition("::")[0]
+    if any(COSTS.get(f"{file}::{name}", 0.0) >= LEAST for name in getattr(item, "fixturenames", ())):
+        return True
     share = QUICK if getattr(getattr(item, "obj", None), "is_hypothesis_test", False) else 1.0
     return COSTS.get(item.nodeid.partition("[")[0], 0.0) * share >= LEAST
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """Note what a fixture of a module takes, those that it asks for left out."""
+    global _made
+    if fixturedef.scope != "module":
+        return (yield)
+    begun, before = sum(os.times()[:4]), _made
+    try:
+        return (yield)
+    finally:
+        whole = sum(os.times()[:4]) - begun
+        _shared[f"{request.node.nodeid}::{fixturedef.argname}"] += whole - (_made - before)
+        _made = before + whole
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,13 +68,16 @@ def pytest_runtest_makereport(item, call):
     global _seen
     report = yield
     now = sum(os.times()[:4])
-    report.cpu, _seen = now - _seen, now
+    report.shared = dict(_shared)
+    report.cpu, _seen = now - _seen - sum(_shared.values()), now
+    _shared.clear()
     return report
 
 
 def pytest_runtest_logreport(report):
     """Add up what was used, in the process that writes the file."""
     _used[report.nodeid.partition("[")[0]] += report.cpu
+    _used.update(report.shared)
 
 
 def pytest_sessionfinish(session):

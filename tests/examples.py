@@ -1,7 +1,7 @@
 """How much tests try: the profile that ``WSE_HYPOTHESIS`` names, and counts of their own that follow it.
 
-A count in a test is what is thorough.  `examples` are drawn, of as many as one likes; `some` and `seeds` are a share of
-what is fixed: all of it in the profile ``soak``.
+A count in a test is what is thorough.  `examples` are drawn, of as many as one likes; `some`, `seeds` and `few` are a
+share of what is fixed: all of it in the profile ``soak``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 
 import hypothesis
 
-__all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "SOAK", "examples", "seeds", "some"]
+__all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "SOAK", "examples", "few", "seeds", "some"]
 
-PROFILES = {"smoke": (5, 0.1), "quick": (12, 0.2), "dev": (15, 0.2), "ci": (15, 0.2), "soak": (1000, 20)}
+PROFILES = {"smoke": (5, 0.1), "quick": (8, 0.12), "dev": (10, 0.15), "ci": (10, 0.15), "soak": (1000, 20)}
 """Name: examples of a test that names no count, and factor for those that do."""
 
 PROFILE = os.environ.get("WSE_HYPOTHESIS", "dev")
@@ -29,6 +29,11 @@ def examples(count):
 def some(count, least=4):
     """Return how many of `count` fixed cases a test tries, at least so many."""
     return min(count, max(least, round(count * PROFILES[PROFILE][1])))
+
+
+def few(cases, count):
+    """Return the first `count` of a list of fixed cases, which begins with those that differ most."""
+    return list(cases) if SOAK else list(cases)[:count]
 
 
 def seeds(count):

@@ -6,7 +6,7 @@ without a language is no code.  A comment on the line before a block says what a
 =======================  ============================================================================================
 ``<!-- file: NAME -->``  the block is the content of a file, written before the commands of the page
 ``<!-- with: WORDS -->`` each command gets these words too, so that it is short; a reason may follow behind a semicolon
-``<!-- slow -->``        more than ten seconds, so the page is left out of quick runs
+``<!-- slow -->``        more than ten seconds with its page, which is followed by `make soak` only
 ``<!-- not run: WHY -->`` runs nowhere in the tests
 =======================  ============================================================================================
 """

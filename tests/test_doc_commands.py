@@ -12,6 +12,7 @@ import pytest
 
 from harness.cli import main as cli
 from tests.conftest import ROOT
+from tests.examples import SOAK
 from tests.pages import blocks, commands, table_commands
 
 GENERATED = ("CHANGELOG.md", "api.md")
@@ -22,9 +23,9 @@ CHECKED = {
     ROOT / "README.md": "wse kernel ",  # the numbers are compared in tests/test_docs.py
     ROOT / "docs" / "accuracy.md": "wse kernel ",
     ROOT / "docs" / "inference.md": "wse figure waferllm-table-4 ",  # tests/harness/inference/test_commands.py
-    ROOT / "docs" / "planner.md": "wse plan --reproduce",  # tests/harness/plan/test_command.py
+    ROOT / "docs" / "planner.md": ("wse plan --reproduce", "wse plan --figures all"),  # tests/harness/plan
 }
-"""How commands in tables begin that another test runs and looks at."""
+"""How commands in tables begin that another test runs and looks at; a soak runs them as they stand."""
 
 
 def pages(found):
@@ -39,6 +40,11 @@ def runs(block):
 def takes_long(path):
     """Whether a block of a page is slow; the others may need what it leaves."""
     return any(block.slow for block in blocks(path))
+
+
+def followed(path):
+    """Whether a page is followed in this run: what long ones show is tested elsewhere too, and they are in a soak."""
+    return any(map(runs, blocks(path))) and (SOAK or not takes_long(path))
 
 
 @pytest.fixture
@@ -85,15 +91,21 @@ def follow(path, child_env, capsys):
     return done
 
 
-@pytest.mark.parametrize("path", pages(lambda path: any(map(runs, blocks(path))) and not takes_long(path)))
+@pytest.mark.parametrize("path", pages(followed))
 def test_a_page_can_be_followed(path, empty, child_env, capsys):
     assert follow(path, child_env, capsys) > 0, "nothing of the page ran"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", pages(lambda path: any(map(runs, blocks(path))) and takes_long(path)))
-def test_a_long_page_can_be_followed(path, empty, child_env, capsys):
-    assert follow(path, child_env, capsys) > 0, "nothing of the page ran"
+@pytest.mark.parametrize("path", pages(takes_long))
+def test_a_long_page_can_be_read(path):
+    """Whatever is run in a soak only has the words of today's commands, and programs are programs."""
+    for block in filter(runs, blocks(path)):
+        if block.language == "python":
+            compile(block.body, path.name, "exec")
+            continue
+        for line in commands(block):
+            first, *words = shlex.split(line)
+            assert first != "wse" or cli.parse(words).handler, line
 
 
 @pytest.mark.parametrize("path", pages(table_commands))
@@ -102,7 +114,7 @@ def test_commands_of_tables_work(path, empty, child_env, capsys):
         if block.file:
             (empty / block.file).write_text(block.body, encoding="utf-8")
     for line in dict.fromkeys(table_commands(path)):
-        if not line.startswith(CHECKED.get(path, "-")):
+        if SOAK or not line.startswith(CHECKED.get(path, "-")):
             status, said = run_command(line, child_env, capsys)
             assert status == 0, f"{path.name}: {line}\n{said}"
 

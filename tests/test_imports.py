@@ -171,6 +171,7 @@ def module_name(path, root=ROOT):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
 def is_module(name, root=ROOT):
     """Whether a dotted name stands for a file or directory of ours."""
     path = Path(root, *name.split("."))
@@ -459,8 +460,14 @@ def test_own_packages_match_the_list_of_the_harness():
     assert OWN_PACKAGES == PACKAGES
 
 
+PRIVATE = re.compile(r"^\s*from [\w.]+ import (?:\([^)]*|[^\n(]*)(?<!\w)_[a-z]", re.MULTILINE)
+"""An import of a private name; without one a file need not be taken apart."""
+
+
 def private_imports(text: str) -> list[str]:
     """Return the names with a leading underscore that a module takes from others."""
+    if not PRIVATE.search(text):
+        return []
     nodes = [node for node, *_ in statements(ast.parse(text).body) if isinstance(node, ast.ImportFrom) and node.module]
     return [alias.name for node in nodes for alias in node.names if re.match(r"_[a-z]", alias.name)]
 

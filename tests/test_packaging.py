@@ -62,8 +62,12 @@ TOY = {
 
 
 def environment(**changes):
-    """Return the environment for a child without settings of the outer build."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("WSE_") and k != "LD_PRELOAD"} | changes
+    """Return the environment for a child without settings of the outer build.
+
+    One compilation at a time: processes that share two small ones take longer to start than to translate them.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("WSE_") and k != "LD_PRELOAD"}
+    return kept | {"WSE_JOBS": "1"} | changes
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,7 +114,15 @@ def toy(tmp_path):
 def released(tmp_path_factory):
     """The small project after a release build; tests look at it or take a copy."""
     folder = made(tmp_path_factory.mktemp("released"))
-    build(folder)
+    build(folder, jobs="2")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checked(released, tmp_path_factory):
+    """The small project after a release build and a checked one, which is in place then; tests take a copy."""
+    folder = shutil.copytree(released, tmp_path_factory.mktemp("checked") / "toy")
+    build(folder, "checked")
     return folder
 
 
@@ -120,9 +132,9 @@ def built(released, tmp_path):
     return shutil.copytree(released, tmp_path / "toy")
 
 
-def build(toy, mode="release"):
+def build(toy, mode="release", jobs="1"):
     """Build the toy in place and assert that it worked in silence."""
-    done = python("setup.py", "--quiet", "build_ext", "--inplace", cwd=toy, WSE_BUILD=mode)
+    done = python("setup.py", "--quiet", "build_ext", "--inplace", cwd=toy, WSE_BUILD=mode, WSE_JOBS=jobs)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -168,9 +180,8 @@ def test_flags_that_change_results_are_refused_in_one_line(toy, variable, flags)
     assert not list(toy.glob("wse_core/*.so"))
 
 
-def test_modes_replace_each_other_in_place_and_keep_their_objects_apart(built):
-    toy = built
-    build(toy, "checked")
+def test_modes_replace_each_other_in_place_and_keep_their_objects_apart(checked, tmp_path):
+    toy = shutil.copytree(checked, tmp_path / "toy")
     assert ask(toy, "_build_info.MODE") == "checked"
     assert ask(toy, "strict.facts()") == [7, 1, 42]
     assert ask(toy, "strict.add(2**32 - 1, 2)") == "OverflowError"
@@ -257,8 +268,8 @@ def test_unknown_settings_are_one_line(toy, name, value):
     assert "Traceback" not in done.stderr
 
 
-def test_a_wheel_does_not_take_the_mode_of_an_older_build_in_place(toy):
-    build(toy, "checked")
+def test_a_wheel_does_not_take_the_mode_of_an_older_build_in_place(checked, tmp_path):
+    toy = shutil.copytree(checked, tmp_path / "toy")
     done = python("-m", *WHEEL, "-w", "dist", ".", cwd=toy, WSE_BUILD="release")
     assert done.returncode == 0, done.stderr
     wheel = next((toy / "dist").glob("*.whl"))
@@ -421,7 +432,7 @@ def test_the_source_distribution_is_complete_and_clean(sdist):
     assert [name for name in names if Path(name).name.startswith(GENERATED)] == []
 
 
-ANEW = ("wse_core/report", "wse_core/traced_ce", "fabric/engine/inspect")
+ANEW = ("wse_core/wake", "fabric/engine/inspect")
 """Modules that the wheel's build translates and compiles, besides those of which the checkout has nothing."""
 
 

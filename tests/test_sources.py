@@ -78,6 +78,8 @@ def known(text):
 
 def statements(path, text):
     """Yield what stands after ``Source`` or ``Sources`` in a module's head."""
+    if "Source" not in text:
+        return
     if path.suffix == ".py":
         head = ast.get_docstring(ast.parse(text)) or ""
     else:

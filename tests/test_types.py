@@ -9,6 +9,7 @@ import pytest
 
 from fabric.engine.engine import Engine
 from tests.conftest import ROOT
+from tests.trees import BODIES
 
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 
@@ -34,7 +35,7 @@ def functions(path):
     """Yield (name, node) of all functions and methods of a module."""
 
     def walk(parent, prefix):
-        for node in ast.iter_child_nodes(parent):
+        for node in (node for body in BODIES for node in getattr(parent, body, ())):
             name = prefix
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 name = f"{prefix}{node.name}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-__all__ = ["FUNCTIONS", "statements"]
+__all__ = ["BODIES", "FUNCTIONS", "statements"]
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
@@ -19,6 +19,6 @@ def statements(nodes: Iterable[ast.AST], at_load: bool = True, for_types: bool =
     """
     for node in nodes:
         yield node, at_load, for_types
-        types = for_types or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        types = for_types or (isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING")
         for name in BODIES:
             yield from statements(getattr(node, name, ()), at_load and not isinstance(node, FUNCTIONS), types)

@@ -79,11 +79,12 @@ class Machine(Mapping[str, Any]):
     ``machine("wse2")["router.hop"]`` is 1.  Equal machines compare and hash equal.
     """
 
-    __slots__ = ("_values", "preset")
+    __slots__ = ("_hash", "_values", "preset")
 
     def __init__(self, preset: str, values: Mapping[str, Any]) -> None:
         self.preset = preset
-        self._values = MappingProxyType(dict(values))
+        self._values = dict(values)
+        self._hash = hash((preset, tuple(self._values.items())))  # machines are keys of what is remembered for them
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -95,13 +96,15 @@ class Machine(Mapping[str, Any]):
         return len(self._values)
 
     def __hash__(self) -> int:
-        return hash((self.preset, tuple(self._values.items())))
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Machine) and dict(self) == dict(other) and self.preset == other.preset
+        if self is other:
+            return True
+        return isinstance(other, Machine) and self.preset == other.preset and self._values == other._values
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Machine, (self.preset, dict(self._values))
+        return Machine, (self.preset, self._values)
 
     def __repr__(self) -> str:
         column = PRESETS.get(self.preset, {})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import accumulate
-from os.path import basename
+from os import path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Assembler"]
 
 FILE = {name: number for number, name in enumerate(isa.FILES)}
+basename = cache(path.basename)
 
 
 class Assembler(Numbering):

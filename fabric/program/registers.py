@@ -11,6 +11,11 @@ from wse_core.errors import ProgramError
 
 __all__ = ["ByNumber", "Registers"]
 
+ENTRY = 0b11
+"""Registers that hold the wavelet of a task, a bit each."""
+UP, DOWN, ENTRY_LAST = range(2, isa.N_REGS), range(isa.N_REGS - 1, -1, -1), (*range(2, isa.N_REGS), 0, 1)
+"""Orders in which free registers are looked for."""
+
 
 class ByNumber:
     """``p.r[3]``: a register by number."""
@@ -33,16 +38,16 @@ class Registers:
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         self.by_number = ByNumber()
-        self._global: set[int] = set()
-        self._function: set[int] = set()
-        self._task: set[int] = set()
+        self._global = 0  # a bit per register; so are the next two
+        self._function = 0
+        self._task = 0
         self._own: list[Reg] = []  # of the task or function that is being written
 
-    def state(self) -> tuple[set[int], set[int], set[int], list[Reg]]:
+    def state(self) -> tuple[int, int, int, list[Reg]]:
         """Return who has what, for `restore`."""
-        return set(self._global), set(self._function), set(self._task), list(self._own)
+        return self._global, self._function, self._task, list(self._own)
 
-    def restore(self, state: tuple[set[int], set[int], set[int], list[Reg]]) -> None:
+    def restore(self, state: tuple[int, int, int, list[Reg]]) -> None:
         """Make the registers what they were when `state` gave this."""
         self._global, self._function, self._task, self._own = state
 
@@ -82,35 +87,37 @@ class Registers:
                 raise self.unit.error(f"{reg} is not a register of the task being written")
             self._own.remove(reg)
 
-    def _taken(self) -> tuple[set[int], Iterable[int]]:
-        """Return (registers that may not be handed out here, order of search)."""
+    def _taken(self) -> tuple[int, Iterable[int]]:
+        """Return (registers that may not be handed out here, a bit each, order of search)."""
         kind = self.unit.body.kind if self.unit.body else "global"
-        own = {k for reg in self._own for k in range(reg.id, reg.id + max(1, reg.size))}
-        if kind == "function":
-            return self._global | self._function | self._task | {0, 1}, range(isa.N_REGS - 1, -1, -1)
-        if kind == "global":
-            return self._global | self._function | self._task | {0, 1}, range(2, isa.N_REGS)
-        taken = self._global | self._function | own
-        return (taken, (*range(2, isa.N_REGS), 0, 1)) if kind == "local" else (taken | {0, 1}, range(2, isa.N_REGS))
+        taken = self._global | self._function
+        if kind in ("function", "global"):
+            return taken | self._task | ENTRY, DOWN if kind == "function" else UP
+        for reg in self._own:
+            taken |= (2 if reg.size < 2 else 1 << reg.size) - 1 << reg.id
+        return (taken, ENTRY_LAST) if kind == "local" else (taken | ENTRY, UP)
 
     def take(self, name: str, size: int, aligned: bool = True) -> Reg:
         """Return `size` free registers, the first even if `aligned` and there are two."""
         self.unit.changing()
         taken, order = self._taken()
+        run = (1 << size) - 1
         for first in order:
-            ids = range(first, first + size)
-            if (aligned and size == 2 and first % 2) or ids[-1] >= isa.N_REGS or any(k in taken for k in ids):
+            if taken >> first & run or first + size > isa.N_REGS or (aligned and size == 2 and first % 2):
                 continue
             reg = Reg(first, size, name)
             if self.unit.body is None:
-                self._global.update(ids)
+                self._global |= run << first
             else:
                 self._own.append(reg)
-                (self._function if self.unit.body.kind == "function" else self._task).update(ids)
+                if self.unit.body.kind == "function":
+                    self._function |= run << first
+                else:
+                    self._task |= run << first
             return reg
         raise self.unit.error(
             f"no {size} free register{'s' * (size > 1)} for {name or 'a value'}; "
-            f"taken: {', '.join(f'r{k}' for k in sorted(taken))}",
+            f"taken: {', '.join(f'r{k}' for k in range(isa.N_REGS) if taken >> k & 1)}",
             hint="p.free(reg) gives one back; variables in SRAM hold what is not needed at once",
         )
 

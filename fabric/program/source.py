@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
 from types import FrameType
 
 from fabric.asm.instruction import Place
@@ -15,17 +14,21 @@ _FABRIC = os.path.dirname(os.path.dirname(__file__))
 _INSIDE = (os.path.join(_FABRIC, "program", ""), os.path.join(_FABRIC, "asm", ""), "<string>")
 
 
-@cache
-def _shown(file: str) -> str | None:
-    """Return the name of a file in a message; None if its code is between the user's program and the assembler."""
-    return None if file.startswith(_INSIDE) or file.endswith("contextlib.py") else os.path.basename(file)
+_NAMES: dict[str, str | None] = {}
+"""Name of a file in a message; None if its code is between the user's program and the assembler."""
 
 
 def here() -> Place | None:
     """Return the place of the first caller outside of this package, the assembler and contextlib."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if name := _shown(frame.f_code.co_filename):
+        file = frame.f_code.co_filename
+        try:
+            name = _NAMES[file]
+        except KeyError:
+            inside = file.startswith(_INSIDE) or file.endswith("contextlib.py")
+            name = _NAMES[file] = None if inside else os.path.basename(file)
+        if name:
             return Place(name, frame.f_lineno)
         frame = frame.f_back
     return None

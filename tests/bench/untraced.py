@@ -31,6 +31,7 @@ ROOMS = tuple(f"wse_core.{name}" for name in ("router", "ce", "vecop", "flow", "
 CHOICE = "if unlikely(s.watch != NULL):"
 CHOOSES = "fabric.engine.cycles"
 """The module that chooses between the copies."""
+CIMPORTED = re.compile(r"^\s*(?:from ([\w.]+) cimport|cimport ([\w.]+))", re.MULTILINE)
 MARKED = re.compile(r"if TRACE: +# <{14}\n(?: \*.*\n)*\*/\n(.*)")
 """Where a condition begins in what Cython writes, and the line of C behind that comment."""
 
@@ -98,15 +99,31 @@ def choices(source: Path, *words: str) -> list[str]:
 
 def built(name: str, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Return C and object file of a module as `make build` left them; made below a folder if those are older."""
-    left, module = ROOT / "build" / "release", Path(*name.split("."))
+    left, module = ROOT / "build" / "release", module_path(name)
     c = left / "cython" / module.with_suffix(".c")
     found = left / "obj" / "build" / "release" / "cython" / module.with_suffix(".o")
-    sources = [*ROOT.glob("wse_core/*.p[yx][xd]"), *ROOT.glob("wse_core/*.h")]
-    newest = max(path.stat().st_mtime for path in sources)
+    newest = max(path.stat().st_mtime for path in [*sources_of(name), *ROOT.glob("wse_core/*.h")])
     if all(path.exists() and path.stat().st_mtime > newest for path in (c, found)):
         return c, found
     c = translated([name], folder)[name]
     return c, compiled(c, folder)
+
+
+def module_path(name: str) -> Path:
+    """Return the path of a module without its suffix."""
+    return Path(*name.split("."))
+
+
+def sources_of(name: str) -> list[Path]:
+    """Return what a module is translated from: its source, and its declarations and those that they name in turn."""
+    found, todo = [], [ROOT / module_path(name).with_suffix(".pyx"), ROOT / module_path(name).with_suffix(".pxd")]
+    while todo:
+        path = todo.pop()
+        if path.exists() and path not in found:
+            found.append(path)
+            names = CIMPORTED.findall(path.read_text(encoding="utf-8"))
+            todo += [ROOT / module_path(one or other).with_suffix(".pxd") for one, other in names]
+    return found
 
 
 def command(folder: Path) -> list[str]:

@@ -98,9 +98,9 @@ def test_one_window_alone(wse, files, tmp_path):
     assert (plain.returncode, "no windows" in plain.stderr) == (2, True)
 
 
-def test_what_a_file_holds_says_how_many_windows(wse_process, files):
+def test_what_a_file_holds_says_how_many_windows(wse, files):
     folder, window = files
-    facts = json.loads(wse_process("view", folder / "windows.h5", "--json").stdout)
+    facts = json.loads(wse("view", folder / "windows.h5", "--json").stdout)
     assert facts["window_cycles"] == window
     assert facts["windows"] == -(-facts["cycles"] // window)
 

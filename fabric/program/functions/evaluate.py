@@ -75,7 +75,8 @@ class Evaluate(Functions):
     def calculate(self, name: str, dest: Any, *operands: Any) -> None:
         """Set dest; numbers are rounded to f32 as the program's constants are."""
         bits = [np.float32(x).view(np.uint32) if is_number(x) else np.asarray(x) for x in operands]
-        dest[...] = getattr(numerics, name)(*(np.broadcast_to(x, dest.shape) for x in bits), "f32", ftz=self.ftz)
+        whole = (x if x.shape == dest.shape else np.full(dest.shape, x) for x in bits)
+        dest[...] = getattr(numerics, name)(*whole, "f32", ftz=self.ftz)
 
     def half(self, name: str, dest: Any, *sources: Any) -> None:
         dest[...] = HALVES[name](*(np.uint16(x) if is_number(x) else x for x in sources))

@@ -55,8 +55,8 @@ def runs(tmp_path_factory):
     return folder
 
 
-def test_a_page_stands_alone(wse_process, runs, tmp_path):
-    done = wse_process("report", runs / "a.h5", "--out", "a.html")
+def test_a_page_stands_alone(wse, runs, tmp_path):
+    done = wse("report", runs / "a.h5", "--out", "a.html")
     assert done.returncode == 0, done.stderr
     reader = read(tmp_path / "a.html")
     assert len(reader.sources) >= 4
@@ -128,9 +128,9 @@ def test_two_runs_are_compared(wse, runs, tmp_path):
     assert len(rows) == 1
 
 
-def test_a_file_that_is_none(wse_process, tmp_path):
+def test_a_file_that_is_none(wse, tmp_path):
     (tmp_path / "x.h5").write_text("no")
-    done = wse_process("report", "x.h5")
+    done = wse("report", "x.h5")
     assert done.returncode == 2
     assert "not an HDF5 file" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["x.h5"]

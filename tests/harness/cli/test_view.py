@@ -35,8 +35,8 @@ def run_file(tmp_path_factory):
     return path
 
 
-def test_a_kernel_is_recorded(wse_process, tmp_path):
-    done = wse_process("kernel", "chain_reduce", "pes=3", "n=4", "--trace", "full", "--out", "t.h5", "--json")
+def test_a_kernel_is_recorded(wse, tmp_path):
+    done = wse("kernel", "chain_reduce", "pes=3", "n=4", "--trace", "full", "--out", "t.h5", "--json")
     assert done.returncode == 0, done.stderr
     with Trace.open(tmp_path / "t.h5") as trace:
         assert len(trace.events(kinds=("depart",))) == json.loads(done.stdout)["wavelet_hops"]
@@ -107,7 +107,7 @@ def test_levels_hold_what_they_say(wse, tmp_path):
     assert (wrong.returncode, "no counters are recorded" in wrong.stderr) == (2, True)
 
 
-def test_a_killed_run_is_looked_at(wse_process, root, child_env, tmp_path):
+def test_a_killed_run_is_looked_at(wse, root, child_env, tmp_path):
     """SIGKILL in the middle of a traced kernel: whole segments are there, and the commands open them."""
     path = tmp_path / "long.h5"
     words = ["kernel", "chain_reduce", "pes=400", "n=6000", "--trace", "full", "--out", str(path)]
@@ -124,14 +124,14 @@ def test_a_killed_run_is_looked_at(wse_process, root, child_env, tmp_path):
     child.kill()
     child.wait()
     assert not path.exists()
-    facts = json.loads(wse_process("view", path, "--json").stdout)
+    facts = json.loads(wse("view", path, "--json").stdout)
     assert facts["complete"] is False
     assert facts["events"] > 0
     assert facts["events"] % SEGMENT == 0
-    done = wse_process("view", path, "--cycle", "100", "--region", "396,0,4,1")
+    done = wse("view", path, "--cycle", "100", "--region", "396,0,4,1")
     assert done.returncode == 0, done.stderr
     assert "x=399" in done.stdout
-    done = wse_process("export", path, "--format", "csv", "--cycles", ":200", "--out", "t.csv")
+    done = wse("export", path, "--format", "csv", "--cycles", ":200", "--out", "t.csv")
     assert done.returncode == 0, done.stderr
     with Trace.open(path) as trace:
         for file in trace.files:

@@ -109,7 +109,7 @@ def test_a_table_is_picture_csv_and_page(capsys, tmp_path):
     assert (tmp_path / "waferllm-table-4.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("waferllm-table")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("waferllm-table") and name[-1] != "4"])
 def test_every_table_is_drawn(name, tmp_path):
     from harness.kit.files import write_picture
 

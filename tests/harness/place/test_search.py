@@ -21,7 +21,7 @@ from harness.place.search import Search, flow_order
 from harness.place.shapes import NEVER
 from harness.place.solution import check, parse_solution, written
 from harness.place.solve import prepare, solve
-from tests.examples import examples
+from tests.examples import examples, few
 from tests.harness.place import exhaustive
 from tests.harness.place.problems import convolutions, network
 from wse_core.errors import ConfigError, LayoutError, UnsupportedError
@@ -120,7 +120,7 @@ def test_flow_follows_a_branch():
     assert flow_order(3, [(0, 1), (1, 0)]) == [2, 0, 1]
 
 
-@pytest.mark.parametrize("case", range(len(SMALL)))
+@pytest.mark.parametrize("case", few(range(len(SMALL)), 3))
 def test_slowest_equals_exhaustive_search(case):
     sizes, wires, width, height = SMALL[case]
     problem = convolutions(sizes, wires, width=width, height=height)
@@ -130,8 +130,7 @@ def test_slowest_equals_exhaustive_search(case):
     assert outcome.bound * Fraction(99, 100) <= outcome.score.slowest
 
 
-@pytest.mark.parametrize("case", range(len(SCORED)))
-@pytest.mark.parametrize("wire", [1, 6])
+@pytest.mark.parametrize(("case", "wire"), few([(0, 1), (1, 6), (2, 1), (0, 6), (1, 1), (2, 6)], 3))
 def test_score_equals_exhaustive_search(case, wire):
     sizes, wires, width, height = SCORED[case]
     problem = convolutions(sizes, wires, width=width, height=height, wire=wire)
@@ -139,7 +138,7 @@ def test_score_equals_exhaustive_search(case, wire):
     assert outcome.score.score == float(exhaustive.score(problem))
 
 
-@pytest.mark.parametrize("layers", [9, 24])
+@pytest.mark.parametrize("layers", few([9, 24], 1))
 def test_slowest_is_near_the_bound_by_area(layers):
     outcome = solve(network(layers), "slowest", rounds=6, processes=1)
     assert 0.99 < outcome.score.slowest / outcome.bound < 1.1

@@ -31,13 +31,14 @@ CLUSTER = """
 import sys
 from distributed import LocalCluster
 if __name__ == "__main__":
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    how = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "protocol": "tcp://"}
+    with LocalCluster(**how, dashboard_address=None) as cluster:
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()
 """
 
 
-def test_the_table_is_the_same(tmp_path, child_env, wse_process):
+def test_the_table_is_the_same(tmp_path, child_env, wse, wse_process):
     pytest.importorskip("distributed")
     (tmp_path / "cluster.py").write_text(CLUSTER)
     (tmp_path / "s.toml").write_text(TEXT)
@@ -53,6 +54,6 @@ def test_the_table_is_the_same(tmp_path, child_env, wse_process):
             assert "3 points; 1 failed" in found.stdout
         finally:
             cluster.communicate("")
-    assert wse_process("sweep", "s.toml", "--out", "here").returncode == 1
+    assert wse("sweep", "s.toml", "--out", "here").returncode == 1
     for name in ("table.csv", "table.parquet", "figure.png"):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()

@@ -34,9 +34,9 @@ def write(name="a.toml", wafers=2, iterations=12, train="", interval=4):
         file.write(TEXT.format(wafers=wafers, iterations=iterations, train=train, interval=interval))
 
 
-def run(capsys, words):
-    """Run ``wse train``; return (exit status, result or None, standard error)."""
-    status = cli.main(["train", *words.split(), "--json"])
+def run(capsys, words, report=False):
+    """Run ``wse train``, no report unless asked; return (exit status, result or None, standard error)."""
+    status = cli.main(["train", *words.split(), "--json", *([] if report else ["--no-report"])])
     out, err = capsys.readouterr()
     return status, json.loads(out) if out else None, err
 

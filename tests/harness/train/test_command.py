@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 def test_a_run_on_wafers_leaves_log_table_figure_and_checkpoints(capsys, folder):
     write(train="evaluate = 5")
-    status, result, err = run(capsys, "a.toml")
+    status, result, err = run(capsys, "a.toml", report=True)
     assert (status, err) == (0, "")
     assert [result[key] for key in ("name", "features", "iterations", "done")] == ["a", [12, 10, 4], 12, 12]
     log = lines("runs/a")
@@ -109,7 +109,7 @@ def test_mistakes_are_one_message_and_leave_nothing(capsys, folder, words, match
 def test_what_is_in_the_way_of_the_results_is_found_before_training(capsys, name):
     write()
     Path("runs/a", name).mkdir(parents=True)
-    status, result, err = run(capsys, "a.toml")
+    status, result, err = run(capsys, "a.toml", report=True)
     assert (status, result) == (2, None)
     assert f"{name}: is in the way: a directory" in err
     assert [path.name for path in Path("runs/a").iterdir()] == [name]
@@ -162,7 +162,7 @@ def test_formats(capsys):
 def test_wafers_and_numpy_are_compared(capsys):
     """Bit for bit in the order of the wafers; losses of plain numpy stand in the log, and a report is written."""
     write(interval=0)
-    status, result, _ = run(capsys, "a.toml --compare 8")
+    status, result, _ = run(capsys, "a.toml --compare 8", report=True)
     assert (status, result["bit_exact"], result["compared_iterations"]) == (0, True, 8)
     assert result["weight_distance_to_numpy"] < 0.02
     log = lines("runs/a")

@@ -9,6 +9,7 @@ import pytest
 
 from harness.cli import main as cli
 from harness.cli import train_run
+from tests.examples import few
 from tests.harness.train.blobs import write
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 @pytest.mark.parametrize(
     ("words", "made"),
-    [("--iterations 2", False), ("--iterations 2 --report", True), ("--no-report", False), ("", True)],
+    few([("--iterations 2", False), ("", True), ("--iterations 2 --report", True), ("--no-report", False)], 3),
 )
 def test_figure_and_report_are_made_of_whole_runs_or_if_asked_for(capsys, words, made):
     write(interval=0)

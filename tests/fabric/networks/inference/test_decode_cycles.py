@@ -21,7 +21,7 @@ SIZES = [
     (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1),
     (Decoder(128, 2, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9),
     (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10),
-][: some(20)]
+][: some(20, 3)]
 
 
 def measured(decoder, width, height, tokens, timed):

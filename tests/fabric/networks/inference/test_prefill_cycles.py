@@ -23,7 +23,7 @@ SIZES = [
     (Decoder(40, 1, 2, 1, 24, 70, 30, 64, 1e-5), 5, 7, 15),
     (Decoder(56, 1, 3, 3, 12, 90, 30, 64, 1e-5), 10, 4, 20),
     (Decoder(128, 1, 4, 2, 32, 344, 100, 64, 1e-5), 16, 7, 15),
-][: some(20)]
+][: some(20, 3)]
 
 
 @pytest.mark.parametrize(("decoder", "width", "height", "length"), SIZES)
