@@ -1,8 +1,9 @@
 # cython: overflowcheck=False
 """Vector operations in bulk: all steps of an operation in memory that fall into a span of cycles, in one call.
 
-For the main thread only, while nobody else of its PE issues.  Elements go through the kernels of `wse_core.vector`
-where one fits; cycles lost to bank conflicts follow a pattern, because addresses advance evenly.
+For the main thread only, while nobody else of its PE issues; most operations are done as a whole, by `wse_core.whole`
+with what is here.  Elements go through the kernels of `wse_core.vector` where one fits; cycles lost to bank conflicts
+follow a pattern, because addresses advance evenly.
 """
 from libc.string cimport memset
 
@@ -20,23 +21,8 @@ from wse_core.vector cimport (
     vec_faddh, vec_faddhs, vec_fadds, vec_fmach, vec_fmachs, vec_fmacs, vec_fmulh, vec_fmuls, vec_fsubh, vec_fsubs)
 
 
-cdef extern from *:
-    void fetch "__builtin_prefetch"(const void* place) noexcept nogil
-
-cdef enum:
-    MINUS_ZEROS = 64
-
-cdef uint32_t minus_zeros[MINUS_ZEROS]
 for _k in range(MINUS_ZEROS):
     minus_zeros[_k] = 0x80000000U
-
-ctypedef struct places_t:   # where an operation goes on: addresses of its next elements, or values
-    uint16_t* a
-    uint16_t* b
-    uint16_t* c
-    uint32_t b_value
-    uint32_t c_value
-    uint32_t scalar         # multiplier of a multiply-add
 
 cdef inline bint apart(const uint16_t* a, const uint16_t* o, int a_words, int words, uint32_t n) noexcept nogil:
     # Whether a contiguous source is the destination itself or does not touch it: the condition of vec_*.
@@ -306,7 +292,6 @@ cdef void vec_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
         t = ce.pipe_free
 
 
-# --- whole operations -------------------------------------------------------------------------------------------------
 cdef void learn(region_t* s, ce_t* ce, shape_t* shape, uint32_t distance) noexcept nogil:
     # What an operation loses in memory whose sources are so far apart.
     cdef thread_t th
@@ -319,75 +304,3 @@ cdef void learn(region_t* s, ce_t* ce, shape_t* shape, uint32_t distance) noexce
     shape.lost[distance] = <uint32_t>span.lost
     shape.last[distance] = <uint8_t>span.last
     shape.learned |= <uint8_t>(1 << distance)
-
-cdef inline void save_base(ce_t* ce, const opnd_t* o, int32_t base, uint32_t n) noexcept nogil:
-    # The DSR of an operand goes on behind the elements, if it is asked to.
-    if o.flags & F_SAVE and o.mode == OPND_MEM1D:
-        dsr_at(ce, o.dsr).base = <uint16_t>(base + <int32_t>n * o.step)
-
-cdef bint vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins) noexcept nogil:
-    # A vector instruction of the main thread, alone, from its issue in cycle t to its completion: if it works in memory
-    # as when it was last set up, on whichever PE, but for where its operands begin, and ends before the horizon. What
-    # it loses to bank conflicts depends on the distance of its sources only. False, also for any other instruction:
-    # nothing was done.
-    # Gain: three quarters of the instructions of set-up, steps and completion one by one.
-    cdef shape_t* shape = &s.shapes[ins.shape]
-    cdef const form_t* f
-    cdef uint32_t n = shape.n
-    cdef uint16_t* m
-    cdef places_t at
-    cdef int32_t a, b, c
-    cdef uint32_t distance, lost, cost
-    cdef uint64_t begin, end
-    if ins.flags & (I_VECTOR | I_ASYNC) != I_VECTOR or not shape.whole:
-        return False
-    f = shape.form
-    if not (fits(ce, shape, &f.b, 0) and fits(ce, shape, &f.c, 1) and fits(ce, shape, &f.a, 2)):
-        return False
-    a = base_of(ce, &f.a)
-    b = base_of(ce, &f.b)
-    c = base_of(ce, &f.c)
-    distance = <uint32_t>(b - c) & (shape.distances - 1)
-    if not (shape.learned >> distance) & 1:
-        learn(s, ce, shape, distance)
-    lost = shape.lost[distance]
-    cost = 1 + shape.last[distance]
-    begin = t + 1 + s.f.p.start
-    end = begin + shape.steps + lost
-    if end > s.ahead:
-        return False
-    m = ce.sram - ce.prog.code_words
-    at.a = place_of(m, &f.a, a, 0)
-    at.b = place_of(m, &f.b, b, 0)
-    at.c = place_of(m, &f.c, c, 0)
-    at.b_value = <uint32_t>b
-    at.c_value = <uint32_t>c
-    at.scalar = reg_read(ce, ins.d & 15, ins.wd) if ins.wd else 0
-    elements(ce, f, &at, n, shape.packed)
-    # A program that goes through an array goes on behind it, when the other PEs have had their turn.
-    fetch(at.b + <int64_t>n * f.b.step)
-    fetch(at.c + <int64_t>n * f.c.step)
-    if (f.a.flags | f.b.flags | f.c.flags) & F_SAVE:
-        save_base(ce, &f.b, b, n)
-        save_base(ce, &f.c, c, n)
-        if f.a.dsr != f.b.dsr:
-            save_base(ce, &f.a, a, n)
-    ce.counts[COUNT_INSTRUCTIONS] += 1
-    ce.counts[COUNT_BUSY] += 1 + shape.steps
-    ce.counts[COUNT_STALL_PIPE] += begin - t - 1
-    ce.counts[COUNT_STALL_CONFLICT] += lost
-    ce.counts[COUNT_STEPS] += shape.steps
-    ce.counts[COUNT_ELEMENTS] += n
-    if is_mac(f.op):
-        ce.counts[COUNT_MACS] += n
-    ce.main_state = MAIN_RUN
-    ce.rr = MAIN
-    ce.pc = ins.next
-    ce.tail_conflict = cost - 1
-    ce.acct = end
-    ce.pipe_free = end
-    ce.next = end + s.f.p.drain
-    if f.a.mode == OPND_REG:
-        wait_reg(ce, f.a.reg, f.a.words, end - cost, cost if cost > f.latency else f.latency)
-    touched(s, end - cost)
-    return True

@@ -23,7 +23,7 @@ R queues of its router (pushing), route words and filters of its router (in real
 from wse_core.account cimport *
 from wse_core.block cimport *
 from wse_core.builtins cimport *
-from wse_core.bulk cimport vec_bulk, vec_whole
+from wse_core.bulk cimport vec_bulk
 from wse_core.emit cimport emit, vary
 from wse_core.flow cimport TURN_GOES_ON, TURN_NOBODY, flow_last, flow_on, flow_run, flow_when, flows_in_turn, \
     pair_on, taking_begins, taking_ends
@@ -31,7 +31,7 @@ from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.report cimport close_wait, traced_wait
-from wse_core.scalar cimport exec_main, exec_plain, main_when, takes_heads
+from wse_core.scalar cimport exec_alone, exec_main, main_when, takes_heads
 from wse_core.vecop cimport vec_step, vec_when
 from wse_core.wake cimport ring_set, schedule, wheel_remove
 
@@ -323,18 +323,13 @@ cdef uint64_t run_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexc
     # that reads or feeds the fabric, ends the task, touches the router or lies beyond the horizon. Returns the cycle of
     # the last issue. Gain over looks: 3x.
     cdef uint64_t when, n = 1
-    cdef const instr_t* ins
     while True:
-        ins = ce.prog.code + ce.pc
-        if ins.flags & I_PLAIN:
-            t = exec_plain(s, ce, cell, t, &n)
-        elif TRACE or not ins.flags & I_VECTOR or not vec_whole(s, ce, t, ins):
-            exec_main(s, ce, cell, t)
-            if ce.main_state == MAIN_VECTOR:
-                if ce.main.kind == KIND_BULK:
-                    catch_up_alone(s, ce, cell)
-                elif not TRACE and ce.main.kind == KIND_FLOW and not s.f.injects:
-                    t = flow_at_once(s, ce, cell, t)
+        t = exec_alone(s, ce, cell, t, &n)
+        if ce.main_state == MAIN_VECTOR:
+            if ce.main.kind == KIND_BULK:
+                catch_up_alone(s, ce, cell)
+            elif not TRACE and ce.main.kind == KIND_FLOW and not s.f.injects:
+                t = flow_at_once(s, ce, cell, t)
         if ce.main_state != MAIN_RUN or ce.uts or ce.prog.code[ce.pc].flags & I_REAL:
             break
         when = ce.next if ce.ready_max <= ce.next else main_when(s, ce, t)

@@ -46,6 +46,14 @@ cdef enum:
     QUICK_SUM_C = 2         # of fabric and memory (c)
     QUICK_COPY = 3          # b as it is, 32 bits in memory
 
+cdef enum:                  # how the elements of a whole operation are done
+    WAY_NOT = 0             # not as a whole
+    WAY_ANY = 1             # any of those that follow, and all others
+    WAY_FMACHS = 2          # by the kernels for contiguous operands
+    WAY_FMULS = 3
+    WAY_FH2S = 4
+    WAY_SUM = 5             # f32 numbers in memory added to a register
+
 cdef enum:
     NO_PLACE = 255
     N_DISTANCES = 8         # of two addresses, modulo the period of banks
@@ -139,6 +147,7 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t reads          # registers read at issue
     uint16_t writes         # registers written
     uint16_t dsrs[FILE_REG]     # DSRs named, per file
+    uint16_t place          # of an instruction that loads or edits a DSR: where that lies in the CE block
     uint32_t shape          # of a vector instruction: its place in region_t.shapes
 
 cdef enum:                  # instr_t.flags
@@ -214,9 +223,12 @@ ctypedef struct shape_t:    # what the last set-up of a vector instruction came 
     uint16_t lowest[3]      # bases for which no element can fault: so many from the lowest on,
     uint16_t span[3]
     uint16_t odd[3]         # without these bits
-    # of an operation in memory: what it takes as a whole
-    bint whole              # its cycles depend on nothing but the distance of its sources modulo `distances`
-    bint packed             # its operands are contiguous
+    uint16_t place[3]       # where these DSRs lie in the CE block
+    # of an operation in memory: what it takes as a whole (whole.pxd)
+    uint8_t way             # WAY_*: its cycles depend on nothing but the distance of its sources modulo `distances`
+    uint8_t packed          # its operands are contiguous
+    uint8_t saves           # a DSR goes on behind the elements
+    uint8_t mac             # a multiply-add
     uint8_t distances       # at most N_DISTANCES, a power of two
     uint8_t learned         # set of distances for which the following is known
     uint8_t last[N_DISTANCES]   # conflict cycles of the last step

@@ -20,6 +20,9 @@ from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 
+cdef enum:
+    LEAST_PACKED = 4        # elements from which on a kernel is worth its call
+
 cdef uint64_t ADVANCE_WORD = <uint64_t>ADVANCE_PAYLOAD | (<uint64_t>1 << SHIFT_CTRL)
 
 
@@ -293,6 +296,7 @@ cdef inline bint shape_operand(ce_t* ce, shape_t* shape, const opnd_t* o, int k)
         return False
     r = dsr_at(ce, o.dsr)
     shape.same[k] = all_but_base(r)
+    shape.place[k] = <uint16_t>(<char*>r - <char*>ce)
     if o.mode == OPND_MEM1D and shape.n:
         reach = <int64_t>(shape.n - 1) * o.step
         lowest = <int64_t>ce.prog.code_words - (reach if reach < 0 else 0)
@@ -302,17 +306,36 @@ cdef inline bint shape_operand(ce_t* ce, shape_t* shape, const opnd_t* o, int k)
     shape.span[k] = <uint16_t>(highest - lowest)
     return True
 
-cdef void note_whole(region_t* s, shape_t* shape, const form_t* f) noexcept nogil:
+cdef inline uint8_t whole_way(const num_t* num, const shape_t* shape, const form_t* f) noexcept nogil:
+    if num.ftz:
+        return WAY_ANY
+    if f.op == OP_FADDS and f.a.mode == OPND_REG and (f.b.mode == OPND_REG and wide(&f.c)
+                                                      or wide(&f.b) and f.c.mode == OPND_REG):
+        return WAY_SUM
+    if not shape.packed or shape.n < LEAST_PACKED:
+        return WAY_ANY
+    if f.op == OP_FMACHS:
+        return WAY_FMACHS
+    if f.op == OP_FMULS:
+        return WAY_FMULS
+    return WAY_FH2S if f.op == OP_FH2S else WAY_ANY
+
+cdef void note_whole(region_t* s, const num_t* num, shape_t* shape, const form_t* f) noexcept nogil:
     # What `vec_whole` asks about a shape.
     cdef int64_t period = bank_period(s)
     shape.distances = 1
     if s.f.p.conflict_rule != RULE_NONE and f.b.mode == OPND_MEM1D and f.c.mode == OPND_MEM1D:
         shape.distances = <uint8_t>period
     shape.learned = 0
-    shape.packed = contiguous(&f.a) and contiguous(&f.b) and contiguous(&f.c)
+    shape.packed = (contiguous(&f.a) and contiguous(&f.b)
+                    and (contiguous(&f.c) or f.op == OP_FH2S and f.c.mode == OPND_NONE))
+    shape.saves = (f.a.flags | f.b.flags | f.c.flags) & F_SAVE != 0
+    shape.mac = is_mac(f.op)
     shape.steps = (shape.n + f.group - 1) // f.group
-    shape.whole = (shape.form != NULL and f.kind == KIND_BULK and shape.n > 0 and not f.one_bank and not f.live
-                   and shape.distances <= N_DISTANCES and shape.distances & (shape.distances - 1) == 0)
+    shape.way = WAY_NOT
+    if (shape.form != NULL and f.kind == KIND_BULK and shape.n > 0 and not f.one_bank and not f.live
+            and shape.distances <= N_DISTANCES and shape.distances & (shape.distances - 1) == 0):
+        shape.way = whole_way(num, shape, f)
 
 cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
     # Turn a vector instruction into a running operation; False after a fault. What the last set-up of the instruction
@@ -332,7 +355,7 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     shape.n = th.n
     shape.form = f if (shape_operand(ce, shape, &f.b, 0) and shape_operand(ce, shape, &f.c, 1)
                        and shape_operand(ce, shape, &f.a, 2)) else NULL
-    note_whole(s, shape, f)
+    note_whole(s, &ce.prog.num, shape, f)
     return True
 
 

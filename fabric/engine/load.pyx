@@ -273,6 +273,7 @@ cdef _programs(Memory m, spec):
         g.active = program.active
         g.blocked = program.blocked
         ce_layout(s, g)
+        _places(g)
         g.blocks = <char*>m.map(g.n_pe * g.block_bytes)
         g.sram = <uint16_t*>m.map(max(1, <uint64_t>g.n_pe * g.data_words * 2))
         room += g.n_pe * (g.block_bytes + <uint64_t>g.data_words * 2)
@@ -297,6 +298,16 @@ cdef _programs(Memory m, spec):
     s.f.forms = <forms_t*>m.map(sizeof(forms_t))
     s.f.forms.of = <form_t*>m.map(MOST_FORMS * sizeof(form_t))
     s.f.forms.first = <uint32_t*>m.map(FORM_HASHES * sizeof(uint32_t))
+
+cdef void _places(program_t* g):
+    """Note where the DSRs lie that instructions load or edit."""
+    cdef uint32_t k
+    cdef instr_t* i
+    for k in range(g.n_code):
+        i = &g.code[k]
+        if i.form == FORM_DSR:
+            i.place = <uint16_t>(g.dsr_at + g.dsr_slot[i.a >> 4][i.a & 15] * sizeof(dsr_t))
+
 
 cdef _cells_of(Memory m, spec):
     # Per program: cells of the PEs that run it, in row-major order.
