@@ -18,6 +18,7 @@ import numpy as np
 
 from wse_core import image as im
 from wse_core import isa
+from wse_core.encoding import N_BINDINGS, N_QUEUES
 from wse_core.isa import FILE_DEST, FILE_REG, FILE_SRC0, FILE_SRC1, encode
 from wse_core.params import machine
 
@@ -67,8 +68,8 @@ class _Writer:
         self.entry = np.full(32, -1, np.int32)
         self.control_entry = np.full(64, -1, np.int32)
         in_depth, out_depth = m["queue.in_depth"], m["queue.out_depth"]
-        inq = [q for q in range(8) if in_depth[q]]
-        outq = [q for q in range(8) if out_depth[q]]
+        inq = [k for k in range(N_BINDINGS) if in_depth[k % N_QUEUES]]
+        outq = [k for k in range(N_BINDINGS) if out_depth[k % N_QUEUES]]
         self.inq = dict(zip(rng.sample(inq, min(len(inq), len(colors))), rng.sample(colors, len(colors)), strict=False))
         self.outq = dict(
             zip(rng.sample(outq, min(len(outq), len(colors))), rng.sample(colors, len(colors)), strict=False)
@@ -318,8 +319,8 @@ def random_program(rng, name, colors, m, filters, plain=False):
         active=sum(1 << t for t in rng.sample(tasks, rng.randint(1, len(tasks)))),
         blocked=blocked,
         high=sum(1 << t for t in w.tasks if rng.chance(0.3)),
-        inq_color=tuple(w.inq.get(q, -1) for q in range(8)),
-        outq_color=tuple(w.outq.get(q, -1) for q in range(8)),
+        inq_color=tuple(w.inq.get(k, -1) for k in range(N_BINDINGS)),
+        outq_color=tuple(w.outq.get(k, -1) for k in range(N_BINDINGS)),
         half=rng.choice(("f16", "f16", "cb16")),
         main_priority=rng.choice((1, 1, 2, 3, 4)),
         data=((code_words, values),),

@@ -11,10 +11,10 @@ cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
     # costs little.
     cdef uint64_t at = sizeof(ce_t)
     cdef int k
-    for k in range(N_QUEUES):
+    for k in range(N_BINDINGS):
         if g.inq_slot[k] >= 0:
             g.inq_at[g.inq_slot[k]] = <uint16_t>at
-            at += sizeof(inq_t) + (s.f.in_caps[k] - 1) * sizeof(uint64_t)
+            at += sizeof(inq_t) + (s.f.in_caps[k & (N_QUEUES - 1)] - 1) * sizeof(uint64_t)
     if g.delays:
         g.ready_at = <uint16_t>at
         at += sizeof(ready_t)
@@ -52,7 +52,7 @@ cdef void ce_awaken(region_t* s, uint32_t cell) noexcept nogil:
     if g.draws:
         for k in range(N_GENERATORS):
             lfsr_of(ce)[k] = s.f.seed
-    for k in range(N_QUEUES):
+    for k in range(N_BINDINGS):
         if g.inq_slot[k] >= 0:
-            inq_at(ce, g.inq_slot[k]).cap = s.f.in_caps[k]
+            inq_at(ce, g.inq_slot[k]).cap = s.f.in_caps[k & (N_QUEUES - 1)]
             inq_at(ce, g.inq_slot[k]).color = g.inq_color[k]

@@ -27,6 +27,7 @@ N_PLANES = N_COLORS * N_PORTS  # a plane: all queues of one color and input port
 N_POSITIONS = 4  # of a switch
 N_FILTERS = 8  # room per PE; the machine may have fewer
 N_QUEUES = 8  # input queues, and as many output queues
+N_BINDINGS = 2 * N_QUEUES  # colors of input (output) queues: two each, binding k is one of queue k % N_QUEUES
 N_REGS = 16  # 16-bit registers; a 32-bit value takes an even/odd pair (arch §2, published; count assumed)
 N_DSRS = 16  # in each of the three files
 N_GENERATORS = 4  # of random numbers
@@ -91,10 +92,10 @@ ROUTE_FIELDS = {
     "filter": (50, 3),  # 0 none, k = filter k - 1
     "swap": (53, 2),  # bit 0: x axis, bit 1: y axis
     "inject": (55, 2),
-    "inq": (57, 3),  # place of the color's input queue in the CE block
-    "has_inq": (60, 1),
-    "shared": (61, 1),  # shares a link with another color, or has several inputs: needs arbitration
-    "special": (62, 1),  # filter, swap, injection or an edge of the rectangle: needs the general path
+    "inq": (57, 4),  # place of the color's input queue in the CE block
+    "has_inq": (61, 1),
+    "shared": (62, 1),  # shares a link with another color, or has several inputs: needs arbitration
+    "special": (63, 1),  # filter, swap, injection or an edge of the rectangle: needs the general path
 }
 """Fields of a route word above its four positions: name -> (lowest bit, bits)."""
 POP_MODES = ("no_pop", "always_pop", "pop_on_advance", "pop_on_advance_nop")

@@ -42,7 +42,7 @@ cdef inline bint has_outputs(region_t* s, plane_t* q, uint32_t cell, uint32_t ou
             return False
         if unlikely(s.f.ce[cell].prog == NULL):
             ce_awaken(s, cell)
-        i = inq_at(s.f.ce[cell], (route >> RT_INQ) & 7)
+        i = inq_at(s.f.ce[cell], (route >> RT_INQ) & (N_BINDINGS - 1))
         place = i.slots[i.tail]
         if not has_room(place, s.now):
             return sleep_on_ramp(s, q, cell, i, place)
@@ -62,7 +62,7 @@ cdef inline bint ramp_has_room(region_t* s, uint32_t cell, uint64_t route) noexc
         return False
     if unlikely(s.f.ce[cell].prog == NULL):
         ce_awaken(s, cell)
-    q = inq_at(s.f.ce[cell], (route >> RT_INQ) & 7)
+    q = inq_at(s.f.ce[cell], (route >> RT_INQ) & (N_BINDINGS - 1))
     return room_at(s, q.slots[q.tail], s.now)
 
 cdef inline uint64_t host_at(plane_t* q, uint32_t cell) noexcept nogil:

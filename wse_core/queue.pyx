@@ -42,7 +42,7 @@ cdef void wake_ramps(region_t* s, uint32_t cell) noexcept nogil:
         if q.sleeper == FOR_TIME:
             q.sleeper = 0
             wake_inputs(s, q.color, cell)
-    for k in range(N_QUEUES):
+    for k in range(N_BINDINGS):
         if ce.prog.outq_color[k] >= 0:
             wake_color(s, ce.prog.outq_color[k], cell, 1 << DIR_R)
     s.waiting = 1

@@ -249,13 +249,13 @@ ctypedef struct program_t:
     uint32_t blocked
     uint32_t data_tasks
     uint32_t high
-    uint32_t inq_colors     # of the input queues
-    int8_t inq_color[N_QUEUES]
-    int8_t outq_color[N_QUEUES]
-    int8_t inq_of_task[N_TASK_IDS]  # input queue of a color, -1 = none
+    uint32_t inq_colors     # of the input queues; the next ones by binding
+    int8_t inq_color[N_BINDINGS]
+    int8_t outq_color[N_BINDINGS]
+    int8_t inq_of_task[N_TASK_IDS]  # input binding of a color, -1 = none
     int8_t dsr_slot[FILE_REG][N_DSRS]      # per file
-    int8_t inq_slot[N_QUEUES]
-    uint16_t inq_at[N_QUEUES]      # where the parts of a CE block begin: input queues by slot,
+    int8_t inq_slot[N_BINDINGS]
+    uint16_t inq_at[N_BINDINGS]      # where the parts of a CE block begin: input queues by slot,
     uint16_t ut_at[N_UTS]       # microthreads by number (0 = not used),
     uint16_t dsr_at
     uint16_t fifo_at

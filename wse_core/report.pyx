@@ -53,7 +53,7 @@ cdef void traced_wait(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexce
         return
     th = &ce.main if ce.main_state != MAIN_IDLE else ut_of(ce, ctz64(ce.uts))
     if ce.wait == WAIT_OUTPUT:
-        add_wait(s, cell, ce.wait, th.form.a.queue, th.form.a.plane // N_PORTS, begin, end)
+        add_wait(s, cell, ce.wait, th.form.a.queue & (N_QUEUES - 1), th.form.a.plane // N_PORTS, begin, end)
         return
     ops[0] = &th.form.b
     ops[1] = &th.form.c
@@ -66,5 +66,5 @@ cdef void traced_wait(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexce
         if until > end:
             until = end
         if until > begin:
-            add_wait(s, cell, ce.wait, ops[k].queue, q.color, begin, until)
+            add_wait(s, cell, ce.wait, ops[k].queue & (N_QUEUES - 1), q.color, begin, until)
             begin = until

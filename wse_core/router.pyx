@@ -144,7 +144,7 @@ cdef inline int advanced(uint64_t route) noexcept nogil:
 cdef inline void deliver(region_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
     # Down the ramp: into the CE's input queue, or at once to the operation that waits for it.
     cdef ce_t* ce = s.f.ce[cell]
-    cdef int slot = <int>(route >> RT_INQ) & 7
+    cdef int slot = <int>(route >> RT_INQ) & (N_BINDINGS - 1)
     if ce.takes != slot + 1 or not flow_takes(s, ce, cell, payload):
         push_to_queue(s, cell, inq_at(ce, slot), payload)
 
@@ -444,7 +444,7 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         if not (route >> RT_HAS_INQ) & 1:
             return
         ce = s.f.ce[cell]
-        slot = <int>(route >> RT_INQ) & 7
+        slot = <int>(route >> RT_INQ) & (N_BINDINGS - 1)
         if ce.takes != slot + 1:
             if unlikely(ce.prog == NULL):
                 ce_awaken(s, cell)

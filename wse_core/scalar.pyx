@@ -37,7 +37,7 @@ cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
             continue
         d = desc_of(ce, r)
         if d.kind == (DSD_FABOUT if k == 0 else DSD_FABIN):
-            return d.queue & 7
+            return d.queue & (N_QUEUES - 1)
     return -1
 
 cdef uint64_t main_when(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:

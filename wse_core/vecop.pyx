@@ -55,7 +55,7 @@ cdef bint setup_operand(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t
         return False
     d = desc_of(ce, r)
     o.flags = d.flags
-    o.queue = d.queue & 7
+    o.queue = d.queue & (N_BINDINGS - 1)
     base[0] = r.base
     if d.kind == DSD_MEM1D:
         o.mode = OPND_MEM1D

@@ -14,6 +14,7 @@ from fabric.asm.numbering import Numbering
 from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Var
 from wse_core import image as im
 from wse_core import isa
+from wse_core.encoding import N_BINDINGS, N_QUEUES
 from wse_core.image import NO_TASK, ProgramImage, Symbol
 
 if TYPE_CHECKING:
@@ -99,9 +100,10 @@ class Assembler(Numbering):
         )
 
     def bound(self, kind: str, key: str) -> tuple[int, ...]:
-        """Return the color of each queue of a kind, -1 for those that are not bound."""
-        colors = [-1] * len(self.unit.machine[key])
-        for queue in self.unit.queues[kind].values():
+        """Return the color of each binding of a kind of queue, -1 for those that are not used."""
+        queues = self.unit.queues[kind]
+        colors = [-1] * max(len(self.unit.machine[key]), N_BINDINGS if queues and max(queues) >= N_QUEUES else 0)
+        for queue in queues.values():
             colors[queue.id] = queue.color
         return tuple(colors)
 

@@ -66,8 +66,8 @@ def thread_of(
     operands = list(operands)
     is_open = any(isinstance(x, Dsr) and not x.loads for x in operands)
     fabric = [d for x in operands for d in (x.loads if isinstance(x, Dsr) else [x])]
-    out = [d.queue.id for d in fabric if d.kind == "fabout" and d.queue is not None]
-    into = [d.queue.id for d in fabric if d.kind == "fabin" and d.queue is not None]
+    out = [d.queue.number for d in fabric if d.kind == "fabout" and d.queue is not None]
+    into = [d.queue.number for d in fabric if d.kind == "fabin" and d.queue is not None]
     derived = next(iter(out or into), None)
     if derived is None and is_open:
         return OPEN_THREAD if async_.ut is None else async_.ut

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from wse_core import image as im
 from wse_core import isa
+from wse_core.encoding import N_QUEUES
 from wse_core.errors import ProgramError
 from wse_core.image import ProgramImage
 from wse_core.isa import Op
@@ -209,7 +210,9 @@ def listing(image: ProgramImage) -> str:
             text = f"{'data ' * bool(data)}{kind} {number}{' (' + ', '.join(bits) + ')' if bits else ''}"
             tasks.setdefault(int(table[number]), []).append(text)
     bound = (("input", image.inq_color), ("output", image.outq_color))
-    queues = [f"{kind} queue {q} = color {c}" for kind, colors in bound for q, c in enumerate(colors) if c >= 0]
+    queues = [
+        f"{kind} queue {q % N_QUEUES} = color {c}" for kind, colors in bound for q, c in enumerate(colors) if c >= 0
+    ]
     lines += [f"; {text}" for text in queues]
     for at, op, a, b, c, d, imm in isa.decode(image.code):
         for name in at_label.get(at, []):
@@ -267,7 +270,7 @@ def describe(row: Any, image: ProgramImage | None = None) -> str:
         colors = () if image is None else image.inq_color if kind == "fabin" else image.outq_color
         queue = int(row["queue"])
         color = f" (color {colors[queue]})" if queue < len(colors) else ""
-        parts.append(f"queue {queue}{color}")
+        parts.append(f"queue {queue % N_QUEUES}{color}")
     else:
         parts.append(f"at {_name_of(int(row['base']), image)}")
         if kind in ("mem1d", "mem4d"):

@@ -11,6 +11,7 @@ import numpy as np
 
 from fabric.asm.instruction import Place
 from fabric.asm.values import WORDS
+from wse_core.encoding import N_QUEUES
 from wse_core.errors import ProgramError
 from wse_core.image import ENDLESS
 
@@ -150,11 +151,16 @@ class Var:
 
 @dataclass(frozen=True)
 class Queue:
-    """An input or output queue bound to a color."""
+    """An input or output queue bound to a color; the binding `id` is one of queue ``id % N_QUEUES``."""
 
     kind: str  # "input" or "output"
     id: int
     color: int
+
+    @property
+    def number(self) -> int:
+        """Number of the queue."""
+        return self.id % N_QUEUES
 
 
 @dataclass(frozen=True, repr=False)

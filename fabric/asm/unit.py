@@ -42,6 +42,7 @@ from fabric.asm.operands import Address, Dsr, Label, Queue, Reg, Task, Var, is_n
 from fabric.asm.values import WORDS, encode_array, encode_number
 from wse_core import image as im
 from wse_core import isa
+from wse_core.encoding import N_QUEUES
 from wse_core.errors import ProgramError, UnsupportedError
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
@@ -373,8 +374,12 @@ class Unit:
         self.variables[name] = var = Var(self, name, int(count), dtype, align, bank, words)
         return var
 
-    def queue(self, kind: str, q: int, color: int, at: At = HERE) -> Queue:
-        """Bind a queue of a kind (``input`` or ``output``) to a color; the same pair again gives the same one."""
+    def queue(self, kind: str, q: int, color: int, at: At = HERE, shared: bool = False) -> Queue:
+        """Bind a queue of a kind (``input`` or ``output``) to a color; the same pair again gives the same one.
+
+        With `shared` the queue may have one color more, and the color of an output several queues: operations name
+        both, as on WSE-2.  Their microthread is that of the queue, their wavelets wait with those of their color.
+        """
         self.changing()
         depths = self.machine["queue.in_depth" if kind == "input" else "queue.out_depth"]
         exist = [i for i, depth in enumerate(depths) if depth]
@@ -395,13 +400,19 @@ class Unit:
                 at=at,
             )
         bound = self.queues[kind]
+        if shared and q in bound and bound[q].color != color:
+            q += N_QUEUES
         if q in bound and bound[q].color == color:
             return bound[q]
         if q in bound:
-            raise self.error(f"{kind} queue {q} is bound twice, to colors {bound[q].color} and {color}", at=at)
+            raise self.error(
+                f"{kind} queue {q % N_QUEUES} is bound twice, to colors {bound[q].color} and {color}", at=at
+            )
         for other in bound.values():
-            if other.color == color:
-                raise self.error(f"color {color} is bound to two {kind} queues, {other.id} and {q}", at=at)
+            if other.color == color and not (shared and kind == "output"):
+                raise self.error(
+                    f"color {color} is bound to two {kind} queues, {other.number} and {q % N_QUEUES}", at=at
+                )
         bound[q] = Queue(kind, q, int(color))
         return bound[q]
 

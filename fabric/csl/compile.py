@@ -17,6 +17,7 @@ from fabric.csl.optimise import optimise
 from fabric.csl.optimise.descriptors import free_numbers
 from fabric.csl.optimise.frames import unused
 from fabric.csl.optimise.memory import name_apart, set_apart
+from fabric.csl.optimise.partners import settle_partners
 from fabric.csl.optimise.products import ROUTINE, expand
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
@@ -95,6 +96,7 @@ def _optimised(lowering: ProgramLowering, dsrs: int) -> list[Function]:
     made = lowering.made
     set_apart(made)
     name_apart(made)
+    settle_partners(made.functions)
     kept = free_numbers(made.functions, dsrs)
 
     def routine() -> Function:

@@ -127,7 +127,7 @@ cdef dict _ce_snapshot(Memory m, int x, int y):
             threads[k] = (th.k, _length(th.n))
     if ce.main_state == MAIN_VECTOR:
         threads[MAIN] = (ce.main.k, _length(ce.main.n))
-    queues = {k: _input(m, ce, k) for k in range(8) if g.inq_slot[k] >= 0}
+    queues = {k: _input(m, ce, k) for k in range(N_BINDINGS) if g.inq_slot[k] >= 0}
     fifos = {}
     for k in range(g.n_fifo):
         fifos[k] = _fifo(m, ce, k)
@@ -212,7 +212,7 @@ def waiters(Memory m, spec):
                 th = ut_of(ce, k)
                 if not (th.n == NO_END and th.wait == WAIT_INPUT):
                     out.append(_thread(m, x, y, ce, th))
-        for k in range(8):
+        for k in range(N_BINDINGS):
             if ce.prog.inq_slot[k] >= 0:
                 words = _input(m, ce, k)
                 if words:
@@ -302,7 +302,7 @@ cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):
                 if not word >> RT_HAS_INQ & 1:
                     blocked.append(d)
                 else:
-                    i = inq_at(m.s.f.ce[cell], word >> RT_INQ & 7)
+                    i = inq_at(m.s.f.ce[cell], word >> RT_INQ & (N_BINDINGS - 1))
                     if is_valid(i.slots[i.tail]):
                         blocked.append(d)
             else:

@@ -345,7 +345,7 @@ cdef _program(Memory m, number, program, machine, dict known):
             g.bound |= <uint32_t>1 << k
     for k in range(64):
         g.control_entry[k] = index_of[int(program.control_entry[k])] if program.control_entry[k] >= 0 else -1
-    for k in range(8):
+    for k in range(N_BINDINGS):
         color = program.inq_color[k] if k < len(program.inq_color) else -1
         g.inq_color[k] = color
         g.inq_slot[k] = -1
@@ -364,8 +364,8 @@ cdef _program(Memory m, number, program, machine, dict known):
         sends = program.descriptors["kind"] == DSD_FABOUT
         controls = (program.descriptors["flags"] & (F_CONTROL | F_ADVANCE)) != 0
         for queue in program.descriptors["queue"][sends & controls]:
-            if g.outq_color[<int>queue & 7] >= 0:
-                note_controls(s, g.outq_color[<int>queue & 7])
+            if g.outq_color[<int>queue & (N_BINDINGS - 1)] >= 0:
+                note_controls(s, g.outq_color[<int>queue & (N_BINDINGS - 1)])
         fifos = program.descriptors[program.descriptors["kind"] == DSD_FIFO]
         g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
     microthreads = set()
@@ -400,7 +400,8 @@ cdef _program(Memory m, number, program, machine, dict known):
         if i.flags & I_ASYNC:
             named = _isa.async_fields(imm)["ut"]
             if named is None:
-                microthreads |= {k for k in range(8) if g.inq_color[k] >= 0 or g.outq_color[k] >= 0}
+                microthreads |= {k & (N_QUEUES - 1) for k in range(N_BINDINGS)
+                                 if g.inq_color[k] >= 0 or g.outq_color[k] >= 0}
             else:
                 microthreads.add(named)
     s.f.n_shapes += n_shapes
@@ -496,8 +497,8 @@ cdef _planes(Memory m, spec):
                 room = np.zeros(max(1, len(spec.programs)), np.uint8)      # per program
                 for g, program in enumerate(spec.programs):
                     for q, color in enumerate(program.outq_color):
-                        if color == c:
-                            room[g] = out_depth[q] + depth
+                        if color == c and not room[g]:
+                            room[g] = out_depth[q % N_QUEUES] + depth
                 if not np.any(room):
                     continue
                 p.depth = np.max(room)

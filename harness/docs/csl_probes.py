@@ -172,6 +172,11 @@ COLLECTIVES = (
     ".dim_params = c2d.get_params(0, 0, .{ .x_colors = .{ @get_color(6), @get_color(7) }, .x_entrypoints = .{ "
     "@get_local_task_id(11), @get_local_task_id(12) } }).x });"
 )
+TALLY = (
+    'const {0} = @import_module("<kernels/tally/layout>", .{{ .kernel_width = 1, .kernel_height = 1, '
+    ".phase2_tally = 0, .colors = [3]color{{ @get_color(6), @get_color(7), @get_color(8) }}, "
+    ".output_color = @get_color(9) }});"
+)
 IMPORTS = {
     "<debug>": 'const m = @import_module("<debug>", .{ .key = "k", .buffer_size = 32 });',
     "<simprint>": 'const m = @import_module("<simprint>", .{ .enable = true });',
@@ -179,6 +184,9 @@ IMPORTS = {
     'const m = @import_module("<memcpy/memcpy>", g.get_params(0));',
     "<memcpy/get_params>": 'const m = @import_module("<memcpy/get_params>", .{ .width = 1, .height = 1 });',
     "<collectives_2d/pe>": COLLECTIVES,
+    "<kernels/tally/layout>": TALLY.format("m"),
+    "<kernels/tally/pe>": TALLY.format("t") + '\nconst m = @import_module("<kernels/tally/pe>", .{ '
+    ".tally_params = t.get_params(0, 0), .input_queues = [2]u16{ 2, 3 }, .output_queues = [2]u16{ 4, 5 } });",
 }
 """Modules that need params, with their import as `m`."""
 
@@ -203,6 +211,8 @@ ARGUMENTS = {
 INNER = {
     "<control>": ("entry_bits", "place", "ignore_place"),
     "<collectives_2d/params>": ("axis",),
+    "<kernels/tally/layout>": ("of_row", "of_column"),
+    "<kernels/tally/pe>": ("conclude", "pass_on", "proceed"),
     "<math>": ("bits_f32", "bits_f16", "peer", "lowest"),
 }
 """Functions of modules that are their own business."""

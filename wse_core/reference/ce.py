@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from wse_core import isa
-from wse_core.encoding import COUNTERS, MAIN, WAITS
+from wse_core.encoding import COUNTERS, MAIN, N_QUEUES, WAITS
 from wse_core.image import DSD_FABIN, DSD_FABOUT, N_TASK_IDS, TASK_TEARDOWN, ProgramImage
 from wse_core.params import Machine
 from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
@@ -93,12 +93,13 @@ class CE:
         self.out_queues: dict[int, Queue] = {}
         for number, color in enumerate(image.inq_color):
             if color >= 0:
-                depth = machine["queue.in_depth"][number] + machine["ramp.in_buffer"]
+                depth = machine["queue.in_depth"][number % N_QUEUES] + machine["ramp.in_buffer"]
                 self.in_queues[number] = Queue(depth, color)
         for number, color in enumerate(image.outq_color):
             if color >= 0:
-                depth = machine["queue.out_depth"][number] + machine["router.depth"]
-                self.out_queues[number] = Queue(depth, color)
+                same = next((queue for queue in self.out_queues.values() if queue.color == color), None)
+                depth = machine["queue.out_depth"][number % N_QUEUES] + machine["router.depth"]
+                self.out_queues[number] = same or Queue(depth, color)
 
     # --- the phase ----------------------------------------------------------------------------------------------------
 
@@ -249,7 +250,7 @@ class CE:
         wavelet = queue.take(t)
         self.counters["received"] += 1
         number = next(number for number, one in self.in_queues.items() if one is queue)
-        self.emit(self.x, self.y, t, "take", queue.color, number, wavelet.payload, wavelet.control)
+        self.emit(self.x, self.y, t, "take", queue.color, number % N_QUEUES, wavelet.payload, wavelet.control)
         return wavelet
 
     # --- accounting ---------------------------------------------------------------------------------------------------
@@ -269,7 +270,9 @@ class CE:
         """Report the wait that is over in cycle t, if there was one."""
         reason, queue, color = self.waits
         if reason in WAITS and t > self.wait_since:
-            self.emit(self.x, self.y, t, "wait", color, WAITS.index(reason), t - self.wait_since, (queue or 0) << 1)
+            self.emit(
+                self.x, self.y, t, "wait", color, WAITS.index(reason), t - self.wait_since, (queue or 0) % N_QUEUES << 1
+            )
             self.wait_since = t
 
     def use_of(self, t: int) -> tuple[str, int | None]:

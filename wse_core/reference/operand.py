@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wse_core import isa
+from wse_core.encoding import N_QUEUES
 from wse_core.image import (
     DSD_CIRCULAR,
     DSD_FABIN,
@@ -241,7 +242,8 @@ def send(ce: CE, operand: Operand, payload: int, control: bool, t: int, cost: in
     queue = queue_of(ce, operand)
     queue.push(payload, control, ready)
     ce.counters["sent"] += 1
-    ce.emit(ce.x, ce.y, t, "inject", queue.color, operand.dsr.queue, payload, control)
+    number = next(number for number, one in ce.out_queues.items() if one is queue)
+    ce.emit(ce.x, ce.y, t, "inject", queue.color, number % N_QUEUES, payload, control)
 
 
 # --- elements ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wse_core import isa
-from wse_core.encoding import ADVANCE_PAYLOAD, MAIN
+from wse_core.encoding import ADVANCE_PAYLOAD, MAIN, N_QUEUES
 from wse_core.image import (
     DSD_CIRCULAR,
     DSD_FABIN,
@@ -211,7 +211,8 @@ def async_ut(ce: CE, ins: Instruction) -> int | None:
         for name in ins.dsrs():  # in the order a, b, c
             dsr = ce.dsrs.get(name)
             if dsr is not None and dsr.kind == kind:
-                return dsr.queue if dsr.queue < ce.machine["ut.count"] else None
+                number = dsr.queue % N_QUEUES
+                return number if number < ce.machine["ut.count"] else None
     return None
 
 

@@ -1,7 +1,9 @@
 """Which queue each color of a program goes through.
 
-The descriptors of WSE-2 name color and queue both; this machine binds each queue to one color.  A color takes the queue
-that the program names if that is free, else the next free one.
+The descriptors of WSE-2 name color and queue both.  A color takes the queue that the program names if that is free,
+else the next free one; where none is left, it becomes the second color of a queue, if it can of the one that was
+named.  A color that is sent through several named queues has them all, so that its operations run on their
+microthreads.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from fabric.asm.operands import Queue
 from fabric.asm.unit import Unit
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Template
+from wse_core.encoding import N_QUEUES
 
 __all__ = ["bind_queues"]
 
@@ -58,7 +61,23 @@ def bind_queues(
     # The number of a queue is that of a microthread, so the other kind's numbers are left to it.
     asked = {queue for colors in wanted.values() for queue, _ in colors.values() if queue is not None}
     bound = {kind: _bind(unit, kind, colors, asked) for kind, colors in wanted.items()}
-    return {key: bound[key[0]][queue.color] for key, queue in found.items()}
+    return {key: _of_its_own(unit, key, wanted["output"], bound[key[0]][queue.color]) for key, queue in found.items()}
+
+
+def _of_its_own(
+    unit: Unit,
+    key: tuple[str, int | None, int | None],
+    outputs: dict[int, tuple[int | None, Span | None]],
+    first: Queue,
+) -> Queue:
+    """Return the queue of a descriptor: a color that leaves through several named ones keeps them all."""
+    kind, color, queue = key
+    if kind == "input" or queue is None or color is None or outputs[color][0] == queue:
+        return first
+    taken = unit.queues[kind]
+    if all(number in taken and taken[number].color != color for number in (queue, queue + N_QUEUES)):
+        return first
+    return unit.queue(kind, queue, color, shared=True)
 
 
 def _unused(unit: Unit, initial: dict[int, int], wanted: dict[str, dict[int, tuple[int | None, Span | None]]]) -> int:
@@ -78,17 +97,22 @@ def _bind(
             free.remove(queue)
             bound[color] = unit.queue(kind, queue, color)
     # Those that nobody asks for first, then what is left.
-    for color, (_, span) in colors.items():
+    single = [number for number, depth in enumerate(depths) if depth]
+    for color, (queue, span) in colors.items():
         if color in bound:
             continue
         left = [number for number in reversed(free) if number not in asked] or free
-        if not left:
+        if left:
+            chosen = left[0]
+            free.remove(chosen)
+            asked.add(chosen)
+            bound[color] = unit.queue(kind, chosen, color)
+            continue
+        if not single:
             count = sum(bool(depth) for depth in depths)
             fault = f"the program uses {len(colors)} colors as {kind}s, a PE has {count} {kind} queues"
-            assert span is not None
-            raise Fault(fault, span, "a queue is bound to one color on this machine")
-        chosen = left[0]
-        free.remove(chosen)
-        asked.add(chosen)
-        bound[color] = unit.queue(kind, chosen, color)
+            raise Fault(fault, span, "a queue has at most two colors on this machine")
+        chosen = queue if queue in single else single[0]
+        single.remove(chosen)
+        bound[color] = unit.queue(kind, chosen, color, shared=True)
     return bound

@@ -296,9 +296,9 @@ def task(body: str, *declarations: str) -> str:
 
 
 RECEIVERS = "\n".join(
-    f"const r{k} = @get_dsd(fabin_dsd, .{{ .extent = 1, .fabric_color = @get_color({k + 10}), "
+    f"const r{k} = @get_dsd(fabin_dsd, .{{ .extent = 1, .fabric_color = @get_color({k + 4}), "
     f".input_queue = @get_input_queue({k % 8}) }});"
-    for k in range(8)
+    for k in range(16)
 )
 BACK_END = {
     "memory of one variable": (running("big[0] = 1;", "¶var big: [30000]i16;"), "bytes, a PE has 49,152"),
@@ -328,8 +328,8 @@ BACK_END = {
         "id 27 is needed for",
     ),
     "too many input queues": (
-        task("".join(f"@fmovs(fa, r{k}, .{{ .async = true }});\n" for k in range(8)) + "¶@fmovs(fa, in_);", RECEIVERS),
-        "9 colors as inputs",
+        task("".join(f"@fmovs(fa, r{k}, .{{ .async = true }});\n" for k in range(16)) + "¶@fmovs(fa, in_);", RECEIVERS),
+        "17 colors as inputs",
     ),
     "DSR that nobody loads": (task("¶@fmovs(@get_dsr(dsr_dest, 1), 1.0);"), "nothing is ever loaded"),
     "DSRs of different numbers": (
