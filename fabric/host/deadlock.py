@@ -434,9 +434,10 @@ class _Graph:
         if kind == "thread":
             length = entry["length"]
             done = f", {entry['done']} of {'endless' if length is None else length} elements done"
+            queue = (entry["queue"] or 0) % N_QUEUES
             what = {
-                "input": f"a wavelet of color {entry['color']} (input queue {_queue(entry['queue'])})",
-                "output": f"room in output queue {_queue(entry['queue'])} (color {entry['color']})",
+                "input": f"a wavelet of color {entry['color']} (input queue {queue})",
+                "output": f"room in output queue {queue} (color {entry['color']})",
                 "fifo": "a FIFO",
                 "resource": "a DSR or microthread in use",
             }[entry["reason"]]
@@ -458,13 +459,8 @@ class _Graph:
             to = [{DIR_R: "the CE", DIR_HOST: "the host"}.get(d) or DIRS[d] for d in entry["blocked"]]
             return f"{pe}: {some} of color {color} from {_SIDES[port]} wait {why}{' to ' + ', '.join(to) if to else ''}"
         if kind == "queue":
-            return f"{pe}: {some} of color {entry['color']} in input queue {_queue(key[3])} that nothing takes"
+            return f"{pe}: {some} of color {entry['color']} in input queue {key[3] % N_QUEUES} that nothing takes"
         return f"{pe}: task {self._task_name(key[1], key[2], key[3])} is activated and cannot start"
-
-
-def _queue(binding: int | None) -> int | None:
-    """Return the number of the queue of a binding."""
-    return None if binding is None else binding % N_QUEUES
 
 
 def _key(entry: Entry) -> Key:
