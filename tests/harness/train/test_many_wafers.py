@@ -79,3 +79,28 @@ def test_stages_are_the_time_of_a_pass_and_bytes_those_of_its_words():
     shares = run.utilisation()
     assert len(shares) == 3
     assert all(0 < share < 1 for share in shares)
+
+
+def test_columns_are_at_work_in_the_cycles_in_which_they_do_not_wait():
+    """By column of PEs, from what they wait for; the column with most of the features has most to do."""
+    rng = np.random.default_rng(1)
+    run = Trainer(
+        TrainConfig.of(
+            wafers=2,
+            network={"inputs": 21, "layers": [{"outputs": 12, "activation": "relu"}, {"outputs": 3}]},
+            data={"batch": 8},
+            mesh={"width": 4, "height": 2},
+            train={"iterations": 2},
+        ),
+        data=[(rng.standard_normal((8, 21)), rng.integers(0, 3, 8)) for _ in range(2)],
+    )
+    for _ in range(2):
+        run.step()
+    fabric, shares = run.system.ports[0].wafer.fabric, run.utilisation()
+    counters = fabric.counters()
+    waits = sum(counters[name] for name in counters if name == "idle" or name.startswith("stall"))
+    assert shares == pytest.approx(1 - waits.mean(axis=0) / fabric.cycle)
+    features = np.diff(run.system.resident.places[0].feature_starts)
+    assert max(features) > min(features)
+    assert np.argmax(shares) in np.flatnonzero(features == max(features))
+    assert 0.1 < min(shares) < max(shares) < 1
