@@ -281,7 +281,7 @@ class build_ext(_build_ext):
         try:
             generated = cythonize(
                 self.extensions,
-                nthreads=number_of_jobs(),
+                nthreads=number_of_jobs() if number_of_jobs() > 1 else 0,  # 0: in this process
                 force=bool(self.force),
                 quiet=not self.verbose,
                 build_dir=None if MODE == "coverage" else os.path.join("build", MODE, "cython"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
-from tests.costs import COSTS
+from tests.costs import COSTS, is_long
 
 TASKS = {
     "Change the ramp's latency": "wse_core/numbers.py",
@@ -54,3 +55,15 @@ def test_tests_with_a_cost_exist(root):
         if f"def {function.rpartition('::')[2]}(" not in text:
             gone.append(name)
     assert gone == [], "WSE_COSTS=tests/costs.json make test"
+
+
+def test_what_a_module_shares_is_long_for_each_of_its_tests(monkeypatch):
+    """Whichever of them runs first makes it."""
+    item = SimpleNamespace(nodeid="tests/a.py::test_b[c]", fixturenames=["made"], obj=None)
+    assert not is_long(item)
+    monkeypatch.setitem(COSTS, "tests/a.py::made", 3.0)
+    assert is_long(item)
+    item.fixturenames = []
+    assert not is_long(item)
+    monkeypatch.setitem(COSTS, "tests/a.py::test_b", 0.5)
+    assert is_long(item)

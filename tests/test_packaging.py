@@ -31,6 +31,7 @@ PROJECT = tomllib.loads(Path(ROOT, "pyproject.toml").read_text(encoding="utf-8")
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 WHEEL = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+INSTALL = ("pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile")
 SHIFTED = re.compile(r"^    (\w+ = \d+ << \d+)", re.MULTILINE)
 DIRECTIVE = re.compile(r"^#\s*cython:\s*(.+)$", re.MULTILINE)
 
@@ -485,7 +486,7 @@ def test_a_wheel_from_the_source_distribution_works_elsewhere(sdist, released, t
                 assert source in names
 
     target = tmp_path / "site"
-    done = python("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", target, wheel, cwd=tmp_path)
+    done = python("-m", *INSTALL, "--target", target, wheel, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     done = python("-m", "harness", "doctor", "--json", cwd=tmp_path, PYTHONPATH=str(target))
     facts = json.loads(done.stdout)

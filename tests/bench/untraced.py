@@ -32,6 +32,7 @@ CHOICE = "if unlikely(s.watch != NULL):"
 CHOOSES = "fabric.engine.cycles"
 """The module that chooses between the copies."""
 CIMPORTED = re.compile(r"^\s*(?:from ([\w.]+) cimport|cimport ([\w.]+))", re.MULTILINE)
+HEADER = re.compile(r'^ *cdef extern from "([^"]+)"', re.MULTILINE)
 MARKED = re.compile(r"if TRACE: +# <{14}\n(?: \*.*\n)*\*/\n(.*)")
 """Where a condition begins in what Cython writes, and the line of C behind that comment."""
 
@@ -102,7 +103,7 @@ def built(name: str, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
     left, module = ROOT / "build" / "release", module_path(name)
     c = left / "cython" / module.with_suffix(".c")
     found = left / "obj" / "build" / "release" / "cython" / module.with_suffix(".o")
-    newest = max(path.stat().st_mtime for path in [*sources_of(name), *ROOT.glob("wse_core/*.h")])
+    newest = max(path.stat().st_mtime for path in sources_of(name))
     if all(path.exists() and path.stat().st_mtime > newest for path in (c, found)):
         return c, found
     c = translated([name], folder)[name]
@@ -115,14 +116,15 @@ def module_path(name: str) -> Path:
 
 
 def sources_of(name: str) -> list[Path]:
-    """Return what a module is translated from: its source, and its declarations and those that they name in turn."""
+    """Return what a module is made from: its source, its declarations, and those and the headers that they name."""
     found, todo = [], [ROOT / module_path(name).with_suffix(".pyx"), ROOT / module_path(name).with_suffix(".pxd")]
     while todo:
         path = todo.pop()
         if path.exists() and path not in found:
             found.append(path)
-            names = CIMPORTED.findall(path.read_text(encoding="utf-8"))
-            todo += [ROOT / module_path(one or other).with_suffix(".pxd") for one, other in names]
+            text = path.read_text(encoding="utf-8")
+            todo += [ROOT / module_path(one or other).with_suffix(".pxd") for one, other in CIMPORTED.findall(text)]
+            todo += [ROOT / header for header in HEADER.findall(text)]
     return found
 
 

@@ -32,6 +32,14 @@ def test_every_condition_of_an_untraced_room_is_a_literal_zero(name, tmp_path):
     assert set(untraced.choices(traced, "-DWSE_TRACE=1")) == {"if (1) {"}
 
 
+def test_only_what_a_room_stands_on_makes_it_older_than_its_sources():
+    """A change elsewhere leaves what `make build` made as it is, and so does this test."""
+    names = {path.name for path in untraced.sources_of("wse_core.router")}
+    assert {"router.pyx", "router.pxd", "records.pxd", "constants.pxd"} <= names
+    assert names.isdisjoint({"traced_router.pyx", "vecop.pxd", "vector.h"})
+    assert "vector.h" in {path.name for path in untraced.sources_of("wse_core.vector")}
+
+
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump")
 def test_untraced_code_is_that_of_a_source_without_tracing(tmp_path):
     """What `make build` left has the functions and the instructions of a source without tracing.

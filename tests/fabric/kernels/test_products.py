@@ -12,7 +12,7 @@ from fabric.kernels.kit.session import Session
 from fabric.kernels.matmul.gemm import Gemm
 from fabric.kernels.matmul.local import GROUP, Shape, product_cycles
 from fabric.kernels.registry import KERNELS
-from tests.examples import SLOW_BUILD, examples
+from tests.examples import SLOW_BUILD, examples, few
 from tests.fabric.kernels import run
 from wse_core.params import machine
 
@@ -49,7 +49,7 @@ def test_gemm(preset, p, m, k, n, dtype, data, buffers, seed):
 @pytest.mark.parametrize("buffers", [1, 2])
 @pytest.mark.parametrize("p", [2, 3] if SLOW_BUILD else [2, 3, 8])
 def test_gemm_cycles_of_steps_of_some_length(dtype, buffers, p):
-    for rows, depth, columns in ((14, 14, 14), (60, 9, 2), (8, 24, 8), (8, 8, 24))[: 1 if SLOW_BUILD else 4]:
+    for rows, depth, columns in few(((14, 14, 14), (60, 9, 2), (8, 24, 8), (8, 8, 24)), 1 if SLOW_BUILD else 2):
         result = run("gemm", p=p, m=p * rows, k=p * depth, n=p * columns, dtype=dtype, buffers=buffers)
         assert result["cycles"] == pytest.approx(result["expected_cycles"], rel=0.02)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.validation.programs import stencil_tiled
 from harness.validation.recipe import CannotRun
 from harness.validation.registry import RECIPES
-from tests.examples import examples
+from tests.examples import examples, some
 from wse_core import numerics
 from wse_core.params import machine
 
@@ -47,21 +47,21 @@ def test_values(w, h, radius, across, down, iterations):
     ("tile", "radius", "published"),
     [
         ("1x1", 1, 127),
-        ("3x3", 1, 188),
         ("4x4", 1, 220),
-        ("6x6", 1, 338),
         ("14x1", 1, 232),
         ("20x20", 1, 2670),
-        ("86x14", 1, 7741),
-        ("2x2", 2, 271),
         ("11x2", 2, 596),
-        ("20x20", 2, 4544),
         ("14x3", 3, 1121),
         ("11x4", 4, 1714),
         ("5x5", 5, 1364),
         ("11x6", 6, 3370),
+        ("2x2", 2, 271),
+        ("3x3", 1, 188),
+        ("6x6", 1, 338),
+        ("20x20", 2, 4544),
+        ("86x14", 1, 7741),
         ("86x14", 5, 33304),
-    ],
+    ][: some(60, 9)],
 )
 def test_published_points(tile, radius, published):
     across, down = map(int, tile.split("x"))
