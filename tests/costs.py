@@ -75,9 +75,9 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_runtest_logreport(report):
-    """Add up what was used, in the process that writes the file."""
-    _used[report.nodeid.partition("[")[0]] += report.cpu
-    _used.update(report.shared)
+    """Add up what was used, in the process that writes the file; a process that died has not said it."""
+    _used[report.nodeid.partition("[")[0]] += getattr(report, "cpu", 0.0)
+    _used.update(getattr(report, "shared", {}))
 
 
 def pytest_sessionfinish(session):

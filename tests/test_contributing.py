@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
+from tests import costs
 from tests.costs import COSTS, is_long
 
 TASKS = {
@@ -67,3 +69,12 @@ def test_what_a_module_shares_is_long_for_each_of_its_tests(monkeypatch):
     assert not is_long(item)
     monkeypatch.setitem(COSTS, "tests/a.py::test_b", 0.5)
     assert is_long(item)
+
+
+def test_a_process_that_died_has_no_cost(monkeypatch):
+    """What is told of its test then comes from elsewhere, and must not end the whole run."""
+    used = Counter()
+    monkeypatch.setattr(costs, "_used", used)
+    costs.pytest_runtest_logreport(SimpleNamespace(nodeid="tests/a.py::test_b[c]"))
+    costs.pytest_runtest_logreport(SimpleNamespace(nodeid="tests/a.py::test_b[d]", cpu=2.0, shared={"made": 1.0}))
+    assert used == {"tests/a.py::test_b": 2.0, "made": 1.0}
