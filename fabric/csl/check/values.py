@@ -345,6 +345,27 @@ class RunTimeValues(Interpreter):
             made[name] = self.as_expr(self.convert(value, found, node.span, f"the field '{name}'"), node.span)
         return tree.BuiltinCall(kind, node.span, "struct", (), made)
 
+    def run_struct(self, struct: Struct, kind: ArrayType | StructType, span: Span) -> Any:
+        if self.forced:
+            return super().run_struct(struct, kind, span)
+        names = list(struct.fields)
+        if isinstance(kind, ArrayType) and len(names) != kind.count:
+            raise Fault(f"{len(names)} elements for {kind}, which has {kind.count}", span)
+        wanted = dict.fromkeys(names, kind.element) if isinstance(kind, ArrayType) else dict(kind.fields)
+        for name in names:
+            if name not in wanted:
+                raise Fault(f"{kind} has no field '{name}'", span)
+        for name in wanted:
+            if name not in struct.fields and getattr(kind, "form", "") != "union":
+                raise Fault(f"the field '{name}' of {kind} is missing", span)
+        made = {
+            name: self.as_expr(self.convert(struct.fields[name], wanted[name], span, f"the field '{name}'"), span)
+            for name in names
+        }
+        if isinstance(kind, ArrayType):
+            return tree.BuiltinCall(kind, span, "array", tuple(made.values()))
+        return tree.BuiltinCall(kind, span, "struct", (), made)
+
     def run_builtin(
         self, node: n.Builtin, arguments: tuple[Any, ...], type: Type, options: dict[str, Any] | None = None
     ) -> Any:

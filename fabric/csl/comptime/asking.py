@@ -17,7 +17,7 @@ from fabric.csl.comptime.session import Session
 from fabric.csl.comptime.values import Cell, Global, Scope, Struct, Value, shown
 from fabric.csl.diagnostics import Fault, Report, Span
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import BOOL, COMPTIME_STRUCT, TYPE, ArrayType, DsdType, Type, named_type
+from fabric.csl.types import BOOL, COMPTIME_STRUCT, TYPE, ArrayType, DsdType, StructType, Type, named_type
 from fabric.csl.types.rules import is_integer, is_number
 
 __all__ = ["Asking"]
@@ -132,6 +132,8 @@ class Asking(ABC):
                 return value
             if value.data.__class__ is Struct:
                 value = self._uniform_fields(value)
+                if isinstance(target, (ArrayType, StructType)) and _has_run(value):
+                    return self.run_struct(value.data, target, span)
             return coerce(value, target, span, what)
         if value.__class__ is LaneValue:
             assert self.level is not None
@@ -239,3 +241,16 @@ class Asking(ABC):
     def run_init(self, node: n.Init, kind: Type, body: Value) -> Any:
         """Return a literal with run-time parts."""
         raise self.refuse(node.span)
+
+    def run_struct(self, struct: Struct, kind: ArrayType | StructType, span: Span) -> Any:
+        """Return an anonymous struct with run-time parts as one of a type."""
+        raise self.refuse(span)
+
+
+def _has_run(value: Any) -> bool:
+    """Whether a part of a struct is known at run time only."""
+    if isinstance(value, tree.Expr):
+        return True
+    return (
+        isinstance(value, Value) and isinstance(value.data, Struct) and any(map(_has_run, value.data.fields.values()))
+    )

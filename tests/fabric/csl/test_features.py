@@ -440,3 +440,27 @@ comptime {
 }
 """
     assert run_task(tmp_path, "@activate(again);", text, results={"rounds": "i2"})["rounds"].tolist() == [3]
+
+
+def test_an_anonymous_struct_of_run_time_values_becomes_a_named_one(tmp_path):
+    """As result, argument and assigned value; also within another one."""
+    text = """
+const S = struct { a: i16, b: f32 };
+const T = struct { s: S, v: [2]i16 };
+fn make(a: i16) S { return .{ .b = @as(f32, a) * 0.5, .a = a }; }
+fn first(s: S) i16 { return s.a + @as(i16, s.b); }
+var k: i16 = 6;
+var s = S{ .a = 1, .b = 2.0 };
+var t: T = T{ .s = S{ .a = 0, .b = 0.0 }, .v = [2]i16{ 0, 0 } };
+"""
+    body = """
+  y[0] = make(k).a;
+  y[1] = @as(i16, make(k).b);
+  y[2] = first(.{ .a = k, .b = 1.0 });
+  s = .{ .a = s.a + k, .b = @as(f32, s.a) };
+  y[3] = s.a;
+  y[4] = @as(i16, s.b);
+  t = .{ .s = .{ .a = k, .b = 3.0 }, .v = .{ k, 2 } };
+  y[5] = t.s.a + t.v[0] + t.v[1];
+"""
+    assert words(tmp_path, body, text, count=6) == [6, 3, 7, 7, 1, 14]
