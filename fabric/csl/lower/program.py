@@ -61,6 +61,8 @@ class ProgramLowering(Attributes):
         self._in_place: dict[int, bool] = {}
         self._runtime: Runtime | None = None
         self._circles: dict[int, set[int]] = {}
+        self.inputs_named: dict[int, list[int]] = {}
+        """Per color the inputs of switch position 1 that the program seems to choose among."""
         self.shapes: list[tuple[Any, ...]] = []
         self.buffers: dict[int, tuple[Memory, str, str]] = {}
         self.entry_points: list[tuple[str, Function, tuple[str, ...]]] = []

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.fabric.csl.running import device_of, run_task
+from wse_core.events import TraceFilter
+from wse_core.image import DIRS
 
 ROW = """
 const width: u16 = 4;
@@ -173,6 +175,65 @@ def test_the_same_by_words_of_memory(tmp_path):
     device.settle()
     assert [int(device.symbol(x, 0, "sum")[0]) for x in range(4)] == [5 + 6 + 7 + 8] * 4
     assert device.symbol(1, 0, "before").tolist() == [0x20 | 0x2, 4]
+
+
+CHOSEN = """
+const C: color = @get_color(4);
+const routes: u16 = 0x7f20 + @get_int(C);
+const switches: u16 = 0x7f40 + @get_int(C);
+const time = @import_module("<time>");
+fn bytes(word: u16) u16 { var found = word * 2; return found; }
+export var which: u16 = WHICH;
+export var taken: [3]u16;
+var begin: [3]u16;
+var end: [3]u16;
+var far: u16 = 0;
+fn choose() void {
+  var now: u16 = @bitcast(*u16, bytes(switches)).*;
+  now = now & 0x9fff;
+  now = now & 0xfff8;
+  if (which == 1) { now = now | 0x5; } else { now = now | 0x4; }
+  @bitcast(*u16, bytes(switches)).* = now;
+  now = @bitcast(*u16, bytes(routes)).*;
+  now = now & 0xfc00;
+  if (which == 0) { now = now | 0x200 | 0x2; }
+  else if (which == 1) { now = now | 0x20 | 0x10; }
+  else if (which == 2) { now = now | 0x20 | 0x2; }
+  else { now = now | (far + 0x40) | 0x11; }
+  @bitcast(*u16, bytes(routes)).* = now;
+}
+task start() void {
+  time.get_timestamp(&begin);
+  choose();
+  time.get_timestamp(&end);
+  inline for (@range(u16, 3)) |k| { taken[k] = end[k] - begin[k]; }
+}
+comptime {
+  @bind_local_task(start, @get_local_task_id(9));
+  @activate(@get_local_task_id(9));
+  @set_local_color_config(C, .{ .routes = .{ .rx = .{ WEST }, .tx = .{ RAMP } },
+                                .switches = .{ .pos1 = .{ .rx = RAMP }, .current_switch_pos = 1 } });
+}
+layout { @set_rectangle(1, 1); @set_tile_code(0, 0); }
+"""
+SETS = {0: ({"R"}, {"E"}), 1: ({"W"}, {"R"}), 2: ({"W"}, {"E"}), 3: ({"E"}, {"W", "R"})}
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_a_word_that_the_program_names_is_one_instruction(tmp_path, which):
+    """Chosen while it runs among three words of known bits; a fourth is taken apart, and means the same."""
+    device = device_of(tmp_path, {"layout.csl": CHOSEN.replace("WHICH", str(which))}, "layout.csl")
+    heard = []
+    device.engine.trace(lambda events, clock: heard.extend(events), TraceFilter(("route",)))
+    device.settle()
+    device.engine.trace(None)
+    inputs, outputs = SETS[which]
+    last = [event for event in heard if event["aux"] == 0][-1]  # of position 0
+    wanted = sum(1 << DIRS.index(letter) for letter in inputs) | sum(1 << DIRS.index(x) for x in outputs) << 5
+    assert (int(last["color"]), int(last["data"])) == (4, wanted)
+    assert device.engine.snapshot()["router"][0, 0][4]["pos"] == 0
+    cycles = int(device.symbol(0, 0, "taken")[0])
+    assert (cycles < 140) == (which < 3)
 
 
 def test_a_color_that_begins_in_teardown_does_not_call_its_handler(tmp_path):
