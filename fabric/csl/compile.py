@@ -14,6 +14,7 @@ from fabric.csl.emit import Emitted, emit
 from fabric.csl.ir import Function, Memory
 from fabric.csl.lower.program import START, ProgramLowering, lower
 from fabric.csl.optimise import optimise
+from fabric.csl.optimise.dead import remove_notes
 from fabric.csl.optimise.descriptors import free_numbers
 from fabric.csl.optimise.frames import unused
 from fabric.csl.optimise.memory import name_apart, set_apart
@@ -107,6 +108,8 @@ def _optimised(lowering: ProgramLowering, dsrs: int) -> list[Function]:
     for function in made.functions:
         optimise(function, kept)
     made.functions = expand(made.functions, routine)
+    unread = remove_notes(made.functions)
+    made.memories = [memory for memory in made.memories if memory not in unread]
     return made.functions
 
 

@@ -77,6 +77,8 @@ class Memory:
     """Where a global is declared; None for what the compiler adds."""
     apart: bool = False
     """Whether no pointer and no descriptor leads there: only loads and stores that name it reach it."""
+    noted: bool = False
+    """Whether it is a note of the compiler's for its own loads: where there are none, nothing is stored."""
 
     @property
     def words(self) -> int:

@@ -59,7 +59,7 @@ def _word(code: Any, kind: str, color: int) -> Memory:
     else:
         first = config.positions[0].rx if config.positions else ()
         bits = (ORDER.index(first[0][0]) if first else NONE) | config.current << POSITION_BIT
-    memory.init = np.array([bits], np.uint16)
+    memory.init, memory.noted = np.array([bits], np.uint16), True
     return memory
 
 

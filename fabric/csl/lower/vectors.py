@@ -102,7 +102,9 @@ class Attributes(ABC):
 
     def held_number(self, dsr: ExplicitDsr, name: str) -> Sym:
         """Return where a number of a DSR is kept for `@map`."""
-        return Sym(self.hidden(f"{dsr.file}{dsr.number}.{name}"))
+        memory = self.hidden(f"{dsr.file}{dsr.number}.{name}")
+        memory.noted = True
+        return Sym(memory)
 
     @abstractmethod
     def hidden(self, name: str, count: int = 1) -> Memory:

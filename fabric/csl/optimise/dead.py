@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir import Block, Function, Instr, Vreg
+from fabric.csl.ir import Block, Function, Instr, Memory, Sym, Vreg
 from fabric.csl.optimise.fold import PURE
 
-__all__ = ["live_out", "merge_copies", "remove"]
+__all__ = ["live_out", "merge_copies", "remove", "remove_notes"]
 
 
 def live_out(function: Function) -> dict[Block, set[Vreg]]:
@@ -35,6 +35,23 @@ def live_out(function: Function) -> dict[Block, set[Vreg]]:
                     entry[block] = new
                     changed = True
     return out
+
+
+def remove_notes(functions: list[Function]) -> set[Memory]:
+    """Drop stores to the compiler's own notes that nothing loads, and what only they needed; return those memories."""
+    instructions = [instr for function in functions for instr in function.instructions()]
+    noted = {instr.data.memory for instr in instructions if instr.op == "store" and isinstance(instr.data, Sym)}
+    noted = {memory for memory in noted if memory.noted}
+    noted -= {instr.data.memory for instr in instructions if instr.op == "load" and isinstance(instr.data, Sym)}
+    for function in functions if noted else ():
+        for block in function.blocks:
+            block.code = [
+                instr
+                for instr in block.code
+                if not (instr.op == "store" and isinstance(instr.data, Sym) and instr.data.memory in noted)
+            ]
+        remove(function)
+    return noted
 
 
 def remove(function: Function) -> bool:
