@@ -47,8 +47,8 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         "listing",
         parents=[common],
         help="print the instructions beside the source lines that they come from",
-        description="Compile a layout file and print each program: instructions with their registers under the source "
-        "line that they come from.",
+        description="Compile a layout file and print each program: instructions with their registers and cycles under "
+        "the source line that they come from.",
     )
     call = parts.add_parser(
         "call",

@@ -1,4 +1,9 @@
-"""An assembled program as text: source lines, and under each the instructions that come from it."""
+"""An assembled program as text: source lines, and under each the instructions that come from it, with their cycles.
+
+Cycles of a scalar instruction are those until what it makes can be used, or until the next one issues where it makes
+nothing; of a branch those if it is not taken and if it is.  A vector operation says how many elements it does in a
+cycle at best; how many there are stands with the descriptors that its DSRs were loaded with.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,32 @@ from pathlib import Path
 
 from fabric.asm import disasm
 from fabric.csl.emit.program import Emitted
+from wse_core import isa
+from wse_core.isa import Op
+from wse_core.params import Machine
+from wse_core.params import machine as default_machine
 
 __all__ = ["listing"]
 
+COSTS = {
+    "int": "ce.int_latency",
+    "fp": "ce.fp_latency",
+    "load": "ce.load_latency",
+    "divide": "ce.divide",
+    "call": "ce.call",
+    "ret": "ce.ret",
+    "dsr_load": "ce.dsr_load",
+    "dsr_edit": "ce.dsr_edit",
+    "tsc": "ce.tsc_read",
+    "config": "ce.config",
+}
+"""Number of the machine by the cost class of an instruction."""
 
-def listing(emitted: Emitted) -> str:
+
+def listing(emitted: Emitted, machine: Machine | None = None) -> str:
     """Return the listing of a program: `fabric.asm.disasm.listing` with the source between its lines."""
+    numbers = machine or default_machine()
+    times = {at: _cycles(op, a, numbers) for at, op, a, *_ in isa.decode(emitted.image.code)}
     sources: dict[str, list[str]] = {}
     lines = []
     before = None
@@ -21,8 +46,19 @@ def listing(emitted: Emitted) -> str:
         if place is not None and (place.file, place.line) != before:
             before = place.file, place.line
             lines.append(f"; {place.file}:{place.line}  {_text(sources, place.file, place.line)}")
-        lines.append(line)
+        lines.append(f"{line}  ; {times[int(number) // 2]}" if number.isdigit() else line)
     return "\n".join(lines)
+
+
+def _cycles(op: Op, first: int, machine: Machine) -> str:
+    """Return what an instruction takes; `first` is its first operand."""
+    if op.lanes[0] and first >> 4 != isa.FILE_REG:
+        return f"{op.lanes[0]} elements a cycle" if op.lanes[0] > 1 else "1 element a cycle"
+    if op.cost == "branch":
+        taken, passed = machine["ce.branch_taken"], machine["ce.branch_not_taken"]
+        return f"{taken} cycles" if op.name == "jmp" else f"{passed} or {taken} cycles"
+    count = machine[COSTS[op.cost]]
+    return f"{count} cycle{'s' * (count != 1)}"
 
 
 def _text(sources: dict[str, list[str]], file: str, line: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 
 import numpy as np
@@ -225,6 +226,10 @@ def test_a_listing_names_the_source_lines(tmp_path, capsys):
     place = text.index("other[i] = a[i] * by + @as(f32, plus);")
     assert "fmuls" in text[place:]
     assert "pe.csl:14" in text
+    after = [line for line in text[place:].splitlines()[1:] if re.match(r" +\d+: ", line)]
+    product = next(line for line in after if " fmuls " in line)
+    assert re.search(r" r\d+, r\d+, r\d+ .*; 2 cycles$", product)
+    assert all(re.search(r"; (\d+( or \d+)? cycles?|\d+ elements? a cycle)$", line) for line in after)
 
 
 def test_wse_csl_run_is_cs_python(tmp_path, capsys):
