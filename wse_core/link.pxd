@@ -20,6 +20,10 @@ cdef bint sleep_on_link(region_t* s, plane_t* q, uint32_t cell, plane_t* t, uint
 cdef bint sleep_on_ramp(region_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil
 
 
+# What leaves the fabric; in link.pyx too.
+cdef void stream_take(region_t* s, stream_out_t* o, uint64_t cycle, uint64_t payload) noexcept nogil
+
+
 # --- moving -----------------------------------------------------------------------------------------------------------
 cdef inline bint room_at(region_t* s, uint64_t word, uint64_t now) noexcept nogil:
     # has_room; a place that will be free in a later cycle means that time must not jump over that cycle.

@@ -1,10 +1,13 @@
 # cython: overflowcheck=False
-"""Waiting queues of a router: out of the activity map until what they wait for is there.
+"""Waiting queues of a router: out of the activity map until what they wait for is there; what the host takes.
 
 What they wait for, and why this is apart from the rest: link.pxd.
 """
+from libc.stdlib cimport realloc
+
 from wse_core.bitmap cimport map_clear, row_of
 from wse_core.builtins cimport unlikely
+from wse_core.emit cimport record_fault
 from wse_core.queue cimport due_later, is_valid, mark_due, plane_number, queue_at, ready_cycle, wake_inputs
 from wse_core.records cimport *
 from wse_core.route cimport is_border
@@ -62,3 +65,22 @@ cdef bint sleep_on_ramp(region_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64
     else:
         not_ready(s, q, cell, place)
     return False
+
+cdef void stream_take(region_t* s, stream_out_t* o, uint64_t cycle, uint64_t payload) noexcept nogil:
+    cdef uint64_t room
+    cdef uint64_t* grown
+    if o.n == o.room:
+        room = 2 * o.room + 256
+        grown = <uint64_t*>realloc(o.words, room * sizeof(uint64_t))
+        if grown != NULL:
+            o.words = grown
+            grown = <uint64_t*>realloc(o.cycles, room * sizeof(uint64_t))
+        if grown == NULL:
+            record_fault(s, FAULT_MEMORY, 0, s.now, 0, o.color, 0, 0)
+            return
+        o.cycles = grown
+        o.room = room
+    o.cycles[o.n] = cycle
+    o.words[o.n] = payload
+    o.n += 1
+    o.at += 1

@@ -38,7 +38,10 @@ cdef extern from *:
 
 cdef enum:
     WIDEST = 4094           # PEs in a row: with two cells of border, 64 words of 64 cells
-    LARGE = 1 << 30         # bytes of all PEs up to which they lie in large pages: what these can waste at most
+    LARGE = 1 << 30         # bytes of all PEs, or of their routers' queues, up to which they lie in large pages: what
+                            # these can waste at most
+    LARGE_PAGE = 1 << 21    # bytes of one
+    SPARSE = 64             # a queue in so many cells or fewer: no page of 4 KiB stays untouched
 
 _twins.check()
 
@@ -473,21 +476,51 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
     i.reads = sum(1 << r for r in reads)
     i.writes = sum(1 << r for r in writes)
 
+cdef uint32_t _asking_ports(region_t* s, int color) noexcept:
+    # Ports whose queues ask for something that is arbitrated, in any router and switch position: these need a time.
+    cdef uint32_t found = 0, w
+    cdef uint64_t cells, word
+    cdef int k
+    for w in range(s.f.n_words):
+        cells = s.f.shared_bits[color][w]
+        while cells and found != ALL_PORTS:
+            word = s.f.route[color][w * 64 + ctz64(cells)]
+            cells &= cells - 1
+            for k in range(N_POSITIONS):
+                found |= rx_of(word, k)
+            if word >> RT_SWAP & 3:
+                found = ALL_PORTS
+            if word >> RT_INJECT & 3:
+                found |= 1 << DIR_R
+    return found
+
+cdef bint _widely_used(region_t* s, int color, int port) noexcept:
+    # Whether routers everywhere take a color from a port: one cell in `SPARSE` or more, of some that are looked at.
+    cdef uint32_t cell = 0, found = 0, looked = 0, ins
+    cdef uint64_t word
+    cdef int k
+    while cell < s.f.n_cells:
+        word = s.f.route[color][cell]
+        ins = 0
+        for k in range(N_POSITIONS):
+            ins |= rx_of(word, k)
+        found += ins >> port & 1
+        looked += 1
+        cell += 5
+    return found >= looked // SPARSE
+
 cdef _planes(Memory m, spec):
     cdef region_t* s = m.s
     cdef plane_t* p
     cdef int c, port, x, y, g
-    cdef Py_ssize_t k
+    cdef uint32_t asking
+    cdef uint64_t size, large = LARGE
     cdef const int16_t[:, ::1] index = np.ascontiguousarray(spec.program_index, np.int16)
     cdef uint8_t[::1] room
     depth = spec.machine["router.depth"]
     out_depth = spec.machine["queue.out_depth"]
     for c in spec.routes:
-        arbitrated = False
-        for k in range(s.f.n_words):
-            if s.f.shared_bits[c][k]:
-                arbitrated = True
-                break
+        asking = ALL_PORTS if s.f.reroutes else _asking_ports(s, c)
         for port in range(N_PORTS):
             p = &s.plane[c * N_PORTS + port]
             p.color = c
@@ -507,9 +540,15 @@ cdef _planes(Memory m, spec):
                     for x in range(s.f.width):
                         if index[y, x] >= 0 and room[index[y, x]]:
                             p.cap[<uint64_t>(y + 1) * s.f.stride + x + 1] = room[index[y, x]]
-            p.timed = s.f.reroutes or arbitrated
+            p.timed = asking >> port & 1
             p.size = 1 + p.depth + p.timed
-            p.queues = <uint64_t*>m.map(<uint64_t>s.f.n_cells * p.size * sizeof(uint64_t))
+            size = <uint64_t>s.f.n_cells * p.size * sizeof(uint64_t)
+            p.queues = <uint64_t*>m.map(size)
+            if size >= LARGE_PAGE and size <= large and _widely_used(s, c, port):
+                # A small page holds few queues, so most of a run's first visits would be first to a page too. Gain: a
+                # tenth of a sum over the whole wafer, a word per PE.
+                large_pages(p.queues, size)
+                large -= size
             _cells(m, &p.map, 1)
             p.due = <uint64_t*>m.map(<uint64_t>RING * s.f.n_words * sizeof(uint64_t))
 

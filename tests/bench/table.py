@@ -179,9 +179,9 @@ def whole_wafers(quick=False, progress=lambda text: None, without=()):
     """Measure the rows of part ``wafer``, but for commands that are named in `without`."""
     size = tuple(side // 4 for side in wafer.WAFER) if quick else wafer.WAFER
     shown = f"{size[0]} x {size[1]}"
-    for key, (make, words, small_words) in wafer.HOPS.items():
+    for key, (make, words) in wafer.HOPS.items():
         progress(f"{make.__name__} {shown}")
-        ratio, cost = wafer.cost_of_hops(make, size, wafer.SMALL, words, small_words, 1 if quick else 2)
+        ratio, cost = wafer.cost_of_hops(make, size, wafer.SMALL, words, 1 if quick else 2)
         yield Row(GOALS[key], ratio, f"{shown}, {words} words: {cost:.0f} ns of CPU")
     for name in ("allreduce1",) if quick else ("allreduce1", "gemv16k", "allreduce256"):
         if name in without:

@@ -142,7 +142,14 @@ def test_cases_of_cache_lines_work_everywhere_in_the_length_that_counts(name):
 
 
 def test_hops_of_two_sizes_are_compared():
-    ratio, cost = wafer.cost_of_hops(workloads.broadcast, (16, 4), (4, 4), 8, 32, rounds=1)
+    made = []
+
+    def make(width, height, words):
+        made.append((width, height, words))
+        return workloads.broadcast(width, height, words)
+
+    ratio, cost = wafer.cost_of_hops(make, (16, 4), (4, 4), 8, rounds=1, times=2)
+    assert made == [(16, 4, 8), (4, 4, 8)]  # streams as long on both
     assert ratio > 0
     assert cost > 0
 

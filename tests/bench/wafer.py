@@ -25,11 +25,11 @@ WAFER = (757, 996)
 SMALL = (64, 64)
 
 HOPS = {
-    "wafer_broadcast": (workloads.broadcast, 40, 800),
-    "wafer_chain": (workloads.chain_reduce, 8, 400),
-    "wafer_exchange": (workloads.exchange, 8, 60),
+    "wafer_broadcast": (workloads.broadcast, 40),
+    "wafer_chain": (workloads.chain_reduce, 16),
+    "wafer_exchange": (workloads.exchange, 8),
 }
-"""Row -> workload, words on the whole wafer, words on 64 x 64."""
+"""Row -> workload, words of each stream: as many on both fabrics, since short streams have more of starts and ends."""
 
 WHOLE = ["form=xy", f"width={WAFER[0]}", f"height={WAFER[1]}"]
 COMMANDS = {
@@ -96,7 +96,7 @@ def cpu_per_hop(workload):
     return seconds / workload.work["hops"] * 1e9
 
 
-def cost_of_hops(make, large, small, words, small_words, rounds=3):
+def cost_of_hops(make, large, small, words, rounds=3, times=10):
     """Compare a hop on a large fabric with one on a small one.
 
     Parameters
@@ -105,21 +105,24 @@ def cost_of_hops(make, large, small, words, small_words, rounds=3):
         ``make(width, height, words)`` returns a `Workload`.
     large, small : (int, int)
         Sizes.
-    words, small_words : int
+    words : int
     rounds : int
         The large one runs so many times, the small one before and after each.
+    times : int
+        The small one each time so often, as it is short; the mean counts.
 
     Returns
     -------
     ratio, nanoseconds : float
         Medians: large over small, and of the large one.
     """
-    big, little = make(*large, words), make(*small, small_words)
+    big, little = make(*large, words), make(*small, words)
     cpu_per_hop(little)
     ratios, costs = [], []
     for _ in range(rounds):
-        before = cpu_per_hop(little)
+        before = [cpu_per_hop(little) for _ in range(times)]
         cost = cpu_per_hop(big)
-        ratios.append(cost / ((before + cpu_per_hop(little)) / 2))
+        after = [cpu_per_hop(little) for _ in range(times)]
+        ratios.append(cost / statistics.mean(before + after))
         costs.append(cost)
     return statistics.median(ratios), statistics.median(costs)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from pathlib import Path
+
+import pytest
 
 from fabric.engine.engine import Engine
 from fabric.kernels.collectives.allreduce import _Broadcast
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from wse_core import _build_info
 from wse_core.params import machine
 
@@ -36,3 +42,43 @@ def test_loading_takes_no_longer_than_describing():
     assert len(spec.routes) > 15
     loading, _ = cpu(lambda: Engine(spec))
     assert loading <= 0.8 * CHECKS * describing
+
+
+def in_large_pages():
+    """Return the bytes of this process that the host has been asked to put into large pages."""
+    total = size = 0
+    for line in Path("/proc/self/smaps").read_text(encoding="ascii").splitlines():
+        if line.startswith("Size:"):
+            size = 1024 * int(line.split()[1])
+        elif line.startswith("VmFlags:") and "hg" in line.split():
+            total += size
+    return total
+
+
+def streaming(rows):
+    """Return 300 x 300 PEs of which `rows` rows stream east, to a PE with a program."""
+    m = machine()
+    sink = Program("sink", m)
+    sink.input_queue(0, 0)
+    with sink.task("main"):
+        sink.fmovs(sink.array("got", 1, "f32"), sink.fabin(0, 1))
+    layout = Layout(300, 300, m)
+    layout.place(sink, 299, 0, 1, 300)
+    layout.route(0, (0, 0, 299, rows), rx="W", tx="E")
+    layout.route(0, (299, 0, 1, rows), rx="W", tx="R")
+    return layout.build()
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="a host without large pages")
+def test_queues_that_all_routers_use_lie_in_large_pages():
+    """24 bytes for each of 96,640 cells; a color of few rows would leave most of a large page empty."""
+    found = []
+    for rows in (300, 4):
+        spec = streaming(rows)
+        gc.collect()
+        before = in_large_pages()
+        engine = Engine(spec)
+        found.append(in_large_pages() - before)
+        del engine
+    assert found[0] > 2_300_000
+    assert found[1] < 1_000_000
