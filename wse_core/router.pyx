@@ -244,8 +244,7 @@ cdef inline void grant_plain(region_t* s, uint32_t cell, int color) noexcept nog
     again(s, q, cell)
 
 cdef inline bint grant_command(region_t* s, uint32_t cell, int color) noexcept nogil:
-    # The same for a command that nothing else competes with, if `ask` has looked for room; False: nothing was done.
-    # Gain: a third of the instructions of such a hop; a sum over a tree sends a command after each message.
+    # The same for a command that nothing competes with (a third of it gained), if `ask` looked for room; else False.
     cdef uint64_t route = s.f.route[color][cell]
     cdef uint32_t ports = rx_of(route, pos_of(route))
     cdef request_t r
