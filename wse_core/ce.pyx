@@ -324,7 +324,10 @@ cdef uint64_t run_scalar(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexc
     # the last issue. Gain over looks: 3x.
     cdef uint64_t when, n = 1
     while True:
-        t = exec_alone(s, ce, cell, t, &n)
+        if ce.prog.code[ce.pc].flags & (I_PLAIN | I_VECTOR):
+            t = exec_alone(s, ce, cell, t, &n)
+        else:
+            exec_main(s, ce, cell, t)
         if ce.main_state == MAIN_VECTOR:
             if ce.main.kind == KIND_BULK:
                 catch_up_alone(s, ce, cell)
