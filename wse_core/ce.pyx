@@ -26,7 +26,7 @@ from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk
 from wse_core.emit cimport emit, vary
 from wse_core.flow cimport TURN_GOES_ON, TURN_NOBODY, flow_last, flow_on, flow_run, flow_when, flows_in_turn, \
-    pair_on, taking_begins, taking_ends
+    pair_on, taking_begins, taking_ends, train_wanted
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -386,6 +386,7 @@ cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept 
         next = t + 1
     ce.wait = th.wait
     ce.resume = t + 1
+    train_wanted(s, ce)
     if next > t + 1 and t > s.now and next == NEVER and (ce.want_space or t > s.now + s.f.p.ramp_in):
         next = t + 1                    # wake-ups before that cycle are not heard
     if next < NEVER:
@@ -488,6 +489,8 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
         ce.resume = t + 1
         if t > s.now and (next == NEVER or not runs_alone(s, ce)) and (ce.want_space or t > s.now + s.f.p.ramp_in):
             next = t + 1                # wake-ups before that cycle are not heard
+        if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW:
+            train_wanted(s, ce)
         if next < NEVER:
             schedule(s, cell, next, ce.resume)
         elif ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW:

@@ -56,6 +56,12 @@ cdef inline void taking_ends(ce_t* ce) noexcept nogil:
     if ce.acct > ce.resume:
         ce.resume = ce.acct
 
+cdef inline void train_wanted(region_t* s, ce_t* ce) noexcept nogil:
+    # After a look at the main thread in a flow, alone: if that sends what lies in memory and waits for room, the words
+    # may leave as a train when the first one moves.
+    if not TRACE and ce.want_space and ce.main.inq == NO_PLACE and s.f.trains and ce.uts == 0:
+        ce.want_space = WANTS_TRAIN
+
 cdef inline bint pair_on(ce_t* ce, thread_t* th) noexcept nogil:
     # The same with two fabric inputs.
     cdef inq_t* q

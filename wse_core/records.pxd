@@ -36,6 +36,10 @@ cdef enum:                  # how a vector operation advances; decided in set-up
     KIND_MEMORY = 3         # no fabric or FIFO operand, step by step
     KIND_BULK = 4           # the same on the main thread, and no element can fault: many steps at once
 
+cdef enum:                  # ce_t.want_space: a thread waits for room in an output queue
+    WANTS_PLACE = 1
+    WANTS_TRAIN = 2         # and what it has sent and will send may leave as a train (train.pyx)
+
 cdef enum:                  # who waits for room in an input queue is woken
     FOR_ROOM = 1            # by the next pop
     FOR_TIME = 2            # by the wheel: the place will be free in a cycle that is known
@@ -294,7 +298,7 @@ ctypedef struct ce_t:       # a step of a stream touches the first three cache l
     uint8_t main_state
     uint8_t rr              # thread that issued last
     uint8_t wait            # WAIT_* of the cycles from `acct` on
-    uint8_t want_space      # a thread waits for room in an output queue
+    uint8_t want_space      # WANTS_*, or 0
     uint8_t uts             # set of busy microthreads
     uint8_t last_task
     uint8_t prng
@@ -378,6 +382,8 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     params_t p
     bint reroutes           # a program writes routes: any color may come to need arbitration
     bint swaps              # some color is swapped
+    bint trains             # streams may be moved as trains
+    uint32_t source[N_COLORS]     # see rivals.pyx: the one PE that sends a color; 0: not known yet
     bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t* route[N_COLORS]     # route words per color, NULL = color not used
     uint32_t* shared        # per cell: colors that need arbitration
@@ -418,6 +424,7 @@ ctypedef struct row_t:      # what is to be done in a row of cells, or in narrow
 ctypedef struct region_t:   # what advances with one clock: the whole fabric, or the rows that one thread is at
     fabric_t f              # a copy, not a pointer: one load less wherever a wavelet moves
     uint64_t now
+    bint one_clock          # all rows of the fabric stand at this cycle
     uint64_t ahead          # no CE may act in this cycle or later: the end of the run, or a bound on running ahead
     plane_t plane[N_PLANES]
     row_t* rows
@@ -436,7 +443,8 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     int moved               # a wavelet moved in this cycle
     int waiting             # the next cycle must not be skipped: a stamp lies ahead, or a CE changed what routers see
     int64_t n_due           # slots of rows with queues that become ready
-    uint64_t seen           # the last cycle that had to be looked at
+    uint64_t seen           # the last cycle that had to be looked at,
+    uint64_t passed         # and the same because of trains, which have been moved already
     int n_busy              # cycles in a row in which much moved
     int64_t last_active
     uint64_t hops

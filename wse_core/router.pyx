@@ -24,6 +24,7 @@ from wse_core.link cimport all_have_room, has_outputs, host_at, not_ready, room_
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport *
+from wse_core.train cimport train_leaves
 from wse_core.wake cimport ring_set
 
 cdef uint64_t PAYLOAD = (<uint64_t>1 << SHIFT_VALID) - 1        # payload and control bit
@@ -129,10 +130,8 @@ cdef inline void deliver(region_t* s, uint32_t cell, uint64_t route, uint64_t pa
 
 cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
     # Move the wavelet of `r`; all its outputs have room.
-    cdef uint32_t links
-    cdef uint32_t d, to
-    cdef uint64_t payload = r.word & PAYLOAD
-    cdef uint64_t route
+    cdef uint32_t links, d, to
+    cdef uint64_t payload = r.word & PAYLOAD, route
     cdef int plane, cmd, pop, pos
     cdef filter_t* f
     cdef bint control = is_control(r.word)
@@ -394,8 +393,7 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
     # stores below.  `ramp`: the queue is that of the ramp; a constant where this is called.
     cdef uint64_t* m = queue_at(q, cell)
     cdef uint64_t* head = head_in(m)
-    cdef uint64_t word = head[0]
-    cdef uint64_t route, payload, state
+    cdef uint64_t word = head[0], route, payload, state
     cdef uint64_t* there = NULL
     cdef uint64_t* place = NULL
     cdef uint32_t tx, links, d, to = 0, next
@@ -419,6 +417,8 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         return
     if unlikely(does_something(word, route)):
         visit_control(s, q, cell, word, route)
+        return
+    if not TRACE and ramp and unlikely(s.f.ce[cell].want_space == WANTS_TRAIN) and train_leaves(s, q, cell):
         return
     tx = <uint32_t>(route >> (shift + N_PORTS)) & ALL_PORTS
     # All outputs must have room. The first link is kept: with one output, the usual case, it is not looked up again.

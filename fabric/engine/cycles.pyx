@@ -182,6 +182,7 @@ cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexc
     # after `piece` cycles or much work, change nothing: a CE may run ahead of them.
     cdef uint64_t stop = s.events + EVENTS_PER_BREAK
     cdef uint64_t pause = s.now + piece
+    s.one_clock = True
     while s.now < limit:
         if s.now >= s.next_refresh:
             stamps_refresh(s)
@@ -193,6 +194,7 @@ cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexc
         if s.moved or s.waiting or s.n_due:
             s.now += 1
         elif not jump(s, limit):
+            s.now = max(s.now, s.passed)
             return RUN_QUIET
         s.n_busy = s.n_busy + 1 if s.moved >= busy else 0
         if s.n_busy >= BUSY_CYCLES:
@@ -339,6 +341,7 @@ cdef void lend(region_t* s, region_t* copy) noexcept nogil:
     copy.n_due = 0
     copy.hops = 0
     copy.events = 0
+    copy.passed = 0
 
 cdef void give_back(region_t* s, region_t* copy) noexcept nogil:
     # Add what a thread's region has seen to the fabric's.
@@ -349,6 +352,7 @@ cdef void give_back(region_t* s, region_t* copy) noexcept nogil:
     s.hops += copy.hops
     s.events += copy.events
     s.seen = max(s.seen, copy.seen)
+    s.passed = max(s.passed, copy.passed)
     s.last_active = max(s.last_active, copy.last_active)
     for k in range(N_PLANES):
         s.plane[k].used |= copy.plane[k].used
@@ -368,6 +372,7 @@ cdef int run_bands(region_t* s, uint64_t limit, turn_t* t, mate_t* mates) noexce
         stamps_refresh(s)
     end = min(limit, s.next_refresh, s.now + t.turn)
     s.ahead = horizon(s, limit)
+    s.one_clock = False
     t.start = s.now
     t.cycles = end - s.now
     t.next = 0
@@ -395,7 +400,7 @@ cdef int run_bands(region_t* s, uint64_t limit, turn_t* t, mate_t* mates) noexce
 
 cdef uint64_t quiet_since(region_t* s) noexcept nogil:
     # The cycle in which `run_cycles` would have found that nothing is left to do: the last one that it looks at.
-    cdef uint64_t last = s.seen
+    cdef uint64_t last = max(s.seen, s.passed)
     cdef int k
     for k in range(s.n_ins):
         if s.ins[k].at < s.ins[k].n:

@@ -19,7 +19,10 @@ class Engine:
     threads: int
     memory: Any  # its tables, for `fabric.engine.part`
 
-    def __init__(self, spec: FabricSpec, order: int = 0, sweep: int = ..., pack: bool = True) -> None: ...
+    trains: bool
+    def __init__(
+        self, spec: FabricSpec, order: int = 0, sweep: int = ..., pack: bool = True, trains: bool = True
+    ) -> None: ...
     @property
     def cycle(self) -> int: ...
     @property

@@ -66,6 +66,8 @@ cdef class Engine:
         Cycles between sweeps that keep stamps and 32-bit counters in range. No result depends on it either.
     pack : bool
         Advance narrow rows together, as many as fit a word of 64 cells, which is faster; tests of bands say no.
+    trains : bool
+        Move many words of a stream along their whole way at once where nothing can hold them up, see `trains`.
 
     Raises
     ------
@@ -89,16 +91,17 @@ cdef class Engine:
     cdef readonly object spec
     cdef readonly str status
 
-    def __cinit__(self, spec, order=0, sweep=REFRESH, pack=True):
+    def __cinit__(self, spec, order=0, sweep=REFRESH, pack=True, trains=True):
         self.memory = Memory()
         self.s = self.memory.s
 
-    def __init__(self, spec, order=0, sweep=REFRESH, pack=True):
+    def __init__(self, spec, order=0, sweep=REFRESH, pack=True, trains=True):
         if self.spec is not None:
             raise ConfigError("an engine is filled a second time", where="machine", hint="a new one for each fabric")
         self.spec = spec
         self.status = "new"
         load(self.memory, spec, order, sweep, pack)
+        self.trains = trains
         self.bands = self.threads = 1
         self.busy = BUSY_LARGE if self.s.f.n_cells > FETCH_FROM else BUSY
         self.arrange()
@@ -130,6 +133,17 @@ cdef class Engine:
     def events(self):
         """Looks at CEs and wavelet moves so far: a measure of the host's work."""
         return self.s.events
+
+    @property
+    def trains(self):
+        """Whether streams may be moved as trains; no result depends on it. Programs that write routes switch it off."""
+        return bool(self.s.f.trains)
+
+    @trains.setter
+    def trains(self, bint wanted):
+        self._still("trains")
+        depth = self.spec.machine["router.depth"]       # enough for a word per cycle?
+        self.s.f.trains = (wanted and depth > self.s.f.p.hop and not self.s.f.reroutes and not self.s.f.injects)
 
     def read_words(self, int x, int y, int address, int count):
         """Return `count` words of one PE's SRAM (uint16)."""
@@ -318,7 +332,7 @@ cdef class Engine:
         self._still("run")
         self.running = True
         self.bands = self.threads = 1
-        self.s.seen = self.s.now
+        self.s.seen = self.s.passed = self.s.now
         try:
             while (code == RUN_BREAK or code == RUN_BUSY) and self.s.now < stop:
                 if banded:

@@ -26,12 +26,15 @@ class Arrangement:
     ----------
     bands, threads : int or None
         Asked for; None: as the engine finds best.
+    trains : bool or None
+        Whether streams may be moved as trains; None: they may.
     most_bands, most_threads : int
         What ran, the most of any run so far.
     """
 
     bands: int | None = None
     threads: int | None = None
+    trains: bool | None = None
     most_bands: int = 1
     most_threads: int = 1
 
@@ -40,7 +43,7 @@ _ASKED: contextvars.ContextVar[Arrangement | None] = contextvars.ContextVar("arr
 
 
 @contextlib.contextmanager
-def arranged(bands: int | None = None, threads: int | None = None) -> Iterator[Arrangement]:
+def arranged(bands: int | None = None, threads: int | None = None, trains: bool | None = None) -> Iterator[Arrangement]:
     """Arrange the rows of every `Fabric` made inside the block; yield what was asked for and what ran.
 
     This is how a command arranges kernels, which make their fabrics themselves; a fabric of fewer rows than bands has a
@@ -52,11 +55,13 @@ def arranged(bands: int | None = None, threads: int | None = None) -> Iterator[A
         Bands of rows with clocks of their own; 1: all rows at one clock.
     threads : int, optional
         Threads that run them.
+    trains : bool, optional
+        Whether streams may be moved as trains (docs/internals.md); default they may.
     """
     for what, value, most in (("bands", bands, None), ("threads", threads, MOST_THREADS)):
         if value is not None and (value < 1 or (most is not None and value > most)):
             raise ConfigError(f"{value} {what}", where=f"--{what}", hint=f"1{f' to {most}' if most else ' or more'}")
-    found = Arrangement(bands, threads)
+    found = Arrangement(bands, threads, trains)
     token = _ASKED.set(found)
     try:
         yield found
@@ -69,10 +74,12 @@ def asked() -> Arrangement | None:
     return _ASKED.get()
 
 
-def arrange(engine: Any, bands: Any, threads: int | None) -> None:
-    """Arrange the rows of an engine, if one of the two is given; the plain-Python one has one way only."""
+def arrange(engine: Any, bands: Any, threads: int | None, trains: bool | None = None) -> None:
+    """Arrange the rows of an engine, if something is given; the plain-Python one has one way only."""
     if hasattr(engine, "arrange") and (bands is not None or threads is not None):
         engine.arrange(bands, threads)
+    if hasattr(engine, "trains") and trains is not None:
+        engine.trains = trains
 
 
 def ran(engine: Any, arrangement: Arrangement | None) -> tuple[int, int]:

@@ -119,8 +119,8 @@ class Fabric:
         self.engine: Any = engines.make_engine(self.spec, backend)
         self._arrangement = rows.asked()
         if self._arrangement is not None:
-            most = self._arrangement.bands
-            rows.arrange(self.engine, most and min(most, self.spec.height), self._arrangement.threads)
+            how, most = self._arrangement, self._arrangement.bands
+            rows.arrange(self.engine, most and min(most, self.spec.height), how.threads, how.trains)
         self._copies = Copies(self.engine, self.spec)
         self._totals: dict[str, int] | None = None
         self._ticks: list[tuple[int, Callable[[], object]]] = []
@@ -340,6 +340,7 @@ class Fabric:
         on_wait: str = "raise",
         bands: int | Sequence[int] | None = None,
         threads: int | None = None,
+        trains: bool | None = None,
     ) -> RunResult:
         """Run until everything is done.
 
@@ -358,6 +359,8 @@ class Fabric:
             From now on, bands of rows with clocks of their own, or their heights; 1: one clock. No result changes.
         threads : int, optional
             From now on, threads that run the bands.  Default of both: as before, at first where they pay.
+        trains : bool, optional
+            From now on, whether streams may be moved as trains.  Default as before, at first they may.
 
         Returns
         -------
@@ -372,13 +375,12 @@ class Fabric:
                 raise ConfigError(f"{name} {choice!r} is unknown", hint="raise or return")
         if max_cycles is not None:
             check_cycles("max_cycles", max_cycles)
-        rows.arrange(self.engine, bands, threads)
+        rows.arrange(self.engine, bands, threads, trains)
         hear = print_progress if progress is True else progress or None
         start = self.cycle
         if self._totals is None and start:
             self._totals = self._sums()
-        before = self._totals or {}
-        clock, cpu = time.perf_counter(), time.process_time()
+        before, clock, cpu = self._totals or {}, time.perf_counter(), time.process_time()
         stop = start + (_FOREVER if max_cycles is None else max_cycles)
         status = run_pieces(self.engine, stop, self.backend == "reference", self._ticks, hear)
         seconds, cpu = time.perf_counter() - clock, time.process_time() - cpu
@@ -396,13 +398,12 @@ class Fabric:
             )
         after = self._totals = self._sums()
         delta = {key: after[key] - before.get(key, 0) for key in after}  # before the first cycle all are 0
-        hops = delta.pop("wavelet_hops")
         return RunResult(
             status="waiting" if status == "stuck" else status,
             cycles=max(0, int(self.engine.last_active) + 1 - start),
             start=start,
             cycle=self.cycle,
-            wavelet_hops=hops,
+            wavelet_hops=delta.pop("wavelet_hops"),
             macs=delta["macs"],
             counters=delta,
             n_pe=int(np.count_nonzero(self.spec.program_index >= 0)),

@@ -55,6 +55,15 @@ class RankedEngine:
         self._inputs = self._numbers(spec.inputs)
         self._outputs = self._numbers(spec.outputs)
 
+    @property
+    def trains(self) -> bool:
+        """Whether streams may be moved as trains in the rows of this rank."""
+        return self._engine.trains
+
+    @trains.setter
+    def trains(self, wanted: bool) -> None:
+        self._engine.trains = wanted
+
     def _numbers(self, streams: tuple[tuple[int, int, int, int], ...]) -> list[tuple[int, int]]:
         """Return for each stream the rank that has it, and its number there."""
         counts, found = [0] * self.world.size, []

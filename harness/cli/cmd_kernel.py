@@ -94,6 +94,12 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         help="bands of rows with clocks of their own (default: where they pay; 1: none)",
     )
     group.add_argument(
+        "--no-trains",
+        action="store_false",
+        dest="trains",
+        help="move every word hop by hop, also where nothing can hold a stream up; no result changes",
+    )
+    group.add_argument(
         "--ranks",
         action="store_true",
         help="spread the rows over the ranks of an MPI run: mpiexec -n 2 python -m harness kernel ... --ranks",
@@ -180,6 +186,7 @@ def run_kernel(
     bands: int | None = None,
     threads: int | None = None,
     ranks: World | None = None,
+    trains: bool | None = None,
 ) -> dict[str, Any]:
     """Run a kernel and complete its result.
 
@@ -191,6 +198,8 @@ def run_kernel(
         How the host simulates it: bands of rows with clocks of their own, and threads.
     ranks : World, optional
         The ranks that run it together, of which this is one.
+    trains : bool, optional
+        Whether streams may be moved as trains; default they may.
 
     Returns
     -------
@@ -200,7 +209,7 @@ def run_kernel(
     from fabric.host.bands import arranged
 
     started = time.perf_counter()
-    with arranged(bands, threads) as arrangement:
+    with arranged(bands, threads, trains) as arrangement:
         result = dict(kernel.run(machine, **values))
     elapsed = time.perf_counter() - started
     result.setdefault("kernel", kernel.name)
@@ -306,7 +315,7 @@ def _main(args: argparse.Namespace, ranks: World | None = None) -> int:
         with recorder(args, args.out, meta) as recording, _watching(progress, aloud):
             if not args.out:
                 stack.enter_context(without_counters())
-            result = run_kernel(kernel, machine, values, args.bands, args.threads, ranks)
+            result = run_kernel(kernel, machine, values, args.bands, args.threads, ranks, args.trains)
             if writer:
                 windows = recording.windows if recording else None
                 fill_run_file(writer, result, args.trace != "off" and windows is None)

@@ -87,6 +87,7 @@ GOALS = {
                 ("wafer_exchange", "a hop of a saturated exchange"),
             )
         ),
+        Goal("trains", "hops of chains of 256 words, 757 x 99, moved as trains", "M hops/s", 300, True, "wafer"),
         Goal("allreduce1", "all-reduce of a word per PE, 757 x 996: simulation", "s", 1, False, "wafer"),
         Goal("allreduce256", "all-reduce of 256 words per PE, 757 x 996: simulation", "s", 12, False, "wafer"),
         Goal("gemv16k", "GEMV of 16,384 x 16,384 on 720 x 720 PEs: whole command", "s", 15, False, "wafer"),
@@ -183,6 +184,10 @@ def whole_wafers(quick=False, progress=lambda text: None, without=()):
         progress(f"{make.__name__} {shown}")
         ratio, cost = wafer.cost_of_hops(make, size, wafer.SMALL, words, 1 if quick else 2)
         yield Row(GOALS[key], ratio, f"{shown}, {words} words: {cost:.0f} ns of CPU")
+    chains = size[0], size[1] // 10
+    progress(f"chain_reduce {chains[0]} x {chains[1]} as trains")
+    ratio, cost = wafer.cost_of_trains(workloads.chain_reduce, chains, 256, 1 if quick else 3)
+    yield Row(GOALS["trains"], 1e3 / cost, f"{ratio:.1f} times as fast as hop by hop; {cost:.2f} ns of CPU each")
     for name in ("allreduce1",) if quick else ("allreduce1", "gemv16k", "allreduce256"):
         if name in without:
             continue

@@ -154,6 +154,12 @@ def test_hops_of_two_sizes_are_compared():
     assert cost > 0
 
 
+def test_hops_of_trains_are_compared_with_hops():
+    ratio, cost = wafer.cost_of_trains(workloads.chain_reduce, (40, 8), 250, rounds=3)
+    assert ratio > 2
+    assert cost > 0
+
+
 def test_a_command_is_measured_in_a_process_of_its_own():
     found = wafer.run_command(["vector", "n=64"])
     assert found.cpu > found.simulation > 0

@@ -15,11 +15,11 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.bench import measure, workloads
 
-__all__ = ["COMMANDS", "HOPS", "WAFER", "Command", "cost_of_hops", "run_command"]
+__all__ = ["COMMANDS", "HOPS", "WAFER", "Command", "cost_of_hops", "cost_of_trains", "run_command"]
 
 WAFER = (757, 996)
 SMALL = (64, 64)
@@ -94,6 +94,29 @@ def cpu_per_hop(workload):
     seconds = time.process_time() - begin
     workload.finish(engine, status)
     return seconds / workload.work["hops"] * 1e9
+
+
+def cost_of_trains(make, size, words, rounds=3):
+    """Compare hops of words that are moved as trains with the same hop by hop.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(width, height, words)`` returns a `Workload`.
+    size : (int, int)
+    words : int
+    rounds : int
+        Each runs so many times, one after the other.
+
+    Returns
+    -------
+    ratio, nanoseconds : float
+        Medians: hop by hop over trains, and of a hop of trains.
+    """
+    hops = make(*size, words)
+    trains = replace(hops, trains=True)
+    costs = [(cpu_per_hop(trains), cpu_per_hop(hops)) for _ in range(rounds)]
+    return statistics.median(hop / train for train, hop in costs), statistics.median(train for train, _ in costs)
 
 
 def cost_of_hops(make, large, small, words, rounds=3, times=10):

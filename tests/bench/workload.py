@@ -39,6 +39,8 @@ class Workload:
         Where to stop; a run that goes on for ever ends there.
     active : int
         PEs that work.
+    trains : bool
+        Move streams as trains where the engine can; else every hop is an event, which is what a hop is measured by.
     """
 
     name: str
@@ -50,10 +52,11 @@ class Workload:
     limit: int = FOREVER
     active: int = 0
     params: dict = field(default_factory=dict)
+    trains: bool = False
 
     def engine(self):
         """Return a new engine, ready to run."""
-        engine = Engine(self.spec)
+        engine = Engine(self.spec, trains=self.trains)
         self.start(engine)
         return engine
 

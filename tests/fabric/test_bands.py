@@ -151,7 +151,7 @@ def test_much_traffic_is_run_in_bands_by_itself():
     large, small = workloads.broadcast(100, 100, 200), workloads.broadcast(20, 100, 200)
     engines = []
     for workload in (large, small):
-        engine = Engine(workload.spec)
+        engine = Engine(workload.spec, trains=False)
         workload.start(engine)
         assert engine.run(workload.limit) == "complete"
         workload.check(engine)
@@ -163,7 +163,7 @@ def test_much_traffic_is_run_in_bands_by_itself():
 def test_much_traffic_may_be_cut_in_any_cycle():
     """A run that ends in the very cycle in which bands begin to pay; each cycle of one that goes on in steps."""
     workload = workloads.broadcast(100, 100, 200)
-    engine = Engine(workload.spec)
+    engine = Engine(workload.spec, trains=False)
     workload.start(engine)
     bands, status = set(), "limit"
     while status == "limit":

@@ -1,0 +1,159 @@
+"""Trains: many words of a stream moved at once are what hop by hop gives, in every bit, counter and cycle."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.engine.engine import Engine
+from fabric.host import engines
+from fabric.host.fabric import Fabric
+from harness.cli.main import main
+from tests.bench import workloads
+from tests.compare import Case, compare, difference, memory, state_of
+from tests.draw import Seeded
+from tests.examples import examples, seeds
+from tests.fabric.test_bands import some_bands
+from tests.random_trains import random_trains
+from wse_core.events import TraceFilter
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def sizes(rng):
+    """Yield cycles to run at a time: long enough for trains, cut anywhere."""
+    while True:
+        yield rng.choice((1, 30, 60, 100, 1000, rng.randint(1, 300)))
+
+
+def some_engine(rng, spec, trains):
+    """Return an engine with a random order of visits, in random bands or at one clock."""
+    engine = Engine(spec, order=rng.choice((0, rng.randint(1, 2**31))), pack=rng.chance(0.5), trains=trains)
+    if rng.chance(0.4):
+        engine.arrange(**some_bands(spec.height, rng))
+    else:
+        engine.arrange(bands=1)
+    return engine
+
+
+def what_shows(engine, spec, status):
+    """Return all that can be seen of an engine."""
+    links = {color: table.tolist() for color, table in engine.link_counts().items()}
+    counters = {name: table.tolist() for name, table in engine.counters().items()}
+    return [
+        state_of(engine, status), memory(engine, spec), links, counters, engine.waiters(), engine.cycle,
+        engine.last_active, engine.wavelet_hops,
+    ]  # fmt: skip
+
+
+@examples(60)
+@given(SEEDS)
+def test_trains_agree_with_the_reference(seed):
+    rng = Seeded(seed)
+    spec = random_trains(rng, 6, 3)
+    case = Case(spec, [], sizes(rng), f"seed {seed}: ")
+    assert compare(case, 2500, make=lambda spec: some_engine(rng, spec, True)) in ("complete", "stuck")
+
+
+@examples(300)
+@given(SEEDS)
+def test_trains_change_nothing(seed):
+    """Larger machines, and also what no reference has: link counts, moves, the cycle in which all is over."""
+    rng = Seeded(seed)
+    spec = random_trains(rng, 14, 5)
+    engines = [some_engine(rng, spec, True), Engine(spec, trains=False)]
+    engines[1].arrange(bands=1)
+    steps, end, status = sizes(rng), 0, ["limit", "limit"]
+    while "limit" in status and end < 20000:
+        end += next(steps)
+        status = [engine.run(end) for engine in engines]
+        if "limit" in status and status[0] != status[1]:  # the cut came in the cycle in which one of them saw the end
+            status = [engine.run(end + 50) for engine in engines]
+        assert status[0] == status[1]
+        found = difference(*(what_shows(engine, spec, status[0]) for engine in engines))
+        assert found is None, f"seed {seed}, cycle {end}: {found}"
+    assert status[0] != "limit"
+
+
+def work(spec, trains):
+    """Return the work of a whole run, in events."""
+    engine = Engine(spec, trains=trains)
+    assert engine.run(20000) in ("complete", "stuck")
+    return engine.events
+
+
+def test_random_streams_leave_as_trains():
+    """Most of the random machines above have some; else they would show nothing."""
+    specs = [random_trains(Seeded(seed), 14, 5) for seed in range(40)]
+    fewer = sum(work(spec, True) < work(spec, False) for spec in specs)
+    assert fewer >= 6
+
+
+@pytest.mark.parametrize("make", [workloads.chain_reduce, workloads.broadcast])
+def test_a_stream_takes_a_tenth_of_the_work(make):
+    workload = make(40, 5, 250)
+    events = []
+    for trains in (True, False):
+        engine = Engine(workload.spec, trains=trains)
+        workload.start(engine)
+        assert engine.run(workload.limit) == "complete"
+        workload.check(engine)
+        events.append(engine.events)
+    assert events[0] < events[1] / 5
+
+
+def test_no_trains_while_events_are_recorded():
+    """Events are those of every hop, and the same with and without trains."""
+    workload = workloads.chain_reduce(12, 2, 60)
+    found = []
+    for trains in (True, False):
+        engine = Engine(workload.spec, trains=trains)
+        parts = []
+        engine.trace(lambda events, clock, parts=parts: parts.extend(map(tuple, events.tolist())), TraceFilter())
+        workload.start(engine)
+        assert engine.run(workload.limit) == "complete"
+        engine.trace(None)
+        found.append(sorted(parts))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_a_run_may_be_cut_in_any_cycle(seed):
+    """A train that would pass the end of a run is shorter, or none."""
+    workload = workloads.chain_reduce(9, 2, 70)
+    whole = Engine(workload.spec, trains=False)
+    workload.start(whole)
+    rng = random.Random(seed)
+    cut = Engine(workload.spec)
+    workload.start(cut)
+    end, status = 0, "limit"
+    while status == "limit":
+        end += rng.randint(1, 60)
+        status = cut.run(end)
+        assert whole.run(end) == status
+        assert difference(state_of(cut, status), state_of(whole, status)) is None
+        assert cut.wavelet_hops == whole.wavelet_hops
+    workload.check(cut)
+
+
+def test_a_user_says_no_trains(capsys, monkeypatch):
+    """`Fabric.run` and the command move every word hop by hop, if asked to, and say the same cycles."""
+    workload, events = workloads.chain_reduce(12, 2, 60), []
+    for trains in (True, False):
+        fabric = Fabric(workload.spec)
+        workload.start(fabric.engine)
+        fabric.run(trains=trains)
+        assert fabric.engine.trains == trains
+        events.append(fabric.engine.events)
+    assert events[0] < events[1]
+    cycles, made, make = [], [], engines.make_engine
+    monkeypatch.setattr(engines, "make_engine", lambda *given: made.append(make(*given)) or made[-1])
+    for options in ([], ["--no-trains"]):
+        assert main(["kernel", "chain_reduce", "pes=12", "n=60", "--json", *options]) == 0
+        assert made[-1].trains == (not options)
+        cycles.append(json.loads(capsys.readouterr().out)["cycles"])
+    assert cycles[0] == cycles[1]

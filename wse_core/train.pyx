@@ -1,0 +1,355 @@
+# cython: overflowcheck=False
+"""Trains: many words of a stream moved along their whole way in one walk, instead of hop by hop.
+
+When the router of a PE is about to move the first word of a full queue, and the main thread of that PE is alone in a
+flow from memory that waits for room in it, all that the words will meet may be known already: every router of the way
+passes words of this color as they come, every CE takes each in the cycle in which it is ready, and nothing can hold
+them up.  Then the cycle of each event follows from the cycles in which the first router grants the words:
+
+::
+
+    grant here             t[k] + shift                     shift grows by router.hop from router to router,
+    step of a CE           t[k] + shift + ramp.in           and by ramp.in + ramp.execute + ramp.out where a CE
+    grant of what it sends t[k] + shift + ramp.in + ...     sends on what it has computed
+
+`walk` goes along the way twice: first it asks whether all this holds and how many words may go, and changes nothing;
+then it moves them: for each CE all elements at once, by the kernels of vector operations, and counters, and what queues
+remember.  No word is left in a queue on the way, and the last element of each operation stays for the ordinary way,
+which also ends it.  A train is over before the horizon of the run (`region_t.ahead`), so a run may be cut anywhere.
+
+What holds on a way that is free:
+
+* each queue on it is empty, and only its own stream comes into it: a queue has one color and one router that fills it;
+* a CE on it waits for nothing but this stream, with the main thread alone in a flow: it hears nothing else before the
+  next word; so it does not send or change routes either (programs that write routes switch trains off);
+* words come at most one per cycle, so that queues as deep as what lies between them is long never fill;
+* a color that shares an output with others is arbitrated: none of them may ask while the train passes
+  (`wse_core.rivals`); a control wavelet of the color itself comes behind the words.
+
+Rows at clocks of their own: the way must not leave the row.  Gain: docs/performance.md.
+"""
+from libc.string cimport memcpy, memset
+
+from wse_core.account cimport *
+from wse_core.bitmap cimport map_clear, row_of
+from wse_core.block cimport *
+from wse_core.builtins cimport *
+from wse_core.bulk cimport elements, places_t
+from wse_core.flow cimport taking_counts, taking_ends
+from wse_core.opcodes cimport OP_FMOVS, OP_MOV32
+from wse_core.operand cimport *
+from wse_core.queue cimport *
+from wse_core.records cimport *
+from wse_core.rivals cimport undisturbed
+from wse_core.route cimport *
+from wse_core.wake cimport schedule
+
+
+cdef enum:
+    WORDS = 1024            # of a train at most, besides those that wait in the queue
+    LEAST = 8               # fewer, beyond those that wait in the queue, are not worth a walk
+    ROOM = WORDS + 64       # an output queue is not as deep
+    TRIES = 64              # so many words of an operation may find the way free, then so many of the next WORDS
+    BRANCHES = 64           # of a way that are still to be walked
+    BUFFERS = 4             # in which words are kept while several branches need them as they were
+    PER_EVENT = 8           # words that take about as long as one that is moved hop by hop
+
+cdef uint64_t GENERAL = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SPECIAL)
+
+ctypedef struct branch_t:   # a queue that the words come to
+    uint64_t shift          # cycles from their grants in the first router to those in this one
+    uint32_t cell
+    uint8_t plane
+    uint8_t buffer          # the words as they are there
+
+ctypedef struct way_t:
+    uint32_t n              # words; on the first walk no more than so many
+    uint32_t least           # and no fewer than so many
+    uint32_t row
+    uint64_t far            # the longest shift of a router,
+    uint64_t reach          # and of anything that happens
+    uint64_t grants[ROOM]
+    uint64_t issues[ROOM]      # of the words that were not in the queue yet: when the sender issues them
+    uint32_t n_branches
+    branch_t branches[BRANCHES]
+    uint32_t users[BUFFERS]     # branches that still need the words of a buffer
+    uint32_t words[BUFFERS][ROOM]
+
+
+# --- computing --------------------------------------------------------------------------------------------------------
+cdef inline uint16_t* place_in(uint16_t* m, opnd_t* o, int32_t base, uint32_t k, uint32_t* words) noexcept nogil:
+    # Where element k of an operand is; one of the fabric becomes one in memory, a word per element.
+    if o.mode == OPND_FABIN or o.mode == OPND_FABOUT:
+        o.mode = OPND_MEM1D
+        o.step = 2
+        return <uint16_t*>words
+    return m + base + <int64_t>k * o.step if o.mode == OPND_MEM1D else m
+
+cdef void compute(ce_t* ce, uint32_t* into, uint32_t* out, uint32_t n) noexcept nogil:
+    # The next n elements of the main thread's flow, one per word: `into` are the words that it takes, `out`, the same
+    # or others, those that it sends.
+    cdef thread_t* th = &ce.main
+    cdef form_t f = th.form[0]
+    cdef uint16_t* m = ce.sram - ce.prog.code_words
+    cdef places_t at
+    cdef uint32_t k
+    at.a = place_in(m, &f.a, th.base_a, th.k, out)
+    at.b = place_in(m, &f.b, th.base_b, th.k, into)
+    at.c = place_in(m, &f.c, th.base_c, th.k, into)
+    at.b_value = <uint32_t>th.base_b
+    at.c_value = <uint32_t>th.base_c
+    at.scalar = th.scalar
+    if (f.op == OP_MOV32 or f.op == OP_FMOVS) and contiguous(&f.a) and contiguous(&f.b):
+        memcpy(at.a, at.b, n * sizeof(uint32_t))
+    else:
+        elements(ce, &f, &at, n, contiguous(&f.a) and contiguous(&f.b) and contiguous(&f.c))
+    if th.plane != NO_PLACE and f.a.words == 1:
+        for k in range(n):
+            out[k] &= 0xFFFF
+
+
+# --- the first walk: what must hold -----------------------------------------------------------------------------------
+cdef inline bint starved(region_t* s, ce_t* ce, uint32_t cell, int slot, uint64_t lands) noexcept nogil:
+    # Whether a CE to which the router does not hand words yet waits for them all the same, and has room for whatever
+    # comes down the ramp from cycle `lands` on.
+    cdef thread_t* th = &ce.main
+    cdef inq_t* q
+    cdef int k
+    if (ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.inq != slot or ce.wait != WAIT_INPUT or ce.uts
+            or th.form.group != 1 or ce.rr != MAIN or th.n - th.k < 2 or th.next > ce.acct or ce.pipe_free > ce.acct
+            or ce.resume > lands + s.f.p.ramp_in):
+        return False
+    q = inq_at(ce, slot)
+    if q.cap <= s.f.p.ramp_in or q.sleeper:
+        return False
+    for k in range(q.cap):
+        if not has_room(q.slots[k], lands):
+            return False
+    return True
+
+cdef inline bint takes_all(region_t* s, way_t* way, uint32_t cell, uint64_t route, uint64_t shift) noexcept nogil:
+    # Whether the CE takes every word in the cycle in which it is ready; of how many, at most.
+    cdef ce_t* ce = s.f.ce[cell]
+    cdef uint64_t lands = way.grants[0] + shift
+    cdef int slot = <int>(route >> RT_INQ) & (N_BINDINGS - 1)
+    if not (route >> RT_HAS_INQ) & 1 or ce == NULL or ce.prog == NULL or ce.teardown_due:
+        return False
+    if ce.takes != slot + 1 and (ce.takes or not starved(s, ce, cell, slot, lands)):
+        return False
+    if ce.acct > lands + s.f.p.ramp_in or ce.main.n - ce.main.k < 2 or ce.main.form.zeroes:
+        return False
+    way.n = min(way.n, ce.main.n - ce.main.k - 1)
+    way.reach = max(way.reach, shift + s.f.p.ramp_in)
+    return way.n >= way.least
+
+cdef inline bint passes(region_t* s, way_t* way, const branch_t* at, plane_t* q, uint64_t route) noexcept nogil:
+    # Whether a router passes on what comes into this queue in the cycle in which it is ready.
+    cdef uint64_t* m = queue_at(q, at.cell)
+    cdef uint32_t delay = s.f.p.hop, cap, k
+    cdef uint64_t comes
+    if route & GENERAL or rx_of(route, pos_of(route)) != <uint32_t>1 << q.port or tx_of(route, pos_of(route)) == 0:
+        return False
+    if at.shift:                    # not the sender's queue
+        if q.port == DIR_R:
+            delay = s.f.p.execute + s.f.p.ramp_out
+        comes = way.grants[0] + at.shift - delay
+        cap = cap_of(q, at.cell)
+        if cap <= delay or m[0] & SLEEPER:
+            return False
+        for k in range(cap):
+            if not has_room(m[1 + k], comes):
+                return False
+    if (route >> RT_SHARED) & 1 and not (s.one_clock and undisturbed(
+            s, q.color, at.cell, tx_of(route, pos_of(route)), way.grants[way.n - 1] + at.shift + 1)):
+        return False
+    way.far = max(way.far, at.shift)
+    way.reach = max(way.reach, at.shift)
+    return True
+
+
+# --- the second walk --------------------------------------------------------------------------------------------------
+cdef inline void passed(region_t* s, way_t* way, const branch_t* at, plane_t* q) noexcept nogil:
+    # A router has moved the words.
+    cdef uint64_t* m = queue_at(q, at.cell)
+    m[0] += <uint64_t>way.n << MOVED
+    if q.timed:
+        m[q.size - 1] = way.grants[way.n - 1] + at.shift + 1
+    q.used = True
+    s.hops += way.n
+    s.events += 1 + way.n // PER_EVENT
+
+cdef inline void taken(region_t* s, way_t* way, ce_t* ce, uint64_t shift, uint32_t* into,
+                       uint32_t* out) noexcept nogil:
+    # A CE has taken the words, as by as many calls of `flow_takes`.
+    cdef bint begins = not ce.takes
+    if begins:
+        taking_counts(ce, 0xFFFFFFFF)
+    compute(ce, into, out, way.n)
+    ce.main.k += way.n
+    ce.acct = way.grants[way.n - 1] + shift + s.f.p.ramp_in + 1
+    if begins:
+        taking_ends(ce)
+
+
+# --- walking ----------------------------------------------------------------------------------------------------------
+cdef inline bint branch(way_t* way, uint32_t cell, int plane, uint64_t shift, int buffer) noexcept nogil:
+    cdef branch_t* to = &way.branches[way.n_branches]
+    if way.n_branches == BRANCHES:
+        return False
+    way.n_branches += 1
+    way.users[buffer] += 1
+    to.cell = cell
+    to.plane = <uint8_t>plane
+    to.shift = shift
+    to.buffer = <uint8_t>buffer
+    return True
+
+cdef inline int buffer_after(way_t* way, int buffer) noexcept nogil:
+    # Where to write what is sent instead of the words of a buffer: there, or if other branches still need them, into
+    # another one; BUFFERS: there is none.
+    cdef int k = 0
+    if way.users[buffer] == 0:
+        return buffer
+    while k < BUFFERS and way.users[k]:
+        k += 1
+    return k
+
+cdef inline bint at_router(region_t* s, way_t* way, const branch_t* at, bint moving) noexcept nogil:
+    cdef plane_t* q = &s.plane[at.plane]
+    cdef uint64_t route
+    cdef uint32_t tx, links, d
+    cdef ce_t* ce
+    cdef int buffer
+    if s.f.route[q.color] == NULL or (not s.one_clock and row_of(&s.f.grid, at.cell) != way.row):
+        return False
+    route = s.f.route[q.color][at.cell]
+    if moving:
+        passed(s, way, at, q)
+    elif not passes(s, way, at, q, route):
+        return False
+    tx = tx_of(route, pos_of(route))
+    links = tx & 15
+    while links:                    # along the row first, so that few branches wait where a column feeds rows
+        d = 63 - clz64(links)
+        links ^= <uint32_t>1 << d
+        if not branch(way, at.cell + s.f.delta[d], q.color * N_PORTS + (d ^ 1), at.shift + s.f.p.hop, at.buffer):
+            return False
+    if not tx & RAMP:
+        return True
+    if not moving and not takes_all(s, way, at.cell, route, at.shift):
+        return False
+    ce = s.f.ce[at.cell]
+    buffer = at.buffer if ce.main.plane == NO_PLACE else buffer_after(way, at.buffer)
+    if buffer == BUFFERS:
+        return False
+    if moving:
+        taken(s, way, ce, at.shift, way.words[at.buffer], way.words[buffer])
+    return ce.main.plane == NO_PLACE or branch(
+        way, at.cell, ce.main.plane, at.shift + s.f.p.ramp_in + s.f.p.execute + s.f.p.ramp_out, buffer)
+
+cdef bint walk(region_t* s, way_t* way, plane_t* q, uint32_t cell, bint moving) noexcept nogil:
+    cdef branch_t at
+    way.n_branches = 0
+    memset(way.users, 0, sizeof(way.users))
+    branch(way, cell, plane_number(q), 0, 0)
+    while way.n_branches:
+        way.n_branches -= 1
+        at = way.branches[way.n_branches]
+        way.users[at.buffer] -= 1
+        if not at_router(s, way, &at, moving):
+            return False
+    return True
+
+
+# --- the sender -------------------------------------------------------------------------------------------------------
+cdef bint timetable(region_t* s, way_t* way, plane_t* q, uint32_t cell) noexcept nogil:
+    # The words that wait in the sender's queue and the cycles in which its router grants them and those that follow,
+    # if nothing holds them up. False: it does not send as it must.
+    cdef ce_t* ce = s.f.ce[cell]
+    cdef thread_t* th = &ce.main
+    cdef uint64_t* m = queue_at(q, cell)
+    cdef uint32_t cap = q.cap[cell], head = m[0] & HEAD, k, rest
+    cdef uint64_t word, grant = s.now - 1, issue = ce.acct - 1
+    if (ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.inq != NO_PLACE or th.plane != plane_number(q)
+            or th.form.group != 1 or th.form.zeroes or ce.uts or ce.takes or ce.wait != WAIT_OUTPUT or ce.rr != MAIN
+            or th.next > ce.acct or ce.pipe_free > ce.acct or ce.teardown_due or th.n - th.k <= LEAST):
+        return False
+    rest = th.n - th.k - 1
+    rest = min(rest, WORDS - th.k % WORDS)
+    way.n = cap + rest
+    for k in range(cap):
+        word = m[1 + (head + k) % cap]
+        if not is_valid(word) or is_control(word):
+            return False
+        grant = max(grant + 1, ready_cycle(word, s.now))
+        way.grants[k] = grant
+        way.words[0][k] = <uint32_t>word
+    for k in range(cap, way.n):
+        issue = max(issue + 1, way.grants[k - cap] + 1)
+        grant = max(grant + 1, issue + s.f.p.execute + s.f.p.ramp_out)
+        way.issues[k] = issue
+        way.grants[k] = grant
+    return way.grants[0] == s.now
+
+cdef void sent(region_t* s, way_t* way, plane_t* q, uint32_t cell) noexcept nogil:
+    # The sender has issued the words beyond those in its queue, which is empty now; it goes on behind them.
+    cdef ce_t* ce = s.f.ce[cell]
+    cdef thread_t* th = &ce.main
+    cdef uint64_t* m = queue_at(q, cell)
+    cdef uint32_t cap = q.cap[cell], n = way.n - cap, k
+    cdef uint64_t end = way.issues[way.n - 1] + 1, head
+    compute(ce, NULL, way.words[0] + cap, n)
+    ce.counts[COUNT_IDLE + ce.wait] += <uint32_t>(end - ce.acct) - n
+    ce.counts[COUNT_BUSY] += n
+    ce.counts[COUNT_STEPS] += n
+    ce.counts[COUNT_ELEMENTS] += n
+    ce.counts[COUNT_SENT] += n
+    if is_mac(th.form.op):
+        ce.counts[COUNT_MACS] += n
+    ce.acct = ce.pipe_free = th.next = ce.resume = end
+    ce.tail_conflict = 0
+    ce.want_space = 0
+    th.k += n
+    for k in range(way.n - cap, way.n):
+        m[1 + ((m[0] & HEAD) + k) % cap] = stamp_of(way.grants[k] + 1)
+    head = ((m[0] & HEAD) + way.n) % cap
+    m[0] = (m[0] >> MOVED) << MOVED | head | head << TAIL
+    map_clear(&q.map, cell)
+    schedule(s, cell, max(end, ready_cycle(m[1 + head], end)), end)
+
+cdef inline bint first_is_free(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    # Whether the queues behind the first router are empty; where words move hop by hop they are not.
+    cdef uint64_t route = s.f.route[q.color][cell]
+    cdef uint32_t links = tx_of(route, pos_of(route)) & 15, d
+    while links:
+        d = ctz64(links)
+        links &= links - 1
+        if is_valid(plane_head(q - q.port + (d ^ 1), cell + s.f.delta[d])[0]):
+            return False
+    return True
+
+cdef bint train_leaves(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
+    # The router of `cell` is about to move the first word of the ramp's queue, whose CE waits for room in it. True: it
+    # has gone, with all that were in the queue and those that follow. False: nothing was changed, but that the CE is
+    # not asked again before it has been looked at.
+    cdef way_t way
+    cdef ce_t* ce = s.f.ce[cell]
+    ce.want_space = WANTS_PLACE
+    if ce.main.k % WORDS >= TRIES or not first_is_free(s, q, cell):
+        return False
+    way.row = row_of(&s.f.grid, cell)
+    way.far = 0
+    way.reach = 0
+    way.least = q.cap[cell] + LEAST
+    if not timetable(s, &way, q, cell) or not walk(s, &way, q, cell, False):
+        return False
+    while way.n and way.grants[way.n - 1] + way.reach >= s.ahead:
+        way.n -= 1
+    if way.n < way.least:
+        return False
+    sent(s, &way, q, cell)
+    walk(s, &way, q, cell, True)
+    touched(s, way.grants[way.n - 1] + way.reach)
+    s.passed = max(s.passed, way.grants[way.n - 1] + way.far + 1)
+    s.waiting = 1
+    return True
