@@ -9,6 +9,7 @@ adds up what each piece of that way takes at least, until the sum is enough or s
 * A CE whose main thread, alone, waits for words of some color sends nothing before one of these has come; if it is not
   this operation that sends, not before all that are missing have come, one per cycle.  So the search goes on with that
   color.
+* A switch changes only when a control wavelet of its color passes, which comes behind the words of its operation.
 * Where one PE sends a color, the search jumps to it, if as many wavelets have left it as have passed here: none is on
   its way.
 
@@ -70,16 +71,43 @@ cdef inline uint64_t distance(region_t* s, uint32_t a, uint32_t b) noexcept nogi
     cdef int64_t dy = <int64_t>(a // s.f.stride) - <int64_t>(b // s.f.stride)
     return <uint64_t>((dx if dx > 0 else -dx) + (dy if dy > 0 else -dy))
 
+cdef inline bint alone_in_flow(ce_t* ce) noexcept nogil:
+    return ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW and not ce.uts
+
 cdef inline bint waits_for_words(ce_t* ce) noexcept nogil:
     # The main thread, alone, for the next word of its input queue, which is empty.
     cdef inq_t* q
-    if ce.main_state != MAIN_VECTOR or ce.main.kind != KIND_FLOW or ce.uts or ce.main.inq == NO_PLACE:
+    if not alone_in_flow(ce) or ce.main.inq == NO_PLACE:
         return False
     q = inq_at(ce, ce.main.inq)
     return not is_valid(q.slots[q.head])
 
-cdef uint64_t earliest(region_t* s, int color, uint32_t cell, uint64_t enough) noexcept nogil:
-    # No wavelet of a color can be granted by a router before this cycle, or, if that is later, before `enough`.
+cdef inline uint64_t words_left(ce_t* ce) noexcept nogil:
+    return (ce.main.n - ce.main.k + ce.main.form.group - 1) // ce.main.form.group
+
+cdef inline bint may_end_early(region_t* s, ce_t* ce) noexcept nogil:
+    # Whether a control wavelet among the words may end the operation.
+    cdef const form_t* f = ce.main.form
+    cdef const opnd_t* o = &f.b if f.b.mode == OPND_FABIN else &f.c
+    return ((s.controls >> inq_at(ce, ce.main.inq).color) & 1
+            and desc_of(ce, dsr_at(ce, o.dsr)).on_control & ON_TERMINATE)
+
+cdef inline bint holds(region_t* s, plane_t* q, uint32_t cell, bint control) noexcept nogil:
+    # Whether something is in a queue, or a control wavelet.
+    cdef uint64_t* m = queue_at(q, cell)
+    cdef uint64_t* places = m + 1
+    cdef uint32_t k
+    if not control:
+        return is_valid(head_in(m)[0]) or (q.timed and granted_at(q, cell)[0] > s.now)  # or a train is still to pass
+    for k in range(cap_of(q, cell)):
+        if is_valid(places[k]) and is_control(places[k]):
+            return True
+    return False
+
+cdef uint64_t earliest(region_t* s, int color, uint32_t cell, bint control, uint64_t enough) noexcept nogil:
+    # No wavelet of a color, or no control wavelet, can be granted by a router before this cycle, or, if that is later,
+    # before `enough`.  Switches: the first to come does so in the present position, as only a control wavelet of the
+    # color that has passed changes it.
     cdef uint64_t route, t = s.now, plus = 0
     cdef uint32_t ins, up, source
     cdef plane_t* q
@@ -91,7 +119,7 @@ cdef uint64_t earliest(region_t* s, int color, uint32_t cell, uint64_t enough) n
         if t >= enough or s.f.route[color] == NULL:
             return t if t >= enough else NEVER
         route = s.f.route[color][cell]
-        ins = all_rx(route)
+        ins = rx_of(route, pos_of(route))
         if ins == 0:
             return NEVER
         if route & GENERAL or ins & (ins - 1):
@@ -100,8 +128,8 @@ cdef uint64_t earliest(region_t* s, int color, uint32_t cell, uint64_t enough) n
         q = &s.plane[color * N_PORTS + port]
         if q.queues == NULL:
             return NEVER
-        if is_valid(plane_head(q, cell)[0]) or (q.timed and granted_at(q, cell)[0] > s.now):
-            return t                            # one is there, or those of a train are still to pass
+        if holds(s, q, cell, control):
+            return t
         if port == DIR_R:
             ce = s.f.ce[cell]
             if ce == NULL:
@@ -111,38 +139,49 @@ cdef uint64_t earliest(region_t* s, int color, uint32_t cell, uint64_t enough) n
             plus += s.f.p.execute + s.f.p.ramp_out
             t = max(t, max(s.now, ce.acct) + plus)
             if not waits_for_words(ce):
+                if control and alone_in_flow(ce) and ce.main.inq == NO_PLACE and ce.main.plane == plane_number(q):
+                    t += words_left(ce)         # they go first, one per cycle
                 return t
             plus += s.f.p.ramp_in
-            color = inq_at(ce, ce.main.inq).color
-            if ce.main.plane != plane_number(q):
+            if control or ce.main.plane != plane_number(q):
                 if ce.main.n == NO_END:
                     return t
-                if not (s.controls >> color) & 1:       # a control wavelet may end the operation
-                    plus += (ce.main.n - ce.main.k + ce.main.form.group - 1) // ce.main.form.group
+                if not may_end_early(s, ce):
+                    plus += words_left(ce)
+            color = inq_at(ce, ce.main.inq).color
+            control = False
             continue
         up = cell + s.f.delta[port]
         if is_border(s, up):
             return t
-        source = source_of(s, color)
+        source = MANY if control else source_of(s, color)
         sends = &s.plane[color * N_PORTS + DIR_R]
         if source != MANY and sends.queues != NULL and moved_out(q, cell) == moved_out(sends, source):
             plus += s.f.p.hop * distance(s, cell, source)
             cell = source
             continue
-        if not (all_tx(s.f.route[color][up]) >> (port ^ 1)) & 1:
+        route = s.f.route[color][up]
+        if not (all_tx(route) >> (port ^ 1)) & 1:
             return NEVER
+        if not (tx_of(route, pos_of(route)) >> (port ^ 1)) & 1:
+            control = True                      # must switch it first
         plus += s.f.p.hop
         cell = up
     return t
 
 cdef bint undisturbed(region_t* s, int color, uint32_t cell, uint32_t outs, uint64_t until) noexcept nogil:
-    # Whether no other color asks for any of these outputs of a router before cycle `until`.
+    # Whether no other color asks for any of these outputs of a router before cycle `until`: not in the present position
+    # of its switch, and not in another one to which a control wavelet may take it.
     cdef uint64_t route
+    cdef bint now
     cdef int c
     for c in range(N_COLORS):
         if c == color or s.f.route[c] == NULL:
             continue
         route = s.f.route[c][cell]
-        if all_tx(route) & outs and earliest(s, c, cell, until) < until:
+        if not all_tx(route) & outs:
+            continue
+        now = tx_of(route, pos_of(route)) & outs != 0
+        if (now or (s.controls >> c) & 1) and earliest(s, c, cell, not now, until) < until:
             return False
     return True

@@ -184,8 +184,7 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
 
 cdef void check_landing(region_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
     # Two inputs of one color in one cycle: the vendor's simulator stops here, and so do we.
-    cdef uint32_t rx = rx_of(route, pos_of(route))
-    cdef uint32_t landed = 0, p, k, cap
+    cdef uint32_t rx = rx_of(route, pos_of(route)), landed = 0, p, k, cap
     cdef plane_t* q
     cdef uint64_t word
     if (route >> RT_INJECT) & 3:
@@ -484,8 +483,7 @@ cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* rout
     # only those that hold something, and once per wavelet, halves the cost of arbitration in saturated exchange (350 ->
     # 170 instructions per hop). `alone`: no queue of another color can ask in this cycle any more; if none has asked
     # yet either, it would be granted, and moves at once (a third of the cost of such a hop).
-    cdef uint64_t word = plane_head(q, cell)[0]
-    cdef uint64_t route
+    cdef uint64_t word = plane_head(q, cell)[0], route
     cdef uint32_t ports
     cdef int pos
     if not is_valid(word):
@@ -508,6 +506,8 @@ cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* rout
         s.f.arb[2 * cell + 1] |= <uint32_t>1 << q.color
     else:
         if not has_outputs(s, q, cell, tx_of(route, pos), route):
+            return
+        if not TRACE and q.port == DIR_R and s.f.ce[cell].want_space == WANTS_TRAIN and train_leaves(s, q, cell):
             return
         if not TRACE and alone and s.f.arb[2 * cell] == 0 and s.f.arb[2 * cell + 1] == 0:
             moves_plain(s, q, cell, route, tx_of(route, pos), word)

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from fabric.engine.engine import Engine
 from fabric.host import engines
+from fabric.host.bands import arranged
+from fabric.host.engines import around
 from fabric.host.fabric import Fabric
+from fabric.kernels.registry import KERNELS
 from harness.cli.main import main
 from tests.bench import workloads
 from tests.compare import Case, compare, difference, memory, state_of
@@ -20,6 +23,7 @@ from tests.examples import examples, seeds
 from tests.fabric.test_bands import some_bands
 from tests.random_trains import random_trains
 from wse_core.events import TraceFilter
+from wse_core.params import machine
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -138,6 +142,35 @@ def test_a_run_may_be_cut_in_any_cycle(seed):
         assert difference(state_of(cut, status), state_of(whole, status)) is None
         assert cut.wavelet_hops == whole.wavelet_hops
     workload.check(cut)
+
+
+XY = {"form": "xy", "width": 24, "height": 10, "n": 80}
+COLLECTIVES = {
+    "chains": ("allreduce", XY | {"algorithm": "chain"}, 4),
+    "chains, f16": ("allreduce", XY | {"algorithm": "chain", "dtype": "f16", "sums": "f32"}, 4),
+    "two phases": ("allreduce", XY | {"algorithm": "two_phase"}, 1.1),
+    "trees": ("allreduce", XY | {"algorithm": "tree"}, 1),
+    "broadcast": ("broadcast", {"width": 24, "height": 10, "n": 80}, 3),
+    "chain": ("chain_reduce", {"pes": 40, "n": 200}, 4),
+}
+"""A kernel, its parameters, and how many times the work of trains it is to move each word hop by hop, at least."""
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives(name):
+    """Kernels with switches and phases that share routers: the same state of the fabric at the end, with less work."""
+    kernel, values, times = COLLECTIVES[name]
+    shown, events = [], []
+    for trains in (True, False):
+        fabrics = []
+        with arranged(trains=trains), around(on_build=fabrics.append):
+            result = KERNELS[kernel].run(machine("wse2"), **values)
+        ran = [fabric.engine for fabric in fabrics]
+        shown.append([what_shows(engine, engine.spec, engine.status) for engine in ran])
+        shown[-1].append([result[key] for key in ("cycles", "wavelet_hops", "bit_exact")])
+        events.append(sum(engine.events for engine in ran))
+    assert difference(*shown) is None
+    assert events[0] * times <= events[1]
 
 
 def test_a_user_says_no_trains(capsys, monkeypatch):
