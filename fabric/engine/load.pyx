@@ -38,8 +38,7 @@ cdef extern from *:
 
 cdef enum:
     WIDEST = 4094           # PEs in a row: with two cells of border, 64 words of 64 cells
-    LARGE = 1 << 30         # bytes of all PEs, or of their routers' queues, up to which they lie in large pages: what
-                            # these can waste at most
+    LARGE = 1 << 30         # bytes of all PEs, or of their routers' queues, up to which they lie in large pages
     LARGE_PAGE = 1 << 21    # bytes of one
     SPARSE = 64             # a queue in so many cells or fewer: no page of 4 KiB stays untouched
 
