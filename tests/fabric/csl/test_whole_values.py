@@ -232,3 +232,30 @@ def test_a_variable_may_be_named_like_a_type(tmp_path):
     body = "y[0] = f(i16s[1]); y[1] = @as(i16, @get_int(color)); y[2] = @as(i16, @get_int(other));"
     text = text.replace("param color: color;", "param color: color = @get_color(3);")
     assert left(tmp_path, body, text)[:3] == [5, 3, 5]
+
+
+def test_an_element_or_field_is_taken_of_a_value_where_it_is_made(tmp_path):
+    """Also blocks and choices that are asked to be known when the program is compiled."""
+    declarations = """
+const Pair = struct { a: i16, b: f32 };
+const third = [3]i16{ 5, 6, 7 }[2];
+const part = Pair{ .a = 3, .b = 2.5 }.a;
+const squares = comptime blk: {
+  var t = @zeros([4]i16);
+  var i: i16 = 0;
+  while (i < 4) : (i += 1) { t[@as(u16, i)] = i * i; }
+  break :blk t;
+};
+const chosen = comptime switch (third) { 7 => 42, else => 0 };
+"""
+    body = """
+  y[0] = third;
+  y[1] = part;
+  y[2] = squares[3];
+  y[3] = chosen;
+  y[4] = [3]i16{ x, x + 1, x + 2 }[2];
+  y[5] = Pair{ .a = x, .b = 1.5 }.a + @as(i16, Pair{ .a = x, .b = 1.5 }.b);
+  const here = comptime blk: { break :blk 9; };
+  y[6] = here;
+"""
+    assert left(tmp_path, body, declarations)[:7] == [7, 3, 9, 42, 9, 8, 9]
