@@ -78,7 +78,7 @@ ctypedef struct plane_t:
     uint64_t* due           # RING sets like `map.bits`, by cycle modulo RING: cells to be added in that cycle
     uint32_t size
     uint32_t depth
-    uint8_t timed           # the color is arbitrated somewhere
+    uint8_t timed           # these queues are arbitrated somewhere
     uint8_t color
     uint8_t port
     uint8_t used            # a wavelet was here
