@@ -52,8 +52,9 @@ def listing(emitted: Emitted, machine: Machine | None = None) -> str:
 
 def _cycles(op: Op, first: int, machine: Machine) -> str:
     """Return what an instruction takes; `first` is its first operand."""
-    if op.lanes[0] and first >> 4 != isa.FILE_REG:
-        return f"{op.lanes[0]} elements a cycle" if op.lanes[0] > 1 else "1 element a cycle"
+    lanes = machine.lanes(op)
+    if lanes and first >> 4 != isa.FILE_REG:
+        return f"{lanes} elements a cycle" if lanes > 1 else "1 element a cycle"
     if op.cost == "branch":
         taken, passed = machine["ce.branch_taken"], machine["ce.branch_not_taken"]
         return f"{taken} cycles" if op.name == "jmp" else f"{passed} or {taken} cycles"

@@ -23,6 +23,7 @@ def test_every_source_is_a_program_of_a_point():
     products += ["products.csl", "send.csl", "send_pe.csl", "summa.csl", "summa_axis.csl", "summa_pe.csl"]
     products += ["tile_product.csl"]
     planes = ["idle.csl", "stencil_cell.csl", "stencil_cell_pe.csl", "stencil_ring.csl"]
+    planes += ["stencil_columns.csl", "stencil_columns_pe.csl", "stencil_columns_way.csl"]
     planes += ["stencil_tiled.csl", "stencil_tiled_pe.csl"]
     assert names == sorted([*products, *planes, "reduce.csl", "reduce_pe.csl", "vector.csl"])
 

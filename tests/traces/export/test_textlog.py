@@ -44,7 +44,7 @@ def logs(tmp_path_factory):
     """Texts and events of random machines."""
     folder, found = tmp_path_factory.mktemp("logs"), []
     for k, (draw, seed) in enumerate(
-        [*((random_spec, seed) for seed in range(24)), *((random_traffic, seed) for seed in range(8))]
+        [*((random_spec, seed) for seed in range(32)), *((random_traffic, seed) for seed in range(8))]
     ):
         rng = Seeded(seed)
         spec = draw(rng)
