@@ -91,14 +91,14 @@ def work(spec, trains):
 
 
 def test_random_streams_leave_as_trains():
-    """Most of the random machines above have some; else they would show nothing."""
+    """Some of the random machines above have trains (10 of 40 when this was written); else they would show nothing."""
     specs = [random_trains(Seeded(seed), 14, 5) for seed in range(40)]
     fewer = sum(work(spec, True) < work(spec, False) for spec in specs)
     assert fewer >= 6
 
 
 @pytest.mark.parametrize("make", [workloads.chain_reduce, workloads.broadcast])
-def test_a_stream_takes_a_tenth_of_the_work(make):
+def test_a_stream_takes_less_than_a_fifth_of_the_work(make):
     workload = make(40, 5, 250)
     events = []
     for trains in (True, False):
