@@ -6,7 +6,7 @@
 #   PYTHON=python3.12   interpreter for a new .venv (default python3)
 #   ARGS="..."          arguments for `wse train` or pytest
 #   EXTRAS="test demo"  extras of pyproject.toml that are installed
-#   WSE_JOBS=N          parallel compilations, processes of make test, quick and soak (default: one per core)
+#   WSE_JOBS=N          parallel compilations (default: one per core), processes of make test, quick and soak (one more)
 
 PYTHON ?= python3
 VENV := .venv
@@ -32,8 +32,9 @@ ifneq ($(IN_PLACE),release)
 .PHONY: $(STAMP)
 endif
 
-# A process per core; whole files go to one, because their tests share what they built.  Benchmarks are not among them.
-SPREAD := -n $(or $(WSE_JOBS),auto) --dist loadfile --no-loadscope-reorder --benchmark-disable
+# A process per core and one more, since some tests wait; whole files go to one, because their tests share what they
+# built.  Benchmarks are not among them.
+SPREAD := -n $(or $(WSE_JOBS),$(shell expr $$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --benchmark-disable
 SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 
 .PHONY: help run test quick soak build ready bench checked sanitize races coverage lint lint-tools clean

@@ -251,12 +251,13 @@ def test_select():
 
 
 def test_the_documentation_is_in_step(root):
-    """docs/accuracy.md has the figures that the model gives now, for the points of the quick run."""
+    """docs/accuracy.md has the figures that the model gives now, close to the published ones, in a quick run."""
     text = (root / "docs" / "accuracy.md").read_text(encoding="utf-8")
     points = select(load_points(), ids=QUICK)
     rows = [row for row in compare.validate(points, machine(), Progress()) if row.error is not None]
     assert len(rows) >= 8
     for row in rows:
+        assert row.generation == "WSE-3" or abs(row.error) < 0.1, row.id
         line = next((line for line in text.splitlines() if line.startswith(f"| {row.id} | ")), f"| {row.id} | absent")
         assert line.startswith(f"| {row.id} | {row.measured:.0f} | "), "wse validate --write docs/accuracy.md"
 

@@ -10,18 +10,21 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
-from tests.examples import some
+from tests.examples import few
 from tests.fabric.networks.inference.small_models import random_weights
 from wse_core.params import machine
 
-SIZES = [
-    (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5),
-    (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6),
-    (Decoder(48, 1, 2, 1, 24, 70, 30, 64, 1e-5), 3, 8),
-    (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1),
-    (Decoder(128, 2, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9),
-    (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10),
-][: some(20, 3)]
+SIZES = few(
+    [
+        (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5),
+        (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6),
+        (Decoder(48, 1, 2, 1, 24, 70, 30, 64, 1e-5), 3, 8),
+        (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1),
+        (Decoder(128, 2, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9),
+        (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10),
+    ],
+    2,
+)
 
 
 def measured(decoder, width, height, tokens, timed):
