@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fabric.csl.allocate import Stack, allocate
+from fabric.csl.allocate import Stack
 from fabric.csl.check.program import Compilation, check_file
 from fabric.csl.comptime.session import Options, Session
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.emit import Emitted, emit
 from fabric.csl.ir import Function, Memory
 from fabric.csl.lower.program import START, ProgramLowering, lower
-from fabric.csl.optimise import optimise
 from fabric.csl.optimise.dead import remove_notes
 from fabric.csl.optimise.descriptors import free_numbers
 from fabric.csl.optimise.frames import unused
 from fabric.csl.optimise.memory import name_apart, set_apart
 from fabric.csl.optimise.partners import settle_partners
 from fabric.csl.optimise.products import ROUTINE, expand
+from fabric.csl.recall import Recall
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
 
@@ -44,6 +44,7 @@ class Compiled:
     checked: Compilation
     options: Options
     programs: list[CompiledProgram] = field(default_factory=list)
+    recall: Recall = field(default_factory=Recall)
 
 
 def compile_file(path: str | Path, options: Options | None = None, machine: Machine | None = None) -> Compiled:
@@ -73,10 +74,10 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     for number, program in enumerate(checked.programs):
         try:
             lowering = lower(session, program)
-            functions = _optimised(lowering, (machine or default_machine())["dsr.count"])
+            functions = _optimised(lowering, (machine or default_machine())["dsr.count"], made.recall)
             stack = Stack(functions)
             for function in functions:
-                allocate(function, _Frame(lowering, function.name), stack.reserved)
+                made.recall.allocate(function, _Frame(lowering, function.name), stack.reserved)
                 stack.save(function)
                 for memory in unused(function):
                     lowering.made.memories.remove(memory)
@@ -92,7 +93,7 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     return made
 
 
-def _optimised(lowering: ProgramLowering, dsrs: int) -> list[Function]:
+def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall) -> list[Function]:
     """Return the functions of a program after all passes that know no registers, callees before callers."""
     made = lowering.made
     set_apart(made)
@@ -102,13 +103,13 @@ def _optimised(lowering: ProgramLowering, dsrs: int) -> list[Function]:
 
     def routine() -> Function:
         function = lowering.function(lowering.runtime(ROUTINE, made.functions[0].span))
-        optimise(function)
+        recall.optimise(function)
         return function
 
     for function in made.functions:
-        optimise(function, kept)
-    made.functions = expand(made.functions, routine)
-    unread = remove_notes(made.functions)
+        recall.optimise(function, kept)
+    made.functions = expand(made.functions, routine, recall.forget)
+    unread = remove_notes(made.functions, recall.forget)
     made.memories = [memory for memory in made.memories if memory not in unread]
     return made.functions
 

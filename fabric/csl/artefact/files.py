@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def write_bundle(bundle: Bundle, directory: str | Path) -> None:
     try:
         with (made / IMAGE).open("wb") as file:
             np.savez_compressed(file, **_arrays(bundle))  # type: ignore[arg-type]
-        (made / HOST).write_text(json.dumps(_host(bundle), indent=1), encoding="utf-8")
+        (made / HOST).write_text(json.dumps(_host(bundle)), encoding="utf-8")
         known = {name: bundle.settings[name] for name in ("params", "colors")}
         (made / OUT).write_text(json.dumps(known, indent=2), encoding="utf-8")
         directory.mkdir(exist_ok=True)
@@ -85,8 +84,8 @@ def _host(bundle: Bundle) -> dict[str, Any]:
         "inputs": bundle.inputs,
         "outputs": bundle.outputs,
         "streams": bundle.streams,
-        "names": [asdict(entry) for entry in bundle.names],
-        "host": [asdict(entry) for entry in bundle.host],
+        "names": [vars(entry) for entry in bundle.names],
+        "host": [vars(entry) for entry in bundle.host],
         "programs": [
             {
                 **{name: getattr(image, name) for name in PLAIN},

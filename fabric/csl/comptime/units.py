@@ -144,7 +144,6 @@ class ProgramUnit(Unit):
     teardown: dict[int, tuple[Function, Span]] = field(default_factory=dict)
     settings: list[tuple[str, tuple[Any, ...], Span]] = field(default_factory=list)
     pointed: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict)
-    fifos: list[tuple[tree.Variable, dict[str, Any], Span]] = field(default_factory=list)
     modules: list[Module] = field(default_factory=list)
     ready: list[Module] = field(default_factory=list)
     variables: list[tree.Variable] = field(default_factory=list)

@@ -11,7 +11,7 @@ from fabric.asm import checks
 from fabric.asm.instruction import Instruction, Place, TaskRef
 from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Var
 from fabric.asm.unit import Unit
-from fabric.csl.diagnostics import Span
+from fabric.csl.diagnostics import Source, Span
 from fabric.csl.emit.queues import bind_queues
 from fabric.csl.emit.refusals import HINTS, in_source
 from fabric.csl.ir import AutoDsr, Block, ExplicitDsr, Function, Instr, Memory, Sym, Template, Vreg
@@ -60,12 +60,16 @@ class Emitter:
         self.fifos: dict[int, int] = {}
         self.queues: dict[tuple[str, int | None, int | None], Queue] = {}
         self.at: Place | None = None
+        self.places: dict[tuple[Source, int], Place] = {}
         self.spans: dict[str, Span] = {}
 
     def place(self, span: Span) -> Place:
         """Return a place of the assembler; an error about it comes back to the span."""
-        found = place_of(span)
-        self.spans.setdefault(str(found), span)
+        key = span.source, span.start
+        found = self.places.get(key)
+        if found is None:
+            found = self.places[key] = place_of(span)
+            self.spans.setdefault(str(found), span)
         return found
 
     # ---- memory

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fabric.csl.ir import Block, Function, Instr, Memory, Sym, Vreg
 from fabric.csl.optimise.fold import PURE
 
@@ -37,13 +39,14 @@ def live_out(function: Function) -> dict[Block, set[Vreg]]:
     return out
 
 
-def remove_notes(functions: list[Function]) -> set[Memory]:
+def remove_notes(functions: list[Function], changed: Callable[[Function], None]) -> set[Memory]:
     """Drop stores to the compiler's own notes that nothing loads, and what only they needed; return those memories."""
     instructions = [instr for function in functions for instr in function.instructions()]
     noted = {instr.data.memory for instr in instructions if instr.op == "store" and isinstance(instr.data, Sym)}
     noted = {memory for memory in noted if memory.noted}
     noted -= {instr.data.memory for instr in instructions if instr.op == "load" and isinstance(instr.data, Sym)}
     for function in functions if noted else ():
+        changed(function)
         for block in function.blocks:
             block.code = [
                 instr

@@ -40,6 +40,8 @@ def promote(function: Function) -> bool:
 
 def unused(function: Function) -> list[Memory]:
     """Return the locals that nothing in a function reaches any more."""
+    if not function.frame:
+        return []
     reached = {sym.memory for instr in function.instructions() for sym in addresses(instr)}
     return [memory for memory in function.frame if memory not in reached]
 

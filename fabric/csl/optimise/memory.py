@@ -15,10 +15,16 @@ ANYWHERE = None
 
 def addresses(instr: Instr) -> list[Sym]:
     """Return the addresses that an operation names."""
-    parts: list[Any] = [*instr.args, *(instr.data if isinstance(instr.data, tuple) else (instr.data,))]
-    parts += [getattr(part, "base", None) for part in parts]
-    parts += [Sym(part.memory) for part in (getattr(part, "fifo", None) for part in parts) if part is not None]
-    return [part for part in parts if isinstance(part, Sym)]
+    found = [part for part in instr.args if part.__class__ is Sym]
+    for part in instr.data if instr.data.__class__ is tuple else (instr.data,):
+        if part.__class__ is Sym:
+            found.append(part)
+        elif part.__class__ is Template:
+            if part.base.__class__ is Sym:
+                found.append(part.base)
+            if part.fifo is not None:
+                found.append(Sym(part.fifo.memory))
+    return found
 
 
 def set_apart(program: Program) -> None:

@@ -18,7 +18,9 @@ RESULT, TO_COME = 2, -1
 """Register of a result, and of an argument until the routine has its registers."""
 
 
-def expand(functions: list[Function], routine: Callable[[], Function]) -> list[Function]:
+def expand(
+    functions: list[Function], routine: Callable[[], Function], changed: Callable[[Function], None]
+) -> list[Function]:
     """Return the functions, callees first, with calls in place of products.
 
     Parameters
@@ -27,11 +29,15 @@ def expand(functions: list[Function], routine: Callable[[], Function]) -> list[F
         Optimised.
     routine : callable
         Returns the routine, optimised; its own products stay.
+    changed : callable
+        Is told of each function with products.
     """
-    if not any(instr.op == "mul16" for function in functions for instr in function.instructions()):
+    found = [function for function in functions if any(instr.op == "mul16" for instr in function.instructions())]
+    if not found:
         return functions
     made = routine()
-    for function in functions:
+    for function in found:
+        changed(function)
         for block in function.blocks:
             out: list[Instr] = []
             for instr in block.code:

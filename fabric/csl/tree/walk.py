@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from fabric.csl.tree.nodes import Expr, Statement
@@ -21,7 +22,11 @@ def nodes(root: Any) -> Iterator[Any]:
             stack += node.values()
         elif isinstance(node, (Expr, Statement)):
             yield node
-            for kind in type(node).__mro__:
-                for name in getattr(kind, "__slots__", ()):
-                    if name not in ("span", "type", "function"):
-                        stack.append(getattr(node, name))
+            stack += [getattr(node, name) for name in _parts(type(node))]  # type: ignore[arg-type]
+
+
+@cache
+def _parts(kind: type) -> list[str]:
+    """Return which attributes of a class of nodes can hold nodes."""
+    names = [name for base in kind.__mro__ for name in getattr(base, "__slots__", ())]
+    return [name for name in names if name not in ("span", "type", "function")]

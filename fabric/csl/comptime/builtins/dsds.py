@@ -227,8 +227,6 @@ def _allocate_fifo(ev: Any, node: n.Builtin, scope: Any) -> Value:
         known = ("activate_push", "activate_pop", "empty_action", "full_action")
         chosen = options(ev, node.arguments[1], scope, known, "@allocate_fifo")
     made = Dsd("fifo_dsd", {"buffer": variable, **chosen}, node.span)
-    if ev.unit.kind == "program":
-        ev.unit.fifos.append((variable, chosen, node.span))
     return Value(FIFO, made)
 
 
