@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from typing import Any
@@ -11,6 +12,9 @@ from harness.kit.modules import need
 from wse_core.errors import ConfigError, WseError
 
 __all__ = ["main"]
+
+GARBAGE = 200_000
+"""Objects that may be made before Python looks for circles of garbage: nearly all that a compiler makes stays."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,6 +90,7 @@ def _compile(args: argparse.Namespace) -> int:
         offsets=_pair(args.fabric_offsets, "--fabric-offsets", (4, 1)),
         max_inlined_iterations=args.max_inlined_iterations,
     )
+    gc.set_threshold(GARBAGE)
     try:
         made = compile_file(args.layout, options)
         bundle = bundle_of(made, colors)

@@ -7,11 +7,13 @@ belongs to, per known argument that a ``comptime`` or generic parameter takes.  
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.check.order import ordered
 from fabric.csl.check.statements import RunTimeStatements
+from fabric.csl.comptime.earlier import Checked
 from fabric.csl.comptime.globals import is_generic
 from fabric.csl.comptime.interpreter import Interpreter
 from fabric.csl.comptime.values import Cell, Function, Scope, Struct, Value, copied, frozen
@@ -35,6 +37,11 @@ from fabric.csl.types import (
 
 __all__ = ["Checker"]
 
+OF_FUNCTIONS = ("instance", "pointer")
+"""What functions need beside globals: (``instance``, its key, the function), (``pointer``, what it points to)."""
+NEVER = -1
+"""Round of a function that has to be checked for each program."""
+
 
 class Checker(RunTimeStatements):
     """Checks what a program can run.
@@ -52,8 +59,9 @@ class Checker(RunTimeStatements):
         self.givers = []
         self._pointer_calls: list[tuple[tree.Function | None, tree.PointerCall, FnType]] = []
         self._instances: dict[Any, tree.Function] = {}
-        self._todo: list[tuple[tree.Function, n.FnDecl, Scope, Span]] = []
+        self._todo: list[Callable[[], None]] = []
         self._caller: tree.Function | None = None
+        self._own: dict[Any, None] | None = None
 
     # ---- instances
 
@@ -79,7 +87,7 @@ class Checker(RunTimeStatements):
         self, key: Any, function: Function, params: list[Local], names: dict[str, Any], result: Type, site: Span
     ) -> tree.Function:
         """Return the instance with a key; a new one, first called at `site`, is put on the list of what is to do."""
-        made = self._instances.get(key)
+        made = self._instances.get(key) or self._recalled(key)
         if made is None:
             decl = function.decl
             made = tree.Function(function.name, decl.kind, tuple(params), result, decl.span, None, decl.inline)
@@ -89,7 +97,10 @@ class Checker(RunTimeStatements):
             scope = Scope(function.module, function.module.scope)
             scope.names.update(names)
             if decl.body is not None:
-                self._todo.append((made, decl, scope, site))
+                self._todo.append(lambda: self._check(made, key, decl, scope, site))
+            elif self.unit.earlier is not None:
+                self.unit.earlier.functions[key] = Checked(made, {}, self.unit.earlier.round)
+        self._note_need("instance", key, made)
         return made
 
     def _note_call(self, callee: tree.Function) -> None:
@@ -100,9 +111,7 @@ class Checker(RunTimeStatements):
         """Check everything that was asked for and return it, callees before callers."""
         while self._todo:
             while self._todo:
-                made, decl, scope, site = self._todo.pop()
-                with self.report.blaming(site):
-                    self._check(made, decl, scope)
+                self._todo.pop()()
             self._caller = None
             for variable in self.unit.variables:
                 for function in pointed(variable.initial):
@@ -116,13 +125,75 @@ class Checker(RunTimeStatements):
                         caller.sites.append(call.targets[-1][1])
         return ordered(list(self._instances.values()), self.report)
 
-    def _check(self, made: tree.Function, decl: n.FnDecl, scope: Scope) -> None:
+    def _check(self, made: tree.Function, key: Any, decl: n.FnDecl, scope: Scope, site: Span) -> None:
+        """Check the body of an instance, and keep what it needs."""
         self._caller, self.result, self.loops, self.givers = made, made.result, [], []
         assert decl.body is not None
+        self.needs = self._own = {}
+        self.lasting = True
         before = len(self.report.errors)
-        made.body = self.body(decl.body, scope)
-        if made.result != VOID and len(self.report.errors) == before and not self.ends(made.body.body):
-            raise Fault(f"'{decl.name}' can end without returning a {made.result}", decl.span)
+        with self.report.blaming(site):
+            made.body = self.body(decl.body, scope)
+            if made.result != VOID and len(self.report.errors) == before and not self.ends(made.body.body):
+                raise Fault(f"'{decl.name}' can end without returning a {made.result}", decl.span)
+        needs, self.needs, self._own = self._own, None, None
+        for need in needs:
+            if not (need.__class__ is tuple and need[0] in OF_FUNCTIONS):
+                self.unit.meet(need)
+        earlier = self.unit.earlier
+        if earlier is not None:
+            earlier.worked_out += 1
+            lasting = self.lasting and len(self.report.errors) == before
+            earlier.functions[key] = Checked(made, needs, earlier.round if lasting else NEVER)
+
+    # ---- what is known from earlier programs
+
+    def _note_need(self, *what: Any) -> None:
+        """Note that the function at work needs an instance or a pointer to a function."""
+        if self._own is not None and self.needs is self._own:
+            self._own[what] = None
+        else:
+            self.lasting = False
+
+    def _recalled(self, key: Any) -> tree.Function | None:
+        """Return an instance as an earlier program has it, None if it has none or something has changed since."""
+        earlier = self.unit.earlier
+        known = earlier.functions.get(key) if earlier is not None else None
+        if known is None or not self._holds(known):
+            return None
+        self._instances[key] = known.made
+        self._todo.append(lambda: self._meet(known))
+        return known.made
+
+    def _holds(self, known: Checked) -> bool:
+        """Whether all that a function needs is what it was; not if it needs itself."""
+        earlier = self.unit.earlier
+        assert earlier is not None
+        if known.asked == earlier.round or known.held == NEVER:
+            return known.held == earlier.round
+        known.asked = earlier.round
+        for need in known.needs:
+            if need.__class__ is tuple and need[0] == "instance":
+                callee = earlier.functions.get(need[1])
+                if callee is None or callee.made is not need[2] or not self._holds(callee):
+                    return False
+            elif not ((need.__class__ is tuple and need[0] in OF_FUNCTIONS) or self.is_as_it_was(need, known.held)):
+                return False
+        known.held = earlier.round
+        return True
+
+    def _meet(self, known: Checked) -> None:
+        """Take what a function of an earlier program needs into this one, in the order in which checking would."""
+        self._caller = None
+        for need in known.needs:
+            if need.__class__ is tuple and need[0] == "instance":
+                if need[1] not in self._instances:
+                    self._recalled(need[1])
+                assert self._instances[need[1]] is need[2]
+            elif need.__class__ is tuple and need[0] == "pointer":
+                self.point_to(need[1])
+            else:
+                self.unit.meet(need)
 
     # ---- calls
 
@@ -207,6 +278,7 @@ class Checker(RunTimeStatements):
     def point_to(self, function: Function) -> None:
         """Keep in mind that a function is called through pointers: it has a number, which is what they hold."""
         key = (id(function.decl), id(function.module))
+        self._note_need("pointer", function)
         if key not in self.unit.pointed:
             before, self._caller = self._caller, None
             made = self.instance_of_types(function, function.decl)
@@ -231,6 +303,7 @@ class Checker(RunTimeStatements):
         )
         made = tree.PointerCall(shape.result, node.span, pointer, arguments, [])
         self._pointer_calls.append((self._caller, made, shape))
+        self.lasting = False  # what it may call depends on the program
         return made
 
 

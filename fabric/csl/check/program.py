@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fabric.csl.check.checker import Checker
+from fabric.csl.comptime.earlier import Earlier
 from fabric.csl.comptime.interpreter import Interpreter
 from fabric.csl.comptime.layout import Layout, PeClass, bind_params, evaluate, layout_block
 from fabric.csl.comptime.session import Options, Session
@@ -64,6 +65,8 @@ class Compilation:
         Per class of the layout the index of its program: classes share one if they agree in every param that is read.
     report : Report
         The messages.
+    earlier : dict
+        Per file of programs what they have found out one after the other.
     """
 
     path: Path
@@ -71,6 +74,7 @@ class Compilation:
     programs: list[Program] = field(default_factory=list)
     program_of: list[int] = field(default_factory=list)
     report: Report = field(default_factory=Report)
+    earlier: dict[Path, Earlier] = field(default_factory=dict)
 
 
 def check_file(path: str | Path, options: Options | None = None) -> Compilation:
@@ -148,10 +152,12 @@ def _programs(session: Session, found: Compilation) -> None:
                 found.program_of.append(number)
                 break
         else:
-            unit = ProgramUnit(names=layout.names, rectangle=(layout.width, layout.height))
+            earlier = found.earlier.setdefault(cls.path.resolve(), Earlier())
+            earlier.begin()
+            unit = ProgramUnit(names=layout.names, rectangle=(layout.width, layout.height), earlier=earlier)
             x, y = layout.example(index)
             with session.report.recover():
-                module = session.module(cls.path, "", dict(cls.params))
+                module = earlier.module(session, cls.path, "", dict(cls.params))
                 program = _program(session, module, unit)
                 _check_colors(session, layout, index, unit, (x, y))
                 found.programs.append(program)

@@ -248,7 +248,7 @@ class RunTimeValues(Interpreter):
         if value.type.words is None:
             raise Fault(f"a {value.type} has no address", span)
         made = tree.Variable(name, value.type, True, value, span)
-        self.unit.variables.append(made)
+        self.need(made)
         return made
 
     def address(self, node: n.Node, scope: Scope, span: Span) -> Any:

@@ -82,6 +82,7 @@ class Calls(Globals):
         if decl.body is None:
             given = [uniform(scope.names[p.name].value, self.level) for p in decl.params if p.name is not None]
             if function.module.source.name in SETTINGS and self.place == "setup":
+                self.lasting = False
                 self.unit.settings.append((decl.name, tuple(given), node.span))
                 return NOTHING
             found = known_result(function, given, node.span)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fabric.csl import tree
+from fabric.csl.comptime.earlier import is_bound_alike, is_same
 from fabric.csl.comptime.expressions import Expressions
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import Function, Global, Module, Scope, Value, copied, integer
@@ -23,6 +25,12 @@ class Globals(Expressions):
 
     naming = ""
     """The global whose value is evaluated: modules made for it carry its name."""
+    needs: dict[Any, None] | None = None
+    """What was needed so far by the global or function at work; None if it is the program itself."""
+    lasting = True
+    """Whether what is at work does nothing but give a value."""
+    asking = 0
+    """How many globals are evaluated only to see whether they are what they were."""
 
     def resolve(self, entry: Global, span: Span) -> Any:
         """Return the operand of a global: its value, or a load of its memory for a ``var``.
@@ -34,8 +42,7 @@ class Globals(Expressions):
         """
         if entry.state != "done":
             self._begin(entry, span)
-        if isinstance(entry.decl, n.ParamDecl):
-            self.unit.read_param(entry)
+        self.need(entry)
         if entry.variable is not None and not entry.variable.const:
             place = tree.VariablePlace(entry.variable.type, span, entry.variable)
             return tree.Load(entry.variable.type, span, place)
@@ -51,20 +58,81 @@ class Globals(Expressions):
             )
         if entry.state == "faulty":
             raise Fault(None)
-        entry.state = "busy"
+        old, entry.state = entry.state == "old", "busy"
         level, self.level = self.level, None
         depth, self.depth = self.depth, 0
+        outer, self.needs = self.needs, {}
+        lasting, self.lasting = self.lasting, True
         try:
-            self._evaluate(entry, span)
+            if not (old and self._still_holds(entry)):
+                self._work_out(entry, replace(entry) if old else None, span)
         except Fault:
-            entry.state = "faulty"
+            entry.state = "new" if self.asking else "faulty"
             raise
         except BaseException:
             entry.state = "new"
             raise
         finally:
             self.level, self.depth = level, depth
+            self.needs, self.lasting = outer, lasting
         entry.state = "done"
+
+    # ---- what is known from earlier programs
+
+    def need(self, what: Any) -> None:
+        """Note that something is needed by what is evaluated, or by the program itself."""
+        if self.needs is None:
+            self.unit.meet(what)
+        else:
+            self.needs[what] = None
+
+    def _work_out(self, entry: Global, before: Global | None, span: Span) -> None:
+        """Evaluate a global; if it is what it was in an earlier program, it is the same object."""
+        earlier = self.unit.earlier
+        entry.value = entry.variable = entry.type = None
+        entry.own = False
+        entry.bound = entry.module.bindings.get(entry.name)
+        self._evaluate(entry, span)
+        assert self.needs is not None
+        entry.needs = self.needs
+        entry.lasting = self.lasting and all(need.lasting for need in self.needs if need.__class__ is Global)
+        if earlier is None:
+            return
+        earlier.worked_out += 1
+        entry.held = earlier.round
+        if before is not None and is_same(before, entry):
+            entry.value, entry.variable, entry.own = before.value, before.variable, before.own
+        else:
+            entry.changed = earlier.round
+
+    def _still_holds(self, entry: Global) -> bool:
+        """Whether a global of an earlier program is what it was."""
+        earlier = self.unit.earlier
+        if earlier is None or not entry.lasting:
+            return False
+        if not is_bound_alike(entry.bound, entry.module.bindings.get(entry.name)):
+            return False
+        if not all(self.is_as_it_was(need, entry.held) for need in entry.needs):
+            return False
+        entry.held = earlier.round
+        return True
+
+    def is_as_it_was(self, need: Any, held: int) -> bool:
+        """Whether something that was needed is what it was in a round."""
+        entry = need[0] if need.__class__ is tuple else need
+        if entry.__class__ is not Global:
+            return True
+        if not entry.lasting:
+            return False
+        if entry.state == "old":
+            self.asking += 1
+            try:
+                self._begin(entry, entry.decl.span)
+            except Fault:
+                return False  # said where it is needed
+            finally:
+                self.asking -= 1
+        return entry.state == "done" and entry.changed <= held
 
     def _evaluate(self, entry: Global, span: Span) -> None:
         decl = entry.decl
@@ -167,8 +235,7 @@ class Globals(Expressions):
         made = tree.Variable(
             symbol, kind, decl.kind == "const", value, decl.span, align, section, decl.storage == "export"
         )
-        entry.variable, entry.type = made, kind
-        self.unit.add_variable(made)
+        entry.variable, entry.type, entry.own = made, kind, True
 
     def variable_of(self, entry: Global, span: Span) -> tree.Variable:
         """Return the memory of a global; a const gets some when its address is first needed."""
@@ -180,7 +247,7 @@ class Globals(Expressions):
                 raise Fault(f"'{entry.name}' of type {value.type} has no address", span)
             symbol = entry.module.path_of(entry.name)
             entry.variable = tree.Variable(symbol, value.type, True, value, entry.decl.span)
-            self.unit.add_variable(entry.variable)
+        self.need((entry,))
         return entry.variable
 
     def function(self, module: Module, decl: n.FnDecl) -> Value:
@@ -198,13 +265,18 @@ class Globals(Expressions):
     def import_module(self, name: str, importer: Module, bindings: dict[str, Any], span: Span) -> Value:
         """Return a new instance of a module."""
         path = self.session.find(name, importer.source, span)
-        module = self.session.module(path, self.naming, bindings)
+        earlier = self.unit.earlier
+        self.lasting = self.lasting and bool(self.naming)
+        if earlier is not None and self.naming:
+            module = earlier.module(self.session, path, self.naming, bindings)
+        else:
+            module = self.session.module(path, self.naming, bindings)
         for given, (_, at) in bindings.items():
             entry = module.globals.get(given)
             unknown = entry is None or not isinstance(entry.decl, (n.ParamDecl, n.ColorDecl))
             if unknown and not module.builtin:
                 self.report.warn(f"{module.source.name} has no param '{given}'", at)
-        self.unit.add_module(module)
+        self.need(module)
         return Value(MODULE, module)
 
 

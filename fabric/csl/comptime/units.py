@@ -10,8 +10,10 @@ import numpy as np
 
 from fabric.csl import tree
 from fabric.csl.comptime.colors import ColorConfig
-from fabric.csl.comptime.values import Function, Global, Module, Value
+from fabric.csl.comptime.earlier import Earlier
+from fabric.csl.comptime.values import Function, Module, Value
 from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.syntax import nodes as n
 from fabric.csl.types import Type
 
 __all__ = ["ColorEntry", "Export", "ExportedName", "LayoutUnit", "ProgramUnit", "TileEntry", "Unit"]
@@ -64,6 +66,7 @@ class Unit:
 
     kind = ""
     lanes = False
+    earlier: Earlier | None = None
 
     def mark(self) -> Any:
         """Return a point to which `rewind` can return."""
@@ -72,14 +75,8 @@ class Unit:
     def rewind(self, mark: Any) -> None:
         """Take back what was done since a point."""
 
-    def read_param(self, entry: Global) -> None:
-        """Note that a param was read."""
-
-    def add_module(self, module: Module) -> None:
-        """Note that a module was made."""
-
-    def add_variable(self, variable: tree.Variable) -> None:
-        """Note that a global got memory."""
+    def meet(self, need: Any) -> None:
+        """Note that something is needed."""
 
 
 class LayoutUnit(Unit):
@@ -128,6 +125,8 @@ class ProgramUnit(Unit):
         Params of the top module that were needed: PEs that agree in those share a program.
     names : dict
         Symbols that the layout exports.
+    earlier : Earlier
+        What programs of the same file that came before have found out; None for a program that stands alone.
     variables : list
         Globals that were needed, in the order in which they were.
     """
@@ -149,16 +148,34 @@ class ProgramUnit(Unit):
     variables: list[tree.Variable] = field(default_factory=list)
     params_read: set[str] = field(default_factory=set)
     rectangle: tuple[int, int] | None = None
+    earlier: Earlier | None = None
+    _met: set[Any] = field(default_factory=set)
 
-    def add_variable(self, variable: tree.Variable) -> None:
-        self.variables.append(variable)
+    def meet(self, need: Any) -> None:
+        """Note that something is needed: a global with all that it was made of, a module, memory.
 
-    def read_param(self, entry: Global) -> None:
-        if not entry.module.name:
-            self.params_read.add(entry.name)
-
-    def add_module(self, module: Module) -> None:
-        self.modules.append(module)
+        Parameters
+        ----------
+        need : Global, Module or Variable, or a tuple with a Global
+            The tuple asks for the memory of a ``const``.
+        """
+        if need in self._met:
+            return
+        self._met.add(need)
+        if need.__class__ is tuple:
+            self.meet(need[0])
+            self.meet(need[0].variable)
+        elif need.__class__ is Module:
+            self.modules.append(need)
+        elif need.__class__ is tree.Variable:
+            self.variables.append(need)
+        else:
+            for other in need.needs:
+                self.meet(other)
+            if isinstance(need.decl, n.ParamDecl) and not need.module.name:
+                self.params_read.add(need.name)
+            if need.own:
+                self.meet(need.variable)
 
     def once(self, table: dict[Any, Any], key: Any, entry: Any, what: str, span: Span) -> None:
         """Enter something that may be said once."""

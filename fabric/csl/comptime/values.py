@@ -167,7 +167,10 @@ class Module:
 class Global:
     """A global name of a module, evaluated when it is first needed.
 
-    `state` is ``new``, ``busy``, ``done`` or ``faulty``; `value` an operand, `variable` its memory if it has any.
+    `state` is ``new``, ``busy``, ``done``, ``faulty``, or ``old`` if it is from an earlier program; `value` is an
+    operand, `variable` its memory if it has any, which is its `own` if it is a ``var``.  `needs` is what it was made
+    of; it is `lasting` if making it does nothing else; `bound` is what a param was bound to.  It `changed` last, and
+    was `held` to be as it was last, in these rounds of `fabric.csl.comptime.earlier`.
     """
 
     name: str
@@ -177,6 +180,12 @@ class Global:
     value: Any = None
     variable: Variable | None = None
     type: Type | None = None
+    own: bool = False
+    needs: dict[Any, None] = field(default_factory=dict)
+    lasting: bool = True
+    bound: Any = None
+    changed: int = 0
+    held: int = 0
 
 
 @dataclass(eq=False, slots=True)

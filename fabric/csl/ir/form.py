@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fabric.csl.diagnostics import Span
 from fabric.csl.ir.code import Block, Function, Memory, Sym, Vreg
 from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, Template, Vector
 
@@ -62,7 +61,7 @@ class Form:
         registers, frame = self.tables.registers, set(function.frame)
         named = {slot for i in function.instructions() if i.op == "vector" for slot in i.data.slots}
         self.whole = (
-            function.kind, function.result, function.circle, tuple(function.places), _at(function.span), code,
+            function.kind, function.result, function.circle, tuple(function.places), function.span, code,
             tuple(map(self.of, function.params)),
             tuple((slot, self.of(held)) for slot, held in function.named.items() if slot in named),
             tuple((reg.size, reg.fixed) for reg in registers),
@@ -80,7 +79,7 @@ class Form:
         return tuple(
             (
                 of(block), block.number, block.depth,
-                tuple((i.op, of(i.dst), tuple(map(of, i.args)), of(i.data), _at(i.span)) for i in block.code),
+                tuple((i.op, of(i.dst), tuple(map(of, i.args)), of(i.data), i.span) for i in block.code),
             )
             for block in function.blocks
         )  # fmt: skip
@@ -103,10 +102,6 @@ class Form:
             return ("template", *seen, t.extents, t.strides, t.color, t.queue, t.length)
         self.tables.templates.append(t)
         return ("templates", len(self.tables.templates) - 1, seen)
-
-
-def _at(span: Span | None) -> tuple[Any, ...] | None:
-    return None if span is None else (span.source, span.start, span.end)
 
 
 def _place(name: str) -> Callable[[Form, Any], tuple[Any, ...]]:

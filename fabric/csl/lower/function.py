@@ -51,7 +51,7 @@ class FunctionLowering(Machine):
         self.program, self.node = program, node
         self.env: dict[int, Any] = {}
         self.exits, self.returns = [], []
-        self.ends = {id(call) for call in tail_calls(node)}
+        self.ends = {id(call) for call in node.fact("ends", tail_calls)}
         self.begin(made)
         self.expanding: list[tree.Function] = [node]
         self._enter(kind)

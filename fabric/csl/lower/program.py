@@ -325,7 +325,7 @@ class ProgramLowering(Attributes):
             return False
         if self._depth(node, set()) >= DEEPEST:
             return True
-        return self._sites.get(id(node), 0) <= 1 or weight(node.body) <= SMALL
+        return self._sites.get(id(node), 0) <= 1 or node.fact("weight", _weight) <= SMALL
 
     def _depth(self, node: tree.Function, seen: set[int]) -> int:
         """Return how many calls lie inside of each other below a function."""
@@ -432,6 +432,10 @@ class ProgramLowering(Attributes):
         """Return the value of a param of a module of the library."""
         interpreter = Interpreter(self.session, ProgramUnit())
         return interpreter.resolve(module.globals[name], module.globals[name].decl.span).data
+
+
+def _weight(function: tree.Function) -> int:
+    return weight(function.body)
 
 
 def _as_written(variables: list[Any]) -> list[Any]:

@@ -56,15 +56,15 @@ class Attributes(ABC):
 
     def _scan(self) -> None:
         for function in self.checked.functions:
-            for node in tree.nodes(function.body):
-                if isinstance(node, tree.BuiltinCall) and node.name.startswith("@load_to_dsr"):
-                    self._note(node.arguments[0], node.options, node.arguments[-1])
-                elif isinstance(node, tree.BuiltinCall) and node.name == "@map":
-                    self._mapped |= {dsr for value in node.arguments[1:] if (dsr := explicit_dsr(value)) is not None}
-                elif isinstance(node, tree.Assign) and isinstance(node.place.type, DsdType):
+            for node in function.fact("descriptors", _about_descriptors):
+                if isinstance(node, tree.Assign):
                     variable = getattr(getattr(node.place, "base", node.place), "variable", None)
                     if variable is not None:
                         self._assigned.setdefault(id(variable), []).append(node.value)
+                elif node.name == "@map":
+                    self._mapped |= {dsr for value in node.arguments[1:] if (dsr := explicit_dsr(value)) is not None}
+                else:
+                    self._note(node.arguments[0], node.options, node.arguments[-1])
         for register, dsd, options, _ in self.checked.unit.loads:
             self._note(register, options, dsd)
         for name, arguments, _ in self.checked.unit.settings:
@@ -308,6 +308,16 @@ class Attributes(ABC):
         if str(variable.type) == "mem1d_dsd":
             return Descriptor(Fixed("mem1d"), 0, 0, 1)
         raise Fault(f"'{variable.name}' never gets a descriptor whose kind is known", variable.span)
+
+
+def _about_descriptors(function: tree.Function) -> list[Any]:
+    """Return the nodes of a function that load DSRs, walk over them or give a descriptor to a variable."""
+    return [
+        node
+        for node in tree.nodes(function.body)
+        if (isinstance(node, tree.BuiltinCall) and (node.name == "@map" or node.name.startswith("@load_to_dsr")))
+        or (isinstance(node, tree.Assign) and isinstance(node.place.type, DsdType))
+    ]
 
 
 def explicit_dsr(value: Any) -> ExplicitDsr | None:

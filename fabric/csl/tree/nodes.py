@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -351,7 +352,8 @@ class Function:
     """An instance of a function or task: one per module instance and set of comptime arguments.
 
     `body` is filled once the function was checked; `calls` are the functions that it calls, `sites` where.  `known`
-    are the arguments that it is an instance for, `module` is the instance of the module that it belongs to.
+    are the arguments that it is an instance for, `module` is the instance of the module that it belongs to.  `facts`
+    are for stages that ask the same of a body in each program that has it.
     """
 
     name: str
@@ -365,3 +367,10 @@ class Function:
     sites: list[Call] = field(default_factory=list)
     known: dict[str, Any] = field(default_factory=dict)
     module: Any = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def fact(self, name: str, find: Callable[[Function], Any]) -> Any:
+        """Return what `find` says of the checked function; it is asked once."""
+        if name not in self.facts:
+            self.facts[name] = find(self)
+        return self.facts[name]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
+from fabric.csl.diagnostics import CslError
+from tests.examples import examples
 
 LAYOUT = """param first: i16;
 param count: i16;
@@ -111,6 +115,89 @@ def test_each_program_is_what_it_is_alone(tmp_path, first):
     alone = [image(compiled(tmp_path, first + place, 1), 0) for place in range(12)]
     assert [image(together, place) for place in range(12)] == alone
     assert len({str(entry) for entry in alone}) == 12
+
+
+def test_what_does_not_depend_on_a_param_is_found_out_once(tmp_path):
+    """A program with new params has less than half of its globals and functions worked out anew."""
+    counts = []
+    for count in (1, 60, 120):
+        (earlier,) = compiled(tmp_path, 0, count).checked.earlier.values()
+        counts.append(earlier.worked_out)
+    first, some, many = counts
+    assert first > 30
+    assert many - some < 60 * first / 2
+
+
+MIXED = """param x: i16;
+const parts = @import_module("parts.csl", .{ .x = x });
+const table = parts.table;
+var numbers: [parts.size]u16;
+var address: *[parts.size]u16 = &numbers;
+var word: u16 = table[1];
+const handlers = [2]*const fn(u16)void{ &first, &second };
+fn first(n: u16) void { word = n; }
+fn second(n: u16) void { word = n + table[0]; }
+task job() void {
+  const f = handlers[word & 1];
+  f(3);
+  numbers[word] = parts.twice(word);
+  parts.count += 1;
+}
+comptime {
+  if (x % 3 == 1) { @comptime_print(x); }
+  @bind_local_task(job, @get_local_task_id(if (x > 4) 9 else 8));
+  @activate(@get_local_task_id(if (x > 4) 9 else 8));
+}
+"""
+MIXED_PARTS = """param x: i16;
+const size: u16 = if (x < 6) 4 else 7;
+const third = x / 3;
+const table = [2]u16{ third, size };
+var count: u16 = third;
+fn twice(n: u16) u16 {
+  @comptime_assert(x != 11);
+  var local = @zeros([2]u16);
+  local[n & 1] = n;
+  return local[0] * 2 + local[1] * size;
+}
+"""
+
+
+@examples(25)
+@given(st.lists(st.integers(0, 10), min_size=2, max_size=8))
+def test_programs_in_any_order_are_what_they_are_alone(tmp_path_factory, places):
+    """Params come and go: what is taken from the program before is what working it out would give."""
+    directory = tmp_path_factory.mktemp("mixed")
+    chosen = "const xs = [{}]i16{{ {} }};"
+    layout = """{}
+layout {{ @set_rectangle({}, 1); for (xs) |x, i| {{ @set_tile_code(i, 0, "pe.csl", .{{ .x = x }}); }} }}"""
+
+    def made(xs):
+        text = layout.format(chosen.format(len(xs), ", ".join(map(str, xs))), len(xs))
+        for name, words in (("top.csl", text), ("pe.csl", MIXED), ("parts.csl", MIXED_PARTS)):
+            (directory / name).write_text(words)
+        return compile_file(directory / "top.csl", Options())
+
+    together = made(places)
+    alone = [made([x]) for x in places]
+    assert [image(together, k) for k in range(len(places))] == [image(one, 0) for one in alone]
+    said = [entry.message for entry in together.checked.report.diagnostics]
+    first = dict(zip(places, alone, strict=True))  # equal programs are one
+    assert said == [entry.message for one in first.values() for entry in one.checked.report.diagnostics]
+
+
+def test_a_mistake_of_one_program_is_found_where_it_is(tmp_path):
+    """Also in a function that an earlier program has checked, and after it programs without the mistake."""
+    text = 'layout { @set_rectangle(12, 1); for (@range(i16, 14, 2, -1)) |x| { @set_tile_code(x - 3, 0, "pe.csl", '
+    for name, words in (
+        ("top.csl", text + ".{ .x = x }); } }"), ("pe.csl", MIXED), ("parts.csl", MIXED_PARTS)
+    ):  # fmt: skip
+        (tmp_path / name).write_text(words)
+    with pytest.raises(CslError) as caught:
+        compile_file(tmp_path / "top.csl", Options())
+    (error,) = [entry for entry in caught.value.diagnostics if entry.severity == "error"]
+    assert (error.span.source.path.name, error.span.line) == ("parts.csl", 7)
+    assert "assertion failed" in error.message
 
 
 def test_the_passes_run_once_for_functions_that_differ_in_numbers_only(tmp_path):

@@ -156,6 +156,7 @@ def _comptime_print(ev: Any, node: n.Builtin, scope: Any) -> Value:
     values = [ev.expr(entry, scope) for entry in node.arguments]
     text = " ".join(shown(uniform(value, ev.level)) for value in values)
     ev.report.note(text, node.span)
+    ev.lasting = False
     return Value(VoidType(), None)
 
 

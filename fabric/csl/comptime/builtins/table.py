@@ -75,6 +75,8 @@ class BuiltinSpec:
         if "any" not in self.when and (place := evaluator.place) not in self.when:
             allowed = " or ".join(PLACES[entry] for entry in self.when)
             raise Fault(f"{self.name} stands {allowed}, not {PLACES[place]}", node.span)
+        if "setup" in self.when:
+            evaluator.lasting = False  # it does something, and has to do it for each program
 
 
 def builtin(
