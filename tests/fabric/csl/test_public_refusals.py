@@ -1,0 +1,61 @@
+"""What public programs need and this project does not have: each is refused by its name, as docs/csl.md says."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.cli.main import main
+from harness.sdk import python
+from tests.conftest import ROOT
+
+TOP = 'layout { @set_rectangle(1, 1); @set_tile_code(0, 0, "pe.csl", .{}); }\n'
+TASK = "comptime { @bind_local_task(job, @get_local_task_id(8)); }\n"
+
+REFUSED = {
+    # program: the file at fault, line and column, message
+    "fft-3d": (
+        'const fft = @import_module("<kernels/fft/fft3d_layout>");\n'
+        + TOP.replace("{ @set_r", "{ fft.place(); @set_r"),
+        "task job() void {}\n" + TASK,
+        "top.csl:1:28: error: there is no module <kernels/fft/fft3d_layout>",
+    ),
+    "topic-15": (
+        TOP,
+        "const ut = @get_ut_id(3);\ntask job() void { _ = ut; }\n" + TASK,
+        "pe.csl:1:12: error: @get_ut_id exists on WSE-3 only; guard it with @is_arch",
+    ),
+    "topic-16": (
+        TOP,
+        'const tile_config = @import_module("<tile_config>");\n'
+        "task job() void { tile_config.input_queue_config.encode_input_queue(2, 12, true); }\n" + TASK,
+        "pe.csl:2:19: error: the module <tile_config> has no 'input_queue_config'",
+    ),
+}
+
+
+@pytest.mark.parametrize("program", REFUSED)
+def test_the_check_names_what_is_missing(tmp_path, monkeypatch, capsys, program):
+    top, pe, message = REFUSED[program]
+    (tmp_path / "top.csl").write_text(top)
+    (tmp_path / "pe.csl").write_text(pe)
+    monkeypatch.chdir(tmp_path)
+    assert main(["csl", "check", "top.csl"]) == 1
+    out = capsys.readouterr()
+    assert message in (out.out + out.err).splitlines()
+    row = next(line for line in page() if line.startswith(f"| {program}"))
+    assert message.partition("error: ")[2] in row.replace("`", "")
+
+
+def test_the_script_of_a_layout_made_by_the_host_is_refused(tmp_path, capsys):
+    script = tmp_path / "run.py"
+    script.write_text("from cerebras.sdk.runtime.sdkruntimepybind import SdkLayout\n")
+    assert python.main([str(script)]) == 1
+    message = "a layout that the host makes (SdkLayout) is not supported; this script needs SdkLayout"
+    assert message in capsys.readouterr().err
+    row = next(line for line in page() if line.startswith("| sdklayout-01"))
+    assert message in row.replace("`", "")
+
+
+def page():
+    """Return the lines of the page on CSL."""
+    return (ROOT / "docs" / "csl.md").read_text(encoding="utf-8").splitlines()
