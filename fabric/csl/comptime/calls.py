@@ -6,10 +6,11 @@ from abc import abstractmethod
 from typing import Any
 
 from fabric.csl import tree
+from fabric.csl.comptime.earlier import Checked
 from fabric.csl.comptime.globals import Globals, is_generic
 from fabric.csl.comptime.intrinsics import known_result
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.values import NOTHING, Cell, Function, Pointer, Scope, Value, copied
+from fabric.csl.comptime.values import NOTHING, Cell, Function, Global, Pointer, Scope, Value, copied, frozen
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import MODULE, VOID, AnyType, FnType, PointerType, Type
@@ -23,6 +24,9 @@ SETTINGS = ("<tile_config/task_priority>", "<tile_config/main_thread_priority>")
 """Modules whose functions a comptime block may call: they say with what a program begins."""
 
 
+PLAIN = (int, float, bool, str)
+
+
 class Signal:
     """How a statement ended that did not end at its end: ``return``, ``break`` or ``continue``."""
 
@@ -32,6 +36,14 @@ class Signal:
         self.kind = kind
         self.label = label
         self.value = value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number or the like, or an array of those: nothing that a function could change."""
+    data = getattr(value, "data", value)
+    if data.__class__ is list:
+        return all(map(_is_plain, data))
+    return value.__class__ in (Value, *PLAIN) and data.__class__ in PLAIN
 
 
 class Calls(Globals):
@@ -72,7 +84,31 @@ class Calls(Globals):
         if not isinstance(function, Function):
             raise self.refuse(node.span)
         arguments = [self.known(entry, scope, "an argument") for entry in node.arguments]
-        return self.invoke(function, arguments, node)
+        if self.calls or self.unit.earlier is None or not all(map(_is_plain, arguments)):
+            return self.invoke(function, arguments, node)
+        return self._invoke_once(function, arguments, node)
+
+    def _invoke_once(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
+        """Return the result of a call, which an earlier program may have made with what is still the same."""
+        earlier = self.unit.earlier
+        key = (id(function.decl), id(function.module), tuple(map(frozen, arguments)))
+        known = earlier.calls.get(key)
+        if known is not None and all(self.is_as_it_was(need, known.held) for need in known.needs):
+            for need in known.needs:
+                self.need(need)
+            return known.made
+        found: dict[Any, None] = {}
+        outer, self.needs = self.needs, found
+        lasting, self.lasting = self.lasting, True
+        try:
+            result = self.invoke(function, arguments, node)
+            if self.lasting and all(need.lasting for need in found if need.__class__ is Global):
+                earlier.calls[key] = Checked(result, found, earlier.round)
+            return result
+        finally:
+            self.needs, self.lasting = outer, lasting and self.lasting
+            for need in found:
+                self.need(need)
 
     def invoke(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
         """Run a function at compile time and return its result."""

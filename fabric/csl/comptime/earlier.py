@@ -4,8 +4,8 @@ Programs of one file differ in a few params, and most of their globals and funct
 lives on from program to program: it is bound anew, and whatever was made of its names is asked for what it was made of
 (`Global.needs`, in the order in which it was needed).  Where all of that is as it was, the value is; where a param
 changed, the value is worked out again; if it is the same after all, what depends on it stays.  The same goes for
-checked functions.  What a program gets of its own, such as its variables, it gets in the order in which they are met
-(`ProgramUnit.meet`), which is the order in which working everything out would meet them.
+checked functions and for calls at compile time.  What a program gets of its own, such as its variables, it gets in the
+order in which they are met (`ProgramUnit.meet`), which is the order in which working everything out would meet them.
 
 Programs themselves do not change: what is made of a name that changed is made new.
 """
@@ -24,7 +24,7 @@ __all__ = ["Checked", "Earlier", "is_bound_alike", "is_same"]
 
 @dataclass(eq=False, slots=True)
 class Checked:
-    """A function that was checked: what it needs, and the rounds in which that was last asked and found to hold."""
+    """What was made of a function or of a call: what it needs, and when that was last found to hold, and asked."""
 
     made: Any
     needs: dict[Any, None]
@@ -41,6 +41,8 @@ class Earlier:
         Counts the programs from 1 on.
     functions : dict
         Per key of an instance its `Checked`.
+    calls : dict
+        Per function and arguments of a call at compile time its result.
     worked_out : int
         How many globals and functions were worked out, in all rounds.
     """
@@ -48,6 +50,7 @@ class Earlier:
     def __init__(self) -> None:
         self.round = 0
         self.functions: dict[Any, Checked] = {}
+        self.calls: dict[Any, Checked] = {}
         self.worked_out = 0
         self._modules: dict[tuple[Path, str], Module] = {}
         self._bound: set[tuple[Path, str]] = set()

@@ -46,6 +46,36 @@ def test_the_check_names_what_is_missing(tmp_path, monkeypatch, capsys, program)
     assert message.partition("error: ")[2] in row.replace("`", "")
 
 
+UNUSED = {
+    # what no public program needs, and nobody has described well enough
+    "<malloc>": (
+        'const m = @import_module("<malloc>");\ntask job() void { m.free(); }\n',
+        "pe.csl:1:26: error: there is no module <malloc>",
+    ),
+    "<dsd_ops>": (
+        'const m = @import_module("<dsd_ops>");\ntask job() void { m.add(); }\n',
+        "pe.csl:1:26: error: there is no module <dsd_ops>",
+    ),
+    "priorities that change while a program runs": (
+        'const t = @import_module("<tile_config>");\n'
+        "task job() void { t.task_priority.set_task_priority(@get_local_task_id(8)); }\n",
+        "pe.csl:2:19: error: the back end has no set_task_priority of <tile_config/task_priority>",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNUSED)
+def test_what_nobody_needs_is_refused_by_its_name(tmp_path, monkeypatch, capsys, what):
+    pe, message = UNUSED[what]
+    (tmp_path / "top.csl").write_text(TOP)
+    (tmp_path / "pe.csl").write_text(pe + TASK)
+    monkeypatch.chdir(tmp_path)
+    assert main(["csl", "listing", "top.csl"]) == 1
+    out = capsys.readouterr()
+    assert message in (out.out + out.err).splitlines()
+    assert what in " ".join(page())
+
+
 def test_the_script_of_a_layout_made_by_the_host_is_refused(tmp_path, capsys):
     script = tmp_path / "run.py"
     script.write_text("from cerebras.sdk.runtime.sdkruntimepybind import SdkLayout\n")
