@@ -26,7 +26,7 @@ from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk
 from wse_core.emit cimport emit, vary
 from wse_core.flow cimport TURN_GOES_ON, TURN_NOBODY, flow_last, flow_on, flow_run, flow_when, flows_in_turn, \
-    pair_on, taking_begins, taking_ends, train_wanted
+    pair_on, taking_begins, taking_ends, train_wanted, way_wanted
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -393,6 +393,7 @@ cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept 
         schedule(s, cell, next, ce.resume)
     else:
         taking_begins(s, ce, cell)
+    way_wanted(s, ce)
     return True
 
 cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
@@ -495,6 +496,8 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
             schedule(s, cell, next, ce.resume)
         elif ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW:
             taking_begins(s, ce, cell)
+        if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW:
+            way_wanted(s, ce)
         return
 
 cdef void ce_settle(region_t* s, uint32_t cell) noexcept nogil:

@@ -11,6 +11,9 @@ cdef enum:                  # what is known of the first cycle that `flows_in_tu
     TURN_ENDS = 1           # no microthread can issue in it as things stand, or an operation has ended
     TURN_NOBODY = 2         # nor can the main thread
 
+cdef enum:
+    SOON = 16               # elements after the begin of a flow
+
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil
 cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil
 cdef bint flow_takes(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noexcept nogil
@@ -60,6 +63,13 @@ cdef inline void train_wanted(region_t* s, ce_t* ce) noexcept nogil:
     # After a look at the main thread in a flow, alone: if that sends what lies in memory and waits for room, the words
     # may leave as a train when the first one moves.
     if not TRACE and ce.want_space and ce.main.inq == NO_PLACE and s.f.trains and ce.uts == 0:
+        ce.want_space = WANTS_TRAIN
+
+cdef inline void way_wanted(region_t* s, ce_t* ce) noexcept nogil:
+    # The same at the begin of a flow that sends on what it takes: words may have been held up before it began, which
+    # can leave as a train when the first one that it has sent moves.
+    if (not TRACE and s.f.trains and ce.main.inq != NO_PLACE and ce.main.plane != NO_PLACE and ce.uts == 0
+            and ce.main.k < SOON and ce.main.n - ce.main.k > SOON):
         ce.want_space = WANTS_TRAIN
 
 cdef inline bint pair_on(ce_t* ce, thread_t* th) noexcept nogil:

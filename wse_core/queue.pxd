@@ -131,6 +131,11 @@ cdef inline void note_controls(region_t* s, int color) noexcept nogil:
     if s.f.swaps:
         s.controls |= <uint32_t>1 << (color ^ 1)
 
+cdef inline void note_commands(region_t* s, int color) noexcept nogil:
+    # The same of control wavelets that are more than an advance at the end of an operation.
+    note_controls(s, color)
+    s.commands |= <uint32_t>(3 if s.f.swaps else 1) << (color & ~1 if s.f.swaps else color)
+
 
 # --- ramps ------------------------------------------------------------------------------------------------------------
 cdef inline void push_to_router(region_t* s, int plane, uint32_t cell, uint64_t payload, uint64_t ready) noexcept nogil:

@@ -371,6 +371,11 @@ ctypedef struct watch_t:    # per cell, only while events are recorded
     uint8_t reason, queue, color
     uint32_t lost[MAIN + 1]        # cycles that the operation of each thread lost to bank conflicts
 
+ctypedef struct told_t:     # of a color that one PE sends
+    uint64_t moved          # when so many wavelets had left its router,
+    uint64_t until          # it was known that no other one will before this cycle;
+    uint64_t asked          # known in the cycle before this one
+
 ctypedef struct fabric_t:   # what is constant after loading: numbers, and where the tables of cells lie
     int width, height
     uint32_t stride
@@ -435,6 +440,8 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     uint32_t* awake         # cells whose CE has done something, in no order
     uint32_t n_awake
     uint32_t controls       # colors of which control wavelets may be under way: a program sends them, or the host does
+    uint32_t commands       # those of which some may be more than an advance at the end of an operation
+    told_t told[N_COLORS]   # what rivals.pyx has found out
     shape_t* shapes         # a vector instruction each, whichever PE sets it up
     # of this cycle: the upper part of words that become ready in a neighbour's queue, or in a CE's input queue
     uint64_t hop_word
@@ -445,6 +452,7 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     int64_t n_due           # slots of rows with queues that become ready
     uint64_t seen           # the last cycle that had to be looked at,
     uint64_t passed         # and the same because of trains, which have been moved already
+    uint64_t carried        # hops that rows still do at one clock, since trains have gone (cycles.pyx)
     int n_busy              # cycles in a row in which much moved
     int64_t last_active
     uint64_t hops

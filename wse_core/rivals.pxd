@@ -1,3 +1,3 @@
 from wse_core.records cimport region_t, uint32_t, uint64_t
 
-cdef bint undisturbed(region_t* s, int color, uint32_t cell, uint32_t outs, uint64_t until) noexcept nogil
+cdef uint64_t undisturbed(region_t* s, int color, uint32_t cell, uint32_t outs, uint64_t enough) noexcept nogil

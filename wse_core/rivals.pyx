@@ -9,12 +9,16 @@ adds up what each piece of that way takes at least, until the sum is enough or s
 * A CE whose main thread, alone, waits for words of some color sends nothing before one of these has come; if it is not
   this operation that sends, not before all that are missing have come, one per cycle.  So the search goes on with that
   color.
-* A switch changes only when a control wavelet of its color passes, which comes behind the words of its operation.
+* A switch changes only when a control wavelet of its color passes, which comes behind the words of its operation.  What
+  needs another position of a switch comes behind so many control wavelets; the router before it has been switched by
+  the same ones, so what follows them may come there from another side, behind fewer.  (Where control wavelets may say
+  something else than the advance at the end of an operation, the first one is waited for.)
 * Where one PE sends a color, the search jumps to it, if as many wavelets have left it as have passed here: none is on
-  its way.
+  its way.  What is found there holds from then on, for all that ask of this color (`told_t`).
 
-Reads queues, routes and CEs of all rows: they must stand at one clock.
+Reads queues, routes and CEs of all rows if they stand at one clock, else those of one row, and what has been told.
 """
+from wse_core.bitmap cimport row_of
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.queue cimport *
@@ -23,11 +27,20 @@ from wse_core.route cimport *
 
 
 cdef enum:
+    ANY_ROW = 0xFFFFFFFF
     MANY = 0xFFFFFFFF       # not one PE sends the color, or who does cannot be told
     STEPS = 1 << 16         # of a search, which may go round in a ring of PEs that wait for each other
+    FAR = 1 << 13           # cycles from now: what is told of a color is not searched for beyond
 
 cdef uint64_t GENERAL = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SPECIAL)
 
+
+ctypedef struct quest_t:    # what a search asks for
+    int color
+    uint32_t cell
+    uint32_t ports          # a wavelet granted in this router that has come in here,
+    uint32_t behind         # behind so many control wavelets that come in here from now on,
+    bint control            # and is one itself
 
 cdef inline uint32_t all_rx(uint64_t route) noexcept nogil:
     # Inputs in any position; invalid positions have none.
@@ -104,84 +117,157 @@ cdef inline bint holds(region_t* s, plane_t* q, uint32_t cell, bint control) noe
             return True
     return False
 
-cdef uint64_t earliest(region_t* s, int color, uint32_t cell, bint control, uint64_t enough) noexcept nogil:
-    # No wavelet of a color, or no control wavelet, can be granted by a router before this cycle, or, if that is later,
-    # before `enough`.  Switches: the first to come does so in the present position, as only a control wavelet of the
-    # color that has passed changes it.
-    cdef uint64_t route, t = s.now, plus = 0
-    cdef uint32_t ins, up, source
+cdef inline bint advances_only(region_t* s, int color, uint64_t route) noexcept nogil:
+    # Whether each control wavelet moves this switch on by one position, up to the last one.
+    return not ((s.commands >> color) & 1 or (route >> RT_RING) & 1 or (route >> RT_POP) & 3 != POP_NEVER)
+
+cdef inline bint comes_in(region_t* s, quest_t* w, uint64_t route, uint32_t links) noexcept nogil:
+    # From what goes out of a router by `links` to what comes into it.  False: nothing goes there.
+    cdef uint32_t rx[N_POSITIONS]
+    cdef uint32_t n = 0, ends = 0, k
+    cdef int pos = pos_of(route), next
+    if not all_tx(route) & links:
+        return False
+    if not advances_only(s, w.color, route):
+        w.control = w.control or w.behind != 0 or not tx_of(route, pos) & links     # which must switch it first
+        w.behind = 0
+        w.ports = rx_of(route, pos)
+        return w.ports != 0 and (not w.control or (s.controls >> w.color) & 1)
+    while True:
+        rx[n] = rx_of(route, pos)
+        next = advanced(route, pos)
+        if tx_of(route, pos) & links:
+            if ends >= w.behind or next == pos:
+                w.behind -= min(ends, w.behind)
+                for k in range(n):
+                    w.behind += rx[k] == rx[n]
+                w.ports = rx[n]
+                return w.ports != 0 and (n == 0 or (s.controls >> w.color) & 1)
+            ends += 1
+        if next == pos:
+            return False
+        pos = next
+        n += 1
+
+cdef inline uint64_t told(region_t* s, int color, uint64_t moved) noexcept nogil:
+    # When the source of a color sends the next wavelet, none of `moved` being on its way, as far as that has been told.
+    return s.told[color].until if s.told[color].asked and s.told[color].moved == moved else 0
+
+cdef void ask_source(region_t* s, int color, uint32_t source) noexcept nogil:
+    # Once per cycle: when the source of a color sends the next wavelet.
+    cdef told_t* about = &s.told[color]
+    cdef quest_t w
+    if about.asked == s.now + 1 or not s.one_clock:
+        return
+    w.color = color
+    w.cell = source
+    w.ports = RAMP
+    w.behind = 0
+    w.control = False
+    about.moved = moved_out(&s.plane[color * N_PORTS + DIR_R], source)
+    about.until = earliest(s, &w, s.now + FAR, ANY_ROW, False)
+    about.asked = s.now + 1
+
+cdef uint64_t earliest(region_t* s, quest_t* w, uint64_t enough, uint32_t row, bint asks) noexcept nogil:
+    # The quest is fulfilled in no cycle before this one, or, if that is later, before `enough`.  `row`: the only one
+    # that stands at this clock; `asks`: what has been told of sources counts.
+    cdef uint64_t t = s.now, plus = 0, moved
+    cdef uint32_t up, source
     cdef plane_t* q
     cdef plane_t* sends
     cdef ce_t* ce
     cdef int port, _step
     for _step in range(STEPS):
         t = max(t, s.now + plus)
-        if t >= enough or s.f.route[color] == NULL:
-            return t if t >= enough else NEVER
-        route = s.f.route[color][cell]
-        ins = rx_of(route, pos_of(route))
-        if ins == 0:
-            return NEVER
-        if route & GENERAL or ins & (ins - 1):
+        if t >= enough or s.f.route[w.color][w.cell] & GENERAL or w.ports & (w.ports - 1):
             return t
-        port = ctz64(ins)
-        q = &s.plane[color * N_PORTS + port]
+        port = ctz64(w.ports)
+        q = &s.plane[w.color * N_PORTS + port]
         if q.queues == NULL:
             return NEVER
-        if holds(s, q, cell, control):
+        if holds(s, q, w.cell, w.control or w.behind):
             return t
         if port == DIR_R:
-            ce = s.f.ce[cell]
+            ce = s.f.ce[w.cell]
             if ce == NULL:
                 return NEVER
             if ce.prog == NULL:
                 return t
             plus += s.f.p.execute + s.f.p.ramp_out
             t = max(t, max(s.now, ce.acct) + plus)
+            w.control = w.control or w.behind
             if not waits_for_words(ce):
-                if control and alone_in_flow(ce) and ce.main.inq == NO_PLACE and ce.main.plane == plane_number(q):
+                if w.control and alone_in_flow(ce) and ce.main.inq == NO_PLACE and ce.main.plane == plane_number(q):
                     t += words_left(ce)         # they go first, one per cycle
                 return t
             plus += s.f.p.ramp_in
-            if control or ce.main.plane != plane_number(q):
+            if w.control or ce.main.plane != plane_number(q):
                 if ce.main.n == NO_END:
                     return t
                 if not may_end_early(s, ce):
                     plus += words_left(ce)
-            color = inq_at(ce, ce.main.inq).color
-            control = False
+            w.color = inq_at(ce, ce.main.inq).color
+            w.control = False
+            w.behind = 0
+            if s.f.route[w.color] == NULL:
+                return NEVER
+            w.ports = rx_of(s.f.route[w.color][w.cell], pos_of(s.f.route[w.color][w.cell]))
+            if w.ports == 0:
+                return NEVER
             continue
-        up = cell + s.f.delta[port]
+        up = w.cell + s.f.delta[port]
         if is_border(s, up):
             return t
-        source = MANY if control else source_of(s, color)
-        sends = &s.plane[color * N_PORTS + DIR_R]
-        if source != MANY and sends.queues != NULL and moved_out(q, cell) == moved_out(sends, source):
-            plus += s.f.p.hop * distance(s, cell, source)
-            cell = source
-            continue
-        route = s.f.route[color][up]
-        if not (all_tx(route) >> (port ^ 1)) & 1:
+        source = MANY if w.control or w.behind else source_of(s, w.color)
+        sends = &s.plane[w.color * N_PORTS + DIR_R]
+        if source != MANY and sends.queues != NULL:
+            moved = moved_out(q, w.cell)
+            if asks:
+                t = max(t, told(s, w.color, moved) + plus + s.f.p.hop * distance(s, w.cell, source))
+                if t < enough:
+                    ask_source(s, w.color, source)
+                    t = max(t, told(s, w.color, moved) + plus + s.f.p.hop * distance(s, w.cell, source))
+                if t >= enough or s.told[w.color].asked == s.now + 1 and s.told[w.color].moved == moved:
+                    return t
+            elif moved == moved_out(sends, source):
+                plus += s.f.p.hop * distance(s, w.cell, source)
+                w.cell = source
+                w.ports = RAMP
+                continue
+        if row != ANY_ROW and row_of(&s.f.grid, up) != row:
+            return t
+        if not comes_in(s, w, s.f.route[w.color][up], <uint32_t>1 << (port ^ 1)):
             return NEVER
-        if not (tx_of(route, pos_of(route)) >> (port ^ 1)) & 1:
-            control = True                      # must switch it first
         plus += s.f.p.hop
-        cell = up
+        w.cell = up
     return t
 
-cdef bint undisturbed(region_t* s, int color, uint32_t cell, uint32_t outs, uint64_t until) noexcept nogil:
-    # Whether no other color asks for any of these outputs of a router before cycle `until`: not in the present position
-    # of its switch, and not in another one to which a control wavelet may take it.
-    cdef uint64_t route
-    cdef bint now
+cdef uint64_t undisturbed(region_t* s, int color, uint32_t cell, uint32_t outs, uint64_t enough) noexcept nogil:
+    # No other color asks for any of these outputs of a router before this cycle, or, if that is later, before `enough`:
+    # not in the present position of its switch, and not in another one to which control wavelets may take it.
+    cdef uint32_t row = ANY_ROW if s.one_clock else row_of(&s.f.grid, cell)
+    cdef uint64_t found = NEVER, t
+    cdef quest_t w, first
     cdef int c
     for c in range(N_COLORS):
         if c == color or s.f.route[c] == NULL:
             continue
-        route = s.f.route[c][cell]
-        if not all_tx(route) & outs:
+        w.color = c
+        w.cell = cell
+        w.behind = 0
+        w.control = False
+        if not comes_in(s, &w, s.f.route[c][cell], outs):
             continue
-        now = tx_of(route, pos_of(route)) & outs != 0
-        if (now or (s.controls >> c) & 1) and earliest(s, c, cell, not now, until) < until:
-            return False
-    return True
+        t = earliest(s, &w, enough, row, True)
+        if t < enough and not tx_of(s.f.route[c][cell], pos_of(s.f.route[c][cell])) & outs:
+            first.color = c                     # its switch must be moved on before
+            first.cell = cell
+            first.ports = rx_of(s.f.route[c][cell], pos_of(s.f.route[c][cell]))
+            first.behind = 0
+            first.control = True
+            if first.ports:
+                t = max(t, earliest(s, &first, enough, row, True))
+        found = min(found, t)
+        if found <= s.now:
+            break
+    return found

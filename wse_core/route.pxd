@@ -17,6 +17,14 @@ cdef inline uint32_t tx_of(uint64_t word, int pos) noexcept nogil:
 cdef inline int pos_of(uint64_t word) noexcept nogil:
     return <int>(word >> RT_POS) & 3
 
+cdef inline int advanced(uint64_t word, int pos) noexcept nogil:
+    # The switch position after an advance: the next valid one; behind the last it stays, or goes to 0 in a ring.
+    cdef int k
+    for k in range(pos + 1, N_POSITIONS):
+        if (word >> (RT_VALID + k)) & 1:
+            return k
+    return 0 if (word >> RT_RING) & 1 else pos
+
 cdef inline uint32_t outs_of(uint64_t word, uint32_t tx) noexcept nogil:
     # Outputs of a wavelet: a control wavelet may say that it is not to be delivered.
     return tx & ~<uint32_t>RAMP if is_control(word) and (word >> 24) & 1 else tx

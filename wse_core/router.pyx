@@ -113,14 +113,6 @@ cdef bint make_request(region_t* s, uint32_t cell, int color, int port, request_
         r.outs &= ~<uint32_t>RAMP
     return True
 
-cdef inline int advanced(uint64_t route) noexcept nogil:
-    # The switch position after an advance: the next valid one; behind the last it stays, or goes to 0 in a ring.
-    cdef int pos = pos_of(route), k
-    for k in range(pos + 1, N_POSITIONS):
-        if (route >> (RT_VALID + k)) & 1:
-            return k
-    return 0 if (route >> RT_RING) & 1 else pos
-
 cdef inline void deliver(region_t* s, uint32_t cell, uint64_t route, uint64_t payload) noexcept nogil:
     # Down the ramp: into the CE's input queue, or at once to the operation that waits for it.
     cdef ce_t* ce = s.f.ce[cell]
@@ -139,7 +131,7 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
     if control:
         pop = <int>(r.route >> RT_POP) & 3
         if (pop == POP_ALWAYS
-                or (pop == POP_ON_ADVANCE and cmd == CMD_ADV and advanced(r.route) != pos_of(r.route))
+                or (pop == POP_ON_ADVANCE and cmd == CMD_ADV and advanced(r.route, pos_of(r.route)) != pos_of(r.route))
                 or (pop == POP_ON_ADVANCE_NOP and cmd <= CMD_ADV)):
             payload = popped(payload)
     if TRACE:
@@ -175,7 +167,7 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
                 s.f.ce[cell].teardown_due |= <uint32_t>1 << ((s.now + s.f.p.ramp_in) & 15)
                 ring_set(s, cell, s.now + s.f.p.ramp_in)
         else:
-            pos = advanced(route) if cmd == CMD_ADV else 0
+            pos = advanced(route, pos_of(route)) if cmd == CMD_ADV else 0
             s.f.route[r.color][cell] = (route & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>pos << RT_POS)
             if TRACE:
                 emit(s, cell, s.now, EV_SWITCH, r.color, pos, 0, 0)

@@ -28,27 +28,25 @@ What holds on a way that is free:
 
 Rows at clocks of their own: the way must not leave the row.  Gain: docs/performance.md.
 """
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from wse_core.account cimport *
-from wse_core.bitmap cimport map_clear, row_of
+from wse_core.bitmap cimport row_of
 from wse_core.block cimport *
 from wse_core.builtins cimport *
-from wse_core.bulk cimport elements, places_t
 from wse_core.flow cimport taking_counts, taking_ends
-from wse_core.opcodes cimport OP_FMOVS, OP_MOV32
+from wse_core.jam cimport *
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.rivals cimport undisturbed
 from wse_core.route cimport *
-from wse_core.wake cimport schedule
+from wse_core.stream cimport compute
 
 
 cdef enum:
-    WORDS = 1024            # of a train at most, besides those that wait in the queue
-    LEAST = 8               # fewer, beyond those that wait in the queue, are not worth a walk
-    ROOM = WORDS + 64       # an output queue is not as deep
+    LEAST = 8               # fewer, beyond those that wait in queues, are not worth a walk
+    ROOM = WORDS + HELD
     TRIES = 64              # so many words of an operation may find the way free, then so many of the next WORDS
     BRANCHES = 64           # of a way that are still to be walked
     BUFFERS = 4             # in which words are kept while several branches need them as they were
@@ -69,43 +67,10 @@ ctypedef struct way_t:
     uint64_t far            # the longest shift of a router,
     uint64_t reach          # and of anything that happens
     uint64_t grants[ROOM]
-    uint64_t issues[ROOM]      # of the words that were not in the queue yet: when the sender issues them
     uint32_t n_branches
     branch_t branches[BRANCHES]
     uint32_t users[BUFFERS]     # branches that still need the words of a buffer
     uint32_t words[BUFFERS][ROOM]
-
-
-# --- computing --------------------------------------------------------------------------------------------------------
-cdef inline uint16_t* place_in(uint16_t* m, opnd_t* o, int32_t base, uint32_t k, uint32_t* words) noexcept nogil:
-    # Where element k of an operand is; one of the fabric becomes one in memory, a word per element.
-    if o.mode == OPND_FABIN or o.mode == OPND_FABOUT:
-        o.mode = OPND_MEM1D
-        o.step = 2
-        return <uint16_t*>words
-    return m + base + <int64_t>k * o.step if o.mode == OPND_MEM1D else m
-
-cdef void compute(ce_t* ce, uint32_t* into, uint32_t* out, uint32_t n) noexcept nogil:
-    # The next n elements of the main thread's flow, one per word: `into` are the words that it takes, `out`, the same
-    # or others, those that it sends.
-    cdef thread_t* th = &ce.main
-    cdef form_t f = th.form[0]
-    cdef uint16_t* m = ce.sram - ce.prog.code_words
-    cdef places_t at
-    cdef uint32_t k
-    at.a = place_in(m, &f.a, th.base_a, th.k, out)
-    at.b = place_in(m, &f.b, th.base_b, th.k, into)
-    at.c = place_in(m, &f.c, th.base_c, th.k, into)
-    at.b_value = <uint32_t>th.base_b
-    at.c_value = <uint32_t>th.base_c
-    at.scalar = th.scalar
-    if (f.op == OP_MOV32 or f.op == OP_FMOVS) and contiguous(&f.a) and contiguous(&f.b):
-        memcpy(at.a, at.b, n * sizeof(uint32_t))
-    else:
-        elements(ce, &f, &at, n, contiguous(&f.a) and contiguous(&f.b) and contiguous(&f.c))
-    if th.plane != NO_PLACE and f.a.words == 1:
-        for k in range(n):
-            out[k] &= 0xFFFF
 
 
 # --- the first walk: what must hold -----------------------------------------------------------------------------------
@@ -146,6 +111,7 @@ cdef inline bint passes(region_t* s, way_t* way, const branch_t* at, plane_t* q,
     # Whether a router passes on what comes into this queue in the cycle in which it is ready.
     cdef uint64_t* m = queue_at(q, at.cell)
     cdef uint32_t delay = s.f.p.hop, cap, k
+    cdef uint64_t until
     cdef uint64_t comes
     if route & GENERAL or rx_of(route, pos_of(route)) != <uint32_t>1 << q.port or tx_of(route, pos_of(route)) == 0:
         return False
@@ -159,9 +125,12 @@ cdef inline bint passes(region_t* s, way_t* way, const branch_t* at, plane_t* q,
         for k in range(cap):
             if not has_room(m[1 + k], comes):
                 return False
-    if (route >> RT_SHARED) & 1 and not (s.one_clock and undisturbed(
-            s, q.color, at.cell, tx_of(route, pos_of(route)), way.grants[way.n - 1] + at.shift + 1)):
-        return False
+    if (route >> RT_SHARED) & 1:            # those that have passed before a rival may ask
+        until = undisturbed(s, q.color, at.cell, tx_of(route, pos_of(route)), way.grants[way.n - 1] + at.shift + 1)
+        while way.n >= way.least and way.grants[way.n - 1] + at.shift >= until:
+            way.n -= 1
+        if way.n < way.least:
+            return False
     way.far = max(way.far, at.shift)
     way.reach = max(way.reach, at.shift)
     return True
@@ -217,7 +186,7 @@ cdef inline int buffer_after(way_t* way, int buffer) noexcept nogil:
 cdef inline bint at_router(region_t* s, way_t* way, const branch_t* at, bint moving) noexcept nogil:
     cdef plane_t* q = &s.plane[at.plane]
     cdef uint64_t route
-    cdef uint32_t tx, links, d
+    cdef uint32_t tx, links, ahead, d
     cdef ce_t* ce
     cdef int buffer
     if s.f.route[q.color] == NULL or (not s.one_clock and row_of(&s.f.grid, at.cell) != way.row):
@@ -229,8 +198,10 @@ cdef inline bint at_router(region_t* s, way_t* way, const branch_t* at, bint mov
         return False
     tx = tx_of(route, pos_of(route))
     links = tx & 15
-    while links:                    # along the row first, so that few branches wait where a column feeds rows
-        d = 63 - clz64(links)
+    ahead = <uint32_t>1 << (q.port ^ 1) & links     # it is walked last, so that few wait where a line feeds others
+    while links:
+        d = ctz64(ahead if ahead else links)
+        ahead = 0
         links ^= <uint32_t>1 << d
         if not branch(way, at.cell + s.f.delta[d], q.color * N_PORTS + (d ^ 1), at.shift + s.f.p.hop, at.buffer):
             return False
@@ -261,62 +232,7 @@ cdef bint walk(region_t* s, way_t* way, plane_t* q, uint32_t cell, bint moving) 
     return True
 
 
-# --- the sender -------------------------------------------------------------------------------------------------------
-cdef bint timetable(region_t* s, way_t* way, plane_t* q, uint32_t cell) noexcept nogil:
-    # The words that wait in the sender's queue and the cycles in which its router grants them and those that follow,
-    # if nothing holds them up. False: it does not send as it must.
-    cdef ce_t* ce = s.f.ce[cell]
-    cdef thread_t* th = &ce.main
-    cdef uint64_t* m = queue_at(q, cell)
-    cdef uint32_t cap = q.cap[cell], head = m[0] & HEAD, k, rest
-    cdef uint64_t word, grant = s.now - 1, issue = ce.acct - 1
-    if (ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.inq != NO_PLACE or th.plane != plane_number(q)
-            or th.form.group != 1 or th.form.zeroes or ce.uts or ce.takes or ce.wait != WAIT_OUTPUT or ce.rr != MAIN
-            or th.next > ce.acct or ce.pipe_free > ce.acct or ce.teardown_due or th.n - th.k <= LEAST):
-        return False
-    rest = th.n - th.k - 1
-    rest = min(rest, WORDS - th.k % WORDS)
-    way.n = cap + rest
-    for k in range(cap):
-        word = m[1 + (head + k) % cap]
-        if not is_valid(word) or is_control(word):
-            return False
-        grant = max(grant + 1, ready_cycle(word, s.now))
-        way.grants[k] = grant
-        way.words[0][k] = <uint32_t>word
-    for k in range(cap, way.n):
-        issue = max(issue + 1, way.grants[k - cap] + 1)
-        grant = max(grant + 1, issue + s.f.p.execute + s.f.p.ramp_out)
-        way.issues[k] = issue
-        way.grants[k] = grant
-    return way.grants[0] == s.now
-
-cdef void sent(region_t* s, way_t* way, plane_t* q, uint32_t cell) noexcept nogil:
-    # The sender has issued the words beyond those in its queue, which is empty now; it goes on behind them.
-    cdef ce_t* ce = s.f.ce[cell]
-    cdef thread_t* th = &ce.main
-    cdef uint64_t* m = queue_at(q, cell)
-    cdef uint32_t cap = q.cap[cell], n = way.n - cap, k
-    cdef uint64_t end = way.issues[way.n - 1] + 1, head
-    compute(ce, NULL, way.words[0] + cap, n)
-    ce.counts[COUNT_IDLE + ce.wait] += <uint32_t>(end - ce.acct) - n
-    ce.counts[COUNT_BUSY] += n
-    ce.counts[COUNT_STEPS] += n
-    ce.counts[COUNT_ELEMENTS] += n
-    ce.counts[COUNT_SENT] += n
-    if is_mac(th.form.op):
-        ce.counts[COUNT_MACS] += n
-    ce.acct = ce.pipe_free = th.next = ce.resume = end
-    ce.tail_conflict = 0
-    ce.want_space = 0
-    th.k += n
-    for k in range(way.n - cap, way.n):
-        m[1 + ((m[0] & HEAD) + k) % cap] = stamp_of(way.grants[k] + 1)
-    head = ((m[0] & HEAD) + way.n) % cap
-    m[0] = (m[0] >> MOVED) << MOVED | head | head << TAIL
-    map_clear(&q.map, cell)
-    schedule(s, cell, max(end, ready_cycle(m[1 + head], end)), end)
-
+# --- leaving ----------------------------------------------------------------------------------------------------------
 cdef inline bint first_is_free(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # Whether the queues behind the first router are empty; where words move hop by hop they are not.
     cdef uint64_t route = s.f.route[q.color][cell]
@@ -329,25 +245,35 @@ cdef inline bint first_is_free(region_t* s, plane_t* q, uint32_t cell) noexcept 
     return True
 
 cdef bint train_leaves(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
-    # The router of `cell` is about to move the first word of the ramp's queue, whose CE waits for room in it. True: it
-    # has gone, with all that were in the queue and those that follow. False: nothing was changed, but that the CE is
-    # not asked again before it has been looked at.
+    # The router of `cell` is about to move the first word of the ramp's queue, and its CE has asked for a train.  True:
+    # it has gone, with all that were in that queue, those held up behind it and those that follow.  False: nothing was
+    # changed, but that the CE does not ask again before it has been looked at.
     cdef way_t way
+    cdef jam_t jam
     cdef ce_t* ce = s.f.ce[cell]
-    ce.want_space = WANTS_PLACE
-    if ce.main.k % WORDS >= TRIES or not first_is_free(s, q, cell):
+    cdef uint32_t n
+    ce.want_space = WANTS_PLACE if is_valid(plane_tail(q, cell)[0]) else 0
+    if (ce.main.k % WORDS >= TRIES or ce.main.n - ce.main.k <= LEAST or not first_is_free(s, q, cell)
+            or not jam_stands(s, &jam, q, cell, way.words[0])):
         return False
+    n = min(jam.most, ROOM)
+    way.n = n
     way.row = row_of(&s.f.grid, cell)
     way.far = 0
     way.reach = 0
-    way.least = q.cap[cell] + LEAST
-    if not timetable(s, &way, q, cell) or not walk(s, &way, q, cell, False):
+    way.least = jam.held + LEAST
+    if way.n < way.least:
+        return False
+    jam_runs(s, &jam, way.n, way.grants)
+    if way.grants[0] != s.now or not jam_undisturbed(s, &jam) or not walk(s, &way, q, cell, False):
         return False
     while way.n and way.grants[way.n - 1] + way.reach >= s.ahead:
         way.n -= 1
     if way.n < way.least:
         return False
-    sent(s, &way, q, cell)
+    if way.n < n:
+        jam_runs(s, &jam, way.n, way.grants)
+    jam_moves(s, &jam, way.n, way.words[0])
     walk(s, &way, q, cell, True)
     touched(s, way.grants[way.n - 1] + way.reach)
     s.passed = max(s.passed, way.grants[way.n - 1] + way.far + 1)

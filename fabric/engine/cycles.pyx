@@ -177,16 +177,25 @@ cdef inline uint64_t horizon(region_t* s, uint64_t limit) noexcept nogil:
     # A program that never ends must not keep Python from seeing a Ctrl-C, hence AHEAD.
     return limit if limit - s.now < AHEAD else s.now + AHEAD
 
+cdef inline bint trains_go(region_t* s, uint64_t hops) noexcept nogil:
+    # Whether trains carry most: then rows stay at one clock, where others that cross rows may leave as well, until a
+    # sixteenth as many wavelets have moved hop by hop.  `hops`: as many as there were before this cycle.
+    cdef uint64_t moved = <uint64_t>s.moved
+    s.carried += (s.hops - hops - moved) // 16
+    s.carried -= min(s.carried, moved)
+    return s.carried != 0
+
 cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexcept nogil:
     # Advance to cycle `limit` at most, or until `busy` wavelets or more have moved in each of some cycles. Breaks,
     # after `piece` cycles or much work, change nothing: a CE may run ahead of them.
     cdef uint64_t stop = s.events + EVENTS_PER_BREAK
-    cdef uint64_t pause = s.now + piece
+    cdef uint64_t pause = s.now + piece, hops
     s.one_clock = True
     while s.now < limit:
         if s.now >= s.next_refresh:
             stamps_refresh(s)
         s.ahead = horizon(s, limit)
+        hops = s.hops
         cycle_of(s, 0, s.f.n_rows, s.f.n_cells > FETCH_FROM)
         if s.fault.kind and s.fault.cycle <= s.now:
             s.now += 1
@@ -196,7 +205,7 @@ cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexc
         elif not jump(s, limit):
             s.now = max(s.now, s.passed)
             return RUN_QUIET
-        s.n_busy = s.n_busy + 1 if s.moved >= busy else 0
+        s.n_busy = s.n_busy + 1 if not trains_go(s, hops) and s.moved >= busy else 0
         if s.n_busy >= BUSY_CYCLES:
             return RUN_BUSY
         if s.events >= stop or s.now >= pause or s.n_traced >= REPORT:

@@ -333,6 +333,7 @@ cdef class Engine:
         self.running = True
         self.bands = self.threads = 1
         self.s.seen = self.s.passed = self.s.now
+        memset(self.s.told, 0, sizeof(self.s.told))     # the host may have done anything
         try:
             while (code == RUN_BREAK or code == RUN_BUSY) and self.s.now < stop:
                 if banded:

@@ -364,10 +364,13 @@ cdef _program(Memory m, number, program, machine, dict known):
         raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
         memcpy(g.descriptors, &raw[0], n_desc * sizeof(desc_t))
         sends = program.descriptors["kind"] == DSD_FABOUT
-        controls = (program.descriptors["flags"] & (F_CONTROL | F_ADVANCE)) != 0
-        for queue in program.descriptors["queue"][sends & controls]:
-            if g.outq_color[<int>queue & (N_BINDINGS - 1)] >= 0:
-                note_controls(s, g.outq_color[<int>queue & (N_BINDINGS - 1)])
+        for flag in (F_CONTROL, F_ADVANCE):
+            for queue in program.descriptors["queue"][sends & ((program.descriptors["flags"] & flag) != 0)]:
+                color = g.outq_color[<int>queue & (N_BINDINGS - 1)]
+                if color >= 0 and flag == F_CONTROL:
+                    note_commands(s, color)
+                elif color >= 0:
+                    note_controls(s, color)
         fifos = program.descriptors[program.descriptors["kind"] == DSD_FIFO]
         g.n_fifo = int(fifos["xdsr"].max()) + 1 if len(fifos) else 0
     microthreads = set()

@@ -19,7 +19,7 @@ from wse_core.ce cimport ce_settle
 from wse_core.block cimport ce_awaken
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
 from wse_core.bitmap cimport row_of
-from wse_core.queue cimport note_controls
+from wse_core.queue cimport note_commands
 from wse_core.records cimport (
     ce_t, event_t, region_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
 )
@@ -234,7 +234,7 @@ cdef class Memory:
             due[0] = max(due[0], np.uint64(i.cycles[i.n - 1]))
         due = np.maximum.accumulate(due)
         if control is not None and control.any():
-            note_controls(self.s, i.color)
+            note_commands(self.s, i.color)
         # What has entered goes, if nobody wants to know when it did; the rest moves to the front.
         cdef uint64_t gone = i.told if i.logged else i.at, left = i.n - gone
         i.logged = i.logged or cycles is not None

@@ -28,7 +28,7 @@ from wse_core.fetch cimport FETCH_FROM
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
 from wse_core.link cimport wake_upstream
 from wse_core.queue cimport (
-    head_in, head_moves, is_valid, note_controls, plane_head, plane_mark, queue_at, stamp_of, tail_in, tail_moves
+    head_in, head_moves, is_valid, note_commands, plane_head, plane_mark, queue_at, stamp_of, tail_in, tail_moves
 )
 from wse_core.records cimport *
 
@@ -258,7 +258,7 @@ cdef class Part:
 
     def note_controls(self, int color):
         """Say that the host sends control wavelets of a color into another part."""
-        note_controls(self.s, color)
+        note_commands(self.s, color)
 
 
 cdef inline uint64_t last_in(uint64_t* m, uint32_t cap) noexcept:

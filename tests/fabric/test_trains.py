@@ -21,6 +21,7 @@ from tests.compare import Case, compare, difference, memory, state_of
 from tests.draw import Seeded
 from tests.examples import examples, seeds
 from tests.fabric.test_bands import some_bands
+from tests.random_reduces import random_reduces
 from tests.random_trains import random_trains
 from wse_core.events import TraceFilter
 from wse_core.params import machine
@@ -58,7 +59,7 @@ def what_shows(engine, spec, status):
 @given(SEEDS)
 def test_trains_agree_with_the_reference(seed):
     rng = Seeded(seed)
-    spec = random_trains(rng, 6, 3)
+    spec = rng.choice((random_trains, random_reduces))(rng, 6, 3)
     case = Case(spec, [], sizes(rng), f"seed {seed}: ")
     assert compare(case, 2500, make=lambda spec: some_engine(rng, spec, True)) in ("complete", "stuck")
 
@@ -68,7 +69,7 @@ def test_trains_agree_with_the_reference(seed):
 def test_trains_change_nothing(seed):
     """Larger machines, and also what no reference has: link counts, moves, the cycle in which all is over."""
     rng = Seeded(seed)
-    spec = random_trains(rng, 14, 5)
+    spec = rng.choice((random_trains, random_reduces))(rng, 14, 5)
     engines = [some_engine(rng, spec, True), Engine(spec, trains=False)]
     engines[1].arrange(bands=1)
     steps, end, status = sizes(rng), 0, ["limit", "limit"]
@@ -90,11 +91,12 @@ def work(spec, trains):
     return engine.events
 
 
-def test_random_streams_leave_as_trains():
-    """Some of the random machines above have trains (10 of 40 when this was written); else they would show nothing."""
-    specs = [random_trains(Seeded(seed), 14, 5) for seed in range(40)]
+@pytest.mark.parametrize(("make", "least"), [(random_trains, 6), (random_reduces, 12)])
+def test_random_streams_leave_as_trains(make, least):
+    """Some of the random machines above have trains (10 and 23 of 40 when this was written), else they show nothing."""
+    specs = [make(Seeded(seed), 14, 5) for seed in range(40)]
     fewer = sum(work(spec, True) < work(spec, False) for spec in specs)
-    assert fewer >= 6
+    assert fewer >= least
 
 
 @pytest.mark.parametrize("make", [workloads.chain_reduce, workloads.broadcast])
@@ -148,9 +150,11 @@ XY = {"form": "xy", "width": 24, "height": 10, "n": 80}
 COLLECTIVES = {
     "chains": ("allreduce", XY | {"algorithm": "chain"}, 4),
     "chains, f16": ("allreduce", XY | {"algorithm": "chain", "dtype": "f16", "sums": "f32"}, 4),
-    "two phases": ("allreduce", XY | {"algorithm": "two_phase"}, 1.1),
+    "two phases": ("allreduce", XY | {"algorithm": "two_phase"}, 1.5),
+    "two phases, held up": ("allreduce", XY | {"width": 57, "n": 120, "algorithm": "two_phase"}, 4),
     "trees": ("allreduce", XY | {"algorithm": "tree"}, 1),
     "broadcast": ("broadcast", {"width": 24, "height": 10, "n": 80}, 3),
+    "broadcast into many columns": ("broadcast", {"width": 80, "height": 3, "n": 80}, 3),
     "chain": ("chain_reduce", {"pes": 40, "n": 200}, 4),
 }
 """A kernel, its parameters, and how many times the work of trains it is to move each word hop by hop, at least."""
