@@ -87,6 +87,7 @@ class Checker(RunTimeStatements):
         self, key: Any, function: Function, params: list[Local], names: dict[str, Any], result: Type, site: Span
     ) -> tree.Function:
         """Return the instance with a key; a new one, first called at `site`, is put on the list of what is to do."""
+        key = (key, result)  # which may be another one in another program, though nothing in the body is
         made = self._instances.get(key) or self._recalled(key)
         if made is None:
             decl = function.decl

@@ -91,7 +91,7 @@ class Calls(Globals):
     def _invoke_once(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
         """Return the result of a call, which an earlier program may have made with what is still the same."""
         earlier = self.unit.earlier
-        key = (id(function.decl), id(function.module), tuple(map(frozen, arguments)))
+        key = (id(function.decl), id(function.module), function.type, tuple(map(frozen, arguments)))
         known = earlier.calls.get(key)
         if known is not None and all(self.is_as_it_was(need, known.held) for need in known.needs):
             for need in known.needs:

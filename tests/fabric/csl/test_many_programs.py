@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fabric.csl.compile import compile_file
@@ -134,6 +134,9 @@ const table = parts.table;
 var numbers: [parts.size]u16;
 var address: *[parts.size]u16 = &numbers;
 var word: u16 = table[1];
+var total: parts.wide = 0;
+const given = parts.three(2);
+var early: u16 = if (@is_same_type(@type_of(given), u32)) 1 else 0;
 const handlers = [2]*const fn(u16)void{ &first, &second };
 fn first(n: u16) void { word = n; }
 fn second(n: u16) void { word = n + table[0]; }
@@ -142,6 +145,7 @@ task job() void {
   f(3);
   numbers[word] = parts.twice(word);
   parts.count += 1;
+  total = parts.three(2) + early;
 }
 comptime {
   if (x % 3 == 1) { @comptime_print(x); }
@@ -154,6 +158,10 @@ const size: u16 = if (x < 6) 4 else 7;
 const third = x / 3;
 const table = [2]u16{ third, size };
 var count: u16 = third;
+const wide = if (x < 6) u16 else u32;
+fn three(n: u16) wide {
+  return if (n > 3) 4 else 3;
+}
 fn twice(n: u16) u16 {
   @comptime_assert(x != 11);
   var local = @zeros([2]u16);
@@ -165,6 +173,8 @@ fn twice(n: u16) u16 {
 
 @examples(25)
 @given(st.lists(st.integers(0, 10), min_size=2, max_size=8))
+@example([0, 6])
+@example([9, 1, 5, 4])
 def test_programs_in_any_order_are_what_they_are_alone(tmp_path_factory, places):
     """Params come and go: what is taken from the program before is what working it out would give."""
     directory = tmp_path_factory.mktemp("mixed")
@@ -196,7 +206,7 @@ def test_a_mistake_of_one_program_is_found_where_it_is(tmp_path):
     with pytest.raises(CslError) as caught:
         compile_file(tmp_path / "top.csl", Options())
     (error,) = [entry for entry in caught.value.diagnostics if entry.severity == "error"]
-    assert (error.span.source.path.name, error.span.line) == ("parts.csl", 7)
+    assert (error.span.source.path.name, error.span.line) == ("parts.csl", 11)
     assert "assertion failed" in error.message
 
 
