@@ -6,24 +6,25 @@ from wse_core.records cimport *
 cdef inline uint64_t lines(uint64_t n) noexcept nogil:
     return (n + 63) & ~<uint64_t>63
 
-cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
-    # Everything one PE needs besides SRAM, as large as its program asks for. Hot parts begin on cache lines, where that
-    # costs little.
-    cdef uint64_t at = sizeof(ce_t)
+cdef inline uint64_t inputs_at(region_t* s, program_t* g, uint64_t at) noexcept nogil:
+    # Place the input queues; what comes behind them.
     cdef int k
     for k in range(N_BINDINGS):
         if g.inq_slot[k] >= 0:
             g.inq_at[g.inq_slot[k]] = <uint16_t>at
             at += sizeof(inq_t) + (s.f.in_caps[k & (N_QUEUES - 1)] - 1) * sizeof(uint64_t)
+    return at
+
+cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
+    # Everything one PE needs besides SRAM, as large as its program asks for.  Microthreads begin on a cache line, and
+    # what a step does not touch fills the line before them.
+    cdef uint64_t at = sizeof(ce_t)
+    cdef int k
+    if not g.n_ut:
+        at = inputs_at(s, g, at)
     if g.delays:
         g.ready_at = <uint16_t>at
         at += sizeof(ready_t)
-    if g.n_ut:
-        at = lines(at)
-    for k in range(N_UTS):
-        if g.ut_at[k]:
-            g.ut_at[k] = <uint16_t>at
-            at += sizeof(thread_t)
     if g.draws:
         g.lfsr_at = <uint16_t>at
         at += N_GENERATORS * sizeof(uint32_t)
@@ -34,7 +35,14 @@ cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
     if g.calls:
         g.stack_at = <uint16_t>at
         at += (RETURN_DEPTH + 1) * sizeof(uint16_t)
-    g.block_bytes = lines(at) if g.n_ut else (at + 7) & ~<uint64_t>7
+    if g.n_ut:
+        at = lines(at)
+        for k in range(N_UTS):
+            if g.ut_at[k]:
+                g.ut_at[k] = <uint16_t>at
+                at += sizeof(thread_t)
+        at = lines(inputs_at(s, g, at))
+    g.block_bytes = (at + 7) & ~<uint64_t>7
 
 cdef void ce_awaken(region_t* s, uint32_t cell) noexcept nogil:
     # Give a CE its initial state. Done when it first does something, so that idle PEs take no memory.

@@ -25,13 +25,13 @@ from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk
 from wse_core.emit cimport emit, vary
-from wse_core.flow cimport TURN_GOES_ON, TURN_NOBODY, flow_last, flow_on, flow_run, flow_when, flows_in_turn, \
-    pair_on, taking_begins, taking_ends, train_wanted, way_wanted
+from wse_core.flow cimport TURN_GOES_ON, TURN_MAIN, TURN_NOBODY, flow_last, flow_on, flow_run, flow_when, \
+    flows_in_turn, pair_on, taking_begins, taking_ends, train_wanted, way_wanted
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.report cimport close_wait, traced_wait
-from wse_core.scalar cimport exec_alone, exec_main, main_when, takes_heads
+from wse_core.scalar cimport exec_alone, exec_beside, exec_main, main_when, takes_heads
 from wse_core.vecop cimport vec_step, vec_when
 from wse_core.wake cimport ring_set, schedule, wheel_remove
 
@@ -144,6 +144,52 @@ cdef void op_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
     else:
         vec_step(s, ce, cell, th, t)
 
+cdef inline bint between_instructions(ce_t* ce) noexcept nogil:
+    return ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING
+
+cdef void main_behind(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexcept nogil:
+    # What the main thread has done before cycle `end`, since the CE was last looked at: instructions and operations in
+    # memory that nobody could notice, while no microthread could issue.  A fault is found late, which `run_cycles`
+    # knows; the run's last cycle is always looked at.
+    # Gain: microthreads that wait for words cost the main thread nothing.
+    cdef uint64_t ahead = s.ahead, t, n = 0
+    cdef thread_t* th = &ce.main
+    s.ahead = end
+    ce.wait = WAIT_PIPE
+    while True:
+        if between_instructions(ce):
+            t = exec_beside(s, ce, cell, end, &n)
+            if t == 0:
+                break
+            touched(s, t)
+            n += 1
+        elif ce.main_state == MAIN_VECTOR and in_memory(th):
+            t = max(th.next, ce.pipe_free)
+            if t >= end:
+                break
+            ce.counts[COUNT_STALL_PIPE] += t - ce.acct
+            ce.acct = t
+            if th.kind == KIND_BULK:
+                vec_bulk(s, ce, cell, th, t, end)
+            else:
+                touched(s, t)
+                vec_step(s, ce, cell, th, t)
+        else:
+            break
+    s.ahead = ahead
+    s.events += n
+
+cdef inline bint may_put_off(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
+    # Whether the main thread's next instructions may be left for later in cycle t, if no microthread can issue.
+    return (not TRACE and s.f.puts_off and t + 1 < s.ahead and between_instructions(ce)
+            and ce.prog.code[ce.pc].quiet != 0)
+
+cdef inline uint64_t noticed(region_t* s, ce_t* ce, uint64_t when) noexcept nogil:
+    # A main thread that issues in cycle `when`, or later: up to which cycle nobody notices it.  The last one before the
+    # horizon is for a look that puts nothing off.
+    when += ce.prog.code[ce.pc].quiet
+    return when if when < s.ahead else s.ahead - 1
+
 cdef void catch_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # Do and book everything that happened by itself in the cycles before t.
     cdef uint64_t start
@@ -158,6 +204,8 @@ cdef void catch_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
             vec_bulk(s, ce, cell, &ce.main, start, t)
             if ce.main_state == MAIN_RUN:
                 ce.wait = WAIT_PIPE
+    if ce.uts and ce.next < t and between_instructions(ce) and ce.prog.code[ce.pc].quiet:
+        main_behind(s, ce, cell, t)
     if ce.acct < t:
         if TRACE:
             traced_wait(s, ce, cell, t)
@@ -238,6 +286,8 @@ cdef uint64_t look_ahead(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, bint 
     else:
         when = when_of(s, ce, cell, MAIN, t)
         ce.wait = ce.main.wait
+        if uts and ce.in_turn and when < s.ahead and may_put_off(s, ce, t):
+            when = noticed(s, ce, max(when, t, ce.pipe_free))
         if when < first:
             when = first
         if when < NEVER and ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_BULK:
@@ -428,6 +478,8 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
     while True:
         if not goes:
             catch_up(s, ce, cell, t)
+            if ce.main_state == MAIN_FAULT:
+                return
         if ce.main_state == MAIN_IDLE and not goes:
             pick(s, ce, cell, t)
             if ce.main_state == MAIN_STARTING:
@@ -460,7 +512,8 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
             t = after - 1
         elif thread < 0 and ce.pipe_free <= t and ce.main_state != MAIN_FAULT:
             if ce.uts:
-                thread = arbitrate(s, ce, cell, t) if known != TURN_NOBODY else -1
+                if known != TURN_NOBODY and not (known == TURN_MAIN and may_put_off(s, ce, t)):
+                    thread = arbitrate(s, ce, cell, t)
             else:
                 thread = MAIN if when_of(s, ce, cell, MAIN, t) <= t else -1
             if (thread == MAIN and not ce.uts and ce.main_state != MAIN_VECTOR

@@ -10,6 +10,7 @@ cdef enum:                  # what is known of the first cycle that `flows_in_tu
     TURN_GOES_ON = 0        # nothing
     TURN_ENDS = 1           # no microthread can issue in it as things stand, or an operation has ended
     TURN_NOBODY = 2         # nor can the main thread
+    TURN_MAIN = 3           # but the main thread, perhaps, which no microthread would let go first
 
 cdef enum:
     SOON = 16               # elements after the begin of a flow

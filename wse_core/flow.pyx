@@ -60,6 +60,10 @@ cdef inline uint32_t flow_value(const num_t* num, const thread_t* th, const uint
         return (<const uint32_t*>(m + th.base_b + <int64_t>k * f.b.step))[0]
     if f.quick == QUICK_SUM_C:
         return quick_sum(m, &f.c, th.base_c, k, num, word)
+    if f.quick == QUICK_HALF:
+        return (m + th.base_b + <int64_t>k * f.b.step)[0]
+    if f.quick == QUICK_TAKE:
+        return word if f.b.words == 2 else word & 0xFFFF
     return alu(f.op, num, flow_take(m, &f.b, th.base_b, k, j, word), flow_take(m, &f.c, th.base_c, k, j, word2),
                th.scalar)
 
@@ -70,7 +74,11 @@ cdef inline uint32_t quick_value(const num_t* num, const thread_t* th, const uin
         return (<const uint32_t*>(m + th.base_b + <int64_t>th.k * f.b.step))[0]
     if f.quick == QUICK_SUM_B:
         return quick_sum(m, &f.b, th.base_b, th.k, num, word)
-    return quick_sum(m, &f.c, th.base_c, th.k, num, word)
+    if f.quick == QUICK_SUM_C:
+        return quick_sum(m, &f.c, th.base_c, th.k, num, word)
+    if f.quick == QUICK_HALF:
+        return (m + th.base_b + <int64_t>th.k * f.b.step)[0]
+    return word if f.b.words == 2 else word & 0xFFFF
 
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
     # Steps of a flow from cycle `start` on: one that is able, or, if the main thread is alone, as many as are
@@ -379,6 +387,8 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
                 known[0] = TURN_GOES_ON
             elif ce.main_state == MAIN_IDLE or ce.prog.main_level >= th.form.level:
                 known[0] = TURN_NOBODY
+            else:
+                known[0] = TURN_MAIN
             break
         f = th.form
         if unlikely(not quick_in_turn(th)):

@@ -52,6 +52,10 @@ cdef inline void plane_mark(region_t* s, plane_t* q, uint32_t cell) noexcept nog
     if unlikely(not map_add(&q.map, cell)):
         plane_begin(s, q, cell)
 
+cdef inline bint has_queue(plane_t* q, uint32_t cell) noexcept nogil:
+    # Whether the record of a cell is this plane's.  Need not be asked where a route leads into the queue, or from it.
+    return q.queues != NULL and (q.own == NULL or (q.own[cell >> 6] >> (cell & 63)) & 1)
+
 cdef inline uint64_t* queue_at(plane_t* q, uint32_t cell) noexcept nogil:
     return q.queues + <uint64_t>cell * q.size
 

@@ -53,7 +53,7 @@ cdef void wake_color(region_t* s, int color, uint32_t cell, uint32_t ports) noex
     while ports:
         q = &s.plane[color * N_PORTS + ctz64(ports)]
         ports &= ports - 1
-        if q.queues != NULL and is_valid(plane_head(q, cell)[0]):
+        if has_queue(q, cell) and is_valid(plane_head(q, cell)[0]):
             plane_mark(s, q, cell)
 
 cdef void wake_inputs(region_t* s, int color, uint32_t cell) noexcept nogil:

@@ -49,6 +49,8 @@ cdef enum:
     QUICK_SUM_B = 1         # f32 sum of memory (b) and fabric
     QUICK_SUM_C = 2         # of fabric and memory (c)
     QUICK_COPY = 3          # b as it is, 32 bits in memory
+    QUICK_HALF = 4          # the same, 16 bits
+    QUICK_TAKE = 5          # the word that has come, as it is
 
 cdef enum:                  # how the elements of a whole operation are done
     WAY_NOT = 0             # not as a whole
@@ -82,7 +84,8 @@ ctypedef struct plane_t:
     uint8_t color
     uint8_t port
     uint8_t used            # a wavelet was here
-    uint32_t pad[3]
+    uint32_t pad
+    uint64_t* own           # set of cells whose records are this plane's; NULL: all, it shares its table with no other
 
 ctypedef struct desc_t:     # a descriptor; twin of image.DESC_DTYPE
     uint8_t kind
@@ -140,7 +143,7 @@ ctypedef struct instr_t:    # a decoded instruction
     uint8_t a, b, c, d      # operand fields
     uint8_t lanes
     uint8_t wa, wb, wc, wd  # SRAM words per element of each operand, 0 = absent
-    uint8_t pad
+    uint8_t quiet           # for so many cycles from its issue on the thread does nothing that another could notice
     uint16_t slots          # issue slots [cycles]
     uint16_t gap            # issue to the next instruction of the thread, if nothing else says more [cycles]
     uint16_t latency        # issue to use of the result [cycles]
@@ -388,6 +391,7 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     bint reroutes           # a program writes routes: any color may come to need arbitration
     bint swaps              # some color is swapped
     bint trains             # streams may be moved as trains
+    bint puts_off           # a main thread that nobody could notice may be left for later (main_behind in ce.pyx)
     uint32_t source[N_COLORS]     # see rivals.pyx: the one PE that sends a color; 0: not known yet
     bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t* route[N_COLORS]     # route words per color, NULL = color not used

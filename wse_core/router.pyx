@@ -46,7 +46,7 @@ cdef inline bint held_at_start(region_t* s, int color, int port, uint32_t cell) 
     # Whether a link queue held a wavelet when this cycle began (one pushed in this cycle is ready in now + hop).
     cdef plane_t* q = &s.plane[color * N_PORTS + port]
     cdef uint64_t word
-    if q.queues == NULL:
+    if not has_queue(q, cell):
         return False
     word = plane_head(q, cell)[0]
     if not is_valid(word):
@@ -72,7 +72,7 @@ cdef bint make_request(region_t* s, uint32_t cell, int color, int port, request_
     cdef plane_t* q = &s.plane[color * N_PORTS + port]
     cdef uint64_t word, route, other
     cdef int e = color, inject, axis, k, f
-    if q.queues == NULL:
+    if not has_queue(q, cell):
         return False
     word = plane_head(q, cell)[0]
     if not is_valid(word):
@@ -187,7 +187,7 @@ cdef void check_landing(region_t* s, uint32_t cell, int color, uint64_t route) n
         p = ctz64(rx)
         rx &= rx - 1
         q = &s.plane[color * N_PORTS + p]
-        if q.queues == NULL:
+        if not has_queue(q, cell):
             continue
         cap = cap_of(q, cell)
         for k in range(cap):

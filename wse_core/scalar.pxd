@@ -2,6 +2,7 @@ from wse_core.records cimport ce_t, region_t, uint32_t, uint64_t
 
 cdef uint64_t main_when(region_t* s, ce_t* ce, uint64_t t) noexcept nogil
 cdef uint64_t exec_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint64_t* n) noexcept nogil
+cdef uint64_t exec_beside(region_t* s, ce_t* ce, uint32_t cell, uint64_t end, uint64_t* n) noexcept nogil
 cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil
 
 cdef inline uint32_t takes_heads(region_t* s, ce_t* ce) noexcept nogil:

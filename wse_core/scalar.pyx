@@ -40,13 +40,11 @@ cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
             return d.queue & (N_QUEUES - 1)
     return -1
 
-cdef uint64_t main_when(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
-    # First cycle in which the main thread can issue its next instruction, as things stand in cycle t.
-    cdef const instr_t* ins = ce.prog.code + ce.pc
+cdef inline uint64_t registers_when(ce_t* ce, const instr_t* ins) noexcept nogil:
+    # First cycle in which the main thread and all registers that the instruction reads are ready.
     cdef uint64_t when = ce.next
     cdef uint32_t regs
     cdef int r
-    ce.main.wait = WAIT_PIPE
     if ce.ready_max > when:
         regs = ins.reads
         while regs:
@@ -54,9 +52,19 @@ cdef uint64_t main_when(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
             regs &= regs - 1
             if ready_of(ce).base + ready_of(ce).after[r] > when:
                 when = ready_of(ce).base + ready_of(ce).after[r]
+    return when
+
+cdef inline bint dsr_in_use(ce_t* ce, const instr_t* ins) noexcept nogil:
+    # A microthread uses a DSR that the instruction names.
+    return ins.dsrs[0] & ce.dsr_busy[0] or ins.dsrs[1] & ce.dsr_busy[1] or ins.dsrs[2] & ce.dsr_busy[2]
+
+cdef uint64_t main_when(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
+    # First cycle in which the main thread can issue its next instruction, as things stand in cycle t.
+    cdef const instr_t* ins = ce.prog.code + ce.pc
+    cdef uint64_t when = registers_when(ce, ins)
+    ce.main.wait = WAIT_PIPE
     if ce.uts and when <= t + 1:
-        if (ins.dsrs[0] & ce.dsr_busy[0] or ins.dsrs[1] & ce.dsr_busy[1] or ins.dsrs[2] & ce.dsr_busy[2]
-                or (ins.flags & I_ASYNC and (<int>ce.uts << 1) >> (async_ut(ce, ins) + 1) & 1)):
+        if dsr_in_use(ce, ins) or (ins.flags & I_ASYNC and (<int>ce.uts << 1) >> (async_ut(ce, ins) + 1) & 1):
             if when > t and ce.acct < when:
                 return when                     # until then it waits for the pipeline, from then on for the resource
             ce.main.wait = WAIT_RESOURCE
@@ -231,13 +239,14 @@ cdef inline void results_wait(ce_t* ce, const instr_t* ins, uint64_t t) noexcept
             wait_reg(ce, ctz64(regs), 1, t, ins.latency)
             regs &= regs - 1
 
-cdef uint64_t exec_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint64_t* n) noexcept nogil:
-    # `exec_main` for the main thread alone: the instruction that issues in cycle t and those that follow it, booked
-    # together, as long as they are plain or whole operations in memory; then the next one of another kind, unless it
-    # touches the router.  Returns the cycle of the last issue, adds their number less one to `n`.  One that faults is
-    # left to `exec_main`.  Gain: two thirds of the instructions of each.
+cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n, bint beside) noexcept nogil:
+    # The instruction that issues in cycle `at` and those that follow it, booked together, as long as they are plain or
+    # whole operations in memory.  `at` becomes the cycle of the last issue.  True: it is the cycle in which the next
+    # instruction, of another kind or one that faults, issues; it does not touch the router.  Adds to `n` how many were
+    # done, less one where none is to follow.  `beside`: with microthreads that wait, only what is quiet and names no
+    # DSR of theirs.
     cdef const instr_t* ins = ce.prog.code + ce.pc
-    cdef uint64_t issued = t, next = t, acct = t, free = t, waits = 0
+    cdef uint64_t t = at[0], issued = t, next = t, acct = t, free = t, waits = 0
     cdef uint32_t done = 0, busy = 0, gap = 0, following = 0, conflict = 0
     cdef bint goes = True
     while True:
@@ -265,8 +274,8 @@ cdef uint64_t exec_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint6
         next = free
         if ce.ready_max > next:
             ce.next = next
-            next = main_when(s, ce, t)
-        if next >= s.ahead or ins.flags & I_REAL:
+            next = registers_when(ce, ins) if beside else main_when(s, ce, t)
+        if next >= s.ahead or ins.flags & I_REAL or beside and (ins.quiet == 0 or dsr_in_use(ce, ins)):
             goes = False
             break
         waits = next - acct if next > acct else 0
@@ -282,11 +291,36 @@ cdef uint64_t exec_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint6
         ce.counts[COUNT_BUSY] += busy
         n[0] += done - 1
         if not goes:
-            return issued
+            at[0] = issued
+            return False
         n[0] += 1
         ce.counts[COUNT_STALL_PIPE] += waits
         ce.acct += waits
-    exec_main(s, ce, cell, t)
+    at[0] = t
+    return True
+
+cdef uint64_t exec_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint64_t* n) noexcept nogil:
+    # `exec_main` for the main thread alone: the instruction that issues in cycle t and those that follow it, and the
+    # next one of another kind, unless it touches the router.  Returns the cycle of the last issue, adds their number
+    # less one to `n`.  Gain: two thirds of the instructions of each.
+    if done_together(s, ce, &t, n, False):
+        exec_main(s, ce, cell, t)
+    return t
+
+cdef uint64_t exec_beside(region_t* s, ce_t* ce, uint32_t cell, uint64_t end, uint64_t* n) noexcept nogil:
+    # The same beside microthreads none of which can issue before cycle `end`, for instructions that are quiet.  Returns
+    # the cycle of the last issue, 0 if none was possible; ce.wait: what the main thread then waits for.
+    cdef const instr_t* ins = ce.prog.code + ce.pc
+    cdef uint64_t t = max(registers_when(ce, ins), ce.pipe_free, ce.acct)
+    if ins.quiet == 0 or t >= end:
+        return 0
+    ce.counts[COUNT_STALL_PIPE] += t - ce.acct
+    ce.acct = t
+    if dsr_in_use(ce, ins):
+        ce.wait = WAIT_RESOURCE
+        return 0
+    if done_together(s, ce, &t, n, True):
+        exec_main(s, ce, cell, t)
     return t
 
 cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:

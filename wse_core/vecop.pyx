@@ -149,8 +149,11 @@ cdef inline uint8_t quick_way(const form_t* f) noexcept nogil:
         return QUICK_SUM_B
     if f.op == OP_FADDS and wide(&f.c) and f.b.mode == OPND_FABIN:
         return QUICK_SUM_C
-    if (f.op == OP_MOV32 or f.op == OP_FMOVS) and wide(&f.b):
-        return QUICK_COPY
+    if f.op == OP_MOV32 or f.op == OP_FMOVS or f.op == OP_MOV16 or f.op == OP_FMOVH:
+        if f.b.mode == OPND_MEM1D:
+            return QUICK_COPY if f.b.words == 2 else QUICK_HALF
+        if f.b.mode == OPND_FABIN and f.group == 1:
+            return QUICK_TAKE
     return QUICK_NOT
 
 cdef inline bint plain_source(const opnd_t* o) noexcept nogil:

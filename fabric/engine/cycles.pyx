@@ -35,7 +35,7 @@ from wse_core.ce cimport ce_settle, row_computes
 from wse_core.emit cimport record_fault, vary
 from wse_core.fetch cimport FETCH_FROM, row_fetch
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
-from wse_core.queue cimport queue_at, stamp_of, usable
+from wse_core.queue cimport has_queue, queue_at, stamp_of, usable
 from wse_core.records cimport *
 from wse_core.router cimport row_moves, row_opens
 
@@ -199,6 +199,7 @@ cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexc
         cycle_of(s, 0, s.f.n_rows, s.f.n_cells > FETCH_FROM)
         if s.fault.kind and s.fault.cycle <= s.now:
             s.now += 1
+            stop_at_fault(s)
             return RUN_FAULT
         if s.moved or s.waiting or s.n_due:
             s.now += 1
@@ -211,6 +212,16 @@ cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexc
         if s.events >= stop or s.now >= pause or s.n_traced >= REPORT:
             return RUN_BREAK
     return RUN_LIMIT
+
+cdef void stop_at_fault(region_t* s) noexcept nogil:
+    # Some CE has a fault.  Those that have put something off may have an earlier one: the clock goes back to the first.
+    cdef uint32_t k
+    for k in range(s.n_awake):
+        if s.watch != NULL:
+            traced_ce.ce_settle(s, s.awake[k])
+        else:
+            ce_settle(s, s.awake[k])
+    s.now = s.fault.cycle + 1
 
 cdef bint jump(region_t* s, uint64_t limit) noexcept nogil:
     # Nothing is under way after cycle `now`: to the next cycle in which something is to be done; False = never.
@@ -288,6 +299,8 @@ cdef void stamps_refresh(region_t* s) noexcept nogil:
         p = &s.plane[k]
         if p.queues != NULL:
             for cell in range(s.f.n_cells):
+                if not has_queue(p, cell):
+                    continue
                 m = queue_at(p, cell)
                 if m[0] or m[1]:
                     refresh_words(m + 1, p.depth, s.now)
@@ -398,7 +411,7 @@ cdef int run_bands(region_t* s, uint64_t limit, turn_t* t, mate_t* mates) noexce
             give_back(s, mates[k].s)
     s.now = end
     if s.fault.kind and s.fault.cycle < end:
-        s.now = s.fault.cycle + 1
+        stop_at_fault(s)
         return RUN_FAULT
     if s.seen != end and not s.n_due:
         s.now = end - 1

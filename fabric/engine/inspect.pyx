@@ -83,9 +83,11 @@ def link_counts(Memory m, spec):
         out = np.zeros((m.s.f.height, m.s.f.width, N_PORTS), np.uint64)
         v = out
         for p in range(N_PORTS):
-            if m.s.plane[c * N_PORTS + p].queues != NULL:
-                for y in range(m.s.f.height):
-                    for x in range(m.s.f.width):
+            if m.s.plane[c * N_PORTS + p].queues == NULL:
+                continue
+            for y in range(m.s.f.height):
+                for x in range(m.s.f.width):
+                    if has_queue(&m.s.plane[c * N_PORTS + p], m.cell(x, y)):
                         v[y, x, p] = queue_at(&m.s.plane[c * N_PORTS + p], m.cell(x, y))[0] >> MOVED
         result[c] = out
     return result
@@ -107,7 +109,7 @@ cdef list _input(Memory m, ce_t* ce, int queue):
 
 cdef list _queue(Memory m, int c, int p, uint32_t cell):
     cdef plane_t* q = &m.s.plane[c * N_PORTS + p]
-    if q.queues == NULL:
+    if not has_queue(q, cell):
         return []
     cap = cap_of(q, cell)
     return _ring(m, queue_at(q, cell) + 1, queue_at(q, cell)[0] & HEAD, cap) if cap else []
@@ -179,7 +181,7 @@ def snapshot(Memory m, spec):
                 entry[c] = {"pos": word >> RT_POS & 3, "teardown": word >> RT_TEARDOWN & 1,
                             "queues": {p: q for p, q in queues.items() if q},
                             "moved": [queue_at(&m.s.plane[c * N_PORTS + p], cell)[0] >> MOVED
-                                      if m.s.plane[c * N_PORTS + p].queues != NULL else 0
+                                      if has_queue(&m.s.plane[c * N_PORTS + p], cell) else 0
                                       for p in range(N_PORTS)]}
             if m.s.f.filters != NULL and spec.filters["kind"][y, x].any():
                 counts = [m.s.f.filters[<uint64_t>cell * N_FILTERS + p].counter
@@ -260,7 +262,7 @@ cdef list _marked(Memory m, int plane):
         for cell in range(m.s.f.n_cells):
             if q.cap != NULL and q.cap[cell] == 0:
                 continue                    # not even looked at: reading would make it resident
-            if is_valid(plane_head(q, cell)[0]):
+            if has_queue(q, cell) and is_valid(plane_head(q, cell)[0]):
                 cells.append(cell)
     return cells
 

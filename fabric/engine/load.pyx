@@ -8,9 +8,9 @@ import numpy as np
 
 from libc.string cimport memcmp, memcpy, memset
 
-from fabric.engine.memory cimport Memory
+from fabric.engine.memory cimport LARGE, Memory, large_pages
 from wse_core.routing cimport refresh_shared
-from wse_core.bitmap cimport map_t, row_of
+from wse_core.bitmap cimport row_of
 from wse_core.forms cimport FORM_HASHES, MOST_FORMS
 from wse_core.block cimport *
 from wse_core.builtins cimport *
@@ -20,27 +20,14 @@ from wse_core.records cimport *
 from wse_core.route cimport rx_of
 from wse_core.wake cimport schedule
 
+from fabric.engine.planes import make_planes
 from wse_core import isa as _isa
 from wse_core import twins as _twins
 from wse_core.encoding import CONFLICT_RULES, FORMS
 from wse_core.errors import ConfigError, InternalError
 
-cdef extern from *:
-    """
-    #include <sys/mman.h>
-    #ifdef MADV_HUGEPAGE
-    #define WSE_LARGE_PAGES(p, n) madvise(p, n, MADV_HUGEPAGE)
-    #else
-    #define WSE_LARGE_PAGES(p, n) ((void)(p), (void)(n))
-    #endif
-    """
-    void large_pages "WSE_LARGE_PAGES"(void* addr, size_t length) noexcept nogil
-
 cdef enum:
     WIDEST = 4094           # PEs in a row: with two cells of border, 64 words of 64 cells
-    LARGE = 1 << 30         # bytes of all PEs, or of their routers' queues, up to which they lie in large pages
-    LARGE_PAGE = 1 << 21    # bytes of one
-    SPARSE = 64             # a queue in so many cells or fewer: no page of 4 KiB stays untouched
 
 _twins.check()
 
@@ -48,11 +35,12 @@ _twins.check()
 def load(Memory m, spec, order, sweep, pack):
     """Fill the tables of `m`, which has none yet, from a validated fabric; the arguments are those of `Engine`."""
     m.s.order = order
+    m.s.f.puts_off = True
     _params(m, spec.machine)
     _tables(m, spec, pack)
     _routes(m, spec)
     _programs(m, spec)
-    _planes(m, spec)
+    make_planes(m, spec)
     _streams(m, spec)
     m.s.last_active = -1
     m.s.next_refresh = m.s.f.sweep = sweep
@@ -116,20 +104,11 @@ cdef _tables(Memory m, spec, bint pack):
     s.f.ce = <ce_t**>m.map(s.f.n_cells * sizeof(ce_t*))
     m.watch = <watch_t*>m.map(s.f.n_cells * sizeof(watch_t))
     s.f.counts = <uint64_t*>m.map(<uint64_t>s.f.n_cells * N_COUNTS * sizeof(uint64_t))
-    _cells(m, &s.asking, 1)
-    _cells(m, s.ring, RING)
+    m.cells(&s.asking, 1)
+    m.cells(s.ring, RING)
     s.f.wheel_next = <uint32_t*>m.map(2 * <uint64_t>s.f.n_cells * sizeof(uint32_t))
     s.f.wheel_prev = <uint32_t*>m.map(2 * <uint64_t>s.f.n_cells * sizeof(uint32_t))
     s.f.wheel_time = <uint64_t*>m.map(2 * <uint64_t>s.f.n_cells * sizeof(uint64_t))
-
-cdef _cells(Memory m, map_t* maps, int n):
-    # Empty sets of cells in one mapping.
-    cdef uint64_t size = m.s.f.n_words + m.s.f.n_rows
-    cdef uint64_t* at = <uint64_t*>m.map(n * size * sizeof(uint64_t))
-    cdef int k
-    for k in range(n):
-        maps[k].bits = at + k * size
-        maps[k].top = maps[k].bits + m.s.f.n_words
 
 cdef _routes(Memory m, spec):
     # Route words row by row; only rows that use a color are written.  Most rows are like the one above and take its
@@ -415,6 +394,7 @@ cdef _program(Memory m, number, program, machine, dict known):
     i.form = FORM_JMP
     i.slots = i.gap = 1
     i.at = NOWHERE
+    _note_quiet(g, &s.f.p)
     for k in sorted(microthreads):
         g.ut_at[<int>k] = 1
         g.n_ut += 1
@@ -424,6 +404,45 @@ cdef _program(Memory m, number, program, machine, dict known):
             if used[<int>f] >> k & 1:
                 g.dsr_slot[f][k] = g.n_dsr
                 g.n_dsr += 1
+
+cdef enum:
+    QUIET = 255             # cycles: not longer
+
+cdef inline uint32_t _least(const program_t* g, const params_t* p, const instr_t* i) noexcept:
+    # Cycles from the issue of a quiet instruction to that of the first one behind it which is not.
+    if i.form == FORM_BR:
+        return min(p.taken + g.code[i.target].quiet, p.not_taken + g.code[i.next].quiet)
+    if i.form == FORM_JMP:
+        return p.taken + g.code[i.target].quiet
+    return (1 + p.start + p.drain if i.flags & I_VECTOR else i.gap) + g.code[i.next].quiet
+
+cdef void _note_quiet(program_t* g, const params_t* p) noexcept:
+    # Quiet is what works in registers, SRAM and DSRs, and vector operations whose DSRs never stand for a stream: for
+    # each instruction, how long that goes on at least.
+    cdef uint16_t[FILE_REG] streams
+    cdef uint32_t k, least
+    cdef instr_t* i
+    cdef bint changed = True
+    memset(streams, 0, sizeof(streams))
+    for k in range(g.n_code):
+        i = &g.code[k]
+        if i.op == OP_DSR_LOAD and g.descriptors[i.imm].kind in (DSD_FABIN, DSD_FABOUT, DSD_FIFO):
+            streams[i.a >> 4] |= <uint16_t>(1 << (i.a & 15))
+    for k in range(g.n_code):
+        i = &g.code[k]
+        i.quiet = 0
+        if i.flags & I_PLAIN or i.flags & I_VECTOR and not i.flags & I_ASYNC and i.form != FORM_DFILT and not (
+                i.dsrs[0] & streams[0] or i.dsrs[1] & streams[1] or i.dsrs[2] & streams[2]):
+            i.quiet = QUIET
+    while changed:
+        changed = False
+        for k in range(g.n_code, 0, -1):
+            i = &g.code[k - 1]
+            if i.quiet:
+                least = _least(g, p, i)
+                if least < i.quiet:
+                    i.quiet = <uint8_t>least
+                    changed = True
 
 cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
     i.op = op.code
@@ -477,82 +496,6 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
         i.flags |= I_PLAIN
     i.reads = sum(1 << r for r in reads)
     i.writes = sum(1 << r for r in writes)
-
-cdef uint32_t _asking_ports(region_t* s, int color) noexcept:
-    # Ports whose queues ask for something that is arbitrated, in any router and switch position: these need a time.
-    cdef uint32_t found = 0, w
-    cdef uint64_t cells, word
-    cdef int k
-    for w in range(s.f.n_words):
-        cells = s.f.shared_bits[color][w]
-        while cells and found != ALL_PORTS:
-            word = s.f.route[color][w * 64 + ctz64(cells)]
-            cells &= cells - 1
-            for k in range(N_POSITIONS):
-                found |= rx_of(word, k)
-            if word >> RT_SWAP & 3:
-                found = ALL_PORTS
-            if word >> RT_INJECT & 3:
-                found |= 1 << DIR_R
-    return found
-
-cdef bint _widely_used(region_t* s, int color, int port) noexcept:
-    # Whether routers everywhere take a color from a port: one cell in `SPARSE` or more, of some that are looked at.
-    cdef uint32_t cell = 0, found = 0, looked = 0, ins
-    cdef uint64_t word
-    cdef int k
-    while cell < s.f.n_cells:
-        word = s.f.route[color][cell]
-        ins = 0
-        for k in range(N_POSITIONS):
-            ins |= rx_of(word, k)
-        found += ins >> port & 1
-        looked += 1
-        cell += 5
-    return found >= looked // SPARSE
-
-cdef _planes(Memory m, spec):
-    cdef region_t* s = m.s
-    cdef plane_t* p
-    cdef int c, port, x, y, g
-    cdef uint32_t asking
-    cdef uint64_t size, large = LARGE
-    cdef const int16_t[:, ::1] index = np.ascontiguousarray(spec.program_index, np.int16)
-    cdef uint8_t[::1] room
-    depth = spec.machine["router.depth"]
-    out_depth = spec.machine["queue.out_depth"]
-    for c in spec.routes:
-        asking = ALL_PORTS if s.f.reroutes else _asking_ports(s, c)
-        for port in range(N_PORTS):
-            p = &s.plane[c * N_PORTS + port]
-            p.color = c
-            p.port = port
-            p.depth = depth
-            if port == DIR_R:
-                room = np.zeros(max(1, len(spec.programs)), np.uint8)      # per program
-                for g, program in enumerate(spec.programs):
-                    for q, color in enumerate(program.outq_color):
-                        if color == c and not room[g]:
-                            room[g] = out_depth[q % N_QUEUES] + depth
-                if not np.any(room):
-                    continue
-                p.depth = np.max(room)
-                p.cap = <uint8_t*>m.map(s.f.n_cells)
-                for y in range(s.f.height):
-                    for x in range(s.f.width):
-                        if index[y, x] >= 0 and room[index[y, x]]:
-                            p.cap[<uint64_t>(y + 1) * s.f.stride + x + 1] = room[index[y, x]]
-            p.timed = asking >> port & 1
-            p.size = 1 + p.depth + p.timed
-            size = <uint64_t>s.f.n_cells * p.size * sizeof(uint64_t)
-            p.queues = <uint64_t*>m.map(size)
-            if size >= LARGE_PAGE and size <= large and _widely_used(s, c, port):
-                # A small page holds few queues, so most of a run's first visits would be first to a page too. Gain: a
-                # tenth of a sum over the whole wafer, a word per PE.
-                large_pages(p.queues, size)
-                large -= size
-            _cells(m, &p.map, 1)
-            p.due = <uint64_t*>m.map(<uint64_t>RING * s.f.n_words * sizeof(uint64_t))
 
 cdef _streams(Memory m, spec):
     cdef region_t* s = m.s

@@ -1,4 +1,20 @@
+from wse_core.bitmap cimport map_t
 from wse_core.records cimport ce_t, region_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
+
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    #ifdef MADV_HUGEPAGE
+    #define WSE_LARGE_PAGES(p, n) madvise(p, n, MADV_HUGEPAGE)
+    #else
+    #define WSE_LARGE_PAGES(p, n) ((void)(p), (void)(n))
+    #endif
+    """
+    void large_pages "WSE_LARGE_PAGES"(void* addr, size_t length) noexcept nogil
+
+cdef enum:
+    LARGE = 1 << 30         # bytes of all PEs, or of their routers' queues, up to which they lie in large pages
+    LARGE_PAGE = 1 << 21    # bytes of one
 
 
 cdef class Memory:
@@ -7,6 +23,7 @@ cdef class Memory:
     cdef list maps              # (address, bytes) of every mapping
 
     cdef void* map(self, uint64_t size) except NULL
+    cdef cells(self, map_t* maps, int n)
     cdef uint32_t cell(self, int x, int y)
     cdef ce_t* ce(self, int x, int y) except NULL
     cdef void settle(self) noexcept

@@ -138,6 +138,15 @@ cdef class Memory:
         self.maps.append((<size_t>p, n))
         return p
 
+    cdef cells(self, map_t* maps, int n):
+        # Empty sets of cells in one mapping.
+        cdef uint64_t size = self.s.f.n_words + self.s.f.n_rows
+        cdef uint64_t* at = <uint64_t*>self.map(n * size * sizeof(uint64_t))
+        cdef int k
+        for k in range(n):
+            maps[k].bits = at + k * size
+            maps[k].top = maps[k].bits + self.s.f.n_words
+
     # --- host access --------------------------------------------------------------------------------------------------
     cdef uint32_t cell(self, int x, int y):
         return <uint32_t>((y + 1) * <int>self.s.f.stride + x + 1)

@@ -74,6 +74,7 @@ cdef class Part:
         cdef int k
         self.memory = engine.memory
         self.s = self.memory.s
+        self.s.f.puts_off = False               # the first fault of all ranks is known when a rank tells its own
         self.open[UP] = 0 < low < high and (above or self.s.f.reroutes)
         self.open[DOWN] = low < high < self.s.f.height and (below or self.s.f.reroutes)
         self.first = 0 if low == 0 else low + 1         # the borders of the fabric go with the rows beside them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ from fabric.kernels.matmul.gemm import make
 from tests.bench.workload import Sample
 from wse_core.params import machine
 
-__all__ = ["product_workload"]
+__all__ = ["cost_of_product", "product_workload"]
 
 
 def product_workload(name, p, tile, sums="f32"):
@@ -43,3 +44,22 @@ def product_workload(name, p, tile, sums="f32"):
         return Sample(session.run.host_seconds, session.run.cycles, work)
 
     return SimpleNamespace(name=f"{name} {p}x{p} tiles {'x'.join(map(str, tile))}", work=work, run=run)
+
+
+def cost_of_product(name, other, p, tile, rounds):
+    """Return (CPU of an algorithm's simulation over that of another one's for the same product, ns of it per hop).
+
+    The two run in turn; the first number is the median of the ratios of neighbours.
+    """
+    products = [make(each, machine(), p, p, *(p * size for size in tile), "f16", "f32") for each in (name, other)]
+    rng = np.random.default_rng(7)
+    m, k, n = (p * size for size in tile)
+    a, b = products[0].given.random(rng, (m, k)), products[0].given.random(rng, (k, n))
+    ratios, costs = [], []
+    for _ in range(rounds):
+        (mine, c), (theirs, _) = (product.run(a, b) for product in products)
+        assert mine.run.wavelet_hops == products[0].hops
+        ratios.append(mine.run.cpu_seconds / theirs.run.cpu_seconds)
+        costs.append(mine.run.cpu_seconds / mine.run.wavelet_hops * 1e9)
+    assert np.array_equal(c, products[0].reference(a, b))
+    return statistics.median(ratios), min(costs)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import measure, wafer, workloads
-from tests.bench.products import product_workload
+from tests.bench.products import cost_of_product, product_workload
 
 __all__ = ["GOALS", "PARTS", "YARDSTICK", "Goal", "Row", "main", "render", "replace_block", "small_fabrics"]
 
@@ -90,6 +90,7 @@ GOALS = {
         Goal("gmacs_s", "multiply-adds in such loops, f16 with fp32 accumulation", "GMAC/s", None),
         Goal("gemm", "matrix product by SUMMA on 16 x 16 PEs, f16, exact rounding, tiles 192 x 8 x 96", "GMAC/s", 1),
         Goal("gemm_cube", "the same, sums in fp32, tiles 60 x 60 x 60", "GMAC/s", None),
+        Goal("shifts", "the same by MeshGEMM on 32 x 32 PEs, tiles 4 x 4 x 4, against SUMMA", "times", None),
         Goal("task", "one task start (with activation and end)", "ns", 60, False),
         Goal("idle", "one idle PE-cycle, one row of 922 x 922 PEs streaming", "ns", 0.01, False),
         Goal("quiet", "one idle PE-cycle, one PE of 922 x 922 computing", "ns", 0.01, False),
@@ -164,6 +165,9 @@ def small_fabrics(quick=False, progress=lambda text: None, without=()):
             best, median = rate.best(unit), rate.median(unit)
             value, other = (best / by, median / by) if by else (1e9 / best, 1e9 / median)
             yield Row(GOALS[key], value, f"median {_number(other)}; {_number(rate.ratio(unit))} yardsticks each")
+    progress("meshgemm against summa")
+    ratio, cost = cost_of_product("meshgemm", "summa", 8 if quick else 32, (4, 4, 4), rounds)
+    yield Row(GOALS["shifts"], ratio, f"{cost:.0f} ns of CPU per hop")
     progress("idle PEs")
     size, n = 922, 8000 // scale
     cost, ratio = measure.idle_cost(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.bench import instructions, measure, table, wafer, workloads
+from tests.bench.products import cost_of_product
 from tests.bench.weights import gradients, weights
 
 SMALL = {
@@ -70,6 +71,13 @@ def test_measuring(tmp_path):
     assert size > 0
     cost, _ = measure.idle_cost(workloads.broadcast(4, 4, 16, rows=1), workloads.broadcast(4, 1, 16), 12, rounds=1)
     assert cost >= 0
+
+
+def test_a_product_is_measured_against_another():
+    """Both run, hops and bits are right."""
+    ratio, cost = cost_of_product("meshgemm", "summa", 4, (2, 2, 2), rounds=1)
+    assert ratio > 0
+    assert cost > 0
 
 
 def test_memory():

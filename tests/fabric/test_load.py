@@ -6,12 +6,14 @@ import gc
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fabric.engine.engine import Engine
 from fabric.kernels.collectives.allreduce import _Broadcast
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
+from tests.bench import workloads
 from wse_core import _build_info
 from wse_core.params import machine
 
@@ -82,3 +84,21 @@ def test_queues_that_all_routers_use_lie_in_large_pages():
         del engine
     assert found[0] > 2_300_000
     assert found[1] < 1_000_000
+
+
+def bytes_of(engine):
+    """Return the bytes of the pages of an engine in which something stands."""
+    return sum(len(data) for _, _, data in engine.memory.save()["parts"])
+
+
+def test_colors_that_neighbours_send_in_turn_share_the_tables_of_their_queues():
+    """Each PE of an exchange has four queues to links and four from them, of eight colors; counts are of its own."""
+    workload = workloads.exchange(48, 48, 30)
+    engine = workload.engine()
+    workload.finish(engine, engine.run(workload.limit))
+    assert bytes_of(engine) < 1960 * 48 * 48
+    for color, counts in engine.link_counts().items():
+        route = workload.spec.routes[color]
+        taken = np.bitwise_or.reduce(route["rx"], axis=-1)
+        assert (counts[taken[..., None] >> np.arange(5) & 1 == 0] == 0).all()
+        assert counts.any()

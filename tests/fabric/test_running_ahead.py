@@ -16,7 +16,7 @@ from fabric.program.program import Program
 from harness.validation.programs import summa_library
 from tests.bench import workloads
 from tests.bench.weights import weights
-from tests.compare import difference, memory, state_of
+from tests.compare import difference, fault_of, memory, state_of
 from tests.examples import examples
 from wse_core import _build_info
 from wse_core.params import machine
@@ -181,6 +181,124 @@ def test_what_a_router_hands_to_an_operation_is_what_the_operation_would_take(st
         if status[0] != "limit":
             break
     assert machines[0].last_active == machines[1].last_active
+
+
+def beside_transfers(work, turns, n, sizes, priority, wild):
+    """Return the `FabricSpec` of a PE that computes while microthreads wait for words, and for room in what they send.
+
+    Two streams of the host come in, one is stored and one is added to what lies there; a third goes out to the host.
+    `work`: what a turn of the main thread does, some of it in the memory and with the descriptors of these transfers;
+    `wild`: a load that goes on by so many words per turn, until it leaves the memory.
+    """
+    m = machine("wse2")
+    layout = Layout(1, 1, m)
+    p = Program("beside", m)
+    op = {16: p.mov16, 32: p.mov32}[sizes]
+    dtype = {16: "f16", 32: "f32"}[sizes]
+    came = p.array("came", n, dtype)
+    sums = p.array("sums", n, "f32", np.arange(n) / 8)
+    own = p.array("own", n, dtype, np.arange(n) / 4)
+    x, wide = p.array("x", 40, "f16", np.arange(40) / 8, bank=1), p.array("wide", 8, "f32", bank=0)
+    seen, times = p.array("seen", 8, "u16"), p.array("times", 3, "u16")
+    p.input_queue(0, 0)
+    p.input_queue(1, 1)
+    p.output_queue(2, 2)
+    total, row, sent = p.dsr("src0"), p.dsr("src1"), p.dsr("src1")
+    with p.task("main"):
+        p.load(total, wide)
+        p.load(row, p.mem1d(x, 8, save=True, check=False))
+        p.load(sent, own)
+        op(came, p.fabin(0, n, dtype=dtype), async_=p.async_(priority=priority))
+        p.fadds(sums, sums, p.fabin(1, n, dtype="f32"), async_=p.async_(priority=priority, activate="last"))
+        op(p.fabout(2, n, dtype=dtype), sent, async_=True)
+        at, by, value = p.reg16("at"), p.reg16("by"), p.reg16("value")
+        first, pair = p.reg16("first"), p.reg32("pair")
+        p.ldi(at, came)
+        p.ldi(first, came)
+        p.mov32(pair, 0x3F000000)
+        p.ldi(by, wild)
+        p.ldi(value, 1.5)
+        with p.loop(turns):
+            for kind in work:
+                if kind == "product":
+                    p.fmachs(total, total, row, value)
+                elif kind == "load":
+                    p.ld16(value, first)
+                    p.st16(value, seen)
+                elif kind == "store":
+                    p.st32(pair, sums[n - 1])
+                elif kind == "count":
+                    p.add16(value, value, 3)
+                elif kind == "time":
+                    p.store_tsc(times)
+                elif kind == "held":
+                    p.dsr_off(sent, 0)
+                elif kind == "short":
+                    p.fadds(p.mem1d(wide, 2), p.mem1d(wide, 2), p.mem1d(sums, 2, stride=0))
+                elif kind == "rows":
+                    p.mov16(p.mem4d(x, (2, 3)), p.mem4d(x, (2, 3), offset=8))
+                elif kind == "back":
+                    p.dsr_base(row, x)
+                elif kind == "wild":
+                    p.add16(at, at, by)
+                    p.ld16(value, at)
+    with p.task("last"):
+        p.store_tsc(times)
+    p.start("main")
+    layout.place(p, 0, 0)
+    layout.route(0, (0, 0), rx="W", tx="R")
+    layout.route(1, (0, 0), rx="N", tx="R")
+    layout.route(2, (0, 0), rx="R", tx="S")
+    layout.input_stream(0, 0, "W", 0)
+    layout.input_stream(0, 0, "N", 1)
+    layout.output_stream(0, 0, "S", 2)
+    return layout.build()
+
+
+KINDS = ["product", "load", "store", "count", "time", "held", "short", "rows", "back", "wild"]
+
+
+@examples(150)
+@given(
+    work=st.lists(st.sampled_from(KINDS), min_size=1, max_size=7),
+    turns=st.integers(1, 12),
+    streams=st.tuples(*[st.lists(st.integers(0, 300), max_size=10) for _ in range(2)]),
+    places=st.lists(st.integers(0, 300), max_size=12),
+    n=st.integers(1, 9),
+    sizes=st.sampled_from([16, 32]),
+    priority=st.sampled_from(["low", "medium", "high"]),
+    wild=st.sampled_from([0, 2, 20]),
+    cuts=st.lists(st.integers(1, 60), max_size=8),
+)
+@example(["product", "load"], 12, ([40, 90, 91], [60, 61, 200]), [5, 70], 4, 16, "medium", 0, [])
+@example(["wild", "product"], 12, ([40, 90], [200]), [], 4, 16, "medium", 20, [33])
+def test_a_main_thread_that_is_left_for_later_does_what_it_would_have_done(
+    work, turns, streams, places, n, sizes, priority, wild, cuts
+):
+    """It computes while microthreads wait for words or room, shares memory and descriptors with them, faults; cut."""
+    spec = beside_transfers(work, turns, n, sizes, priority, wild)
+    machines = Engine(spec), ReferenceMachine(spec)
+    for engine in machines:
+        for number, cycles in enumerate(streams):
+            payload = [0x3F800000 + (k << 16) + k for k in range(len(cycles))]
+            engine.push_input(number, np.array(payload, np.uint32), np.zeros(len(cycles), bool), cycles)
+        engine.limit_output(0, places)
+    for limit in [*np.cumsum(cuts), 3000]:
+        status = [engine.run(int(limit)) for engine in machines]
+        if "limit" in status and status[0] != status[1]:
+            status = [engine.run(int(limit) + 50) for engine in machines]
+        assert status[0] == status[1]
+        if status[0] == "fault":
+            assert fault_of(machines[0]) == fault_of(machines[1])
+            assert machines[0].cycle == machines[1].cycle
+            break
+        assert difference(*(state_of(engine, status[0]) for engine in machines)) is None
+        assert difference(*(memory(engine, spec) for engine in machines)) is None
+        outputs = [engine.pop_output(0) for engine in machines]
+        assert all(np.array_equal(a, b) for a, b in zip(*outputs, strict=True))
+        if status[0] != "limit":
+            break
+    assert status[0] == "fault" or machines[0].last_active == machines[1].last_active
 
 
 def cpu_of(workload):
