@@ -303,17 +303,19 @@ class Product(ABC):
 
     # --- references ---------------------------------------------------------------------------------------------------
 
-    def order(self) -> NDArray[np.int64]:
-        """Return the slices in the order in which each PE takes them: array (H, W, steps)."""
-        return np.broadcast_to(np.arange(self.slices), (self.height, self.width, self.slices))
+    in_order = True
+    """Whether all PEs take the slices one after another, from the first."""
+
+    def order(self, y: int, x: int) -> NDArray[np.int64]:
+        """Return the slices in the order in which PE (x, y) takes them."""
+        return np.arange(self.slices)
 
     def reference(self, a: Bits, b: Bits) -> Bits:
         """Return C, m x n, calculated in the order of the PEs."""
         s, (w, h) = self.shape, (self.width, self.height)
         a, b = self.padded(a, b)
         c = np.zeros((h * s.rows, w * s.columns), self.result.bits_dtype)
-        order = self.order()
-        if (order == np.arange(self.slices)).all():
+        if self.in_order:
             return self.given.product(a, b, c)[: self.m, : self.n]
         for y, x in np.ndindex(h, w):
             rows, columns = self.held_by(y, x)
@@ -328,7 +330,7 @@ class Product(ABC):
     def tile(self, a: Bits, b: Bits, y: int, x: int) -> Bits:
         """Return the part of C on PE (x, y) in its order; `a` and `b` are the padded rows and columns it stands on."""
         depth = self.shape.depth
-        at = (self.order()[y, x][:, np.newaxis] * depth + np.arange(depth)).reshape(-1)
+        at = (self.order(y, x)[:, np.newaxis] * depth + np.arange(depth)).reshape(-1)
         return self.given.product(a[:, at], b[at], np.zeros((a.shape[0], b.shape[1]), self.result.bits_dtype))
 
     def columns_of(self, b: Bits, columns: slice) -> Bits:

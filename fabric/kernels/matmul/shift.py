@@ -287,11 +287,12 @@ class Shift(Product):
             return np.array(self.rings["a"].order)
         return np.arange(self.slices)
 
-    def order(self) -> NDArray[np.int64]:
-        """Return the slices in the order in which each PE takes them: array (H, W, steps)."""
-        x, y = (np.array(self.rings[key].rank) for key in "ab")
-        first = (x * self.held[0])[np.newaxis, :] + (y * self.held[1])[:, np.newaxis]
-        return self.sequence[(first[..., np.newaxis] + np.arange(self.slices)) % self.slices]
+    in_order = False
+
+    def order(self, y: int, x: int) -> NDArray[np.int64]:
+        """Return the slices in the order in which PE (x, y) takes them."""
+        first = self.rings["a"].rank[x] * self.held[0] + self.rings["b"].rank[y] * self.held[1]
+        return self.sequence[(first + np.arange(self.slices)) % self.slices]
 
     def inputs(self, a: Bits, b: Bits) -> list[tuple[str, Bits, int, int]]:
         """Return what the host writes; see `Session`."""
