@@ -15,6 +15,7 @@ from wse_core.wake cimport ring_set
 
 # --- waiting ----------------------------------------------------------------------------------------------------------
 cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil
+cdef void rests(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil
 cdef void wake_upstream(region_t* s, plane_t* q, uint32_t cell) noexcept nogil
 cdef bint sleep_on_link(region_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil
 cdef bint sleep_on_ramp(region_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil

@@ -474,3 +474,7 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     uint64_t room_traced
     uint32_t traced_kinds
     watch_t* watch
+    # rivals (asking.pxd)
+    uint64_t timed[2]       # planes whose queues are arbitrated somewhere
+    uint64_t counted        # words of the row at work for which the following is known (asking.pxd)
+    uint64_t rivals[64]     # cells with two queues that may ask

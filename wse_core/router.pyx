@@ -6,21 +6,21 @@ words and filters (for the next cycle on), wake-ups of CEs.  Because of the stam
 are visited cannot matter (see queue.pxd); the phase costs work per wavelet in a router, nothing per idle router.
 
 Two paths.  *Fast*: a wavelet without a command for the router, of a color that shares no output link of this router
-with another color, has one input, no filter, swap, injection or teardown: nothing to arbitrate.  *General*: all queues
-of the sharing colors of a router are arbitrated together, once per cycle, in the order least recently granted first.  A
-color on the fast path is one for which the general path would give the same result; the reference model knows only the
-general rule.
+with another color (or none that may ask in this cycle), has one input, no filter, swap, injection or teardown: nothing
+to arbitrate.  *General*: all queues of the sharing colors of a router are arbitrated together, once per cycle, in the
+order least recently granted first.  A color on the fast path is one for which the general path would give the same
+result; the reference model knows only the general rule.
 
 Timing and rules: docs/machine.md, "Router".  Sources: arch §8.  What is not public about it: docs/accuracy.md.
 """
-from wse_core.asking cimport asks, rivals
+from wse_core.asking cimport asks, asks_general, contested
 from wse_core.bitmap cimport map_clear
 from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
 from wse_core.flow cimport flow_takes, taking_ends
-from wse_core.link cimport all_have_room, has_outputs, host_at, not_ready, room_at, sleep_on_link, sleep_on_ramp, \
-    stream_take, take_head, wake_upstream
+from wse_core.link cimport all_have_room, has_outputs, host_at, not_ready, rests, room_at, sleep_on_link, \
+    sleep_on_ramp, stream_take, take_head, wake_upstream
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport *
@@ -28,7 +28,6 @@ from wse_core.train cimport train_leaves
 from wse_core.wake cimport ring_set
 
 cdef uint64_t PAYLOAD = (<uint64_t>1 << SHIFT_VALID) - 1        # payload and control bit
-cdef uint64_t SLOW = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SHARED) | (<uint64_t>1 << RT_SPECIAL)
 cdef uint64_t GENERAL = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SPECIAL)
 
 ctypedef struct request_t:
@@ -356,11 +355,24 @@ cdef void visit_general(region_t* s, uint32_t cell, int color, int port) noexcep
         grant(s, cell, &r)
 
 cdef void visit_control(region_t* s, plane_t* q, uint32_t cell, uint64_t word, uint64_t route) noexcept nogil:
-    # A control wavelet of a color with nothing special: general is only what it does to the router when it goes.
+    # A control wavelet of a color with nothing special: general is only what it does to the router when it goes. If
+    # that may let another queue of the color move, or take an output from another color, it asks.
     cdef request_t r
-    if (has_outputs(s, q, cell, outs_of(word, tx_of(route, pos_of(route))), route)
-            and make_request(s, cell, q.color, q.port, &r)):
+    if not has_outputs(s, q, cell, outs_of(word, tx_of(route, pos_of(route))), route):
+        return
+    if (route >> RT_SHARED) & 1:
+        asks_general(s, cell, q.color)
+    elif make_request(s, cell, q.color, q.port, &r):
         grant(s, cell, &r)
+
+cdef void visit_unusual(region_t* s, plane_t* q, uint32_t cell, uint64_t route, uint32_t ports) noexcept nogil:
+    # A queue whose color has something special here, several inputs, or another input.
+    if not route & GENERAL and ports & (ports - 1) == 0:
+        map_clear(&q.map, cell)                         # until the route changes
+    elif (route >> RT_SHARED) & 1:
+        asks_general(s, cell, q.color)
+    else:
+        visit_general(s, cell, q.color, q.port)
 
 
 # --- the fast path ----------------------------------------------------------------------------------------------------
@@ -381,13 +393,14 @@ cdef inline bint others_have_room(region_t* s, plane_t* q, plane_t* row, uint64_
 cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, const uint64_t* routes, uint32_t cell,
                        bint ramp) noexcept nogil:
     # `row`: the planes of q's color.  It, `now` and `routes` are passed so that they stay in registers across the
-    # stores below.  `ramp`: the queue is that of the ramp; a constant where this is called.
+    # stores below.  `ramp`: the queue is that of the ramp; a constant where this is called.  If the color needs
+    # arbitration here, nobody else asks for it in this cycle.
     cdef uint64_t* m = queue_at(q, cell)
     cdef uint64_t* head = head_in(m)
-    cdef uint64_t word = head[0], route, payload, state
+    cdef uint64_t word = head[0], route, payload, state, after
     cdef uint64_t* there = NULL
     cdef uint64_t* place = NULL
-    cdef uint32_t tx, links, d, to = 0, next
+    cdef uint32_t tx, links, d, to = 0, next, ports
     cdef plane_t* t = NULL
     cdef ce_t* ce = NULL
     cdef inq_t* i
@@ -399,12 +412,10 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         not_ready(s, q, cell, word)
         return
     route = routes[cell]
-    if unlikely(route & SLOW):
-        visit_general(s, cell, q.color, q.port)
-        return
     shift = POSITION_BITS * pos_of(route)
-    if not (route >> (shift + q.port)) & 1:
-        map_clear(&q.map, cell)                         # until the route changes
+    ports = <uint32_t>(route >> shift) & ALL_PORTS
+    if unlikely(route & GENERAL or not ports == <uint32_t>1 << (DIR_R if ramp else q.port)):
+        visit_unusual(s, q, cell, route, ports)
         return
     if unlikely(does_something(word, route)):
         visit_control(s, q, cell, word, route)
@@ -444,11 +455,17 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
     # take_head
     head[0] = stamp_of(now + 1)
     state = head_moves(m, q.cap[cell] if ramp else q.depth)
+    after = m[1 + (state & HEAD)]
     if q.timed:
         m[q.size - 1] = now + 1
+        if not ramp and not is_valid(after):
+            map_clear(&q.map, cell)                     # words of such colors come one by one
     s.moved += 1
-    if ramp and s.f.ce[cell].want_space:
-        ring_set(s, cell, now + 1)
+    if ramp:
+        if s.f.ce[cell].want_space:
+            ring_set(s, cell, now + 1)
+        if not (is_valid(after) and usable(after, now + 1)):
+            rests(s, q, cell, after)
     if t != NULL:
         place[0] = payload | s.hop_word
         tail_moves(there, t.depth)
@@ -469,12 +486,10 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         wake_upstream(s, q, cell)
 
 
-cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t cell,
-                     bint alone) noexcept nogil:
-    # A queue of a color that needs arbitration in this router: if it can move, its color asks. Asking queue by queue,
-    # only those that hold something, and once per wavelet, halves the cost of arbitration in saturated exchange (350 ->
-    # 170 instructions per hop). `alone`: no queue of another color can ask in this cycle any more; if none has asked
-    # yet either, it would be granted, and moves at once (a third of the cost of such a hop).
+cdef void ask(region_t* s, plane_t* q, uint64_t now, uint32_t cell) noexcept nogil:
+    # A queue of a color that needs arbitration in this router, and has rivals: if it can move, its color asks. Asking
+    # queue by queue, only those that hold something, and once per wavelet, halves the cost of arbitration in saturated
+    # exchange (350 -> 170 instructions per hop).
     cdef uint64_t word = plane_head(q, cell)[0], route
     cdef uint32_t ports
     cdef int pos
@@ -484,47 +499,22 @@ cdef inline void ask(region_t* s, plane_t* q, uint64_t now, const uint64_t* rout
     if not usable(word, now):
         not_ready(s, q, cell, word)
         return
-    route = routes[cell]
+    route = s.f.route[q.color][cell]
     pos = pos_of(route)
     ports = rx_of(route, pos)
-    if unlikely(route & GENERAL or ports & (ports - 1)):
-        s.f.arb[2 * cell + 1] |= <uint32_t>1 << q.color
-    elif not (ports >> q.port) & 1:
-        map_clear(&q.map, cell)                         # until the route changes
-        return
+    if unlikely(route & GENERAL or ports != <uint32_t>1 << q.port):
+        visit_unusual(s, q, cell, route, ports)
     elif unlikely(does_something(word, route)):
-        if not has_outputs(s, q, cell, outs_of(word, tx_of(route, pos)), route):
-            return
-        s.f.arb[2 * cell + 1] |= <uint32_t>1 << q.color
-    else:
-        if not has_outputs(s, q, cell, tx_of(route, pos), route):
-            return
+        visit_control(s, q, cell, word, route)
+    elif has_outputs(s, q, cell, tx_of(route, pos), route):
         if not TRACE and q.port == DIR_R and s.f.ce[cell].want_space == WANTS_TRAIN and train_leaves(s, q, cell):
-            return
-        if not TRACE and alone and s.f.arb[2 * cell] == 0 and s.f.arb[2 * cell + 1] == 0:
-            moves_plain(s, q, cell, route, tx_of(route, pos), word)
-            if not is_valid(plane_head(q, cell)[0]):
-                map_clear(&q.map, cell)
             return
         map_clear(&q.map, cell)                         # asks until it is granted
         s.f.arb[2 * cell] |= <uint32_t>1 << q.color
-    asks(s, cell)
-
-cdef inline uint64_t apart(region_t* s, plane_t* q, uint64_t now, const uint64_t* routes, uint32_t row,
-                           uint32_t w) noexcept nogil:
-    # The queues of one word of the activity map that need no arbitration; the others ask.
-    cdef uint64_t cells = q.map.bits[w], sharing = cells & s.f.shared_bits[q.color][w], others
-    if sharing == 0:
-        return cells
-    cells ^= sharing
-    others = rivals(s, q, row, w, sharing)
-    while sharing:
-        ask(s, q, now, routes, w * 64 + ctz64(sharing), not others & sharing & -sharing)
-        sharing &= sharing - 1
-    return cells
+        asks(s, cell)
 
 cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down, bint ramp) noexcept nogil:
-    cdef uint64_t b, now = s.now, words = q.map.top[row]
+    cdef uint64_t b, sharing, now = s.now, words = q.map.top[row]
     cdef const uint64_t* routes = s.f.route[q.color]
     cdef plane_t* side = q - q.port
     cdef uint32_t first = row * s.f.grid.words, w
@@ -534,7 +524,15 @@ cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down, bint
         at = 63 - clz64(words) if down else ctz64(words)
         words ^= <uint64_t>1 << at
         w = first + at
-        b = apart(s, q, now, routes, row, w)
+        b = q.map.bits[w]
+        sharing = b & s.f.shared_bits[q.color][w]
+        if sharing:
+            if not TRACE:
+                sharing &= contested(s, row, w)
+            b ^= sharing
+            while sharing:
+                ask(s, q, now, w * 64 + ctz64(sharing))
+                sharing &= sharing - 1
         while b:
             at = 63 - clz64(b) if down else ctz64(b)
             visit(s, q, side, now, routes, w * 64 + at, ramp)
@@ -673,6 +671,7 @@ cdef void row_opens(region_t* s, uint32_t row) noexcept nogil:
     cdef row_t* r = &s.rows[row]
     if (r.due_any >> (s.now & (RING - 1))) & 1:
         due_row(s, row)
+    s.counted = 0
     if r.planes[0] & s.f.from_north[0]:
         scan_planes(s, row, 0, r.planes[0] & s.f.from_north[0])
     if r.planes[1] & s.f.from_north[1]:
@@ -681,6 +680,7 @@ cdef void row_opens(region_t* s, uint32_t row) noexcept nogil:
 cdef void row_moves(region_t* s, uint32_t row) noexcept nogil:
     # The rest of a row's router phase.
     cdef row_t* r = &s.rows[row]
+    s.counted = 0
     if r.planes[0] & ~s.f.from_north[0]:
         scan_planes(s, row, 0, r.planes[0] & ~s.f.from_north[0])
     if r.planes[1] & ~s.f.from_north[1]:

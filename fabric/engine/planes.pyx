@@ -42,6 +42,7 @@ def make_planes(Memory m, spec):
             if port == DIR_R and not _ramp(m, spec, p, own[c * N_PORTS + port]):
                 continue
             p.timed = asking >> port & 1
+            s.timed[(c * N_PORTS + port) >> 6] |= <uint64_t>p.timed << ((c * N_PORTS + port) & 63)
             p.size = 1 + p.depth + p.timed
             m.cells(&p.map, 1)
             p.due = <uint64_t*>m.map(<uint64_t>RING * s.f.n_words * sizeof(uint64_t))

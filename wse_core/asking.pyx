@@ -1,0 +1,25 @@
+# cython: overflowcheck=False
+"""Rivals of a cycle: routers in which two queues that need arbitration may ask.
+
+Counted for a whole word of cells, the first time that a queue of it needs to know, and good for the phase of the row:
+what comes into the activity maps from then on is not ready in this cycle, or finds no room in it.  Asked per queue and
+word, as it was before, it was an eighth of the router's instructions in streamed training.
+"""
+from wse_core.builtins cimport ctz64
+from wse_core.records cimport *
+
+
+cdef void count_rivals(region_t* s, uint32_t row, uint32_t w, uint64_t* found) noexcept nogil:
+    # Of one word of cells, those with two queues or more in the activity maps whose colors need arbitration there.
+    cdef uint64_t once = 0, twice = 0, planes, cells
+    cdef int half
+    cdef plane_t* q
+    for half in range(2):
+        planes = s.rows[row].planes[half] & s.timed[half]
+        while planes:
+            q = &s.plane[half * 64 + ctz64(planes)]
+            planes &= planes - 1
+            cells = q.map.bits[w] & s.f.shared_bits[q.color][w]
+            twice |= once & cells
+            once |= cells
+    found[0] = twice
