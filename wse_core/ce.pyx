@@ -25,8 +25,8 @@ from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk
 from wse_core.emit cimport emit, vary
-from wse_core.flow cimport TURN_GOES_ON, TURN_MAIN, TURN_NOBODY, flow_last, flow_on, flow_run, flow_when, \
-    flows_in_turn, pair_on, taking_begins, taking_ends, train_wanted, way_wanted
+from wse_core.flow cimport BY_LOOK, TURN_GOES_ON, TURN_MAIN, TURN_NOBODY, flow_last, flow_looks, flow_on, flow_run, \
+    flow_when, flows_in_turn, pair_on, taking_begins, taking_ends, train_wanted, way_wanted
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -424,7 +424,7 @@ cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept 
         ce.counts[COUNT_IDLE + ce.wait] += t - ce.acct
         ce.acct = t
     ce.want_space = 0
-    if flow_last(s, ce, cell, th, t):
+    if th.n - th.k == 1 and flow_last(s, ce, cell, th, t):
         return False
     next = flow_run(s, ce, cell, th, t, True)
     if ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW:
@@ -457,6 +457,9 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
         ce_awaken(s, cell)
     if ce.takes:
         if t < ce.acct and not ce.teardown_due:
+            return
+        if not TRACE and ce.takes & BY_LOOK and not ce.teardown_due and flow_looks(s, ce, cell):
+            s.events += 1
             return
         taking_ends(ce)
     if unlikely(ce.teardown_due != 0) and (ce.teardown_due >> (t & 15)) & 1:

@@ -6,6 +6,9 @@ from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 
+cdef enum:
+    BY_LOOK = 128           # ce_t.takes, beside the queue: words go through it, and looks take them (`flow_looks`)
+
 cdef enum:                  # what is known of the first cycle that `flows_in_turn` has not done
     TURN_GOES_ON = 0        # nothing
     TURN_ENDS = 1           # no microthread can issue in it as things stand, or an operation has ended
@@ -18,6 +21,7 @@ cdef enum:
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil
 cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil
 cdef bint flow_takes(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noexcept nogil
+cdef bint flow_looks(region_t* s, ce_t* ce, uint32_t cell) noexcept nogil
 cdef void taking_counts(ce_t* ce, uint32_t sign) noexcept nogil
 cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start, int* known) noexcept nogil
 
@@ -35,20 +39,23 @@ cdef inline void taking_begins(region_t* s, ce_t* ce, uint32_t cell) noexcept no
     # After a look: from now on the router hands what arrives to the main thread's flow (`flow_takes`), if that is alone
     # and waits for nothing but the next wavelet of its queue.  Nothing then lies ahead of the cycle in which the next
     # one can be ready; and as many places as the ramp is long suffice, so that there is always room.  What it sends
-    # takes a place from now on until the router has it; in a shorter queue most wavelets would find none.
+    # takes a place from now on until the router has it; in a shorter queue most wavelets would find none, so they go
+    # through the queue (`flow_looks`).
     cdef thread_t* th = &ce.main
     cdef uint64_t next = s.now + s.f.p.ramp_in + 1
     cdef inq_t* q
+    cdef uint8_t how = 0
     if (TRACE or ce.wait != WAIT_INPUT or th.inq == NO_PLACE or ce.uts or th.form.group != 1 or ce.rr != MAIN
             or th.n - th.k < 2 or ce.acct > next or ce.resume > next or th.next > ce.acct or ce.pipe_free > ce.acct
             or s.f.injects):
         return
     q = inq_at(ce, th.inq)
-    if is_valid(q.slots[q.head]) or q.cap <= s.f.p.ramp_in:
+    if is_valid(q.slots[q.head]):
         return
-    if th.plane != NO_PLACE and s.plane[th.plane].cap[cell] <= s.f.p.ramp_in + s.f.p.execute + s.f.p.ramp_out:
-        return
-    ce.takes = th.inq + 1
+    if (q.cap <= s.f.p.ramp_in or th.plane != NO_PLACE
+            and s.plane[th.plane].cap[cell] <= s.f.p.ramp_in + s.f.p.execute + s.f.p.ramp_out):
+        how = BY_LOOK
+    ce.takes = th.inq + 1 | how
     taking_counts(ce, 0xFFFFFFFF)
 
 cdef inline void taking_ends(ce_t* ce) noexcept nogil:

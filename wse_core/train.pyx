@@ -34,7 +34,7 @@ from wse_core.account cimport *
 from wse_core.bitmap cimport row_of
 from wse_core.block cimport *
 from wse_core.builtins cimport *
-from wse_core.flow cimport taking_counts, taking_ends
+from wse_core.flow cimport BY_LOOK, taking_counts, taking_ends
 from wse_core.jam cimport *
 from wse_core.operand cimport *
 from wse_core.queue cimport *
@@ -99,7 +99,7 @@ cdef inline bint takes_all(region_t* s, way_t* way, uint32_t cell, uint64_t rout
     cdef int slot = <int>(route >> RT_INQ) & (N_BINDINGS - 1)
     if not (route >> RT_HAS_INQ) & 1 or ce == NULL or ce.prog == NULL or ce.teardown_due:
         return False
-    if ce.takes != slot + 1 and (ce.takes or not starved(s, ce, cell, slot, lands)):
+    if ce.takes != slot + 1 and (ce.takes and not ce.takes & BY_LOOK or not starved(s, ce, cell, slot, lands)):
         return False
     if ce.acct > lands + s.f.p.ramp_in or ce.main.n - ce.main.k < 2 or ce.main.form.zeroes:
         return False
