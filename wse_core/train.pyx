@@ -252,7 +252,7 @@ cdef bint train_leaves(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     cdef jam_t jam
     cdef ce_t* ce = s.f.ce[cell]
     cdef uint32_t n
-    ce.want_space = WANTS_PLACE if is_valid(plane_tail(q, cell)[0]) else 0
+    ce.want_space = WANTS_PLACE         # it may wait for room all the same, in this queue or in another
     if (ce.main.k % WORDS >= TRIES or ce.main.n - ce.main.k <= LEAST or not first_is_free(s, q, cell)
             or not jam_stands(s, &jam, q, cell, way.words[0])):
         return False
