@@ -13,8 +13,8 @@ cdef extern from *:
     void large_pages "WSE_LARGE_PAGES"(void* addr, size_t length) noexcept nogil
 
 cdef enum:
-    LARGE = 1 << 30         # bytes of all PEs, or of their routers' queues, up to which they lie in large pages
-    LARGE_PAGE = 1 << 21    # bytes of one
+    LARGE = 1073741824         # bytes of all PEs, or of their routers' queues, up to which they lie in large pages
+    LARGE_PAGE = 2097152    # bytes of one
 
 
 cdef class Memory:
