@@ -14,7 +14,7 @@ from tests.examples import some
 
 @pytest.mark.slow
 def test_the_readme_prints_words(capsys):
-    count = some(50, 24)
+    count = some(50, 32)
     words = ("generate", "pydoc", "--prompt", "An exception object ", "--tokens", str(count), "--mesh", "8x8", "--json")
     assert cli.main(list(words)) == 0
     facts = json.loads(capsys.readouterr().out)
