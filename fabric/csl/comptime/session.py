@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fabric.csl.comptime.values import Global, Module, Scope
 from fabric.csl.diagnostics import CslError, Fault, Report, Source, Span
 from fabric.csl.syntax import nodes as n
@@ -47,6 +49,11 @@ class Options:
     offsets: tuple[int, int] = (4, 1)
     max_inlined_iterations: int = 50_000_000
     lanes: bool = True
+
+    def __post_init__(self) -> None:
+        # Stages ask whether a number is an int of Python, which those of numpy are not.
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in self.params.items()}
+        object.__setattr__(self, "params", plain)
 
 
 class Session:
