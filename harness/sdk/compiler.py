@@ -6,6 +6,8 @@ import argparse
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from harness.kit.modules import need
@@ -13,8 +15,17 @@ from wse_core.errors import ConfigError, WseError
 
 __all__ = ["main"]
 
-GARBAGE = 200_000
-"""Objects that may be made before Python looks for circles of garbage: nearly all that a compiler makes stays."""
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    # Nearly all that a compiler makes stays.  Gain: a tenth of the time of a hundred programs, for a tenth more memory.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,6 +78,7 @@ def _pair(text: str | None, what: str, default: tuple[int, int]) -> tuple[int, i
     return int(parts[0]), int(parts[1])
 
 
+@_without_garbage_collection()
 def _compile(args: argparse.Namespace) -> int:
     need("lark", "the command cslc")
     if args.fp16_format == "bf16":
@@ -90,7 +102,6 @@ def _compile(args: argparse.Namespace) -> int:
         offsets=_pair(args.fabric_offsets, "--fabric-offsets", (4, 1)),
         max_inlined_iterations=args.max_inlined_iterations,
     )
-    gc.set_threshold(GARBAGE)
     try:
         made = compile_file(args.layout, options)
         bundle = bundle_of(made, colors)
