@@ -26,6 +26,7 @@ Source: the parameters' own, `wse_core.params`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
@@ -105,6 +106,7 @@ def through(wavelets: int, room: int, delay: int) -> int:
     return full * (delay + 1) + rest + 1
 
 
+@lru_cache(maxsize=65536)  # closed forms that follow rows ask for the same few trains again and again
 def train(machine: Machine, wavelets: int, into: int | None, out: int | None, hops: int = 1) -> int:
     """Return the cycles from the first to behind the last of wavelets that follow one another.
 

@@ -28,6 +28,7 @@ Source: weight streaming white paper, section 7.3.1.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -294,6 +295,13 @@ def reference(
     return result
 
 
+def _plain(weights: NDArray[Any], mask: NDArray[np.bool_], x: NDArray[Any]) -> NDArray[Any]:
+    """Return the product in numpy's order; a weight that is not sent is no zero, which would meet infinities."""
+    if np.isfinite(x).all():
+        return np.where(mask, weights, 0) @ x
+    return np.array([w[kept] @ x[kept] for w, kept in zip(weights, mask, strict=True)])
+
+
 def weight_cycles(tokens: int, machine: Machine, feature: int = 0) -> int:
     """Return the cycles that a weight costs its PE; `feature` counts in its tile, and says in which bank it begins."""
     m, sums = machine, (0, 2)
@@ -347,6 +355,7 @@ def _followed(
     words = (counts + 1).cumsum(axis=0)  # of the stream up to the command of each row
     queues = QUEUE_RING, QUEUE_RING
     paced = timing.train(m, tokens, *queues)  # of a row's words on a link
+    received = timing.receiver(m, tokens, *queues)
     lead, tail = m["task.start"] + timing.issue(m), m["vec.drain"] + m["ce.dsr_edit"] + 1
     landing = sum(timing.elementwise(m, op, tokens) for op in ("fs2h", "mov32")) + m["ce.int_latency"]  # of the zero
     back = columns - 1  # links of the way back from the last column to the first
@@ -375,7 +384,7 @@ def _followed(
             else:
                 arrival = entered[order[k - 1]][0] + m["router.hop"] * (back if c == 0 else 1) + m["ramp.in"]
                 first[c] = max(ready, arrival)
-                last[c] = timing.received(m, tokens, ready, arrival, *queues)
+                last[c] = received(ready, arrival)
             if c == owner:
                 break
             up = first[c] + m["ramp.execute"] + m["ramp.out"]
@@ -447,12 +456,13 @@ def ws_forward(
     indices, values = np.nonzero(mask)[1], weights[mask]
     layout, streams = product_layout(*places, dtype, machine)
     sent = column_streams(indptr, indices, values, *places)
+    in_cycles = cache(lambda: expected_cycles(indptr, indices, *places, machine))
     session = Session(
         layout,
         resident("x", places[0], x),
         task=None,
         streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(streams)],
-        expected=lambda: expected_cycles(indptr, indices, *places, machine),
+        expected=in_cycles,
     )
     y = np.zeros((outputs, tokens), np.uint16)
     for px in range(width):
@@ -464,11 +474,9 @@ def ws_forward(
     def compare() -> Check:
         expected = reference(given, single, indptr, indices, values, x, *places)
         w_values, x_values = given.operand(weights), given.operand(x)
-        with np.errstate(invalid="ignore", over="ignore"):  # row by row: a zero that is not sent meets no infinity
-            plain = np.array([w[kept] @ x_values[kept] for w, kept in zip(w_values, mask, strict=True)])
-            magnitude = np.array(
-                [np.abs(w[kept]) @ np.abs(x_values[kept]) for w, kept in zip(w_values, mask, strict=True)]
-            )
+        with np.errstate(invalid="ignore", over="ignore"):
+            plain = _plain(w_values, mask, x_values)
+            magnitude = _plain(np.abs(w_values), mask, np.abs(x_values))
         # Roundings to f32 count 2^-13 of one to a 16-bit format or less, the last one counts whole.
         return check_sum(given, y, expected, plain, magnitude, 1 - -(inputs + width) // 2**13, 1)
 
@@ -477,7 +485,7 @@ def ws_forward(
         session,
         check,
         session.run.cycles,
-        expected_cycles=expected_cycles(indptr, indices, *places, machine),
+        expected_cycles=in_cycles(),
         expected_hops=expected_hops(indptr, indices, *places),
         expected_macs=len(indices) * tokens,
         lanes=machine.lanes("fmachs"),

@@ -28,6 +28,7 @@ Source: weight streaming white paper, section 7.3.2, figures 20 and 21.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -458,12 +459,13 @@ def ws_gradient(
         for tile in resident(name, place, values)
     ]
     sent = mask_streams(indptr, indices, *places)
+    in_cycles = cache(lambda: expected_cycles(indptr, indices, *places, machine))
     session = Session(
         layout,
         tiles,
         task=None,
         streams=[(stream, *sent[k % places[0].columns]) for k, stream in enumerate(into)],
-        expected=lambda: expected_cycles(indptr, indices, *places, machine),
+        expected=in_cycles,
     )
     owner = np.searchsorted(places[0].feature_starts, indices, side="right") - 1
     got, last = np.zeros(len(indices), np.uint32), 0
@@ -485,7 +487,7 @@ def ws_gradient(
         session,
         check,
         session.run.cycles,
-        expected_cycles=expected_cycles(indptr, indices, *places, machine),
+        expected_cycles=in_cycles(),
         expected_hops=expected_hops(indptr, indices, *places),
         expected_macs=0,
         multiplications=len(indices) * tokens,

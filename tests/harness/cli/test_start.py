@@ -90,8 +90,8 @@ sys.exit(status)
     "words",
     [
         ["gemm", "p=16", "m=960", "k=960", "n=960"],
-        ["ws_forward", "inputs=512", "outputs=512", "tokens=512", "width=16", "height=16"],
-        ["allreduce", "form=xy", "width=256", "height=256", "n=64"],
+        ["ws_forward", "inputs=512", "outputs=512", "tokens=2048", "width=16", "height=16"],
+        ["allreduce", "form=xy", "width=512", "height=512", "n=64"],
     ][: some(3, 2)],
 )
 def test_a_command_of_some_seconds_takes_at_most_twice_the_cpu_of_its_simulation(words):
