@@ -90,7 +90,7 @@ def _case(rng, make, plain, name=""):
 
 
 def seeded(seed, make=random_spec, plain=False):
-    """Return the `Case` of a seed; `make` is `random_spec`, `random_traffic` or `random_vectors`."""
+    """Return the `Case` of a seed; `make` is `random_spec`, `random_traffic` ..."""
     return _case(Seeded(seed), make, plain, f"seed {seed}: ")
 
 

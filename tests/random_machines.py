@@ -5,7 +5,7 @@ touch everything the op table has, random routes with switches, filters, swap, i
 parameters.  The programs make no sense on purpose: they starve, block, collide and fault, and both machines must do so
 in the same cycle.  `random_inputs` draws what the host sends.  `tests.draw` has the two kinds of `rng`.
 
-Thousands of them, and of `tests.random_traffic` and `tests.random_vectors`, are compared in one go by
+Thousands of them, and of `tests.random_traffic`, `tests.random_vectors` and `tests.random_fifos`, are compared by
 ``python -m tests.random_machines --seeds 0:5000``; a difference is one line with the seed it belongs to.
 """
 
@@ -455,10 +455,16 @@ def random_inputs(rng, spec, plain=False):
 def main(argv=None):
     """Compare both machines on a range of seeds; return 1 if any differs."""
     from tests import compare
+    from tests.random_fifos import random_fifos
     from tests.random_traffic import random_traffic
     from tests.random_vectors import random_vectors
 
-    kinds = {"nonsense": (random_spec, 400), "traffic": (random_traffic, 3000), "vectors": (random_vectors, 20000)}
+    kinds = {
+        "nonsense": (random_spec, 400),
+        "traffic": (random_traffic, 3000),
+        "vectors": (random_vectors, 20000),
+        "fifos": (random_fifos, 3000),
+    }
     parser = argparse.ArgumentParser(prog="python -m tests.random_machines", description=main.__doc__)
     parser.add_argument("--seeds", default="0:100", metavar="FIRST:END", help="default 0:100")
     parser.add_argument("--kinds", nargs="+", choices=kinds, default=list(kinds), help="default: all")

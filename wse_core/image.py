@@ -127,7 +127,7 @@ DESC_DTYPE = np.dtype(
     ]
 )
 """A descriptor (DSD), also the content of a DSR; 32 bytes. `control_task` is activated or unblocked on a control
-wavelet at a fabin; `push_task` / `pop_task` are activated when a step pushes to / pops from a FIFO."""
+wavelet at a fabin; `push_task` / `pop_task` when a step pushes to / pops from a FIFO what another had to wait for."""
 
 ROUTE_DTYPE = np.dtype(
     [

@@ -245,6 +245,7 @@ ctypedef struct shape_t:    # what the last set-up of a vector instruction came 
 ctypedef struct fifo_t:
     uint16_t head
     uint16_t count
+    uint16_t ended[2]       # by side (0 takes, 1 pushes): set of steps, g elements as bit g - 1, that it has ended
 
 ctypedef struct program_t:
     instr_t* code

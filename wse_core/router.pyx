@@ -61,9 +61,9 @@ cdef bint filter_passes(filter_t* f, uint64_t word, int* counts) noexcept nogil:
     if f.kind == FILTER_COUNTER:
         if (f.count_control if control else f.count_data):
             counts[0] = 1
-            if control and not f.filter_control:
-                return True
-            return f.counter <= f.max
+        if f.filter_control:
+            return control and f.counter == f.max
+        return control or not counts[0] or f.counter <= f.max
     return True
 
 cdef bint make_request(region_t* s, uint32_t cell, int color, int port, request_t* r) noexcept nogil:

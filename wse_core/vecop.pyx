@@ -14,6 +14,7 @@ from wse_core.alu cimport alu
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.emit cimport emit
+from wse_core.fifo cimport fifo_ends, fifo_lacks, fifo_moved
 from wse_core.forms cimport form_kept
 from wse_core.opcodes cimport *
 from wse_core.operand cimport *
@@ -455,7 +456,6 @@ cdef uint64_t vec_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     cdef int control, k
     cdef uint32_t g
     cdef const opnd_t* ops[3]
-    cdef fifo_t* f
     cdef bint starved = False
     cdef uint64_t when0 = when
     ops[0] = &th.form.b
@@ -475,8 +475,7 @@ cdef uint64_t vec_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
                     when = r
                     th.wait = WAIT_INPUT
             elif ops[k].mode == OPND_FIFO:
-                f = fifo_of(ce, ops[k])
-                if (f.count < g) if k < 2 else (f.count + g > desc(ce, ops[k]).length):
+                if fifo_lacks(ce, ops[k], k == 2, g):
                     if ops[k].flags & F_TERMINATE:  # so does a FIFO that ends the operation
                         diverted = when0
                     else:
@@ -506,8 +505,8 @@ cdef bint diverted_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
     cdef int k, control
     cdef uint32_t g
     cdef uint8_t on
-    cdef fifo_t* f
     cdef desc_t* d
+    cdef bint ended = False
     ops[0] = &th.form.b
     ops[1] = &th.form.c
     ops[2] = &th.form.a
@@ -537,17 +536,13 @@ cdef bint diverted_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
         return True
     g = group_of(ce, th)
     for k in range(3):
-        if ops[k].mode == OPND_FIFO and ops[k].flags & F_TERMINATE:
-            f = fifo_of(ce, ops[k])
-            if (f.count < g) if k < 2 else (f.count + g > desc(ce, ops[k]).length):
-                end_step(ce, th, t, 1, 0)
-                vec_complete(s, ce, cell, th, t, 1)
-                return True
-    return False
-
-cdef inline bint fifo_task(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int task) noexcept nogil:
-    # A step has pushed to a FIFO, or popped from it.
-    return task == NO_TASK or activate(s, ce, cell, t, task)
+        if ops[k].mode == OPND_FIFO and ops[k].flags & F_TERMINATE and fifo_lacks(ce, ops[k], k == 2, g):
+            fifo_ends(ce, ops[k], k == 2, g)
+            ended = True
+    if ended:
+        end_step(ce, th, t, 1, 0)
+        vec_complete(s, ce, cell, th, t, 1)
+    return ended
 
 cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # One step of an operation that is able in cycle t.
@@ -600,11 +595,11 @@ cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
     if is_mac(f.op):
         ce.counts[COUNT_MACS] += g
     th.k += g
-    if f.a.mode == OPND_FIFO and not fifo_task(s, ce, cell, t, desc(ce, &f.a).push_task):
+    if f.a.mode == OPND_FIFO and not fifo_moved(s, ce, cell, t, th, &f.a, 1, g):
         return
-    if f.b.mode == OPND_FIFO and not fifo_task(s, ce, cell, t, desc(ce, &f.b).pop_task):
+    if f.b.mode == OPND_FIFO and not fifo_moved(s, ce, cell, t, th, &f.b, 0, g):
         return
-    if f.c.mode == OPND_FIFO and not fifo_task(s, ce, cell, t, desc(ce, &f.c).pop_task):
+    if f.c.mode == OPND_FIFO and not fifo_moved(s, ce, cell, t, th, &f.c, 0, g):
         return
     if th.k == th.n and th.n != NO_END:
         if f.a.mode == OPND_FABOUT and f.a.flags & F_ADVANCE:

@@ -160,7 +160,7 @@ class Memory:
         extent : int, optional
             Elements of an operation that takes its length from this operand; default: from the others.
         activate_push, activate_pop : task, optional
-            Local task to activate whenever a step pushes to, or pops from, the FIFO.
+            Local task to activate when a step pushes to, or pops from, the FIFO what another operation had to wait for.
         terminate : bool
             Full or empty ends an operation instead of suspending it.
         """

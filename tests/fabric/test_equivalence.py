@@ -17,6 +17,7 @@ from fabric.program.program import Program
 from tests.bench import workloads
 from tests.compare import cases, compare, difference, fault_of, memory, seeded, state_of
 from tests.examples import examples, seeds
+from tests.random_fifos import random_fifos
 from tests.random_traffic import random_traffic
 from tests.random_vectors import random_vectors
 from wse_core.params import machine
@@ -44,6 +45,17 @@ def test_working_machines_agree_cycle_by_cycle(case):
 @given(cases(random_vectors))
 def test_computing_in_memory_agrees_cycle_by_cycle(case):
     assert compare(case, 20000) in ("complete", "fault")
+
+
+@examples(60)
+@given(cases(random_fifos))
+def test_what_fifos_activate_agrees(case):
+    assert compare(case, 3000) in ("complete", "stuck", "limit")
+
+
+@pytest.mark.parametrize("seed", seeds(80))
+def test_fixed_programs_around_fifos_agree(seed):
+    assert compare(seeded(seed, random_fifos), 3000) in ("complete", "stuck", "limit")
 
 
 @pytest.mark.parametrize("seed", [*seeds(80), 1020, 1902, 2000, 5169, 199176, 200045, 203291, 205224, 12000651])

@@ -228,9 +228,7 @@ CONTROL = NO_TASK_ID << 16
 
 @pytest.mark.parametrize(("count_control", "filter_control", "delivered", "counter"), [
     (0, 0, [1, (CONTROL,)], 2),
-    (0, 1, [1, (CONTROL,)], 2),
     (1, 0, [1, (CONTROL,)], 3),
-    (1, 1, [1], 3),
 ])  # fmt: skip
 def test_control_wavelets_at_a_counter(count_control, filter_control, delivered, counter):
     found = filtered(
@@ -246,6 +244,27 @@ def test_control_wavelets_at_a_counter(count_control, filter_control, delivered,
         filter_control=filter_control,
     )
     assert found == (delivered, [1, (CONTROL,), 2, (CONTROL | UNDELIVERED,)], counter)
+
+
+@pytest.mark.parametrize(("count_data", "count_control", "delivered", "counter"), [
+    (0, 0, [], 0),
+    (1, 0, [(CONTROL,)], 3),
+    (0, 1, [(CONTROL + 1,)], 2),
+    (1, 1, [(CONTROL,)], 1),
+])  # fmt: skip
+def test_filter_control_lets_one_control_wavelet_pass(count_data, count_control, delivered, counter):
+    words = (5, (CONTROL,), 6, 7, (CONTROL + 1,))
+    found = filtered(
+        *words,
+        kind=FILTER_COUNTER,
+        count_data=count_data,
+        max=1,
+        limit=3,
+        count_control=count_control,
+        filter_control=1,
+    )
+    # of all these only a control wavelet that finds the counter at 1
+    assert found == (delivered, list(words), counter)
 
 
 def test_filters_can_be_set_at_run_time():

@@ -30,7 +30,6 @@ from wse_core.image import (
     ENDLESS,
     F_INDEX,
     F_PACKED,
-    NO_TASK,
 )
 from wse_core.reference.queue import Queue, Wavelet
 
@@ -113,10 +112,15 @@ class Dsr:
 
 
 class Fifo:
-    """State of one FIFO number: where the oldest element stands, how many there are, words of one; data are in SRAM."""
+    """State of one FIFO number: where the oldest element stands, how many there are, words of one; data are in SRAM.
+
+    `ended` has the elements of each step that has ended an operation for lack of them (False) or of room for them
+    (True), as long as they still lack.
+    """
 
     def __init__(self) -> None:
         self.head, self.count, self.words, self.base, self.length = 0, 0, 1, 0, 1
+        self.ended: dict[bool, set[int]] = {False: set(), True: set()}
 
 
 class Operand:
@@ -281,7 +285,7 @@ def write_element(ce: CE, operation: Operation, heads: Mapping[str, Wavelet], j:
 
 
 def move_fifo(ce: CE, operand: Operand, pushed: bool, group: int) -> None:
-    """Move head or tail of a FIFO by `group` elements and activate the task that its descriptor names."""
+    """Move head or tail of a FIFO by `group` elements."""
     fifo, dsr = fifo_of(ce, operand), operand.dsr
     fifo.words, fifo.base, fifo.length = operand.words, dsr.base, dsr.length
     if pushed:
@@ -289,9 +293,6 @@ def move_fifo(ce: CE, operand: Operand, pushed: bool, group: int) -> None:
     else:
         fifo.head = (fifo.head + group) % dsr.length
         fifo.count -= group
-    task = dsr.push_task if pushed else dsr.pop_task
-    if task != NO_TASK:
-        ce.activate(task)
 
 
 # --- bank conflicts ---------------------------------------------------------------------------------------------------

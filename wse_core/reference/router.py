@@ -99,9 +99,9 @@ class Filter:
             return True
         if self.kind == FILTER_RANGE:
             return wavelet.control or self.min_idx <= wavelet.index <= self.max_idx
-        if wavelet.control and not self.filter_control:
-            return True
-        return not self.counts(wavelet) or self.counter <= self.max
+        if self.filter_control:
+            return wavelet.control and self.counter == self.max
+        return wavelet.control or not self.counts(wavelet) or self.counter <= self.max
 
     def count(self) -> None:
         """Go on by one, and back to 0 beyond the limit."""

@@ -29,6 +29,7 @@ from wse_core.image import (
     F_SAVE,
     F_TERMINATE,
     F_ZERO,
+    NO_TASK,
     ON_ACTIVATE,
     ON_TERMINATE,
     ON_UNBLOCK,
@@ -64,6 +65,7 @@ __all__ = [
     "async_ut",
     "control_operand",
     "discard",
+    "ends_event",
     "fifo_ends",
     "fifo_lacks",
     "finish_microthread",
@@ -264,6 +266,27 @@ def fifo_ends(ce: CE, operation: Operation) -> bool:
     return any(operand.has(F_TERMINATE) for operand in fifo_lacks(ce, operation))
 
 
+def ends_event(ce: CE, operation: Operation, operand: Operand, group: int, t: int) -> bool:
+    """Whether the step of cycle t, which has just moved `group` elements, ends an event of the other side of a FIFO.
+
+    An event is a step that found too few elements, or too little room: of another operation, which still waits, or of
+    one that the FIFO has ended.  It ends when there is enough.
+    """
+    fifo, pushed = fifo_of(ce, operand), operand is operation.dest
+    there = fifo.count if pushed else operand.dsr.length - fifo.count
+    waiting = set()
+    for other in ce.operations.values():
+        if other is None or other is operation or t < other.first_step or other.has_all_elements:
+            continue
+        for side in other.of_kind(DSD_FIFO):
+            if fifo_of(ce, side) is fifo and (side is other.dest) != pushed:
+                waiting.add(group_of(ce, other))
+    lacked = {wanted for wanted in waiting if wanted > there - group} | fifo.ended[not pushed]
+    satisfied = {wanted for wanted in lacked if wanted <= there}
+    fifo.ended[not pushed] -= satisfied
+    return bool(satisfied)
+
+
 def lanes_of(ce: CE, operation: Operation) -> int:
     """Return the SIMD width of an operation with its strides."""
     lanes = ce.machine.lanes(operation.op)
@@ -312,6 +335,9 @@ def vec_step(ce: CE, thread: int, t: int) -> None:
     elif (control := control_operand(ce, operation, t)) is not None:
         cost, conflict, ended = 1, 0, take_control(ce, control, t)
     elif fifo_ends(ce, operation):
+        for operand in fifo_lacks(ce, operation):
+            if operand.has(F_TERMINATE):
+                fifo_of(ce, operand).ended[operand is operation.dest].add(group_of(ce, operation))
         cost, conflict, ended = 1, 0, True
     else:
         group = group_of(ce, operation)
@@ -376,6 +402,11 @@ def vec_elements(ce: CE, operation: Operation, group: int, cost: int, t: int) ->
         send(ce, dest, outgoing, dest.has(F_CONTROL), t, cost)
     for operand in operation.of_kind(DSD_FIFO):
         move_fifo(ce, operand, operand is dest, group)
+    for operand in operation.of_kind(DSD_FIFO):
+        if ends_event(ce, operation, operand, group, t):
+            task = operand.dsr.push_task if operand is dest else operand.dsr.pop_task
+            if task != NO_TASK:
+                ce.activate(task)
 
 
 # --- completion -------------------------------------------------------------------------------------------------------
