@@ -483,6 +483,10 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
             catch_up(s, ce, cell, t)
             if ce.main_state == MAIN_FAULT:
                 return
+            if t > s.now and between_instructions(ce) and ce.prog.code[ce.pc].flags & I_REAL:
+                ce.resume = t           # what was put off has come to it: not before the routers of t
+                schedule(s, cell, t, t)
+                return
         if ce.main_state == MAIN_IDLE and not goes:
             pick(s, ce, cell, t)
             if ce.main_state == MAIN_STARTING:

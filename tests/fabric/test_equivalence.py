@@ -67,7 +67,7 @@ def test_random_machine_whose_stream_ends_with_a_short_step():
     assert compare(seeded(5169)) == "stuck"
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", [*seeds(20), 122])
 def test_fixed_working_machines_agree(seed):
     assert compare(seeded(seed, random_traffic), 3000) in ("complete", "stuck")
 
