@@ -154,6 +154,19 @@ _p("ramp.in_buffer", 2, "wavelets", "one register per cycle of the ramp, so that
    "assumed", "registers of the off-ramp per color, beyond the input queue's depth", low=0, high=4)
 _p("router.filters", 6, "filters", "arch §8.3 (SDK 1.4 notes)", "published", "filters per PE", low=0, high=6)
 
+# --- host and frame of programs in CSL: PEs around the rectangle that carry commands and streams (arch §10.1) ---------
+_p("memcpy.command", 0, "cycles", "not public; time stamps inside of PEs do not depend on it", "assumed",
+   "end of a command of the host to the activation of a launch or the first word of a stream, while the PEs run on",
+   high=HUGE)
+_p("memcpy.word", 1, "cycles/word", "not public; a link carries a word per cycle (arch §7)", "assumed",
+   "one word of a stream to the next, into or out of each PE", low=1, high=10**6)
+_p("memcpy.poll", 128, "cycles", "not public", "assumed",
+   "the host looks for the first time whether a command is over, then each time `memcpy.poll_share` more has passed",
+   low=1, high=10**6)
+_p("memcpy.poll_share", 0.125, "ratio", "not public", "assumed", "see `memcpy.poll`", low=0, high=1)
+_p("memcpy.rest", 100_000, "cycles", "not public; long enough for what public programs leave running", "assumed",
+   "a copy waits at most so long for what is still moving", high=HUGE)
+
 # --- numerics ---------------------------------------------------------------------------------------------------------
 _p("num.cb16_bias", 42, "", "CSL types page: 6.0 is 0x5900", "inferred", "exponent bias of CB16", low=1, high=62)
 _p("num.ftz", 0, "flag", "numerics.md section 2: no public statement", "assumed", "flush subnormals to zero", high=1)

@@ -13,10 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from harness.cli.shared import add_overrides
+from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
 from wse_core.events import FOREVER, LEVELS
+from wse_core.params import Machine
 
 __all__ = ["add_parser", "main"]
 
@@ -106,6 +109,7 @@ def _add_run(parts: Any) -> None:
     run.add_argument("--trace-window", metavar="CYCLES", type=int, help="counters of each window of so many cycles")
     run.add_argument("--trace-cycles", metavar="A:B", help="record cycles A to B - 1 only")
     run.add_argument("--trace-region", metavar="X,Y,W,H", help="record these PEs of the program's rectangle only")
+    add_overrides(run)
     run.add_argument("script", metavar="SCRIPT")
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="what the script is given")
 
@@ -132,10 +136,11 @@ def _run(args: argparse.Namespace) -> int:
     run_script = need("harness.sdk.python", "the command `wse csl run`").run_script
     if not os.path.isfile(args.script):
         raise ConfigError("there is no such file", where=args.script)
+    chosen = _machine(args.overrides) if args.overrides else None
     if args.out is None:
         if args.trace != "counters" or args.trace_window or args.trace_cycles or args.trace_region:
             raise ConfigError("needs a file to record to", where="--trace", hint="--out FILE.h5")
-        return int(run_script(args.script, args.arguments))
+        return int(run_script(args.script, args.arguments, machine=chosen))
     from fabric.host.recording import record
     from harness.cli import selection
 
@@ -147,7 +152,13 @@ def _run(args: argparse.Namespace) -> int:
         region=selection.rectangle(args.trace_region, "--trace-region") if args.trace_region else None,
         cycles=selection.cycle_range(args.trace_cycles, "--trace-cycles") if args.trace_cycles else (0, FOREVER),
     )
-    return int(run_script(args.script, args.arguments, recording))
+    return int(run_script(args.script, args.arguments, recording, chosen))
+
+
+def _machine(overrides: list[str]) -> Machine:
+    """Return the machine that runs compiled layouts, with some numbers changed."""
+    rules = need("fabric.csl.rules", "the command `wse csl run`").TASKS_IN_TURN
+    return of_words("wse2", [*(f"{name}={value}" for name, value in rules.items()), *overrides])
 
 
 def _scripts(args: argparse.Namespace) -> int:

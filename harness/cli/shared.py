@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["add_machine_options"]
+__all__ = ["add_machine_options", "add_overrides"]
 
 
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
     """Give a parser ``--preset`` and ``--set``; `harness.config.machine.of_words` says what they mean."""
     parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
+    add_overrides(parser)
+
+
+def add_overrides(parser: argparse.ArgumentParser) -> None:
+    """Give a parser ``--set``."""
     parser.add_argument(
         "--set",
         action="append",

@@ -14,15 +14,12 @@ from fabric.host.fabric import Fabric
 from fabric.layout.rectangles import runs
 from harness.sdk.records import Records
 from wse_core.errors import ConfigError, DeadlockError
+from wse_core.params import Machine
 
 __all__ = ["Device"]
 
 RPC = 28
 """Id of the hidden task that does calls of the host."""
-FIRST_LOOK, SHARE = 128, 8
-"""Cycles until the host looks for the first time whether a command is done; then after each eighth of the time."""
-REST = 100_000
-"""Cycles that a copy waits for what is under way."""
 LONGEST = 1 << 34
 
 
@@ -34,19 +31,22 @@ class Device:
     bundle : Bundle
     directory : path
         Where ``sim.log`` goes: into the working directory of the script.
+    machine : Machine, optional
+        Modelled numbers; those of the host are ``memcpy.*``.
     """
 
-    def __init__(self, bundle: Bundle, directory: Path) -> None:
+    def __init__(self, bundle: Bundle, directory: Path, machine: Machine | None = None) -> None:
         self.bundle, self.directory = bundle, directory
-        self.fabric = Fabric(bundle.spec())
+        self.fabric = Fabric(bundle.spec(machine))
         self.engine = self.fabric.engine
         self.records = Records(self)
-        self._waiting: dict[int, list[NDArray[np.uint32]]] = {}
         self._links = {
             kind: {tuple(place): k for k, place in enumerate(places) if place[0] >= 0}
             for kind, places in bundle.streams.items()
         }
         self._sent: dict[int, int] = {}
+        for link in self._links["outputs"].values():
+            self.fabric.accept(link, self._cycles(0))  # the host takes what a command asks for
         self._coordinates()
 
     # ---- programs and memory
@@ -136,7 +136,17 @@ class Device:
 
     def at_rest(self) -> None:
         """Run until nothing moves, for a while at most: a copy comes after what was handed over before it."""
-        self.fabric.run(REST, on_limit="return", on_wait="return")
+        self.fabric.run(self.number("memcpy.rest"), on_limit="return", on_wait="return")
+
+    def begin(self) -> None:
+        """Wait until the commands before are over, and for the time that one takes to reach the PEs."""
+        self.entered()
+        if latency := self.number("memcpy.command"):
+            self.fabric.run(latency, on_limit="return", on_wait="return")
+
+    def number(self, name: str) -> int:
+        """Return a modelled number."""
+        return int(self.fabric.machine[name])
 
     def until(self, done: Callable[[], bool], what: str) -> None:
         """Run until a condition holds.
@@ -149,7 +159,8 @@ class Device:
         start = self.fabric.cycle
         while not done():
             spent = self.fabric.cycle - start
-            result = self.fabric.run(max(FIRST_LOOK, spent // SHARE), on_limit="return", on_wait="return")
+            pause = max(self.number("memcpy.poll"), int(spent * self.fabric.machine["memcpy.poll_share"]))
+            result = self.fabric.run(pause, on_limit="return", on_wait="return")
             if result.status != "limit" and not done():
                 self.fabric.run()
                 raise DeadlockError(f"{what}, and nothing runs any more", cycle=self.fabric.cycle)
@@ -199,13 +210,13 @@ class Device:
         return found
 
     def send(self, color: int, values: NDArray[np.uint32], px: int, py: int) -> None:
-        """Hand words to the PEs of a rectangle."""
+        """Hand words to the PEs of a rectangle: one each `memcpy.word` cycles, as long as there is room."""
         for i in range(values.shape[0]):
             for j in range(values.shape[1]):
                 link = self._link("inputs", color, px + j, py + i)
                 self.fabric.entered(link)
                 self._sent[link] = self._sent.get(link, 0) + values.shape[2]
-                self.fabric.send(link, np.ascontiguousarray(values[i, j]))
+                self.fabric.send(link, np.ascontiguousarray(values[i, j]), at=self._cycles(values.shape[2]))
 
     def entered(self) -> None:
         """Run until all words that were sent have entered the fabric."""
@@ -220,26 +231,26 @@ class Device:
         self.until(done, "the PEs do not take what the host sends")
 
     def receive(self, color: int, px: int, py: int, w: int, h: int, n: int) -> NDArray[np.uint32]:
-        """Return the next `n` words from each PE of a rectangle, shape (h, w, n)."""
+        """Return the next `n` words from each PE of a rectangle, shape (h, w, n); the host takes no word more."""
         links = {(i, j): self._link("outputs", color, px + j, py + i) for i in range(h) for j in range(w)}
+        found, have = np.zeros((h, w, n), np.uint32), np.zeros((h, w), int)
+        for link in links.values():
+            self.fabric.accept(link, self._cycles(n))
 
         def done() -> bool:
-            enough = True
-            for link in links.values():
-                parts = self._waiting.setdefault(link, [])
-                got = self.fabric.receive(link).payload
-                if len(got):
-                    parts.append(got)
-                enough = enough and sum(map(len, parts)) >= n
-            return enough
+            for place, link in links.items():
+                if have[place] < n:
+                    got = self.fabric.receive(link).payload
+                    found[place][have[place] : have[place] + len(got)] = got
+                    have[place] += len(got)
+            return bool((have == n).all())
 
         self.until(done, "the PEs do not send what the host waits for")
-        found = np.zeros((h, w, n), np.uint32)
-        for (i, j), link in links.items():
-            words = np.concatenate([*self._waiting[link], np.zeros(0, np.uint32)])
-            found[i, j] = words[:n]
-            self._waiting[link] = [words[n:]]
         return found
+
+    def _cycles(self, n: int) -> NDArray[np.int64]:
+        """Return the cycles from which on the words of a stream that begins now may pass."""
+        return self.fabric.cycle + self.number("memcpy.word") * np.arange(n)
 
     def write_log(self) -> None:
         """Write what programs print into ``sim.log``."""

@@ -10,18 +10,28 @@ from types import ModuleType
 
 from harness.sdk.modules import provided
 from harness.sdk.promotion import compiled, scripted
+from harness.sdk.runtime import running_on
 from wse_core.errors import WseError
+from wse_core.params import Machine
 
 __all__ = ["main", "run_script"]
 
 
-def run_script(path: str, arguments: list[str], recording: AbstractContextManager[object] | None = None) -> int:
-    """Run a script as the main program, while it is recorded if that is asked for; return its exit status."""
+def run_script(
+    path: str,
+    arguments: list[str],
+    recording: AbstractContextManager[object] | None = None,
+    machine: Machine | None = None,
+) -> int:
+    """Run a script as the main program, while it is recorded if that is asked for; return its exit status.
+
+    Its programs run on `machine`; default: the one that compiled layouts run on.
+    """
     before, paths, main_module = sys.argv, list(sys.path), sys.modules["__main__"]
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
-        with recording or nullcontext(), provided(), scripted(path), open(path, "rb") as source:
+        with recording or nullcontext(), running_on(machine), provided(), scripted(path), open(path, "rb") as source:
             sys.modules["__main__"] = module = ModuleType("__main__")
             module.__file__ = path
             exec(compiled(source.read(), path), module.__dict__)

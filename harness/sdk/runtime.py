@@ -2,15 +2,18 @@
 
 Commands are done in the order of their calls, one after the other, each as soon as it is called: `nonblock` says only
 whether the call waits for the end.  A launch activates a hidden task in every PE that offers the function; it ends when
-each of them has called ``unblock_cmd_stream``.  Copies happen between two cycles and take none; the wavelets of streams
-enter and leave at the edge of the rectangle, one per cycle and PE.  Times inside of PE programs are what can be
+each of them has called ``unblock_cmd_stream``.  A command begins when those before it are over: all words of a stream
+have entered, or have come.  Copies happen between two cycles and take none; the wavelets of streams enter and leave at
+the edge of the rectangle, at the rate that the modelled numbers say.  Times inside of PE programs are what can be
 compared with a machine, not those of the host.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from fabric.csl.artefact import Bundle, read_bundle
 from fabric.host.fabric import Fabric
 from harness.sdk.device import Device
 from wse_core.errors import ConfigError, LayoutError
+from wse_core.params import Machine
 
 __all__ = [
     "MemcpyDataType",
@@ -31,6 +35,7 @@ __all__ = [
     "Task",
     "get_platform",
     "last_runtime",
+    "running_on",
 ]
 
 
@@ -62,6 +67,17 @@ class Task:
 
 
 _LAST: dict[str, SdkRuntime] = {}
+_CHOSEN: ContextVar[Machine | None] = ContextVar("machine of host scripts", default=None)
+
+
+@contextmanager
+def running_on(machine: Machine | None) -> Iterator[None]:
+    """Let runtimes that are made in the block have these modelled numbers; None: their own."""
+    before = _CHOSEN.set(machine)
+    try:
+        yield
+    finally:
+        _CHOSEN.reset(before)
 
 
 def last_runtime(directory: str | Path) -> SdkRuntime | None:
@@ -90,12 +106,22 @@ class SdkRuntime:
         What ``cslc -o`` wrote.
     cmaddr : str, optional
         Address of a machine; must be empty.
+    machine : Machine, optional
+        Modelled numbers; default: those of `running_on`.
     """
 
-    def __init__(self, bindir: str | Path, platform: Any = None, cmaddr: str | None = None, **_: Any) -> None:
+    def __init__(
+        self,
+        bindir: str | Path,
+        platform: Any = None,
+        cmaddr: str | None = None,
+        machine: Machine | None = None,
+        **_: Any,
+    ) -> None:
         if cmaddr:
             raise ConfigError("there is no machine at this address", where=cmaddr, hint="leave --cmaddr out")
         self.directory = Path(str(bindir))
+        self._machine = machine or _CHOSEN.get()
         self.bundle: Bundle = read_bundle(self.directory)
         self._names = {entry.name: entry for entry in self.bundle.names}
         self._device: Device | None = None
@@ -114,7 +140,7 @@ class SdkRuntime:
 
     def load(self) -> None:
         """Load the program."""
-        self._device = Device(self.bundle, self.directory)
+        self._device = Device(self.bundle, self.directory, self._machine)
 
     def run(self) -> None:
         """Start; what comptime blocks activated begins to run."""
@@ -156,6 +182,7 @@ class SdkRuntime:
         for value, kind in zip(args, entry.types, strict=True):
             bits = _bits(value, kind, name)
             words += [bits & 0xFFFF, bits >> 16]
+        self.device.begin()
         self.device.launch(entry.name, entry.ident, words)
         return Task()
 
@@ -165,6 +192,7 @@ class SdkRuntime:
         if entry is None or entry.kind != "function":
             raise ConfigError(f"the program exports no function '{name}'")
         flat = [part for word in words for part in (int(word) & 0xFFFF, int(word) >> 16 & 0xFFFF)]
+        self.device.begin()
         self.device.launch(entry.name, entry.ident, flat)
         return Task()
 
@@ -177,6 +205,7 @@ class SdkRuntime:
     ) -> Task:  # fmt: skip
         """Copy or stream an array of the host to a rectangle of PEs, `n` elements each."""
         values = _ordered(_words(src, w * h * n), w, h, n, order)
+        self.device.begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
         return Task()
 
@@ -187,6 +216,7 @@ class SdkRuntime:
     ) -> Task:  # fmt: skip
         """Copy A[h][n] to the PEs of each row alike."""
         values = np.repeat(_ordered(_words(src, h * n), 1, h, n, order), w, axis=1)
+        self.device.begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
         return Task()
 
@@ -197,6 +227,7 @@ class SdkRuntime:
     ) -> Task:  # fmt: skip
         """Copy A[w][n] to the PEs of each column alike."""
         values = np.repeat(_ordered(_words(src, w * n), w, 1, n, order), h, axis=0)
+        self.device.begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
         return Task()
 
@@ -214,6 +245,7 @@ class SdkRuntime:
         self._check(px, py, w, h)
         columns, rows = 1 + (w - 1) // row_stride, 1 + (h - 1) // col_stride
         values = _ordered(_words(src, columns * rows * n), columns, rows, n, order)
+        self.device.begin()
         for i in range(rows):
             for j in range(columns):
                 part = np.ascontiguousarray(values[i : i + 1, j : j + 1])
@@ -241,6 +273,7 @@ class SdkRuntime:
         """Copy or stream `n` elements of each PE of a rectangle into an array of the host."""
         self._check(px, py, w, h)
         goal = _goal(dest, w * h * n)
+        self.device.begin()
         if streaming:
             values = self.device.receive(int(src), px, py, w, h, n)
         else:
