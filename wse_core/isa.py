@@ -231,8 +231,8 @@ UNSUPPORTED = {
     "map": "a compiler construct: write the loop with DSRs that save their address",
     "simd_64": "fabric operands that take two wavelets a step are not modelled",
     "control_transform": "which bits it writes is not public",
-    "sparse_counter": "the moment at which the second limit takes over is not public",
-    "swap_one_axis_one_color": "color swap enabled on one color of a pair only",
+    "sparse_counter": "public is when it is off for good, not what passes then; no public program has one",
+    "swap_one_axis_one_color": "what comes would be received on both colors of the pair; no public program has it",
     "stochastic_rounding": "known from a patent only",
 }
 """What the real machine or its language has and this model refuses, with the reason (support matrix)."""

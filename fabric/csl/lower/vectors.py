@@ -148,10 +148,7 @@ class Attributes(ABC):
         run = merged.get("async")
         if run is None or not run.data:
             return None
-        priority = "low"
-        if "priority" in merged:
-            chosen = [name for name, entry in merged["priority"].data.fields.items() if entry.data]
-            priority = chosen[0] if chosen else priority
+        priority = _named(merged) or _named(self._queue_of(operands)) or "low"
         activate = self.number(merged["activate"], span) if "activate" in merged else None
         unblock = self.number(merged["unblock"], span) if "unblock" in merged else None
         return Ending(priority, activate, unblock)
@@ -190,15 +187,25 @@ class Attributes(ABC):
         """Return a number for the microthread of an operation: operations of one number share their DSRs."""
         if ending is None:
             return -1
+        dsd = self._leading(operands)
+        if dsd is None:
+            return 40
+        return 8 + (dsd.fixed.color or 0) if dsd.fixed.queue is None else dsd.fixed.queue
+
+    def _leading(self, operands: list[Any]) -> Descriptor | None:
+        """Return the descriptor whose queue gives an operation its microthread, as far as that is known here."""
         known = [x for x in operands if isinstance(x, Descriptor)]
         known += [self.last[x][2] for x in operands if isinstance(x, ExplicitDsr) and x in self.last]
-        for kind, base in (("fabout", 0), ("fabin", 0)):
-            for dsd in known:
-                if dsd.fixed.kind == kind:
-                    if dsd.fixed.queue is not None:
-                        return base + dsd.fixed.queue
-                    return 8 + (dsd.fixed.color or 0)
-        return 40
+        return next((dsd for kind in ("fabout", "fabin") for dsd in known if dsd.fixed.kind == kind), None)
+
+    def _queue_of(self, operands: list[Any]) -> dict[str, Any]:
+        """Return what @initialize_queue says of the queue that gives an operation its microthread."""
+        dsd = self._leading(operands)
+        if dsd is None:
+            return {}
+        kind = "output_queue" if dsd.fixed.kind == "fabout" else "input_queue"
+        fields, _ = self.checked.unit.queues.get((kind, dsd.fixed.queue), ({}, None))
+        return fields
 
     # ---- FIFOs
 
@@ -335,6 +342,12 @@ def saves_address(options: dict[str, Any]) -> bool:
 
 ZERO = Value(IntType(16, False), 0)
 _NUMBERS = ("extent", "stride", "offset", "base_address")
+
+
+def _named(fields: dict[str, Any]) -> str | None:
+    """Return the priority that options of an operation, or the configuration of a queue, name."""
+    entries = fields["priority"].data.fields if "priority" in fields else {}
+    return next((name for name, entry in entries.items() if entry.data), None)
 
 
 def _frozen(value: Any) -> Any:

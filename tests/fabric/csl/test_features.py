@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+from fabric.asm import disasm
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
 from fabric.csl.diagnostics import CslError
@@ -335,6 +338,33 @@ comptime {
 }
 """
     assert words(tmp_path, body, declarations, count=2) == [1, 2]
+
+
+PRIORITIES = """
+const color = @get_color(1);
+const out = @get_dsd(fabout_dsd, .{{ .extent = 4, .fabric_color = color, .output_queue = @get_output_queue(3) }});
+const into = @get_dsd(fabin_dsd, .{{ .extent = 4, .fabric_color = color, .input_queue = @get_input_queue(2) }});
+var x = @zeros([4]f32);
+const all = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{4}} -> x[i] }});
+comptime {{ @initialize_queue(@get_{}_queue({}), .{{ .priority = .{{ .{} = true }} }}); }}
+task job() void {{
+  @fmovs({}, .{{ .async = true{} }});
+}}
+comptime {{ @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_task_id(8)); }}
+"""
+
+
+@pytest.mark.parametrize(("queue", "level", "operands", "option", "found"), [
+    ("output", "high", "out, all", "", "high"),
+    ("input", "medium", "all, into", "", "medium"),
+    ("input", "high", "out, all", "", "low"),  # another queue
+    ("output", "high", "out, all", ", .priority = .{ .medium = true }", "medium"),
+])  # fmt: skip
+def test_an_operation_has_its_own_priority_or_that_of_its_queue(queue, level, operands, option, found, tmp_path):
+    number = 3 if queue == "output" else 2
+    (tmp_path / "top.csl").write_text(PRIORITIES.format(queue, number, level, operands, option))
+    image = compile_file(tmp_path / "top.csl", Options()).programs[0].emitted.image
+    assert re.findall(r"priority=(\w+)", disasm.listing(image)) == [found]
 
 
 def test_random_numbers_have_23_bits_of_the_generator(tmp_path):

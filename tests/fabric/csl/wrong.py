@@ -198,6 +198,10 @@ MACHINE = {
         "comptime { @initialize_queue(@get_input_queue(2), ¶.{ .colour = @get_color(1) }); }\n",
         "no field 'colour'",
     ),
+    "priority of a queue": (
+        "comptime { @initialize_queue(@get_input_queue(2), ¶.{ .priority = .{ .highest = true } }); }\n",
+        "no field 'highest'",
+    ),
     "setup at run time": (
         running("¶@initialize_queue(@get_input_queue(2), .{ .color = @get_color(1) });"),
         "comptime block",

@@ -250,7 +250,7 @@ PARTS = {"priority": ("high", "medium", "low"), "on_control": ("terminate", "act
 """Fields of the options that are structs."""
 
 
-def _check_parts(ev: Any, fields: dict[str, Any], option: str, at: Span) -> None:
+def check_parts(ev: Any, fields: dict[str, Any], option: str, at: Span) -> None:
     """Refuse fields that an option does not have, or whose values it cannot use."""
     for name, entry in fields.items():
         if name not in PARTS[option]:
@@ -295,7 +295,7 @@ def options(ev: Any, node: n.Node, scope: Any, known: tuple[str, ...], name: str
         elif not isinstance(getattr(entry, "data", None), Struct):
             raise Fault(f"the option '{option}' is a struct, not {entry.type}", at)
         else:
-            _check_parts(ev, entry.data.fields, option, at)
+            check_parts(ev, entry.data.fields, option, at)
         found[option] = entry
     if "activate" in found and "unblock" in found:
         raise Fault(f"{name} takes 'activate' or 'unblock', not both", node.span)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fabric.csl import tree
+from fabric.csl.comptime.builtins.dsds import check_parts
 from fabric.csl.comptime.builtins.table import builtin
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import NOTHING, Function, Struct, Value
@@ -167,13 +168,13 @@ def _initialize_queue(ev: Any, node: n.Builtin, scope: Any) -> Value:
         if not isinstance(config.data, Struct):
             raise Fault("the configuration of a queue is a struct", node.arguments[1].span)
         fields = config.data.fields
-        _check_queue(fields, queue, node.arguments[1].span)
+        _check_queue(ev, fields, queue, node.arguments[1].span)
     what = f"{queue.type} {queue.data} is initialized twice"
     ev.unit.once(ev.unit.queues, (str(queue.type), queue.data), (fields, node.span), what, node.span)
     return NOTHING
 
 
-def _check_queue(fields: dict[str, Value], queue: Value, span: Span) -> None:
+def _check_queue(ev: Any, fields: dict[str, Value], queue: Value, span: Span) -> None:
     """Refuse fields of a queue's configuration that WSE-2 does not have."""
     for name, value in fields.items():
         if name not in ("color", "priority"):
@@ -182,6 +183,10 @@ def _check_queue(fields: dict[str, Value], queue: Value, span: Span) -> None:
             raise Fault(f"the color of a queue must be a color, not {value.type}", span)
         if name == "color" and queue.type == OUTPUT:
             raise Fault("on WSE-2 an output queue is not bound to a color", span, "leave .color out, or test @is_arch")
+        if name == "priority":
+            if not isinstance(value.data, Struct):
+                raise Fault(f"the priority of a queue is a struct, not {value.type}", span)
+            check_parts(ev, value.data.fields, name, span)
 
 
 @builtin("@assert", 1, 1, "any", GROUP, "stops a run unless something holds")
