@@ -201,11 +201,11 @@ class Attributes(ABC):
     def _queue_of(self, operands: list[Any]) -> dict[str, Any]:
         """Return what @initialize_queue says of the queue that gives an operation its microthread."""
         dsd = self._leading(operands)
-        if dsd is None:
+        if dsd is None or dsd.fixed.queue is None:
             return {}
         kind = "output_queue" if dsd.fixed.kind == "fabout" else "input_queue"
-        fields, _ = self.checked.unit.queues.get((kind, dsd.fixed.queue), ({}, None))
-        return fields
+        found = self.checked.unit.queues.get((kind, dsd.fixed.queue))
+        return {} if found is None else found[0]
 
     # ---- FIFOs
 
