@@ -203,7 +203,7 @@ def waiters(Memory m, spec):
         ce = m.s.f.ce[cell]
         if ce.main_state == MAIN_FAULT:
             continue
-        if ce.main_state == MAIN_VECTOR and not (ce.main.n == NO_END and ce.main.wait == WAIT_INPUT):
+        if ce.main_state == MAIN_VECTOR and not (ce.main.n == NO_END and _reason(m, ce, cell, &ce.main) == WAIT_INPUT):
             out.append(_thread(m, x, y, ce, &ce.main))
         elif ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING:
             out.append({"kind": "thread", "x": x, "y": y, "thread": "main",
@@ -212,7 +212,7 @@ def waiters(Memory m, spec):
         for k in range(8):
             if ce.uts >> k & 1:
                 th = ut_of(ce, k)
-                if not (th.n == NO_END and th.wait == WAIT_INPUT):
+                if not (th.n == NO_END and _reason(m, ce, cell, th) == WAIT_INPUT):
                     out.append(_thread(m, x, y, ce, th))
         for k in range(N_BINDINGS):
             if ce.prog.inq_slot[k] >= 0:
@@ -266,18 +266,44 @@ cdef list _marked(Memory m, int plane):
                 cells.append(cell)
     return cells
 
+cdef int _lacking(Memory m, ce_t* ce, thread_t* th):
+    # The input queue whose next wavelet an operation lacks in the cycle that comes next; -1: none.
+    cdef int k
+    cdef uint64_t word
+    cdef inq_t* q
+    cdef const opnd_t* o
+    if th.sending_advance:
+        return -1
+    for k in range(2):
+        o = &th.form.b if k == 0 else &th.form.c
+        if o.mode == OPND_FABIN:
+            q = inq_at(ce, ce.prog.inq_slot[o.queue])
+            word = q.slots[q.head]
+            if not takeable(word, m.s.now):
+                return o.queue
+    return -1
+
+cdef int _reason(Memory m, ce_t* ce, uint32_t cell, thread_t* th):
+    # WAIT_* of an operation as its queues stand now: what a look found (`thread_t.wait`) may be long ago, since streams
+    # are taken without one.  Operations on FIFOs are looked at in each step.
+    if _lacking(m, ce, th) >= 0:
+        return WAIT_INPUT
+    if th.wait == WAIT_FIFO:
+        return WAIT_FIFO
+    if th.form.a.mode == OPND_FABOUT and not has_room(plane_tail(&m.s.plane[th.form.a.plane], cell)[0], m.s.now):
+        return WAIT_OUTPUT
+    return WAIT_RESOURCE
+
 cdef dict _thread(Memory m, int x, int y, ce_t* ce, thread_t* th):
-    reason = {WAIT_INPUT: "input", WAIT_OUTPUT: "output", WAIT_FIFO: "fifo"}.get(th.wait, "resource")
+    cdef int lacks, why = _reason(m, ce, m.cell(x, y), th)
+    reason = {WAIT_INPUT: "input", WAIT_OUTPUT: "output", WAIT_FIFO: "fifo"}.get(why, "resource")
     queue = color = None
-    if th.wait == WAIT_OUTPUT:
+    if why == WAIT_OUTPUT:
         queue, color = th.form.a.queue, ce.prog.outq_color[th.form.a.queue]
-    elif th.wait == WAIT_INPUT:
-        for o in (0, 1):
-            if (th.form.b.mode if o == 0 else th.form.c.mode) == OPND_FABIN:
-                q = th.form.b.queue if o == 0 else th.form.c.queue
-                if not _input(m, ce, q):
-                    queue, color = q, ce.prog.inq_color[<int>q]
-                    break
+    elif why == WAIT_INPUT:
+        lacks = _lacking(m, ce, th)
+        if not _input(m, ce, lacks):        # else it is only not ready yet
+            queue, color = lacks, ce.prog.inq_color[lacks]
     return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.form.op].name,
             "reason": reason, "color": color, "queue": queue, "done": th.k, "length": _length(th.n)}
 
