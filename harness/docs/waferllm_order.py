@@ -11,13 +11,16 @@ the same way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
-__all__ = ["gemm", "gemv"]
+__all__ = ["gemm", "gemv", "product", "summed"]
 
 F16 = Arithmetic.of(machine(), "f16")
 
@@ -54,17 +57,31 @@ def gemm(x: np.ndarray, w: np.ndarray, p: int) -> np.ndarray:
     return total.transpose(0, 2, 1, 3).reshape(len(x), w.shape[1]).view(np.float16)
 
 
-def _reduced(parts: NDArray[np.uint16], root: int) -> NDArray[np.uint16]:
+def _reduced(parts: NDArray[Any], root: int, combine: Callable[[Any, Any], Any] = _add) -> NDArray[Any]:
     """Return the sum of parts along the first axis, from both ends to a root."""
     below = above = None
     for part in parts[:root]:
-        below = part if below is None else _add(below, part)
+        below = part if below is None else combine(below, part)
     for part in parts[:root:-1]:
-        above = part if above is None else _add(above, part)
+        above = part if above is None else combine(above, part)
     total = parts[root]
     for side in (above, below):
-        total = total if side is None else _add(total, side)
+        total = total if side is None else combine(total, side)
     return total
+
+
+def summed(parts: NDArray[Any], groups: int, combine: Callable[[Any, Any], Any] = np.add) -> NDArray[Any]:
+    """Return what parts along the first axis come to by the two phases of a reduction over groups."""
+    size = len(parts) // groups
+    first = [_reduced(parts[k * size : (k + 1) * size], size // 2, combine) for k in range(groups)]
+    return _reduced(np.array(first), groups // 2, combine)
+
+
+def product(x: NDArray[np.float16], w: NDArray[np.float16]) -> NDArray[np.float16]:
+    """Return x w of each PE: vectors (..., k) and tiles (..., k, n), one fused multiply-add per k in their order."""
+    total = np.zeros((*x.shape[:-1], 1, w.shape[-1]), np.uint16)
+    left = np.ascontiguousarray(x).view(np.uint16)[..., np.newaxis, :]
+    return _product(total, left, np.ascontiguousarray(w).view(np.uint16))[..., 0, :].view(np.float16)
 
 
 def gemv(x: np.ndarray, w: np.ndarray, p: int, groups: int) -> np.ndarray:
@@ -77,6 +94,4 @@ def gemv(x: np.ndarray, w: np.ndarray, p: int, groups: int) -> np.ndarray:
     """
     tiles = w.view(np.uint16).reshape(p, len(w) // p, -1)
     own = _product(np.zeros((p, 1, w.shape[1]), np.uint16), x.view(np.uint16).reshape(p, 1, -1), tiles)[:, 0]
-    size = p // groups
-    first = [_reduced(own[k * size : (k + 1) * size], size // 2) for k in range(groups)]
-    return _reduced(np.array(first), groups // 2).view(np.float16)
+    return summed(own, groups, _add).view(np.float16)

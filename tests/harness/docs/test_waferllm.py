@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.docs import waferllm, waferllm_order
+from harness.docs import waferllm, waferllm_decode, waferllm_order
 
 SCRIPT = 'test -x "$(command -v cslc)" && cs_python host.py "$@" && echo "Mean cycle count: 1$1$2.4"\n'
 HOST = """import sys
@@ -125,3 +125,42 @@ def test_mistakes_are_told(tree, tmp_path, capsys):
     assert "runs no host script" in capsys.readouterr().err
     assert waferllm.main([str(tree), "--sizes", "many"]) == 1
     assert "names no size" in capsys.readouterr().err
+
+
+def exact(given):
+    """Return the result of Decode in float64, whole vectors and tiles by row and column of PEs."""
+    x, w, sin, cos = (given[name][:, 0].astype(float) for name in ("X", "W", "freqs_sin", "freqs_cos"))
+    tiles = {
+        name: given[name].astype(float).reshape(*given[name].shape[:2], x.shape[1], -1)
+        for name in waferllm_decode.WEIGHTS
+    }
+
+    def norm(v):
+        return v * v * w / np.sqrt((v * v).mean() + 1e-6)
+
+    def power(v):
+        return (1 + v / 256) ** 4
+
+    query = np.einsum("yk,yxkn->xn", norm(x), tiles["Q_weight"])
+    query = np.broadcast_to(query, (len(x), *query.shape)).copy()
+    query[..., ::2] *= (cos + sin)[:, np.newaxis]
+    score = np.einsum("yxk,yxkn->yn", query, tiles["XKCache"]) / np.sqrt(x.size)
+    score = power(score - max(score.max(), 0))
+    out = np.einsum("yk,yxkn->xn", score / score.sum(), tiles["XVCache"])
+    first = x + np.einsum("xk,yxkn->yn", out, tiles["O_weight"])
+    up, gate = (np.einsum("yk,yxkn->xn", norm(first), tiles[name]) for name in ("UP_weight", "GATE_weight"))
+    return first + np.einsum("xk,yxkn->yn", up / (1 + power(-up)) * gate, tiles["DOWN_weight"])
+
+
+@pytest.mark.parametrize(("mesh", "tile", "groups"), [(4, 6, 2), (8, 4, 2), (8, 4, 4)])
+def test_decode_in_the_order_of_the_pes_is_near_the_exact_one(mesh, tile, groups):
+    given = waferllm_decode.numbers(mesh, tile, 1)
+    found, wanted = waferllm_decode.decode(given, groups), exact(given)
+    assert found.dtype == np.float16
+    assert (found == found[:, :1]).all()  # alike in a row
+    assert np.abs(found[:, 0] - wanted).max() < 0.01 * np.abs(wanted).max()
+
+
+def test_decode_says_what_a_tree_lacks(tmp_path, capsys):
+    assert waferllm_decode.main([str(tmp_path)]) == 1
+    assert "the root of the tree of WaferLLM" in capsys.readouterr().err
