@@ -82,7 +82,7 @@ class WaferPort(Endpoint):
         self.link.free = float(ready)
         self.entered, self.left = np.full(script.n_words, np.nan), np.full(len(script.back), np.nan)
         self.arrived = np.empty(script.n_words)
-        self._place, self._back = np.argsort(script.sequence), np.argsort(script.back)
+        self._place, self._back = _inverse(script.sequence), _inverse(script.back)
         self._sender, self._first = script.sender, script.starts
         self._got = np.concatenate([[0], np.cumsum([len(places) for places in script.places])])
         self._in, self._out, self._last = [0] * columns, [0] * columns, [0] * columns
@@ -187,6 +187,13 @@ class WaferPort(Endpoint):
         if self.limited:
             for stream in self.wafer.resident.outputs:
                 self.wafer.fabric.accept(stream, None)
+
+
+def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where each number stands in an order of all of them."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    return places
 
 
 def _begun(times: Times) -> Times:

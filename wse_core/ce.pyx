@@ -411,6 +411,28 @@ cdef inline bint goes_on(region_t* s, ce_t* ce, uint32_t cell, uint64_t* t) noex
     t[0] = run_scalar(s, ce, cell, when)
     return True
 
+cdef inline bint starves(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
+    # The end of a look whose last issue, of the main thread, was in cycle t, if that is now alone in a flow for which
+    # nothing has come: what the general look would find.  False: nothing was done.
+    # Gain: a twentieth of the instructions of a gradient of streamed training.
+    cdef thread_t* th = &ce.main
+    if TRACE or ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.inq == NO_PLACE or ce.uts:
+        return False
+    if is_valid(inq_at(ce, th.inq).slots[inq_at(ce, th.inq).head]) or th.next > ce.acct:
+        return False
+    th.wait = WAIT_INPUT
+    ce.wait = WAIT_INPUT
+    ce.want_space = th.plane != NO_PLACE and is_valid(plane_tail(&s.plane[th.plane], cell)[0])
+    if ce.pipe_free > t + 1:
+        t = ce.pipe_free - 1            # done with every cycle before pipe_free
+    ce.resume = t + 1
+    if t > s.now and (ce.want_space or t > s.now + s.f.p.ramp_in):
+        schedule(s, cell, t + 1, t + 1)             # wake-ups before that cycle are not heard
+    else:
+        taking_begins(s, ce, cell)
+    way_wanted(s, ce)
+    return True
+
 cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil:
     # A look at a CE whose main thread does nothing but a flow: the general look in a few steps. False: not the
     # end of it, go on with the general look. Gain on streaming benchmarks: a fifth.
@@ -533,7 +555,7 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
                 ce.resume = t
                 schedule(s, cell, t, t)
                 return
-        if ce.main_state == MAIN_FAULT:
+        if ce.main_state == MAIN_FAULT or thread == MAIN and starves(s, ce, cell, t):
             return
         if not ce.uts and ce.main_state != MAIN_IDLE:
             if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_BULK:

@@ -24,15 +24,11 @@ cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexc
     mark_due(s, plane_number(q), cell, ready)
 
 cdef void rests(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
-    # The queue of a ramp after a grant: nothing to look at in the next cycle, because it is empty or because its head
-    # is still under way for some cycles, as `not_ready` would find then.
-    cdef uint64_t ready
-    if is_valid(word):
-        ready = ready_cycle(word, s.now)
-        if ready - s.now < 3:
-            return
+    # The queue of a ramp after a grant whose next wavelet is still under way for some cycles: as `not_ready` would find.
+    cdef uint64_t ready = ready_cycle(word, s.now)
+    if ready - s.now >= 3:
         mark_due(s, plane_number(q), cell, ready)
-    map_clear(&q.map, cell)
+        map_clear(&q.map, cell)
 
 cdef void wake_upstream(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # A place became free for which a queue of the neighbour waits, or the host; it can be used from the next cycle on.

@@ -33,18 +33,31 @@ cdef void due_later(region_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
     wheel_add(s, cell + s.f.n_cells, cycle - 1, s.now)
 
 cdef void wake_ramps(region_t* s, uint32_t cell) noexcept nogil:
-    # That cycle comes next: whoever waits for one of the PE's ramps looks again.
+    # That cycle comes next: who waits for one of the PE's ramps up to then looks again, who waits longer goes on waiting.
     cdef ce_t* ce = s.f.ce[cell]
+    cdef uint64_t word
     cdef inq_t* q
+    cdef plane_t* r
     cdef int k
     for k in range(ce.prog.n_inq):
         q = inq_at(ce, k)
         if q.sleeper == FOR_TIME:
-            q.sleeper = 0
-            wake_inputs(s, q.color, cell)
+            word = q.slots[q.tail]
+            if is_valid(word) or usable(word, s.now + 1):
+                q.sleeper = 0
+                wake_inputs(s, q.color, cell)
+            else:
+                due_later(s, cell, ready_cycle(word, s.now))
     for k in range(N_BINDINGS):
         if ce.prog.outq_color[k] >= 0:
-            wake_color(s, ce.prog.outq_color[k], cell, 1 << DIR_R)
+            r = &s.plane[ce.prog.outq_color[k] * N_PORTS + DIR_R]
+            word = plane_head(r, cell)[0]
+            if not is_valid(word):
+                continue
+            if usable(word, s.now + 1):
+                plane_mark(s, r, cell)
+            else:
+                mark_due(s, plane_number(r), cell, ready_cycle(word, s.now))
     s.waiting = 1
 
 cdef void wake_color(region_t* s, int color, uint32_t cell, uint32_t ports) noexcept nogil:

@@ -4,7 +4,8 @@
 # A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1; the
 # neighbour in direction d is cell + delta[d].  The stride is the width and two cells of border, rounded up: to a
 # multiple of 64, so that rows share no words of bitmaps, or below that to a power of two, so that a word holds whole
-# rows.  What is told below of a row holds then for the rows of such a word together.
+# rows.  What is told below of a row holds then for the rows of such a word together, and on a small fabric, where the
+# stride is not rounded, for all rows together.
 # Nothing here knows Python; `fabric.engine.memory`
 # allocates the tables (no-reserve mappings: what is never touched costs nothing), router.pyx and ce.pyx advance them.
 # What is done with them: queue.pxd, wake.pxd, block.pxd, emit.pxd.  Cycle rules: docs/machine.md.

@@ -464,7 +464,9 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
     if ramp:
         if s.f.ce[cell].want_space:
             ring_set(s, cell, now + 1)
-        if not (is_valid(after) and usable(after, now + 1)):
+        if not is_valid(after):
+            map_clear(&q.map, cell)
+        elif not usable(after, now + 1):
             rests(s, q, cell, after)
     if t != NULL:
         place[0] = payload | s.hop_word

@@ -65,7 +65,8 @@ cdef class Engine:
     sweep : int
         Cycles between sweeps that keep stamps and 32-bit counters in range. No result depends on it either.
     pack : bool
-        Advance narrow rows together, as many as fit a word of 64 cells, which is faster; tests of bands say no.
+        Advance narrow rows together, as many as fit a word of 64 cells, or all of a small fabric, which is faster;
+        tests of bands say no.
     trains : bool
         Move many words of a stream along their whole way at once where nothing can hold them up, see `trains`.
 
@@ -256,8 +257,8 @@ cdef class Engine:
         Parameters
         ----------
         bands : int or sequence of int, optional
-            Number of bands of rows with clocks of their own, or their heights; 1: all rows at one clock.  Narrow rows
-            that share a word of 64 cells stay in one band.  Default: bands while so much moves that memory is what a
+            Number of bands of rows with clocks of their own, or their heights; 1: all rows at one clock.  Rows that
+            are advanced together (`pack`) stay in one band.  Default: bands while so much moves that memory is what a
             run waits for.  While events are recorded all rows stand at one clock.
         threads : int, optional
             Threads that run bands; default as many as the process may use while so much moves that they pay, else one.
@@ -276,7 +277,7 @@ cdef class Engine:
                               hint=f"1 to {MATES + 1} threads, turns of a cycle or more")
         heights = _heights(bands, height)
         self.automatic = bands is None
-        # Narrow rows that share a word are advanced together, and so are the borders with what lies beside them.
+        # Rows that are advanced together stay so, and so do the borders with what lies beside them.
         rows = np.cumsum([1, *heights]) * self.s.f.stride // (64 * self.s.f.grid.words)
         rows[0], rows[len(heights)] = 0, self.s.f.n_rows
         rows = rows[np.diff(rows, prepend=-1) > 0]      # np.unique would load numpy.ma

@@ -28,6 +28,7 @@ from wse_core.errors import ConfigError, InternalError
 
 cdef enum:
     WIDEST = 4094           # PEs in a row: with two cells of border, 64 words of 64 cells
+    TOGETHER = 16           # words of a fabric whose narrow rows are all advanced as one, without gaps between them
 
 _twins.check()
 
@@ -78,11 +79,15 @@ cdef _tables(Memory m, spec, bint pack):
         raise ConfigError(f"a fabric of {spec.width} x {spec.height} PEs is too wide: the engine has room for {WIDEST} "
                           "in a row", where="machine", hint="a narrower rectangle; columns may be longer")
     s.f.stride = (spec.width + 2 + 63) // 64 * 64
+    s.f.grid.words = s.f.stride // 64
     if pack and spec.width + 2 <= 32:
-        s.f.stride = 4
-        while s.f.stride < <uint32_t>spec.width + 2:
-            s.f.stride *= 2
-    s.f.grid.words = (s.f.stride + 63) // 64
+        s.f.stride = spec.width + 2
+        if s.f.stride * (spec.height + 2) <= TOGETHER * 64:
+            s.f.grid.words = (s.f.stride * (spec.height + 2) + 63) // 64
+        else:
+            s.f.stride = 4
+            while s.f.stride < <uint32_t>spec.width + 2:
+                s.f.stride *= 2
     s.f.grid.inverse = ((<uint64_t>1 << 32) + s.f.grid.words - 1) // s.f.grid.words
     s.f.n_rows = (s.f.stride * (spec.height + 2) + s.f.grid.words * 64 - 1) // (s.f.grid.words * 64)
     s.f.n_words = s.f.grid.words * s.f.n_rows

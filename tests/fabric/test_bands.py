@@ -232,11 +232,13 @@ def test_the_command_takes_bands_and_threads(capsys):
     assert "--threads" in capsys.readouterr().err
 
 
-def test_narrow_rows_stay_together():
-    """Rows that share a word of 64 cells are in one band; the results are those of rows that do not share."""
-    workload = workloads.exchange(5, 40, 10)
+@pytest.mark.parametrize(("height", "most"), [(150, 19), (40, 1)])
+def test_narrow_rows_stay_together(height, most):
+    """Rows that share a word of 64 cells are in one band, those of a small fabric all; the results are those of rows
+    that do not share."""
+    workload = workloads.exchange(5, height, 10)
     states = []
-    for pack, bands, ran in ((True, 40, 6), (False, 40, 40), (True, 1, 1)):
+    for pack, bands, ran in ((True, height, most), (False, height, height), (True, 1, 1)):
         engine = Engine(workload.spec, pack=pack)
         engine.arrange(bands=bands, threads=2, turn=9)
         workload.start(engine)
