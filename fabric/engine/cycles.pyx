@@ -130,15 +130,11 @@ cdef inline void row_ends(region_t* s, uint32_t row) noexcept nogil:
             row_computes(s, row)
     row_closes(s, row)
 
-cdef void cycle_of(region_t* s, uint32_t first, uint32_t end, bint fetches) noexcept nogil:
-    # Cycle `now` of rows first .. end - 1; `fetches`: they are more than a cache holds.
+cdef void rows_of_cycle(region_t* s, uint32_t first, uint32_t end, bint fetches) noexcept nogil:
+    # What rows first .. end - 1 do in a cycle.
     cdef uint32_t w, row, last = 0
     cdef uint64_t b
     cdef bint up = False, any = False
-    s.moved = 0
-    s.waiting = 0
-    s.hop_word = stamp_of(s.now + s.f.p.hop) | <uint64_t>1 << SHIFT_VALID
-    s.ramp_word = stamp_of(s.now + s.f.p.ramp_in) | <uint64_t>1 << SHIFT_VALID
     if unlikely(s.order != 0):
         up = vary(s, 2)
     for w in range(first >> 6, (end + 63) >> 6):
@@ -163,6 +159,18 @@ cdef void cycle_of(region_t* s, uint32_t first, uint32_t end, bint fetches) noex
             any = True
     if any:
         row_ends(s, last)
+
+cdef void cycle_of(region_t* s, uint32_t first, uint32_t end, bint fetches) noexcept nogil:
+    # Cycle `now` of rows first .. end - 1; `fetches`: they are more than a cache holds.
+    s.moved = 0
+    s.waiting = 0
+    s.hop_word = stamp_of(s.now + s.f.p.hop) | <uint64_t>1 << SHIFT_VALID
+    s.ramp_word = stamp_of(s.now + s.f.p.ramp_in) | <uint64_t>1 << SHIFT_VALID
+    if end != first + 1:
+        rows_of_cycle(s, first, end, fetches)
+    elif has_work(s, first):            # a small fabric, or a band of a row
+        row_begins(s, first)
+        row_ends(s, first)
     s.events += s.moved
     if s.moved:
         s.hops += s.moved
