@@ -24,7 +24,7 @@ cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexc
     mark_due(s, plane_number(q), cell, ready)
 
 cdef void rests(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
-    # The queue of a ramp after a grant whose next wavelet is still under way for some cycles: as `not_ready` would find.
+    # The queue of a ramp after a grant, its next wavelet still under way for some cycles: as `not_ready` would find.
     cdef uint64_t ready = ready_cycle(word, s.now)
     if ready - s.now >= 3:
         mark_due(s, plane_number(q), cell, ready)

@@ -33,7 +33,7 @@ cdef void due_later(region_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
     wheel_add(s, cell + s.f.n_cells, cycle - 1, s.now)
 
 cdef void wake_ramps(region_t* s, uint32_t cell) noexcept nogil:
-    # That cycle comes next: who waits for one of the PE's ramps up to then looks again, who waits longer goes on waiting.
+    # That cycle comes next: who waits for one of the PE's ramps up to then looks again, others go on waiting.
     cdef ce_t* ce = s.f.ce[cell]
     cdef uint64_t word
     cdef inq_t* q
