@@ -23,7 +23,7 @@ cdef inline void end_step(ce_t* ce, thread_t* th, uint64_t t, uint32_t busy, uin
     book(ce, t, busy, conflict)
     th.next = ce.pipe_free
     ce.counts[COUNT_STEPS] += 1
-    ce.rr = th.id
+    ce.rr = th.form.id
 
 cdef inline bint is_mac(int op) noexcept nogil:
     return op == OP_FMACS or op == OP_FMACH or op == OP_FMACHS

@@ -1,10 +1,10 @@
 # cython: overflowcheck=False
 # Sets of cells as bitmaps, row by row: which cells, and per row which words of these are not zero.
 #
-# A row of cells takes whole words, at most 64 of them (or several narrow rows, or all of a small fabric, count as one
-# row), so a second word says which of them to look at, and what is done to one row touches the words of no other.
-# Finding the members of a row costs work per member, not per cell.  Taking a cell out clears its bit only; who walks
-# over a row clears what has become untrue of the second word.
+# A row of cells takes whole words, at most 64 of them (or a few rows that share words, or all of a small fabric, count
+# as one row), so a second word says which of them to look at, and what is done to one row touches the words of no
+# other.  Finding the members of a row costs work per member, not per cell.  Taking a cell out clears its bit only; who
+# walks over a row clears what has become untrue of the second word.
 from libc.stdint cimport uint32_t, uint64_t
 
 ctypedef struct grid_t:     # how cells lie in words

@@ -14,10 +14,19 @@ cdef inline thread_t* ut_of(ce_t* ce, int ut) noexcept nogil:
     return <thread_t*>(<char*>ce + ce.prog.ut_at[ut])
 
 cdef inline dsr_t* dsr_at(ce_t* ce, int slot) noexcept nogil:
-    return <dsr_t*>(<char*>ce + ce.prog.dsr_at) + slot
+    return <dsr_t*>(<char*>ce + ce.prog.dsr_at + slot * ce.prog.dsr_bytes)
 
 cdef inline desc_t* desc_of(ce_t* ce, dsr_t* d) noexcept nogil:
     return ce.prog.descriptors + d.number - 1
+
+cdef inline uint16_t extent_in(ce_t* ce, dsr_t* d) noexcept nogil:
+    return d.extent if ce.prog.edits else desc_of(ce, d).extent[0]
+
+cdef inline int16_t stride_in(ce_t* ce, dsr_t* d) noexcept nogil:
+    return d.stride if ce.prog.edits else desc_of(ce, d).stride[0]
+
+cdef inline uint16_t index_in(ce_t* ce, dsr_t* d) noexcept nogil:
+    return d.index if ce.prog.edits else desc_of(ce, d).index
 
 cdef inline uint16_t* depth_of(ce_t* ce) noexcept nogil:
     # Number of return addresses on the stack, which lies before it.

@@ -3,8 +3,8 @@
 from wse_core.records cimport *
 
 
-cdef inline uint64_t lines(uint64_t n) noexcept nogil:
-    return (n + 63) & ~<uint64_t>63
+cdef inline uint64_t even(uint64_t n) noexcept nogil:
+    return (n + 7) & ~<uint64_t>7
 
 cdef inline uint64_t inputs_at(region_t* s, program_t* g, uint64_t at) noexcept nogil:
     # Place the input queues; what comes behind them.
@@ -16,12 +16,14 @@ cdef inline uint64_t inputs_at(region_t* s, program_t* g, uint64_t at) noexcept 
     return at
 
 cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
-    # Everything one PE needs besides SRAM, as large as its program asks for.  Microthreads begin on a cache line, and
-    # what a step does not touch fills the line before them.
+    # Everything one PE needs besides SRAM, as large as its program asks for: what a step touches, then the rest.
     cdef uint64_t at = sizeof(ce_t)
     cdef int k
-    if not g.n_ut:
-        at = inputs_at(s, g, at)
+    for k in range(N_UTS):
+        if g.ut_at[k]:
+            g.ut_at[k] = <uint16_t>at
+            at += sizeof(thread_t)
+    at = inputs_at(s, g, at)
     if g.delays:
         g.ready_at = <uint16_t>at
         at += sizeof(ready_t)
@@ -29,20 +31,15 @@ cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
         g.lfsr_at = <uint16_t>at
         at += N_GENERATORS * sizeof(uint32_t)
     g.dsr_at = <uint16_t>at
-    at += g.n_dsr * sizeof(dsr_t)
+    at += g.n_dsr * g.dsr_bytes
     g.fifo_at = <uint16_t>at
     at += g.n_fifo * sizeof(fifo_t)
     if g.calls:
         g.stack_at = <uint16_t>at
         at += (RETURN_DEPTH + 1) * sizeof(uint16_t)
-    if g.n_ut:
-        at = lines(at)
-        for k in range(N_UTS):
-            if g.ut_at[k]:
-                g.ut_at[k] = <uint16_t>at
-                at += sizeof(thread_t)
-        at = lines(inputs_at(s, g, at))
-    g.block_bytes = (at + 7) & ~<uint64_t>7
+    if g.n_dsr:                     # `all_but_base` of the last one stays within the block
+        at = max(at, g.dsr_at + (g.n_dsr - 1) * g.dsr_bytes + sizeof(dsr_t))
+    g.block_bytes = even(at)
 
 cdef void ce_awaken(region_t* s, uint32_t cell) noexcept nogil:
     # Give a CE its initial state. Done when it first does something, so that idle PEs take no memory.

@@ -213,7 +213,7 @@ cdef inline void book_bulk(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, u
     ce.counts[COUNT_BUSY] += steps
     ce.counts[COUNT_STALL_CONFLICT] += lost
     if TRACE:
-        s.watch[cell].lost[th.id] += <uint32_t>lost
+        s.watch[cell].lost[th.form.id] += <uint32_t>lost
     ce.tail_conflict = cost - 1
     ce.acct = t
     ce.pipe_free = t

@@ -416,13 +416,13 @@ cdef inline bint starves(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexc
     # nothing has come: what the general look would find.  False: nothing was done.
     # Gain: a twentieth of the instructions of a gradient of streamed training.
     cdef thread_t* th = &ce.main
-    if TRACE or ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.inq == NO_PLACE or ce.uts:
+    if TRACE or ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.form.inq == NO_PLACE or ce.uts:
         return False
-    if is_valid(inq_at(ce, th.inq).slots[inq_at(ce, th.inq).head]) or th.next > ce.acct:
+    if is_valid(inq_at(ce, th.form.inq).slots[inq_at(ce, th.form.inq).head]) or th.next > ce.acct:
         return False
     th.wait = WAIT_INPUT
     ce.wait = WAIT_INPUT
-    ce.want_space = th.plane != NO_PLACE and is_valid(plane_tail(&s.plane[th.plane], cell)[0])
+    ce.want_space = th.form.plane != NO_PLACE and is_valid(plane_tail(&s.plane[th.form.plane], cell)[0])
     if ce.pipe_free > t + 1:
         t = ce.pipe_free - 1            # done with every cycle before pipe_free
     ce.resume = t + 1

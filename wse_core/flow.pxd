@@ -30,9 +30,9 @@ cdef inline bint flow_on(ce_t* ce, thread_t* th) noexcept nogil:
     cdef inq_t* q
     if th.kind != KIND_FLOW:
         return False
-    if th.inq == NO_PLACE:
+    if th.form.inq == NO_PLACE:
         return True
-    q = inq_at(ce, th.inq)
+    q = inq_at(ce, th.form.inq)
     return not is_control(q.slots[q.head])
 
 cdef inline void taking_begins(region_t* s, ce_t* ce, uint32_t cell) noexcept nogil:
@@ -45,17 +45,17 @@ cdef inline void taking_begins(region_t* s, ce_t* ce, uint32_t cell) noexcept no
     cdef uint64_t next = s.now + s.f.p.ramp_in + 1
     cdef inq_t* q
     cdef uint8_t how = 0
-    if (TRACE or ce.wait != WAIT_INPUT or th.inq == NO_PLACE or ce.uts or th.form.group != 1 or ce.rr != MAIN
+    if (TRACE or ce.wait != WAIT_INPUT or th.form.inq == NO_PLACE or ce.uts or th.form.group != 1 or ce.rr != MAIN
             or th.n - th.k < 2 or ce.acct > next or ce.resume > next or th.next > ce.acct or ce.pipe_free > ce.acct
             or s.f.injects):
         return
-    q = inq_at(ce, th.inq)
+    q = inq_at(ce, th.form.inq)
     if is_valid(q.slots[q.head]):
         return
-    if (q.cap <= s.f.p.ramp_in or th.plane != NO_PLACE
-            and s.plane[th.plane].cap[cell] <= s.f.p.ramp_in + s.f.p.execute + s.f.p.ramp_out):
+    if (q.cap <= s.f.p.ramp_in or th.form.plane != NO_PLACE
+            and s.plane[th.form.plane].cap[cell] <= s.f.p.ramp_in + s.f.p.execute + s.f.p.ramp_out):
         how = BY_LOOK
-    ce.takes = th.inq + 1 | how
+    ce.takes = th.form.inq + 1 | how
     taking_counts(ce, 0xFFFFFFFF)
 
 cdef inline void taking_ends(ce_t* ce) noexcept nogil:
@@ -70,13 +70,13 @@ cdef inline void taking_ends(ce_t* ce) noexcept nogil:
 cdef inline void train_wanted(region_t* s, ce_t* ce) noexcept nogil:
     # After a look at the main thread in a flow, alone: if that sends what lies in memory and waits for room, the words
     # may leave as a train when the first one moves.
-    if not TRACE and ce.want_space and ce.main.inq == NO_PLACE and s.f.trains and ce.uts == 0:
+    if not TRACE and ce.want_space and ce.main.form.inq == NO_PLACE and s.f.trains and ce.uts == 0:
         ce.want_space = WANTS_TRAIN
 
 cdef inline void way_wanted(region_t* s, ce_t* ce) noexcept nogil:
     # The same at the begin of a flow that sends on what it takes: words may have been held up before it began, which
     # can leave as a train when the first one that it has sent moves.
-    if (not TRACE and s.f.trains and ce.main.inq != NO_PLACE and ce.main.plane != NO_PLACE and ce.uts == 0
+    if (not TRACE and s.f.trains and ce.main.form.inq != NO_PLACE and ce.main.form.plane != NO_PLACE and ce.uts == 0
             and ce.main.k < SOON and ce.main.n - ce.main.k > SOON):
         ce.want_space = WANTS_TRAIN
 
@@ -86,16 +86,16 @@ cdef inline bint pair_on(ce_t* ce, thread_t* th) noexcept nogil:
     cdef inq_t* q2
     if th.kind != KIND_PAIR:
         return False
-    q = inq_at(ce, th.inq)
-    q2 = inq_at(ce, th.inq2)
+    q = inq_at(ce, th.form.inq)
+    q2 = inq_at(ce, th.form.inq2)
     return not is_control(q.slots[q.head]) and not is_control(q2.slots[q2.head])
 
 cdef inline uint64_t flow_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # vec_when for a flow, or one with two fabric inputs, with no control wavelet at its head.
     cdef uint64_t when = ce.acct, word, r
     cdef inq_t* q
-    if th.inq != NO_PLACE:
-        q = inq_at(ce, th.inq)
+    if th.form.inq != NO_PLACE:
+        q = inq_at(ce, th.form.inq)
         word = q.slots[q.head]
         if not is_valid(word):
             th.wait = WAIT_INPUT
@@ -105,15 +105,15 @@ cdef inline uint64_t flow_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* t
             if r > when:
                 th.wait = WAIT_INPUT
                 when = r
-        if unlikely(th.inq2 != NO_PLACE):
-            q = inq_at(ce, th.inq2)
+        if unlikely(th.form.inq2 != NO_PLACE):
+            q = inq_at(ce, th.form.inq2)
             word = q.slots[q.head]
             r = ready_cycle(word, t) if is_valid(word) else NEVER
             if r > when:
                 th.wait = WAIT_INPUT
                 when = r
-    if th.plane != NO_PLACE:
-        word = plane_tail(&s.plane[th.plane], cell)[0]
+    if th.form.plane != NO_PLACE:
+        word = plane_tail(&s.plane[th.form.plane], cell)[0]
         if is_valid(word):
             ce.want_space = 1
             r = NEVER

@@ -90,11 +90,11 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     cdef uint64_t t = start, word = 0
     cdef uint64_t latency = s.f.p.execute + s.f.p.ramp_out
     cdef uint32_t g, j, b, payload, cost = 1, k = th.k, n_steps = 0
-    cdef bint receives = th.inq != NO_PLACE, sends = th.plane != NO_PLACE
+    cdef bint receives = th.form.inq != NO_PLACE, sends = th.form.plane != NO_PLACE
     cdef const form_t* f = th.form
     cdef bint single = f.group == 1
-    cdef inq_t* q = inq_at(ce, th.inq if receives else 0)
-    cdef uint64_t* out = queue_at(&s.plane[th.plane], cell) if sends else NULL
+    cdef inq_t* q = inq_at(ce, f.inq if receives else 0)
+    cdef uint64_t* out = queue_at(&s.plane[f.plane], cell) if sends else NULL
     cdef const num_t* num = &ce.prog.num
     cdef uint16_t* m = ce.sram - ce.prog.code_words
     while True:
@@ -116,9 +116,9 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
             if sends:
                 if unlikely(f.zeroes):
                     flow_zero(m, &f.b, th.base_b, k)
-                push_to_record(s, th.plane, cell, out, b, t + latency)
+                push_to_record(s, f.plane, cell, out, b, t + latency)
                 if TRACE:
-                    traced_send(s, ce, cell, th.plane, b, t)
+                    traced_send(s, ce, cell, f.plane, b, t)
             else:
                 flow_put(m, &f.a, th.base_a, k, b)
             k += 1
@@ -139,9 +139,9 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
             else:
                 flow_put(m, &f.a, th.base_a, k + j, b)
         if sends:
-            push_to_record(s, th.plane, cell, out, payload, t + cost - 1 + latency)
+            push_to_record(s, f.plane, cell, out, payload, t + cost - 1 + latency)
             if TRACE:
-                traced_send(s, ce, cell, th.plane, payload, t)
+                traced_send(s, ce, cell, f.plane, payload, t)
         k += g
         t += cost
         n_steps += 1
@@ -161,7 +161,7 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         th.k = k
         book(ce, start, <uint32_t>(t - start), 0)
         th.next = t
-        ce.rr = th.id
+        ce.rr = f.id
         if k == th.n and th.n != NO_END:
             if sends and f.a.flags & F_ADVANCE:
                 last_is_advance(ce, th)
@@ -184,12 +184,12 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
     cdef uint32_t k = th.k, b
     if TRACE or f.group != 1 or th.n - k != 1 or (f.a.flags | f.b.flags | f.c.flags) & (F_ADVANCE | F_SAVE):
         return False
-    if th.inq != NO_PLACE:
-        q = inq_at(ce, th.inq)
+    if f.inq != NO_PLACE:
+        q = inq_at(ce, f.inq)
         word = q.slots[q.head]
         if not takeable(word, t) or is_control(word):
             return False
-    if th.plane != NO_PLACE and not has_room(plane_tail(&s.plane[th.plane], cell)[0], t):
+    if f.plane != NO_PLACE and not has_room(plane_tail(&s.plane[f.plane], cell)[0], t):
         return False
     if q != NULL:
         q.slots[q.head] = stamp_of(t + 1)
@@ -198,12 +198,12 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
         ce.counts[COUNT_RECEIVED] += 1
     b = flow_take(m, &f.b, th.base_b, k, 0, <uint32_t>word)
     b = alu(f.op, &ce.prog.num, b, flow_take(m, &f.c, th.base_c, k, 0, <uint32_t>word), th.scalar)
-    if th.plane == NO_PLACE:
+    if f.plane == NO_PLACE:
         flow_put(m, &f.a, th.base_a, k, b)
     else:
         if f.zeroes:
             flow_zero(m, &f.b, th.base_b, k)
-        push_to_router(s, th.plane, cell, b, t + s.f.p.execute + s.f.p.ramp_out)
+        push_to_router(s, f.plane, cell, b, t + s.f.p.execute + s.f.p.ramp_out)
         ce.counts[COUNT_SENT] += 1
     ce.counts[COUNT_ELEMENTS] += 1
     ce.counts[COUNT_STEPS] += 1
@@ -230,16 +230,16 @@ cdef bint flow_takes(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noe
     cdef uint16_t* m = ce.sram - ce.prog.code_words
     cdef uint32_t b, k = th.k
     if (is_control(payload) or th.n - k < 2 or t >= s.ahead
-            or th.plane != NO_PLACE and not has_room(plane_tail(&s.plane[th.plane], cell)[0], t)):
+            or f.plane != NO_PLACE and not has_room(plane_tail(&s.plane[f.plane], cell)[0], t)):
         taking_ends(ce)
         return False
     b = flow_value(&ce.prog.num, th, m, k, 0, <uint32_t>payload, <uint32_t>payload)
-    if th.plane == NO_PLACE:
+    if f.plane == NO_PLACE:
         flow_put(m, &f.a, th.base_a, k, b)
     else:
         if unlikely(f.zeroes):
             flow_zero(m, &f.b, th.base_b, k)
-        push_to_router(s, th.plane, cell, b, t + s.f.p.execute + s.f.p.ramp_out)
+        push_to_router(s, f.plane, cell, b, t + s.f.p.execute + s.f.p.ramp_out)
     th.k = k + 1
     ce.acct = t + 1
     touched(s, t)
@@ -252,8 +252,8 @@ cdef bint flow_looks(region_t* s, ce_t* ce, uint32_t cell) noexcept nogil:
     # Gain: a quarter of the instructions of a hop in a chain, since nothing is booked, and nothing asked of the form.
     cdef thread_t* th = &ce.main
     cdef const form_t* f = th.form
-    cdef inq_t* q = inq_at(ce, th.inq)
-    cdef uint64_t* out = queue_at(&s.plane[th.plane], cell) if th.plane != NO_PLACE else NULL
+    cdef inq_t* q = inq_at(ce, f.inq)
+    cdef uint64_t* out = queue_at(&s.plane[f.plane], cell) if f.plane != NO_PLACE else NULL
     cdef uint64_t t = s.now, word = q.slots[q.head], latency = s.f.p.execute + s.f.p.ramp_out
     cdef uint16_t* m = ce.sram - ce.prog.code_words
     cdef uint32_t b, k = th.k
@@ -268,7 +268,7 @@ cdef bint flow_looks(region_t* s, ce_t* ce, uint32_t cell) noexcept nogil:
         else:
             if unlikely(f.zeroes):
                 flow_zero(m, &f.b, th.base_b, k)
-            push_to_record(s, th.plane, cell, out, b, t + latency)
+            push_to_record(s, f.plane, cell, out, b, t + latency)
         k += 1
         t += 1
         word = q.slots[q.head]
@@ -293,7 +293,7 @@ cdef void taking_counts(ce_t* ce, uint32_t sign) noexcept nogil:
     ce.counts[COUNT_STEPS] += n
     ce.counts[COUNT_ELEMENTS] += n
     ce.counts[COUNT_RECEIVED] += n
-    if ce.main.plane != NO_PLACE:
+    if ce.main.form.plane != NO_PLACE:
         ce.counts[COUNT_SENT] += n
     if is_mac(ce.main.form.op):
         ce.counts[COUNT_MACS] += n
@@ -313,11 +313,11 @@ cdef inline int able_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th,
     cdef uint64_t word, other
     if th.next > t:
         return NOT_ABLE
-    if th.inq != NO_PLACE:
-        q[0] = inq_at(ce, th.inq)
+    if th.form.inq != NO_PLACE:
+        q[0] = inq_at(ce, th.form.inq)
         word = q[0].slots[q[0].head]
-        if unlikely(th.inq2 != NO_PLACE):
-            q2 = inq_at(ce, th.inq2)
+        if unlikely(th.form.inq2 != NO_PLACE):
+            q2 = inq_at(ce, th.form.inq2)
             other = q2.slots[q2.head]
             if is_control(word) or is_control(other):
                 return UNCERTAIN
@@ -329,8 +329,8 @@ cdef inline int able_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th,
             return UNCERTAIN
         if not usable(word, t):
             return NOT_ABLE
-    if th.plane != NO_PLACE:
-        out[0] = queue_at(&s.plane[th.plane], cell)
+    if th.form.plane != NO_PLACE:
+        out[0] = queue_at(&s.plane[th.form.plane], cell)
         word = tail_in(out[0])[0]
         if not has_room(word, t):
             return UNCERTAIN if t > s.now + 1 and is_valid(word) else NOT_ABLE
@@ -343,22 +343,22 @@ cdef void step_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     cdef const form_t* f = th.form
     cdef uint64_t word = 0, word2 = 0
     cdef uint32_t b = 0, other, g = 0
-    if th.inq != NO_PLACE:
-        word = inq_take(s, ce, cell, inq_at(ce, th.inq), t)
+    if f.inq != NO_PLACE:
+        word = inq_take(s, ce, cell, inq_at(ce, f.inq), t)
         word2 = word
-        if unlikely(th.inq2 != NO_PLACE):
-            word2 = inq_take(s, ce, cell, inq_at(ce, th.inq2), t)
+        if unlikely(f.inq2 != NO_PLACE):
+            word2 = inq_take(s, ce, cell, inq_at(ce, f.inq2), t)
     while g < f.group and th.k + g < th.n:
         other = flow_value(num, th, m, th.k + g, g, <uint32_t>word, <uint32_t>word2)
-        if th.plane == NO_PLACE:
+        if f.plane == NO_PLACE:
             flow_put(m, &f.a, th.base_a, th.k + g, other)
         else:
             b |= other << (16 * g)
             if unlikely(f.zeroes):
                 flow_zero(m, &f.b, th.base_b, th.k + g)
         g += 1
-    if th.plane != NO_PLACE:
-        send(s, ce, cell, th.plane, b, t, 1)
+    if f.plane != NO_PLACE:
+        send(s, ce, cell, f.plane, b, t, 1)
     ce.counts[COUNT_ELEMENTS] += g
     if is_mac(f.op):
         ce.counts[COUNT_MACS] += g
@@ -367,7 +367,7 @@ cdef void step_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
 cdef inline bint quick_in_turn(const thread_t* th) noexcept nogil:
     # Whether `flows_in_turn` does the steps itself: one element, computed the short way, from one queue or to one.
     cdef const form_t* f = th.form
-    return not TRACE and f.quick != QUICK_NOT and f.group == 1 and th.inq2 == NO_PLACE and not f.zeroes
+    return not TRACE and f.quick != QUICK_NOT and f.group == 1 and f.inq2 == NO_PLACE and not f.zeroes
 
 cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start, int* known) noexcept nogil:
     # Steps of microthreads from cycle `start` on, all of them flows of one level, up to the cycle in which the
@@ -436,7 +436,7 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
             step_in_turn(s, ce, cell, th, t)
             n_others += 1
         else:
-            if th.inq != NO_PLACE:
+            if f.inq != NO_PLACE:
                 b = q.head
                 word = q.slots[b]
                 q.slots[b] = stamp_of(t + 1)
@@ -445,10 +445,10 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
                 inq_freed(s, cell, q)
                 n_received += 1
             b = quick_value(&ce.prog.num, th, m, <uint32_t>word)
-            if th.plane == NO_PLACE:
+            if f.plane == NO_PLACE:
                 flow_put(m, &f.a, th.base_a, th.k, b)
             else:
-                push_to_record(s, th.plane, cell, out, b, t + latency)
+                push_to_record(s, f.plane, cell, out, b, t + latency)
                 n_sent += 1
             th.k += 1
         n_steps += 1
@@ -456,7 +456,7 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
         t += 1
         th.next = t
         if th.k == th.n and th.n != NO_END:
-            if th.plane != NO_PLACE and f.a.flags & F_ADVANCE:
+            if f.plane != NO_PLACE and f.a.flags & F_ADVANCE:
                 last_is_advance(ce, th)
             else:
                 vec_complete(s, ce, cell, th, t - 1, 1)

@@ -1,7 +1,7 @@
 # cython: overflowcheck=False
 """Forms of vector operations: what is the same for all PEs that run an instruction is kept once.
 
-A thread then takes 48 bytes of a CE block instead of 120, and a set-up copies a third.  Forms are found by a hash of
+A thread then takes 40 bytes of a CE block instead of 120, and a set-up copies a third.  Forms are found by a hash of
 what they say; none is ever written again or dropped, so whoever holds one needs no lock.  Looking one up takes one: it
 happens only where the instruction's last set-up, on whichever PE, was another (vecop.pyx).
 """

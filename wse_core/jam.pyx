@@ -86,10 +86,10 @@ cdef bint ce_stands(region_t* s, jam_t* jam, plane_t* q, uint32_t cell, uint32_t
     if ce == NULL or ce.prog == NULL:
         return False
     th = &ce.main
-    if (ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.plane != plane_number(q) or th.form.group != 1
+    if (ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.form.plane != plane_number(q) or th.form.group != 1
             or th.form.zeroes or ce.uts or ce.rr != MAIN or ce.teardown_due or th.n - th.k < 2
             or not ce.takes and (th.next > ce.acct or ce.pipe_free > ce.acct)
-            or ce.wait != WAIT_OUTPUT and (ce.wait != WAIT_INPUT or th.inq == NO_PLACE)):
+            or ce.wait != WAIT_OUTPUT and (ce.wait != WAIT_INPUT or th.form.inq == NO_PLACE)):
         return False
     at.ce = ce
     at.q = q
@@ -99,15 +99,15 @@ cdef bint ce_stands(region_t* s, jam_t* jam, plane_t* q, uint32_t cell, uint32_t
     at.cap = 0
     at.first = jam.held
     at.held = 0
-    if th.inq != NO_PLACE:
-        at.inq = inq_at(ce, th.inq)
+    if th.form.inq != NO_PLACE:
+        at.inq = inq_at(ce, th.form.inq)
         at.places = at.inq.slots
         at.cap = at.inq.cap
         at.head = at.inq.head
         if at.cap > PLACES or not waiting_words(jam, at, words):
             return False
     rest = th.n - th.k - 1
-    if th.inq == NO_PLACE:
+    if th.form.inq == NO_PLACE:
         rest = min(rest, WORDS - th.k % WORDS)
     jam.most = min(jam.most, at.first + rest)
     jam.n += 1

@@ -91,13 +91,13 @@ cdef inline desc_t* desc(ce_t* ce, const opnd_t* o) noexcept nogil:
 
 cdef inline uint32_t extent_of(ce_t* ce, const opnd_t* o, int k) noexcept nogil:
     # Extent of dimension k; that of the outermost one can be changed.
-    return dsr_at(ce, o.dsr).extent if k == 0 else desc(ce, o).extent[k]
+    return extent_in(ce, dsr_at(ce, o.dsr)) if k == 0 else desc(ce, o).extent[k]
 
 cdef inline int32_t stride_of(ce_t* ce, const opnd_t* o, int k) noexcept nogil:
-    return dsr_at(ce, o.dsr).stride if k == 0 else desc(ce, o).stride[k]
+    return stride_in(ce, dsr_at(ce, o.dsr)) if k == 0 else desc(ce, o).stride[k]
 
 cdef inline uint32_t length_of(ce_t* ce, const opnd_t* o) noexcept nogil:
-    cdef uint32_t n = dsr_at(ce, o.dsr).extent
+    cdef uint32_t n = extent_in(ce, dsr_at(ce, o.dsr))
     cdef desc_t* d = desc(ce, o)
     cdef int k
     if n == ENDLESS:
@@ -126,7 +126,7 @@ cdef inline int64_t address_of(ce_t* ce, const opnd_t* o, int32_t base, uint32_t
         return base + <int64_t>k * o.step
     d = desc(ce, o)
     if o.mode == OPND_CIRCULAR:
-        return base + <int64_t>((<uint32_t>dsr_at(ce, o.dsr).index + k) % d.length) * o.words
+        return base + <int64_t>((<uint32_t>index_in(ce, dsr_at(ce, o.dsr)) + k) % d.length) * o.words
     i = d.ndim - 1
     while i > 0:
         e = d.extent[i]
@@ -136,10 +136,10 @@ cdef inline int64_t address_of(ce_t* ce, const opnd_t* o, int32_t base, uint32_t
     offset += <int64_t>rest * stride_of(ce, o, 0)       # the outermost dimension has no end here, as in one dimension
     return base + offset * o.words
 
-cdef inline uint64_t all_but_base(const dsr_t* r) noexcept nogil:
+cdef inline uint64_t all_but_base(const dsr_t* r, uint64_t kept) noexcept nogil:
     cdef uint64_t found
-    memcpy(&found, r, 8)
-    return found
+    memcpy(&found, &r.number, 8)            # of a short DSR this is more than there is of it
+    return found & kept
 
 cdef inline bint fits(ce_t* ce, const shape_t* shape, const opnd_t* o, int k) noexcept nogil:
     # Whether the DSR of an operand is as it was when the shape was noted, but for where it begins, which is where no
@@ -148,7 +148,7 @@ cdef inline bint fits(ce_t* ce, const shape_t* shape, const opnd_t* o, int k) no
     if shape.same[k] == 0:
         return True
     r = dsr_at(ce, o.dsr)
-    return (all_but_base(r) == shape.same[k] and <uint16_t>(r.base - shape.lowest[k]) <= shape.span[k]
+    return (all_but_base(r, shape.kept) == shape.same[k] and <uint16_t>(r.base - shape.lowest[k]) <= shape.span[k]
             and not r.base & shape.odd[k])
 
 cdef inline int32_t base_of(ce_t* ce, const opnd_t* o) noexcept nogil:

@@ -2,10 +2,10 @@
 # The records of a fabric: flat tables, indexed by cell.
 #
 # A cell is one PE or one place of the one-cell border around the rectangle: cell = (y + 1) * stride + x + 1; the
-# neighbour in direction d is cell + delta[d].  The stride is the width and two cells of border, rounded up: to a
-# multiple of 64, so that rows share no words of bitmaps, or below that to a power of two, so that a word holds whole
-# rows.  What is told below of a row holds then for the rows of such a word together, and on a small fabric, where the
-# stride is not rounded, for all rows together.
+# neighbour in direction d is cell + delta[d].  The stride is the width and two cells of border, rounded up to a
+# multiple of 64, so that rows share no words of bitmaps, or to a part of 64 where that saves cells: then a few rows
+# share their words, and what is told below of a row holds for all of these together.  On a small fabric it is not
+# rounded, and all rows count as one.
 # Nothing here knows Python; `fabric.engine.memory`
 # allocates the tables (no-reserve mappings: what is never touched costs nothing), router.pyx and ce.pyx advance them.
 # What is done with them: queue.pxd, wake.pxd, block.pxd, emit.pxd.  Cycle rules: docs/machine.md.
@@ -32,10 +32,11 @@ cdef enum:                  # operand of a vector operation
 
 cdef enum:                  # how a vector operation advances; decided in set-up
     KIND_GENERAL = 0        # step by step: fabric or FIFO operands with flags, control wavelets, anything else
-    KIND_FLOW = 1           # one fabric input at most, the rest checked memory, constants or a fabric output
-    KIND_PAIR = 2           # the same with two fabric inputs, each step in one cycle
-    KIND_MEMORY = 3         # no fabric or FIFO operand, step by step
-    KIND_BULK = 4           # the same on the main thread, and no element can fault: many steps at once
+    KIND_ADVANCE = 1        # all elements are done, the advance_switch wavelet is still to be sent
+    KIND_FLOW = 2           # one fabric input at most, the rest checked memory, constants or a fabric output
+    KIND_PAIR = 3           # the same with two fabric inputs, each step in one cycle
+    KIND_MEMORY = 4         # no fabric or FIFO operand, step by step
+    KIND_BULK = 5           # the same on the main thread, and no element can fault: many steps at once
 
 cdef enum:                  # ce_t.want_space: a thread waits for room in an output queue
     WANTS_PLACE = 1
@@ -63,6 +64,7 @@ cdef enum:                  # how the elements of a whole operation are done
 
 cdef enum:
     NO_PLACE = 255
+    DSR_SHORT = 4           # bytes of a DSR's base and number
     N_DISTANCES = 8         # of two addresses, modulo the period of banks
 
 cdef enum:
@@ -106,11 +108,12 @@ ctypedef struct desc_t:     # a descriptor; twin of image.DESC_DTYPE
     int16_t stride[4]
 
 ctypedef struct dsr_t:      # a DSR: a descriptor of the program, and what can change of it
-    uint16_t number         # of the descriptor, from 1; 0 = none
+    uint16_t base
+    uint16_t number         # of the descriptor, from 1; 0 = none. From here on compared at once (`fits` in operand.pxd)
+    # the descriptor's, and not here at all, if the program edits none of them in any DSR (program_t.edits)
     uint16_t extent         # of the outermost dimension
     int16_t stride
     uint16_t index
-    uint16_t base           # last: what is before it is compared at once (`fits` in operand.pxd)
 
 ctypedef struct route_t:    # twin of image.ROUTE_DTYPE
     uint8_t rx[N_POSITIONS]
@@ -190,7 +193,9 @@ ctypedef struct form_t:     # what is the same wherever and whenever an operatio
     uint8_t lanes           # after stride rules
     uint8_t group           # elements of a full step
     uint8_t kind            # KIND_* at the beginning
-    uint8_t inq, inq2, plane    # as in thread_t
+    uint8_t inq             # a flow's fabric input: its place in the CE block, NO_PLACE = none
+    uint8_t inq2            # the second one
+    uint8_t plane           # plane of the R queue of its fabric output, NO_PLACE = none
     uint8_t live            # the multiplier is the destination register: read anew for each element
     uint8_t level           # of a microthread's issue
     uint8_t act_task        # NO_TASK = none
@@ -200,6 +205,8 @@ ctypedef struct form_t:     # what is the same wherever and whenever an operatio
     uint8_t quick           # QUICK_*: of a flow whose elements are computed without a look at modes and operation
     uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[FILE_REG]     # DSRs in use by a microthread, per file
+    uint8_t id              # of the thread: 0-7 microthread, 8 main
+    uint8_t pad
     opnd_t a, b, c
     uint32_t after          # the next one with the same hash (forms.pyx), 0 = none
 
@@ -215,19 +222,16 @@ ctypedef struct thread_t:   # a vector operation in progress
     uint32_t n              # length, or NO_END
     uint32_t k              # elements done
     uint32_t scalar         # multiplier of a multiply-add
-    int32_t base_a, base_b, base_c  # of each operand the word address of element 0, or its value
+    int32_t base_b, base_c  # of each source the word address of element 0, or its value
+    uint16_t base_a         # of the destination the address
     uint8_t kind            # KIND_*
     uint8_t wait            # WAIT_* found at the last look
-    uint8_t id              # 0-7 microthread, 8 main
-    uint8_t sending_advance     # all elements done, the advance_switch wavelet is still to be sent
-    uint8_t inq             # a flow's fabric input: its place in the CE block, NO_PLACE = none
-    uint8_t inq2            # the second one
-    uint8_t plane           # plane of the R queue of its fabric output, NO_PLACE = none
 
 ctypedef struct shape_t:    # what the last set-up of a vector instruction came to, and for which DSRs (vecop.pyx)
     const form_t* form      # NULL: nothing that holds for another set-up
     uint32_t n
     uint64_t same[3]        # of b, c, a: all of the DSR but its base, 0 = the operand has none
+    uint64_t kept           # the program's
     uint16_t lowest[3]      # bases for which no element can fault: so many from the lowest on,
     uint16_t span[3]
     uint16_t odd[3]         # without these bits
@@ -267,12 +271,15 @@ ctypedef struct program_t:
     uint16_t inq_at[N_BINDINGS]      # where the parts of a CE block begin: input queues by slot,
     uint16_t ut_at[N_UTS]       # microthreads by number (0 = not used),
     uint16_t dsr_at
+    uint16_t dsr_bytes      # of each DSR: DSR_SHORT, or all of it
     uint16_t fifo_at
     uint16_t stack_at       # return stack and its depth, 0 = no call
     uint16_t lfsr_at        # states of the generators, 0 = no random numbers
     uint16_t ready_at       # when registers are ready, 0 = always at once
     bint calls              # some instruction calls or returns
     bint draws              # some instruction needs random numbers
+    bint edits              # some instruction sets the extent or stride of a DSR, or an operation leaves an index there
+    uint64_t dsr_kept       # mask of what there is of a DSR behind its base
     bint delays             # some instruction's result is ready later than the next cycle
     int n_ut
     int n_dsr
@@ -418,7 +425,7 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     uint32_t seed           # of the random generators
     uint64_t sweep          # cycles between two sweeps
 
-ctypedef struct row_t:      # what is to be done in a row of cells, or in narrow rows of one word, by planes and cycles
+ctypedef struct row_t:      # what is to be done in a row of cells, or in rows that share words, by planes and cycles
     uint64_t planes[2]      # planes that may hold wavelets
     uint64_t timer          # no CE is to be looked at, and no queue due, before this cycle
     uint16_t ring_any       # slots of the ring with CEs to be looked at

@@ -90,9 +90,9 @@ cdef inline bint alone_in_flow(ce_t* ce) noexcept nogil:
 cdef inline bint waits_for_words(ce_t* ce) noexcept nogil:
     # The main thread, alone, for the next word of its input queue, which is empty.
     cdef inq_t* q
-    if not alone_in_flow(ce) or ce.main.inq == NO_PLACE:
+    if not alone_in_flow(ce) or ce.main.form.inq == NO_PLACE:
         return False
-    q = inq_at(ce, ce.main.inq)
+    q = inq_at(ce, ce.main.form.inq)
     return not is_valid(q.slots[q.head])
 
 cdef inline uint64_t words_left(ce_t* ce) noexcept nogil:
@@ -102,7 +102,7 @@ cdef inline bint may_end_early(region_t* s, ce_t* ce) noexcept nogil:
     # Whether a control wavelet among the words may end the operation.
     cdef const form_t* f = ce.main.form
     cdef const opnd_t* o = &f.b if f.b.mode == OPND_FABIN else &f.c
-    return ((s.controls >> inq_at(ce, ce.main.inq).color) & 1
+    return ((s.controls >> inq_at(ce, ce.main.form.inq).color) & 1
             and desc_of(ce, dsr_at(ce, o.dsr)).on_control & ON_TERMINATE)
 
 cdef inline bint holds(region_t* s, plane_t* q, uint32_t cell, bint control) noexcept nogil:
@@ -197,16 +197,17 @@ cdef uint64_t earliest(region_t* s, quest_t* w, uint64_t enough, uint32_t row, b
             t = max(t, max(s.now, ce.acct) + plus)
             w.control = w.control or w.behind
             if not waits_for_words(ce):
-                if w.control and alone_in_flow(ce) and ce.main.inq == NO_PLACE and ce.main.plane == plane_number(q):
+                if (w.control and alone_in_flow(ce) and ce.main.form.inq == NO_PLACE
+                        and ce.main.form.plane == plane_number(q)):
                     t += words_left(ce)         # they go first, one per cycle
                 return t
             plus += s.f.p.ramp_in
-            if w.control or ce.main.plane != plane_number(q):
+            if w.control or ce.main.form.plane != plane_number(q):
                 if ce.main.n == NO_END:
                     return t
                 if not may_end_early(s, ce):
                     plus += words_left(ce)
-            w.color = inq_at(ce, ce.main.inq).color
+            w.color = inq_at(ce, ce.main.form.inq).color
             w.control = False
             w.behind = 0
             if s.f.route[w.color] == NULL:

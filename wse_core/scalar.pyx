@@ -87,9 +87,8 @@ cdef void issue_vector(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const i
     elif ins.form == FORM_DFILT:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return
-    if not vec_setup(s, ce, cell, t, ins, th):
+    if not vec_setup(s, ce, cell, t, ins, th, ut):
         return
-    th.id = ut
     if TRACE:
         s.watch[cell].lost[ut] = 0
         emit(s, cell, t, EV_OP_START, NO_COLOR, ut, ins.at | <uint32_t>ins.op << 16, 0)
@@ -188,9 +187,10 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
             d.number = <uint16_t>(ins.imm + 1)
             loaded = desc_of(ce, d)
             d.base = loaded.base
-            d.index = loaded.index
-            d.extent = loaded.extent[0]
-            d.stride = loaded.stride[0]
+            if ce.prog.edits:
+                d.index = loaded.index
+                d.extent = loaded.extent[0]
+                d.stride = loaded.stride[0]
         elif d.number == 0:
             return False
         elif ins.op == OP_DSR_BASE:

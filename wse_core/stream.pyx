@@ -34,6 +34,6 @@ cdef void compute(ce_t* ce, uint32_t* into, uint32_t* out, uint32_t n) noexcept 
         memcpy(at.a, at.b, n * sizeof(uint32_t))
     else:
         elements(ce, &f, &at, n, contiguous(&f.a) and contiguous(&f.b) and contiguous(&f.c))
-    if th.plane != NO_PLACE and f.a.words == 1:
+    if th.form.plane != NO_PLACE and f.a.words == 1:
         for k in range(n):
             out[k] &= 0xFFFF

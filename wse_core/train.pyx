@@ -80,7 +80,7 @@ cdef inline bint starved(region_t* s, ce_t* ce, uint32_t cell, int slot, uint64_
     cdef thread_t* th = &ce.main
     cdef inq_t* q
     cdef int k
-    if (ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.inq != slot or ce.wait != WAIT_INPUT or ce.uts
+    if (ce.main_state != MAIN_VECTOR or th.kind != KIND_FLOW or th.form.inq != slot or ce.wait != WAIT_INPUT or ce.uts
             or th.form.group != 1 or ce.rr != MAIN or th.n - th.k < 2 or th.next > ce.acct or ce.pipe_free > ce.acct
             or ce.resume > lands + s.f.p.ramp_in):
         return False
@@ -210,13 +210,13 @@ cdef inline bint at_router(region_t* s, way_t* way, const branch_t* at, bint mov
     if not moving and not takes_all(s, way, at.cell, route, at.shift):
         return False
     ce = s.f.ce[at.cell]
-    buffer = at.buffer if ce.main.plane == NO_PLACE else buffer_after(way, at.buffer)
+    buffer = at.buffer if ce.main.form.plane == NO_PLACE else buffer_after(way, at.buffer)
     if buffer == BUFFERS:
         return False
     if moving:
         taken(s, way, ce, at.shift, way.words[at.buffer], way.words[buffer])
-    return ce.main.plane == NO_PLACE or branch(
-        way, at.cell, ce.main.plane, at.shift + s.f.p.ramp_in + s.f.p.execute + s.f.p.ramp_out, buffer)
+    return ce.main.form.plane == NO_PLACE or branch(
+        way, at.cell, ce.main.form.plane, at.shift + s.f.p.ramp_in + s.f.p.execute + s.f.p.ramp_out, buffer)
 
 cdef bint walk(region_t* s, way_t* way, plane_t* q, uint32_t cell, bint moving) noexcept nogil:
     cdef branch_t at

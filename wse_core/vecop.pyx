@@ -60,14 +60,14 @@ cdef bint setup_operand(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t
     base[0] = r.base
     if d.kind == DSD_MEM1D:
         o.mode = OPND_MEM1D
-        o.step = <int32_t>r.stride * words
+        o.step = <int32_t>stride_in(ce, r) * words
     elif d.kind == DSD_MEM4D:
         o.mode = OPND_MEM4D
         for k in range(1, d.ndim if 1 <= d.ndim <= 4 else 5):
             if k == 4 or d.extent[k] == 0:
                 fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_LENGTH_ZERO, field)
                 return False
-        o.step = <int32_t>(r.stride if d.ndim == 1 else d.stride[d.ndim - 1]) * words
+        o.step = <int32_t>(stride_in(ce, r) if d.ndim == 1 else d.stride[d.ndim - 1]) * words
     elif d.kind == DSD_CIRCULAR or d.kind == DSD_FIFO:
         o.mode = OPND_CIRCULAR if d.kind == DSD_CIRCULAR else OPND_FIFO
         if d.length == 0:
@@ -189,9 +189,10 @@ cdef void set_flow(ce_t* ce, form_t* f) noexcept nogil:
     if f.kind == KIND_FLOW:
         f.quick = quick_way(f)
 
-cdef inline void set_issue(form_t* f, const instr_t* ins) noexcept nogil:
+cdef inline void set_issue(form_t* f, const instr_t* ins, int id) noexcept nogil:
     # What the instruction says about the thread.
     cdef int k
+    f.id = id
     f.act_task = NO_TASK
     f.unblock_task = NO_TASK
     if not ins.flags & I_ASYNC:
@@ -215,12 +216,9 @@ cdef inline void begin(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins, th
     th.next = t + 1 + s.f.p.start
     th.kind = f.kind
     th.wait = WAIT_PIPE
-    th.sending_advance = 0
-    th.inq = f.inq
-    th.inq2 = f.inq2
-    th.plane = f.plane
 
-cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
+cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th,
+                 int id) noexcept nogil:
     # `vec_setup` from the DSRs as they are.
     cdef form_t form
     cdef form_t* f = &form
@@ -228,6 +226,7 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
     cdef opnd_t* ops[3]
     cdef int pack = -1, k, p
     cdef bint streams = False
+    cdef int32_t base_a
     memset(f, 0, sizeof(form_t))
     f.op = ins.op
     f.latency = ins.latency
@@ -235,8 +234,9 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
         return False
     if not setup_operand(s, ce, cell, t, &f.c, &th.base_c, ins.c, ins.wc, 0, ins):
         return False
-    if not setup_operand(s, ce, cell, t, &f.a, &th.base_a, ins.a, ins.wa, 1, ins):
+    if not setup_operand(s, ce, cell, t, &f.a, &base_a, ins.a, ins.wa, 1, ins):
         return False
+    th.base_a = <uint16_t>base_a
     f.live = ins.wd != 0 and f.a.mode == OPND_REG and ins.d == ins.a
     th.n = length_of(ce, &f.b if f.b.dsr != NO_PLACE else (&f.c if f.c.dsr != NO_PLACE else &f.a))
     ops[0] = &f.b
@@ -280,7 +280,7 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
     f.one_bank = (s.f.p.write_cycles and f.a.mode == OPND_MEM1D and f.a.step != 0 and f.a.step % s.f.p.banks == 0
                   and th.n > 1)
     set_flow(ce, f)
-    set_issue(f, ins)
+    set_issue(f, ins, id)
     kept = form_kept(s.f.forms, f)
     if kept == NULL:
         fault(s, ce, cell, t, FAULT_MEMORY, 0, -1, D_FORMS, 0)
@@ -299,7 +299,7 @@ cdef inline bint shape_operand(ce_t* ce, shape_t* shape, const opnd_t* o, int k)
     if not (is_fabric(o) or o.mode == OPND_MEM1D and o.checked):
         return False
     r = dsr_at(ce, o.dsr)
-    shape.same[k] = all_but_base(r)
+    shape.same[k] = all_but_base(r, shape.kept)
     shape.place[k] = <uint16_t>(<char*>r - <char*>ce)
     if o.mode == OPND_MEM1D and shape.n:
         reach = <int64_t>(shape.n - 1) * o.step
@@ -341,22 +341,25 @@ cdef void note_whole(region_t* s, const num_t* num, shape_t* shape, const form_t
             and shape.distances <= N_DISTANCES and shape.distances & (shape.distances - 1) == 0):
         shape.way = whole_way(num, shape, f)
 
-cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th) noexcept nogil:
-    # Turn a vector instruction into a running operation; False after a fault. What the last set-up of the instruction
-    # came to, on any PE, holds as long as its DSRs differ in their bases only.  Gain: 260 instructions of 430.
+cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th,
+                    int id) noexcept nogil:
+    # Turn a vector instruction into a running operation of thread `id`; False after a fault. What the last set-up of
+    # the instruction came to, on any PE, holds as long as its DSRs differ in their bases only.  Gain: 260 instructions
+    # of 430.
     cdef shape_t* shape = &s.shapes[ins.shape]
     cdef const form_t* f = shape.form
     if f != NULL and fits(ce, shape, &f.b, 0) and fits(ce, shape, &f.c, 1) and fits(ce, shape, &f.a, 2):
         begin(s, ce, t, ins, th, f)
         th.n = shape.n
-        th.base_a = base_of(ce, &f.a)
+        th.base_a = <uint16_t>base_of(ce, &f.a)
         th.base_b = base_of(ce, &f.b)
         th.base_c = base_of(ce, &f.c)
         return True
-    if not set_up(s, ce, cell, t, ins, th):
+    if not set_up(s, ce, cell, t, ins, th, id):
         return False
     f = th.form
     shape.n = th.n
+    shape.kept = ce.prog.dsr_kept
     shape.form = f if (shape_operand(ce, shape, &f.b, 0) and shape_operand(ce, shape, &f.c, 1)
                        and shape_operand(ce, shape, &f.a, 2)) else NULL
     note_whole(s, &ce.prog.num, shape, f)
@@ -387,9 +390,8 @@ cdef void threads_changed(ce_t* ce) noexcept nogil:
 
 cdef void last_is_advance(ce_t* ce, thread_t* th) noexcept nogil:
     # All elements are done; the operation ends with an advance_switch wavelet.
-    th.sending_advance = 1
-    th.kind = KIND_GENERAL
-    if th.id != MAIN:
+    th.kind = KIND_ADVANCE
+    if th.form.id != MAIN:
         threads_changed(ce)
 
 cdef inline void saves(ce_t* ce, thread_t* th, const opnd_t* o, int32_t base) noexcept nogil:
@@ -411,15 +413,15 @@ cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     if f.a.dsr != f.b.dsr:
         saves(ce, th, &f.a, th.base_a)
     if TRACE:
-        emit(s, cell, t, EV_OP_END, NO_COLOR, th.id, th.k, 0)
-        if s.watch[cell].lost[th.id]:
-            emit(s, cell, t, EV_CONFLICT, NO_COLOR, th.id, s.watch[cell].lost[th.id], 0)
-            s.watch[cell].lost[th.id] = 0
-    if th.id == MAIN:
+        emit(s, cell, t, EV_OP_END, NO_COLOR, f.id, th.k, 0)
+        if s.watch[cell].lost[f.id]:
+            emit(s, cell, t, EV_CONFLICT, NO_COLOR, f.id, s.watch[cell].lost[f.id], 0)
+            s.watch[cell].lost[f.id] = 0
+    if f.id == MAIN:
         ce.main_state = MAIN_RUN
         ce.next = t + cost + s.f.p.drain
     else:
-        ce.uts &= ~(<uint32_t>1 << th.id)
+        ce.uts &= ~(<uint32_t>1 << f.id)
         threads_changed(ce)
     if f.a.mode == OPND_REG and th.n:       # with no element nothing was written, and nobody waits for it
         wait_reg(ce, f.a.reg, f.a.words, t, cost if cost > f.latency else f.latency)
@@ -461,7 +463,7 @@ cdef uint64_t vec_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
     ops[0] = &th.form.b
     ops[1] = &th.form.c
     ops[2] = &th.form.a
-    if not th.sending_advance:
+    if th.kind != KIND_ADVANCE:
         g = group_of(ce, th)
         for k in range(3):
             if ops[k].mode == OPND_FABIN:
@@ -550,7 +552,7 @@ cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
     cdef int64_t address
     cdef uint64_t payload
     cdef const form_t* f = th.form
-    if th.sending_advance:
+    if th.kind == KIND_ADVANCE:
         end_step(ce, th, t, 1, 0)
         send(s, ce, cell, f.a.plane, ADVANCE_WORD, t, 1)
         vec_complete(s, ce, cell, th, t, 1)
@@ -561,7 +563,7 @@ cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
     busy = (g + f.lanes - 1) // f.lanes
     conflict = conflict_of(s, ce, th, th.k, g)
     if TRACE:
-        s.watch[cell].lost[th.id] += conflict
+        s.watch[cell].lost[f.id] += conflict
     if f.b.mode == OPND_FABIN:
         word_b = <uint32_t>inq_take(s, ce, cell, inq_of(ce, f.b.queue), t)
     if f.c.mode == OPND_FABIN:
@@ -587,7 +589,7 @@ cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
     if f.a.mode == OPND_FABOUT:
         payload = word_a
         if f.a.flags & F_INDEX and f.a.words == 1 and not f.a.flags & F_PACKED:
-            payload |= <uint64_t>dsr_at(ce, f.a.dsr).index << 16
+            payload |= <uint64_t>index_in(ce, dsr_at(ce, f.a.dsr)) << 16
         if f.a.flags & F_CONTROL:
             payload |= <uint64_t>1 << SHIFT_CTRL
         send(s, ce, cell, f.a.plane, payload, t, busy + conflict)

@@ -65,8 +65,8 @@ cdef class Engine:
     sweep : int
         Cycles between sweeps that keep stamps and 32-bit counters in range. No result depends on it either.
     pack : bool
-        Advance narrow rows together, as many as fit a word of 64 cells, or all of a small fabric, which is faster;
-        tests of bands say no.
+        Have rows share words of 64 cells where that saves cells, or all narrow ones of a small fabric, and advance them
+        together, which is faster; tests of bands say no.
     trains : bool
         Move many words of a stream along their whole way at once where nothing can hold them up, see `trains`.
 

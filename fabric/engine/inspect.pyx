@@ -119,6 +119,7 @@ cdef dict _ce_snapshot(Memory m, int x, int y):
     cdef program_t* g = ce.prog
     cdef int k, f
     cdef thread_t* th
+    cdef dsr_t* d
     state = MAIN_STATES[ce.main_state]
     if ce.main_state == MAIN_STARTING and m.s.now > ce.next:
         state = "run"
@@ -137,8 +138,8 @@ cdef dict _ce_snapshot(Memory m, int x, int y):
     for f in range(3):
         for k in range(16):
             if g.dsr_slot[f][k] >= 0 and dsr_at(ce, g.dsr_slot[f][k]).number:
-                d = dsr_at(ce, g.dsr_slot[f][k])[0]
-                registers[f, k] = (d.base, d.extent, d.stride, d.index)
+                d = dsr_at(ce, g.dsr_slot[f][k])
+                registers[f, k] = (d.base, extent_in(ce, d), stride_in(ce, d), index_in(ce, d))
     return {
         "regs": [ce.regs[k] for k in range(N_REGS)], "main": state,
         "pc": -1 if ce.main_state == MAIN_IDLE else (g.code[ce.pc].at if ce.pc < g.n_code else -1),
@@ -272,7 +273,7 @@ cdef int _lacking(Memory m, ce_t* ce, thread_t* th):
     cdef uint64_t word
     cdef inq_t* q
     cdef const opnd_t* o
-    if th.sending_advance:
+    if th.kind == KIND_ADVANCE:
         return -1
     for k in range(2):
         o = &th.form.b if k == 0 else &th.form.c
@@ -304,7 +305,7 @@ cdef dict _thread(Memory m, int x, int y, ce_t* ce, thread_t* th):
         lacks = _lacking(m, ce, th)
         if not _input(m, ce, lacks):        # else it is only not ready yet
             queue, color = lacks, ce.prog.inq_color[lacks]
-    return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.id], "op": _isa.OPS[th.form.op].name,
+    return {"kind": "thread", "x": x, "y": y, "thread": THREADS[th.form.id], "op": _isa.OPS[th.form.op].name,
             "reason": reason, "color": color, "queue": queue, "done": th.k, "length": _length(th.n)}
 
 cdef dict _stuck(Memory m, int x, int y, int c, int p, int n, head):

@@ -15,6 +15,7 @@ from wse_core.forms cimport FORM_HASHES, MOST_FORMS
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.opcodes cimport *
+from wse_core.operand cimport all_but_base
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport rx_of
@@ -28,7 +29,9 @@ from wse_core.errors import ConfigError, InternalError
 
 cdef enum:
     WIDEST = 4094           # PEs in a row: with two cells of border, 64 words of 64 cells
-    TOGETHER = 16           # words of a fabric whose narrow rows are all advanced as one, without gaps between them
+    SMALL = 16              # words of a fabric whose narrow rows are all advanced as one, without gaps between them
+    TOGETHER = 8            # rows that share words of cells on another one, at most
+    SPARE = 16              # one cell of so many may be nobody's there
 
 _twins.check()
 
@@ -78,16 +81,17 @@ cdef _tables(Memory m, spec, bint pack):
     if spec.width > WIDEST:
         raise ConfigError(f"a fabric of {spec.width} x {spec.height} PEs is too wide: the engine has room for {WIDEST} "
                           "in a row", where="machine", hint="a narrower rectangle; columns may be longer")
-    s.f.stride = (spec.width + 2 + 63) // 64 * 64
+    cdef uint32_t wide = spec.width + 2, high = spec.height + 2, cells = 64
+    s.f.stride = (wide + 63) // 64 * 64
     s.f.grid.words = s.f.stride // 64
-    if pack and spec.width + 2 <= 32:
-        s.f.stride = spec.width + 2
-        if s.f.stride * (spec.height + 2) <= TOGETHER * 64:
-            s.f.grid.words = (s.f.stride * (spec.height + 2) + 63) // 64
-        else:
-            s.f.stride = 4
-            while s.f.stride < <uint32_t>spec.width + 2:
-                s.f.stride *= 2
+    if pack and wide <= 32 and wide * high <= SMALL * 64:
+        s.f.stride = wide
+        s.f.grid.words = (wide * high + 63) // 64
+    while pack and cells > 64 // TOGETHER and (s.f.stride - wide) * SPARE > wide:
+        cells //= 2
+        if (wide + cells - 1) // cells * cells < s.f.stride:
+            s.f.stride = (wide + cells - 1) // cells * cells
+            s.f.grid.words = s.f.stride // cells
     s.f.grid.inverse = ((<uint64_t>1 << 32) + s.f.grid.words - 1) // s.f.grid.words
     s.f.n_rows = (s.f.stride * (spec.height + 2) + s.f.grid.words * 64 - 1) // (s.f.grid.words * 64)
     s.f.n_words = s.f.grid.words * s.f.n_rows
@@ -292,16 +296,19 @@ cdef void _places(program_t* g):
     for k in range(g.n_code):
         i = &g.code[k]
         if i.form == FORM_DSR:
-            i.place = <uint16_t>(g.dsr_at + g.dsr_slot[i.a >> 4][i.a & 15] * sizeof(dsr_t))
+            i.place = <uint16_t>(g.dsr_at + g.dsr_slot[i.a >> 4][i.a & 15] * g.dsr_bytes)
 
 
 cdef _cells_of(Memory m, spec):
     # Per program: cells of the PEs that run it, in row-major order.
     numbers = spec.program_index.reshape(-1)
     places = np.argsort(numbers, kind="stable")         # a radix sort: small integers
-    y, x = np.divmod(places, spec.width)
+    cells = places // spec.width                        # row by row, in place: large arrays stay with the process
+    cells *= m.s.f.stride - spec.width
+    cells += places
+    cells += m.s.f.stride + 1
     before = np.bincount(numbers + 1, minlength=len(spec.programs))[:len(spec.programs)]     # those without one first
-    return np.split((y + 1) * m.s.f.stride + x + 1, np.cumsum(before))[1:]
+    return np.split(cells, np.cumsum(before))[1:]
 
 cdef _program(Memory m, number, program, machine, dict known):
     # Decode one image into a program_t.  Programs of a fabric have most instructions in common; `known` says where the
@@ -400,6 +407,7 @@ cdef _program(Memory m, number, program, machine, dict known):
     i.slots = i.gap = 1
     i.at = NOWHERE
     _note_quiet(g, &s.f.p)
+    _note_edits(g)
     for k in sorted(microthreads):
         g.ut_at[<int>k] = 1
         g.n_ut += 1
@@ -409,6 +417,19 @@ cdef _program(Memory m, number, program, machine, dict known):
             if used[<int>f] >> k & 1:
                 g.dsr_slot[f][k] = g.n_dsr
                 g.n_dsr += 1
+
+cdef void _note_edits(program_t* g) noexcept:
+    # What there is of each DSR: an extent, stride and index of its own only where some can differ from the descriptor's.
+    cdef uint32_t k
+    cdef dsr_t all
+    for k in range(g.n_code):
+        g.edits |= g.code[k].op == OP_DSR_LEN or g.code[k].op == OP_DSR_STRIDE
+    for k in range(g.n_desc):
+        g.edits |= g.descriptors[k].kind == DSD_CIRCULAR and g.descriptors[k].flags & F_SAVE != 0
+    g.dsr_bytes = sizeof(dsr_t) if g.edits else DSR_SHORT
+    memset(&all, 0, sizeof(dsr_t))
+    memset(&all, 0xFF, g.dsr_bytes)
+    g.dsr_kept = all_but_base(&all, ~<uint64_t>0)
 
 cdef enum:
     QUIET = 255             # cycles: not longer

@@ -184,7 +184,7 @@ def test_bands_that_do_not_fit_are_refused(wrong):
 
 def test_a_user_chooses_and_is_told():
     """`Fabric.run` takes bands and threads, also by heights, keeps to them, and says what ran; so does a command."""
-    workload = workloads.exchange(33, 6, 4)
+    workload = workloads.exchange(62, 6, 4)
     results = []
     for chosen, ran in (({}, (1, 1)), ({"bands": 3, "threads": 2}, (3, 2)), ({"bands": [1, 5], "threads": 1}, (2, 1))):
         fabric = Fabric(workload.spec)
@@ -220,7 +220,7 @@ def test_breaks_do_not_show_in_the_state(monkeypatch):
 
 
 def test_the_command_takes_bands_and_threads(capsys):
-    words = ["kernel", "allreduce", "width=40", "height=12", "--json"]
+    words = ["kernel", "allreduce", "width=62", "height=12", "--json"]
     printed = []
     for options in ([], ["--bands", "4", "--threads", "2"]):
         assert main([*words, *options]) == 0
