@@ -27,7 +27,7 @@ cdef inline void fifo_ends(ce_t* ce, const opnd_t* o, int pushes, uint32_t g) no
 cdef inline bint waits(ce_t* ce, const thread_t* th, const fifo_t* f, int pushes, uint64_t t) noexcept nogil:
     # Whether the next step of an operation is one that pushes to a FIFO, or takes from it.
     cdef const form_t* form = th.form
-    if th.next > t or th.sending_advance:
+    if th.next > t or th.kind == KIND_ADVANCE:
         return False
     if pushes:
         return form.a.mode == OPND_FIFO and fifo_of(ce, &form.a) == f
@@ -46,7 +46,7 @@ cdef inline bint fifo_relieves(ce_t* ce, const thread_t* th, fifo_t* f, int push
         return True
     if ce.main_state == MAIN_VECTOR:
         others |= <uint32_t>1 << MAIN
-    others &= ~(<uint32_t>1 << th.id)
+    others &= ~(<uint32_t>1 << th.form.id)
     while others:
         other = &ce.main if ctz64(others) == MAIN else ut_of(ce, ctz64(others))
         others &= others - 1

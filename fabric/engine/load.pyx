@@ -240,11 +240,8 @@ cdef _programs(Memory m, spec):
     cdef region_t* s = m.s
     cdef program_t* g
     cdef int k
-    cdef uint32_t index
-    cdef int64_t at
     cdef uint64_t room = 0
-    cdef const int64_t[::1] cells
-    cdef const uint16_t[::1] values
+    cdef char* memory
     s.f.n_programs = len(spec.programs)
     s.f.programs = <program_t*>m.map(max(1, s.f.n_programs) * sizeof(program_t))
     s.f.program_of = <int16_t*>m.map(s.f.n_cells * sizeof(int16_t))
@@ -254,40 +251,52 @@ cdef _programs(Memory m, spec):
     for k in range(8):
         s.f.in_caps[k] = depths[k] + spec.machine["ramp.in_buffer"]
     known = {}
-    for number, (program, cells) in enumerate(zip(spec.programs, _cells_of(m, spec))):
+    places = _cells_of(m, spec)
+    for number, program in enumerate(spec.programs):
         g = &s.f.programs[number]
         _program(m, number, program, spec.machine, known)
-        g.n_pe = cells.shape[0]
-        if g.n_pe == 0:
-            continue
+        g.n_pe = len(places[number])
         g.active = program.active
         g.blocked = program.blocked
         ce_layout(s, g)
         _places(g)
-        g.blocks = <char*>m.map(g.n_pe * g.block_bytes)
-        g.sram = <uint16_t*>m.map(max(1, <uint64_t>g.n_pe * g.data_words * 2))
-        room += g.n_pe * (g.block_bytes + <uint64_t>g.data_words * 2)
-        if room <= LARGE:
-            # Each PE touches pages of its own, more of them than the host's address translation holds. Gain: a
-            # sixth for chains over 128 x 128 PEs, a tenth over 64 x 64.
-            large_pages(g.blocks, g.n_pe * g.block_bytes)
-            large_pages(g.sram, <uint64_t>g.n_pe * g.data_words * 2)
-        for index in range(g.n_pe):
-            at = cells[index]
-            s.f.ce[at] = <ce_t*>(g.blocks + index * g.block_bytes)
-            s.f.program_of[at] = number
-            if g.active & ~g.blocked:
-                schedule(s, <uint32_t>at, s.now, s.now)
-        for address, words in program.data:
-            values = np.ascontiguousarray(words, np.uint16)
-            for index in range(g.n_pe):
-                memcpy(g.sram + <uint64_t>index * g.data_words + (<int>address - <int>g.code_words), &values[0],
-                       2 * values.shape[0])
-
+        room += _lines(g.n_pe * g.block_bytes) + _lines(<uint64_t>g.n_pe * g.data_words * 2)
+    memory = <char*>m.map(max(1, room))
+    # Each PE touches pages of its own, more of them than the host's address translation holds. Gain: a sixth for chains
+    # over 128 x 128 PEs, a tenth over 64 x 64.
+    large_pages(memory, min(room, <uint64_t>LARGE))
+    for number, program in enumerate(spec.programs):
+        g = &s.f.programs[number]
+        g.blocks = memory
+        memory += _lines(g.n_pe * g.block_bytes)
+        g.sram = <uint16_t*>memory
+        memory += _lines(<uint64_t>g.n_pe * g.data_words * 2)
+        _settle(s, number, places[number], program.data)
     s.shapes = <shape_t*>m.map(max(1, s.f.n_shapes) * sizeof(shape_t))
     s.f.forms = <forms_t*>m.map(sizeof(forms_t))
     s.f.forms.of = <form_t*>m.map(MOST_FORMS * sizeof(form_t))
     s.f.forms.first = <uint32_t*>m.map(FORM_HASHES * sizeof(uint32_t))
+
+cdef inline uint64_t _lines(uint64_t n) noexcept:
+    return (n + 63) & ~<uint64_t>63
+
+cdef _settle(region_t* s, int number, const int64_t[::1] cells, data):
+    # The PEs of a program get their blocks, and their data into SRAM.
+    cdef program_t* g = &s.f.programs[number]
+    cdef uint32_t index
+    cdef int64_t at
+    cdef const uint16_t[::1] values
+    for index in range(g.n_pe):
+        at = cells[index]
+        s.f.ce[at] = <ce_t*>(g.blocks + index * g.block_bytes)
+        s.f.program_of[at] = number
+        if g.active & ~g.blocked:
+            schedule(s, <uint32_t>at, s.now, s.now)
+    for address, words in data:
+        values = np.ascontiguousarray(words, np.uint16)
+        for index in range(g.n_pe):
+            memcpy(g.sram + <uint64_t>index * g.data_words + (<int>address - <int>g.code_words), &values[0],
+                   2 * values.shape[0])
 
 cdef void _places(program_t* g):
     """Note where the DSRs lie that instructions load or edit."""
@@ -419,7 +428,7 @@ cdef _program(Memory m, number, program, machine, dict known):
                 g.n_dsr += 1
 
 cdef void _note_edits(program_t* g) noexcept:
-    # What there is of each DSR: an extent, stride and index of its own only where some can differ from the descriptor's.
+    # What there is of each DSR: an extent, stride and index only where some can differ from the descriptor's.
     cdef uint32_t k
     cdef dsr_t all
     for k in range(g.n_code):
