@@ -19,6 +19,9 @@ cdef inline dsr_t* dsr_at(ce_t* ce, int slot) noexcept nogil:
 cdef inline desc_t* desc_of(ce_t* ce, dsr_t* d) noexcept nogil:
     return ce.prog.descriptors + d.number - 1
 
+cdef inline uint16_t base_in(ce_t* ce, const dsr_t* d) noexcept nogil:
+    return d.base if ce.prog.moves else ce.prog.descriptors[d.number - 1].base
+
 cdef inline uint16_t extent_in(ce_t* ce, dsr_t* d) noexcept nogil:
     return d.extent if ce.prog.edits else desc_of(ce, d).extent[0]
 

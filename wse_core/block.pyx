@@ -23,6 +23,8 @@ cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
         if g.ut_at[k]:
             g.ut_at[k] = <uint16_t>at
             at += sizeof(thread_t)
+    g.dsr_at = <uint16_t>(at if g.moves else at - sizeof(uint16_t))      # of a DSR without base the number comes first
+    at = even(at + g.n_dsr * g.dsr_bytes)
     at = inputs_at(s, g, at)
     if g.delays:
         g.ready_at = <uint16_t>at
@@ -30,14 +32,12 @@ cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
     if g.draws:
         g.lfsr_at = <uint16_t>at
         at += N_GENERATORS * sizeof(uint32_t)
-    g.dsr_at = <uint16_t>at
-    at += g.n_dsr * g.dsr_bytes
     g.fifo_at = <uint16_t>at
     at += g.n_fifo * sizeof(fifo_t)
     if g.calls:
         g.stack_at = <uint16_t>at
         at += (RETURN_DEPTH + 1) * sizeof(uint16_t)
-    if g.n_dsr:                     # `all_but_base` of the last one stays within the block
+    if g.n_dsr:                     # `all_but_base` of the last DSR stays within the block
         at = max(at, g.dsr_at + (g.n_dsr - 1) * g.dsr_bytes + sizeof(dsr_t))
     g.block_bytes = even(at)
 

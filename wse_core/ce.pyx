@@ -181,7 +181,7 @@ cdef void main_behind(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexce
 
 cdef inline bint may_put_off(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
     # Whether the main thread's next instructions may be left for later in cycle t, if no microthread can issue.
-    return (not TRACE and s.f.puts_off and t + 1 < s.ahead and between_instructions(ce)
+    return (not TRACE and t + 1 < s.ahead and between_instructions(ce)
             and ce.prog.code[ce.pc].quiet != 0)
 
 cdef inline uint64_t noticed(region_t* s, ce_t* ce, uint64_t when) noexcept nogil:

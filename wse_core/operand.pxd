@@ -154,7 +154,7 @@ cdef inline bint fits(ce_t* ce, const shape_t* shape, const opnd_t* o, int k) no
 cdef inline int32_t base_of(ce_t* ce, const opnd_t* o) noexcept nogil:
     # What differs from one set-up of an instruction to the next: where an operand begins, or the value that it has.
     if o.mode == OPND_MEM1D:
-        return dsr_at(ce, o.dsr).base
+        return base_in(ce, dsr_at(ce, o.dsr))
     return <int32_t>reg_read(ce, o.reg, o.words) if o.mode == OPND_CONST else 0
 
 cdef inline fifo_t* fifo_of(ce_t* ce, const opnd_t* o) noexcept nogil:

@@ -64,7 +64,8 @@ cdef enum:                  # how the elements of a whole operation are done
 
 cdef enum:
     NO_PLACE = 255
-    DSR_SHORT = 4           # bytes of a DSR's base and number
+    DSR_LEAST = 2           # bytes of a DSR's number
+    DSR_SHORT = 4           # of its base and number
     N_DISTANCES = 8         # of two addresses, modulo the period of banks
 
 cdef enum:
@@ -108,9 +109,9 @@ ctypedef struct desc_t:     # a descriptor; twin of image.DESC_DTYPE
     int16_t stride[4]
 
 ctypedef struct dsr_t:      # a DSR: a descriptor of the program, and what can change of it
-    uint16_t base
+    uint16_t base           # the descriptor's, and not here at all, if the program moves no DSR (program_t.moves)
     uint16_t number         # of the descriptor, from 1; 0 = none. From here on compared at once (`fits` in operand.pxd)
-    # the descriptor's, and not here at all, if the program edits none of them in any DSR (program_t.edits)
+    # as with the base, if the program edits none of them in any DSR (program_t.edits)
     uint16_t extent         # of the outermost dimension
     int16_t stride
     uint16_t index
@@ -271,13 +272,14 @@ ctypedef struct program_t:
     uint16_t inq_at[N_BINDINGS]      # where the parts of a CE block begin: input queues by slot,
     uint16_t ut_at[N_UTS]       # microthreads by number (0 = not used),
     uint16_t dsr_at
-    uint16_t dsr_bytes      # of each DSR: DSR_SHORT, or all of it
+    uint16_t dsr_bytes      # of each DSR: DSR_LEAST, DSR_SHORT, or all of it
     uint16_t fifo_at
     uint16_t stack_at       # return stack and its depth, 0 = no call
     uint16_t lfsr_at        # states of the generators, 0 = no random numbers
     uint16_t ready_at       # when registers are ready, 0 = always at once
     bint calls              # some instruction calls or returns
     bint draws              # some instruction needs random numbers
+    bint moves              # some instruction sets the base of a DSR, or an operation leaves it behind its elements
     bint edits              # some instruction sets the extent or stride of a DSR, or an operation leaves an index there
     uint64_t dsr_kept       # mask of what there is of a DSR behind its base
     bint delays             # some instruction's result is ready later than the next cycle
@@ -400,7 +402,6 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     bint reroutes           # a program writes routes: any color may come to need arbitration
     bint swaps              # some color is swapped
     bint trains             # streams may be moved as trains
-    bint puts_off           # a main thread that nobody could notice may be left for later (main_behind in ce.pyx)
     uint32_t source[N_COLORS]     # see rivals.pyx: the one PE that sends a color; 0: not known yet
     bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t* route[N_COLORS]     # route words per color, NULL = color not used

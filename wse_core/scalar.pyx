@@ -186,7 +186,8 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
         if ins.op == OP_DSR_LOAD:
             d.number = <uint16_t>(ins.imm + 1)
             loaded = desc_of(ce, d)
-            d.base = loaded.base
+            if ce.prog.moves:
+                d.base = loaded.base
             if ce.prog.edits:
                 d.index = loaded.index
                 d.extent = loaded.extent[0]

@@ -57,7 +57,7 @@ cdef bint setup_operand(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, opnd_t
     d = desc_of(ce, r)
     o.flags = d.flags
     o.queue = d.queue & (N_BINDINGS - 1)
-    base[0] = r.base
+    base[0] = base_in(ce, r)
     if d.kind == DSD_MEM1D:
         o.mode = OPND_MEM1D
         o.step = <int32_t>stride_in(ce, r) * words
@@ -306,6 +306,9 @@ cdef inline bint shape_operand(ce_t* ce, shape_t* shape, const opnd_t* o, int k)
         lowest = <int64_t>ce.prog.code_words - (reach if reach < 0 else 0)
         highest = <int64_t>ce.prog.code_words + ce.prog.data_words - o.words - (reach if reach > 0 else 0)
         shape.odd[k] = o.words - 1
+    if not ce.prog.moves:                   # the descriptor's: as it was, and what stands before the number says nothing
+        lowest, highest = 0, 0xFFFF
+        shape.odd[k] = 0
     shape.lowest[k] = <uint16_t>lowest
     shape.span[k] = <uint16_t>(highest - lowest)
     return True

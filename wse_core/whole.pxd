@@ -22,9 +22,11 @@ cdef inline bint held(ce_t* ce, const shape_t* shape, int k, int32_t* base) noex
     if shape.same[k] == 0:
         return True
     r = <const dsr_t*>(<char*>ce + shape.place[k])
-    base[0] = r.base
-    return (all_but_base(r, shape.kept) == shape.same[k] and <uint16_t>(r.base - shape.lowest[k]) <= shape.span[k]
-            and not r.base & shape.odd[k])
+    if (all_but_base(r, shape.kept) != shape.same[k] or <uint16_t>(r.base - shape.lowest[k]) > shape.span[k]
+            or r.base & shape.odd[k]):
+        return False
+    base[0] = base_in(ce, r)
+    return True
 
 cdef inline bint asunder(int32_t a, int32_t o, int32_t a_words, int32_t words, int32_t n) noexcept nogil:
     # Whether a contiguous source that is not the destination does not touch it.

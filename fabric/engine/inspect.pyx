@@ -139,7 +139,7 @@ cdef dict _ce_snapshot(Memory m, int x, int y):
         for k in range(16):
             if g.dsr_slot[f][k] >= 0 and dsr_at(ce, g.dsr_slot[f][k]).number:
                 d = dsr_at(ce, g.dsr_slot[f][k])
-                registers[f, k] = (d.base, extent_in(ce, d), stride_in(ce, d), index_in(ce, d))
+                registers[f, k] = (base_in(ce, d), extent_in(ce, d), stride_in(ce, d), index_in(ce, d))
     return {
         "regs": [ce.regs[k] for k in range(N_REGS)], "main": state,
         "pc": -1 if ce.main_state == MAIN_IDLE else (g.code[ce.pc].at if ce.pc < g.n_code else -1),

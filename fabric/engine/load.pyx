@@ -39,7 +39,6 @@ _twins.check()
 def load(Memory m, spec, order, sweep, pack):
     """Fill the tables of `m`, which has none yet, from a validated fabric; the arguments are those of `Engine`."""
     m.s.order = order
-    m.s.f.puts_off = True
     _params(m, spec.machine)
     _tables(m, spec, pack)
     _routes(m, spec)
@@ -433,11 +432,14 @@ cdef void _note_edits(program_t* g) noexcept:
     cdef dsr_t all
     for k in range(g.n_code):
         g.edits |= g.code[k].op == OP_DSR_LEN or g.code[k].op == OP_DSR_STRIDE
+        g.moves |= g.code[k].op == OP_DSR_BASE or g.code[k].op == OP_DSR_OFF
     for k in range(g.n_desc):
         g.edits |= g.descriptors[k].kind == DSD_CIRCULAR and g.descriptors[k].flags & F_SAVE != 0
-    g.dsr_bytes = sizeof(dsr_t) if g.edits else DSR_SHORT
+        g.moves |= g.descriptors[k].flags & F_SAVE != 0
+    g.moves |= g.edits
+    g.dsr_bytes = sizeof(dsr_t) if g.edits else (DSR_SHORT if g.moves else DSR_LEAST)
     memset(&all, 0, sizeof(dsr_t))
-    memset(&all, 0xFF, g.dsr_bytes)
+    memset(&all, 0xFF, sizeof(dsr_t) if g.edits else DSR_SHORT)
     g.dsr_kept = all_but_base(&all, ~<uint64_t>0)
 
 cdef enum:

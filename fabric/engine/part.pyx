@@ -74,7 +74,6 @@ cdef class Part:
         cdef int k
         self.memory = engine.memory
         self.s = self.memory.s
-        self.s.f.puts_off = False               # the first fault of all ranks is known when a rank tells its own
         self.open[UP] = 0 < low < high and (above or self.s.f.reroutes)
         self.open[DOWN] = low < high < self.s.f.height and (below or self.s.f.reroutes)
         self.first = 0 if low == 0 else low + 1         # the borders of the fabric go with the rows beside them
@@ -101,6 +100,10 @@ cdef class Part:
         if self.s.now >= self.s.next_refresh:
             stamps_refresh(self.s)
         self.s.ahead = limit if limit - self.s.now < AHEAD else self.s.now + AHEAD
+
+    def settle(self):
+        """Do what PEs have put off: some rank has a fault, and there may be an earlier one here."""
+        self.memory.settle()
 
     def set_clock(self, uint64_t now):
         """Say which cycle comes next, when nothing is to be done before it."""

@@ -241,6 +241,9 @@ class RankedEngine:
             end = min(stop, self._part.next_refresh, start + clock.TURN)
             self.exchanges += clock.turn(self._part, self.world, start, end, self._buffers)
             self._facts = clock.gathered(self._part, self.world)
+            if 0 <= self._facts.fault < end:
+                self._part.settle()
+                self._facts = clock.gathered(self._part, self.world)
             reached = clock.what_next(self._facts, end, stop, self._part.next_refresh)
             self._part.set_clock(reached.cycle)
             if on_break is not None:

@@ -112,10 +112,10 @@ def test_memory_of_idle_pes(benchmark):
 
 @pytest.mark.parametrize("kind", ["streaming", "exchange"])
 def test_memory_of_active_pes(benchmark, kind):
-    """Resident bytes per working PE stay within ten times the target."""
+    """Resident bytes per working PE stay within the target, and a tenth for what the allocator does."""
     found = benchmark.pedantic(measure.resident, (kind, 128, 128), rounds=1, iterations=1)
     benchmark.extra_info |= found
-    assert found["engine"] < 10 * 512
+    assert found["engine"] < 1.1 * table.GOALS[f"bytes_{kind}"].must
 
 
 def test_building(benchmark):
