@@ -306,7 +306,7 @@ cdef inline bint shape_operand(ce_t* ce, shape_t* shape, const opnd_t* o, int k)
         lowest = <int64_t>ce.prog.code_words - (reach if reach < 0 else 0)
         highest = <int64_t>ce.prog.code_words + ce.prog.data_words - o.words - (reach if reach > 0 else 0)
         shape.odd[k] = o.words - 1
-    if not ce.prog.moves:                   # the descriptor's: as it was, and what stands before the number says nothing
+    if not ce.prog.moves:       # the base is the descriptor's; what stands before the number says nothing
         lowest, highest = 0, 0xFFFF
         shape.odd[k] = 0
     shape.lowest[k] = <uint16_t>lowest
