@@ -41,6 +41,11 @@ def test_random_machines_agree_at_timed_edges(case):
     assert compare(case) in ("limit", "complete", "stuck", "fault")
 
 
+def test_the_last_step_of_a_flow_is_done_when_it_issues():
+    """It may take two cycles: those are not both the last in which something happened."""
+    assert compare(timed(3223962)) == "stuck"
+
+
 def wire(backend, length=4):
     """Return (fabric, source, sink): a color that crosses a row of PEs without programs."""
     layout = Layout(length, 1)
