@@ -147,6 +147,13 @@ cdef void op_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t
 cdef inline bint between_instructions(ce_t* ce) noexcept nogil:
     return ce.main_state == MAIN_RUN or ce.main_state == MAIN_STARTING
 
+cdef inline bint quiet_ahead(ce_t* ce) noexcept nogil:
+    # Whether the main thread's next instructions are quiet, and none of them will wait for a DSR of a microthread: if
+    # that waits for ever, so would the main thread, and the cycle in which it begins to is when the run ends.
+    cdef const instr_t* ins = ce.prog.code + ce.pc
+    return ins.quiet != 0 and not (ins.ahead[0] & ce.dsr_busy[0] or ins.ahead[1] & ce.dsr_busy[1]
+                                   or ins.ahead[2] & ce.dsr_busy[2])
+
 cdef void main_behind(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexcept nogil:
     # What the main thread has done before cycle `end`, since the CE was last looked at: instructions and operations in
     # memory that nobody could notice, while no microthread could issue.  A fault is found late, which `run_cycles`
@@ -181,8 +188,7 @@ cdef void main_behind(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexce
 
 cdef inline bint may_put_off(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
     # Whether the main thread's next instructions may be left for later in cycle t, if no microthread can issue.
-    return (not TRACE and t + 1 < s.ahead and between_instructions(ce)
-            and ce.prog.code[ce.pc].quiet != 0)
+    return not TRACE and t + 1 < s.ahead and between_instructions(ce) and quiet_ahead(ce)
 
 cdef inline uint64_t noticed(region_t* s, ce_t* ce, uint64_t when) noexcept nogil:
     # A main thread that issues in cycle `when`, or later: up to which cycle nobody notices it.  The last one before the
@@ -204,7 +210,7 @@ cdef void catch_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept no
             vec_bulk(s, ce, cell, &ce.main, start, t)
             if ce.main_state == MAIN_RUN:
                 ce.wait = WAIT_PIPE
-    if ce.uts and ce.next < t and between_instructions(ce) and ce.prog.code[ce.pc].quiet:
+    if ce.uts and ce.next < t and between_instructions(ce) and quiet_ahead(ce):
         main_behind(s, ce, cell, t)
     if ce.acct < t:
         if TRACE:
@@ -503,7 +509,8 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
         goes = goes_on(s, ce, cell, &t)
     while True:
         if not goes:
-            catch_up(s, ce, cell, t)
+            if ce.acct < t:
+                catch_up(s, ce, cell, t)
             if ce.main_state == MAIN_FAULT:
                 return
             if t > s.now and between_instructions(ce) and ce.prog.code[ce.pc].flags & I_REAL:

@@ -159,6 +159,7 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t reads          # registers read at issue
     uint16_t writes         # registers written
     uint16_t dsrs[FILE_REG]     # DSRs named, per file
+    uint16_t ahead[FILE_REG]    # of a quiet one: those named by it and by the quiet ones that may follow it
     uint16_t place          # of an instruction that loads or edits a DSR: where that lies in the CE block
     uint32_t shape          # of a vector instruction: its place in region_t.shapes
 

@@ -244,8 +244,7 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
     # The instruction that issues in cycle `at` and those that follow it, booked together, as long as they are plain or
     # whole operations in memory.  `at` becomes the cycle of the last issue.  True: it is the cycle in which the next
     # instruction, of another kind or one that faults, issues; it does not touch the router.  Adds to `n` how many were
-    # done, less one where none is to follow.  `beside`: with microthreads that wait, only what is quiet and names no
-    # DSR of theirs.
+    # done, less one where none is to follow.  `beside`: with microthreads that wait, only what is quiet.
     cdef const instr_t* ins = ce.prog.code + ce.pc
     cdef uint64_t t = at[0], issued = t, next = t, acct = t, free = t, waits = 0
     cdef uint32_t done = 0, busy = 0, gap = 0, following = 0, conflict = 0
@@ -276,7 +275,7 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
         if ce.ready_max > next:
             ce.next = next
             next = registers_when(ce, ins) if beside else main_when(s, ce, t)
-        if next >= s.ahead or ins.flags & I_REAL or beside and (ins.quiet == 0 or dsr_in_use(ce, ins)):
+        if next >= s.ahead or ins.flags & I_REAL or beside and ins.quiet == 0:
             goes = False
             break
         waits = next - acct if next > acct else 0
@@ -309,17 +308,14 @@ cdef uint64_t exec_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint6
     return t
 
 cdef uint64_t exec_beside(region_t* s, ce_t* ce, uint32_t cell, uint64_t end, uint64_t* n) noexcept nogil:
-    # The same beside microthreads none of which can issue before cycle `end`, for instructions that are quiet.  Returns
-    # the cycle of the last issue, 0 if none was possible; ce.wait: what the main thread then waits for.
+    # The same beside microthreads none of which can issue before cycle `end`, for instructions that are quiet and wait
+    # for no DSR of theirs.  Returns the cycle of the last issue, 0 if none was possible.
     cdef const instr_t* ins = ce.prog.code + ce.pc
     cdef uint64_t t = max(registers_when(ce, ins), ce.pipe_free, ce.acct)
     if ins.quiet == 0 or t >= end:
         return 0
     ce.counts[COUNT_STALL_PIPE] += t - ce.acct
     ce.acct = t
-    if dsr_in_use(ce, ins):
-        ce.wait = WAIT_RESOURCE
-        return 0
     if done_together(s, ce, &t, n, True):
         exec_main(s, ce, cell, t)
     return t

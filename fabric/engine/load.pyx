@@ -453,9 +453,19 @@ cdef inline uint32_t _least(const program_t* g, const params_t* p, const instr_t
         return p.taken + g.code[i.target].quiet
     return (1 + p.start + p.drain if i.flags & I_VECTOR else i.gap) + g.code[i.next].quiet
 
+cdef bint _name_more(instr_t* i, const instr_t* follower) noexcept:
+    # An instruction names ahead what a follower does; whether that was more.
+    cdef int f
+    cdef bint more = False
+    if follower.quiet:
+        for f in range(FILE_REG):
+            more = more or follower.ahead[f] & ~i.ahead[f] != 0
+            i.ahead[f] |= follower.ahead[f]
+    return more
+
 cdef void _note_quiet(program_t* g, const params_t* p) noexcept:
     # Quiet is what works in registers, SRAM and DSRs, and vector operations whose DSRs never stand for a stream: for
-    # each instruction, how long that goes on at least.
+    # each instruction, how long that goes on at least, and which DSRs it may need meanwhile.
     cdef uint16_t[FILE_REG] streams
     cdef uint32_t k, least
     cdef instr_t* i
@@ -468,6 +478,7 @@ cdef void _note_quiet(program_t* g, const params_t* p) noexcept:
     for k in range(g.n_code):
         i = &g.code[k]
         i.quiet = 0
+        memcpy(i.ahead, i.dsrs, sizeof(i.dsrs))
         if i.flags & I_PLAIN or i.flags & I_VECTOR and not i.flags & I_ASYNC and i.form != FORM_DFILT and not (
                 i.dsrs[0] & streams[0] or i.dsrs[1] & streams[1] or i.dsrs[2] & streams[2]):
             i.quiet = QUIET
@@ -480,6 +491,10 @@ cdef void _note_quiet(program_t* g, const params_t* p) noexcept:
                 if least < i.quiet:
                     i.quiet = <uint8_t>least
                     changed = True
+                if i.form != FORM_JMP:
+                    changed = _name_more(i, &g.code[i.next]) or changed
+                if i.form == FORM_JMP or i.form == FORM_BR:
+                    changed = _name_more(i, &g.code[i.target]) or changed
 
 cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
     i.op = op.code

@@ -301,6 +301,25 @@ def test_a_main_thread_that_is_left_for_later_does_what_it_would_have_done(
     assert status[0] == "fault" or machines[0].last_active == machines[1].last_active
 
 
+@examples(40)
+@given(before=st.lists(st.sampled_from(["count", "load", "short"]), max_size=30), behind=st.integers(0, 60))
+@example(before=["count"] * 30, behind=30)
+def test_the_end_of_a_run_is_seen_when_the_main_thread_begins_to_wait_for_ever(before, behind):
+    """For a descriptor of a transfer out of which nobody takes; what it would do next does not matter."""
+    spec = beside_transfers([*before, "held", *["count"] * behind], 1, 64, 32, "medium", 0)
+    ends = []
+    for machine, traced in ((Engine, False), (Engine, True), (ReferenceMachine, False)):
+        one = machine(spec)
+        one.limit_output(0, [])
+        if traced:
+            one.trace(lambda events, clock: None)
+        assert one.run(3000) == "stuck"
+        ends.append((one.cycle, one.last_active))
+    assert ends[0] == ends[1]
+    assert ends[0][1] == ends[2][1]
+    assert abs(ends[0][0] - ends[2][0]) <= 1, "idle cycles at the end, by definition"
+
+
 def cpu_of(workload):
     """Return the CPU seconds of a run."""
     engine = workload.engine()
