@@ -25,8 +25,8 @@ from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk
 from wse_core.emit cimport emit, vary
-from wse_core.flow cimport BY_LOOK, TURN_GOES_ON, TURN_MAIN, TURN_NOBODY, flow_last, flow_looks, flow_on, flow_run, \
-    flow_when, flows_in_turn, pair_on, taking_begins, taking_ends, train_wanted, way_wanted
+from wse_core.flow cimport BY_LOOK, SOON, TURN_GOES_ON, TURN_MAIN, TURN_NOBODY, flow_last, flow_looks, flow_on, \
+    flow_run, flow_when, flows_in_turn, pair_on, taking_begins, taking_ends, train_wanted, way_wanted
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -433,10 +433,13 @@ cdef inline bint starves(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexc
     if ce.pipe_free > t + 1:
         t = ce.pipe_free - 1            # done with every cycle before pipe_free
     ce.resume = t + 1
-    if t > s.now and (ce.want_space or t > s.now + s.f.p.ramp_in):
+    if t <= s.now + s.f.p.ramp_in and (t <= s.now or not ce.want_space):
+        taking_begins(s, ce, cell)
+    elif ce.want_space or th.n - th.k > SOON or t + 1 >= s.ahead:
         schedule(s, cell, t + 1, t + 1)             # wake-ups before that cycle are not heard
     else:
-        taking_begins(s, ce, cell)
+        ce.want_space = WANTS_WORD                  # but a word before it is: no look that would find nothing
+        s.passed = max(s.passed, t + 1)
     way_wanted(s, ce)
     return True
 

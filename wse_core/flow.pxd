@@ -16,7 +16,7 @@ cdef enum:                  # what is known of the first cycle that `flows_in_tu
     TURN_MAIN = 3           # but the main thread, perhaps, which no microthread would let go first
 
 cdef enum:
-    SOON = 16               # elements after the begin of a flow
+    SOON = 16               # elements after the begin of a flow, or before its end
 
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil
 cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil

@@ -111,7 +111,7 @@ cdef inline void take_head(region_t* s, plane_t* q, uint32_t cell) noexcept nogi
     if q.timed:
         m[q.size - 1] = s.now + 1
     s.moved += 1
-    if q.port == DIR_R and s.f.ce[cell].want_space:
+    if q.port == DIR_R and s.f.ce[cell].want_space & WANTS_ROOM:
         ring_set(s, cell, s.now + 1)
     if unlikely(state & SLEEPER != 0):
         wake_upstream(s, q, cell)

@@ -9,7 +9,7 @@
 from wse_core.bitmap cimport map_add
 from wse_core.builtins cimport ctz64, unlikely
 from wse_core.records cimport *
-from wse_core.wake cimport ring_set
+from wse_core.wake cimport ring_set, schedule
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -155,11 +155,18 @@ cdef inline void push_to_record(region_t* s, int plane, uint32_t cell, uint64_t*
         mark_due(s, plane, cell, ready)
     tail_moves(m, s.plane[plane].cap[cell])
 
+cdef inline void ce_hears(region_t* s, uint32_t cell, ce_t* ce) noexcept nogil:
+    # A router delivers to a CE.  If that has done the cycle of the word already, it has asked for a look after it, or
+    # it waits for a word: then the look is asked for now.
+    if ce.resume <= s.now + s.f.p.ramp_in:
+        ring_set(s, cell, s.now + s.f.p.ramp_in)
+    elif ce.want_space == WANTS_WORD:
+        schedule(s, cell, ce.resume, ce.resume)
+
 cdef inline void push_to_queue(region_t* s, uint32_t cell, inq_t* q, uint64_t payload) noexcept nogil:
     # Down the ramp, into an input queue of the CE. The caller has checked that there is room.
     q.slots[q.tail] = payload | s.ramp_word
     q.tail += 1
     if q.tail == q.cap:
         q.tail = 0
-    if s.f.ce[cell].resume <= s.now + s.f.p.ramp_in:    # else it has done that cycle, and asked for a look after it
-        ring_set(s, cell, s.now + s.f.p.ramp_in)
+    ce_hears(s, cell, s.f.ce[cell])

@@ -38,9 +38,11 @@ cdef enum:                  # how a vector operation advances; decided in set-up
     KIND_MEMORY = 4         # no fabric or FIFO operand, step by step
     KIND_BULK = 5           # the same on the main thread, and no element can fault: many steps at once
 
-cdef enum:                  # ce_t.want_space: a thread waits for room in an output queue
-    WANTS_PLACE = 1
+cdef enum:                  # ce_t.want_space: what is to be told to the CE
+    WANTS_PLACE = 1         # room in an output queue: a thread waits for it
     WANTS_TRAIN = 2         # and what it has sent and will send may leave as a train (train.pyx)
+    WANTS_ROOM = 3          # either
+    WANTS_WORD = 4          # a word that comes before `resume`, up to which nothing else would be heard
 
 cdef enum:                  # who waits for room in an input queue is woken
     FOR_ROOM = 1            # by the next pop
@@ -162,6 +164,7 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t ahead[FILE_REG]    # of a quiet one: those named by it and by the quiet ones that may follow it
     uint16_t place          # of an instruction that loads or edits a DSR: where that lies in the CE block
     uint32_t shape          # of a vector instruction: its place in region_t.shapes
+    uint32_t pad            # 64 bytes: cheap to multiply with
 
 cdef enum:                  # instr_t.flags
     I_VECTOR = 1
@@ -169,6 +172,7 @@ cdef enum:                  # instr_t.flags
     I_REAL = 4              # touches the router: must execute in real time, not ahead of it
     I_ASYNC = 8
     I_PLAIN = 16            # nothing but registers, SRAM, DSRs and the next instruction
+    I_LATE = 32             # its results are ready later than its slots are over
 
 ctypedef struct opnd_t:     # one operand of a vector operation
     uint8_t mode

@@ -462,7 +462,7 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
             map_clear(&q.map, cell)                     # words of such colors come one by one
     s.moved += 1
     if ramp:
-        if s.f.ce[cell].want_space:
+        if s.f.ce[cell].want_space & WANTS_ROOM:
             ring_set(s, cell, now + 1)
         if not is_valid(after):
             map_clear(&q.map, cell)
@@ -482,8 +482,7 @@ cdef inline void visit(region_t* s, plane_t* q, plane_t* row, uint64_t now, cons
         i.slots[next] = payload | s.ramp_word
         next += 1
         i.tail = 0 if next == i.cap else next
-        if ce.resume <= now + s.f.p.ramp_in:    # else it has done that cycle
-            ring_set(s, cell, now + s.f.p.ramp_in)
+        ce_hears(s, cell, ce)
     if unlikely(state & SLEEPER != 0):
         wake_upstream(s, q, cell)
 

@@ -40,19 +40,18 @@ cdef inline int async_ut(ce_t* ce, const instr_t* ins) noexcept nogil:
             return d.queue & (N_QUEUES - 1)
     return -1
 
-cdef inline uint64_t registers_when(ce_t* ce, const instr_t* ins) noexcept nogil:
-    # First cycle in which the main thread and all registers that the instruction reads are ready.
-    cdef uint64_t when = ce.next
-    cdef uint32_t regs
-    cdef int r
-    if ce.ready_max > when:
-        regs = ins.reads
-        while regs:
-            r = ctz64(regs)
-            regs &= regs - 1
-            if ready_of(ce).base + ready_of(ce).after[r] > when:
-                when = ready_of(ce).base + ready_of(ce).after[r]
+cdef uint64_t registers_when(ce_t* ce, const instr_t* ins, uint64_t when) noexcept nogil:
+    # First cycle from `when` on in which all registers that the instruction reads are ready.
+    cdef ready_t* ready = ready_of(ce)
+    cdef uint32_t regs = ins.reads
+    while regs:
+        when = max(when, ready.base + ready.after[ctz64(regs)])
+        regs &= regs - 1
     return when
+
+cdef inline uint64_t issues_when(ce_t* ce, const instr_t* ins) noexcept nogil:
+    # First cycle in which the main thread and all registers that the instruction reads are ready.
+    return ce.next if ce.ready_max <= ce.next else registers_when(ce, ins, ce.next)
 
 cdef inline bint dsr_in_use(ce_t* ce, const instr_t* ins) noexcept nogil:
     # A microthread uses a DSR that the instruction names.
@@ -61,7 +60,7 @@ cdef inline bint dsr_in_use(ce_t* ce, const instr_t* ins) noexcept nogil:
 cdef uint64_t main_when(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
     # First cycle in which the main thread can issue its next instruction, as things stand in cycle t.
     cdef const instr_t* ins = ce.prog.code + ce.pc
-    cdef uint64_t when = registers_when(ce, ins)
+    cdef uint64_t when = issues_when(ce, ins)
     ce.main.wait = WAIT_PIPE
     if ce.uts and when <= t + 1:
         if dsr_in_use(ce, ins) or (ins.flags & I_ASYNC and (<int>ce.uts << 1) >> (async_ut(ce, ins) + 1) & 1):
@@ -230,24 +229,28 @@ cdef void plain_fault(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const in
     else:
         sram_fault(s, ce, cell, t, address_named(ce, ins), ins.wa)
 
+cdef void results_late(ce_t* ce, const instr_t* ins, uint64_t t) noexcept nogil:
+    # Note when the results of a scalar instruction that issued in cycle t are ready.
+    cdef uint32_t regs = ins.writes
+    while regs:
+        wait_reg(ce, ctz64(regs), 1, t, ins.latency)
+        regs &= regs - 1
+
 cdef inline void results_wait(ce_t* ce, const instr_t* ins, uint64_t t) noexcept nogil:
-    # After the issue of a scalar instruction: when its registers are ready, if not at once, or if an earlier result had
-    # them wait.
-    cdef uint32_t regs
-    if ins.latency > ins.slots or ce.ready_max > t + ins.slots:
-        regs = ins.writes
-        while regs:
-            wait_reg(ce, ctz64(regs), 1, t, ins.latency)
-            regs &= regs - 1
+    # The same, if it is not at once, or if an earlier result had them wait.
+    if ins.flags & I_LATE or ce.ready_max > t + ins.slots:
+        results_late(ce, ins, t)
 
 cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n, bint beside) noexcept nogil:
     # The instruction that issues in cycle `at` and those that follow it, booked together, as long as they are plain or
     # whole operations in memory.  `at` becomes the cycle of the last issue.  True: it is the cycle in which the next
     # instruction, of another kind or one that faults, issues; it does not touch the router.  Adds to `n` how many were
     # done, less one where none is to follow.  `beside`: with microthreads that wait, only what is quiet.
-    cdef const instr_t* ins = ce.prog.code + ce.pc
-    cdef uint64_t t = at[0], issued = t, next = t, acct = t, free = t, waits = 0
-    cdef uint32_t done = 0, busy = 0, gap = 0, following = 0, conflict = 0
+    cdef const instr_t* code = ce.prog.code
+    cdef const instr_t* ins = code + ce.pc
+    cdef uint64_t begun = at[0], t = begun, issued = begun, acct = begun, free = begun, last = begun, ahead = s.ahead
+    cdef uint64_t busy = 0, wholes = 0, over    # cycles of plain instructions, of whole operations but for their start
+    cdef uint32_t done = 0, pc = ce.pc, gap, following, conflict = 0, lost
     cdef bint goes = True
     while True:
         if ins.flags & I_PLAIN:
@@ -256,48 +259,52 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
             if not do_plain(s, ce, ins, &following, &gap):
                 break
             results_wait(ce, ins, t)
+            pc = following
             busy += ins.slots
             acct = t + ins.slots
             free = t + gap
             conflict = 0
-        elif not TRACE and ins.flags & I_VECTOR and vec_whole(s, ce, t, ins, &acct, &conflict):
-            following = ins.next
-            free = acct + s.f.p.drain
+        elif not TRACE and ins.flags & I_VECTOR:
+            over = vec_whole(s, ce, t, ins, &lost)
+            if over == 0:
+                break
+            pc = ins.next
+            acct = over
+            conflict = lost
+            last = over - 1 - conflict
+            wholes += over - t - s.f.p.start
+            free = over + s.f.p.drain
         else:
+            goes = not ins.flags & I_REAL
             break
         done += 1
         issued = t
-        if waits:
-            ce.counts[COUNT_STALL_PIPE] += waits
-        ce.pc = following
-        ins = ce.prog.code + following
-        next = free
-        if ce.ready_max > next:
-            ce.next = next
-            next = registers_when(ce, ins) if beside else main_when(s, ce, t)
-        if next >= s.ahead or ins.flags & I_REAL or beside and ins.quiet == 0:
+        ins = code + pc
+        t = free if ce.ready_max <= free else registers_when(ce, ins, free)
+        if t >= ahead or beside and ins.quiet == 0:
             goes = False
             break
-        waits = next - acct if next > acct else 0
-        t = next
     if done:
         ce.main_state = MAIN_RUN
         ce.rr = MAIN
+        ce.pc = pc
         ce.next = free
-        ce.acct = acct
         ce.pipe_free = acct
         ce.tail_conflict = <uint16_t>conflict
+        touched(s, last)
+        n[0] += done - 1
+        if goes:
+            n[0] += 1
+            acct = t
+        else:
+            at[0] = issued
+        ce.acct = acct
         ce.counts[COUNT_INSTRUCTIONS] += done
         ce.counts[COUNT_BUSY] += busy
-        n[0] += done - 1
-        if not goes:
-            at[0] = issued
-            return False
-        n[0] += 1
-        ce.counts[COUNT_STALL_PIPE] += waits
-        ce.acct += waits
-    at[0] = t
-    return True
+        ce.counts[COUNT_STALL_PIPE] += acct - begun - busy - wholes
+    if goes:
+        at[0] = t
+    return goes
 
 cdef uint64_t exec_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint64_t* n) noexcept nogil:
     # `exec_main` for the main thread alone: the instruction that issues in cycle t and those that follow it, and the
@@ -311,7 +318,7 @@ cdef uint64_t exec_beside(region_t* s, ce_t* ce, uint32_t cell, uint64_t end, ui
     # The same beside microthreads none of which can issue before cycle `end`, for instructions that are quiet and wait
     # for no DSR of theirs.  Returns the cycle of the last issue, 0 if none was possible.
     cdef const instr_t* ins = ce.prog.code + ce.pc
-    cdef uint64_t t = max(registers_when(ce, ins), ce.pipe_free, ce.acct)
+    cdef uint64_t t = max(issues_when(ce, ins), ce.pipe_free, ce.acct)
     if ins.quiet == 0 or t >= end:
         return 0
     ce.counts[COUNT_STALL_PIPE] += t - ce.acct

@@ -546,6 +546,8 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
         i.flags |= I_REAL
     if (op.form in ("alu", "ldi", "ld", "st", "br", "dsr") or op.name == "jmp") and not i.flags & I_VECTOR:
         i.flags |= I_PLAIN
+    if latency > slots:
+        i.flags |= I_LATE
     i.reads = sum(1 << r for r in reads)
     i.writes = sum(1 << r for r in writes)
 
