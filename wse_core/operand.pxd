@@ -141,21 +141,18 @@ cdef inline uint64_t all_but_base(const dsr_t* r, uint64_t kept) noexcept nogil:
     memcpy(&found, &r.number, 8)            # of a short DSR this is more than there is of it
     return found & kept
 
-cdef inline bint fits(ce_t* ce, const shape_t* shape, const opnd_t* o, int k) noexcept nogil:
+cdef inline bint fits(ce_t* ce, const shape_t* shape, int k, int32_t* base) noexcept nogil:
     # Whether the DSR of an operand is as it was when the shape was noted, but for where it begins, which is where no
-    # element can fault.
+    # element can fault; and where that is.
     cdef const dsr_t* r
     if shape.same[k] == 0:
         return True
-    r = dsr_at(ce, o.dsr)
-    return (all_but_base(r, shape.kept) == shape.same[k] and <uint16_t>(r.base - shape.lowest[k]) <= shape.span[k]
-            and not r.base & shape.odd[k])
-
-cdef inline int32_t base_of(ce_t* ce, const opnd_t* o) noexcept nogil:
-    # What differs from one set-up of an instruction to the next: where an operand begins, or the value that it has.
-    if o.mode == OPND_MEM1D:
-        return base_in(ce, dsr_at(ce, o.dsr))
-    return <int32_t>reg_read(ce, o.reg, o.words) if o.mode == OPND_CONST else 0
+    r = <const dsr_t*>(<char*>ce + shape.place[k])
+    if (all_but_base(r, shape.kept) != shape.same[k] or <uint16_t>(r.base - shape.lowest[k]) > shape.span[k]
+            or r.base & shape.odd[k]):
+        return False
+    base[0] = base_in(ce, r)
+    return True
 
 cdef inline fifo_t* fifo_of(ce_t* ce, const opnd_t* o) noexcept nogil:
     return <fifo_t*>(<char*>ce + ce.prog.fifo_at) + desc(ce, o).xdsr

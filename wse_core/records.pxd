@@ -470,7 +470,7 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     int waiting             # the next cycle must not be skipped: a stamp lies ahead, or a CE changed what routers see
     int64_t n_due           # slots of rows with queues that become ready
     uint64_t seen           # the last cycle that had to be looked at,
-    uint64_t passed         # and the same because of trains, which have been moved already
+    uint64_t passed         # the same because of what needs no look: trains, CEs that wait for words
     uint64_t carried        # hops that rows still do at one clock, since trains have gone (cycles.pyx)
     int n_busy              # cycles in a row in which much moved
     int64_t last_active

@@ -351,12 +351,13 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     # of 430.
     cdef shape_t* shape = &s.shapes[ins.shape]
     cdef const form_t* f = shape.form
-    if f != NULL and fits(ce, shape, &f.b, 0) and fits(ce, shape, &f.c, 1) and fits(ce, shape, &f.a, 2):
+    cdef int32_t a = 0, b = 0, c = 0
+    if f != NULL and fits(ce, shape, 0, &b) and fits(ce, shape, 1, &c) and fits(ce, shape, 2, &a):
         begin(s, ce, t, ins, th, f)
         th.n = shape.n
-        th.base_a = <uint16_t>base_of(ce, &f.a)
-        th.base_b = base_of(ce, &f.b)
-        th.base_c = base_of(ce, &f.c)
+        th.base_a = <uint16_t>a
+        th.base_b = <int32_t>reg_read(ce, f.b.reg, f.b.words) if f.b.mode == OPND_CONST else b
+        th.base_c = <int32_t>reg_read(ce, f.c.reg, f.c.words) if f.c.mode == OPND_CONST else c
         return True
     if not set_up(s, ce, cell, t, ins, th, id):
         return False

@@ -16,18 +16,6 @@ from wse_core.vector cimport vec_faddhs, vec_fmachs, vec_fmuls
 cdef extern from *:
     void fetch "__builtin_prefetch"(const void* place) noexcept nogil
 
-cdef inline bint held(ce_t* ce, const shape_t* shape, int k, int32_t* base) noexcept nogil:
-    # `fits` where the place of the DSR is known, and where the operand begins.
-    cdef const dsr_t* r
-    if shape.same[k] == 0:
-        return True
-    r = <const dsr_t*>(<char*>ce + shape.place[k])
-    if (all_but_base(r, shape.kept) != shape.same[k] or <uint16_t>(r.base - shape.lowest[k]) > shape.span[k]
-            or r.base & shape.odd[k]):
-        return False
-    base[0] = base_in(ce, r)
-    return True
-
 cdef inline bint asunder(int32_t a, int32_t o, int32_t a_words, int32_t words, int32_t n) noexcept nogil:
     # Whether a contiguous source that is not the destination does not touch it.
     return o + n * words <= a or a + n * a_words <= o
@@ -50,7 +38,7 @@ cdef inline void sum_whole(ce_t* ce, const form_t* f, const uint16_t* p, int32_t
     reg_write(ce, f.a.reg, 2, f32_add(bits_of_f32(sum), (<const uint32_t*>p)[0], 0))
 
 cdef void any_whole(ce_t* ce, const shape_t* shape, const instr_t* ins, uint16_t* m, int32_t a, int32_t b,
-                           int32_t c) noexcept nogil:
+                    int32_t c) noexcept nogil:
     cdef const form_t* f = shape.form
     cdef places_t at
     at.a = m + a
@@ -73,7 +61,7 @@ cdef uint64_t vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins, u
     cdef uint64_t over
     cdef const form_t* f
     cdef uint16_t* m
-    if shape.way == WAY_NOT or not (held(ce, shape, 0, &b) and held(ce, shape, 1, &c) and held(ce, shape, 2, &a)):
+    if shape.way == WAY_NOT or not (fits(ce, shape, 0, &b) and fits(ce, shape, 1, &c) and fits(ce, shape, 2, &a)):
         return 0
     distance = <uint32_t>(b - c) & (shape.distances - 1)
     if unlikely(not (shape.learned >> distance) & 1):
