@@ -8,6 +8,7 @@ cdef extern from *:
     #define WSE_CTZ64(x) __builtin_ctzll(x)
     #define WSE_CLZ64(x) __builtin_clzll(x)
     #define WSE_POP32(x) __builtin_popcount(x)
+    #define WSE_POP64(x) __builtin_popcountll(x)
     #define WSE_LIKELY(x) __builtin_expect(!!(x), 1)
     #define WSE_UNLIKELY(x) __builtin_expect(!!(x), 0)
     #define WSE_KEEP(p) __asm__("" : "+r"(p))   /* p stays in a register instead of being computed again */
@@ -26,6 +27,7 @@ cdef extern from *:
     int ctz64 "WSE_CTZ64"(uint64_t x) noexcept nogil
     int clz64 "WSE_CLZ64"(uint64_t x) noexcept nogil
     int popcount32 "WSE_POP32"(uint32_t x) noexcept nogil
+    int popcount64 "WSE_POP64"(uint64_t x) noexcept nogil
     void keep "WSE_KEEP"(void* p) noexcept nogil
     void set_bits "WSE_SET_BITS"(uint64_t* word, uint64_t bits) noexcept nogil
     void clear_bits "WSE_CLEAR_BITS"(uint64_t* word, uint64_t bits) noexcept nogil

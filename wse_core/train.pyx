@@ -45,7 +45,6 @@ from wse_core.stream cimport compute
 
 
 cdef enum:
-    LEAST = 8               # fewer, beyond those that wait in queues, are not worth a walk
     ROOM = WORDS + HELD
     TRIES = 64              # so many words of an operation may find the way free, then so many of the next WORDS
     BRANCHES = 64           # of a way that are still to be walked

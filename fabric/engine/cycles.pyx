@@ -30,7 +30,7 @@ from libc.string cimport memcpy
 
 from wse_core cimport traced_ce, traced_router
 from wse_core.block cimport inq_at
-from wse_core.builtins cimport NEVER, clear_bits, clz64, ctz64, unlikely
+from wse_core.builtins cimport NEVER, clear_bits, clz64, ctz64, popcount64, unlikely
 from wse_core.ce cimport ce_settle, row_computes
 from wse_core.emit cimport record_fault, vary
 from wse_core.fetch cimport FETCH_FROM, row_fetch
@@ -344,6 +344,14 @@ cdef void do_band(region_t* s, turn_t* t, uint64_t band) noexcept nogil:
                 row_fetch(s, <uint32_t>first - 1, s.now + 1)        # it comes in with the next cycle
         if t.threads > 1:
             write(&t.done[band], <uint64_t>k + 1)
+
+cdef uint32_t looks_now(region_t* s) noexcept nogil:
+    # CEs that are to be looked at in the cycle that comes.
+    cdef const uint64_t* bits = s.ring[s.now & (RING - 1)].bits
+    cdef uint32_t w, n = 0
+    for w in range(s.f.n_words):
+        n += popcount64(bits[w])
+    return n
 
 cdef void do_bands(region_t* s, turn_t* t) noexcept nogil:
     # Bands that nobody has begun, until none is left. Each is taken after the one before it, so no two wait for each

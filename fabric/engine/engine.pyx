@@ -311,6 +311,12 @@ cdef class Engine:
             region = shapes
             self.mates[k].s.shapes = <shape_t*>&region[0]
 
+    cdef bint _begins_busy(self) noexcept:
+        # Whether so many CEs of a large fabric are looked at in the first cycle that a run begins in bands: what they
+        # send then moves while they are in cache.  Streams that may leave as trains across rows need one clock.
+        return (self.s.f.n_cells > FETCH_FROM and not (self.s.f.trains and self.s.f.streams)
+                and looks_now(self.s) >= <uint32_t>self.busy)
+
     def run(self, limit, on_break=None, piece=1 << 40):
         """Run to cycle `limit` at most; return ``limit``, ``complete``, ``stuck`` or ``fault``.
 
@@ -331,6 +337,9 @@ cdef class Engine:
         if self.status == "fault":
             return self.status
         self._still("run")
+        if not (one or banded) and self._begins_busy():
+            self.s.n_busy = BUSY_CYCLES
+            banded = True
         self.running = True
         self.bands = self.threads = 1
         self.s.seen = self.s.passed = self.s.now

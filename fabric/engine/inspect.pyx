@@ -8,6 +8,7 @@ import numpy as np
 
 from fabric.engine.memory cimport Memory
 from wse_core.block cimport *
+from wse_core.builtins cimport ctz64
 from wse_core.link cimport host_at, host_takes
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -256,14 +257,18 @@ cdef list _busy(Memory m):
 
 cdef list _marked(Memory m, int plane):
     # Cells whose queues of this plane hold wavelets; those that wait for room are not in the activity maps.
-    cdef uint32_t cell
+    cdef uint32_t cell, w
+    cdef uint64_t there
     cdef plane_t* q = &m.s.plane[plane]
     cells = []
-    if q.used:
-        for cell in range(m.s.f.n_cells):
+    for w in range(m.s.f.n_words if q.used else 0):
+        there = q.own[w] if q.own != NULL else ~<uint64_t>0
+        while there:
+            cell = w * 64 + ctz64(there)
+            there &= there - 1
             if q.cap != NULL and q.cap[cell] == 0:
                 continue                    # not even looked at: reading would make it resident
-            if has_queue(q, cell) and is_valid(plane_head(q, cell)[0]):
+            if is_valid(plane_head(q, cell)[0]):
                 cells.append(cell)
     return cells
 

@@ -19,6 +19,7 @@ from wse_core.operand cimport all_but_base
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport rx_of
+from wse_core.train cimport LEAST
 from wse_core.wake cimport schedule
 
 from fabric.engine.planes import make_planes
@@ -362,6 +363,8 @@ cdef _program(Memory m, number, program, machine, dict known):
     if n_desc:
         raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
         memcpy(g.descriptors, &raw[0], n_desc * sizeof(desc_t))
+        lengths = np.maximum(program.descriptors["extent"], 1).astype(np.int64).prod(axis=1)
+        s.f.streams |= int(lengths.max()) > LEAST
         sends = program.descriptors["kind"] == DSD_FABOUT
         for flag in (F_CONTROL, F_ADVANCE):
             for queue in program.descriptors["queue"][sends & ((program.descriptors["flags"] & flag) != 0)]:
@@ -391,6 +394,7 @@ cdef _program(Memory m, number, program, machine, dict known):
         i.at = at
         i.next = n + 1
         s.f.reroutes |= i.op == OP_ROUTE
+        s.f.streams |= i.op == OP_DSR_LEN
         g.calls |= i.op == OP_CALL or i.op == OP_RET
         g.delays |= i.a >> 4 == FILE_REG if i.flags & I_VECTOR else i.latency > i.slots
         g.draws |= i.form == FORM_RAND

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from fabric.engine.engine import Engine
 from fabric.host.bands import arranged
 from fabric.host.fabric import Fabric
+from fabric.layout.layout import Layout
+from fabric.program.program import Program
 from harness.cli.main import main
 from tests.bench import workloads
 from tests.compare import cases, compare, difference, fault_of, memory, seeded, state_of
@@ -260,3 +262,44 @@ def test_large_fabrics_take_bands_while_fewer_wavelets_move():
     engine = small.engine()
     small.finish(engine, engine.run(small.limit))
     assert engine.bands == 1
+
+
+def test_many_that_begin_together_begin_in_bands():
+    """Each CE of a large fabric is looked at in the first cycle: that pays, though little moves later."""
+    counts = []
+    for bands in (None, 1):
+        workload = workloads.broadcast(64, 600, 1)
+        engine = workload.engine()
+        engine.arrange(bands, 1)
+        workload.finish(engine, engine.run(workload.limit))
+        assert (engine.bands > 1) == (bands is None)
+        counts.append(engine.counters())
+    assert all((counts[0][name] == counts[1][name]).all() for name in counts[0])
+
+
+def test_long_streams_begin_at_one_clock():
+    """Streams down the columns of a large fabric: all begin together, but as trains, which cross rows at one clock."""
+    width, height, n = 64, 600, 200
+    send = Program("send")
+    x = send.array("x", n, "f32", range(n))
+    send.output_queue(0, 5)
+    with send.task("main"):
+        send.fmovs(send.fabout(5, n), x)
+    take = Program("take")
+    y = take.array("y", n, "f32")
+    take.input_queue(0, 5)
+    with take.task("main"):
+        take.fmovs(y, take.fabin(5, n))
+    layout = Layout(width, height)
+    layout.place(send, 0, 0, width, 1)
+    layout.place(take, 0, 1, width, height - 1)
+    layout.route(5, (0, 0, width, 1), rx="R", tx="S")
+    layout.route(5, (0, 1, width, height - 2), rx="N", tx="SR")
+    layout.route(5, (0, height - 1, width, 1), rx="N", tx="R")
+    fabric = Fabric(layout)
+    fabric.launch("main")
+    run = fabric.run()
+    assert run.bands == 1
+    assert run.wavelet_hops == width * height * n
+    assert fabric.engine.events < run.wavelet_hops / 2
+    assert (fabric.read("y", 0, height - 1, width, 1) == range(n)).all()
