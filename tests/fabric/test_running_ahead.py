@@ -308,8 +308,8 @@ def test_the_end_of_a_run_is_seen_when_the_main_thread_begins_to_wait_for_ever(b
     """For a descriptor of a transfer out of which nobody takes; what it would do next does not matter."""
     spec = beside_transfers([*before, "held", *["count"] * behind], 1, 64, 32, "medium", 0)
     ends = []
-    for machine, traced in ((Engine, False), (Engine, True), (ReferenceMachine, False)):
-        one = machine(spec)
+    for kind, traced in ((Engine, False), (Engine, True), (ReferenceMachine, False)):
+        one = kind(spec)
         one.limit_output(0, [])
         if traced:
             one.trace(lambda events, clock: None)
