@@ -266,6 +266,8 @@ cdef list _marked(Memory m, int plane):
         while there:
             cell = w * 64 + ctz64(there)
             there &= there - 1
+            if cell >= m.s.f.n_cells:
+                break                       # the last word of a set is not full
             if q.cap != NULL and q.cap[cell] == 0:
                 continue                    # not even looked at: reading would make it resident
             if is_valid(plane_head(q, cell)[0]):
