@@ -390,6 +390,14 @@ ctypedef struct watch_t:    # per cell, only while events are recorded
     uint8_t reason, queue, color
     uint32_t lost[MAIN + 1]        # cycles that the operation of each thread lost to bank conflicts
 
+ctypedef struct plain_t:    # of a plane: what the last plain route of its wavelets comes to (`is_plain` in router.pyx)
+    uint64_t route          # all ones, which is none: nothing found yet
+    int32_t delta           # to the neighbour's cell,
+    int8_t side             # and to the plane there, from this one
+    uint8_t link            # it has an output to a neighbour,
+    uint8_t down            # and one to the input queue of the CE at this place, from 1; 0: none
+    uint8_t pad
+
 ctypedef struct told_t:     # of a color that one PE sends
     uint64_t moved          # when so many wavelets had left its router,
     uint64_t until          # it was known that no other one will before this cycle;
@@ -452,6 +460,7 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     bint one_clock          # all rows of the fabric stand at this cycle
     uint64_t ahead          # no CE may act in this cycle or later: the end of the run, or a bound on running ahead
     plane_t plane[N_PLANES]
+    plain_t plain[N_PLANES]
     row_t* rows
     uint64_t* live          # set of rows in which something is to be done
     uint64_t* fed           # set of rows that the host feeds

@@ -48,6 +48,7 @@ def load(Memory m, spec, order, sweep, pack):
     _streams(m, spec)
     m.s.last_active = -1
     m.s.next_refresh = m.s.f.sweep = sweep
+    memset(m.s.plain, 0xFF, sizeof(m.s.plain))
 
 
 cdef _params(Memory m, machine):
