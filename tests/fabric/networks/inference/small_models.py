@@ -9,7 +9,7 @@ from fabric.networks.inference.decoder import Decoder
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
-__all__ = ["decoders", "random_weights", "rounded"]
+__all__ = ["decoders", "have_room", "random_weights", "rounded"]
 
 
 @st.composite
@@ -30,6 +30,11 @@ def decoders(draw, layers=2):
         qkv_bias=draw(st.booleans()),
         tied=draw(st.booleans()),
     )
+
+
+def have_room(*counts):
+    """Return whether PEs have room for what is counted by name; a large decoder on few PEs is refused instead."""
+    return all(sum(words.values()) <= machine()["mem.words"] for words in counts)
 
 
 def random_weights(decoder, seed=0):

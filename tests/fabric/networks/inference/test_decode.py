@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.fit import needed_words
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
 from fabric.networks.inference.rows import POLICIES
 from harness.models.plain import PlainDecoder
 from tests.examples import examples
-from tests.fabric.networks.inference.small_models import decoders, random_weights, rounded
+from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights, rounded
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
@@ -24,11 +25,15 @@ TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
 """For the plain-Python machine."""
 
 
+def placed(decoder, width, height, tokens, policy="shift", dtype="f16"):
+    """Return where a decoder lies that has room for so many tokens."""
+    return Placement(decoder, width, height, tokens if policy == "concat" else -(-tokens // height), dtype)
+
+
 def run(decoder, width, height, tokens, policy="shift", dtype="f16", backend=None, seed=0):
     """Feed tokens and compare each step with the oracle; return (resident, oracle, logits as numbers, weights)."""
     weights = random_weights(decoder, seed)
-    room = tokens if policy == "concat" else -(-tokens // height)
-    decode = Decode(machine(), Placement(decoder, width, height, room, dtype), policy)
+    decode = Decode(machine(), placed(decoder, width, height, tokens, policy, dtype), policy)
     resident, oracle = Resident(decode, weights, backend), Oracle(decode, weights)
     token, logits, fed = seed % decoder.vocabulary, [], []
     for _ in range(tokens):
@@ -56,6 +61,7 @@ def run(decoder, width, height, tokens, policy="shift", dtype="f16", backend=Non
 def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, seed):
     """Heads, groups, odd sizes, any mesh, up to three rounds over the rows: the same bits, and near plain numpy."""
     tokens = min(12, 1 + round(rounds * height))
+    assume(have_room(needed_words(placed(decoder, width, height, tokens, policy, dtype))))
     _, _, logits, weights, fed = run(decoder, width, height, tokens, policy, dtype, seed=seed)
     plain = PlainDecoder(decoder, rounded(weights, dtype), np.float64).forward(fed)
     unit = {"f16": 2.0**-11, "cb16": 2.0**-10}[dtype]

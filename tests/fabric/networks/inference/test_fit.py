@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
@@ -13,7 +13,7 @@ from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.rows import POLICIES
 from harness.models.presets import PRESETS
 from tests.examples import examples
-from tests.fabric.networks.inference.small_models import decoders
+from tests.fabric.networks.inference.small_models import decoders, have_room
 from wse_core.errors import PlanError
 from wse_core.params import machine
 
@@ -24,6 +24,7 @@ from wse_core.params import machine
 def test_programs_take_what_is_reckoned(decoder, width, height, room):
     """Code stays below its share; variables are those that are counted, but for the gaps between them."""
     place = Placement(decoder, width, height, room)
+    assume(have_room(needed_words(place)))
     counted = {name: words for name, words in needed_words(place).items() if name != "code"}
     for image in Decode(machine(), place).layout().build().programs:
         code = 2 * len(image.code)

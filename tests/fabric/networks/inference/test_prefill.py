@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.fit import needed_words
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
@@ -23,7 +24,7 @@ from fabric.networks.inference.writer import CODE_WORDS
 from harness.models.bound import bounded_logits
 from harness.models.plain import PlainDecoder
 from tests.examples import examples
-from tests.fabric.networks.inference.small_models import decoders, random_weights, rounded
+from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights, rounded
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 
@@ -31,6 +32,11 @@ SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
 TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
 """For the plain-Python machine."""
 BIASED = Decoder(22, 2, 6, 2, 8, 13, 19, 64, 1e-5, qkv_bias=True)
+
+
+def room_for(tokens, height, policy="shift"):
+    """Return how many tokens a row must have room for."""
+    return tokens if policy == "concat" else -(-tokens // height)
 
 
 class Both:
@@ -45,8 +51,7 @@ class Both:
 
     def __init__(self, decoder, width, height, prompt, steps=0, policy="shift", dtype="f16", backend=None, seed=0):
         self.decoder, self.dtype, self.weights = decoder, dtype, random_weights(decoder, seed)
-        room = prompt + steps if policy == "concat" else -(-(prompt + steps) // height)
-        self.place = Placement(decoder, width, height, room, dtype)
+        self.place = Placement(decoder, width, height, room_for(prompt + steps, height, policy), dtype)
         self.prompt = PromptPlacement(self.place, prompt)
         self.decode = Decode(machine(), self.place, policy, prompt=self.prompt)
         self.prefill, tables = Prefill(machine(), self.prompt), self.decode.tables(self.weights)
@@ -98,7 +103,10 @@ class Both:
 @example(Decoder(9, 1, 6, 3, 6, 11, 9, 64, qkv_bias=True), 11, 2, 3.0, "concat", "f16", 2)  # two columns without
 def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, seed):
     """Heads, groups, odd sizes, any mesh, up to 3 tokens per row, then 16 steps: the same bits, near plain numpy."""
-    both = Both(decoder, width, height, max(1, round(rounds * height)), 16, policy, dtype, seed=seed)
+    length = max(1, round(rounds * height))
+    place = Placement(decoder, width, height, room_for(length + 16, height, policy), dtype)
+    assume(have_room(prompt_words(PromptPlacement(place, length)), needed_words(place)))
+    both = Both(decoder, width, height, length, 16, policy, dtype, seed=seed)
     both.check(16)
     plain, unit = both.plain(), {"f16": 2.0**-11, "cb16": 2.0**-10}[dtype]
     error = np.abs(np.array(both.found) - plain)
@@ -110,6 +118,8 @@ def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, see
 @given(decoder=decoders(), width=st.integers(1, 9), height=st.integers(1, 7), length=st.integers(1, 18))
 def test_every_hop_has_its_reason(decoder, width, height, length):
     """Hops are those of rings, sums and homes: element-wise parts and transposes move nothing."""
+    place = Placement(decoder, width, height, room_for(length, height))
+    assume(have_room(prompt_words(PromptPlacement(place, length)), needed_words(place)))
     both = Both(decoder, width, height, length)
     hops = prompt_hops(both.prefill)
     assert both.reading.hops == sum(hops.values())
@@ -181,7 +191,8 @@ def test_both_engines_give_the_same():
 @given(decoder=decoders(), width=st.integers(1, 9), height=st.integers(1, 7), length=st.integers(1, 20))
 def test_programs_take_what_is_reckoned(decoder, width, height, length):
     """Code stays below its share; variables are those that are counted, but for the gaps between them."""
-    prompt = PromptPlacement(Placement(decoder, width, height, -(-length // height)), length)
+    prompt = PromptPlacement(Placement(decoder, width, height, room_for(length, height)), length)
+    assume(have_room(prompt_words(prompt)))
     counted = {name: words for name, words in prompt_words(prompt).items() if name != "code"}
     for image in Prefill(machine(), prompt).layout().build().programs:
         assert 2 * len(image.code) <= CODE_WORDS
