@@ -7,7 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from tests.bench import instructions, measure, table, wafer, workloads
+from harness.train.config import load_train
+from tests.bench import against, instructions, measure, table, wafer, workloads
 from tests.bench.products import cost_of_product
 from tests.bench.weights import gradients, weights
 
@@ -78,6 +79,24 @@ def test_a_product_is_measured_against_another():
     ratio, cost = cost_of_product("meshgemm", "summa", 4, (2, 2, 2), rounds=1)
     assert ratio > 0
     assert cost > 0
+
+
+@pytest.mark.parametrize("name", against.JOBS)
+def test_an_older_tree_is_compared_by_what_every_tree_reads(name, tmp_path):
+    """The configuration says the sizes of the job; what is no commit is refused in a line."""
+    (tmp_path / "job.toml").write_text(against.configuration(name, 7))
+    config = load_train(tmp_path / "job.toml")
+    _, inputs, outputs, wafers, mesh, batch, _ = against.JOBS[name]
+    found = [config.network.inputs, *(layer.outputs for layer in config.network.layers)]
+    assert (found, config.wafers, config.data.batch) == ([inputs, *outputs], wafers, batch)
+    assert (config.mesh.width, config.mesh.height, config.train.iterations) == (*mesh, 7)
+
+
+def test_what_is_no_commit_is_refused(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        against.main(["no-such-commit"])
+    assert stopped.value.code == 1
+    assert "no-such-commit" in capsys.readouterr().err
 
 
 def test_memory():
