@@ -43,7 +43,8 @@ if MODE not in MODES:
 
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 COMPILED = ("wse_core", "fabric")
-ROOMS = ("router", "ce", "vecop", "flow", "bulk", "scalar")  # modules of wse_core that report events: compiled twice
+# Modules of wse_core that report events: compiled twice.
+ROOMS = ("router", "ce", "vecop", "flow", "turns", "bulk", "scalar")
 
 CHECKS = MODE in ("checked", "sanitize")
 DIRECTIVES = {

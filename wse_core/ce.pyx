@@ -14,8 +14,8 @@ Two ways to save looks, both exact (docs/internals.md, "What runs ahead"):
   fabric, so it runs on in its own time up to the run's cycle limit.  64-element fp16 work: one look instead of
   hundreds.
 
-What a thread then does: `wse_core.scalar` (the main thread's instructions), `wse_core.vecop`, `wse_core.flow` and
-`wse_core.bulk` (vector operations), on `wse_core.operand` and `wse_core.account`.
+What a thread then does: `wse_core.scalar` (the main thread's instructions), `wse_core.vecop`, `wse_core.flow`,
+`wse_core.turns` and `wse_core.bulk` (vector operations), on `wse_core.operand` and `wse_core.account`.
 
 Rules, costs and accounting: docs/machine.md, "CE".  Reads and writes: its own `ce_t`, SRAM, input queues (taking),
 R queues of its router (pushing), route words and filters of its router (in real time only).
@@ -25,13 +25,14 @@ from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.bulk cimport vec_bulk
 from wse_core.emit cimport emit, vary
-from wse_core.flow cimport BY_LOOK, SOON, TURN_GOES_ON, TURN_MAIN, TURN_NOBODY, flow_last, flow_looks, flow_on, \
-    flow_run, flow_when, flows_in_turn, pair_on, taking_begins, taking_ends, train_wanted, way_wanted
+from wse_core.flow cimport BY_LOOK, SOON, flow_last, flow_looks, flow_on, flow_run, flow_when, pair_on, \
+    taking_begins, taking_ends, train_wanted, way_wanted
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.report cimport close_wait, traced_wait
 from wse_core.scalar cimport exec_alone, exec_beside, exec_main, main_when, takes_heads
+from wse_core.turns cimport TURN_GOES_ON, TURN_MAIN, TURN_NOBODY, flows_in_turn
 from wse_core.vecop cimport vec_step, vec_when
 from wse_core.wake cimport ring_set, schedule, wheel_remove
 
@@ -545,6 +546,7 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
         elif ce.in_turn and ce.pipe_free <= t and ce.main_state <= MAIN_RUN and not s.f.injects:
             after = flows_in_turn(s, ce, cell, t, &known)
             if after > t and known == TURN_GOES_ON:
+                ce.want_space = WANTS_NOTHING
                 ce.resume = after
                 schedule(s, cell, after, after)
                 return

@@ -1,4 +1,4 @@
-# Flows: the questions asked at every look, inline; `flow_run` and `flows_in_turn` do the steps.
+# Flows: the questions asked at every look, inline; `flow_run` and others do the steps.
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.emit cimport emit, record_fault
@@ -9,11 +9,11 @@ from wse_core.records cimport *
 cdef enum:
     BY_LOOK = 128           # ce_t.takes, beside the queue: words go through it, and looks take them (`flow_looks`)
 
-cdef enum:                  # what is known of the first cycle that `flows_in_turn` has not done
-    TURN_GOES_ON = 0        # nothing
-    TURN_ENDS = 1           # no microthread can issue in it as things stand, or an operation has ended
-    TURN_NOBODY = 2         # nor can the main thread
-    TURN_MAIN = 3           # but the main thread, perhaps, which no microthread would let go first
+cdef enum:                  # whether a microthread can issue in a cycle, as far as that is known now
+    NOT_ABLE = 0
+    ABLE = 1                # it did
+    UNCERTAIN = 2           # or a control wavelet, which is for the general step
+    STARVED = 3             # not able in any cycle for which it is known that nothing comes
 
 cdef enum:
     SOON = 16               # elements after the begin of a flow, or before its end
@@ -23,7 +23,7 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
 cdef bint flow_takes(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noexcept nogil
 cdef bint flow_looks(region_t* s, ce_t* ce, uint32_t cell) noexcept nogil
 cdef void taking_counts(ce_t* ce, uint32_t sign) noexcept nogil
-cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start, int* known) noexcept nogil
+cdef int any_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint64_t heard) noexcept nogil
 
 cdef inline bint flow_on(ce_t* ce, thread_t* th) noexcept nogil:
     # A flow with no control wavelet at its head.

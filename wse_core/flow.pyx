@@ -6,7 +6,8 @@ step takes a wavelet, computes, stores or sends.  Two ways to do many steps in o
 
 * `flow_run`: the main thread alone, as many steps as are able back to back with what is in the queues now
   (`flow_last`: the last one, in short);
-* `flows_in_turn`: microthreads of one level, cycle after cycle as long as it is certain which of them issues;
+* `flows_in_turn` (`wse_core.turns`): microthreads of one level, cycle after cycle as long as it is certain which of
+  them issues;
 * `flow_takes`: the main thread alone and starved, a step per wavelet, done by the router that delivers it;
 * `flow_looks`: the same, where that would need more room than there is, in the cycle of the step.
 
@@ -21,7 +22,6 @@ from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.report cimport traced_send, traced_take
-from wse_core.scalar cimport main_when, takes_heads
 from wse_core.vecop cimport last_is_advance, vec_complete
 from wse_core.wake cimport schedule
 
@@ -68,19 +68,6 @@ cdef inline uint32_t flow_value(const num_t* num, const thread_t* th, const uint
         return word if f.b.words == 2 else word & 0xFFFF
     return alu(f.op, num, flow_take(m, &f.b, th.base_b, k, j, word), flow_take(m, &f.c, th.base_c, k, j, word2),
                th.scalar)
-
-cdef inline uint32_t quick_value(const num_t* num, const thread_t* th, const uint16_t* m, uint32_t word) noexcept nogil:
-    # The same for the next element, where it is known that there is a short way.
-    cdef const form_t* f = th.form
-    if f.quick == QUICK_COPY:
-        return (<const uint32_t*>(m + th.base_b + <int64_t>th.k * f.b.step))[0]
-    if f.quick == QUICK_SUM_B:
-        return quick_sum(m, &f.b, th.base_b, th.k, num, word)
-    if f.quick == QUICK_SUM_C:
-        return quick_sum(m, &f.c, th.base_c, th.k, num, word)
-    if f.quick == QUICK_HALF:
-        return (m + th.base_b + <int64_t>th.k * f.b.step)[0]
-    return word if f.b.words == 2 else word & 0xFFFF
 
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil:
     # Steps of a flow from cycle `start` on: one that is able, or, if the main thread is alone, as many as are
@@ -299,23 +286,15 @@ cdef void taking_counts(ce_t* ce, uint32_t sign) noexcept nogil:
         ce.counts[COUNT_MACS] += n
 
 
-cdef enum:
-    NOT_ABLE = 0
-    ABLE = 1
-    UNCERTAIN = 2           # or a control wavelet, which is for the general step
-    STARVED = 3             # not able up to `heard`
-
-cdef inline int able_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint64_t heard,
-                             inq_t** q, uint64_t** out) noexcept nogil:
-    # Whether a microthread of `flows_in_turn` can issue in cycle t, as far as that is known now; its input queue and
-    # the record of its output queue.
+cdef inline int able_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t,
+                             uint64_t heard) noexcept nogil:
+    # Whether the step of a flow or pair is able in cycle t, as far as that is known now.
+    cdef inq_t* q
     cdef inq_t* q2
     cdef uint64_t word, other
-    if th.next > t:
-        return NOT_ABLE
     if th.form.inq != NO_PLACE:
-        q[0] = inq_at(ce, th.form.inq)
-        word = q[0].slots[q[0].head]
+        q = inq_at(ce, th.form.inq)
+        word = q.slots[q.head]
         if unlikely(th.form.inq2 != NO_PLACE):
             q2 = inq_at(ce, th.form.inq2)
             other = q2.slots[q2.head]
@@ -330,14 +309,13 @@ cdef inline int able_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th,
         if not usable(word, t):
             return NOT_ABLE
     if th.form.plane != NO_PLACE:
-        out[0] = queue_at(&s.plane[th.form.plane], cell)
-        word = tail_in(out[0])[0]
+        word = plane_tail(&s.plane[th.form.plane], cell)[0]
         if not has_room(word, t):
             return UNCERTAIN if t > s.now + 1 and is_valid(word) else NOT_ABLE
     return ABLE
 
-cdef void step_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
-    # A step in cycle t of a flow or pair that is able to do it, but for what `flows_in_turn` counts of all steps.
+cdef inline void step_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+    # That step, but for what `flows_in_turn` counts of all steps.
     cdef const num_t* num = &ce.prog.num
     cdef uint16_t* m = ce.sram - ce.prog.code_words
     cdef const form_t* f = th.form
@@ -364,112 +342,9 @@ cdef void step_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         ce.counts[COUNT_MACS] += g
     th.k += g
 
-cdef inline bint quick_in_turn(const thread_t* th) noexcept nogil:
-    # Whether `flows_in_turn` does the steps itself: one element, computed the short way, from one queue or to one.
-    cdef const form_t* f = th.form
-    return not TRACE and f.quick != QUICK_NOT and f.group == 1 and f.inq2 == NO_PLACE and not f.zeroes
-
-cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start, int* known) noexcept nogil:
-    # Steps of microthreads from cycle `start` on, all of them flows of one level, up to the cycle in which the
-    # main thread can compete (idle, with nothing for the picker, or of a lower level, it cannot): cycle after cycle as
-    # long as it is certain which thread issues.  Returns the first cycle not done;
-    # `known`: TURN_* of it.
-    #
-    # What is certain: a wavelet in a queue and its ready cycle; that a queue without one stays so up to `heard`, since
-    # what the routers of the next cycle deliver is ready ramp.in later; that a full output queue is full in the next
-    # cycle.  A thread that comes later in the cyclic order is not asked, so what is uncertain about it does not matter.
-    # If control wavelets may come, data tasks are bound, or a router may tear down for the PE, an idle main thread must
-    # look at each cycle: one is done.
-    # Gain: 2.2x fewer instructions per step in saturated exchange than looks with arbitration and general steps.  Sums
-    # and copies of single elements are done right here, and threads whose queue is empty not asked again: a fifth more.
-    cdef uint64_t t = start, word = 0, heard = s.now + s.f.p.ramp_in, stop = s.ahead
-    cdef uint64_t latency = s.f.p.execute + s.f.p.ramp_out
-    cdef uint32_t first, rest, b, uts = ce.uts, hungry = 0
-    cdef uint32_t n_steps = 0, n_sent = 0, n_received = 0, n_others = 0
-    cdef int id = ce.rr
-    cdef thread_t* th = NULL
-    cdef inq_t* q = NULL
-    cdef uint64_t* out = NULL
-    cdef int able
-    cdef uint16_t* m = ce.sram - ce.prog.code_words
-    cdef const form_t* f
-    known[0] = TURN_ENDS
-    if ce.main_state != MAIN_IDLE:
-        if ce.prog.main_level >= ut_of(ce, ctz64(uts)).form.level:
-            word = main_when(s, ce, t)
-            if word < stop:
-                stop = word
-    elif takes_heads(s, ce) or (ce.prog.bound >> TASK_TEARDOWN) & 1:
-        stop = t + 1
-    while t < stop:
-        if t > heard:
-            hungry = 0
-        rest = uts & ~hungry
-        first = rest & ~((<uint32_t>2 << id) - 1)   # those after the last issuer, then the others
-        rest ^= first
-        able = NOT_ABLE
-        while True:
-            if first == 0:
-                if rest == 0:
-                    break
-                first = rest
-                rest = 0
-            id = ctz64(first)
-            first &= first - 1
-            th = ut_of(ce, id)
-            able = able_in_turn(s, ce, cell, th, t, heard, &q, &out)
-            if able == STARVED:
-                hungry |= <uint32_t>1 << id
-                able = NOT_ABLE
-            elif able != NOT_ABLE:
-                break
-        if able != ABLE:
-            if able != NOT_ABLE:
-                known[0] = TURN_GOES_ON
-            elif ce.main_state == MAIN_IDLE or ce.prog.main_level >= th.form.level:
-                known[0] = TURN_NOBODY
-            else:
-                known[0] = TURN_MAIN
-            break
-        f = th.form
-        if unlikely(not quick_in_turn(th)):
-            step_in_turn(s, ce, cell, th, t)
-            n_others += 1
-        else:
-            if f.inq != NO_PLACE:
-                b = q.head
-                word = q.slots[b]
-                q.slots[b] = stamp_of(t + 1)
-                b += 1
-                q.head = 0 if b == q.cap else <uint8_t>b
-                inq_freed(s, cell, q)
-                n_received += 1
-            b = quick_value(&ce.prog.num, th, m, <uint32_t>word)
-            if f.plane == NO_PLACE:
-                flow_put(m, &f.a, th.base_a, th.k, b)
-            else:
-                push_to_record(s, f.plane, cell, out, b, t + latency)
-                n_sent += 1
-            th.k += 1
-        n_steps += 1
-        ce.rr = id
-        t += 1
-        th.next = t
-        if th.k == th.n and th.n != NO_END:
-            if f.plane != NO_PLACE and f.a.flags & F_ADVANCE:
-                last_is_advance(ce, th)
-            else:
-                vec_complete(s, ce, cell, th, t - 1, 1)
-            break
-    else:
-        known[0] = TURN_ENDS if stop == start + 1 else TURN_GOES_ON
-    if n_steps:
-        book(ce, start, <uint32_t>(t - start), 0)
-        touched(s, t - 1)
-        s.events += n_steps
-        ce.counts[COUNT_ELEMENTS] += n_steps - n_others
-        ce.counts[COUNT_STEPS] += n_steps
-        ce.counts[COUNT_SENT] += n_sent
-        ce.counts[COUNT_RECEIVED] += n_received
-        s.waiting = 1
-    return t
+cdef int any_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint64_t heard) noexcept nogil:
+    # Of a flow or pair among microthreads that take turns: its step in cycle t, if it is able.
+    cdef int able = able_in_turn(s, ce, cell, th, t, heard)
+    if able == ABLE:
+        step_in_turn(s, ce, cell, th, t)
+    return able

@@ -14,12 +14,23 @@ from wse_core.wake cimport ring_set
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------
-cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil
-cdef void rests(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil
+cdef void later(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil
 cdef void wake_upstream(region_t* s, plane_t* q, uint32_t cell) noexcept nogil
 cdef bint sleep_on_link(region_t* s, plane_t* q, uint32_t cell, plane_t* t, uint32_t to, uint64_t place) noexcept nogil
 cdef bint sleep_on_ramp(region_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64_t place) noexcept nogil
 
+
+cdef inline bint soon(uint64_t word, uint64_t now) noexcept nogil:
+    # Whether what is not ready is so in one of the next two cycles: two looks in vain cost less than waking the queue
+    # again.
+    return usable(word, now + 2)
+
+cdef inline void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
+    # The head is still under way, or the place for it is free in a later cycle.
+    if soon(word, s.now):
+        s.waiting = 1
+    else:
+        later(s, q, cell, word)
 
 # What leaves the fabric; in link.pyx too.
 cdef void stream_take(region_t* s, stream_out_t* o, uint64_t cycle, uint64_t payload) noexcept nogil
@@ -56,6 +67,25 @@ cdef inline bint has_outputs(region_t* s, plane_t* q, uint32_t cell, uint32_t ou
         links &= links - 1
         t = &s.plane[q.color * N_PORTS + (d ^ 1)]
         to = cell + s.f.delta[d]
+        place = plane_tail(t, to)[0]
+        if not has_room(place, s.now):
+            return sleep_on_link(s, q, cell, t, to, place)
+    return True
+
+cdef inline bint plain_has_room(region_t* s, plane_t* q, plain_t* plain, uint32_t cell) noexcept nogil:
+    # The same for a plain route.
+    cdef inq_t* i
+    cdef plane_t* t = q + plain.side
+    cdef uint32_t to = cell + plain.delta
+    cdef uint64_t place
+    if plain.down:
+        if unlikely(s.f.ce[cell].prog == NULL):
+            ce_awaken(s, cell)
+        i = inq_at(s.f.ce[cell], plain.down - 1)
+        place = i.slots[i.tail]
+        if not has_room(place, s.now):
+            return sleep_on_ramp(s, q, cell, i, place)
+    if plain.link:
         place = plane_tail(t, to)[0]
         if not has_room(place, s.now):
             return sleep_on_link(s, q, cell, t, to, place)

@@ -13,22 +13,10 @@ from wse_core.records cimport *
 from wse_core.route cimport is_border
 
 
-cdef void not_ready(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
-    # The head is still under way, or the place for it is free in a later cycle. Two looks in vain cost less than waking
-    # the queue again.
-    cdef uint64_t ready = ready_cycle(word, s.now)
-    if ready - s.now < 3:
-        s.waiting = 1
-        return
+cdef void later(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
+    # Out of the activity map until the stamp of `word` has come.
     map_clear(&q.map, cell)
-    mark_due(s, plane_number(q), cell, ready)
-
-cdef void rests(region_t* s, plane_t* q, uint32_t cell, uint64_t word) noexcept nogil:
-    # The queue of a ramp after a grant, its next wavelet still under way for some cycles: as `not_ready` would find.
-    cdef uint64_t ready = ready_cycle(word, s.now)
-    if ready - s.now >= 3:
-        mark_due(s, plane_number(q), cell, ready)
-        map_clear(&q.map, cell)
+    mark_due(s, plane_number(q), cell, ready_cycle(word, s.now))
 
 cdef void wake_upstream(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # A place became free for which a queue of the neighbour waits, or the host; it can be used from the next cycle on.

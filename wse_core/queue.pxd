@@ -158,6 +158,8 @@ cdef inline void push_to_record(region_t* s, int plane, uint32_t cell, uint64_t*
 cdef inline void ce_hears(region_t* s, uint32_t cell, ce_t* ce) noexcept nogil:
     # A router delivers to a CE.  If that has done the cycle of the word already, it has asked for a look after it, or
     # it waits for a word: then the look is asked for now.
+    if ce.want_space == WANTS_NOTHING:
+        return
     if ce.resume <= s.now + s.f.p.ramp_in:
         ring_set(s, cell, s.now + s.f.p.ramp_in)
     elif ce.want_space == WANTS_WORD:

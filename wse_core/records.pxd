@@ -43,6 +43,7 @@ cdef enum:                  # ce_t.want_space: what is to be told to the CE
     WANTS_TRAIN = 2         # and what it has sent and will send may leave as a train (train.pyx)
     WANTS_ROOM = 3          # either
     WANTS_WORD = 4          # a word that comes before `resume`, up to which nothing else would be heard
+    WANTS_NOTHING = 8       # it looks in cycle `resume` anyhow
 
 cdef enum:                  # who waits for room in an input queue is woken
     FOR_ROOM = 1            # by the next pop
@@ -55,6 +56,11 @@ cdef enum:
     QUICK_COPY = 3          # b as it is, 32 bits in memory
     QUICK_HALF = 4          # the same, 16 bits
     QUICK_TAKE = 5          # the word that has come, as it is
+
+cdef enum:                  # steps that `flows_in_turn` does itself: of single elements, computed the short way,
+    BRIEF_NOT = 0
+    BRIEF_TAKES = 1         # from a queue into memory
+    BRIEF_SENDS = 2         # and from memory into a queue
 
 cdef enum:                  # how the elements of a whole operation are done
     WAY_NOT = 0             # not as a whole
@@ -212,7 +218,7 @@ ctypedef struct form_t:     # what is the same wherever and whenever an operatio
     uint16_t latency        # of the op's result in a destination register
     uint16_t dsrs[FILE_REG]     # DSRs in use by a microthread, per file
     uint8_t id              # of the thread: 0-7 microthread, 8 main
-    uint8_t pad
+    uint8_t brief           # BRIEF_*
     opnd_t a, b, c
     uint32_t after          # the next one with the same hash (forms.pyx), 0 = none
 

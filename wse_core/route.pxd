@@ -29,6 +29,12 @@ cdef inline uint32_t outs_of(uint64_t word, uint32_t tx) noexcept nogil:
     # Outputs of a wavelet: a control wavelet may say that it is not to be delivered.
     return tx & ~<uint32_t>RAMP if is_control(word) and (word >> 24) & 1 else tx
 
+cdef inline bint does_something(uint64_t word, uint64_t route) noexcept nogil:
+    # Whether a wavelet is more than data to a router: a control wavelet with a command, or one that is not delivered or
+    # popped. (The commands of streamed weights are none of these.)
+    cdef int pop = <int>(route >> RT_POP) & 3
+    return is_control(word) and ((word >> 22) & 7 != 0 or not (pop == POP_NEVER or pop == POP_ON_ADVANCE))
+
 cdef inline bint is_border(region_t* s, uint32_t cell) noexcept nogil:
     cdef uint32_t x = cell % s.f.stride
     return x == 0 or x > <uint32_t>s.f.width or cell < s.f.stride or cell >= <uint32_t>(s.f.height + 1) * s.f.stride

@@ -19,8 +19,8 @@ from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
 from wse_core.flow cimport flow_takes, taking_ends
-from wse_core.link cimport all_have_room, has_outputs, host_at, not_ready, rests, room_at, sleep_on_link, \
-    sleep_on_ramp, stream_take, take_head, wake_upstream
+from wse_core.link cimport all_have_room, has_outputs, host_at, later, not_ready, plain_has_room, room_at, \
+    sleep_on_link, sleep_on_ramp, soon, stream_take, take_head, wake_upstream
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport *
@@ -200,12 +200,6 @@ cdef inline void again(region_t* s, plane_t* q, uint32_t cell) noexcept nogil:
     # After a grant: the next wavelet of the queue, if there is one, asks in the next cycle.
     if is_valid(plane_head(q, cell)[0]):
         plane_mark(s, q, cell)
-
-cdef inline bint does_something(uint64_t word, uint64_t route) noexcept nogil:
-    # Whether a wavelet is more than data to a router: a control wavelet with a command, or one that is not delivered or
-    # popped. (The commands of streamed weights are none of these.)
-    cdef int pop = <int>(route >> RT_POP) & 3
-    return is_control(word) and ((word >> 22) & 7 != 0 or not (pop == POP_NEVER or pop == POP_ON_ADVANCE))
 
 cdef inline void moves_plain(region_t* s, plane_t* q, uint32_t cell, uint64_t route, uint32_t outs,
                              uint64_t payload) noexcept nogil:
@@ -410,8 +404,8 @@ cdef void visit_other(region_t* s, plane_t* q, uint32_t cell, uint64_t word, uin
         word = plane_head(q, cell)[0]
         if not is_valid(word):
             map_clear(&q.map, cell)
-        elif q.port == DIR_R and not usable(word, s.now + 1):
-            rests(s, q, cell, word)
+        elif q.port == DIR_R and not soon(word, s.now):
+            later(s, q, cell, word)
 
 cdef inline void visit(region_t* s, plane_t* q, plain_t* plain, uint64_t now, const uint64_t* routes, uint32_t cell,
                        bint ramp) noexcept nogil:
@@ -428,6 +422,7 @@ cdef inline void visit(region_t* s, plane_t* q, plain_t* plain, uint64_t now, co
     cdef plane_t* t = NULL
     cdef ce_t* ce = NULL
     cdef inq_t* i
+    cdef uint8_t want = 0
     if not is_valid(word):
         map_clear(&q.map, cell)
         return
@@ -441,8 +436,10 @@ cdef inline void visit(region_t* s, plane_t* q, plain_t* plain, uint64_t now, co
     if unlikely(does_something(word, route)):
         visit_control(s, q, cell, word, route)
         return
-    if not TRACE and ramp and unlikely(s.f.ce[cell].want_space == WANTS_TRAIN) and train_leaves(s, q, cell):
-        return
+    if ramp:
+        want = s.f.ce[cell].want_space
+        if not TRACE and unlikely(want == WANTS_TRAIN) and train_leaves(s, q, cell):
+            return
     if plain.link:
         t = q + plain.side
         to = cell + plain.delta
@@ -473,12 +470,10 @@ cdef inline void visit(region_t* s, plane_t* q, plain_t* plain, uint64_t now, co
             map_clear(&q.map, cell)                     # words of such colors come one by one
     s.moved += 1
     if ramp:
-        if s.f.ce[cell].want_space & WANTS_ROOM:
+        if want & WANTS_ROOM:
             ring_set(s, cell, now + 1)
         if not is_valid(after):
             map_clear(&q.map, cell)
-        elif not usable(after, now + 1):
-            rests(s, q, cell, after)
     if t != NULL:
         place[0] = word | s.hop_word
         tail_moves(there, t.depth)
@@ -492,15 +487,16 @@ cdef inline void visit(region_t* s, plane_t* q, plain_t* plain, uint64_t now, co
         ce_hears(s, cell, ce)
     if unlikely(state & SLEEPER != 0):
         wake_upstream(s, q, cell)
+    if ramp and is_valid(after) and not soon(after, now):
+        later(s, q, cell, after)
 
 
-cdef void ask(region_t* s, plane_t* q, uint64_t now, uint32_t cell) noexcept nogil:
+cdef void ask(region_t* s, plane_t* q, plain_t* plain, uint64_t now, uint32_t cell) noexcept nogil:
     # A queue of a color that needs arbitration in this router, and has rivals: if it can move, its color asks. Asking
     # queue by queue, only those that hold something, and once per wavelet, halves the cost of arbitration in saturated
     # exchange (350 -> 170 instructions per hop).
     cdef uint64_t word = plane_head(q, cell)[0], route
-    cdef uint32_t ports
-    cdef int pos
+    cdef bint known
     if not is_valid(word):
         map_clear(&q.map, cell)
         return
@@ -508,18 +504,21 @@ cdef void ask(region_t* s, plane_t* q, uint64_t now, uint32_t cell) noexcept nog
         not_ready(s, q, cell, word)
         return
     route = s.f.route[q.color][cell]
-    pos = pos_of(route)
-    ports = rx_of(route, pos)
-    if unlikely(route & GENERAL or ports != <uint32_t>1 << q.port):
-        visit_unusual(s, q, cell, route, ports)
-    elif unlikely(does_something(word, route)):
+    known = route == plain.route or is_plain(s, q, plain, route)
+    if unlikely(not known) and (route & GENERAL or rx_of(route, pos_of(route)) != <uint32_t>1 << q.port):
+        visit_unusual(s, q, cell, route, rx_of(route, pos_of(route)))
+        return
+    if unlikely(does_something(word, route)):
         visit_control(s, q, cell, word, route)
-    elif has_outputs(s, q, cell, tx_of(route, pos), route):
-        if not TRACE and q.port == DIR_R and s.f.ce[cell].want_space == WANTS_TRAIN and train_leaves(s, q, cell):
-            return
-        map_clear(&q.map, cell)                         # asks until it is granted
-        s.f.arb[2 * cell] |= <uint32_t>1 << q.color
-        asks(s, cell)
+        return
+    if not (plain_has_room(s, q, plain, cell) if known
+            else has_outputs(s, q, cell, tx_of(route, pos_of(route)), route)):
+        return
+    if not TRACE and q.port == DIR_R and s.f.ce[cell].want_space == WANTS_TRAIN and train_leaves(s, q, cell):
+        return
+    map_clear(&q.map, cell)                             # asks until it is granted
+    s.f.arb[2 * cell] |= <uint32_t>1 << q.color
+    asks(s, cell)
 
 cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down, bint ramp) noexcept nogil:
     cdef uint64_t b, sharing, now = s.now, words = q.map.top[row]
@@ -539,7 +538,7 @@ cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down, bint
                 sharing &= contested(s, row, w)
             b ^= sharing
             while sharing:
-                ask(s, q, now, w * 64 + ctz64(sharing))
+                ask(s, q, plain, now, w * 64 + ctz64(sharing))
                 sharing &= sharing - 1
         while b:
             at = 63 - clz64(b) if down else ctz64(b)

@@ -188,6 +188,8 @@ cdef void set_flow(ce_t* ce, form_t* f) noexcept nogil:
         f.inq2 = ce.prog.inq_slot[f.c.queue]
     if f.kind == KIND_FLOW:
         f.quick = quick_way(f)
+    if f.quick != QUICK_NOT and f.group == 1 and not f.zeroes and (f.inq == NO_PLACE) != (f.plane == NO_PLACE):
+        f.brief = BRIEF_TAKES if f.plane == NO_PLACE else BRIEF_SENDS
 
 cdef inline void set_issue(form_t* f, const instr_t* ins, int id) noexcept nogil:
     # What the instruction says about the thread.
