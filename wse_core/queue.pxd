@@ -45,6 +45,7 @@ cdef inline int plane_number(plane_t* q) noexcept nogil:
 # In queue.pyx: queues that are the first ones in their words.
 cdef void plane_begin(region_t* s, plane_t* q, uint32_t cell) noexcept nogil
 cdef void due_begin(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil
+cdef void comes_due(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil
 cdef void due_later(region_t* s, uint32_t cell, uint64_t cycle) noexcept nogil
 cdef void wake_ramps(region_t* s, uint32_t cell) noexcept nogil
 
@@ -110,6 +111,7 @@ cdef inline void mark_due(region_t* s, int plane, uint32_t cell, uint64_t cycle)
     cdef uint64_t* word
     if cycle - s.now >= RING:
         if s.plane[plane].port == DIR_R and s.f.ce[cell] != NULL and s.f.ce[cell].prog != NULL:
+            s.plane[plane].used = True
             due_later(s, cell, cycle)
             return
         cycle = s.now + RING - 1

@@ -22,11 +22,16 @@ cdef void due_begin(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexc
     # The first queue of a word of those that become ready in a cycle.
     cdef uint32_t slot = <uint32_t>(cycle & (RING - 1)), row = row_of(&s.f.grid, cell)
     cdef row_t* r = &s.rows[row]
+    s.plane[plane].used = True
     r.due[slot][plane >> 6] |= <uint64_t>1 << (plane & 63)
     if not (r.due_any >> slot) & 1:
         r.due_any |= <uint16_t>(1 << slot)
         s.n_due += 1
     row_timed(s, row, cycle)
+
+cdef void comes_due(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
+    # `mark_due` for those that have no registers to spare.
+    mark_due(s, plane, cell, cycle)
 
 cdef void due_later(region_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Queues of a router that wait for a ramp, beyond the ring: one entry in the wheel for all of a PE, the earliest.

@@ -95,7 +95,7 @@ ctypedef struct plane_t:
     uint8_t timed           # these queues are arbitrated somewhere
     uint8_t color
     uint8_t port
-    uint8_t used            # a wavelet was here
+    uint8_t used            # a wavelet was here, or is on its way up a ramp
     uint32_t pad
     uint64_t* own           # set of cells whose records are this plane's; NULL: all, it shares its table with no other
 

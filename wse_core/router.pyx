@@ -640,7 +640,6 @@ cdef void due_row(region_t* s, uint32_t row) noexcept nogil:
             planes &= planes - 1
             due = q.due + <uint64_t>slot * s.f.n_words + first
             bits = q.map.bits + first
-            q.used = True
             for k in range(s.f.grid.words):
                 if due[k]:
                     bits[k] |= due[k]
