@@ -20,59 +20,68 @@ from wse_core.scalar cimport main_when, takes_heads
 from wse_core.vecop cimport last_is_advance, vec_complete
 
 
+cdef enum:                  # sets of microthreads, each of them twice: what is behind the last is what is before it
+    TWICE = 257
+    NEXT = 510              # all in turn after number 0; shifted, after another one
+
 cdef inline bint is_past(uint64_t word, uint64_t stamp) noexcept nogil:
     # Whether the stamp of a word lies before this one: `usable` in the cycle before.
     return <int64_t>(word - stamp) < 0
 
-cdef inline uint32_t taken(const num_t* num, const thread_t* th, const uint16_t* m, uint32_t word) noexcept nogil:
-    # The next element of BRIEF_TAKES: with the word that has come, a sum with memory or the word as it is.
-    cdef const form_t* f = th.form
-    if f.quick == QUICK_TAKE:
-        return word if f.b.words == 2 else word & 0xFFFF
-    if f.quick == QUICK_SUM_B:
-        m += th.base_b + <int64_t>th.k * f.b.step
-    else:
-        m += th.base_c + <int64_t>th.k * f.c.step
-    return f32_add((<const uint32_t*>m)[0], word, num.ftz)
-
 cdef inline int takes_in_turn(region_t* s, const program_t* g, ce_t* ce, uint32_t cell, thread_t* th,
                               uint16_t* m, uint64_t stamp, bint heard) noexcept nogil:
-    # A step of BRIEF_TAKES, if it is able; `stamp`: of the next cycle.
-    cdef inq_t* q = <inq_t*>(<char*>ce + g.inq_at[th.form.inq])
-    cdef uint32_t k = q.head, value
-    cdef uint64_t word = q.slots[k]
+    # A step of BRIEF_TAKES, if it is able: the word that has come goes to memory, or is added to what is there.
+    # `stamp`: of the next cycle.
+    cdef const form_t* f = th.form
+    cdef inq_t* q = <inq_t*>(<char*>ce + g.inq_at[f.inq])
+    cdef uint32_t head = q.head, k = th.k, value
+    cdef uint64_t word = q.slots[head]
+    cdef uint16_t* a
     if not is_valid(word):
         return STARVED if heard else UNCERTAIN
     if is_control(word):
         return UNCERTAIN
     if not is_past(word, stamp):
         return NOT_ABLE
-    value = taken(&g.num, th, m, <uint32_t>word)
-    m += th.base_a + <int64_t>th.k * th.form.a.step
-    if th.form.a.words == 2:
-        (<uint32_t*>m)[0] = value
+    value = <uint32_t>word
+    a = m + (th.base_a + <int64_t>k * f.a.step)
+    if f.quick != QUICK_TAKE:
+        m += th.base_b + <int64_t>k * f.b.step if f.quick == QUICK_SUM_B else th.base_c + <int64_t>k * f.c.step
+        value = f32_add((<const uint32_t*>m)[0], value, g.num.ftz)
+    elif f.b.words == 1:
+        value &= 0xFFFF
+    if f.a.words == 2:
+        (<uint32_t*>a)[0] = value
     else:
-        m[0] = <uint16_t>value
-    th.k += 1
-    q.slots[k] = stamp
-    k += 1
-    q.head = 0 if k == q.cap else <uint8_t>k
+        a[0] = <uint16_t>value
+    th.k = k + 1
+    q.slots[head] = stamp
+    head += 1
+    q.head = 0 if head == q.cap else <uint8_t>head
     inq_freed(s, cell, q)
     return ABLE
 
 cdef inline int sends_in_turn(region_t* s, uint32_t cell, thread_t* th, const uint16_t* m, uint64_t stamp,
-                              uint64_t t, uint64_t latency) noexcept nogil:
-    # The same of BRIEF_SENDS, in cycle t.
+                              bint seen, uint64_t behind) noexcept nogil:
+    # The same of BRIEF_SENDS, out of memory.  `seen`: a queue that is full is so still in this cycle; `behind`: the
+    # upper part of the word, less `stamp`.
     cdef const form_t* f = th.form
-    cdef uint64_t* queue = queue_at(&s.plane[f.plane], cell)
-    cdef uint64_t place = tail_in(queue)[0]
-    if is_valid(place):
-        return UNCERTAIN if t > s.now + 1 else NOT_ABLE
-    if not is_past(place, stamp):
+    cdef plane_t* q = &s.plane[f.plane]
+    cdef uint64_t* queue = queue_at(q, cell)
+    cdef uint64_t state = queue[0]
+    cdef uint32_t tail = (state >> TAIL) & HEAD, k = th.k
+    cdef uint64_t* place = queue + 1 + tail
+    if is_valid(place[0]):
+        return NOT_ABLE if seen else UNCERTAIN
+    if not is_past(place[0], stamp):
         return NOT_ABLE
-    m += th.base_b + <int64_t>th.k * f.b.step
-    th.k += 1
-    push_to_record(s, f.plane, cell, queue, (<const uint32_t*>m)[0] if f.quick == QUICK_COPY else m[0], t + latency)
+    m += th.base_b + <int64_t>k * f.b.step
+    th.k = k + 1
+    behind += stamp
+    place[0] = behind | ((<const uint32_t*>m)[0] if f.quick == QUICK_COPY else m[0])
+    queue[0] = state - (<uint64_t>tail << TAIL) if tail + 1 == q.cap[cell] else state + (1 << TAIL)
+    if tail == state & HEAD:                            # it was empty
+        comes_due(s, f.plane, cell, ready_cycle(behind, s.now))
     return ABLE
 
 cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start, int* known) noexcept nogil:
@@ -87,11 +96,11 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
     cdef const program_t* g = ce.prog
     cdef uint16_t* m = ce.sram - g.code_words
     cdef uint64_t t = start, when, heard = s.now + s.f.p.ramp_in, stop = s.ahead, stamp = stamp_of(start + 1)
-    cdef uint64_t latency = s.f.p.execute + s.f.p.ramp_out
-    cdef uint32_t fed = ce.uts                              # those whose queue may hold something
-    cdef uint32_t upto = (<uint32_t>2 << ce.rr) - 1         # the last issuer and those before it
-    cdef uint32_t left, asked, sent = 0, received = 0
-    cdef bint around
+    cdef uint64_t behind = stamp_of(s.f.p.execute + s.f.p.ramp_out - 1) | <uint64_t>1 << SHIFT_VALID
+    cdef uint64_t soon = s.now + 1
+    cdef uint32_t fed = ce.uts * TWICE                      # those whose queue may hold something
+    cdef uint32_t id = ce.rr if ce.rr < MAIN else MAIN - 1  # that issued last; after the main thread comes the first one
+    cdef uint32_t left, turn = 0, sent = 0, others = 0
     cdef thread_t* th = NULL
     cdef int able
     known[0] = TURN_ENDS
@@ -102,33 +111,35 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
                 stop = when
     elif takes_heads(s, ce) or (g.bound >> TASK_TEARDOWN) & 1:
         stop = t + 1
-    left = fed & ~upto                                      # those after the last issuer, then the others
     while t < stop:
-        around = False
-        while True:
-            able = NOT_ABLE
-            if left == 0:
-                left = fed & upto
-                if around or left == 0:
-                    break
-                around = True
-            asked = left ^ (left - 1)
-            th = <thread_t*>(<char*>ce + g.ut_at[ctz64(left)])
+        able = NOT_ABLE
+        left = fed & (NEXT << id)
+        while left:
+            turn = ctz64(left) & (MAIN - 1)
             left &= left - 1
+            th = <thread_t*>(<char*>ce + g.ut_at[turn])
             if th.next > t:
                 continue
             if not TRACE and likely(th.form.brief == BRIEF_TAKES):
                 able = takes_in_turn(s, g, ce, cell, th, m, stamp, t <= heard)
-                received += able == ABLE
+                if able == STARVED:
+                    fed &= ~(<uint32_t>TWICE << turn)
+                elif able != NOT_ABLE:
+                    break
             elif not TRACE and likely(th.form.brief == BRIEF_SENDS):
-                able = sends_in_turn(s, cell, th, m, stamp, t, latency)
-                sent += able == ABLE
+                able = sends_in_turn(s, cell, th, m, stamp, t <= soon, behind)
+                if able == ABLE:
+                    sent += 1
+                    break
+                if able == UNCERTAIN:
+                    break
             else:
                 able = any_in_turn(s, ce, cell, th, t, heard)
-            if able == STARVED:
-                fed &= ~(asked ^ asked >> 1)
-            elif able != NOT_ABLE:
-                break
+                if able == STARVED:
+                    fed &= ~(<uint32_t>TWICE << turn)
+                elif able != NOT_ABLE:
+                    others += able == ABLE
+                    break
         if able != ABLE:
             if able == UNCERTAIN:
                 known[0] = TURN_GOES_ON
@@ -137,15 +148,12 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
             else:
                 known[0] = TURN_MAIN
             break
-        upto = asked
+        id = turn
         t += 1
         stamp += <uint64_t>1 << SHIFT_STAMP
         th.next = t
-        if t > heard:
-            fed = ce.uts
-            left = fed & ~upto
-        elif around:
-            left = fed & ~upto
+        if t == heard + 1:                                  # the others are to be asked again
+            fed = ce.uts * TWICE
         if unlikely(th.k == th.n) and th.n != NO_END:
             if th.form.plane != NO_PLACE and th.form.a.flags & F_ADVANCE:
                 last_is_advance(ce, th)
@@ -155,13 +163,14 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
     else:
         known[0] = TURN_ENDS if stop == start + 1 else TURN_GOES_ON
     if t > start:
-        ce.rr = <uint8_t>ctz64(<uint64_t>upto + 1) - 1
+        ce.rr = <uint8_t>id
         book(ce, start, <uint32_t>(t - start), 0)
         touched(s, t - 1)
         s.events += t - start
+        others = <uint32_t>(t - start) - others             # those that were short
         ce.counts[COUNT_STEPS] += <uint32_t>(t - start)
-        ce.counts[COUNT_ELEMENTS] += sent + received
+        ce.counts[COUNT_ELEMENTS] += others
         ce.counts[COUNT_SENT] += sent
-        ce.counts[COUNT_RECEIVED] += received
+        ce.counts[COUNT_RECEIVED] += others - sent
         s.waiting = 1
     return t
