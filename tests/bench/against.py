@@ -21,11 +21,11 @@ from pathlib import Path
 
 from tests.bench.measure import ROOT, yardstick
 
-__all__ = ["JOBS", "compare", "configuration", "main", "seconds_of", "tree_of"]
+__all__ = ["JOBS", "compare", "configuration", "main", "seconds_each", "seconds_of", "tree_of"]
 
 JOBS = {
     "784-256-128-10": ("mnist-shaped", 784, (256, 128, 10), 1, (8, 8), 256, (2, 5)),
-    "digits": ("digits", 64, (32, 10), 2, (4, 4), 64, (20, 80)),
+    "digits": ("digits", 64, (32, 10), 2, (4, 4), 64, (20, 320)),
 }
 """Name -> data, inputs, outputs of each layer, wafers, mesh, samples, and the two numbers of iterations."""
 
@@ -77,15 +77,14 @@ def tree_of(commit, directory=ROOT / "build" / "against"):
     return tree
 
 
-def seconds_of(tree, name):
-    """Return the CPU time of one iteration of a job with the modules of a tree [s].
+def seconds_of(tree, name, lengths):
+    """Return the CPU time of a job of each length with the modules of a tree [s].
 
     Raises
     ------
     RuntimeError
         A command failed.
     """
-    lengths = JOBS[name][-1]
     spent = []
     for iterations in lengths:
         with tempfile.TemporaryDirectory() as place:
@@ -103,15 +102,24 @@ def seconds_of(tree, name):
         if done.returncode:
             raise RuntimeError(f"{name} failed in {tree}:\n{done.stderr[-2000:]}")
         spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return (spent[1] - spent[0]) / (lengths[1] - lengths[0])
+    return spent
+
+
+def seconds_each(tree, name):
+    """Return the CPU time of one iteration [s]."""
+    lengths = JOBS[name][-1]
+    short, long = seconds_of(tree, name, lengths)
+    return (long - short) / (lengths[1] - lengths[0])
 
 
 def compare(old, name, turns):
     """Return the seconds of a job with an old tree and with this one, turn by turn, the median of their ratios."""
+    for tree in (old, ROOT):  # once for nothing: a tree that has never run compiles its Python first
+        seconds_of(tree, name, JOBS[name][-1][:1])
     found = {"old": [], "new": []}
     for turn in range(turns):
-        found["old"].append(seconds_of(old, name))
-        found["new"].append(seconds_of(ROOT, name))
+        found["old"].append(seconds_each(old, name))
+        found["new"].append(seconds_each(ROOT, name))
         was, takes = found["old"][-1], found["new"][-1]
         print(f"{name}, turn {turn + 1}: {was:.3f} s, {takes:.3f} s: {was / takes:.2f} times", file=sys.stderr)
     ratio = statistics.median(was / takes for was, takes in zip(found["old"], found["new"], strict=True))
