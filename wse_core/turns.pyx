@@ -99,7 +99,7 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
     cdef uint64_t behind = stamp_of(s.f.p.execute + s.f.p.ramp_out - 1) | <uint64_t>1 << SHIFT_VALID
     cdef uint64_t soon = s.now + 1
     cdef uint32_t fed = ce.uts * TWICE                      # those whose queue may hold something
-    cdef uint32_t id = ce.rr if ce.rr < MAIN else MAIN - 1  # that issued last; after the main thread comes the first one
+    cdef uint32_t id = ce.rr if ce.rr < MAIN else MAIN - 1  # that issued last; after the main thread comes number 0
     cdef uint32_t left, turn = 0, sent = 0, others = 0
     cdef thread_t* th = NULL
     cdef int able
