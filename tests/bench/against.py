@@ -11,7 +11,6 @@ import argparse
 import io
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from tests.bench.measure import ROOT, yardstick
+from tests.bench.measure import ROOT, run_child, yardstick
 
 __all__ = ["JOBS", "compare", "configuration", "main", "seconds_each", "seconds_of", "tree_of"]
 
@@ -89,19 +88,11 @@ def seconds_of(tree, name, lengths):
     for iterations in lengths:
         with tempfile.TemporaryDirectory() as place:
             Path(place, "job.toml").write_text(configuration(name, iterations))
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            done = subprocess.run(
-                [sys.executable, "-m", "harness", "train", "job.toml", "--out", "out"],
-                cwd=place,
-                env=os.environ | {"PYTHONPATH": str(tree), "OPENBLAS_NUM_THREADS": "1"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            command = [sys.executable, "-m", "harness", "train", "job.toml", "--out", "out"]
+            done, seconds = run_child(command, place, tree, OPENBLAS_NUM_THREADS="1")
         if done.returncode:
             raise RuntimeError(f"{name} failed in {tree}:\n{done.stderr[-2000:]}")
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        spent.append(seconds)
     return spent
 
 
@@ -134,6 +125,8 @@ def main(argv=None):
     parser.add_argument("--turns", type=int, default=3, help="of old and new (default 3)")
     parser.add_argument("--json", action="store_true", help="print the seconds of every turn as JSON")
     given = parser.parse_args(argv)
+    if given.turns < 1:
+        parser.error("--turns: one at least")
     try:
         old = tree_of(given.commit)
         found = {name: compare(old, name, given.turns) for name in given.job or JOBS}

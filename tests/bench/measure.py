@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Rate", "build_seconds", "idle_cost", "pairs", "rate", "resident", "traced", "yardstick"]
+__all__ = ["Rate", "build_seconds", "idle_cost", "pairs", "rate", "resident", "run_child", "traced", "yardstick"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FACTORS = np.ones(1 << 12)
@@ -36,6 +37,15 @@ def yardstick(repeats=40):
         np.multiply.reduce(FACTORS)
         best = min(best, time.perf_counter() - begin)
     return best / len(FACTORS) * 1e9 / 2
+
+
+def run_child(command, directory, tree, **variables):
+    """Run a command in a directory with the modules of a tree; return how it ended and its CPU time [s]."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = os.environ | {"PYTHONPATH": str(tree)} | variables
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 class Rate:

@@ -9,10 +9,7 @@ result).  Seconds of commands are those of this host, with the yardstick beside 
 from __future__ import annotations
 
 import json
-import os
-import resource
 import statistics
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -67,20 +64,12 @@ def run_command(words):
     RuntimeError
         It failed, or its result is wrong.
     """
-    before, yard = resource.getrusage(resource.RUSAGE_CHILDREN), measure.yardstick()
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "kernel", *words, "--json"],
-        cwd=measure.ROOT,
-        env=os.environ | {"PYTHONPATH": str(measure.ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    yard = measure.yardstick()
+    command = [sys.executable, "-m", "harness", "kernel", *words, "--json"]
+    done, cpu = measure.run_child(command, measure.ROOT, measure.ROOT)
     if done.returncode:
         raise RuntimeError(f"wse kernel {' '.join(words)} failed:\n{done.stderr[-2000:]}")
     result = json.loads(done.stdout)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     yard = (yard + measure.yardstick()) / 2
     return Command(cpu, result["run_cpu_seconds"], result["peak_rss_bytes"], yard, result)
 

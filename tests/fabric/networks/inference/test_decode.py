@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import Decoder
-from fabric.networks.inference.fit import needed_words
+from fabric.networks.inference.fit import needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
@@ -27,7 +27,7 @@ TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
 
 def placed(decoder, width, height, tokens, policy="shift", dtype="f16"):
     """Return where a decoder lies that has room for so many tokens."""
-    return Placement(decoder, width, height, tokens if policy == "concat" else -(-tokens // height), dtype)
+    return Placement(decoder, width, height, tokens_per_row(tokens, height, policy), dtype)
 
 
 def run(decoder, width, height, tokens, policy="shift", dtype="f16", backend=None, seed=0):

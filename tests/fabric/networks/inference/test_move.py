@@ -8,6 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.fit import tokens_per_row
 from fabric.networks.inference.move.cycles import MoveCycles
 from fabric.networks.inference.move.plan import shared_out
 from fabric.networks.inference.move.two_meshes import TwoMeshes
@@ -25,8 +26,8 @@ SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
 def meshes(decoder, first, second, length, steps=2, policy="shift", dtype="f16"):
     """Return two meshes for a prompt of `length` tokens and the one behind it, and so many steps."""
     before = Placement(decoder, *first, max(1, -(-length // first[1])), dtype)
-    room = length + steps if policy == "concat" else -(-(length + steps) // second[1])
-    return TwoMeshes(machine(), before, Placement(decoder, *second, room, dtype), length, policy)
+    behind = Placement(decoder, *second, tokens_per_row(length + steps, second[1], policy), dtype)
+    return TwoMeshes(machine(), before, behind, length, policy)
 
 
 def run(built, steps=2, seed=0, short=0.05):

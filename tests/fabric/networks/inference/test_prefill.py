@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import Decoder
-from fabric.networks.inference.fit import needed_words
+from fabric.networks.inference.fit import needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
@@ -34,11 +34,6 @@ TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
 BIASED = Decoder(22, 2, 6, 2, 8, 13, 19, 64, 1e-5, qkv_bias=True)
 
 
-def room_for(tokens, height, policy="shift"):
-    """Return how many tokens a row must have room for."""
-    return tokens if policy == "concat" else -(-tokens // height)
-
-
 class Both:
     """A prompt, and the decoder behind it, on the wafer and by the oracle.
 
@@ -51,7 +46,7 @@ class Both:
 
     def __init__(self, decoder, width, height, prompt, steps=0, policy="shift", dtype="f16", backend=None, seed=0):
         self.decoder, self.dtype, self.weights = decoder, dtype, random_weights(decoder, seed)
-        self.place = Placement(decoder, width, height, room_for(prompt + steps, height, policy), dtype)
+        self.place = Placement(decoder, width, height, tokens_per_row(prompt + steps, height, policy), dtype)
         self.prompt = PromptPlacement(self.place, prompt)
         self.decode = Decode(machine(), self.place, policy, prompt=self.prompt)
         self.prefill, tables = Prefill(machine(), self.prompt), self.decode.tables(self.weights)
@@ -104,7 +99,7 @@ class Both:
 def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, seed):
     """Heads, groups, odd sizes, any mesh, up to 3 tokens per row, then 16 steps: the same bits, near plain numpy."""
     length = max(1, round(rounds * height))
-    place = Placement(decoder, width, height, room_for(length + 16, height, policy), dtype)
+    place = Placement(decoder, width, height, tokens_per_row(length + 16, height, policy), dtype)
     assume(have_room(prompt_words(PromptPlacement(place, length)), needed_words(place)))
     both = Both(decoder, width, height, length, 16, policy, dtype, seed=seed)
     both.check(16)
@@ -118,7 +113,7 @@ def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, see
 @given(decoder=decoders(), width=st.integers(1, 9), height=st.integers(1, 7), length=st.integers(1, 18))
 def test_every_hop_has_its_reason(decoder, width, height, length):
     """Hops are those of rings, sums and homes: element-wise parts and transposes move nothing."""
-    place = Placement(decoder, width, height, room_for(length, height))
+    place = Placement(decoder, width, height, tokens_per_row(length, height, "shift"))
     assume(have_room(prompt_words(PromptPlacement(place, length)), needed_words(place)))
     both = Both(decoder, width, height, length)
     hops = prompt_hops(both.prefill)
@@ -191,7 +186,7 @@ def test_both_engines_give_the_same():
 @given(decoder=decoders(), width=st.integers(1, 9), height=st.integers(1, 7), length=st.integers(1, 20))
 def test_programs_take_what_is_reckoned(decoder, width, height, length):
     """Code stays below its share; variables are those that are counted, but for the gaps between them."""
-    prompt = PromptPlacement(Placement(decoder, width, height, room_for(length, height)), length)
+    prompt = PromptPlacement(Placement(decoder, width, height, tokens_per_row(length, height, "shift")), length)
     assume(have_room(prompt_words(prompt)))
     counted = {name: words for name, words in prompt_words(prompt).items() if name != "code"}
     for image in Prefill(machine(), prompt).layout().build().programs:
