@@ -6,13 +6,15 @@ leads to better ones, and after each round `Search.settle` finds the time limit 
 really fits.
 
 A round anneals one plan of a small pool.  Plans to begin with are the network cut into 1, 2, ... columns in the order
-in which data flow, up one and down the next.
+in which data flow, up one and down the next.  Of `FEW` items or fewer all plans are tried instead, in the first round:
+there is no other way to lie apart for so few rectangles, so what is found is the best.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
@@ -26,6 +28,8 @@ __all__ = ["Found", "Search", "Task", "flow_order"]
 
 STEPS = 2000
 """Steps of a round."""
+FEW = 3
+"""Items of which all plans are tried; these are 66 then, and would be 984 of one more."""
 POOL = 6
 """Plans that are annealed in turn."""
 MOST_COLUMNS = 16
@@ -213,6 +217,9 @@ class Search:
 
     def round(self) -> bool:
         """Anneal one plan; return whether a cheaper one that fits was found."""
+        if self.items <= FEW:
+            self.rounds += 1
+            return self.rounds == 1 and self._try_all()
         if not self.pool:
             self.begin()
             if not self.pool:
@@ -239,6 +246,14 @@ class Search:
             if settled.cost > 1.02 * self.best.cost:
                 self.pool[index] = self.best.level, self.best.plan, self.best.stretch
         return better
+
+    def _try_all(self) -> bool:
+        """Settle all plans there are; return whether one fits."""
+        for plan in _all_plans(self.items):
+            settled = self.settle(_levels(STARTS[-1]) if self.best is None else self.best.level, plan)
+            if settled is not None and (self.best is None or settled.cost < self.best.cost):
+                self.best = settled
+        return self.best is not None
 
     def _annealed(self, level: int, plan: Plan, stretch: float, hot: float) -> Plan:
         """Return the cheapest plan met on a random walk that grows colder."""
@@ -321,6 +336,24 @@ def _roundest(low: int, high: int) -> int:
     while ((high - 1) >> shift) << shift <= low:
         shift -= 1
     return ((high - 1) >> shift) << shift
+
+
+def _all_plans(items: int) -> Iterator[Plan]:
+    """Yield all plans, but those in which a row is nothing but a stack, which is as good as rows of its items."""
+    for order in itertools.permutations(range(items)):
+        for begins in itertools.product(range(4), repeat=items - 1):  # what begins with each item after the first one
+            columns: list[list[list[list[int]]]] = [[[[order[0]]]]]
+            for item, begin in zip(order[1:], begins, strict=True):
+                if begin == 3:
+                    columns.append([[[item]]])
+                elif begin == 2:
+                    columns[-1].append([[item]])
+                elif begin == 1:
+                    columns[-1][-1].append([item])
+                else:
+                    columns[-1][-1][-1].append(item)
+            if all(len(row) > 1 or len(row[0]) == 1 for column in columns for row in column):
+                yield tuple(tuple(tuple(tuple(stack) for stack in row) for row in column) for column in columns)
 
 
 def _cut(order: Sequence[int], columns: int) -> Plan:

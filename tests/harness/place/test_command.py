@@ -44,7 +44,7 @@ def test_place_check_and_picture(problem, capsys):
     assert [item["name"] for item in facts["placement"]] == ["k1", "k2", "k3"]
     assert facts["slowest"] == max(item["time"] for item in facts["placement"])
     assert facts["score"] == facts["slowest"] + facts["wire"]
-    assert facts["rounds"] == 2
+    assert facts["rounds"] == 1  # all there is to try with three kernels
     check(read_problem(problem), read_solution("a.sol", read_problem(problem)))
     status, out, _ = run(capsys, problem, "--check", "a.sol", "--json")
     assert status == 0
