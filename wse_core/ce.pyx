@@ -479,10 +479,19 @@ cdef bint flow_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept 
     way_wanted(s, ce)
     return True
 
+cdef inline void turns_go_on(region_t* s, ce_t* ce, uint32_t cell, uint64_t after) noexcept nogil:
+    # The end of a look that has done all cycles before `after` and knows nothing of that one.
+    ce.want_space = WANTS_NOTHING
+    ce.resume = after
+    schedule(s, cell, after, after)
+
+cdef inline bint nothing_to_pick(region_t* s, ce_t* ce) noexcept nogil:
+    return ce.activated & ~ce.blocked & ce.prog.bound == 0 and not takes_heads(s, ce)
+
 cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
     cdef ce_t* ce = s.f.ce[cell]
     cdef uint64_t t = s.now, next, after, first
-    cdef int thread, known
+    cdef int thread = -1, known
     cdef bint sure, goes = False
     if ce == NULL:
         return
@@ -507,10 +516,22 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
     if t < ce.resume or ce.main_state == MAIN_FAULT:
         return
     s.events += 1
-    if ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW and not ce.uts and not s.f.injects:
+    if ce.in_turn:
+        # Nothing but microthreads in turn, the usual case of them (4 instructions fewer per step in exchange).
+        if (ce.acct == t and ce.pipe_free <= t and ce.main_state <= MAIN_RUN
+                and (ce.main_state != MAIN_IDLE or nothing_to_pick(s, ce))):
+            after = flows_in_turn(s, ce, cell, t, &known)
+            if after > t:
+                if known == TURN_GOES_ON:
+                    turns_go_on(s, ce, cell, after)
+                    return
+                t = after - 1
+                goes = True
+    elif ce.main_state == MAIN_VECTOR and ce.main.kind == KIND_FLOW and not ce.uts and not s.f.injects:
         if flow_alone(s, ce, cell, t):
             return
         goes = goes_on(s, ce, cell, &t)
+        thread = MAIN if goes else -1
     while True:
         if not goes:
             if ce.acct < t:
@@ -537,18 +558,16 @@ cdef void step_ce(region_t* s, uint32_t cell) noexcept nogil:
                         ce.wait = WAIT_PIPE
                         catch_up(s, ce, cell, first)
                         t = first
-        thread = -1
+        if not goes:
+            thread = -1
         after = t
         known = TURN_GOES_ON
         if goes:
-            thread = MAIN
             goes = False
-        elif ce.in_turn and ce.pipe_free <= t and ce.main_state <= MAIN_RUN and not s.f.injects:
+        elif ce.in_turn and ce.pipe_free <= t and ce.main_state <= MAIN_RUN:
             after = flows_in_turn(s, ce, cell, t, &known)
             if after > t and known == TURN_GOES_ON:
-                ce.want_space = WANTS_NOTHING
-                ce.resume = after
-                schedule(s, cell, after, after)
+                turns_go_on(s, ce, cell, after)
                 return
         if after > t:
             t = after - 1

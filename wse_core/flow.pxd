@@ -14,6 +14,7 @@ cdef enum:                  # whether a microthread can issue in a cycle, as far
     ABLE = 1                # it did
     UNCERTAIN = 2           # or a control wavelet, which is for the general step
     STARVED = 3             # not able in any cycle for which it is known that nothing comes
+    TOOK_LAST = 4           # it did, and will be starved
 
 cdef enum:
     SOON = 16               # elements after the begin of a flow, or before its end

@@ -151,7 +151,7 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         ce.rr = f.id
         if k == th.n and th.n != NO_END:
             if sends and f.a.flags & F_ADVANCE:
-                last_is_advance(ce, th)
+                last_is_advance(s, ce, th)
             else:
                 vec_complete(s, ce, cell, th, t - cost, cost)
             return t

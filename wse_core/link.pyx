@@ -52,13 +52,16 @@ cdef bint sleep_on_ramp(region_t* s, plane_t* q, uint32_t cell, inq_t* i, uint64
         i.sleeper = FOR_ROOM
         map_clear(&q.map, cell)
         return False
+    if soon(place, s.now):
+        s.waiting = 1
+        return False
     free = ready_cycle(place, s.now)
     if free - s.now >= RING:
         i.sleeper = FOR_TIME
         map_clear(&q.map, cell)
         due_later(s, cell, free)
     else:
-        not_ready(s, q, cell, place)
+        later(s, q, cell, place)
     return False
 
 cdef void stream_take(region_t* s, stream_out_t* o, uint64_t cycle, uint64_t payload) noexcept nogil:

@@ -173,4 +173,5 @@ cdef inline void push_to_queue(region_t* s, uint32_t cell, inq_t* q, uint64_t pa
     q.tail += 1
     if q.tail == q.cap:
         q.tail = 0
+    s.f.ce[cell].fed |= q.uts
     ce_hears(s, cell, s.f.ce[cell])

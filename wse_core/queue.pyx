@@ -77,4 +77,11 @@ cdef void wake_color(region_t* s, int color, uint32_t cell, uint32_t ports) noex
 cdef void wake_inputs(region_t* s, int color, uint32_t cell) noexcept nogil:
     # The queues that a color's route takes from now. (Others slept until a change of the route, which wakes all.)
     cdef uint64_t route = s.f.route[color][cell]
-    wake_color(s, color, cell, <uint32_t>(route >> (POSITION_BITS * (<int>(route >> RT_POS) & 3))) & ALL_PORTS)
+    cdef uint32_t ports = <uint32_t>(route >> (POSITION_BITS * (<int>(route >> RT_POS) & 3))) & ALL_PORTS
+    cdef plane_t* q
+    if ports == 0 or ports & (ports - 1):
+        wake_color(s, color, cell, ports)
+        return
+    q = &s.plane[color * N_PORTS + ctz64(ports)]            # one, the usual case
+    if is_valid(plane_head(q, cell)[0]):
+        plane_mark(s, q, cell)

@@ -197,7 +197,8 @@ ctypedef struct inq_t:      # an input queue; takes as many places as its capaci
     uint8_t cap
     uint8_t color
     uint8_t sleeper         # FOR_*: the router's queue waits for room, out of the activity map
-    uint8_t pad[3]
+    uint8_t uts             # set of microthreads that take from it, or have
+    uint8_t pad[2]
     uint64_t slots[1]
 
 ctypedef struct form_t:     # what is the same wherever and whenever an operation runs; never written again
@@ -326,7 +327,7 @@ ctypedef struct ce_t:       # a step of a stream touches the first three cache l
     uint8_t want_space      # WANTS_*, or 0
     uint8_t uts             # set of busy microthreads
     uint8_t last_task
-    uint8_t prng
+    uint8_t fed             # of `in_turn`: set of microthreads, those left out find no word in their queue
     uint8_t in_turn         # every busy microthread is a flow or pair with steps of one cycle, all of one level
     uint16_t teardown_due   # ring of bits: task 29 to be activated in cycle (bit index modulo 16)
     uint16_t pc             # index of the next instruction
@@ -340,6 +341,7 @@ ctypedef struct ce_t:       # a step of a stream touches the first three cache l
     uint32_t counts[N_COUNTS]   # by COUNT_*: what is not yet in region_t.counts
     uint16_t regs[N_REGS]
     uint16_t dsr_busy[FILE_REG]    # DSRs in use by microthreads
+    uint8_t prng            # the active random generator
 
 ctypedef struct fault_t:
     int kind

@@ -484,6 +484,7 @@ cdef inline void visit(region_t* s, plane_t* q, plain_t* plain, uint64_t now, co
         i.slots[next] = word | s.ramp_word
         next += 1
         i.tail = 0 if next == i.cap else next
+        ce.fed |= i.uts
         ce_hears(s, cell, ce)
     if unlikely(state & SLEEPER != 0):
         wake_upstream(s, q, cell)

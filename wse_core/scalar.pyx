@@ -93,13 +93,13 @@ cdef void issue_vector(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const i
         emit(s, cell, t, EV_OP_START, NO_COLOR, ut, ins.at | <uint32_t>ins.op << 16, 0)
     if asynchronous:
         ce.uts |= <uint32_t>1 << ut
-        threads_changed(ce)
+        threads_changed(s, ce)
         ce.next = t + 1
     else:
         ce.main_state = MAIN_VECTOR
     if th.n == 0:
         if th.form.a.mode == OPND_FABOUT and th.form.a.flags & F_ADVANCE:
-            last_is_advance(ce, th)
+            last_is_advance(s, ce, th)
         else:
             vec_complete(s, ce, cell, th, t, 1 + s.f.p.start)
 

@@ -376,12 +376,13 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
 cdef inline bint one_cycle_steps(const thread_t* th) noexcept nogil:
     return th.kind == KIND_PAIR or (th.kind == KIND_FLOW and th.form.group <= th.form.lanes)
 
-cdef void threads_changed(ce_t* ce) noexcept nogil:
+cdef void threads_changed(region_t* s, ce_t* ce) noexcept nogil:
     # After a microthread began or ended, or ceased to be a flow.
     cdef uint32_t uts = ce.uts
     cdef int level = -1, ut, f
     cdef thread_t* th
-    ce.in_turn = uts != 0
+    ce.in_turn = uts != 0 and not s.f.injects
+    ce.fed = <uint8_t>uts
     for f in range(FILE_REG):
         ce.dsr_busy[f] = 0
     while uts:
@@ -393,12 +394,16 @@ cdef void threads_changed(ce_t* ce) noexcept nogil:
         if not one_cycle_steps(th) or (level >= 0 and level != th.form.level):
             ce.in_turn = 0
         level = th.form.level
+        if th.form.inq != NO_PLACE:
+            inq_at(ce, th.form.inq).uts |= <uint8_t>(1 << ut)
+        if th.form.inq2 != NO_PLACE:
+            inq_at(ce, th.form.inq2).uts |= <uint8_t>(1 << ut)
 
-cdef void last_is_advance(ce_t* ce, thread_t* th) noexcept nogil:
+cdef void last_is_advance(region_t* s, ce_t* ce, thread_t* th) noexcept nogil:
     # All elements are done; the operation ends with an advance_switch wavelet.
     th.kind = KIND_ADVANCE
     if th.form.id != MAIN:
-        threads_changed(ce)
+        threads_changed(s, ce)
 
 cdef inline void saves(ce_t* ce, thread_t* th, const opnd_t* o, int32_t base) noexcept nogil:
     # A DSR whose descriptor says so moves on by the elements done.
@@ -428,7 +433,7 @@ cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         ce.next = t + cost + s.f.p.drain
     else:
         ce.uts &= ~(<uint32_t>1 << f.id)
-        threads_changed(ce)
+        threads_changed(s, ce)
     if f.a.mode == OPND_REG and th.n:       # with no element nothing was written, and nobody waits for it
         wait_reg(ce, f.a.reg, f.a.words, t, cost if cost > f.latency else f.latency)
     if f.unblock_task != NO_TASK:
@@ -611,6 +616,6 @@ cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
         return
     if th.k == th.n and th.n != NO_END:
         if f.a.mode == OPND_FABOUT and f.a.flags & F_ADVANCE:
-            last_is_advance(ce, th)
+            last_is_advance(s, ce, th)
         else:
             vec_complete(s, ce, cell, th, t, busy + conflict)

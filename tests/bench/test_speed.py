@@ -131,5 +131,5 @@ def test_instructions(benchmark, name):
     """Instructions per hop, task start, streamed weight and streamed gradient of a PE, counted by valgrind."""
     found = benchmark.pedantic(instructions.count, (name,), rounds=1, iterations=1)
     benchmark.extra_info["instructions"] = found
-    limits = {"broadcast": 250, "exchange": 520, "events": 550, "weights": 2400, "gradients": 2900}
+    limits = {"broadcast": 250, "exchange": 490, "events": 550, "weights": 2400, "gradients": 2900}
     assert found < limits[name]
