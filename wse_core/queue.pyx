@@ -83,5 +83,5 @@ cdef void wake_inputs(region_t* s, int color, uint32_t cell) noexcept nogil:
         wake_color(s, color, cell, ports)
         return
     q = &s.plane[color * N_PORTS + ctz64(ports)]            # one, the usual case
-    if is_valid(plane_head(q, cell)[0]):
+    if has_queue(q, cell) and is_valid(plane_head(q, cell)[0]):
         plane_mark(s, q, cell)

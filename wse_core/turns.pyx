@@ -178,7 +178,6 @@ cdef uint64_t flows_in_turn(region_t* s, ce_t* ce, uint32_t cell, uint64_t start
         ce.rr = <uint8_t>id
         book(ce, start, <uint32_t>(t - start), 0)
         touched(s, t - 1)
-        s.events += t - start
         others = <uint32_t>(t - start) - others             # those that were short
         ce.counts[COUNT_STEPS] += <uint32_t>(t - start)
         ce.counts[COUNT_ELEMENTS] += others
