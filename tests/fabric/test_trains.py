@@ -64,8 +64,21 @@ def test_trains_agree_with_the_reference(seed):
     assert compare(case, 2500, make=lambda spec: some_engine(rng, spec, True)) in ("complete", "stuck")
 
 
+def at_one_cycle(engines):
+    """Run those that stand at an earlier cycle, though nothing is left to do, until all stand at the same one.
+
+    Each such run takes a cycle in which nothing happens.
+    """
+    last = max(engine.cycle for engine in engines)
+    for engine in engines:
+        assert last - engine.cycle <= 1
+        if engine.cycle < last:
+            engine.run(20000)
+
+
 @examples(300)
 @example(1900)  # what a CE waited for was what its last look had found, long ago
+@example(14821)  # with trains all is over a cycle later, since a CE has been looked at in another cycle
 @given(SEEDS)
 def test_trains_change_nothing(seed):
     """Larger machines, and also what no reference has: link counts, moves, the cycle in which all is over."""
@@ -80,6 +93,8 @@ def test_trains_change_nothing(seed):
         if "limit" in status and status[0] != status[1]:  # the cut came in the cycle in which one of them saw the end
             status = [engine.run(end + 50) for engine in engines]
         assert status[0] == status[1]
+        if status[0] != "limit":
+            at_one_cycle(engines)
         found = difference(*(what_shows(engine, spec, status[0]) for engine in engines))
         assert found is None, f"seed {seed}, cycle {end}: {found}"
     assert status[0] != "limit"
