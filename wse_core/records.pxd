@@ -423,7 +423,7 @@ ctypedef struct fabric_t:   # what is constant after loading: numbers, and where
     bint reroutes           # a program writes routes: any color may come to need arbitration
     bint swaps              # some color is swapped
     bint trains             # streams may be moved as trains,
-    bint streams            # and some operation may be long enough for that
+    bint streams            # and some PE may send so many words at once that it pays
     uint32_t source[N_COLORS]     # see rivals.pyx: the one PE that sends a color; 0: not known yet
     bint injects            # some color has CE injection: routers look at R queues, so nothing is sent ahead of time
     uint64_t* route[N_COLORS]     # route words per color, NULL = color not used

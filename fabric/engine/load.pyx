@@ -365,8 +365,8 @@ cdef _program(Memory m, number, program, machine, dict known):
         raw = np.frombuffer(np.ascontiguousarray(program.descriptors).tobytes(), np.uint8)
         memcpy(g.descriptors, &raw[0], n_desc * sizeof(desc_t))
         lengths = np.maximum(program.descriptors["extent"], 1).astype(np.int64).prod(axis=1)
-        s.f.streams |= int(lengths.max()) > LEAST
         sends = program.descriptors["kind"] == DSD_FABOUT
+        s.f.streams |= bool((lengths[sends] > LEAST).any())
         for flag in (F_CONTROL, F_ADVANCE):
             for queue in program.descriptors["queue"][sends & ((program.descriptors["flags"] & flag) != 0)]:
                 color = g.outq_color[<int>queue & (N_BINDINGS - 1)]

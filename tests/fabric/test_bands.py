@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fabric.engine.engine import Engine
 from fabric.host.bands import arranged
 from fabric.host.fabric import Fabric
+from fabric.kernels.registry import KERNELS
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from harness.cli.main import main
@@ -26,6 +27,8 @@ from tests.random_traffic import random_traffic
 from tests.random_vectors import random_vectors
 from wse_core.errors import ConfigError
 from wse_core.events import TraceFilter
+from wse_core.image import DSD_FABIN
+from wse_core.params import machine
 
 
 def some_bands(height, rng):
@@ -275,6 +278,21 @@ def test_many_that_begin_together_begin_in_bands():
         assert (engine.bands > 1) == (bands is None)
         counts.append(engine.counters())
     assert all((counts[0][name] == counts[1][name]).all() for name in counts[0])
+
+
+def test_who_takes_many_words_of_others_begins_in_bands_too(monkeypatch):
+    """A sum of one word of each PE: some PEs take more words than are worth a train, but each sends one."""
+    taken, breaks = [], []
+
+    def run(engine, stop, *_):
+        programs = engine.spec.programs
+        taken.extend(p.descriptors["extent"][p.descriptors["kind"] == DSD_FABIN].max() for p in programs)
+        return engine.run(stop, lambda: breaks.append((engine.cycle, engine.bands)) or 1 << 40)
+
+    monkeypatch.setattr("fabric.host.fabric.run_pieces", run)
+    KERNELS["allreduce"].run(machine("wse2"), form="xy", width=64, height=600, n=1)
+    assert max(taken) > 8
+    assert breaks[0] == (32, 75)  # the first turn, in 75 bands
 
 
 def test_long_streams_begin_at_one_clock():
