@@ -82,6 +82,6 @@ cdef void wake_inputs(region_t* s, int color, uint32_t cell) noexcept nogil:
     if ports == 0 or ports & (ports - 1):
         wake_color(s, color, cell, ports)
         return
-    q = &s.plane[color * N_PORTS + ctz64(ports)]            # one, the usual case
+    q = &s.plane[color * N_PORTS + ctz64(ports)]            # one, the usual case; there may be no queue
     if has_queue(q, cell) and is_valid(plane_head(q, cell)[0]):
         plane_mark(s, q, cell)

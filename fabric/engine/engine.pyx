@@ -359,6 +359,7 @@ cdef class Engine:
                     float_mode_leave(was)
                 if banded:
                     self.moved = (self.s.hops - hops) // self.turn.cycles
+                    # (Where nothing has moved at all, programs have yet to send.)
                     if self.automatic and self.s.hops != hops and self.moved < self.busy // 2:
                         self.s.n_busy = 0
                 banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
