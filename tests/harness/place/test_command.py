@@ -103,7 +103,10 @@ def test_without_the_library_nothing_begins(problem, capsys, monkeypatch):
 
 
 def test_ctrl_c_keeps_the_best_so_far(problem, root, child_env):
-    """The signal goes to all processes of the group, as a terminal sends it."""
+    """The signal goes to all processes of the group, as a terminal sends it.  Six kernels: the search never ends."""
+    kernels = [f"conv[{k}] W=8 H=8 R=3 S=3 C=4 K=4 T=1 U=1 name='k{k}'" for k in range(6)]
+    wires = [f"conv[{k}]:y -> conv[{k + 1}]:x, shape:[8][8][4]" for k in range(5)]
+    problem.write_text(head() + "\n".join([*kernels, *wires]) + "\n", encoding="utf-8")
     words = [sys.executable, "-m", "harness", "place", str(problem), "--seconds", "1e5", "--out", "a.sol", "--progress"]
     child = subprocess.Popen(
         words, env=child_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
