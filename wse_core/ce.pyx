@@ -34,7 +34,7 @@ from wse_core.report cimport close_wait, traced_wait
 from wse_core.scalar cimport exec_alone, exec_beside, exec_main, main_when, takes_heads
 from wse_core.turns cimport TURN_GOES_ON, TURN_MAIN, TURN_NOBODY, flows_in_turn
 from wse_core.vecop cimport vec_step, vec_when
-from wse_core.wake cimport ring_set, schedule, wheel_remove
+from wse_core.wake cimport ring_set, ring_word, schedule, wheel_remove
 
 
 cdef enum:
@@ -634,6 +634,7 @@ cdef void row_computes(region_t* s, uint32_t row) noexcept nogil:
     cdef uint32_t bucket = <uint32_t>(s.now & (WHEEL - 1))
     cdef uint32_t cell, after, first, w
     cdef uint64_t b, words
+    cdef uint64_t* word
     cdef row_t* r = &s.rows[row]
     cdef int at
     if r.wheel_count:
@@ -651,14 +652,15 @@ cdef void row_computes(region_t* s, uint32_t row) noexcept nogil:
         return
     r.ring_any &= <uint16_t>~(1 << slot)
     s.seen = max(s.seen, s.now)
-    words = s.ring[slot].top[row]
-    s.ring[slot].top[row] = 0
+    words = s.ring_top[row * RING + slot]
+    s.ring_top[row * RING + slot] = 0
     first = row * s.f.grid.words
     while words:
         w = first + ctz64(words)
         words &= words - 1
-        b = s.ring[slot].bits[w]
-        s.ring[slot].bits[w] = 0
+        word = ring_word(s, w, slot)
+        b = word[0]
+        word[0] = 0
         while b:
             at = ctz64(b)
             if unlikely(s.order != 0) and vary(s, 2):

@@ -18,6 +18,7 @@ from wse_core.alu cimport alu
 from wse_core.arithmetic cimport f32_add
 from wse_core.block cimport *
 from wse_core.builtins cimport *
+from wse_core.fetch cimport stream_begins
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -143,6 +144,7 @@ cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
         s.waiting = 1               # the router must look at what was taken and sent
         if sends:
             ce.counts[COUNT_SENT] += n_steps
+            stream_begins(s, f.plane, cell, th.k)
         if receives:
             ce.counts[COUNT_RECEIVED] += n_steps
         th.k = k
@@ -192,6 +194,7 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
             flow_zero(m, &f.b, th.base_b, k)
         push_to_router(s, f.plane, cell, b, t + s.f.p.execute + s.f.p.ramp_out)
         ce.counts[COUNT_SENT] += 1
+        stream_begins(s, f.plane, cell, k)
     ce.counts[COUNT_ELEMENTS] += 1
     ce.counts[COUNT_STEPS] += 1
     if is_mac(f.op):
@@ -227,6 +230,7 @@ cdef bint flow_takes(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noe
         if unlikely(f.zeroes):
             flow_zero(m, &f.b, th.base_b, k)
         push_to_router(s, f.plane, cell, b, t + s.f.p.execute + s.f.p.ramp_out)
+        stream_begins(s, f.plane, cell, k)
     th.k = k + 1
     ce.acct = t + 1
     touched(s, t)
@@ -261,6 +265,8 @@ cdef bint flow_looks(region_t* s, ce_t* ce, uint32_t cell) noexcept nogil:
         word = q.slots[q.head]
     if k == th.k:
         return False
+    if out != NULL:
+        stream_begins(s, f.plane, cell, th.k)
     th.k = k
     ce.acct = t
     touched(s, t - 1)

@@ -104,6 +104,10 @@ cdef inline void plane_push(region_t* s, plane_t* q, uint32_t cell, uint64_t pay
     tail_moves(m, cap_of(q, cell))
     plane_mark(s, q, cell)
 
+cdef inline uint64_t* due_word(plane_t* q, uint32_t w, uint32_t slot) noexcept nogil:
+    # What becomes ready in one cycle and the next ones lies together, as with `ring_word`.
+    return q.due + <uint64_t>w * RING + slot
+
 cdef inline void mark_due(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexcept nogil:
     # Put a queue into the activity map when the wavelet at its head is ready, instead of looking at it in every cycle
     # until then. A cycle beyond the ring is for the wheel if a CE has sent the wavelet ahead of time; else it is
@@ -115,7 +119,7 @@ cdef inline void mark_due(region_t* s, int plane, uint32_t cell, uint64_t cycle)
             due_later(s, cell, cycle)
             return
         cycle = s.now + RING - 1
-    word = s.plane[plane].due + (<uint64_t>(cycle & (RING - 1)) * s.f.n_words + (cell >> 6))
+    word = due_word(&s.plane[plane], cell >> 6, <uint32_t>cycle & (RING - 1))
     if word[0] == 0:
         due_begin(s, plane, cell, cycle)
     word[0] |= <uint64_t>1 << (cell & 63)

@@ -24,6 +24,7 @@ cdef void due_begin(region_t* s, int plane, uint32_t cell, uint64_t cycle) noexc
     cdef row_t* r = &s.rows[row]
     s.plane[plane].used = True
     r.due[slot][plane >> 6] |= <uint64_t>1 << (plane & 63)
+    r.due_words[slot] |= <uint64_t>1 << ((cell >> 6) - row * s.f.grid.words)
     if not (r.due_any >> slot) & 1:
         r.due_any |= <uint16_t>(1 << slot)
         s.n_due += 1

@@ -89,7 +89,7 @@ ctypedef struct plane_t:
     uint64_t* queues        # n_cells records of `size` words: state, `depth` places; if `timed`, the last grant + 1
     uint8_t* cap            # n_cells: capacity of each ring, or NULL: `depth` everywhere
     map_t map               # cells that may hold wavelets
-    uint64_t* due           # RING sets like `map.bits`, by cycle modulo RING: cells to be added in that cycle
+    uint64_t* due           # per word of cells RING words: cells to be added in a cycle, by cycle modulo RING
     uint32_t size
     uint32_t depth
     uint8_t timed           # these queues are arbitrated somewhere
@@ -458,7 +458,8 @@ ctypedef struct row_t:      # what is to be done in a row of cells, or in rows t
     uint32_t n_in           # and how many,
     uint32_t n_awake        # and how many of them are to be asked in each cycle
     uint32_t wheel_count
-    uint64_t due[RING][2]   # by cycle modulo RING: planes with queues that become ready
+    uint64_t due[RING][2]   # by cycle modulo RING: planes with queues that become ready,
+    uint64_t due_words[RING]    # and the words of cells in which these lie
     uint64_t wheel_used[WHEEL >> 6]
     uint32_t wheel_head[WHEEL]
 
@@ -473,7 +474,8 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     uint64_t* live          # set of rows in which something is to be done
     uint64_t* fed           # set of rows that the host feeds
     map_t asking            # cells to arbitrate in this cycle
-    map_t ring[RING]        # by cycle modulo RING: cells to be looked at
+    uint64_t* ring          # per word of cells RING words: cells to be looked at in a cycle, by cycle modulo RING;
+    uint64_t* ring_top      # per row RING words: words of cells in which there are such
     uint32_t* awake         # cells whose CE has done something, in no order
     uint32_t n_awake
     uint32_t controls       # colors of which control wavelets may be under way: a program sends them, or the host does

@@ -175,7 +175,7 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
 
 cdef void check_landing(region_t* s, uint32_t cell, int color, uint64_t route) noexcept nogil:
     # Two inputs of one color in one cycle: the vendor's simulator stops here, and so do we.
-    cdef uint32_t rx = rx_of(route, pos_of(route)), landed = 0, p, k, cap
+    cdef uint32_t rx = rx_of(route, pos_of(route)), landed = 0, p, k
     cdef plane_t* q
     cdef uint64_t word
     if (route >> RT_INJECT) & 3:
@@ -188,8 +188,7 @@ cdef void check_landing(region_t* s, uint32_t cell, int color, uint64_t route) n
         q = &s.plane[color * N_PORTS + p]
         if not has_queue(q, cell):
             continue
-        cap = cap_of(q, cell)
-        for k in range(cap):
+        for k in range(cap_of(q, cell)):
             word = queue_at(q, cell)[1 + k]
             if is_valid(word) and word >> SHIFT_STAMP == stamp_of(s.now) >> SHIFT_STAMP:
                 landed |= <uint32_t>1 << p
@@ -623,12 +622,12 @@ cdef void feed_row(region_t* s, row_t* r) noexcept nogil:
 cdef void due_row(region_t* s, uint32_t row) noexcept nogil:
     # The queues whose heads become ready in this cycle go into the activity maps.
     cdef row_t* r = &s.rows[row]
-    cdef uint32_t slot = <uint32_t>(s.now & (RING - 1)), first = row * s.f.grid.words, k
-    cdef uint64_t planes
+    cdef uint32_t slot = <uint32_t>(s.now & (RING - 1)), first = row * s.f.grid.words, w
+    cdef uint64_t planes, words, some = r.due_words[slot]
     cdef uint64_t* due
-    cdef uint64_t* bits
     cdef plane_t* q
     cdef int half
+    r.due_words[slot] = 0
     r.due_any &= <uint16_t>~(1 << slot)
     s.n_due -= 1
     s.seen = max(s.seen, s.now)
@@ -639,13 +638,15 @@ cdef void due_row(region_t* s, uint32_t row) noexcept nogil:
         while planes:
             q = &s.plane[half * 64 + ctz64(planes)]
             planes &= planes - 1
-            due = q.due + <uint64_t>slot * s.f.n_words + first
-            bits = q.map.bits + first
-            for k in range(s.f.grid.words):
-                if due[k]:
-                    bits[k] |= due[k]
-                    due[k] = 0
-                    q.map.top[row] |= <uint64_t>1 << k
+            words = some
+            while words:
+                w = first + ctz64(words)
+                due = due_word(q, w, slot)
+                if due[0]:
+                    q.map.bits[w] |= due[0]
+                    q.map.top[row] |= words & -words
+                    due[0] = 0
+                words &= words - 1
 
 cdef void scan_planes(region_t* s, uint32_t row, int half, uint64_t planes) noexcept nogil:
     # Planes of a row that may hold wavelets, of the first 64 or of the others. Within the row against the direction of

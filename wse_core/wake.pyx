@@ -3,7 +3,7 @@
 
 Everything else about it: wake.pxd.
 """
-from wse_core.bitmap cimport map_begin, row_of
+from wse_core.bitmap cimport row_of
 from wse_core.builtins cimport set_bits
 from wse_core.records cimport *
 
@@ -21,8 +21,8 @@ cdef void row_timed(region_t* s, uint32_t row, uint64_t cycle) noexcept nogil:
     row_live(s, row)
 
 cdef void ring_begin(region_t* s, uint32_t cell, uint64_t cycle) noexcept nogil:
-    cdef uint32_t slot = <uint32_t>(cycle & (RING - 1))
-    cdef uint32_t row = map_begin(&s.ring[slot], &s.f.grid, cell)
+    cdef uint32_t slot = <uint32_t>(cycle & (RING - 1)), row = row_of(&s.f.grid, cell)
+    s.ring_top[row * RING + slot] |= <uint64_t>1 << ((cell >> 6) - row * s.f.grid.words)
     s.rows[row].ring_any |= <uint16_t>(1 << slot)
     row_timed(s, row, cycle)
 

@@ -38,6 +38,7 @@ from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_
 from wse_core.queue cimport has_queue, queue_at, stamp_of, usable
 from wse_core.records cimport *
 from wse_core.router cimport row_moves, row_opens
+from wse_core.wake cimport ring_word
 
 cdef extern from *:
     """
@@ -84,6 +85,8 @@ cdef inline void row_closes(region_t* s, uint32_t row) noexcept nogil:
     cdef uint64_t timer = NEVER
     cdef uint32_t slots = <uint32_t>(r.ring_any | r.due_any), k, bucket
     cdef uint64_t used
+    if s.moved and r.planes[0] | r.planes[1]:
+        return                      # it is asked in the next cycle anyhow, and time does not jump over that
     if slots:
         k = <uint32_t>(s.now + 1) & (RING - 1)
         slots = (slots >> k | slots << (RING - k)) & ((1 << RING) - 1)
@@ -347,10 +350,9 @@ cdef void do_band(region_t* s, turn_t* t, uint64_t band) noexcept nogil:
 
 cdef uint32_t looks_now(region_t* s) noexcept nogil:
     # CEs that are to be looked at in the cycle that comes.
-    cdef const uint64_t* bits = s.ring[s.now & (RING - 1)].bits
-    cdef uint32_t w, n = 0
+    cdef uint32_t w, slot = <uint32_t>s.now & (RING - 1), n = 0
     for w in range(s.f.n_words):
-        n += popcount64(bits[w])
+        n += popcount64(ring_word(s, w, slot)[0])
     return n
 
 cdef void do_bands(region_t* s, turn_t* t) noexcept nogil:

@@ -35,7 +35,9 @@ cdef enum:
     BUSY_LARGE = 1000       # and on a fabric that no cache holds, where each of them waits for memory
     BUSY_THREADS = 16000    # the same for threads, which wait for each other
     HEIGHT = 8              # rows of a band
-    TURN = 32               # cycles that a band runs
+    TURN = 32               # cycles that a band runs: so many,
+    LONG_TURN = 128         # or up to so many where little moves, as long as a turn moves no more than
+    HOPS_OF_TURN = 4000000  # so many wavelets, about 0.2 s of work: Python hears of a Ctrl-C after a turn
     NEVER_BUSY = 0x7FFFFFFF
 
 cdef _heights(bands, int height):
@@ -84,7 +86,8 @@ cdef class Engine:
     cdef mate_t mates[MATES]
     cdef list crew              # what `turn` and `mates` point to
     cdef bint automatic         # bands only while much moves,
-    cdef bint few               # and threads only while more does
+    cdef bint few               # and threads only while more does,
+    cdef bint same_turn         # and all turns as long as the first one
     cdef int n_bands, most
     cdef int busy               # wavelets per cycle from which bands are taken
     cdef uint64_t moved         # wavelets per cycle of the last turn
@@ -251,7 +254,7 @@ cdef class Engine:
         return inspect.waiters(self.memory, self.spec)
 
     # --- running ------------------------------------------------------------------------------------------------------
-    def arrange(self, bands=None, threads=None, turn=TURN):
+    def arrange(self, bands=None, threads=None, turn=None):
         """Say how runs advance the rows of the fabric; no result depends on it.
 
         Parameters
@@ -262,14 +265,17 @@ cdef class Engine:
             run waits for.  While events are recorded all rows stand at one clock.
         threads : int, optional
             Threads that run bands; default as many as the process may use while so much moves that they pay, else one.
-        turn : int
-            Cycles that a band runs before the next one does.
+        turn : int, optional
+            Cycles that a band runs before the next one does; default 32 and, once it is known how much moves, up to 128
+            where that is little.
         """
         self._still("arrange")
         cdef int height = self.s.f.height
         cdef uint32_t[::1] edges
         cdef uint64_t[::1] done
         self.few = threads is None
+        self.same_turn = turn is not None
+        turn = LONG_TURN if turn is None else turn
         if threads is None:
             threads = len(os.sched_getaffinity(0))
         if not 1 <= threads <= MATES + 1 or turn < 1:
@@ -340,6 +346,8 @@ cdef class Engine:
         if not (one or banded) and self._begins_busy():
             self.s.n_busy = BUSY_CYCLES
             banded = True
+        if not self.same_turn:
+            self.turn.turn = TURN
         self.running = True
         self.bands = self.threads = 1
         self.s.seen = self.s.passed = self.s.now
@@ -359,6 +367,10 @@ cdef class Engine:
                     float_mode_leave(was)
                 if banded:
                     self.moved = (self.s.hops - hops) // self.turn.cycles
+                    if not self.same_turn:
+                        # A longer turn does more with what it has brought into cache.
+                        self.turn.turn = (min(max(HOPS_OF_TURN // self.moved, TURN), LONG_TURN) if self.moved
+                                          else TURN)
                     # (Where nothing has moved at all, programs have yet to send.)
                     if self.automatic and self.s.hops != hops and self.moved < self.busy // 2:
                         self.s.n_busy = 0

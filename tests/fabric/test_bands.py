@@ -295,6 +295,40 @@ def test_who_takes_many_words_of_others_begins_in_bands_too(monkeypatch):
     assert breaks[0] == (32, 75)  # the first turn, in 75 bands
 
 
+def run_in_turns(**arranged):
+    """Sums along 600 short rows, so few wavelets that turns may be long: cycles of each break in bands, counters."""
+    workload = workloads.chain_reduce(64, 600, 16)
+    engine = workload.engine()
+    engine.arrange(threads=1, **arranged)
+    breaks, begin = [], 0
+
+    def broken():
+        nonlocal begin
+        if engine.bands > 1:
+            breaks.append(engine.cycle - begin)
+        begin = engine.cycle
+        return 1 << 40
+
+    workload.finish(engine, engine.run(workload.limit, broken))
+    return breaks, engine.counters(), engine.cycle
+
+
+def test_turns_are_longer_where_little_moves():
+    """A first turn is short, since nobody knows what moves in it; no result depends on it."""
+    (turns, counters, end), (fixed, *given), (none, *one) = (
+        run_in_turns(),
+        run_in_turns(bands=75, turn=5),
+        run_in_turns(bands=1),
+    )
+    assert turns[0] == 32
+    assert turns[1] == 128 == max(turns)
+    assert max(fixed[1:]) == 5  # (behind the first one time jumps)
+    assert not none
+    for others, cycle in (given, one):
+        assert cycle == end
+        assert all((counters[name] == others[name]).all() for name in counters)
+
+
 def test_long_streams_begin_at_one_clock():
     """Streams down the columns of a large fabric: all begin together, but as trains, which cross rows at one clock."""
     width, height, n = 64, 600, 200
